@@ -1,0 +1,95 @@
+# `make` lists what there is. `make demo` and `make test` set up everything they need first, on a fresh machine too.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+ARGS ?=
+
+# An environment may be empty.
+PATH ?= /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export PATH
+
+# Trust the certificates that the machine trusts, as pip does; the first name is the newer uv's, the second the older's.
+export UV_SYSTEM_CERTS ?= 1
+export UV_NATIVE_TLS ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# Whatever is there of: our packages that hold Python.
+CODE := $(sort $(patsubst %/,%,$(dir $(wildcard $(addsuffix /*.py,\
+	adapters api bench chainfolio cli configs dashboard indexer localchain portfolio pricing storage tests)))))
+
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' \
+		| while IFS=$$'\t' read -r name what; do printf '  make %-9s %s\n' "$$name" "$$what"; done
+	@printf '\n  PYTHON=python3.12 chooses the interpreter (3.11 to 3.13), JOBS=4 the test processes,\n'
+	@printf '  ARGS="…" goes to the command behind test, bench, serve and demo.\n'
+
+.PHONY: demo
+demo: install ## a real local chain with real contracts: indexed, priced and served, with a key to try it
+	@$(BIN)/chainfolio demo $(ARGS)
+
+.PHONY: serve
+serve: $(INSTALLED) ## the API and the dashboard, with indexing, from your own settings
+	@$(BIN)/chainfolio serve $(ARGS)
+
+.PHONY: test
+test: install ## every test, against a real local chain
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+
+.PHONY: check
+check: $(INSTALLED) ## style, types, arrows between packages, spelling, dependencies, tidiness
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict $(CODE)
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/codespell
+	$(BIN)/deptry .
+	$(BIN)/python -m pytest -q -p no:xdist tests/test_tidy.py
+
+.PHONY: bench
+bench: install ## the benchmarks; their results go where bench/README.md says
+	@if [ ! -d bench ]; then echo 'There is no bench/ here yet.' >&2; exit 1; fi
+	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: install
+install: $(INSTALLED) ## .venv from the lock, and the local chain's pieces; nothing to do the second time
+	@$(BIN)/python -m localchain.install
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@if [ ! -x $(BIN)/python ]; then \
+		"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || { \
+			found=$$("$(PYTHON)" -V 2>/dev/null || echo 'not there'); \
+			echo "Chainfolio needs Python 3.11, 3.12 or 3.13, and $(PYTHON) is $$found." \
+				"Choose another: make PYTHON=python3.12 …" >&2; exit 1; }; \
+		"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); \
+			echo 'No environment could be made. On Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }; \
+	fi
+	@put() { \
+		if command -v uv >/dev/null && uv pip install --quiet --python $(BIN)/python "$$@"; then return; fi; \
+		$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null; \
+		$(BIN)/python -m pip install --quiet "$$@"; \
+	}; \
+	echo 'Installing what requirements.lock names …'; \
+	put --require-hashes -r requirements.lock; \
+	put --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: lock
+lock: ## requirements.lock anew from pyproject.toml (needs uv); UPGRADE=1 takes newer releases too
+	@command -v uv >/dev/null || { echo 'This needs uv: python3 -m pip install uv' >&2; exit 1; }
+	@uv pip compile pyproject.toml --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 --extra dev \
+		--generate-hashes --no-emit-index-url --no-header --no-annotate -o requirements.lock >/dev/null
+
+.PHONY: clean
+clean: ## remove environments, caches and builds; your data stays
+	@rm -rf $(VENV) .localchain .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

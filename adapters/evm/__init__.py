@@ -1,0 +1,1 @@
+"""Everything that knows how an EVM chain is spoken to, and nothing else."""

@@ -1,0 +1,176 @@
+"""One EVM chain as the indexer sees it: where it stands, what lies in a span, what some reads say at a block."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from adapters.evm import facts as chain_facts
+from adapters.evm import scan
+from adapters.evm.datasets import approvals, blocks, logs, transactions, transfers
+from adapters.evm.endpoint import Endpoint, identity
+from adapters.evm.facts import Facts
+from adapters.evm.integrity import Query
+from adapters.evm.logs import Logs, join
+from adapters.evm.node import Header, Heads, Node
+from adapters.evm.spans import Chunk, LogReader
+from adapters.evm.transport import HttpTransport, Transport
+from chainfolio.blocks import Block, Span
+from chainfolio.calls import Read
+from chainfolio.errors import BadRequest, Unavailable
+from chainfolio.seams import Seams
+from chainfolio.settings import Chain as ChainSettings
+
+LOG_DATASETS: Mapping[str, Any] = {"transfers": transfers, "approvals": approvals}
+DATASETS: Mapping[str, str] = {
+    "blocks": "blocks", "transactions": "transactions", "native": "transfers", "transfers": "transfers", "approvals": "approvals",
+}  # fmt: skip
+BODY_BATCH = 20
+
+
+@dataclass(slots=True)
+class Fetched:
+    """What one span holds, as tables. `last` is its last block where headers were read, so that the next span can be linked."""
+
+    span: Span
+    tables: dict[str, pa.Table]
+    last: Block | None
+    chain: list[Block] = field(default_factory=list)
+    events: int = 0
+    restored: int = 0
+
+
+class EvmChain:
+    """An EVM chain behind its nodes. `datasets` says which datasets there are and which table each fills."""
+
+    datasets = DATASETS
+
+    def __init__(self, facts: Facts, node: Node, settings: ChainSettings) -> None:
+        self.facts, self.node, self.settings = facts, node, settings
+        self.key = facts.key
+        self._reader = LogReader(node, integrity=settings.integrity)
+
+    @property
+    def requests(self) -> int:
+        """HTTP requests so far."""
+        return self.node.requests
+
+    async def heads(self) -> Heads:
+        """The newest block and the newest final height; the endpoints are checked on the way."""
+        return await self.node.connect()
+
+    async def block(self, height: int) -> Block:
+        """The block at a height."""
+        return await self.node.block(height)
+
+    async def answer(self, asks: Sequence[Read], block: Block) -> list[Any]:
+        """The answers to some reads, all at that block's hash."""
+        return await scan.answer(self.node, asks, block)
+
+    async def collect(
+        self, span: Span, datasets: Sequence[str], contracts: Sequence[str] = (), before: Block | None = None
+    ) -> Fetched:
+        """Everything the datasets want of a span, checked and as tables. `before` is the block that the span must follow."""
+        topics = tuple(topic for name in datasets if name in LOG_DATASETS for topic in LOG_DATASETS[name].TOPICS)
+        bodies = any(name in ("transactions", "native") for name in datasets)
+        if topics:
+            chunk = await self._reader.read(span, Query(topics, tuple(contracts)), before, headers=bodies or "blocks" in datasets)
+        else:
+            chunk = await self._reader.read_headers(span, before)
+        tables = await asyncio.to_thread(self.decode, chunk.logs, datasets)
+        if "blocks" in datasets:
+            tables["blocks"] = blocks.rows(chunk.headers, self.key)
+        if bodies:
+            await self._bodies(chunk, datasets, tables)
+        linked = [header.block() for header in chunk.headers]
+        return Fetched(span, tables, linked[-1] if linked else None, linked, len(chunk.logs), chunk.restored)
+
+    def decode(self, found: Logs, datasets: Sequence[str]) -> dict[str, pa.Table]:
+        """Logs as rows: each in the table whose row says all of it, or raw in `logs`."""
+        import numpy as np
+
+        tables: dict[str, pa.Table] = {}
+        done = np.zeros(len(found), np.bool_)
+        wrapped = self.facts.wrapped.address if self.facts.wrapped else None
+        for name in datasets:
+            if name in LOG_DATASETS:
+                tables[DATASETS[name]], mine = LOG_DATASETS[name].decode(found, self.key, wrapped)
+                done |= mine
+        if not done.all():
+            tables["logs"] = logs.rows_of_logs(found.take(np.flatnonzero(~done)), self.key)
+        return tables
+
+    def restore(self, stored: Mapping[str, pa.Table]) -> Logs:
+        """The logs that stored rows stand for, so that they can be decoded again without a node."""
+        parts = [LOG_DATASETS[name].logs_of(stored[name]) for name in LOG_DATASETS if name in stored and len(stored[name])]
+        if "logs" in stored and len(stored["logs"]):
+            parts.append(logs.logs_of(stored["logs"]))
+        found = join(parts)
+        import numpy as np
+
+        return found.take(np.lexsort((found.log_index, found.height)))
+
+    async def _bodies(self, chunk: Chunk, datasets: Sequence[str], tables: dict[str, pa.Table]) -> None:
+        """Full blocks and receipts of a span, turned into transactions and native transfers."""
+        every: list[transactions.Done] = []
+        for start in range(0, len(chunk.headers), BODY_BATCH):
+            part = chunk.headers[start : start + BODY_BATCH]
+            every += await self._done([header for header in part if header.transactions])
+        if "transactions" in datasets:
+            tables["transactions"] = transactions.rows(every, self.key, self.key)
+        if "native" in datasets:
+            moved = transactions.native(every, self.key, self.key)
+            tables["transfers"] = blocks_in_order(tables.get("transfers"), moved)
+
+    async def _done(self, headers: Sequence[Header]) -> list[transactions.Done]:
+        if not headers:
+            return []
+        heights = [header.height for header in headers]
+        full, receipts = await asyncio.gather(
+            self.node.raw_blocks(heights, "eth_getBlockByNumber", True),
+            self.node.raw_blocks(heights, "eth_getBlockReceipts"),
+        )
+        return [
+            item
+            for header, block, given in zip(headers, full, receipts, strict=True)
+            for item in transactions.done(self.key, block, given, header.hash)
+        ]
+
+
+def blocks_in_order(tokens: pa.Table | None, native: pa.Table) -> pa.Table:
+    """Token and native transfers of one span as one table, in the order of the chain."""
+    from adapters.evm.datasets.common import in_order
+
+    return in_order([*([tokens] if tokens is not None else []), native], native.schema)
+
+
+def family(
+    key: str,
+    settings: ChainSettings,
+    seams: Seams,
+    *,
+    configs: Path,
+    transport: Transport | None = None,
+    learnt: Callable[[str], Mapping[str, int]] = lambda endpoint: {},
+    on_learn: Callable[[str, str, int], None] = lambda endpoint, name, value: None,
+) -> EvmChain:
+    """Build one chain of this family from its settings and its file of facts: the entry point `chainfolio.chains`."""
+    facts = chain_facts.load(Path(settings.facts) if settings.facts else configs / "chains" / f"{key}.toml")
+    if settings.chain_id and settings.chain_id != facts.chain_id:
+        raise BadRequest(f"chains.{key}.chain_id", f"{settings.chain_id} in the settings, {facts.chain_id} in the chain's facts")
+    if not settings.rpc:
+        raise Unavailable(key, "no endpoint is configured", cure=f"set chains.{key}.rpc in the settings")
+    shared = transport or HttpTransport()
+    endpoints = [
+        Endpoint(
+            url, shared, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps, concurrency=settings.concurrency * 2,
+            learnt=learnt(identity(url)), on_learn=lambda name, value, of=identity(url): on_learn(of, name, value),
+        )
+        for url in settings.rpc
+    ]  # fmt: skip
+    return EvmChain(facts, Node(facts, endpoints, seams), settings)

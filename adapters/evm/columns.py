@@ -1,0 +1,122 @@
+"""NumPy byte matrices to Arrow columns and back, without a Python object per value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from chainfolio.amounts import MAX_DEC38
+from chainfolio.tables import Table
+
+Bytes = npt.NDArray[np.uint8]
+Mask = npt.NDArray[np.bool_]
+
+_HEX_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
+_MAX_HI, _MAX_LO = np.uint64(MAX_DEC38 >> 64), np.uint64(MAX_DEC38 & (2**64 - 1))
+
+
+def text(rows: Bytes, valid: Mask | None = None) -> pa.Array:
+    """Equal-width ASCII rows as strings; null where not valid."""
+    return _fixed(pa.string(), rows, valid)
+
+
+def raw(rows: Bytes, valid: Mask | None = None) -> pa.Array:
+    """Rows of 32 bytes as binary; null where not valid."""
+    return _fixed(pa.binary(), rows, valid)
+
+
+def _fixed(kind: pa.DataType, rows: Bytes, valid: Mask | None) -> pa.Array:
+    n, width = rows.shape
+    if valid is not None and not valid.all():
+        sizes = np.where(valid, width, 0)
+        offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
+        body = np.ascontiguousarray(rows[valid])
+        return pa.Array.from_buffers(kind, n, [_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(body)])
+    offsets = np.arange(0, (n + 1) * width, width or 1, dtype=np.int32)[: n + 1]
+    return pa.Array.from_buffers(kind, n, [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(rows))])
+
+
+def decimal(rows: Bytes, valid: Mask | None = None) -> pa.Array:
+    """Rows of 32 big-endian bytes as DECIMAL(38,0); null where it does not fit."""
+    n = len(rows)
+    limbs = np.ascontiguousarray(rows).view(">u8").astype(np.uint64).reshape(n, 4)
+    fits = (limbs[:, 0] == 0) & (limbs[:, 1] == 0)
+    fits &= (limbs[:, 2] < _MAX_HI) | ((limbs[:, 2] == _MAX_HI) & (limbs[:, 3] <= _MAX_LO))
+    if valid is not None:
+        fits &= valid
+    body = np.ascontiguousarray(limbs[:, [3, 2]])
+    return pa.Array.from_buffers(pa.decimal128(38, 0), n, [None if fits.all() else _bitmap(fits), pa.py_buffer(body)])
+
+
+def _bitmap(valid: Mask) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def of_ints(values: Sequence[int | None]) -> tuple[Bytes, Mask]:
+    """Python integers as rows of 32 bytes, with which of them are known."""
+    body = b"".join((value or 0).to_bytes(32, "big") for value in values)
+    return np.frombuffer(body, np.uint8).reshape(len(values), 32), np.array([v is not None for v in values], np.bool_)
+
+
+def constant(value: str | None, n: int) -> pa.Array:
+    """The same string, or null, `n` times."""
+    return pa.repeat(pa.scalar(value, pa.string()), n)
+
+
+def table(kind: Table, columns: Mapping[str, Any]) -> pa.Table:
+    """An Arrow table in the table's own schema from columns by name; a `raw` column is a matrix or (matrix, mask)."""
+    arrays: list[pa.Array] = []
+    for column in kind.columns:
+        value = columns[column.name]
+        if column.type == "raw":
+            rows, valid = value if isinstance(value, tuple) else (value, None)
+            arrays += [raw(rows, valid), decimal(rows, valid)]
+        else:
+            arrays.append(value)
+    schema = kind.schema()
+    return pa.Table.from_arrays(
+        [array if array.type == field.type else array.cast(field.type) for array, field in zip(arrays, schema, strict=True)],
+        schema=schema,
+    )
+
+
+def times(seconds: npt.NDArray[np.int64]) -> pa.Array:
+    """Unix seconds as UTC timestamps."""
+    return pa.array(seconds * 1_000_000).cast(pa.timestamp("us", tz="UTC"))
+
+
+def hex_rows(rows: Bytes) -> Bytes:
+    """Rows of bytes as rows of `0x` text."""
+    n, width = rows.shape
+    out = np.empty((n, 2 + 2 * width), np.uint8)
+    out[:, 0], out[:, 1] = ord("0"), ord("x")
+    out[:, 2::2] = _HEX_DIGITS[rows >> 4]
+    out[:, 3::2] = _HEX_DIGITS[rows & 15]
+    return out
+
+
+def bytes_of_hex(rows: Bytes) -> Bytes:
+    """Rows of hex digits (no `0x`, lower case, known to be ones) as rows of bytes."""
+    digits = np.ascontiguousarray(rows)
+    pairs = ((digits & 15) + (digits >> 6) * 9).view("<u2")
+    return (pairs << 4 | pairs >> 8).astype(np.uint8)
+
+
+def rows_of(array: pa.Array | pa.ChunkedArray, width: int) -> tuple[Bytes, Mask]:
+    """A string or binary column whose values are `width` bytes wide, back as a matrix with which rows are not null."""
+    flat = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    n = len(flat)
+    valid = np.asarray(flat.is_valid()) if flat.null_count else np.ones(n, np.bool_)
+    out = np.zeros((n, width), np.uint8)
+    if n and valid.any():
+        dense = flat.drop_null() if flat.null_count else flat
+        _, offsets, body = dense.buffers()
+        wide = np.int64 if pa.types.is_large_string(dense.type) or pa.types.is_large_binary(dense.type) else np.int32
+        first, last = np.frombuffer(offsets, wide)[[dense.offset, dense.offset + len(dense)]]
+        assert last - first == width * len(dense), f"a value that is not {width} bytes wide"
+        out[valid] = np.frombuffer(body, np.uint8)[first:last].reshape(-1, width)
+    return out, valid

@@ -1,0 +1,70 @@
+"""Approvals from logs: ERC-20 amounts, single ERC-721 tokens, operators of ERC-721 and ERC-1155."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from adapters.evm import events
+from adapters.evm.columns import bytes_of_hex, constant, rows_of, table, text
+from adapters.evm.datasets.common import in_order, place
+from adapters.evm.events import Mask, address, is_address, topic_is
+from adapters.evm.logs import Logs
+from chainfolio.tables import APPROVALS
+
+TOPICS = (events.APPROVAL, events.APPROVAL_FOR_ALL)
+
+
+def decode(logs: Logs, chain: str, wrapped: str | None) -> tuple[pa.Table, Mask]:
+    """Rows of `approvals`, and which logs they stand for."""
+    two = is_address(logs.topics[1]) & is_address(logs.topics[2])
+    approval, for_all = (topic_is(logs, 0, topic) for topic in TOPICS)
+    erc20 = approval & two & (logs.topic_count == 3) & (logs.data_size == 32)
+    erc721 = approval & two & (logs.topic_count == 4) & (logs.data_size == 0)
+    operator = for_all & two & (logs.topic_count == 3) & (logs.data_size == 32)
+    operator &= (logs.word[:, :31] == 0).all(axis=1) & (logs.word[:, 31] <= 1)
+    groups = []
+    for standard, mask in (("erc20", erc20), ("erc721", erc721), ("operator", operator)):
+        some = logs.take(np.flatnonzero(mask))
+        value: dict[str, Any] = {
+            "erc20": {"raw": some.word},
+            "erc721": {"token_id": bytes_of_hex(some.topics[3][:, 2:])},
+            "operator": {"approved": pa.array(some.word[:, 31] == 1)},
+        }[standard]
+        groups.append(_rows(some, chain, standard, **value))
+    return in_order(groups, APPROVALS.schema()), erc20 | erc721 | operator
+
+
+def _rows(logs: Logs, chain: str, standard: str, **columns: Any) -> pa.Table:
+    n = len(logs)
+    nothing = (np.zeros((n, 32), np.uint8), np.zeros(n, np.bool_))
+    return table(APPROVALS, {
+        **place(logs, chain), "standard": constant(standard, n), "token": text(logs.address),
+        "owner": text(address(logs.topics[1])), "spender": text(address(logs.topics[2])),
+        "token_id": nothing, "raw": nothing, "approved": pa.nulls(n, pa.bool_()), **columns,
+    })  # fmt: skip
+
+
+def logs_of(rows: pa.Table) -> Logs:
+    """The logs that stored rows stand for: the inverse of `decode`."""
+    from adapters.evm.datasets import restore
+
+    parts = []
+    standards = rows["standard"].combine_chunks()
+    for (standard,) in restore.groups(standards):
+        some = rows.filter(restore.equals(standards, standard))
+        logs = restore.start(some, events.APPROVAL_FOR_ALL if standard == "operator" else events.APPROVAL)
+        for k, name in enumerate(("owner", "spender"), 1):
+            logs.topics[k][:] = events.topic_of(rows_of(some[name], 42)[0])
+        logs.topic_count[:] = 3
+        if standard == "erc721":
+            restore.put_topic(logs, 3, rows_of(some["token_id"], 32)[0])
+        else:
+            logs.data_size[:] = 32
+            logs.word[:] = rows_of(some["raw"], 32)[0]
+            if standard == "operator":
+                logs.word[:, 31] = some["approved"].combine_chunks().cast(pa.uint8()).to_numpy()
+        parts.append(logs)
+    return restore.sorted_logs(parts)

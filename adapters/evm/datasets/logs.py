@@ -1,0 +1,37 @@
+"""Raw logs as rows, and back: whatever no other dataset has a row for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from adapters.evm.columns import rows_of, table, text
+from adapters.evm.datasets.common import place
+from adapters.evm.logs import Logs
+from chainfolio.tables import LOGS
+
+
+def rows_of_logs(logs: Logs, chain: str) -> pa.Table:
+    """Rows of `logs`."""
+    topics = {f"topic{k}": text(logs.topics[k], logs.topic_count > k) for k in range(4)}
+    datas = pa.array([logs.data(row) for row in range(len(logs))], pa.binary())
+    return table(LOGS, {**place(logs, chain), "address": text(logs.address), **topics, "data": datas})
+
+
+def logs_of(rows: pa.Table) -> Logs:
+    """The logs that stored rows stand for."""
+    from adapters.evm.datasets import restore
+
+    logs = restore.start(rows.rename_columns([{"address": "token"}.get(name, name) for name in rows.column_names]), "0x" + "0" * 64)
+    logs.topic_count[:] = 0
+    for k in range(4):
+        topic, valid = rows_of(rows[f"topic{k}"], 66)
+        logs.topics[k][:] = topic
+        logs.topic_count += valid
+    for row, data in enumerate(rows["data"].to_pylist()):
+        logs.data_size[row] = len(data)
+        if len(data) == 32:
+            logs.word[row] = np.frombuffer(data, np.uint8)
+        elif data:
+            logs.other[row] = data
+    return logs

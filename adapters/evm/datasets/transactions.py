@@ -1,0 +1,148 @@
+"""Transactions with what their receipts say, and the native coins they moved, from full blocks and block receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from adapters.evm.columns import constant, of_ints, table, times
+from adapters.evm.wire import data, quantity, typed
+from chainfolio.errors import BadAnswer
+from chainfolio.tables import TRANSACTIONS, TRANSFERS
+
+
+class Transaction(msgspec.Struct, gc=False):
+    """One transaction of a full block."""
+
+    hash: str
+    sender: str = msgspec.field(name="from")
+    value: str
+    nonce: str
+    input: str
+    to: str | None = None
+    type: str = "0x0"
+    gasPrice: str | None = None  # noqa: N815
+    transactionIndex: str | None = None  # noqa: N815
+
+
+class FullBlock(msgspec.Struct):
+    """A block with its transactions."""
+
+    number: str
+    hash: str
+    timestamp: str
+    transactions: list[Transaction]
+
+
+class Receipt(msgspec.Struct, gc=False):
+    """What became of a transaction. L1 and blob fields are the extra costs of rollups and blobs."""
+
+    transactionHash: str  # noqa: N815
+    transactionIndex: str  # noqa: N815
+    blockHash: str  # noqa: N815
+    gasUsed: str  # noqa: N815
+    status: str | None = None
+    effectiveGasPrice: str | None = None  # noqa: N815
+    contractAddress: str | None = None  # noqa: N815
+    l1Fee: str | None = None  # noqa: N815
+    operatorFee: str | None = None  # noqa: N815
+    blobGasUsed: str | None = None  # noqa: N815
+    blobGasPrice: str | None = None  # noqa: N815
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A transaction and its receipt, in numbers."""
+
+    height: int
+    time_s: int
+    index: int
+    sent: Transaction
+    receipt: Receipt
+    gas_used: int
+    gas_price: int
+    fee: int
+    status: int | None
+
+    @property
+    def recipient(self) -> str | None:
+        """Where the coins went: the callee, or the contract that was created."""
+        to = self.sent.to or self.receipt.contractAddress
+        return to.lower() if to else None
+
+
+def done(source: str, block: bytes, receipts: bytes, block_hash: str) -> list[Done]:
+    """The transactions of one block with their receipts; BadAnswer where the two do not belong together."""
+    full, given = typed(source, block, FullBlock), typed(source, receipts, list[Receipt])
+    if full.hash.lower() != block_hash:
+        raise BadAnswer(source, f"block {full.number} is {full.hash} in one answer and {block_hash} in another")
+    if len(given) != len(full.transactions):
+        raise BadAnswer(source, f"block {full.number} has {len(full.transactions)} transactions and {len(given)} receipts")
+    height, time_s = quantity(source, full.number, bits=62), quantity(source, full.timestamp, bits=40)
+    result = []
+    for index, (sent, receipt) in enumerate(zip(full.transactions, given, strict=True)):
+        if receipt.transactionHash.lower() != sent.hash.lower() or receipt.blockHash.lower() != block_hash:
+            raise BadAnswer(source, f"receipt {index} of block {full.number} belongs to another transaction")
+        result.append(_done(source, height, time_s, index, sent, receipt))
+    return result
+
+
+def _done(source: str, height: int, time_s: int, index: int, sent: Transaction, receipt: Receipt) -> Done:
+    number = lambda text: quantity(source, text) if text else 0  # noqa: E731
+    gas_used = number(receipt.gasUsed)
+    gas_price = number(receipt.effectiveGasPrice or sent.gasPrice)
+    extra = number(receipt.l1Fee) + number(receipt.operatorFee) + number(receipt.blobGasUsed) * number(receipt.blobGasPrice)
+    status = None if receipt.status is None else number(receipt.status)
+    return Done(height, time_s, index, sent, receipt, gas_used, gas_price, gas_used * gas_price + extra, status)
+
+
+def rows(all_done: Sequence[Done], chain: str, source: str) -> pa.Table:
+    """Rows of `transactions`."""
+    n = len(all_done)
+    text = lambda values: pa.array(values, pa.string())  # noqa: E731
+    lower = lambda value: value.lower() if value else None  # noqa: E731
+    return table(TRANSACTIONS, {
+        "chain": constant(chain, n),
+        "height": pa.array([d.height for d in all_done], pa.int64()),
+        "time": times(np.array([d.time_s for d in all_done], np.int64)),
+        "tx_index": pa.array([d.index for d in all_done], pa.int32()),
+        "hash": text([d.sent.hash.lower() for d in all_done]),
+        "sender": text([d.sent.sender.lower() for d in all_done]),
+        "recipient": text([lower(d.sent.to) for d in all_done]),
+        "created": text([lower(d.receipt.contractAddress) if d.sent.to is None else None for d in all_done]),
+        "raw": of_ints([quantity(source, d.sent.value) for d in all_done])[0],
+        "nonce": pa.array([quantity(source, d.sent.nonce, bits=63) for d in all_done], pa.int64()),
+        "type": pa.array([quantity(source, d.sent.type, bits=31) for d in all_done], pa.int32()),
+        "status": pa.array([d.status for d in all_done], pa.int32()),
+        "gas_used": pa.array([d.gas_used for d in all_done], pa.int64()),
+        "gas_price": of_ints([d.gas_price for d in all_done])[0],
+        "fee": of_ints([d.fee for d in all_done])[0],
+        "input": pa.array([data(source, d.sent.input) for d in all_done], pa.binary()),
+    })  # fmt: skip
+
+
+def native(all_done: Sequence[Done], chain: str, source: str) -> pa.Table:
+    """Rows of `transfers` for the native coins that transactions moved; a failed transaction moved none."""
+    moved = [d for d in all_done if d.status != 0 and d.recipient and quantity(source, d.sent.value) > 0]
+    n = len(moved)
+    nothing = (np.zeros((n, 32), np.uint8), np.zeros(n, np.bool_))
+    text = lambda values: pa.array(values, pa.string())  # noqa: E731
+    return table(TRANSFERS, {
+        "chain": constant(chain, n),
+        "height": pa.array([d.height for d in moved], pa.int64()),
+        "time": times(np.array([d.time_s for d in moved], np.int64)),
+        "tx_index": pa.array([d.index for d in moved], pa.int32()),
+        "log_index": pa.array(np.full(n, -1, np.int32)),
+        "item": pa.array(np.zeros(n, np.int32)),
+        "tx_hash": text([d.sent.hash.lower() for d in moved]),
+        "standard": constant("native", n), "token": constant(None, n), "operator": constant(None, n),
+        "sender": text([d.sent.sender.lower() for d in moved]),
+        "recipient": text([d.recipient for d in moved]),
+        "token_id": nothing,
+        "raw": of_ints([quantity(source, d.sent.value) for d in moved])[0],
+        "layout": constant(None, n),
+    })  # fmt: skip

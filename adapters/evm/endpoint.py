@@ -1,0 +1,191 @@
+"""One endpoint of a chain: asked politely (limits, retries), understood strictly, remembered (what it can and cannot do)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from adapters.evm.refusals import meaning
+from adapters.evm.transport import Posted, Transport
+from adapters.evm.wire import Request, RpcError, decode, encode, whole
+from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable, Unsupported
+from chainfolio.seams import Seams
+
+RETRIES = 6
+FIRST_WAIT_S = 0.2
+LONGEST_WAIT_S = 20.0
+
+Answer = bytes | SourceError
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Trouble:
+    """What went wrong at an endpoint, counted by kind: what logs, metrics and the closing line of a run name."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def note(self, error: SourceError) -> None:
+        """Count one trouble under the kind of its error."""
+        self.counts[type(error).__name__] += 1
+
+
+def name_of(url: str) -> str:
+    """An endpoint's name for people and logs: host and port alone, for a path or query may be a key."""
+    parts = urlsplit(url)
+    return f"{parts.hostname or '?'}{f':{parts.port}' if parts.port else ''}"
+
+
+def identity(url: str) -> str:
+    """What learnt facts are stored under: a hash, so that no secret reaches a store."""
+    return hashlib.sha256(url.encode()).hexdigest()[:16]
+
+
+class Endpoint:
+    """One URL. `learnt` holds its caps: max_span, max_batch, route, pin; `on_learn` keeps them over a restart."""
+
+    def __init__(
+        self,
+        url: str,
+        transport: Transport,
+        seams: Seams,
+        *,
+        timeout_s: float = 60,
+        max_rps: int = 0,
+        concurrency: int = 4,
+        learnt: Mapping[str, int] | None = None,
+        on_learn: Callable[[str, int], None] = lambda name, value: None,
+    ) -> None:
+        self.url, self.name = url, name_of(url)
+        self.learnt: dict[str, int] = dict(learnt or {})
+        self.trouble = Trouble()
+        self.requests = 0
+        self.checked = False
+        self.down_until_s = 0.0
+        self._transport, self._seams, self._timeout_s = transport, seams, timeout_s
+        self._gate = asyncio.Semaphore(concurrency)
+        self._gap_s = 1.0 / max_rps if max_rps else 0.0
+        self._next_s = 0.0
+        self._on_learn = on_learn
+
+    def learn(self, name: str, value: int) -> None:
+        """Remember a fact about this endpoint, here and in the store."""
+        if self.learnt.get(name) != value:
+            self.learnt[name] = value
+            self._on_learn(name, value)
+
+    async def ask(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
+        """An answer or a typed refusal for each request. Transient trouble is retried here and raised as Unavailable at the end."""
+        answers: list[Answer] = []
+        start = 0
+        while start < len(requests):
+            size = self.learnt.get("max_batch", 1000)
+            part = requests[start : start + size]
+            try:
+                answers += await self._ask_part(part, height)
+            except (Unsupported, TooMuch) as refusal:
+                if len(part) == 1:
+                    raise
+                self.trouble.note(refusal)
+                self.learn("max_batch", max(1, len(part) // 2))
+                continue
+            start += len(part)
+        return answers
+
+    async def one(self, request: Request, *, height: int = 0) -> bytes:
+        """The result of a single request; its refusal is raised."""
+        answer = (await self.ask([request], height=height))[0]
+        if isinstance(answer, SourceError):
+            raise answer
+        return answer
+
+    async def big(self, request: Request, *, height: int = 0) -> memoryview | bytes:
+        """As `one`, without copying the result out of a large answer where its envelope is a plain one."""
+
+        def read(body: bytes) -> memoryview | bytes:
+            content = whole(body)
+            if content is not None:
+                return content
+            answer = decode(self.name, body, 1)[0]
+            if isinstance(answer, RpcError):
+                raise meaning(self.name, request.method, answer, height)
+            return answer
+
+        return await self._retrying(encode([request]), read)
+
+    async def _ask_part(self, requests: Sequence[Request], height: int) -> list[Answer]:
+        def read(body: bytes) -> list[Answer]:
+            answers: list[Answer] = []
+            for request, answer in zip(requests, decode(self.name, body, len(requests)), strict=True):
+                refusal = meaning(self.name, request.method, answer, height) if isinstance(answer, RpcError) else None
+                if isinstance(refusal, Unavailable) and type(refusal) is Unavailable:
+                    raise refusal  # rate limits come as an answer too: the whole batch is asked again
+                answers.append(refusal or answer)  # type: ignore[arg-type]
+            if len(requests) > 1 and all(isinstance(a, Unsupported) for a in answers) and _about_batches(answers):
+                raise answers[0]  # type: ignore[misc]
+            return answers
+
+        return await self._retrying(encode(requests), read)
+
+    async def _retrying(self, body: bytes, read: Callable[[bytes], T]) -> T:
+        """Post until `read` likes what came back; waits grow, carry jitter, and honour `Retry-After`."""
+        wait_s = FIRST_WAIT_S
+        for attempt in range(RETRIES):
+            try:
+                return read(await self._post(body))
+            except Unavailable as error:
+                self.trouble.note(error)
+                if attempt == RETRIES - 1:
+                    self.down_until_s = self._seams.clock.monotonic_s() + LONGEST_WAIT_S
+                    raise
+                pause_s = error.retry_after_s if error.retry_after_s is not None else wait_s
+                self._next_s = max(self._next_s, self._seams.clock.monotonic_s() + (error.retry_after_s or 0))
+                await self._seams.clock.sleep(pause_s + self._seams.random.random() * wait_s / 2)
+                wait_s = min(wait_s * 2, LONGEST_WAIT_S)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _post(self, body: bytes) -> bytes:
+        async with self._gate:
+            await self._pace()
+            self.requests += 1
+            posted = await self._transport.post(self.name, self.url, body, self._timeout_s)
+        return _accepted(self.name, posted)
+
+    async def _pace(self) -> None:
+        """Keep to the configured rate and to what `Retry-After` asked of everybody."""
+        now_s = self._seams.clock.monotonic_s()
+        start_s = max(now_s, self._next_s)
+        self._next_s = start_s + self._gap_s
+        if start_s > now_s:
+            await self._seams.clock.sleep(start_s - now_s)
+
+
+def _about_batches(answers: Sequence[Answer]) -> bool:
+    return any(isinstance(a, Unsupported) and "batch" in a.reason.lower() for a in answers)
+
+
+def _accepted(source: str, posted: Posted) -> bytes:
+    """The body of an exchange that can be an answer; everything else as the error it is."""
+    body = posted.body
+    looks_json = body.lstrip()[:1] in (b"{", b"[")
+    if posted.status == 429:
+        raise Unavailable(source, "too many requests (429)", retry_after_s=posted.retry_after_s)
+    if posted.status == 413:
+        raise TooMuch(source, "the node refuses a body of this size (413)", dense=True)
+    if posted.status >= 500:
+        raise Unavailable(source, f"HTTP {posted.status}", retry_after_s=posted.retry_after_s)
+    if posted.status in (401, 403):
+        raise BadAnswer(source, f"access refused (HTTP {posted.status})", cure="check the key in the endpoint's address")
+    if 300 <= posted.status < 400:
+        raise BadAnswer(source, f"redirects elsewhere (HTTP {posted.status})", cure="use the final address")
+    if not looks_json:
+        kind = "a web page" if body.lstrip()[:1] == b"<" else "no JSON"
+        raise Unavailable(source, f"answered with {kind} (HTTP {posted.status}, {len(body)} bytes)")
+    if body.rstrip()[-1:] not in (b"}", b"]"):
+        raise Unavailable(source, f"the answer breaks off after {len(body)} bytes")
+    return body

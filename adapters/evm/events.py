@@ -1,0 +1,55 @@
+"""The events that are decoded: their topics, and how to find them among columns."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from adapters.evm.logs import Bytes, Logs
+
+TRANSFER: Final = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+TRANSFER_SINGLE: Final = "0xc3d58168c5ae7397731d063d5bbf3d657854427343f4c083240f7aacaa2d0f62"
+TRANSFER_BATCH: Final = "0x4a39dc06d4c0dbc64b70af90fd698a233a518aa5d07e595d983b8c0526c8f7fb"
+DEPOSIT: Final = "0xe1fffcc4923d04b559f4d29a8bfc6cda04eb5b0d3c460751c2402c5c5cc9109c"
+WITHDRAWAL: Final = "0x7fcf532c15f0a6db0bd6d0e038bea71d30d808c7d98cb3bf7268a95bf5081b65"
+APPROVAL: Final = "0x8c5be1e5ebec7d5bd14f71427d1e84f3dd0314c0f7b2291e5b200ac8c7c3b925"
+APPROVAL_FOR_ALL: Final = "0x17307eab39ab6107e8899845ad3d59bd9653f200f220920489ca2b5937696c31"
+
+ZERO: Final = np.frombuffer(b"0x" + b"0" * 40, np.uint8)
+_PAD = np.frombuffer(b"0" * 24, np.uint8)
+
+Mask = npt.NDArray[np.bool_]
+
+
+def topic_is(logs: Logs, k: int, topic: str) -> Mask:
+    """Which logs have this topic at place `k`: eight bytes first, the rest only where those agree."""
+    rows, wanted = logs.topics[k], np.frombuffer(topic.encode(), np.uint8)
+    mask: Mask = np.ascontiguousarray(rows[:, 2:10]).view(np.uint64).ravel() == wanted[2:10].view(np.uint64)[0]
+    mask &= logs.topic_count > k
+    if mask.any():
+        some = np.flatnonzero(mask)
+        mask[some] = (rows[some] == wanted).all(axis=1)
+    return mask
+
+
+def is_address(topic: Bytes) -> Mask:
+    """Which topics can be an address: twelve zero bytes first."""
+    return np.asarray((topic[:, 2:26] == _PAD).all(axis=1))
+
+
+def address(topic: Bytes) -> Bytes:
+    """The `0x…` address in each topic."""
+    out = np.empty((len(topic), 42), np.uint8)
+    out[:, :2] = topic[:, :2]
+    out[:, 2:] = topic[:, 26:]
+    return out
+
+
+def topic_of(addresses: Bytes) -> Bytes:
+    """The topic that holds each address: the inverse of `address`."""
+    out = np.full((len(addresses), 66), ord("0"), np.uint8)
+    out[:, :2] = addresses[:, :2]
+    out[:, 26:] = addresses[:, 2:]
+    return out

@@ -1,0 +1,83 @@
+"""Facts of one EVM chain, from `configs/chains/<key>.toml`: strict, data only."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chainfolio.assets import Asset
+from chainfolio.errors import BadRequest, BadSettings
+
+
+class Native(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The coin that pays fees. `also_at`: where the chain shows it as an ERC-20 too, so that it is not counted twice."""
+
+    symbol: str
+    name: str
+    decimals: int
+    slip44: int
+    also_at: str | None = None
+
+
+class Wrapped(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The contract that wraps the native coin."""
+
+    address: str
+    symbol: str
+
+
+class Multicall3(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Where Multicall3 lies, and since which block."""
+
+    address: str
+    born: int = 0
+
+
+class Facts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One chain as its file describes it."""
+
+    key: str
+    family: str
+    chain_id: int
+    name: str
+    native: Native
+    genesis: str = ""
+    block_time_ms: int = 12_000
+    finality: str | int = "finalized"
+    color: str = ""
+    wrapped: Wrapped | None = None
+    multicall3: Multicall3 | None = None
+    explorer: dict[str, str] = {}
+    images: dict[str, str] = {}
+
+    @property
+    def caip2(self) -> str:
+        """The chain's CAIP-2 name."""
+        return f"eip155:{self.chain_id}"
+
+    @property
+    def native_asset(self) -> Asset:
+        """The native coin's CAIP-19 name."""
+        return Asset(self.caip2, "slip44", str(self.native.slip44))
+
+    def token_asset(self, contract: str) -> Asset:
+        """An ERC-20's CAIP-19 name."""
+        return Asset(self.caip2, "erc20", contract)
+
+
+def load(path: Path) -> Facts:
+    """The facts in one file; BadSettings names the file and what is wrong in it."""
+    try:
+        tree: dict[str, Any] = tomllib.loads(path.read_text())
+        facts = msgspec.convert(tree, Facts)
+    except FileNotFoundError:
+        known = ", ".join(sorted(p.stem for p in path.parent.glob("*.toml")))
+        raise BadRequest("chain", f"{path.stem} is not a chain known here", cure=f"one of {known}") from None
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise BadSettings(str(path.name), str(error)) from None
+    if isinstance(facts.finality, str) and facts.finality != "finalized":
+        raise BadSettings(path.name, "finality is `finalized` or a number of blocks")
+    return facts

@@ -1,0 +1,81 @@
+"""How bytes reach an endpoint and come back: the only HTTP of the EVM adapter, passed in so that tests can put faults in its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import aiohttp
+
+from chainfolio.errors import TooMuch, Unavailable
+
+MAX_BODY = 96 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """What came back: status, `Retry-After` in seconds where one was given, the decoded body."""
+
+    status: int
+    retry_after_s: float | None
+    body: bytes
+
+
+class Transport(Protocol):
+    """Posts a JSON body. Raises Unavailable where nothing usable came back, TooMuch where the body outgrew its cap."""
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        """One exchange; no retry, no redirect."""
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+
+
+class HttpTransport:
+    """aiohttp, with redirects refused and the body capped while it is read."""
+
+    def __init__(self, *, connections: int = 16, max_body: int = MAX_BODY) -> None:
+        self._connections = connections
+        self._max_body = max_body
+        self._session: aiohttp.ClientSession | None = None
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        """One exchange; no retry, no redirect."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=self._connections), read_bufsize=1 << 20, trust_env=False
+            )
+        headers = {"content-type": "application/json", "accept-encoding": "gzip, deflate"}
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(10.0, timeout_s))
+        try:
+            async with self._session.post(url, data=body, headers=headers, timeout=timeout, allow_redirects=False) as answer:
+                content = await self._read(source, answer)
+                return Posted(answer.status, _retry_after(answer.headers.get("retry-after")), content)
+        except TimeoutError:
+            raise Unavailable(source, f"no answer within {timeout_s:g} s") from None
+        except aiohttp.ClientConnectorError:
+            raise Unavailable(source, "cannot be reached", cure="is the node running, and is the address right?") from None
+        except (aiohttp.ClientError, ConnectionError, ValueError) as error:
+            raise Unavailable(source, f"the connection broke ({type(error).__name__})") from None
+
+    async def _read(self, source: str, answer: aiohttp.ClientResponse) -> bytes:
+        parts, size = [], 0
+        async for part in answer.content.iter_any():
+            parts.append(part)
+            size += len(part)
+            if size > self._max_body:
+                answer.close()
+                raise TooMuch(source, f"an answer of more than {self._max_body // 2**20} MiB", dense=True)
+        return b"".join(parts)
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+def _retry_after(value: str | None) -> float | None:
+    if value and value.isascii() and value.strip().isdigit():
+        return min(float(value), 300.0)
+    return None

@@ -1,0 +1,13 @@
+"""GET /v1/chains: which chains this server knows and what it answers about them."""
+
+from __future__ import annotations
+
+from api.context import Context
+from api.engine import ChainFact
+from api.router import get
+
+
+@get("/v1/chains", tag="Service", summary="Chains this server answers about")
+async def chains(request: Context) -> list[ChainFact]:
+    """Every configured chain, sorted by name."""
+    return sorted(request.engine.chains(), key=lambda chain: (chain.name.casefold(), chain.key))

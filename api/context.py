@@ -1,0 +1,81 @@
+"""What passes along the pipeline: the context of one request, the answer to it, and the steps between."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from api.engine import Engine
+from api.keys import Keys, Principal
+from api.router import Route
+from chainfolio.seams import Seams
+from chainfolio.settings import Settings
+
+JSON = "application/json"
+ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What every request works with."""
+
+    engine: Engine
+    state: Keys
+    settings: Settings
+    seams: Seams
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer, ready to be sent."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Context:
+    """One request on its way. `headers` are on the answer whatever it becomes; the steps fill in the rest.
+
+    `request_id` may be the caller's own word for the request: good for finding it in the log, never a key of anything.
+    """
+
+    http: web.Request
+    route: Route
+    parts: Parts
+    request_id: str
+    headers: dict[str, str] = field(default_factory=dict)
+    principal: Principal | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that answers."""
+        return self.parts.engine
+
+
+Proceed = Callable[[Context], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the pipeline: it refuses by raising, or awaits `proceed` for what the steps after it answer.
+
+    `refuses` tells the interface description which statuses it may add, `headers` which headers every answer has.
+    """
+
+    name: str
+    run: Callable[[Context, Proceed], Awaitable[Answer]]
+    refuses: Mapping[int, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def encoded(value: object, status: int = 200) -> Answer:
+    """A value as JSON: equal values are equal bytes."""
+    return Answer(ENCODER.encode(value), status)

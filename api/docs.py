@@ -1,0 +1,61 @@
+"""GET /openapi.json, /docs and /: the interface description, for programs and for people, from this server alone."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+
+import msgspec
+
+from api.context import Answer, Context
+from api.openapi import describe
+from api.router import Route, get
+from chainfolio.settings import Settings
+
+TAG = "Documentation"
+
+
+def routes(others: Sequence[Route], settings: Settings) -> tuple[Route, ...]:
+    """The routes that describe `others`, and themselves."""
+    made: list[bytes] = []
+
+    @get("/openapi.json", tag=TAG, summary="This description, OpenAPI 3.1", public=True)
+    async def openapi(request: Context) -> Answer:
+        """Made from the routes themselves."""
+        return Answer(made[0], headers={"Cache-Control": "no-cache"})
+
+    own = (openapi, page, start)
+    made.append(msgspec.json.format(msgspec.json.encode(describe((*others, *own), settings)), indent=2))
+    return own
+
+
+@get("/docs", tag=TAG, summary="This description, to read and to try", public=True, media="text/html")
+async def page(request: Context) -> Answer:
+    """One page that needs nothing but this server."""
+    html, policy = _page()
+    return Answer(html, 200, "text/html", {"Cache-Control": "no-cache", "Content-Security-Policy": policy})
+
+
+@get("/", tag=TAG, summary="Where to start", public=True, media="text/html", answers={302: Answer})
+async def start(request: Context) -> Answer:
+    """Leads to /docs."""
+    return Answer(b"", 302, "text/html", {"Location": "/docs"})
+
+
+@cache
+def _page() -> tuple[bytes, str]:
+    """The page with its style and script inside, and the policy that lets only those two run."""
+    folder = resources.files("api") / "static"
+    html, style, script = ((folder / name).read_text("utf-8") for name in ("docs.html", "docs.css", "docs.js"))
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return html.replace("/*style*/", style).replace("/*script*/", script).encode(), policy
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

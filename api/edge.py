@@ -1,0 +1,171 @@
+"""What every answer has, whatever it says: a request id, one line in the log, CORS, security headers, compression."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from typing import Final
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from api.context import Answer, Parts
+from api.errors import Problem, problem_of, refusal
+
+REQUEST_ID: Final = web.RequestKey("request_id", str)
+CALLER: Final = web.RequestKey("caller", dict)
+MAX_URL: Final = 8 * 1024
+MAX_HEADERS: Final = 16 * 1024
+COMPRESS_FROM: Final = 1024
+COMPRESS_ASIDE: Final = 128 * 1024  # more than about a millisecond of work leaves the loop to others
+READS: Final = ("GET", "HEAD", "OPTIONS")
+
+_SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z", re.ASCII)
+_ALWAYS: Final = {
+    "Server": "chainfolio",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+_PREFLIGHT: Final = {
+    "Access-Control-Allow-Methods": ", ".join(READS),
+    "Access-Control-Allow-Headers": "Authorization, X-Request-Id",
+    "Access-Control-Max-Age": "86400",
+}
+log = structlog.stdlib.get_logger("chainfolio.api")
+
+
+def edge(parts: Parts) -> Middleware:
+    """The outermost middleware."""
+
+    @web.middleware
+    async def outermost(request: web.Request, handler: Handler) -> web.StreamResponse:
+        began_s = parts.seams.clock.monotonic_s()
+        request[REQUEST_ID] = _request_id(request, parts)
+        request[CALLER] = {}
+        response = await _answered(request, handler)
+        _dress(request, response, cors=parts.settings.server.cors)
+        await _compress(request, response)
+        _note(request, response, parts.seams.clock.monotonic_s() - began_s)
+        return response
+
+    return outermost
+
+
+def sent(answer: Answer) -> web.Response:
+    """An answer as the web server takes it."""
+    if answer.status == 204:
+        return web.Response(status=204, headers=answer.headers)
+    charset = None if answer.content_type == "application/json" else "utf-8"
+    return web.Response(
+        body=answer.body,
+        status=answer.status,
+        content_type=answer.content_type,
+        charset=charset,
+        headers=answer.headers,
+    )
+
+
+def refused(error: Exception, request: web.Request, envelope: str = "whole") -> web.Response:
+    """The answer for an error; what is our own fault is logged whole, and only named to the client."""
+    problem = problem_of(error, request[REQUEST_ID])
+    if not isinstance(error, Problem) and problem.status >= 500:
+        tell = log.error if problem.status == 500 else log.warning
+        tell("failed", request_id=request[REQUEST_ID], path=_path(request), status=problem.status, exc_info=error)
+    return sent(refusal(envelope, problem))
+
+
+async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        if len(request.raw_path) > MAX_URL:
+            raise Problem(414, f"the URL is longer than {MAX_URL} bytes")
+        if sum(len(name) + len(value) + 4 for name, value in request.raw_headers) > MAX_HEADERS:
+            raise Problem(431, f"the headers are longer than {MAX_HEADERS} bytes")
+        return await handler(request)
+    except web.HTTPMethodNotAllowed as error:
+        return _other_method(request, error)
+    except web.HTTPException as error:
+        return refused(_of_server(error), request)
+    except Exception as error:  # whatever it is, the client is told in our own words
+        return refused(error, request)
+
+
+def _other_method(request: web.Request, error: web.HTTPMethodNotAllowed) -> web.Response:
+    """OPTIONS is answered for every path there is; other methods than the path has are refused."""
+    allow = ", ".join(sorted({*error.allowed_methods, "OPTIONS"}))
+    if request.method == "OPTIONS":
+        return web.Response(status=204, headers={"Allow": allow})
+    return refused(Problem(405, f"this path takes {allow}", headers={"Allow": allow}), request)
+
+
+def _of_server(error: web.HTTPException) -> Problem:
+    if error.status == 404:
+        return Problem(404, "there is nothing at this path; /docs lists what there is")
+    if error.status == 413:
+        return Problem(413, "the body is too long")
+    return Problem(error.status, error.reason, error.reason)
+
+
+def _request_id(request: web.Request, parts: Parts) -> str:
+    given = request.headers.get("X-Request-Id", "")
+    return given if _SANE_ID.match(given) else f"{parts.seams.random.getrandbits(128):032x}"
+
+
+def _dress(request: web.Request, response: web.StreamResponse, *, cors: bool) -> None:
+    headers = response.headers
+    headers.update(_ALWAYS)
+    headers["X-Request-Id"] = request[REQUEST_ID]
+    headers.setdefault("Cache-Control", "no-store")
+    if cors and request.method in READS:
+        headers["Access-Control-Allow-Origin"] = "*"
+        headers["Access-Control-Expose-Headers"] = "*"
+        if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
+            headers.update(_PREFLIGHT)
+
+
+async def _compress(request: web.Request, response: web.StreamResponse) -> None:
+    """Gzip a body that is worth it, for a client that takes it; the same body is the same bytes."""
+    if not isinstance(response, web.Response) or not isinstance(response.body, bytes):
+        return
+    body = response.body
+    if len(body) < COMPRESS_FROM:
+        return
+    response.headers["Vary"] = "Accept-Encoding"
+    if not takes_gzip(request.headers.get("Accept-Encoding", "")):
+        return
+    small = _gzip(body) if len(body) < COMPRESS_ASIDE else await asyncio.to_thread(_gzip, body)
+    response.headers["Content-Encoding"] = "gzip"
+    response.body = small
+
+
+def _gzip(body: bytes) -> bytes:
+    press = zlib.compressobj(level=4, wbits=31)
+    return press.compress(body) + press.flush()
+
+
+def takes_gzip(accept: str) -> bool:
+    """Whether an Accept-Encoding header names gzip with a quality above zero."""
+    for item in accept[:500].split(","):
+        coding, _, parameter = item.partition(";")
+        if coding.strip().lower() in ("gzip", "x-gzip"):
+            return not re.fullmatch(r"\s*q\s*=\s*0(?:\.0{0,3})?\s*", parameter)
+    return False
+
+
+def _path(request: web.Request) -> str:
+    """The path for the log, without the query: addresses are the caller's business, and a key may stray into it."""
+    return request.path[:200]
+
+
+def _note(request: web.Request, response: web.StreamResponse, took_s: float) -> None:
+    log.info(
+        "request",
+        request_id=request[REQUEST_ID],
+        method=request.method,
+        path=_path(request),
+        status=response.status,
+        ms=round(took_s * 1000, 1),
+        bytes=len(response.body) if isinstance(response, web.Response) and isinstance(response.body, bytes) else 0,
+        **request[CALLER],
+    )

@@ -1,0 +1,172 @@
+"""Every refusal of the API: which error is which status, and how each family of routes writes it.
+
+This is the one place that knows both `chainfolio.errors` and HTTP. Two tables: CURES says what an error means to a
+client, SHAPES how a family of routes words a status, because the service description gives them different bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from api.context import Answer, encoded
+from chainfolio import errors
+
+TITLES: Final[Mapping[int, str]] = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    402: "Insufficient credits",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    409: "Conflict",
+    413: "Payload Too Large",
+    414: "URI Too Long",
+    415: "Unsupported Media Type",
+    422: "Unprocessable",
+    429: "Rate limit exceeded",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    502: "Bad Gateway",
+    503: "Service Unavailable",
+}
+
+
+class Flaw(msgspec.Struct, frozen=True):
+    """One thing that is wrong with a request, and where."""
+
+    message: str
+    path: list[str]
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a request was refused or failed, in a sentence for people; `error` is a stable word for programs."""
+
+    error: str
+    message: str
+    cure: str | msgspec.UnsetType = msgspec.UNSET
+    incident: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class ValidationFailure(msgspec.Struct, frozen=True):
+    """The request does not fit the interface: everything that is wrong with it, by the part of the request it is in."""
+
+    error: str
+    message: str
+    details: dict[str, list[Flaw]]
+
+
+@dataclass(eq=False)
+class Problem(Exception):
+    """A refusal on its way to the client. `code` is for the routes whose envelope has one."""
+
+    status: int
+    message: str
+    error: str = ""
+    code: str = ""
+    extras: dict[str, Any] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        Exception.__init__(self, self.message)
+        self.error = self.error or TITLES[self.status]
+
+
+def invalid(segment: str, flaws: list[Flaw]) -> Problem:
+    """The 400 of a request that does not fit the interface, before anything was reserved for it."""
+    return Problem(
+        400,
+        "; ".join(flaw.message for flaw in flaws),
+        "Validation Failed",
+        "VALIDATION_ERROR",
+        extras={"details": {segment: flaws}},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Cure:
+    """What an error of ours means to a client. Without `words` its own message is shown: that must hold no secret."""
+
+    kind: type[errors.ChainfolioError]
+    status: int
+    error: str = ""
+    words: str = ""
+    retry_after_s: int | None = None
+
+
+# The first that fits. A source's own words stay in the log: they may name hosts, paths or keys.
+# NotCovered is 503: nothing is wrong with the request and a retry helps once it is indexed; 404 would read as "empty".
+CURES: Final = (
+    Cure(errors.BadSettings, 503, words="the server is not set up for this"),
+    Cure(errors.BadRequest, 400),
+    Cure(errors.NotCovered, 503, "Not Indexed", retry_after_s=60),
+    Cure(errors.HistoryUnavailable, 502, "History Unavailable", "the node keeps no state for that block"),
+    Cure(errors.Reorged, 503, words="the chain has just reorganised; ask again", retry_after_s=1),
+    Cure(errors.Unavailable, 503, words="a node or price source does not answer at the moment", retry_after_s=5),
+    Cure(errors.SourceError, 502, words="a node or price source gave an answer that cannot be used"),
+    Cure(errors.Busy, 503, words="the store is busy", retry_after_s=1),
+    Cure(errors.StorageFull, 503, words="the server has run out of space", retry_after_s=60),
+    Cure(errors.StoreError, 503, words="the store cannot answer at the moment", retry_after_s=30),
+    Cure(errors.DeepReorg, 503, "Chain Halted", retry_after_s=60),
+    Cure(errors.Missing, 501),
+)
+
+
+def problem_of(error: Exception, request_id: str) -> Problem:
+    """The refusal that an exception becomes; whatever is not one of ours is a 500 that only names its incident."""
+    if isinstance(error, Problem):
+        return error
+    cure = next((cure for cure in CURES if isinstance(error, cure.kind)), None)
+    if cure and isinstance(error, errors.ChainfolioError):
+        return _cured(error, cure)
+    message = f"something went wrong on our side; the server's log has it as incident {request_id}"
+    return Problem(500, message, code="INTERNAL_ERROR", extras={"incident": request_id})
+
+
+def _cured(error: errors.ChainfolioError, cure: Cure) -> Problem:
+    problem = Problem(cure.status, cure.words or error.message, cure.error)
+    if not cure.words and error.cure:
+        problem.extras["cure"] = error.cure
+    wait_s = getattr(error, "retry_after_s", None) or cure.retry_after_s
+    if wait_s is not None:
+        problem.headers["Retry-After"] = str(max(1, round(wait_s)))
+    return problem
+
+
+# --- how each family of routes writes it -----------------------------------------------------------------------------
+
+WHOLE, MESSAGE, ERROR, CODED, TEXT = "{error,message}", "{message}", "{error}", "{error:{code,message}}", "text"
+
+# What is not in the table is WHOLE, which is a superset of what clients read.
+SHAPES: Final[Mapping[str, Mapping[int, str]]] = {
+    "whole": {},
+    "coded": {401: MESSAGE, 400: CODED, 404: CODED, 409: CODED, 422: CODED, 500: CODED},
+    "approvals": {400: MESSAGE, 502: MESSAGE},
+    "beacon": {401: MESSAGE, 403: ERROR, 404: ERROR, 500: TEXT},
+    "at-block": {401: MESSAGE, 500: TEXT},
+}
+
+
+def shape_of(envelope: str, problem: Problem) -> str:
+    """How `envelope` words this problem; a request that does not fit the interface is told so everywhere alike."""
+    if "details" in problem.extras and envelope != "approvals":
+        return WHOLE
+    return SHAPES[envelope].get(problem.status, WHOLE)
+
+
+def refusal(envelope: str, problem: Problem) -> Answer:
+    """The answer that a family of routes gives for a problem."""
+    shape = shape_of(envelope, problem)
+    if shape == TEXT:
+        return Answer(problem.message.encode(), problem.status, "text/plain", problem.headers)
+    bodies: dict[str, dict[str, Any]] = {
+        WHOLE: {"error": problem.error, "message": problem.message, **problem.extras},
+        MESSAGE: {"message": problem.message},
+        ERROR: {"error": problem.message},
+        CODED: {"error": {"code": problem.code, "message": problem.message, **problem.extras}},
+    }
+    return Answer(encoded(bodies[shape]).body, problem.status, headers=problem.headers)

@@ -1,0 +1,130 @@
+"""Reading the strings of a path or a query into a Struct, strictly, and saying everything that is wrong at once."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Protocol, get_args
+
+import msgspec
+
+from api.errors import Flaw
+from chainfolio.settings import Settings
+
+MAX_FLAWS: Final = 20  # a URL has room for thousands of unknown parameters; nobody reads that many
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,77})\Z", re.ASCII)
+
+
+class Refused(ValueError):
+    """This text cannot be that parameter; the message goes on after the parameter's name."""
+
+
+class Multi(Protocol):
+    """A mapping whose keys may repeat."""
+
+    def getall(self, key: str, default: list[str]) -> list[str]:
+        """Every value of a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """In an `Annotated` type: reads all values of a parameter itself, and says what the settings allow as a schema."""
+
+    read: Callable[[list[str], Settings], Any]
+    schema: Callable[[Settings], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One parameter of a Struct."""
+
+    name: str
+    attribute: str
+    type: Any
+    required: bool
+    default: Any
+    reader: Reader | None
+
+    def read(self, values: list[str], settings: Settings) -> Any:
+        """The value in the text of the request, or Refused."""
+        if self.reader:
+            return self.reader.read(values, settings)
+        if len(values) > 1:
+            raise Refused("is given more than once")
+        try:
+            return msgspec.convert(_scalar(self.type, values[0]), self.type)
+        except msgspec.ValidationError as error:
+            raise Refused(f"cannot be {shown(values[0])}: {_plain(str(error), self.type)}") from None
+
+
+@cache
+def fields_of(kind: type[msgspec.Struct]) -> Mapping[str, Field]:
+    """The parameters of a Struct by their name on the wire."""
+    return {
+        field.encode_name: Field(
+            field.encode_name,
+            field.name,
+            field.type,
+            field.required,
+            field.default,
+            next((extra for extra in get_args(field.type)[1:] if isinstance(extra, Reader)), None),
+        )
+        for field in msgspec.structs.fields(kind)
+    }
+
+
+def read(kind: type[msgspec.Struct], given: Multi, names: Iterable[str], settings: Settings) -> Any:
+    """The Struct in `given`; or the list of everything that is wrong with it."""
+    fields = fields_of(kind)
+    flaws = [_unknown(name, fields) for name in dict.fromkeys(names) if name not in fields]
+    values: dict[str, Any] = {}
+    for field in fields.values():
+        texts = given.getall(field.name, [])
+        if not texts:
+            if field.required:
+                flaws.append(Flaw(f"`{field.name}` is required", [field.name]))
+            continue
+        try:
+            values[field.attribute] = field.read(texts, settings)
+        except Refused as refused:
+            flaws.append(Flaw(f"`{field.name}` {refused}", [field.name]))
+    return flaws[:MAX_FLAWS] if flaws else kind(**values)
+
+
+def shown(text: str) -> str:
+    """A stranger's text, short enough and printable, to be repeated in a message."""
+    return ascii(text if len(text) <= 70 else text[:67] + "...")
+
+
+def _unknown(name: str, fields: Mapping[str, Field]) -> Flaw:
+    near = difflib.get_close_matches(name[:40], fields, 1)
+    hint = f"; did you mean `{near[0]}`?" if near else ""
+    return Flaw(f"unknown parameter {shown(name)}{hint}", [name[:70]])
+
+
+def _scalar(kind: Any, text: str) -> object:
+    """Text as the JSON it stands for, where it is written in exactly one way: `true`, not `True`; `5`, not `05`."""
+    info = msgspec.inspect.type_info(kind)
+    base = info.type if isinstance(info, msgspec.inspect.Metadata) else info
+    if isinstance(base, msgspec.inspect.BoolType):
+        return {"true": True, "false": False}.get(text, text)
+    if isinstance(base, msgspec.inspect.IntType):
+        return int(text) if _INTEGER.match(text) else text
+    return text
+
+
+def _plain(message: str, kind: Any) -> str:
+    """msgspec's complaint in a user's words."""
+    if message.startswith("Invalid enum value"):
+        info = msgspec.inspect.type_info(kind)
+        base = info.type if isinstance(info, msgspec.inspect.Metadata) else info
+        if isinstance(base, msgspec.inspect.LiteralType):
+            return "it is one of " + ", ".join(str(value) for value in base.values)
+    words = {
+        "Expected `bool`, got `str`": "it is `true` or `false`",
+        "Expected `int`, got `str`": "it is a whole number",
+    }
+    return words.get(message, message[:1].lower() + message[1:])

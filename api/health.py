@@ -1,0 +1,38 @@
+"""GET /healthz and /readyz: for whoever restarts the process and whoever sends it requests."""
+
+from __future__ import annotations
+
+import msgspec
+
+from api.context import Answer, Context, encoded
+from api.engine import Readiness
+from api.router import get
+
+
+class Health(msgspec.Struct, frozen=True):
+    """The process answers."""
+
+    status: str = "ok"
+
+
+@get("/healthz", tag="Health", summary="Whether the process is alive", public=True, example={"status": "ok"})
+async def healthz(request: Context) -> Health:
+    """Looks at nothing else: a process whose node is down must not be restarted for it."""
+    return Health()
+
+
+@get(
+    "/readyz",
+    tag="Health",
+    summary="Whether requests should be sent here, chain by chain",
+    public=True,
+    answers={200: Readiness, 503: Readiness},
+    example={
+        "ready": True,
+        "chains": [{"key": "ethereum", "healthy": True, "head": 120, "indexed": 118, "lagBlocks": 2, "reason": None}],
+    },
+)
+async def readyz(request: Context) -> Answer:
+    """503 while not ready, with the same body: each chain's head, what is indexed, the lag, and what ails it."""
+    found = await request.engine.readiness()
+    return encoded(found, 200 if found.ready else 503)

@@ -1,0 +1,57 @@
+"""GET /v1/nav: one net asset value over all addresses, in a chosen currency."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Literal
+
+import msgspec
+
+from api.addresses import Addresses
+from api.context import Context
+from api.failures import READING
+from api.router import get
+from chainfolio.amounts import text
+
+Currency = Literal["USD", "EUR", "CAD", "AED", "CHF", "SGD", "ETH", "SOL", "cbBTC", "EURC", "BNB"]
+# A JSON number with every digit of the decimal it is made of: no float comes between.
+Number = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": "number"})]
+
+
+class NavQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which wallets, in which currency."""
+
+    addresses: Addresses
+    wait_for_sync: Annotated[
+        bool, msgspec.Meta(description="Wait for fresh data where what is kept is older than the cache time.")
+    ] = False
+    currency: Annotated[Currency, msgspec.Meta(description="Currency of the value; case matters.")] = "USD"
+
+
+class NetAssetValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A net asset value. Fiat: `nav = usd × conversionPrice`; crypto: `nav = usd ÷ conversionPrice`."""
+
+    nav: Number
+    currency: Currency
+    conversion_price: Number
+
+
+@get(
+    "/v1/nav",
+    tag="Portfolio",
+    summary="Net asset value in a chosen currency",
+    fails={**READING, 501: "This server has no source for that currency."},
+    example={"nav": 1600.25, "currency": "USD", "conversionPrice": 1},
+)
+async def nav(request: Context, query: NavQuery) -> NetAssetValue:
+    """One value over all the addresses together."""
+    found = await request.engine.nav(query.addresses, query.currency, wait=query.wait_for_sync)
+    return NetAssetValue(
+        nav=number(found.nav), currency=query.currency, conversion_price=number(found.conversion_price)
+    )
+
+
+def number(value: Decimal) -> msgspec.Raw:
+    """A decimal as a JSON number in plain notation."""
+    assert value.is_finite(), f"not a number: {value}"
+    return msgspec.Raw(text(value).encode())

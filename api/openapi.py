@@ -1,0 +1,214 @@
+"""The interface description, OpenAPI 3.1, made from the routes: what is served is what is described."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from api.context import Answer
+from api.errors import MESSAGE, TEXT, TITLES, Failure, Problem, ValidationFailure, shape_of
+from api.fields import Field, fields_of
+from api.pipeline import KEYED, PUBLIC
+from api.router import Route
+from chainfolio.settings import Settings
+
+VERSION: Final = "1.0.0"
+ABOUT: Final = (
+    "What wallets hold, what it is worth and how it got there. Amounts and values are exact decimal strings in plain "
+    "notation; `nav` and `conversionPrice` are JSON numbers. Unknown query parameters are refused."
+)
+TAGS: Final = {
+    "Portfolio": "What wallets hold and what it is worth.",
+    "Service": "What this server knows and how fresh it is.",
+    "Health": "For whoever runs the server; no key needed.",
+    "Documentation": "This description; no key needed.",
+}
+BEARER: Final = {"type": "http", "scheme": "bearer", "description": "An API key: `Authorization: Bearer <key>`."}
+
+
+class Message(msgspec.Struct, frozen=True):
+    """Why a request was refused."""
+
+    message: str
+
+
+def describe(routes: Sequence[Route], settings: Settings) -> dict[str, Any]:
+    """The whole description of `routes`."""
+    schemas = _Schemas(routes)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas, settings)
+    used = list(dict.fromkeys(route.tag for route in routes))
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Chainfolio",
+            "version": VERSION,
+            "description": ABOUT,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/", "description": "This server"}],
+        "security": [{"apiKey": []}],
+        "tags": [{"name": tag, "description": TAGS.get(tag, tag)} for tag in used],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"apiKey": BEARER},
+            "schemas": schemas.components,
+            "headers": {name: header["definition"] for name, header in HEADERS.items()},
+        },
+    }
+
+
+def _header(description: str, kind: str = "string", **more: Any) -> dict[str, Any]:
+    return {"definition": {"description": description, "schema": {"type": kind, **more}}}
+
+
+HEADERS: Final = {
+    "X-Request-Id": _header(
+        "Names this request in the server's log. One that you send, of letters, digits and `._-`, is kept."
+    ),
+    "Retry-After": _header("Seconds after which asking again may help.", "integer", minimum=1),
+    "WWW-Authenticate": _header("How to authenticate: `Bearer`."),
+    "Cache-Control": _header("`no-store` on everything that needs a key."),
+}
+
+
+class _Schemas:
+    """Every type that the routes answer, take or refuse with, as components by name."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        kinds: list[Any] = [Failure, ValidationFailure, Message]
+        for route in routes:
+            kinds += [kind for kind in route.replies.values() if kind is not Answer]
+            kinds += [kind for segment, kind in route.arguments.items() if segment == "body"]
+        self._kinds = kinds
+        found, self.components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+        self._found = found
+
+    def of(self, kind: Any) -> dict[str, Any]:
+        """The schema of a type: a reference, mostly."""
+        return self._found[self._kinds.index(kind)]
+
+
+def _operation(route: Route, schemas: _Schemas, settings: Settings) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": route.name,
+        "tags": [route.tag],
+        "summary": route.summary,
+        "description": route.description,
+        "parameters": _parameters(route, settings),
+        "responses": _responses(route, schemas),
+    }
+    if "body" in route.arguments:
+        content = {"application/json": {"schema": schemas.of(route.arguments["body"])}}
+        operation["requestBody"] = {"required": True, "content": content}
+    if route.public:
+        operation["security"] = []
+    return operation
+
+
+# --- parameters ------------------------------------------------------------------------------------------------------
+
+
+def _parameters(route: Route, settings: Settings) -> list[dict[str, Any]]:
+    return [
+        _parameter(segment, field, settings)
+        for segment in ("path", "query")
+        if segment in route.arguments
+        for field in fields_of(route.arguments[segment]).values()
+    ]
+
+
+def _parameter(segment: str, field: Field, settings: Settings) -> dict[str, Any]:
+    schema = _schema(field, settings)
+    parameter: dict[str, Any] = {
+        "name": field.name,
+        "in": segment,
+        "required": field.required,
+        "description": schema.pop("description", ""),
+        "schema": schema,
+    }
+    for example in schema.pop("examples", [])[:1]:
+        parameter["example"] = example
+    if schema.get("type") == "array":
+        parameter |= {"style": "form", "explode": False}
+    if not field.required:
+        schema["default"] = field.default
+    return parameter
+
+
+def _schema(field: Field, settings: Settings) -> dict[str, Any]:
+    if not field.reader:
+        return msgspec.json.schema(field.type)
+    meta = next(extra for extra in field.type.__metadata__ if isinstance(extra, msgspec.Meta))
+    return {**field.reader.schema(settings), "description": meta.description or "", "examples": meta.examples or []}
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+def _responses(route: Route, schemas: _Schemas) -> dict[str, Any]:
+    return {
+        **{str(status): _success(route, status, kind, schemas) for status, kind in route.replies.items()},
+        **{
+            str(status): _failure(route, status, words, schemas)
+            for status, words in sorted(failures(route).items())
+            if status not in route.replies
+        },
+    }
+
+
+def failures(route: Route) -> Mapping[int, str]:
+    """What a route may refuse with: what its pipeline's steps may, what it says itself, and what any route may."""
+    found = {500: "Something went wrong on our side; `incident` finds it in the server's log."}
+    found |= {414: "The URL is longer than 8 KiB.", 431: "The headers are longer than 16 KiB."}
+    if "body" in route.arguments:
+        found |= {413: "The body is longer than 1 MiB.", 415: "The body is not JSON."}
+    for step in PUBLIC if route.public else KEYED:
+        found |= step.refuses
+    return {**found, **route.fails}
+
+
+def _success(route: Route, status: int, kind: Any, schemas: _Schemas) -> dict[str, Any]:
+    content: dict[str, Any] = {"schema": {"type": "object" if route.media == "application/json" else "string"}}
+    if kind is not Answer:
+        content["schema"] = schemas.of(kind)
+    if route.example is not None and status == 200:
+        content["example"] = route.example
+    words = "Done." if status == 200 else TITLES.get(status, "Done") + "."
+    return {"description": words, "headers": _headers(route, status), "content": {route.media: content}}
+
+
+def _failure(route: Route, status: int, words: str, schemas: _Schemas) -> dict[str, Any]:
+    problem = _specimen(status)
+    shape = shape_of(route.envelope, problem)
+    answer = {"description": words, "headers": _headers(route, status)}
+    if shape == TEXT:
+        return {**answer, "content": {"text/plain": {"schema": {"type": "string"}}}}
+    kind = ValidationFailure if status == 400 else Message if shape == MESSAGE else Failure
+    example = {"error": problem.error, "message": problem.message, **problem.extras}
+    return {**answer, "content": {"application/json": {"schema": schemas.of(kind), "example": example}}}
+
+
+def _specimen(status: int) -> Problem:
+    """A problem of that status as it really looks, for the examples."""
+    if status == 400:
+        words = "`addresses` is required"
+        details = {"query": [{"message": words, "path": ["addresses"]}]}
+        return Problem(400, words, "Validation Failed", extras={"details": details})
+    known = {
+        401: "this API key is not valid",
+        500: "something went wrong on our side; the server's log has it as incident 1f0c",
+        503: "a node or price source does not answer at the moment",
+    }
+    extras = {"incident": "1f0c"} if status == 500 else {}
+    return Problem(status, known.get(status, TITLES[status].lower()), extras=extras)
+
+
+def _headers(route: Route, status: int) -> dict[str, Any]:
+    names = ["X-Request-Id", "Cache-Control"]
+    names += ["WWW-Authenticate"] if status == 401 else []
+    names += ["Retry-After"] if status in (429, 503) else []
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in names}

@@ -1,0 +1,38 @@
+"""GET /v1/portfolio: what wallets hold now, loose and inside protocols."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from api.addresses import Addresses
+from api.context import Context
+from api.engine import Options
+from api.failures import READING
+from api.router import get
+from portfolio.document import Portfolio
+
+
+class PortfolioQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What to show of which wallets."""
+
+    addresses: Addresses
+    include_images: Annotated[bool, msgspec.Meta(description="Image URLs for chains, assets and protocols.")] = False
+    include_explorer_urls: Annotated[bool, msgspec.Meta(description="Links to the chain's block explorer.")] = False
+    include_sources: Annotated[
+        bool, msgspec.Meta(description="The block of each balance; the source, time and confidence of each price.")
+    ] = False
+    wait_for_sync: Annotated[
+        bool, msgspec.Meta(description="Wait for fresh data where what is kept is older than the cache time.")
+    ] = False
+
+
+@get("/v1/portfolio", tag="Portfolio", summary="Current holdings, positions and net worth", fails=READING)
+async def portfolio(request: Context, query: PortfolioQuery) -> list[Portfolio]:
+    """One portfolio per address: wallet tokens and DeFi positions with their worth in USD. A portfolio that could not
+    be read whole says so in `completeness` and `issues`; a failed read is never shown as zero."""
+    options = Options(
+        images=query.include_images, explorer_urls=query.include_explorer_urls, sources=query.include_sources
+    )
+    return await request.engine.portfolios(query.addresses, options, wait=query.wait_for_sync, wallet_only=False)

@@ -1,0 +1,82 @@
+"""Typed routes. A handler's annotations say everything: where its arguments come from, what they are, what it answers.
+
+    @get("/v1/wallet", tag="Portfolio", summary="What wallets hold")
+    async def wallet(request: Context, query: WalletQuery) -> list[Portfolio]: ...
+
+An argument named `path`, `query` or `body` is a msgspec Struct read from that segment of the request, strictly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Literal, get_type_hints
+
+SEGMENTS: Final = ("path", "query", "body")
+Handler = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Route:
+    """One operation: how it is reached, who may call it, what its documentation says.
+
+    `public` routes need no key. `envelope` names the family of routes whose error bodies it has (`api.errors.SHAPES`).
+    `fails` adds statuses of its own to those of the pipeline; `answers` replaces the annotated answer.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    tag: str
+    summary: str
+    description: str
+    public: bool = False
+    envelope: str = "whole"
+    media: str = "application/json"
+    fails: Mapping[int, str] = field(default_factory=dict)
+    answers: Mapping[int, Any] = field(default_factory=dict)
+    example: Any = None
+
+    @property
+    def name(self) -> str:
+        """The operation's id: the handler's own name."""
+        return self.handler.__name__
+
+    @cached_property
+    def hints(self) -> dict[str, Any]:
+        """The handler's annotations, resolved."""
+        return get_type_hints(self.handler, include_extras=True)
+
+    @cached_property
+    def arguments(self) -> dict[str, Any]:
+        """The Struct read from each segment of the request that the handler takes."""
+        return {segment: self.hints[segment] for segment in SEGMENTS if segment in self.hints}
+
+    @cached_property
+    def replies(self) -> Mapping[int, Any]:
+        """The type of the body by success status."""
+        return self.answers or {200: self.hints["return"]}
+
+
+def get(path: str, *, tag: str, summary: str, **more: Any) -> Callable[[Handler], Route]:
+    """A route that reads; HEAD comes with it."""
+    return _route("GET", path, tag, summary, more)
+
+
+def write(
+    method: Literal["POST", "PATCH", "DELETE"], path: str, *, tag: str, summary: str, **more: Any
+) -> Callable[[Handler], Route]:
+    """A route that changes something."""
+    return _route(method, path, tag, summary, more)
+
+
+def _route(method: str, path: str, tag: str, summary: str, more: Mapping[str, Any]) -> Callable[[Handler], Route]:
+    def made(handler: Handler) -> Route:
+        text = " ".join((handler.__doc__ or "").split())
+        route = Route(method, path, handler, tag, summary, text, **more)
+        strangers = [name for name in route.hints if name not in (*SEGMENTS, "request", "return")]
+        assert not strangers, f"{route.name}: arguments are request, path, query and body, not {strangers}"
+        return route
+
+    return made

@@ -1,0 +1,70 @@
+"""The step that reads path, query and body into what the handler's annotations ask for, or answers 400."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from api.context import Answer, Context, Proceed, Step
+from api.errors import Flaw, Problem, invalid
+from api.fields import read
+
+MAX_BODY: Final = 1024 * 1024
+_JSON_TYPE = re.compile(r'application/json(?:\s*;\s*charset="?utf-8"?)?\s*\Z', re.IGNORECASE)
+
+
+class _Path:
+    """The path's parameters as a mapping of lists."""
+
+    def __init__(self, match: Mapping[str, str]) -> None:
+        self.match = match
+
+    def getall(self, key: str, default: list[str]) -> list[str]:
+        return [self.match[key]] if key in self.match else default
+
+
+async def check(context: Context, proceed: Proceed) -> Answer:
+    """Fill in the handler's arguments. A route that takes no query takes no query parameter."""
+    wanted = context.route.arguments
+    settings = context.parts.settings
+    request = context.http
+    if "path" in wanted:
+        context.arguments["path"] = _sound("path", read(wanted["path"], _Path(request.match_info), (), settings))
+    query = wanted.get("query", Nothing)
+    found = _sound("query", read(query, request.query, request.query.keys(), settings))
+    if "query" in wanted:
+        context.arguments["query"] = found
+    if "body" in wanted:
+        context.arguments["body"] = await _body(context, wanted["body"])
+    return await proceed(context)
+
+
+class Nothing(msgspec.Struct):
+    """No parameters."""
+
+
+def _sound(segment: str, found: msgspec.Struct | list[Flaw]) -> msgspec.Struct:
+    if isinstance(found, list):
+        raise invalid(segment, found)
+    return found
+
+
+async def _body(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
+    if not _JSON_TYPE.match(context.http.headers.get("Content-Type", "")):
+        raise Problem(415, "the body is JSON: send Content-Type: application/json")
+    try:
+        return msgspec.json.decode(await context.http.read(), type=kind)
+    except msgspec.DecodeError as error:  # of which ValidationError, which names the place, is a kind
+        message, _, place = str(error).partition(" - at ")
+        raise invalid("body", [Flaw(message, _steps(place))]) from None
+
+
+def _steps(place: str) -> list[str]:
+    """msgspec's `$.entries[0].label` as the list of its parts."""
+    return re.findall(r"[^.\[\]$`]+", place)
+
+
+SCHEMA = Step("schema", check, refuses={400: "A parameter is unknown, missing, repeated or malformed."})

@@ -1,0 +1,220 @@
+"""Serving: one process or several on one port, on uvloop, until SIGTERM; then what is in flight is finished first."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import multiprocessing
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+
+from api.edge import MAX_HEADERS, MAX_URL
+from chainfolio.errors import BadSettings
+from chainfolio.settings import Settings
+
+DRAIN_S: Final = 30.0
+KEEPALIVE_S: Final = 75.0
+TOO_SOON_S: Final = 5.0  # a worker that dies this young will die again: the server ends instead of spinning
+
+Make = Callable[[Settings], Awaitable[web.Application]]
+log = structlog.stdlib.get_logger("chainfolio.api")
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    app: web.Application, host: str, port: int, *, reuse_port: bool = False, drain_s: float = DRAIN_S
+) -> AsyncIterator[int]:
+    """The app, answering on the port it gives; on leaving, nothing new is taken and what runs is finished."""
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handle_signals=False,
+        shutdown_timeout=drain_s,
+        keepalive_timeout=KEEPALIVE_S,
+        # Room for the edge to see what is too long and say so; beyond this the parser itself answers 400.
+        max_line_size=2 * MAX_URL,
+        max_field_size=2 * MAX_HEADERS,
+        logger=_quiet(),
+    )
+    await runner.setup()
+    try:
+        with _naming(host, port):
+            await web.TCPSite(runner, host, port, reuse_port=reuse_port or None).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+def serve(make: Make, settings: Settings, *, reuse_port: bool = False) -> None:
+    """Serve what `make` makes, in `settings.server.workers` processes, until SIGTERM or SIGINT.
+
+    `make` runs inside each process, on its loop, so that no connection crosses from one to another; with several
+    workers it must be a function of a module. `reuse_port` lets servers that were started apart share a port.
+    """
+    if settings.server.workers > 1:
+        _many(make, settings, reuse_port=reuse_port)
+    else:
+        _worker(make, settings, settings.server.port, reuse_port)
+
+
+def _worker(make: Make, settings: Settings, port: int, reuse_port: bool) -> None:
+    configure_log(settings.log_level)
+    _run(_until_told(make, settings, port, reuse_port))
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    if sys.platform == "win32":
+        asyncio.run(main)
+        return
+    import uvloop
+
+    uvloop.run(main)
+
+
+async def _until_told(make: Make, settings: Settings, port: int, reuse_port: bool) -> None:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def tell(why: str) -> None:
+        if not told.is_set():
+            log.info("draining", why=why)
+            told.set()
+
+    def signalled(number: signal.Signals) -> None:
+        # The same signal once more is no longer ours: it ends the process as it would any other.
+        loop.remove_signal_handler(number)
+        tell(number.name)
+
+    def orphaned(sentinel: int) -> None:
+        loop.remove_reader(sentinel)
+        tell("parent died")
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, signalled, each)
+    if (parent := multiprocessing.parent_process()) is not None:
+        # Workers do not outlive the process that would restart them.
+        loop.add_reader(parent.sentinel, orphaned, parent.sentinel)
+    app = await make(settings)
+    async with listening(app, settings.server.host, port, reuse_port=reuse_port) as bound:
+        log.info("listening", host=settings.server.host, port=bound)
+        await told.wait()
+    log.info("stopped")
+
+
+# --- several processes -----------------------------------------------------------------------------------------------
+
+
+def _many(make: Make, settings: Settings, *, reuse_port: bool) -> None:
+    """Start the workers, start again one that dies, pass on the signal to end, wait for all."""
+    configure_log(settings.log_level)
+    ending = False
+
+    def end(*_: object) -> None:
+        nonlocal ending
+        ending = True
+        for process in workers:
+            if process.is_alive():
+                process.terminate()
+
+    # Spawned, not forked: what runs in threads or holds connections here must not be copied.
+    context = multiprocessing.get_context("spawn")
+    workers: dict[SpawnProcess, float] = {}
+    with _reserved(settings.server.host, settings.server.port, reuse_port) as port:
+
+        def start() -> None:
+            process = context.Process(target=_worker, args=(make, settings, port, True))
+            process.start()
+            workers[process] = time.monotonic()
+
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, end)
+        for _ in range(settings.server.workers):
+            start()
+        failed = False
+        while workers:
+            wait([process.sentinel for process in workers])
+            for process in [process for process in workers if not process.is_alive()]:
+                began_s = workers.pop(process)
+                if ending:
+                    continue
+                log.error("worker died", exit_code=process.exitcode)
+                if time.monotonic() - began_s < TOO_SOON_S:
+                    failed = True
+                    end()
+                else:
+                    start()
+    if failed:
+        raise SystemExit(1)
+
+
+@contextlib.contextmanager
+def _reserved(host: str, port: int, reuse_port: bool) -> Any:
+    """A port for all workers: held, so that 0 means the same for each and nobody takes it, but never listened on."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with _naming(host, port):
+        if not reuse_port and port:
+            # Sharing is silent: two servers on one port would each get half of the requests. So look first.
+            with socket.socket(family) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((host, port))
+        holder = socket.socket(family)
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind((host, port))
+    with holder:
+        yield holder.getsockname()[1]
+
+
+@contextlib.contextmanager
+def _naming(host: str, port: int) -> Any:
+    """An address that cannot be had is a mistake in the settings, said so."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            cure = "stop the other server or choose another port"
+            raise BadSettings("server.port", f"{port} on {host} is taken", cure=cure) from None
+        if error.errno in (errno.EACCES, errno.EADDRNOTAVAIL) or isinstance(error, socket.gaierror):
+            raise BadSettings("server.host", f"cannot listen on {host}:{port}: {error.strerror}") from None
+        raise
+
+
+# --- logs ------------------------------------------------------------------------------------------------------------
+
+
+def configure_log(level: str) -> None:
+    """Log as lines of JSON on stderr, unless somebody has set up structlog already."""
+    if structlog.is_configured():
+        return
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,  # a plain traceback: the prettier ones show local variables
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def _quiet() -> logging.Logger:
+    """The web server's own logger, without the requests that it could not parse: it would quote their headers."""
+    logger = logging.getLogger("chainfolio.http")
+    logger.addFilter(_unquoted)
+    return logger
+
+
+def _unquoted(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("Error handling request")

@@ -1,0 +1,65 @@
+"""GET /v1/status: how fresh what is kept of each address is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+
+from api.addresses import Addresses
+from api.context import Context
+from api.engine import SyncStatus
+from api.router import get
+
+Moment = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+
+
+class StatusQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which wallets."""
+
+    addresses: Addresses
+
+
+class AddressStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """When an address was last read; null where it never was."""
+
+    address: str
+    portfolio_last_sync: Moment | None
+    transactions_last_sync: Moment | None
+    sync_in_progress: bool
+
+
+@get(
+    "/v1/status",
+    tag="Service",
+    summary="How fresh the data of addresses is",
+    example=[
+        {
+            "address": "0xd8da6bf26964af9d7eed9e03e53415d37aa96045",
+            "portfolioLastSync": "2026-03-01T12:00:00.000Z",
+            "transactionsLastSync": None,
+            "syncInProgress": False,
+        }
+    ],
+)
+async def status(request: Context, query: StatusQuery) -> list[AddressStatus]:
+    """One entry per address, in order. Asking starts no work."""
+    return [_shown(each) for each in await request.engine.status(query.addresses)]
+
+
+def _shown(status: SyncStatus) -> AddressStatus:
+    return AddressStatus(
+        address=status.address,
+        portfolio_last_sync=moment(status.portfolio_us),
+        transactions_last_sync=moment(status.transactions_us),
+        sync_in_progress=status.in_progress,
+    )
+
+
+def moment(time_us: int | None) -> str | None:
+    """ISO 8601 in UTC with milliseconds, as clients of this interface parse it."""
+    if time_us is None:
+        return None
+    at = datetime.fromtimestamp(time_us // 1_000_000, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{time_us // 1000 % 1000:03d}Z"

@@ -1,0 +1,24 @@
+"""GET /v1/wallet: the loose tokens of wallets, always read live."""
+
+from __future__ import annotations
+
+import msgspec
+
+from api.addresses import Addresses
+from api.context import Context
+from api.engine import Options
+from api.failures import READING
+from api.router import get
+from portfolio.document import Portfolio
+
+
+class WalletQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which wallets."""
+
+    addresses: Addresses
+
+
+@get("/v1/wallet", tag="Portfolio", summary="Wallet balances, read live", fails=READING)
+async def wallet(request: Context, query: WalletQuery) -> list[Portfolio]:
+    """One portfolio per address with only the `wallet` protocol; `networth` is its sum. Never from a cache."""
+    return await request.engine.portfolios(query.addresses, Options(), wait=True, wallet_only=True)

@@ -1,0 +1,1 @@
+"""The shared words: blocks, assets, amounts, tables, contracts, errors, settings, seams. Imports nothing of ours."""

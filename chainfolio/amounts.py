@@ -1,0 +1,65 @@
+"""Exact 256-bit amounts. *raw* is the chain's integer; an *amount* is raw scaled by decimals; no float anywhere.
+
+In tables a raw is exactly 32 bytes, big-endian (it sorts, and is the truth), with `<name>_dec` DECIMAL(38,0) beside it,
+null where it does not fit. In answers an amount is a decimal string in plain notation without trailing zeros.
+"""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, localcontext
+from typing import Final
+
+MAX_RAW: Final = 2**256 - 1
+MAX_DEC38: Final = 10**38 - 1
+MAX_DECIMALS: Final = 255
+ZERO: Final = Decimal(0)
+
+# 78 digits of raw times up to 78 digits of price, plus head-room: an operation that would round raises instead.
+EXACT: Final = Context(prec=1000, Emax=10_000, Emin=-10_000, traps=[Inexact, InvalidOperation, Overflow])
+
+
+def raw_to_bytes(raw: int) -> bytes:
+    """The 32 big-endian bytes of a raw; a raw outside 0..2^256-1 is a caller's bug."""
+    return raw.to_bytes(32, "big")
+
+
+def raw_from_bytes(data: bytes) -> int:
+    """The raw in exactly 32 bytes."""
+    assert len(data) == 32, f"a raw has 32 bytes, not {len(data)}"
+    return int.from_bytes(data, "big")
+
+
+def amount(raw: int, decimals: int) -> Decimal:
+    """`raw` scaled by `decimals`, exactly: 1_500_000 at 6 is 1.5."""
+    assert 0 <= decimals <= MAX_DECIMALS, f"not a token's decimals: {decimals}"
+    return EXACT.scaleb(Decimal(raw), -decimals)
+
+
+def worth(held: Decimal, price: Decimal) -> Decimal:
+    """Amount times price, exactly; a product that would need rounding raises."""
+    return EXACT.multiply(held, price)
+
+
+def total(values: list[Decimal]) -> Decimal:
+    """The exact sum."""
+    with localcontext(EXACT):
+        return sum(values, ZERO)
+
+
+def text(value: Decimal) -> str:
+    """Plain notation, never scientific, no trailing zeros, no minus zero."""
+    if value == 0:
+        return "0"
+    digits = f"{value:f}"
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits
+
+
+def parse(digits: str, *, max_digits: int = 120) -> Decimal:
+    """A decimal from text, bounded before conversion: exponents, NaN and Infinity are refused with ValueError."""
+    body = digits.removeprefix("-")
+    whole, _, fraction = body.partition(".")
+    if not (whole.isascii() and whole.isdigit()) or len(body) > max_digits:
+        raise ValueError(f"not a plain decimal number: {digits[:40]!r}")
+    if "." in body and not (fraction.isascii() and fraction.isdigit()):
+        raise ValueError(f"not a plain decimal number: {digits[:40]!r}")
+    return Decimal(digits)

@@ -1,0 +1,120 @@
+"""Ask, don't fetch: a dataset or decoder is a generator that yields the asks of one round and is sent their answers.
+
+It does no I/O, cannot choose a block, and is tested with a dictionary. `drive` runs any number of them in lockstep, so a
+hundred decoders of two rounds are two batches at one block. A revert is an answer (`Reverted`), not an exception; an
+asking that raises becomes a `failed` report and does not sink its round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from chainfolio.errors import ChainfolioError
+
+Ask = TypeVar("Ask")
+Answer = TypeVar("Answer")
+Result = TypeVar("Result")
+
+Asking = Generator[Sequence[Ask], Sequence[Answer], Result]
+
+MAX_ROUNDS = 16
+MAX_ASKS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reverted:
+    """The contract refused. `data` is what it said, cut to a few hundred bytes."""
+
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The read failed for a reason that says nothing about the contract; never to be taken for zero."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class Report(Generic[Result]):
+    """How one asking ended: `ok`, or `failed` with a reason; the number of rounds and asks it took."""
+
+    name: str
+    status: str = "ok"
+    reason: str = ""
+    rounds: int = 0
+    asks: int = 0
+    result: Result | None = None
+    error: BaseException | None = field(default=None, repr=False)
+
+
+async def drive(
+    askings: Mapping[str, Asking[Ask, Answer, Result]],
+    answer: Callable[[list[Ask]], Awaitable[Sequence[Answer]]],
+    *,
+    max_rounds: int = MAX_ROUNDS,
+    max_asks: int = MAX_ASKS,
+) -> dict[str, Report[Result]]:
+    """Run all askings to their end, one batch a round; `answer` is called with the asks of all of them, duplicates removed.
+
+    An error of `answer` itself (the node is gone) is raised: nobody got an answer, so there is nothing to report on.
+    """
+    reports: dict[str, Report[Result]] = {name: Report(name) for name in askings}
+    waiting: dict[str, tuple[Asking[Ask, Answer, Result], Sequence[Ask]]] = {}
+    for name, asking in askings.items():
+        _step(reports[name], asking, None, waiting, max_rounds, max_asks)
+    while waiting:
+        unique: dict[Ask, int] = {}
+        for _, asks in waiting.values():
+            for ask in asks:
+                unique.setdefault(ask, len(unique))
+        answers = await answer(list(unique)) if unique else []
+        assert len(answers) == len(unique), "one answer per ask, in order"
+        running, waiting = waiting, {}
+        for name, (asking, asks) in running.items():
+            _step(reports[name], asking, [answers[unique[ask]] for ask in asks], waiting, max_rounds, max_asks)
+    return reports
+
+
+def _step(
+    report: Report[Result],
+    asking: Asking[Ask, Answer, Result],
+    answers: Sequence[Answer] | None,
+    waiting: dict[str, tuple[Asking[Ask, Answer, Result], Sequence[Ask]]],
+    max_rounds: int,
+    max_asks: int,
+) -> None:
+    """Send one round's answers to one asking and note what it asks next, returns or dies of."""
+    try:
+        asks = next(asking) if answers is None else asking.send(answers)
+    except StopIteration as stop:
+        report.result = stop.value
+        return
+    except Exception as error:  # a decoder is a stranger's code: whatever it raises is its own issue, not the round's
+        report.status, report.reason, report.error = "failed", _reason(error), error
+        return
+    report.rounds += 1
+    report.asks += len(asks)
+    if report.rounds > max_rounds or report.asks > max_asks:
+        asking.close()
+        report.status, report.reason = "failed", f"asked too much: round {report.rounds}, {report.asks} asks"
+        return
+    waiting[report.name] = (asking, list(asks))
+
+
+def _reason(error: Exception) -> str:
+    return error.message if isinstance(error, ChainfolioError) else f"{type(error).__name__}: {error}"
+
+
+def answered(asking: Asking[Ask, Answer, Result], known: Mapping[Ask, Answer] | Callable[[Ask], Answer]) -> Result:
+    """Run one asking against a dictionary or a function: how decoders are tested."""
+    look: Callable[[Any], Answer] = known if callable(known) else known.__getitem__
+    try:
+        asks = next(asking)
+        while True:
+            asks = asking.send([look(ask) for ask in asks])
+    except StopIteration as stop:
+        result: Result = stop.value
+        return result

@@ -1,0 +1,112 @@
+"""Blocks and spans of blocks. Heights are integers, both ends of a span are included, times are UTC microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block of one chain, as far as everything else needs to know it."""
+
+    height: int
+    hash: str
+    parent: str
+    time_us: int
+
+    @property
+    def time(self) -> datetime:
+        """The block's time in UTC."""
+        return datetime.fromtimestamp(self.time_us // 1_000_000, UTC).replace(microsecond=self.time_us % 1_000_000)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """Heights from `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.first <= self.last, f"not a span: {self.first}..{self.last}"
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    def __contains__(self, height: int) -> bool:
+        return self.first <= height <= self.last
+
+    def cut(self, size: int) -> Iterator[Span]:
+        """This span in pieces of at most `size` blocks, in order."""
+        for first in range(self.first, self.last + 1, size):
+            yield Span(first, min(first + size - 1, self.last))
+
+
+class Spans:
+    """A set of heights kept as disjoint, ordered, maximal spans."""
+
+    __slots__ = ("_spans",)
+
+    def __init__(self, spans: Iterable[Span] = ()) -> None:
+        merged: list[Span] = []
+        for span in sorted(spans):
+            if merged and span.first <= merged[-1].last + 1:
+                merged[-1] = Span(merged[-1].first, max(merged[-1].last, span.last))
+            else:
+                merged.append(span)
+        self._spans = tuple(merged)
+
+    def __iter__(self) -> Iterator[Span]:
+        return iter(self._spans)
+
+    def __len__(self) -> int:
+        """The number of heights in the set."""
+        return sum(len(span) for span in self._spans)
+
+    def __bool__(self) -> bool:
+        return bool(self._spans)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spans) and self._spans == other._spans
+
+    def __hash__(self) -> int:
+        return hash(self._spans)
+
+    def __repr__(self) -> str:
+        return f"Spans({', '.join(f'{s.first}..{s.last}' for s in self._spans)})"
+
+    def __contains__(self, height: int) -> bool:
+        return any(height in span for span in self._spans)
+
+    def __or__(self, other: Iterable[Span]) -> Spans:
+        return Spans((*self._spans, *other))
+
+    def __and__(self, other: Iterable[Span]) -> Spans:
+        return Spans(
+            Span(max(a.first, b.first), min(a.last, b.last))
+            for b in other
+            for a in self._spans
+            if max(a.first, b.first) <= min(a.last, b.last)
+        )
+
+    def __sub__(self, other: Iterable[Span]) -> Spans:
+        left = list(self._spans)
+        for cut in other:
+            left = [piece for span in left for piece in _without(span, cut)]
+        return Spans(left)
+
+    def covers(self, span: Span) -> bool:
+        """Whether every height of `span` is in the set."""
+        return any(have.first <= span.first and span.last <= have.last for have in self._spans)
+
+
+def _without(span: Span, cut: Span) -> Iterator[Span]:
+    if cut.last < span.first or span.last < cut.first:
+        yield span
+        return
+    if span.first < cut.first:
+        yield Span(span.first, cut.first - 1)
+    if cut.last < span.last:
+        yield Span(cut.last + 1, span.last)

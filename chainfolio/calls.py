@@ -1,0 +1,32 @@
+"""What a pure part may ask an EVM chain for. The adapter encodes, sends, decodes; the block is nobody's choice here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from chainfolio.asking import Asking
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A read of a contract: `Call(vault, "convertToAssets(uint256)(uint256)", (shares,))`.
+
+    Answered with the one output, a tuple of several, `Reverted`, or `Unknown` (no code there, too short, out of gas).
+    Addresses in arguments and outputs are canonical text, bytes are bytes, numbers are int.
+    """
+
+    to: str
+    signature: str
+    args: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NativeBalance:
+    """The native coins of an account, answered with an int in the smallest unit or `Unknown`."""
+
+    account: str
+
+
+Read = Call | NativeBalance
+Reads = Asking[Read, Any, Any]

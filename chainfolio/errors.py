@@ -1,0 +1,160 @@
+"""The error tree: few kinds, each with a different cure. Fields for programs, one sentence for people."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ChainfolioError(Exception):
+    """Anything Chainfolio raises on purpose. `cure` says what the reader can do about it."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, cure: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.cure = cure
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.cure})" if self.cure else self.message
+
+
+class SourceError(ChainfolioError):
+    """A node or a price source did not answer as asked."""
+
+    exit_code = 3
+
+    def __init__(self, source: str, message: str, *, cure: str = "") -> None:
+        super().__init__(f"{source}: {message}", cure=cure)
+        self.source = source
+        self.reason = message
+
+
+class Unavailable(SourceError):
+    """Trying again may help: timeout, refused connection, 429, 5xx, a page that is not JSON."""
+
+    def __init__(self, source: str, message: str, *, retry_after_s: float | None = None, cure: str = "") -> None:
+        super().__init__(source, message, cure=cure)
+        self.retry_after_s = retry_after_s
+
+
+class NodeBehind(Unavailable):
+    """The node does not have that block yet."""
+
+
+class BadAnswer(SourceError):
+    """Trying again will not help: malformed, contradicts a hash, not what was asked."""
+
+
+class WrongChain(BadAnswer):
+    """The endpoint serves another chain than the settings say."""
+
+
+class TooMuch(BadAnswer):
+    """The node refuses the size of the question; a smaller one may pass. `max_span` is its hint, where it gave one."""
+
+    def __init__(self, source: str, message: str, *, max_span: int | None = None, dense: bool = False) -> None:
+        super().__init__(source, message)
+        self.max_span = max_span
+        self.dense = dense
+
+
+class Unsupported(BadAnswer):
+    """The node does not know this method or this form of it."""
+
+
+class HistoryUnavailable(SourceError):
+    """The node has pruned the state at that height: never to be read as zero."""
+
+    def __init__(self, source: str, height: int, message: str) -> None:
+        super().__init__(source, f"no state at block {height}: {message}", cure="use an archive node for past blocks")
+        self.height = height
+
+
+class Reorged(SourceError):
+    """The block that everything was pinned to has left the chain; start again at a new one."""
+
+    def __init__(self, source: str, height: int, block_hash: str) -> None:
+        super().__init__(source, f"block {height} {block_hash} is no longer on the chain")
+        self.height = height
+        self.block_hash = block_hash
+
+
+class NotCovered(ChainfolioError):
+    """Nobody indexed that span: empty and missing are two things."""
+
+    exit_code = 4
+
+    def __init__(self, chain: str, dataset: str, first: int, last: int) -> None:
+        super().__init__(
+            f"{dataset} of {chain} are not indexed for blocks {first}..{last}",
+            cure=f"chainfolio index {chain} --from {first} --to {last}",
+        )
+        self.chain, self.dataset, self.first, self.last = chain, dataset, first, last
+
+
+class BadRequest(ChainfolioError):
+    """The caller asked for something that cannot be meant: a malformed address, an unknown chain."""
+
+    exit_code = 2
+
+    def __init__(self, field: str, message: str, *, cure: str = "") -> None:
+        super().__init__(f"{field}: {message}", cure=cure)
+        self.field = field
+        self.reason = message
+
+
+class BadSettings(BadRequest):
+    """The settings file or an environment variable is wrong; nothing was started."""
+
+
+class StoreError(ChainfolioError):
+    """The lake, the tail or the state store could not keep or give what it should."""
+
+    exit_code = 5
+
+    def __init__(self, store: str, message: str, *, cure: str = "") -> None:
+        super().__init__(f"{store}: {message}", cure=cure)
+        self.store = store
+
+
+class StorageFull(StoreError):
+    """No space left: nothing half-written is visible, and work resumes once there is room."""
+
+    def __init__(self, store: str) -> None:
+        super().__init__(store, "no space left on the device", cure="free some space; indexing resumes by itself")
+
+
+class Busy(StoreError):
+    """Another process holds what this one needs."""
+
+
+class StaleTable(StoreError):
+    """A table was written by another revision of its decoder."""
+
+    def __init__(self, table: str, found: int, wanted: int, chain: str = "CHAIN") -> None:
+        super().__init__(
+            "lake",
+            f"table {table} was written by decoder revision {found}, this release has {wanted}",
+            cure=f"chainfolio derive {chain} --tables {table}",
+        )
+        self.table, self.found, self.wanted = table, found, wanted
+
+
+class DeepReorg(ChainfolioError):
+    """A chain left its finalised past: that chain halts, visibly, until the lake is mended."""
+
+    exit_code = 6
+
+    def __init__(self, chain: str, height: int, ours: str, theirs: str) -> None:
+        super().__init__(
+            f"{chain}: finalised block {height} was {ours}, the node now says {theirs}",
+            cure=f"check the node, then: chainfolio index {chain} --rewind {height}",
+        )
+        self.chain, self.height, self.ours, self.theirs = chain, height, ours, theirs
+
+
+class Missing(ChainfolioError):
+    """Something that must be installed is not there."""
+
+    exit_code = 7

@@ -1,0 +1,180 @@
+"""Settings: one TOML file, read strictly, `CHAINFOLIO_…` variables over it, secrets as `env:NAME`.
+
+An unknown key is an error with a suggestion; nothing starts with an option that was silently ignored.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chainfolio.errors import BadSettings
+
+
+class Server(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Where the API listens."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 1
+    cors: bool = True
+    max_addresses: int = 10
+    cache_s: int = 60
+
+
+class Store(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A store by its address; empty means beside the others in `data`."""
+
+    url: str = ""
+
+
+class Lake(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Where finalised data lives."""
+
+    uri: str = ""
+
+
+class Chain(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One chain: which adapter, which endpoints, from which block. Facts of the chain itself are in `configs/chains`."""
+
+    adapter: str = "evm"
+    facts: str = ""
+    chain_id: int = 0
+    rpc: list[str] = []
+    start_block: int = 0
+    integrity: str = "bloom"
+    datasets: list[str] = []
+    contracts: list[str] = []
+    span: int = 100
+    concurrency: int = 2
+    max_rps: int = 0
+    timeout_s: int = 60
+    at_block: bool = False
+
+
+class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The whole file."""
+
+    data: str = "data"
+    server: Server = Server()
+    state: Store = Store()
+    tail: Store = Store()
+    lake: Lake = Lake()
+    chains: dict[str, Chain] = {}
+    prices: dict[str, str] = {}
+    prices_file: str = ""
+    log_level: str = "info"
+
+    @property
+    def data_dir(self) -> Path:
+        """Where everything local lies."""
+        return Path(self.data)
+
+    @property
+    def lake_uri(self) -> str:
+        """The lake's address: `lake.uri`, else `<data>/lake`."""
+        return self.lake.uri or str(self.data_dir / "lake")
+
+    @property
+    def state_url(self) -> str:
+        """The state store's address: `state.url`, else SQLite in `<data>/state.db`."""
+        return self.state.url or f"sqlite:///{self.data_dir / 'state.db'}"
+
+    @property
+    def tail_url(self) -> str:
+        """The tail's address: `tail.url`, else SQLite in `<data>/tail.db`."""
+        return self.tail.url or f"sqlite:///{self.data_dir / 'tail.db'}"
+
+
+INTEGRITY = ("off", "bloom")
+ADAPTERS = ("evm",)
+
+
+def load(path: Path | None, env: Mapping[str, str] = os.environ) -> Settings:
+    """The settings in a file (none: all defaults) with the environment over them; BadSettings names key and file."""
+    tree: dict[str, Any] = {}
+    if path is not None:
+        try:
+            tree = tomllib.loads(path.read_bytes().decode())
+        except FileNotFoundError:
+            raise BadSettings(str(path), "there is no such settings file", cure="give an existing one with --config") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise BadSettings(str(path), f"not valid TOML: {error}") from None
+    _override(tree, env)
+    settings = _typed(_secrets(tree, env, ""), str(path or "environment"))
+    _check(settings)
+    return settings
+
+
+def _override(tree: dict[str, Any], env: Mapping[str, str]) -> None:
+    """CHAINFOLIO_SERVER_PORT=1 is server.port; CHAINFOLIO_CHAINS__ETHEREUM__RPC=a,b needs `__` between words of a path."""
+    for name, value in sorted(env.items()):
+        if not name.startswith("CHAINFOLIO_") or name in ("CHAINFOLIO_CONFIG", "CHAINFOLIO_LOCALCHAIN_HOME"):
+            continue
+        body = name.removeprefix("CHAINFOLIO_").lower()
+        keys = body.split("__") if "__" in body else _known_path(body)
+        spot = tree
+        for key in keys[:-1]:
+            spot = spot.setdefault(key, {})
+            if not isinstance(spot, dict):
+                raise BadSettings(name, f"{key} is not a section")
+        spot[keys[-1]] = value.split(",") if keys[-1] in ("rpc", "datasets", "contracts") else value
+
+
+def _known_path(body: str) -> list[str]:
+    section, _, key = body.partition("_")
+    return [section, key] if section in ("server", "state", "tail", "lake") and key else [body]
+
+
+def _secrets(node: Any, env: Mapping[str, str], path: str) -> Any:
+    """Every `env:NAME` string replaced; a missing variable is an error that names where it was asked for."""
+    if isinstance(node, dict):
+        return {key: _secrets(value, env, f"{path}.{key}".lstrip(".")) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_secrets(value, env, path) for value in node]
+    if isinstance(node, str) and node.startswith("env:"):
+        name = node.removeprefix("env:")
+        if name not in env:
+            raise BadSettings(path, f"the environment variable {name} is not set")
+        return env[name]
+    return node
+
+
+def _typed(tree: dict[str, Any], source: str) -> Settings:
+    try:
+        return msgspec.convert(tree, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadSettings(source, _explain(str(error))) from None
+
+
+def _explain(text: str) -> str:
+    """msgspec's message in a user's words, with the nearest known key for an unknown one."""
+    if "unknown field" not in text:
+        return text.replace("Object", "Settings")
+    key = text.split("`")[1]
+    known = [f for kind in (Settings, Server, Store, Lake, Chain) for f in kind.__struct_fields__]
+    near = difflib.get_close_matches(key, known, 1)
+    place = text.split(" - at ")[-1].strip("`").replace("$", "").lstrip(".") if " - at " in text else ""
+    where = f" in [{place.replace('[...]', '.*')}]" if place else ""
+    return f"unknown key `{key}`{where}" + (f"; did you mean `{near[0]}`?" if near else "")
+
+
+def _check(settings: Settings) -> None:
+    for name, chain in settings.chains.items():
+        if chain.adapter not in ADAPTERS:
+            raise BadSettings(f"chains.{name}.adapter", f"unknown adapter `{chain.adapter}`", cure=f"one of {', '.join(ADAPTERS)}")
+        if chain.integrity not in INTEGRITY:
+            raise BadSettings(f"chains.{name}.integrity", f"`{chain.integrity}` is none of {', '.join(INTEGRITY)}")
+        for url in chain.rpc:
+            if not url.startswith(("http://", "https://")):
+                raise BadSettings(f"chains.{name}.rpc", "an endpoint is an http:// or https:// address")
+        if chain.span < 1 or chain.concurrency < 1 or chain.timeout_s < 1 or chain.start_block < 0:
+            raise BadSettings(f"chains.{name}", "span, concurrency and timeout_s are at least 1, start_block at least 0")
+    if not 0 <= settings.server.port <= 65535:
+        raise BadSettings("server.port", f"{settings.server.port} is not a port")

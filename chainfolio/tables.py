@@ -1,0 +1,281 @@
+"""The tables as values: columns, keys, partitions, sort order, and the revision of whoever fills them.
+
+`docs/tables.md` is generated from here; names, types and partitions are public. A type is one of
+`text` (VARCHAR, canonical form), `int` (INTEGER 32), `long` (INTEGER 64), `bool`, `time` (UTC microseconds),
+`bytes` (BINARY), `raw` (exactly 32 bytes big-endian; a `<name>_dec` DECIMAL(38,0) column, null where it does not fit,
+stands right after it without being listed).
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BUCKETS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: what it is called, what it holds, whether it may be unknown."""
+
+    name: str
+    type: str
+    about: str
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table. `key` identifies a row for ever; `order` is how rows lie inside a file; `revision` changes with the decoder."""
+
+    name: str
+    about: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    order: tuple[str, ...]
+    partitions: tuple[str, ...] = ("chain",)
+    revision: int = 1
+    derived_from: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """Column names as they stand in files, the `_dec` companions included."""
+        return [name for column in self.columns for name in _file_names(column)]
+
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the files."""
+        return _schema(self)
+
+
+def _file_names(column: Column) -> list[str]:
+    return [column.name, f"{column.name}_dec"] if column.type == "raw" else [column.name]
+
+
+@cache
+def _schema(table: Table) -> pa.Schema:
+    import pyarrow as pa
+
+    types: dict[str, Any] = {
+        "text": pa.string(), "int": pa.int32(), "long": pa.int64(), "bool": pa.bool_(),
+        "time": pa.timestamp("us", tz="UTC"), "bytes": pa.binary(), "raw": pa.binary(),
+    }  # fmt: skip
+    fields = []
+    for column in table.columns:
+        fields.append(pa.field(column.name, types[column.type], column.nullable))
+        if column.type == "raw":
+            fields.append(pa.field(f"{column.name}_dec", pa.decimal128(38, 0), nullable=True))
+    return pa.schema(fields)
+
+
+def bucket(account: str) -> int:
+    """The hash bucket of an account: CRC-32 of its canonical text, modulo 64. Stable for ever: it is in file paths."""
+    return zlib.crc32(account.encode()) % BUCKETS
+
+
+CHAIN = Column("chain", "text", "key of the chain, such as `ethereum`")
+HEIGHT = Column("height", "long", "block height")
+TIME = Column("time", "time", "time of the block")
+TX_INDEX = Column("tx_index", "int", "position of the transaction in its block")
+TX_HASH = Column("tx_hash", "text", "transaction hash")
+LOG_INDEX = Column("log_index", "int", "position of the log in its block; -1 where the chain wrote no log (native)")
+ACROSS_LOGS = ("chain", "height", "tx_index", "log_index")
+
+BLOCKS = Table(
+    "blocks",
+    "One row per block.",
+    (
+        CHAIN,
+        HEIGHT,
+        TIME,
+        Column("hash", "text", "block hash"),
+        Column("parent", "text", "hash of the block before"),
+        Column("miner", "text", "fee recipient"),
+        Column("gas_used", "long", "gas used by all transactions"),
+        Column("gas_limit", "long", "gas limit"),
+        Column("base_fee", "raw", "base fee per gas, in wei; null before EIP-1559", nullable=True),
+        Column("tx_count", "int", "number of transactions"),
+    ),
+    key=("chain", "height"),
+    order=("chain", "height"),
+)
+
+TRANSACTIONS = Table(
+    "transactions",
+    "One row per transaction, with what its receipt says.",
+    (
+        CHAIN,
+        HEIGHT,
+        TIME,
+        TX_INDEX,
+        Column("hash", "text", "transaction hash"),
+        Column("sender", "text", "who signed it"),
+        Column("recipient", "text", "who was called; null when a contract was created", nullable=True),
+        Column("created", "text", "address of the created contract", nullable=True),
+        Column("raw", "raw", "native coins sent, in the smallest unit"),
+        Column("nonce", "long", "nonce of the sender"),
+        Column("type", "int", "transaction type; 0 is legacy"),
+        Column("status", "int", "1 done, 0 failed; null before Byzantium", nullable=True),
+        Column("gas_used", "long", "gas used"),
+        Column("gas_price", "raw", "price per gas actually paid"),
+        Column("fee", "raw", "whole fee in the smallest unit: gas used x price, L1 and blob parts included"),
+        Column("input", "bytes", "call data"),
+    ),
+    key=("chain", "height", "tx_index"),
+    order=("chain", "height", "tx_index"),
+)
+
+TRANSFERS = Table(
+    "transfers",
+    "One row per movement of an asset: native value, ERC-20/721/1155, wrapping and unwrapping of the native coin.",
+    (
+        CHAIN,
+        HEIGHT,
+        TIME,
+        TX_INDEX,
+        LOG_INDEX,
+        Column("item", "int", "position inside the log: an ERC-1155 batch moves several; else 0"),
+        TX_HASH,
+        Column("standard", "text", "native, erc20, erc721, erc1155, wrap or unwrap"),
+        Column("token", "text", "contract of the token; null for the native coin", nullable=True),
+        Column("operator", "text", "who moved it, where the event says so (ERC-1155)", nullable=True),
+        Column("sender", "text", "from; the zero address mints"),
+        Column("recipient", "text", "to; the zero address burns"),
+        Column("token_id", "raw", "id of the token, for ERC-721 and ERC-1155", nullable=True),
+        Column("raw", "raw", "how much, in the smallest unit; 1 for ERC-721"),
+        Column("layout", "text", "shape of the event where it is not the usual one: indexed0, indexed1 (parties in the data), batch (ERC-1155)", nullable=True),
+    ),
+    key=("chain", "height", "tx_index", "log_index", "item"),
+    order=(*ACROSS_LOGS, "item"),
+)
+
+APPROVALS = Table(
+    "approvals",
+    "One row per approval event, as mined.",
+    (
+        CHAIN,
+        HEIGHT,
+        TIME,
+        TX_INDEX,
+        LOG_INDEX,
+        TX_HASH,
+        Column("standard", "text", "erc20, erc721 (one token) or operator (ApprovalForAll of ERC-721 and ERC-1155)"),
+        Column("token", "text", "contract of the token"),
+        Column("owner", "text", "who allows"),
+        Column("spender", "text", "who may spend"),
+        Column("token_id", "raw", "id of the token, for erc721", nullable=True),
+        Column("raw", "raw", "allowed amount, for erc20; 2^256-1 is unlimited", nullable=True),
+        Column("approved", "bool", "granted or revoked, for operator", nullable=True),
+    ),
+    key=("chain", "height", "tx_index", "log_index"),
+    order=ACROSS_LOGS,
+)
+
+LOGS = Table(
+    "logs",
+    "Raw logs that no row of another table stands for. Every fetched log is kept exactly once: decoded where the row says "
+    "all that the log said, here where it does not.",
+    (
+        CHAIN,
+        HEIGHT,
+        TIME,
+        TX_INDEX,
+        LOG_INDEX,
+        TX_HASH,
+        Column("address", "text", "contract that wrote the log"),
+        Column("topic0", "text", "first topic, 0x + 64 hex digits", nullable=True),
+        Column("topic1", "text", "second topic", nullable=True),
+        Column("topic2", "text", "third topic", nullable=True),
+        Column("topic3", "text", "fourth topic", nullable=True),
+        Column("data", "bytes", "data"),
+    ),
+    key=("chain", "height", "tx_index", "log_index"),
+    order=ACROSS_LOGS,
+)
+
+ACCOUNT_TRANSFERS = Table(
+    "account_transfers",
+    "Every transfer once per account and direction, in 64 buckets of the account, sorted by account: one account's history "
+    "is one small read.",
+    (
+        CHAIN,
+        Column("bucket", "int", "CRC-32 of the account, modulo 64"),
+        Column("account", "text", "whose history this row belongs to"),
+        HEIGHT,
+        TIME,
+        TX_INDEX,
+        LOG_INDEX,
+        Column("item", "int", "position inside the log"),
+        Column("direction", "text", "in or out; a transfer to oneself has one row of each"),
+        Column("counterparty", "text", "the other side"),
+        TX_HASH,
+        Column("standard", "text", "as in transfers"),
+        Column("token", "text", "as in transfers", nullable=True),
+        Column("token_id", "raw", "as in transfers", nullable=True),
+        Column("raw", "raw", "as in transfers"),
+    ),
+    key=("chain", "account", "height", "tx_index", "log_index", "item", "direction"),
+    order=("account", "height", "tx_index", "log_index", "item", "direction"),
+    partitions=("chain", "bucket"),
+    derived_from="transfers",
+)
+
+BALANCES = Table(
+    "balances",
+    "What each account holds of each fungible token by the events alone, at the last derived height. Tokens whose balance "
+    "changes without events (rebasing, fee on transfer) differ from their contract: a snapshot reads the contract.",
+    (
+        CHAIN,
+        HEIGHT,
+        Column("account", "text", "holder"),
+        Column("token", "text", "contract of the token"),
+        Column("raw", "raw", "received minus sent; zero rows are kept"),
+        Column("short", "bool", "sent more than received: the token moves without events; raw is then how much is missing"),
+    ),
+    key=("chain", "account", "token"),
+    order=("account", "token"),
+    derived_from="transfers",
+)
+
+ALLOWANCES = Table(
+    "allowances",
+    "The last ERC-20 approval of each owner, token and spender at the last derived height, as the event said it.",
+    (
+        CHAIN,
+        HEIGHT,
+        Column("owner", "text", "who allows"),
+        Column("token", "text", "contract of the token"),
+        Column("spender", "text", "who may spend"),
+        Column("raw", "raw", "amount of the last approval"),
+        Column("approved_height", "long", "block of that approval"),
+    ),
+    key=("chain", "owner", "token", "spender"),
+    order=("owner", "token", "spender"),
+    derived_from="approvals",
+)
+
+TOKENS = Table(
+    "tokens",
+    "What token contracts say about themselves, read once.",
+    (
+        CHAIN,
+        Column("token", "text", "contract"),
+        Column("symbol", "text", "symbol, made safe to print", nullable=True),
+        Column("name", "text", "name, made safe to print", nullable=True),
+        Column("decimals", "int", "decimals; null where the contract gives none that can be meant", nullable=True),
+        HEIGHT,
+    ),
+    key=("chain", "token"),
+    order=("token",),
+)
+
+TABLES = {
+    table.name: table
+    for table in (
+        BLOCKS, TRANSACTIONS, TRANSFERS, APPROVALS, LOGS, ACCOUNT_TRANSFERS, BALANCES, ALLOWANCES, TOKENS,
+    )
+}  # fmt: skip

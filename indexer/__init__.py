@@ -1,0 +1,1 @@
+"""Movement: schedules work, drives chains, snapshots accounts and wires the parts together from settings."""

@@ -1,0 +1,44 @@
+"""A local chain with a history, until it is told to end:  python -m localchain [--port N] [--blocks N]"""
+
+import argparse
+import json
+import signal
+import sys
+from dataclasses import asdict
+
+from localchain import install
+from localchain.deploy import deploy
+from localchain.errors import LocalChainError
+from localchain.hostile import deploy_hostile
+from localchain.node import GENESIS_TIME, LocalNode
+from localchain.trade import trade
+
+ENDINGS = (signal.SIGTERM, signal.SIGINT)
+
+
+def main() -> None:
+    """Starts, deploys, trades, says where in one line of JSON, and waits."""
+    parser = argparse.ArgumentParser(prog="python -m localchain", description=main.__doc__)
+    parser.add_argument("--port", type=int, default=0, help="any free one, if not given")
+    parser.add_argument("--blocks", type=int, default=300, help="how many blocks of trading")
+    parser.add_argument("--seed", type=int, default=7, help="another seed, another history")
+    parser.add_argument("--timestamp", type=int, default=GENESIS_TIME, help="when the chain begins, in Unix seconds")
+    parser.add_argument("--block-time", type=int, help="go on making a block every so many seconds")
+    parser.add_argument("--hostile", action="store_true", help="deploy the tokens that misbehave too")
+    chosen = parser.parse_args()
+    install.ensure(lambda line: print(line, file=sys.stderr, flush=True))
+    with LocalNode(port=chosen.port, timestamp=chosen.timestamp, block_time=chosen.block_time) as node:
+        deployment = deploy(node)
+        hostile = deploy_hostile(node) if chosen.hostile else {}
+        trade(node, deployment, chosen.blocks, chosen.seed)
+        about = {"url": node.url, "chain_id": node.chain_id, "height": node.height}
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
+        print(json.dumps(about | {"deployment": asdict(deployment), "hostile": hostile}), flush=True)
+        signal.sigwait(ENDINGS)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except LocalChainError as error:
+        sys.exit(str(error))

@@ -1,0 +1,425 @@
+"""The things that wallets do: each returns the transactions of one deed, or none when it makes no sense just now."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from localchain.deploy import FOREVER, MINT_POSITION, POOL_FEE, Deployment, Token
+from localchain.evm import MAX, Tx, created_address, tx
+from localchain.node import LocalNode
+
+DOOMED = "doomed"  # begins the label of a transaction that is meant to fail
+TRADED = ("WETH", "USDC", "DAI")  # those with a V2 pair; WETH is in each
+VARIABLE = 2  # Aave's interest rate mode
+EDITIONS = range(1, 6)
+
+
+@dataclass
+class Scene:
+    """What the wallets know of each other; what only the chain knows is read from it."""
+
+    node: LocalNode
+    deployment: Deployment
+    random: Random
+    wallets: Mapping[str, str]
+    prices: dict[str, int]
+    approved: set[tuple[str, str, str]] = field(default_factory=set)  # wallet, token, spender: without limit
+    owners: dict[int, str] = field(default_factory=dict)  # of collectibles
+    editions: dict[tuple[str, int], int] = field(default_factory=dict)  # wallet, id -> raw
+
+    def contract(self, name: str) -> str:
+        """A contract's address."""
+        return self.deployment.contracts[name]
+
+    def token(self, *symbols: str) -> Token:
+        """Any of these tokens."""
+        return self.deployment.tokens[self.random.choice(symbols)]
+
+    def balance(self, token: str, wallet: str) -> int:
+        """What a wallet holds, raw."""
+        held: int = self.node.call(token, "balanceOf(address)(uint256)", wallet)
+        return held
+
+    def some(self, token: str, wallet: str, most: int = 20) -> int:
+        """A part of what a wallet holds, raw: up to so many thousandths of it."""
+        return self.balance(token, wallet) * self.random.randint(1, most) // 1000
+
+    def other(self, wallet: str) -> str:
+        """Another wallet."""
+        return self.random.choice([each for each in self.wallets.values() if each != wallet])
+
+    def allow(self, wallet: str, token: str, spender: str) -> list[Tx]:
+        """The approval without limit that comes before the first use, as most sites ask for it."""
+        if (wallet, token, spender) in self.approved:
+            return []
+        self.approved.add((wallet, token, spender))
+        return [tx(wallet, token, "approve(address,uint256)", spender, MAX)]
+
+
+Action = Callable[[Scene, str], list[Tx]]
+
+# --- payments and approvals ------------------------------------------------------------------------------------------
+
+
+def send_ether(scene: Scene, me: str) -> list[Tx]:
+    """To another wallet, or to an address that was never seen before."""
+    stranger = created_address(me, scene.random.randrange(1 << 32, 1 << 40))
+    to = scene.random.choice([scene.other(me), stranger])
+    return [Tx(me, to, value=scene.random.randint(1, 500) * 10**16, gas=21_000, label="send ether")]
+
+
+def send_token(scene: Scene, me: str) -> list[Tx]:
+    """A plain ERC-20 transfer."""
+    token = scene.token(*scene.deployment.tokens).address
+    return [tx(me, token, "transfer(address,uint256)", scene.other(me), scene.some(token, me))]
+
+
+def pull_token(scene: Scene, me: str) -> list[Tx]:
+    """Another wallet takes what it was allowed to: an exact allowance, used up."""
+    token, friend = scene.token("USDC", "DAI").address, scene.other(me)
+    raw = scene.some(token, me)
+    return [
+        tx(me, token, "approve(address,uint256)", friend, raw),
+        tx(friend, token, "transferFrom(address,address,uint256)", me, friend, raw),
+    ]
+
+
+def allow_a_friend(scene: Scene, me: str) -> list[Tx]:
+    """An allowance that stays: finite for most, without limit for the trusting."""
+    token, friend = scene.token("USDC", "DAI", "WBTC"), scene.other(me)
+    raw = scene.random.choice([token.units(5), token.units(5_000), MAX])
+    return [tx(me, token.address, "approve(address,uint256)", friend, raw)]
+
+
+def revoke(scene: Scene, me: str) -> list[Tx]:
+    """Takes back an approval without limit."""
+    given = sorted(each for each in scene.approved if each[0] == me)
+    if not given:
+        return []
+    _, token, spender = taken = scene.random.choice(given)
+    scene.approved.discard(taken)
+    return [tx(me, token, "approve(address,uint256)", spender, 0)]
+
+
+def wrap(scene: Scene, me: str) -> list[Tx]:
+    """Ether to WETH."""
+    return [tx(me, scene.contract("WETH"), "deposit()", value=scene.random.randint(1, 300) * 10**16)]
+
+
+def unwrap(scene: Scene, me: str) -> list[Tx]:
+    """WETH to ether."""
+    weth = scene.contract("WETH")
+    return [tx(me, weth, "withdraw(uint256)", scene.some(weth, me))]
+
+
+# --- Uniswap ---------------------------------------------------------------------------------------------------------
+
+
+def swap_v2(scene: Scene, me: str) -> list[Tx]:
+    """Token for token, over WETH when neither is WETH."""
+    sold, bought = (scene.deployment.tokens[symbol].address for symbol in scene.random.sample(TRADED, 2))
+    weth, router = scene.contract("WETH"), scene.contract("UniswapV2Router02")
+    path = [sold, bought] if weth in (sold, bought) else [sold, weth, bought]
+    signature = "swapExactTokensForTokens(uint256,uint256,address[],address,uint256)"
+    swap = tx(me, router, signature, scene.some(sold, me), 0, path, me, FOREVER)
+    return [*scene.allow(me, sold, router), swap]
+
+
+def swap_ether_v2(scene: Scene, me: str) -> list[Tx]:
+    """Ether for a token."""
+    path = [scene.contract("WETH"), scene.token("USDC", "DAI").address]
+    value = scene.random.randint(1, 200) * 10**16
+    signature = "swapExactETHForTokens(uint256,address[],address,uint256)"
+    return [tx(me, scene.contract("UniswapV2Router02"), signature, 0, path, me, FOREVER, value=value)]
+
+
+def swap_for_ether_v2(scene: Scene, me: str) -> list[Tx]:
+    """A token for ether, which arrives by an internal call."""
+    sold, router = scene.token("USDC", "DAI").address, scene.contract("UniswapV2Router02")
+    signature = "swapExactTokensForETH(uint256,uint256,address[],address,uint256)"
+    path = [sold, scene.contract("WETH")]
+    return [*scene.allow(me, sold, router), tx(me, router, signature, scene.some(sold, me), 0, path, me, FOREVER)]
+
+
+def swap_v3(scene: Scene, me: str) -> list[Tx]:
+    """Token for token in one pool."""
+    pair = ["WETH", scene.random.choice(["USDC", "WBTC"])]
+    scene.random.shuffle(pair)
+    sold, bought = (scene.deployment.tokens[symbol].address for symbol in pair)
+    router = scene.contract("SwapRouter")
+    signature = "exactInputSingle((address,address,uint24,address,uint256,uint256,uint256,uint160))"
+    order = (sold, bought, POOL_FEE, me, FOREVER, scene.some(sold, me), 0, 0)
+    return [*scene.allow(me, sold, router), tx(me, router, signature, order)]
+
+
+def add_liquidity_v2(scene: Scene, me: str) -> list[Tx]:
+    """Both sides of a pair, at the price of the moment."""
+    weth, other = scene.contract("WETH"), scene.token("USDC", "DAI").address
+    router = scene.contract("UniswapV2Router02")
+    signature = "addLiquidity(address,address,uint256,uint256,uint256,uint256,address,uint256)"
+    raws = scene.some(weth, me), scene.some(other, me)
+    allowed = [*scene.allow(me, weth, router), *scene.allow(me, other, router)]
+    return [*allowed, tx(me, router, signature, weth, other, *raws, 0, 0, me, FOREVER)]
+
+
+def remove_liquidity_v2(scene: Scene, me: str) -> list[Tx]:
+    """A part of the shares of a pair."""
+    symbol = scene.random.choice(["USDC", "DAI"])
+    pair, router = scene.contract(f"UniswapV2Pair WETH/{symbol}"), scene.contract("UniswapV2Router02")
+    shares = scene.some(pair, me, most=500)
+    if not shares:
+        return []
+    signature = "removeLiquidity(address,address,uint256,uint256,uint256,address,uint256)"
+    tokens = scene.contract("WETH"), scene.contract(symbol)
+    return [*scene.allow(me, pair, router), tx(me, router, signature, *tokens, shares, 0, 0, me, FOREVER)]
+
+
+def open_position_v3(scene: Scene, me: str) -> list[Tx]:
+    """A position around the price of the moment."""
+    symbol = scene.random.choice(["USDC", "WBTC"])
+    manager, pool = scene.contract("NonfungiblePositionManager"), scene.contract(f"UniswapV3Pool WETH/{symbol}")
+    tick = scene.node.call(pool, "slot0()(uint160,int24,uint16,uint16,uint16,uint8,bool)")[1] // 60 * 60
+    width = scene.random.choice([600, 6_000])
+    tokens = sorted((scene.contract("WETH"), scene.contract(symbol)), key=lambda address: int(address, 16))
+    raws = [scene.some(token, me) for token in tokens]
+    order = (*tokens, POOL_FEE, tick - width, tick + width, *raws, 0, 0, me, FOREVER)
+    allowed = [approval for token in tokens for approval in scene.allow(me, token, manager)]
+    return [*allowed, tx(me, manager, MINT_POSITION, order)]
+
+
+def position_v3(scene: Scene, me: str) -> tuple[int, int] | None:
+    """One of a wallet's positions and its liquidity."""
+    manager = scene.contract("NonfungiblePositionManager")
+    count = scene.balance(manager, me)
+    if not count:
+        return None
+    at = scene.random.randrange(count)
+    position = scene.node.call(manager, "tokenOfOwnerByIndex(address,uint256)(uint256)", me, at)
+    shape = "uint96,address,address,address,uint24,int24,int24,uint128,uint256,uint256,uint128,uint128"
+    return position, scene.node.call(manager, f"positions(uint256)({shape})", position)[7]
+
+
+def collect_v3(scene: Scene, me: str) -> list[Tx]:
+    """The fees of a position."""
+    found = position_v3(scene, me)
+    return [_collect(scene, me, found[0])] if found else []
+
+
+def close_position_v3(scene: Scene, me: str) -> list[Tx]:
+    """Half of a position, or all of it and then the NFT too."""
+    found = position_v3(scene, me)
+    if not found or not found[1]:
+        return []
+    position, liquidity = found
+    manager = scene.contract("NonfungiblePositionManager")
+    signature = "decreaseLiquidity((uint256,uint128,uint256,uint256,uint256))"
+    whole = scene.random.random() < 0.5
+    taken = liquidity if whole else (liquidity + 1) // 2
+    steps = [tx(me, manager, signature, (position, taken, 0, 0, FOREVER)), _collect(scene, me, position)]
+    return [*steps, tx(me, manager, "burn(uint256)", position)] if whole else steps
+
+
+def _collect(scene: Scene, me: str, position: int) -> Tx:
+    manager, most = scene.contract("NonfungiblePositionManager"), 2**128 - 1
+    return tx(me, manager, "collect((uint256,address,uint128,uint128))", (position, me, most, most))
+
+
+# --- Aave ------------------------------------------------------------------------------------------------------------
+
+
+def supply_aave(scene: Scene, me: str) -> list[Tx]:
+    """Lends any token, which then counts as collateral."""
+    token, pool = scene.token(*scene.deployment.tokens).address, scene.contract("Pool")
+    supply = tx(me, pool, "supply(address,uint256,address,uint16)", token, scene.some(token, me, most=100), me, 0)
+    return [*scene.allow(me, token, pool), supply]
+
+
+def borrow_aave(scene: Scene, me: str) -> list[Tx]:
+    """A quarter of what the collateral would allow, at a variable rate."""
+    _, _, available, _, _, _ = account_aave(scene, me)
+    token = scene.token("USDC", "DAI", "WETH")
+    price = scene.prices["ETH" if token.symbol == "WETH" else token.symbol]
+    raw = token.units(available // 4) // price  # both in the feeds' decimals
+    if not raw:
+        return []
+    signature = "borrow(address,uint256,uint256,uint16,address)"
+    return [tx(me, scene.contract("Pool"), signature, token.address, raw, VARIABLE, 0, me)]
+
+
+def repay_aave(scene: Scene, me: str) -> list[Tx]:
+    """Half of a debt, or all of it with the interest of the last second."""
+    token, pool = scene.token("USDC", "DAI", "WETH"), scene.contract("Pool")
+    owed = scene.balance(scene.contract(f"variableDebt{token.symbol}"), me)
+    if not owed or scene.balance(token.address, me) < 2 * owed:
+        return []
+    raw = scene.random.choice([(owed + 1) // 2, MAX])
+    repay = tx(me, pool, "repay(address,uint256,uint256,address)", token.address, raw, VARIABLE, me)
+    return [*scene.allow(me, token.address, pool), repay]
+
+
+def withdraw_aave(scene: Scene, me: str) -> list[Tx]:
+    """A part of what was lent, if the debts stay well covered."""
+    token = scene.token(*scene.deployment.tokens)
+    raw = scene.some(scene.contract(f"a{token.symbol}"), me, most=100)
+    *_, health = account_aave(scene, me)
+    if not raw or health < 15 * 10**17:
+        return []
+    return [tx(me, scene.contract("Pool"), "withdraw(address,uint256,address)", token.address, raw, me)]
+
+
+def account_aave(scene: Scene, me: str) -> tuple[int, int, int, int, int, int]:
+    """Collateral, debt, what can be borrowed, threshold, loan to value, health factor."""
+    signature = "getUserAccountData(address)(uint256,uint256,uint256,uint256,uint256,uint256)"
+    account: tuple[int, int, int, int, int, int] = scene.node.call(scene.contract("Pool"), signature, me)
+    return account
+
+
+# --- vault, farms ----------------------------------------------------------------------------------------------------
+
+
+def deposit_vault(scene: Scene, me: str) -> list[Tx]:
+    """Into the vault, with an exact approval."""
+    dai, vault = scene.contract("DAI"), scene.contract("Vault")
+    raw = scene.some(dai, me)
+    approval = tx(me, dai, "approve(address,uint256)", vault, raw)
+    return [approval, tx(me, vault, "deposit(uint256,address)", raw, me)]
+
+
+def redeem_vault(scene: Scene, me: str) -> list[Tx]:
+    """A part of the shares, with their yield."""
+    vault = scene.contract("Vault")
+    shares = scene.some(vault, me, most=500)
+    return [tx(me, vault, "redeem(uint256,address,address)", shares, me, me)] if shares else []
+
+
+def stake_chef(scene: Scene, me: str) -> list[Tx]:
+    """Pair shares into MasterChef."""
+    pair, chef = scene.contract("UniswapV2Pair WETH/USDC"), scene.contract("MasterChef")
+    shares = scene.some(pair, me, most=500)
+    stake = tx(me, chef, "deposit(uint256,uint256)", 0, shares)
+    return [*scene.allow(me, pair, chef), stake] if shares else []
+
+
+def leave_chef(scene: Scene, me: str) -> list[Tx]:
+    """A third of the stake, and the pending rewards with it."""
+    chef = scene.contract("MasterChef")
+    staked, _ = scene.node.call(chef, "userInfo(uint256,address)(uint256,uint256)", 0, me)
+    return [tx(me, chef, "withdraw(uint256,uint256)", 0, staked // 3)] if staked else []
+
+
+def stake_rewards(scene: Scene, me: str) -> list[Tx]:
+    """Pair shares into StakingRewards."""
+    pair, farm = scene.contract("UniswapV2Pair WETH/USDC"), scene.contract("StakingRewards")
+    shares = scene.some(pair, me, most=500)
+    return [*scene.allow(me, pair, farm), tx(me, farm, "stake(uint256)", shares)] if shares else []
+
+
+def claim_rewards(scene: Scene, me: str) -> list[Tx]:
+    """What StakingRewards has for a wallet."""
+    farm = scene.contract("StakingRewards")
+    return [tx(me, farm, "getReward()")] if scene.balance(farm, me) else []
+
+
+# --- collectibles ----------------------------------------------------------------------------------------------------
+
+
+def mint_collectible(scene: Scene, me: str) -> list[Tx]:
+    """A new ERC-721 token; the first has the number 1."""
+    number = len(scene.owners) + 1
+    scene.owners[number] = me
+    return [tx(me, scene.contract("Collectible"), "mint(address,uint256)", me, number)]
+
+
+def send_collectible(scene: Scene, me: str) -> list[Tx]:
+    """An ERC-721 token to another wallet."""
+    mine = [number for number, owner in scene.owners.items() if owner == me]
+    if not mine:
+        return []
+    number, to = scene.random.choice(mine), scene.other(me)
+    scene.owners[number] = to
+    return [tx(me, scene.contract("Collectible"), "safeTransferFrom(address,address,uint256)", me, to, number)]
+
+
+def allow_collectible(scene: Scene, me: str) -> list[Tx]:
+    """Somebody may move one ERC-721 token."""
+    mine = [number for number, owner in scene.owners.items() if owner == me]
+    approve = "approve(address,uint256)"
+    collection = scene.contract("Collectible")
+    return [tx(me, collection, approve, scene.other(me), scene.random.choice(mine))] if mine else []
+
+
+def allow_all(scene: Scene, me: str) -> list[Tx]:
+    """Somebody may move everything of a collection, or no longer."""
+    collection = scene.contract(scene.random.choice(["Collectible", "Edition"]))
+    allowed = scene.random.random() < 0.7
+    return [tx(me, collection, "setApprovalForAll(address,bool)", scene.other(me), allowed)]
+
+
+def mint_editions(scene: Scene, me: str) -> list[Tx]:
+    """Several ERC-1155 ids at once, or one."""
+    ids = scene.random.sample(EDITIONS, scene.random.randint(1, 3))
+    raws = [scene.random.randint(1, 20) for _ in ids]
+    _move_editions(scene, None, me, dict(zip(ids, raws, strict=True)))
+    edition = scene.contract("Edition")
+    if len(ids) == 1:
+        return [tx(me, edition, "mint(address,uint256,uint256)", me, ids[0], raws[0])]
+    return [tx(me, edition, "mintBatch(address,uint256[],uint256[])", me, ids, raws)]
+
+
+def send_edition(scene: Scene, me: str) -> list[Tx]:
+    """One ERC-1155 id."""
+    held = _held_editions(scene, me)
+    if not held:
+        return []
+    number, to = scene.random.choice(sorted(held)), scene.other(me)
+    _move_editions(scene, me, to, {number: 1})
+    signature = "safeTransferFrom(address,address,uint256,uint256,bytes)"
+    return [tx(me, scene.contract("Edition"), signature, me, to, number, 1, b"")]
+
+
+def send_editions(scene: Scene, me: str) -> list[Tx]:
+    """Several ERC-1155 ids in one batch."""
+    held = _held_editions(scene, me)
+    if len(held) < 2:
+        return []
+    moved = {number: scene.random.randint(1, held[number]) for number in sorted(held)[:3]}
+    to = scene.other(me)
+    _move_editions(scene, me, to, moved)
+    signature = "safeBatchTransferFrom(address,address,uint256[],uint256[],bytes)"
+    return [tx(me, scene.contract("Edition"), signature, me, to, list(moved), list(moved.values()), b"")]
+
+
+def _held_editions(scene: Scene, me: str) -> dict[int, int]:
+    return {number: raw for (owner, number), raw in scene.editions.items() if owner == me and raw}
+
+
+def _move_editions(scene: Scene, sender: str | None, to: str, raws: Mapping[int, int]) -> None:
+    for number, raw in raws.items():
+        if sender:
+            scene.editions[sender, number] -= raw
+        scene.editions[to, number] = scene.editions.get((to, number), 0) + raw
+
+
+# --- what fails ------------------------------------------------------------------------------------------------------
+
+
+def overspend(scene: Scene, me: str) -> list[Tx]:
+    """A transfer of more than there is."""
+    token = scene.token("USDC", "DAI").address
+    data = tx(me, token, "transfer(address,uint256)", scene.other(me), 10**36).data
+    return [Tx(me, token, data, gas=100_000, label=f"{DOOMED} transfer")]
+
+
+def ask_too_much(scene: Scene, me: str) -> list[Tx]:
+    """A swap for ether that wants more than the pool gives: the value comes back."""
+    path = [scene.contract("WETH"), scene.contract("USDC")]
+    router = scene.contract("UniswapV2Router02")
+    swap = tx(me, router, "swapExactETHForTokens(uint256,address[],address,uint256)", 10**18, path, me, FOREVER)
+    return [Tx(me, router, swap.data, value=10**18, gas=300_000, label=f"{DOOMED} swap")]
+
+
+def run_out_of_gas(scene: Scene, me: str) -> list[Tx]:
+    """A call with less gas than it needs."""
+    token = scene.contract("USDC")
+    data = tx(me, token, "transfer(address,uint256)", scene.other(me), 1).data
+    return [Tx(me, token, data, gas=24_000, label=f"{DOOMED} out of gas")]

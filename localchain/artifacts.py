@@ -1,0 +1,37 @@
+"""The contracts that the installation gathered."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from localchain import install
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A contract's interface and the code that creates it."""
+
+    name: str
+    abi: list[dict[str, Any]]
+    bytecode: str
+    links: Mapping[str, tuple[int, ...]]  # library -> the places, in bytes, where its address belongs
+
+    def creation(self, arguments: str = "", libraries: Mapping[str, str] | None = None) -> str:
+        """The data of the transaction that creates it."""
+        code = self.bytecode
+        for library, places in self.links.items():
+            address = (libraries or {})[library].removeprefix("0x").lower()
+            for place in places:
+                start = 2 + 2 * place
+                code = code[:start] + address + code[start + 40 :]
+        return code + arguments
+
+
+@lru_cache(maxsize=128)
+def artifact(name: str) -> Artifact:
+    """A contract by its name, as "UniswapV2Pair"."""
+    content = json.loads((install.home() / "compiled" / f"{name}.json").read_text())
+    links = {library: tuple(places) for library, places in content["links"].items()}
+    return Artifact(name, content["abi"], content["bytecode"], links)

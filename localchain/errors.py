@@ -1,0 +1,50 @@
+"""What can go wrong with the local chain, one kind for each cure."""
+
+from typing import Any
+
+
+class LocalChainError(Exception):
+    """Something about the local chain, said so that a person can act on it."""
+
+
+class NodeJsMissing(LocalChainError):
+    """Node.js or npm is not installed or too old."""
+
+    def __init__(self, found: str) -> None:
+        super().__init__(
+            f"Node.js 20 or newer is needed for the local chain ({found}): "
+            "apt-get install nodejs npm, or https://nodejs.org"
+        )
+
+
+class InstallFailed(LocalChainError):
+    """A step of the installation failed; carries the end of what it printed."""
+
+    def __init__(self, step: str, output: str) -> None:
+        self.step = step
+        self.output = output[-4000:].strip()
+        super().__init__(f"{step} failed: {self.output or 'it printed nothing'}")
+
+
+class NoSuchNode(LocalChainError):
+    """There is no prebuilt EVM node for this operating system and processor."""
+
+
+class NodeFailed(LocalChainError):
+    """The EVM node ended or did not answer."""
+
+
+class RpcError(LocalChainError):
+    """The node answered a request with an error."""
+
+    def __init__(self, method: str, code: int, message: str, data: Any = None) -> None:
+        self.method, self.code, self.data = method, code, data
+        super().__init__(f"{method}: {message} ({code})")
+
+
+class Reverted(LocalChainError):
+    """A transaction that had to succeed did not."""
+
+    def __init__(self, transaction: str, label: str) -> None:
+        self.transaction, self.label = transaction, label
+        super().__init__(f"{label} reverted ({transaction})")

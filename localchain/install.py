@@ -1,0 +1,154 @@
+"""Installs the EVM node and compiles the contracts, once:  python -m localchain.install"""
+
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from localchain.errors import InstallFailed, LocalChainError, NodeJsMissing, NoSuchNode
+
+SOURCES = Path(__file__).parent / "contracts"
+OLDEST_NODE_JS = 20
+STAMP = ".complete"  # written last, so that a folder without it was left half-way
+
+Say = Callable[[str], None]
+
+
+def _nothing(line: str) -> None:
+    """Says nothing."""
+
+
+def home() -> Path:
+    """Where it is installed: CHAINFOLIO_LOCALCHAIN_HOME, or .localchain in the checkout or, without one, here."""
+    chosen = os.environ.get("CHAINFOLIO_LOCALCHAIN_HOME")
+    if chosen:
+        return Path(chosen).expanduser().resolve()
+    beside = Path(__file__).resolve().parent.parent
+    checkout = beside if (beside / "pyproject.toml").exists() else Path.cwd()
+    return checkout / ".localchain"
+
+
+def anvil(where: Path) -> Path:
+    """The EVM node's program for this operating system and processor."""
+    system = platform.system().lower()
+    processor = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    program = where / "node_modules" / "@foundry-rs" / f"anvil-{system}-{processor}" / "bin" / "anvil"
+    if not program.exists():
+        raise NoSuchNode(
+            f"npm brought no @foundry-rs/anvil-{system}-{processor}: either there is none for this kind of machine, "
+            "or npm could not fetch it, and trying again helps"
+        )
+    return program
+
+
+def ensure(say: Say = _nothing) -> Path:
+    """Installs what is missing and returns the folder that holds it; safe to call from any number of processes."""
+    where = home()
+    packages, contracts = _keys()
+    folders = {"node_modules": packages, "compiled": contracts}
+    done = f"the local chain is installed in {where}"
+    if all(_complete(where / folder, key) for folder, key in folders.items()):
+        say(done)
+        return where
+    where.mkdir(parents=True, exist_ok=True)
+    with _alone(where, say) as lock:
+        if not _complete(where / "node_modules", packages):
+            say("installing the EVM node and the published contracts (npm, about 250 MB)")
+            _fresh(where / "node_modules", packages, lambda: _install_packages(where, lock))
+        if not _complete(where / "compiled", contracts):
+            say("compiling the contracts")
+            _fresh(where / "compiled", contracts, lambda: _compile(where, lock))
+    say(done)
+    return where
+
+
+def _keys() -> tuple[str, str]:
+    """What the installed packages and the compiled contracts depend on, as hashes."""
+    manifest = [SOURCES / "package.json", SOURCES / ".npmrc"]
+    sources = [SOURCES / "compile.cjs", *sorted((SOURCES / "src").glob("*.sol"))]
+    return _hash(manifest), _hash([*manifest, *sources])
+
+
+def _hash(files: list[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.name}\0{file.stat().st_size}\0".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _complete(folder: Path, key: str) -> bool:
+    try:
+        return (folder / STAMP).read_text() == key
+    except FileNotFoundError:
+        return False
+
+
+def _fresh(folder: Path, key: str, fill: Callable[[], None]) -> None:
+    """Fills a folder from nothing: what a killed run left behind looks installed to npm, but is not."""
+    shutil.rmtree(folder, ignore_errors=True)
+    fill()
+    stamp = folder / STAMP
+    stamp.with_suffix(".new").write_text(key)
+    stamp.with_suffix(".new").replace(stamp)
+
+
+@contextmanager
+def _alone(where: Path, say: Say) -> Iterator[int]:
+    """Holds the lock on the folder, and gives its descriptor for children to inherit."""
+    (where / ".gitignore").write_text("*\n")
+    with (where / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another process that installs the local chain")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock.fileno()
+
+
+def _install_packages(where: Path, lock: int) -> None:
+    _check_node_js()
+    for name in ("package.json", ".npmrc"):
+        shutil.copyfile(SOURCES / name, where / name)
+    command = ["npm", "install", "--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund"]
+    _run("npm install", command, where, lock)
+    anvil(where)  # optional for npm, since each machine needs another one; not for us
+
+
+def _compile(where: Path, lock: int) -> None:
+    _check_node_js()
+    command = ["node", str(SOURCES / "compile.cjs"), str(SOURCES / "src"), str(where / "compiled")]
+    _run("compiling the contracts", command, where, lock)
+
+
+def _check_node_js() -> None:
+    for program in ("node", "npm"):
+        if shutil.which(program) is None:
+            raise NodeJsMissing(f"{program} was not found")
+    version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    major = re.match(r"v(\d+)\.", version)
+    if major is None or int(major[1]) < OLDEST_NODE_JS:
+        raise NodeJsMissing(f"found {version or 'one that does not start'}")
+
+
+def _run(step: str, command: list[str], where: Path, lock: int) -> None:
+    # The child inherits the lock: if we are killed, nobody else begins before it has ended too.
+    done = subprocess.run(
+        command, cwd=where, pass_fds=(lock,), text=True, errors="replace", check=False,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    if done.returncode:
+        raise InstallFailed(step, done.stdout)
+
+
+if __name__ == "__main__":
+    try:
+        ensure(lambda line: print(line, flush=True))
+    except LocalChainError as error:
+        sys.exit(str(error))

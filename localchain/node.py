@@ -1,0 +1,316 @@
+"""An EVM node of one's own, as long as the process that started it lives."""
+
+import http.client
+import json
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from localchain import install
+from localchain.errors import NodeFailed, Reverted, RpcError
+from localchain.evm import Tx, call_data, checksummed, result
+
+GENESIS_TIME = 1_700_000_000  # fixed, so that the same script gives the same hashes on every day
+SECONDS_PER_BLOCK = 12
+GAS_LIMIT = 100_000_000  # of a block
+# Above what a wallet of any script pays, below what empties it; fixed, so that the node need not estimate.
+FEES = {"maxFeePerGas": hex(50 * 10**9), "maxPriorityFeePerGas": hex(10**9)}
+
+# Ends the node when our end of its standard input closes, however we end: a parent-death signal would go by the
+# thread that started it, and would leave the node's cache (gigabytes for a long chain) behind.
+GUARD = """
+cache=$1; shift
+exec 3<&0
+"$@" </dev/null 3<&- & node=$!
+{ cat <&3 >/dev/null; kill "$node"; sleep 5; kill -9 "$node"; } >/dev/null 2>&1 & watch=$!
+exec 3<&-
+wait "$node"; status=$?
+kill "$watch"
+rm -rf "$cache"
+exit "$status"
+"""
+
+
+class LocalNode:
+    """Foundry's anvil on a free loopback port; unless told otherwise every transaction is a block of its own."""
+
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        chain_id: int = 31337,
+        timestamp: int = GENESIS_TIME,
+        seconds_per_block: int | None = None,
+        block_time: int | None = None,
+        no_mining: bool = False,
+        slots_in_an_epoch: int = 32,
+        archive: bool = True,
+        max_persisted_states: int | None = None,
+        extra_args: Sequence[str] = (),
+    ) -> None:
+        """`safe` is `slots_in_an_epoch` blocks behind the head and `finalized` twice that."""
+        self.port = port
+        self.chain_id = chain_id
+        self.timestamp = timestamp
+        self.seconds_per_block = seconds_per_block or block_time or SECONDS_PER_BLOCK
+        self.block_time = block_time
+        self.no_mining = no_mining
+        self.slots_in_an_epoch = slots_in_an_epoch
+        self.max_persisted_states = max_persisted_states or (1_000_000 if archive else None)
+        self.extra_args = tuple(extra_args)
+        self._wanted_port = port
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: http.client.HTTPConnection | None = None
+        self._turn = threading.RLock()
+        self._patience_s = 1.0
+        self._by_hand = False
+
+    # --- its life ---------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Where it answers JSON-RPC."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def websocket_url(self) -> str:
+        """Where it answers JSON-RPC and sends subscriptions."""
+        return f"ws://127.0.0.1:{self.port}"
+
+    def start(self, timeout_s: float = 20) -> Self:
+        """Starts the node and returns when it answers."""
+        assert self._process is None, "it is running"
+        program = install.anvil(install.ensure())
+        attempts = 1 if self._wanted_port else 5
+        for attempt in range(attempts):
+            self._launch(program)
+            try:
+                self._wait_until_it_answers(timeout_s)
+                break
+            except NodeFailed:
+                self.stop()
+                if attempt == attempts - 1:
+                    raise
+                # Somebody took the free port between our look and the node's: take another one.
+        self.rpc("anvil_setBlockTimestampInterval", self.seconds_per_block)
+        return self
+
+    def stop(self) -> None:
+        """Ends the node and removes its cache; does nothing when it is not running."""
+        with self._turn:
+            self._disconnect()
+            process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait()
+
+    def _launch(self, program: Path) -> None:
+        self.port = self._wanted_port or _free_port()
+        self._patience_s = 1.0  # until it has answered once: whatever else listens there may never do
+        cache = tempfile.mkdtemp(prefix="localchain-")
+        log = Path(cache, "log")
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", GUARD, "localchain", cache, str(program), *self._arguments(cache)],
+                stdin=subprocess.PIPE, stdout=output, stderr=output,
+                start_new_session=True,  # Ctrl-C is for us to hear first
+            )  # fmt: skip
+
+    def _arguments(self, cache: str) -> list[str]:
+        given: dict[str, object] = {
+            "--host": "127.0.0.1",
+            "--port": self.port,
+            "--chain-id": self.chain_id,
+            "--hardfork": "prague",
+            "--gas-limit": GAS_LIMIT,
+            "--order": "fifo",  # by fee, transactions of equal fee would come in any order
+            "--timestamp": self.timestamp,
+            "--slots-in-an-epoch": self.slots_in_an_epoch,
+            "--cache-path": cache,
+        }
+        if self.block_time is not None:
+            given["--block-time"] = self.block_time
+        if self.max_persisted_states is not None:
+            given["--max-persisted-states"] = self.max_persisted_states
+        flags = ["--quiet", *(["--no-mining"] if self.no_mining else [])]
+        return [*flags, *(str(part) for pair in given.items() for part in pair), *self.extra_args]
+
+    def _wait_until_it_answers(self, timeout_s: float) -> None:
+        assert self._process is not None
+        until = time.monotonic() + timeout_s
+        while time.monotonic() < until:
+            if self._process.poll() is not None:
+                raise NodeFailed(f"the EVM node ended with status {self._process.returncode} instead of listening")
+            try:
+                self.rpc("eth_chainId")
+            except NodeFailed:
+                time.sleep(0.01)
+                continue
+            self._disconnect()
+            self._patience_s = 120.0
+            return
+        raise NodeFailed(f"the EVM node did not answer within {timeout_s} s")
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    def rpc(self, method: str, *params: Any) -> Any:
+        """One JSON-RPC request."""
+        answer = self._post({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        return _result(method, answer)
+
+    def batch(self, requests: Iterable[tuple[str, Sequence[Any]]]) -> list[Any]:
+        """Many requests at once; the node serves them in any order, the results come in ours."""
+        asked = list(requests)
+        body = [{"jsonrpc": "2.0", "id": i, "method": m, "params": p} for i, (m, p) in enumerate(asked)]
+        answers = {answer["id"]: answer for answer in self._post(body)} if body else {}
+        return [_result(method, answers[i]) for i, (method, _) in enumerate(asked)]
+
+    def call(self, to: str, signature: str, *args: Any, block: int | str = "latest", sender: str | None = None) -> Any:
+        """Reads a contract: call(token, "balanceOf(address)(uint256)", alice)."""
+        request = {"to": to, "data": call_data(signature, *args)} | ({"from": sender} if sender else {})
+        return result(signature, self.rpc("eth_call", request, hex(block) if isinstance(block, int) else block))
+
+    def send(self, tx: Tx) -> str:
+        """Hands in a transaction of one of the node's accounts and returns its hash, perhaps before it is mined."""
+        sent: str = self.rpc("eth_sendTransaction", _request(tx))
+        return sent
+
+    @property
+    def accounts(self) -> list[str]:
+        """The accounts that the node signs for, each with 10 000 ether at first."""
+        return [checksummed(account) for account in self.rpc("eth_accounts")]
+
+    @property
+    def height(self) -> int:
+        """The newest block's number."""
+        return int(self.rpc("eth_blockNumber"), 16)
+
+    def block(self, block: int | str = "latest") -> dict[str, Any]:
+        """A block with the hashes of its transactions."""
+        found: dict[str, Any] = self.rpc("eth_getBlockByNumber", hex(block) if isinstance(block, int) else block, False)
+        return found
+
+    # --- time and history -------------------------------------------------------------------------------------------
+
+    def mine(self, n: int = 1, seconds: int | None = None) -> int:
+        """Makes n blocks, that many seconds of chain time apart, and returns the new height."""
+        # anvil_mine has an argument for this, but does not heed it while an interval is set.
+        odd = seconds is not None and seconds != self.seconds_per_block
+        if odd:
+            self.rpc("anvil_setBlockTimestampInterval", seconds)
+        self.rpc("anvil_mine", hex(n))
+        if odd:
+            self.rpc("anvil_setBlockTimestampInterval", self.seconds_per_block)
+        return self.height
+
+    def settle(self, txs: Iterable[Tx]) -> int:
+        """Mines these transactions, in as few blocks as hold them; raises Reverted if one of them fails."""
+        with self.by_hand():
+            sent: list[tuple[str, str]] = []
+            room = GAS_LIMIT
+            for tx in txs:
+                # A transaction that no longer fits makes anvil drop those after it, whose nonces are then too high.
+                if tx.gas > room:
+                    self.mine()
+                    room = GAS_LIMIT
+                sent.append((self.send(tx), tx.label))
+                room -= tx.gas
+            if room < GAS_LIMIT:
+                self.mine()
+        receipts = self.batch(("eth_getTransactionReceipt", [transaction]) for transaction, _ in sent)
+        for (transaction, label), receipt in zip(sent, receipts, strict=True):
+            if receipt is None or receipt["status"] != "0x1":
+                raise Reverted(transaction, label)
+        return self.height
+
+    @contextmanager
+    def by_hand(self) -> Iterator[None]:
+        """Blocks are made by `mine` alone in here, whatever the node does otherwise: so they hold what one expects."""
+        if self._by_hand or self.no_mining:
+            yield
+            return
+        self._by_hand = True
+        if self.block_time:
+            self.rpc("evm_setIntervalMining", 0)
+        self.rpc("evm_setAutomine", False)
+        try:
+            yield
+        finally:
+            self._by_hand = False
+            if self.block_time:
+                self.rpc("evm_setIntervalMining", self.block_time)
+            else:
+                self.rpc("evm_setAutomine", True)
+
+    def reorg(self, depth: int, txs: Sequence[Tx] = ()) -> int:
+        """Replaces the newest blocks by as many others, with these transactions in the first; returns the height."""
+        pairs = [[_request(tx), 0] for tx in txs]
+        self.rpc("anvil_reorg", depth, pairs)
+        return self.height
+
+    def snapshot(self) -> str:
+        """Remembers the chain as it is; the id is good for one revert."""
+        snapshot: str = self.rpc("evm_snapshot")
+        return snapshot
+
+    def revert(self, snapshot: str) -> None:
+        """Goes back to a snapshot."""
+        if not self.rpc("evm_revert", snapshot):
+            raise RpcError("evm_revert", -32000, f"no snapshot {snapshot}")
+
+    # --- the wire ---------------------------------------------------------------------------------------------------
+
+    def _post(self, body: object) -> Any:
+        text = json.dumps(body).encode()
+        with self._turn:
+            if self._process is None:
+                raise NodeFailed("the EVM node is not running")
+            if self._connection is None:
+                self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self._patience_s)
+            try:
+                self._connection.request("POST", "/", text, {"content-type": "application/json"})
+                return json.loads(self._connection.getresponse().read())
+            except (OSError, http.client.HTTPException) as error:
+                self._disconnect()
+                raise NodeFailed(f"the EVM node does not answer: {error!r}") from error
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _request(tx: Tx) -> dict[str, str]:
+    request = {"from": tx.sender, "data": tx.data, "value": hex(tx.value), "gas": hex(tx.gas), **FEES}
+    return request | ({"to": tx.to} if tx.to else {})
+
+
+def _result(method: str, answer: dict[str, Any]) -> Any:
+    if "error" in answer:
+        error = answer["error"]
+        raise RpcError(method, error.get("code", 0), error.get("message", ""), error.get("data"))
+    return answer["result"]
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port

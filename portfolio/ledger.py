@@ -1,0 +1,154 @@
+"""What the events alone say: balances, allowances and each account's history, computed over columns and exact for all of
+uint256.
+
+A raw is cut into four 64-bit limbs, which are summed as 128-bit integers (no sum of fewer than 2^63 rows can leave them)
+and then carried into one another. Polars' streaming engine keeps no order, so whatever leaves here is sorted on purpose.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from chainfolio import tables
+from chainfolio.amounts import MAX_DEC38
+from chainfolio.assets import ZERO_ADDRESS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+RAW_BYTES: Final = 32
+LIMB: Final = 2**64
+LIMBS: Final = ("limb0", "limb1", "limb2", "limb3")  # the most significant first, as in the bytes
+
+# A wrap mints the wrapped token to its recipient, an unwrap burns it from its sender; the other side holds native coins.
+CREDITS: Final = ("erc20", "wrap")
+DEBITS: Final = ("erc20", "unwrap")
+NOBODY: Final = (ZERO_ADDRESS, "0x" + "0" * 64)  # EVM, Starknet: who mints and burns holds nothing
+
+
+def balances(transfers: pl.DataFrame | pl.LazyFrame, *, height: int | None = None) -> pl.DataFrame:
+    """Received minus sent of each account and fungible token, as rows of `balances` at `height`.
+
+    Without a height it is that of the last fungible transfer. What events of a dishonest token sum up to beyond 2^256-1
+    is given as 2^256-1.
+    """
+    import polars as pl
+
+    key = (*tables.BALANCES.order, "chain")  # one key for grouping and sorting; with the constant first it takes twice as long
+    malformed = (pl.col("raw").bin.size() != RAW_BYTES).fill_null(True).any().alias("malformed")
+    sums = (
+        pl.concat([_legs(transfers, "recipient", CREDITS, 1), _legs(transfers, "sender", DEBITS, -1)])
+        .group_by(key)
+        .agg(*(_summed(index) for index in range(4)), pl.col("height").max(), malformed)
+        .filter(pl.col("account").is_in(NOBODY).not_())
+        .collect()
+    )
+    assert not sums["malformed"].any(), f"a raw has {RAW_BYTES} bytes"
+    reached = pl.col("height").max().over("chain") if height is None else pl.lit(height, dtype=pl.Int64)
+    return _carried(sums).with_columns(reached.alias("height")).select(tables.BALANCES.names).sort(key)
+
+
+def _legs(transfers: pl.DataFrame | pl.LazyFrame, side: str, standards: tuple[str, ...], sign: int) -> pl.LazyFrame:
+    """The fungible transfers seen from one side; `sign` says whether the account there gains or loses."""
+    import polars as pl
+
+    account, signed = pl.col(side).alias("account"), pl.lit(sign, dtype=pl.Int128).alias("sign")
+    ours = transfers.lazy().filter(pl.col("standard").is_in(standards))
+    return ours.select("chain", "height", account, "token", "raw", signed)
+
+
+def _summed(index: int) -> pl.Expr:
+    """The signed sum of one limb of the raws."""
+    import polars as pl
+
+    limb = pl.col("raw").bin.slice(8 * index, 8).bin.reinterpret(dtype=pl.UInt64, endianness="big").cast(pl.Int128)
+    return (limb * pl.col("sign")).sum().alias(LIMBS[index])
+
+
+def _carried(sums: pl.DataFrame) -> pl.DataFrame:
+    """The sums with `raw`, `raw_dec` and `short` in place of their limbs: magnitude and whether it was negative."""
+    import polars as pl
+
+    short = _carry(sums).get_column("over") < 0
+    sign = pl.when(pl.lit(short)).then(pl.lit(-1, dtype=pl.Int128)).otherwise(pl.lit(1, dtype=pl.Int128))
+    clean = _carry(sums.with_columns(pl.col(LIMBS) * sign))
+    full = pl.lit(LIMB - 1, dtype=pl.UInt64)
+    clean = clean.with_columns(
+        pl.when(pl.col("over") > 0).then(full).otherwise(pl.col(name).cast(pl.UInt64)).alias(name) for name in LIMBS
+    )
+    return clean.with_columns(_joined(clean), _fitting().alias("raw_dec"), short.alias("short"))
+
+
+def _carry(sums: pl.DataFrame) -> pl.DataFrame:
+    """Limbs brought into 0..2^64-1, and what is left `over` 2^256: negative exactly where the whole sum is."""
+    import polars as pl
+
+    carried = sums.with_columns(pl.lit(0, dtype=pl.Int128).alias("over"))
+    for name in reversed(LIMBS):
+        carried = carried.with_columns(pl.col(name) + pl.col("over")).with_columns(
+            pl.col(name) % LIMB, (pl.col(name) // LIMB).alias("over")
+        )
+    return carried
+
+
+def _joined(limbs: pl.DataFrame) -> pl.Series:
+    """The limbs as 32 big-endian bytes a row."""
+    import numpy as np
+    import polars as pl
+
+    words = np.empty((limbs.height, 4), dtype=">u8")
+    for index, name in enumerate(LIMBS):
+        words[:, index] = limbs.get_column(name).to_numpy()
+    cells = words.view(np.uint8).reshape(limbs.height, RAW_BYTES)
+    return pl.Series("raw", cells, dtype=pl.Array(pl.UInt8, RAW_BYTES)).cast(pl.List(pl.UInt8)).cast(pl.Binary)
+
+
+def _fitting() -> pl.Expr:
+    """The raw as DECIMAL(38,0), null where it does not fit."""
+    import polars as pl
+
+    low = pl.col("limb2").cast(pl.Int128) * LIMB + pl.col("limb3").cast(pl.Int128)
+    small = (pl.col("limb0") == 0) & (pl.col("limb1") == 0) & (pl.col("limb2") < LIMB // 2)
+    return pl.when(small & (low <= MAX_DEC38)).then(low).cast(pl.Decimal(38, 0))
+
+
+def allowances(approvals: pl.DataFrame | pl.LazyFrame, *, height: int | None = None) -> pl.DataFrame:
+    """The last ERC-20 approval of each owner, token and spender, as rows of `allowances` at `height`.
+
+    Without a height it is that of the last ERC-20 approval. An approval of zero stays: it is what the event said.
+    """
+    import polars as pl
+
+    key = (*tables.ALLOWANCES.order, "chain")
+    last = (
+        approvals.lazy()
+        .filter(pl.col("standard") == "erc20")
+        .group_by(key)
+        .agg(pl.col("raw", "raw_dec", "height").sort_by("height", "tx_index", "log_index").last())
+        .rename({"height": "approved_height"})
+        .collect()
+    )
+    reached = pl.col("approved_height").max().over("chain") if height is None else pl.lit(height, dtype=pl.Int64)
+    return last.with_columns(reached.alias("height")).select(tables.ALLOWANCES.names).sort(key)
+
+
+def account_transfers(transfers: pl.DataFrame) -> pl.DataFrame:
+    """Every transfer once per account and direction, as rows of `account_transfers` in the order of its files."""
+    import polars as pl
+
+    def seen(account: str, counterparty: str, direction: str) -> pl.DataFrame:
+        return transfers.with_columns(
+            pl.col(account).alias("account"),
+            pl.col(counterparty).alias("counterparty"),
+            pl.lit(direction).alias("direction"),
+        )
+
+    both = pl.concat([seen("recipient", "sender", "in"), seen("sender", "recipient", "out")])
+    accounts = both.get_column("account").unique()
+    buckets = pl.Series([tables.bucket(account) for account in accounts.to_list()], dtype=pl.Int32)
+    known = pl.DataFrame({"account": accounts, "bucket": buckets})
+    return (
+        both.join(known, on="account")
+        .select(tables.ACCOUNT_TRANSFERS.names)
+        .sort("bucket", *tables.ACCOUNT_TRANSFERS.order)
+    )

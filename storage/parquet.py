@@ -1,0 +1,326 @@
+"""Writing and reading the lake's Parquet files: their layout, the order of their rows, and the check before all that.
+
+Files are written here and not by the Delta library: its writer shuffles the batches of a stream, takes twice as long,
+and forces nothing to the disk before the commit that names the file.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from chainfolio.tables import Table
+
+ROW_GROUP = 1_000_000
+# One account's history is a few hundred rows: small groups make the statistics of a sorted file cut finely.
+ACCOUNT_ROW_GROUP = 122_880
+# A file is closed when it is this large; larger ones would make every later merge heavier, not the reading lighter.
+FILE_BYTES = 256 * 2**20
+# What a stream may hold in memory at once, in rows or in bytes.
+GROUP_BYTES = 256 * 2**20
+SLICE_ROWS = 65_536
+COUNTERS = frozenset({"height", "time", "tx_index", "log_index"})
+# High-entropy text: its minimum and maximum prune nothing.
+HASHES = frozenset({"hash", "parent", "tx_hash"})
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One finished file: where it is below the table's folder, and what the table's log says about it."""
+
+    path: str
+    size: int
+    rows: int
+    chain: str
+    bucket: int | None
+    first: int
+    last: int
+
+
+class Folder:
+    """A table's folder on a local disk. What is closed here is on the disk for good."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._fresh: set[Path] = set()
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[Any]:
+        """A new file to write to; forced to the disk when it is closed, gone when writing it failed."""
+        place = self.root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with _or_gone(place), place.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        self._fresh.update(folder for folder in place.parents if folder.is_relative_to(self.root.parent))
+
+    def settle(self) -> None:
+        """Force the names of the new files to the disk too: a commit may name them after this."""
+        for folder in sorted(self._fresh):
+            sync(folder)
+        self._fresh.clear()
+
+    def open(self, path: str) -> pq.ParquetFile:
+        """A file for reading."""
+        return pq.ParquetFile(self.root / path)
+
+    def remove(self, path: str) -> None:
+        """Take back a file that nothing names."""
+        (self.root / path).unlink(missing_ok=True)
+
+
+class Bucket:
+    """A table's folder in an object store, where a finished file is a durable one."""
+
+    def __init__(self, filesystem: Any) -> None:
+        self._filesystem = filesystem
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[Any]:
+        """A new file to write to."""
+        with self._filesystem.open_output_stream(path) as file:
+            yield file
+
+    def settle(self) -> None:
+        """Nothing to do."""
+
+    def open(self, path: str) -> pq.ParquetFile:
+        """A file for reading."""
+        return pq.ParquetFile(path, filesystem=self._filesystem)
+
+    def remove(self, path: str) -> None:
+        """Take back a file that nothing names."""
+        self._filesystem.delete_file(path)
+
+
+@contextmanager
+def _or_gone(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        place.unlink(missing_ok=True)
+        raise
+
+
+def sync(path: Path) -> None:
+    """Force a file or a folder to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def check(table: Table, rows: Any) -> None:
+    """Assert that rows have the columns, types and lengths that `table` promises, and no value missing."""
+    wanted = table.schema()
+    assert rows.schema.equals(wanted), (
+        f"rows do not have the columns of {table.name}: {_difference(rows.schema, wanted)}"
+    )
+    for column in table.columns:
+        values = rows.column(column.name)
+        assert column.nullable or not values.null_count, f"{table.name}.{column.name} must be known in every row"
+        if column.type == "raw" and len(values) > values.null_count:
+            lengths = pc.min_max(pc.binary_length(values)).as_py()
+            assert lengths == {"min": 32, "max": 32}, f"{table.name}.{column.name}: a raw has exactly 32 bytes"
+
+
+def _difference(found: Any, wanted: Any) -> str:
+    for at, field in enumerate(wanted):
+        have = found.field(at) if at < len(found) else "nothing"
+        if not field.equals(have):
+            return f"column {at} is {have}, wanted {field}"
+    return f"{len(found)} columns instead of {len(wanted)}"
+
+
+def write(table: Table, batches: Iterable[Any], folder: Folder | Bucket) -> list[Written]:
+    """Write a stream of rows as files of one chain (and bucket) each, in bounded memory. Nothing names them yet."""
+    written: list[Written] = []
+    file: _File | None = None
+    try:
+        for chain, bucket, rows in _pieces(table, batches):
+            if file is not None and not file.takes(chain, bucket):
+                written.append(file.close())
+                file = None
+            if file is None:
+                file = _File(table, chain, bucket, folder)
+            file.add(rows)
+        if file is not None:
+            written.append(file.close())
+    except BaseException:
+        if file is not None:
+            file.abandon()
+        for done in written:
+            folder.remove(done.path)
+        raise
+    folder.settle()
+    return written
+
+
+def _pieces(table: Table, batches: Iterable[Any]) -> Iterator[tuple[str, int | None, pa.Table]]:
+    """Rows in the table's order, of one chain and bucket at a time."""
+    for rows in _collected(_tables(table, batches)):
+        for chain in pc.unique(rows["chain"]).to_pylist():
+            mine = rows.filter(pc.equal(rows["chain"], chain)) if _varies(rows["chain"]) else rows
+            if "bucket" in table.partitions:
+                for bucket, part in _by_bucket(_sorted(table, mine, "bucket")):
+                    yield chain, bucket, part
+            else:
+                yield chain, None, mine if _in_order(table, mine) else _sorted(table, mine)
+
+
+def _by_bucket(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    runs = pc.run_end_encode(rows["bucket"].combine_chunks())
+    start = 0
+    for bucket, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield bucket, rows.slice(start, end - start)
+        start = end
+
+
+def _collected(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Enough rows for one row group, or for one sort."""
+    waiting: list[pa.Table] = []
+    count = size = 0
+    for rows in tables:
+        waiting.append(rows)
+        count += rows.num_rows
+        size += rows.nbytes
+        if count >= ROW_GROUP or size >= GROUP_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting, count, size = [], 0, 0
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _tables(table: Table, batches: Iterable[Any]) -> Iterator[pa.Table]:
+    for rows in batches:
+        check(table, rows)
+        if rows.num_rows:
+            yield rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+
+
+def _varies(values: Any) -> bool:
+    limits = pc.min_max(values).as_py()
+    return bool(limits["min"] != limits["max"])
+
+
+def _in_order(table: Table, rows: pa.Table) -> bool:
+    """Whether rows lie in the table's order already, as they do when they come from a node."""
+    tied = None
+    for name in table.order:
+        if name in table.partitions:
+            continue
+        values = rows[name].combine_chunks()
+        before, after = values.slice(0, len(values) - 1), values.slice(1)
+        falls = pc.less(after, before)
+        if pc.any(falls if tied is None else pc.and_(falls, tied)).as_py():
+            return False
+        same = pc.equal(before, after)
+        tied = same if tied is None else pc.and_(same, tied)
+        if not pc.any(tied).as_py():
+            return True
+    return True
+
+
+def _sorted(table: Table, rows: pa.Table, *first: str) -> pa.Table:
+    names = [*first, *(name for name in table.order if name not in table.partitions)]
+    return rows.sort_by([(name, "ascending") for name in names])
+
+
+class _File:
+    """One file while it is being written."""
+
+    def __init__(self, table: Table, chain: str, bucket: int | None, folder: Folder | Bucket) -> None:
+        assert chain.replace("-", "").replace("_", "").isalnum(), f"not the key of a chain: {chain!r}"
+        self._chain, self._bucket = chain, bucket
+        place = f"chain={chain}" + ("" if bucket is None else f"/bucket={bucket}")
+        self._path = f"{place}/part-{uuid.uuid4()}.parquet"
+        self._inside = [name for name in table.names if name not in table.partitions]
+        self._rows, self._first, self._last = 0, 2**63, 0
+        self._context = folder.create(self._path)
+        self._sink = self._context.__enter__()
+        schema = pa.schema([table.schema().field(name) for name in self._inside])
+        self._writer = pq.ParquetWriter(self._sink, schema, **_layout(table))
+
+    def takes(self, chain: str, bucket: int | None) -> bool:
+        """Whether rows belong in this file too: those of a bucket never do, they were sorted without its rows."""
+        return bucket is None and chain == self._chain and self._sink.tell() < FILE_BYTES
+
+    def add(self, rows: pa.Table) -> None:
+        """Write rows as one row group, those of a bucket as several small ones."""
+        group = ROW_GROUP if self._bucket is None else ACCOUNT_ROW_GROUP
+        self._writer.write_table(rows.select(self._inside), row_group_size=group)
+        limits = pc.min_max(rows["height"]).as_py()
+        self._first, self._last = min(self._first, limits["min"]), max(self._last, limits["max"])
+        self._rows += rows.num_rows
+
+    def close(self) -> Written:
+        """Finish the file."""
+        self._writer.close()
+        size = self._sink.tell()
+        self._context.__exit__(None, None, None)
+        return Written(self._path, size, self._rows, self._chain, self._bucket, self._first, self._last)
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        error = InterruptedError("the writing of this file failed")
+        try:
+            self._context.__exit__(InterruptedError, error, None)
+        except InterruptedError:
+            return
+
+
+@cache
+def _layout(table: Table) -> dict[str, Any]:
+    """Compression and encodings. No bloom filters: DuckDB 1.5 answers wrongly from those on binary."""
+    encodings: dict[str, str] = {}
+    silent = set(table.partitions)
+    for column in table.columns:
+        if column.type == "raw":
+            # Neighbouring amounts share their leading zeros. The decimal stays plain: Polars 2.1 reads neither
+            # BYTE_STREAM_SPLIT nor DELTA_BYTE_ARRAY of decimals that may be null.
+            encodings |= {column.name: "DELTA_BYTE_ARRAY", f"{column.name}_dec": "PLAIN"}
+        elif column.name in COUNTERS:
+            encodings[column.name] = "DELTA_BINARY_PACKED"
+        if column.type in ("raw", "bytes") or column.name in HASHES:
+            silent.add(column.name)
+    inside = [name for name in table.names if name not in table.partitions]
+    return {
+        "compression": "zstd",
+        "compression_level": 1,
+        "use_dictionary": [name for name in inside if name not in encodings],
+        "column_encoding": encodings,
+        "write_statistics": [name for name in inside if name not in silent],
+        "store_schema": False,
+    }
+
+
+def read(
+    table: Table, files: Iterable[Written], columns: list[str], opened: Callable[[str], pq.ParquetFile]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of files one after the other, a few thousand at a time, with the columns that stand in their paths."""
+    schema = pa.schema([table.schema().field(name) for name in columns])
+    inside = [name for name in columns if name not in table.partitions]
+    for file in files:
+        with opened(file.path) as parquet:
+            for part in parquet.iter_batches(SLICE_ROWS, columns=inside):
+                yield pa.RecordBatch.from_arrays(
+                    [
+                        pa.repeat(pa.scalar(getattr(file, field.name), field.type), part.num_rows)
+                        if field.name in table.partitions
+                        else part.column(field.name).cast(field.type)
+                        for field in schema
+                    ],
+                    schema=schema,
+                )

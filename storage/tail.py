@@ -1,0 +1,348 @@
+"""The tail: blocks that may still be reorganised, their rows, and the book-keeping that must change together with them.
+
+SQLite in WAL mode; every write takes the lock at once and is on the disk when it returns. SQLite before 3.51.3 can damage
+a file when two processes checkpoint it at the same time, so a `reader` never does: one process writes.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chainfolio.blocks import Block, Span, Spans
+from chainfolio.errors import StoreError
+from storage.sqlite import connect, held, said, writing
+
+VERSION = 1
+SCHEMA = """
+CREATE TABLE blocks (
+    chain TEXT NOT NULL, height INTEGER NOT NULL, hash TEXT NOT NULL, parent TEXT NOT NULL, time_us INTEGER NOT NULL,
+    PRIMARY KEY (chain, height)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE rows (
+    chain TEXT NOT NULL, name TEXT NOT NULL, height INTEGER NOT NULL, ipc BLOB NOT NULL,
+    PRIMARY KEY (chain, name, height)
+) STRICT;
+CREATE INDEX rows_by_height ON rows (chain, height);
+CREATE TABLE anchors (
+    chain TEXT PRIMARY KEY, height INTEGER NOT NULL, hash TEXT NOT NULL, parent TEXT NOT NULL, time_us INTEGER NOT NULL
+) STRICT;
+CREATE TABLE cover (
+    chain TEXT NOT NULL, dataset TEXT NOT NULL, filter TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    PRIMARY KEY (chain, dataset, filter, first)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE batches (
+    chain TEXT NOT NULL, number INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    datasets TEXT NOT NULL, filters TEXT NOT NULL, done INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (chain, number)
+) STRICT;
+CREATE INDEX batches_open ON batches (chain, number) WHERE done = 0;
+CREATE TABLE learnt (
+    endpoint TEXT NOT NULL, name TEXT NOT NULL, value INTEGER NOT NULL, PRIMARY KEY (endpoint, name)
+) STRICT, WITHOUT ROWID;
+"""
+EVERYTHING = ("",)
+
+
+@dataclass(frozen=True, slots=True)
+class TailBlock:
+    """One unfinalised block and its rows: table name to an Arrow IPC stream."""
+
+    block: Block
+    rows: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """An intent, written down before the lake is: which span is being indexed, for which datasets and filters."""
+
+    chain: str
+    number: int
+    span: Span
+    datasets: tuple[str, ...]
+    filters: tuple[str, ...] = EVERYTHING
+
+
+class Tail:
+    """The tail of every chain, in one SQLite file. Safe to use from several threads."""
+
+    def __init__(self, path: Path | str, *, reader: bool = False) -> None:
+        self.path = Path(path)
+        self._lock = threading.RLock()
+        if not self.path.exists():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            _prepare(connect(self.path, store="tail"), self.path).close()
+        self._connection = connect(self.path, store="tail", reader=reader)
+        try:
+            _prepare(self._connection, self.path)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._connection.close()
+
+    def lock(self, chain: str) -> AbstractContextManager[None]:
+        """Hold a chain for writing, in this process alone; Busy, naming the process, where another one does."""
+        assert chain.replace("-", "").replace("_", "").isalnum(), f"not the key of a chain: {chain!r}"
+        return held(self.path.parent / "locks" / f"{chain}.lock", store="tail", what=f"chain {chain}")
+
+    # --- blocks that may still go ------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        chain: str,
+        entries: Sequence[TailBlock],
+        *,
+        datasets: Sequence[str] = (),
+        filters: Sequence[str] = EVERYTHING,
+    ) -> None:
+        """Add blocks on top, and their span to the cover of `datasets` x `filters`, in one transaction."""
+        if not entries:
+            return
+        with self._write() as connection:
+            below = _below(connection, chain, entries[0].block)
+            for entry in entries:
+                if below is not None:
+                    _check_link(chain, below, entry.block)
+                _insert(connection, chain, entry)
+                below = entry.block
+            span = Span(entries[0].block.height, entries[-1].block.height)
+            _cover(connection, chain, datasets, filters, span)
+
+    def blocks(self, chain: str) -> list[Block]:
+        """The chain's unfinalised blocks from the lowest to the top."""
+        found = self._read("SELECT height, hash, parent, time_us FROM blocks WHERE chain = ? ORDER BY height", chain)
+        return [Block(*row) for row in found]
+
+    def top(self, chain: str) -> Block | None:
+        """The highest unfinalised block."""
+        with said("tail", self.path), self._lock:
+            return _top(self._connection, chain)
+
+    def rows(self, chain: str, table: str, first: int, last: int) -> list[tuple[int, bytes]]:
+        """Height and Arrow IPC stream of each unfinalised block in `first..last` that has rows of `table`."""
+        return self._read(
+            "SELECT height, ipc FROM rows WHERE chain = ? AND name = ? AND height BETWEEN ? AND ? ORDER BY height",
+            chain, table, first, last,
+        )  # fmt: skip
+
+    def rollback(self, chain: str, height: int) -> None:
+        """Forget every block above `height`, its rows and its cover. Below the anchor that is `rewind`."""
+        with self._write() as connection:
+            anchor = _anchor(connection, chain)
+            if anchor is not None and height < anchor.height:
+                raise StoreError("tail", f"{chain}: block {anchor.height} is final, cannot roll back to {height}")
+            _forget_above(connection, chain, height)
+
+    def drop(self, chain: str, up_to: int) -> None:
+        """Forget blocks up to `up_to`, which the lake has now; the cover stays."""
+        with self._write() as connection:
+            for table in ("blocks", "rows"):
+                connection.execute(f"DELETE FROM {table} WHERE chain = ? AND height <= ?", (chain, up_to))
+
+    def rewind(self, chain: str, height: int, anchor: Block | None) -> None:
+        """Forget everything above `height`, final or not: blocks, cover, open batches. For mending, with the lake's."""
+        assert anchor is None or anchor.height <= height, "the anchor is a block that stays"
+        with self._write() as connection:
+            _forget_above(connection, chain, height)
+            # Kept as done, for their numbers are never given out again.
+            connection.execute("UPDATE batches SET done = 1 WHERE chain = ? AND last > ?", (chain, height))
+            _set_anchor(connection, chain, anchor)
+
+    def anchor(self, chain: str) -> Block | None:
+        """The last finalised block: what the lowest unfinalised one must name as its parent."""
+        with said("tail", self.path), self._lock:
+            return _anchor(self._connection, chain)
+
+    def set_anchor(self, chain: str, block: Block | None) -> None:
+        """Remember the last finalised block."""
+        with self._write() as connection:
+            _set_anchor(connection, chain, block)
+
+    # --- what is indexed ---------------------------------------------------------------------------------------------
+
+    def cover(self, chain: str, dataset: str, filter: str = "") -> Spans:
+        """Which heights are indexed, for everything (`""`) or for one contract: empty is not missing."""
+        return Spans(
+            Span(first, last)
+            for first, last in self._read(
+                "SELECT first, last FROM cover WHERE chain = ? AND dataset = ? AND filter = ?", chain, dataset, filter
+            )
+        )
+
+    def cover_filters(self, chain: str, dataset: str) -> list[str]:
+        """The filters that have any cover."""
+        found = self._read(
+            "SELECT DISTINCT filter FROM cover WHERE chain = ? AND dataset = ? ORDER BY filter", chain, dataset
+        )
+        return [row[0] for row in found]
+
+    def add_cover(self, chain: str, dataset: str, filter: str, span: Span) -> None:
+        """Say that a span is indexed."""
+        with self._write() as connection:
+            _cover(connection, chain, (dataset,), (filter,), span)
+
+    def open_batch(
+        self, chain: str, span: Span, datasets: Sequence[str], filters: Sequence[str] = EVERYTHING, *, after: int = 0
+    ) -> Batch:
+        """Write an intent down. Its number is above every earlier one of the chain, and above `after`: pass the lake's
+        last where this file may be younger than the lake."""
+        with self._write() as connection:
+            (highest,) = connection.execute(
+                "SELECT coalesce(max(number), 0) FROM batches WHERE chain = ?", (chain,)
+            ).fetchone()
+            batch = Batch(chain, max(highest, after) + 1, span, tuple(datasets), tuple(filters))
+            connection.execute(
+                "INSERT INTO batches (chain, number, first, last, datasets, filters) VALUES (?, ?, ?, ?, ?, ?)",
+                (chain, batch.number, span.first, span.last, json.dumps(batch.datasets), json.dumps(batch.filters)),
+            )
+        return batch
+
+    def open_batches(self, chain: str) -> list[Batch]:
+        """Intents that were not carried out to the end, in the order of their numbers."""
+        return [
+            Batch(chain, number, Span(first, last), tuple(json.loads(datasets)), tuple(json.loads(filters)))
+            for number, first, last, datasets, filters in self._read(
+                "SELECT number, first, last, datasets, filters FROM batches "
+                "WHERE chain = ? AND done = 0 ORDER BY number",
+                chain,
+            )
+        ]
+
+    def close_batch(self, batch: Batch, anchor: Block | None = None) -> None:
+        """Mark a batch done, add its cover and move the anchor, in one transaction. Again: nothing changes."""
+        with self._write() as connection:
+            closed = connection.execute(
+                "UPDATE batches SET done = 1 WHERE chain = ? AND number = ? AND done = 0", (batch.chain, batch.number)
+            ).rowcount
+            if closed:
+                _cover(connection, batch.chain, batch.datasets, batch.filters, batch.span)
+                if anchor is not None:
+                    _set_anchor(connection, batch.chain, anchor)
+
+    # --- what endpoints taught us ------------------------------------------------------------------------------------
+
+    def learnt(self, endpoint: str) -> dict[str, int]:
+        """Everything remembered about an endpoint."""
+        return dict(self._read("SELECT name, value FROM learnt WHERE endpoint = ?", endpoint))
+
+    def learn(self, endpoint: str, name: str, value: int) -> None:
+        """Remember one fact about an endpoint, such as the largest span it answers."""
+        with self._write() as connection:
+            connection.execute(
+                "INSERT INTO learnt (endpoint, name, value) VALUES (?, ?, ?) "
+                "ON CONFLICT (endpoint, name) DO UPDATE SET value = excluded.value",
+                (endpoint, name, value),
+            )
+
+    def _read(self, sql: str, *arguments: object) -> list[Any]:
+        with said("tail", self.path), self._lock:
+            return self._connection.execute(sql, arguments).fetchall()
+
+    @contextmanager
+    def _write(self) -> Iterator[sqlite3.Connection]:
+        with said("tail", self.path), self._lock, writing(self._connection) as connection:
+            yield connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    """Create the tables in a new file; refuse a file of a newer release."""
+    with said("tail", path):
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            with writing(connection):
+                # Another process may have been first.
+                (version,) = connection.execute("PRAGMA user_version").fetchone()
+                if version == 0:
+                    for statement in SCHEMA.split(";\n"):
+                        connection.execute(statement)
+                    connection.execute(f"PRAGMA user_version = {VERSION}")
+                    version = VERSION
+    if version > VERSION:
+        raise StoreError(
+            "tail", f"{path} has version {version}, this release knows {VERSION}", cure="upgrade Chainfolio"
+        )
+    return connection
+
+
+def _top(connection: sqlite3.Connection, chain: str) -> Block | None:
+    row = connection.execute(
+        "SELECT height, hash, parent, time_us FROM blocks WHERE chain = ? ORDER BY height DESC LIMIT 1", (chain,)
+    ).fetchone()
+    return Block(*row) if row else None
+
+
+def _anchor(connection: sqlite3.Connection, chain: str) -> Block | None:
+    row = connection.execute("SELECT height, hash, parent, time_us FROM anchors WHERE chain = ?", (chain,)).fetchone()
+    return Block(*row) if row else None
+
+
+def _set_anchor(connection: sqlite3.Connection, chain: str, block: Block | None) -> None:
+    connection.execute("DELETE FROM anchors WHERE chain = ?", (chain,))
+    if block is not None:
+        connection.execute(
+            "INSERT INTO anchors (chain, height, hash, parent, time_us) VALUES (?, ?, ?, ?, ?)",
+            (chain, block.height, block.hash, block.parent, block.time_us),
+        )
+
+
+def _below(connection: sqlite3.Connection, chain: str, block: Block) -> Block | None:
+    """What a new block must stand on: the top, else the anchor, unless the tail starts anew higher up."""
+    top = _top(connection, chain)
+    if top is not None:
+        return top
+    anchor = _anchor(connection, chain)
+    return anchor if anchor is not None and block.height <= anchor.height + 1 else None
+
+
+def _check_link(chain: str, below: Block, block: Block) -> None:
+    if block.height != below.height + 1 or block.parent != below.hash:
+        raise StoreError(
+            "tail",
+            f"{chain}: block {block.height} with parent {block.parent} does not stand on {below.height} {below.hash}",
+        )
+
+
+def _insert(connection: sqlite3.Connection, chain: str, entry: TailBlock) -> None:
+    block = entry.block
+    connection.execute(
+        "INSERT INTO blocks (chain, height, hash, parent, time_us) VALUES (?, ?, ?, ?, ?)",
+        (chain, block.height, block.hash, block.parent, block.time_us),
+    )
+    connection.executemany(
+        "INSERT INTO rows (chain, name, height, ipc) VALUES (?, ?, ?, ?)",
+        [(chain, name, block.height, ipc) for name, ipc in entry.rows.items()],
+    )
+
+
+def _forget_above(connection: sqlite3.Connection, chain: str, height: int) -> None:
+    for table in ("blocks", "rows"):
+        connection.execute(f"DELETE FROM {table} WHERE chain = ? AND height > ?", (chain, height))
+    connection.execute("DELETE FROM cover WHERE chain = ? AND first > ?", (chain, height))
+    connection.execute("UPDATE cover SET last = ? WHERE chain = ? AND last > ?", (height, chain, height))
+
+
+def _cover(
+    connection: sqlite3.Connection, chain: str, datasets: Iterable[str], filters: Sequence[str], span: Span
+) -> None:
+    """Merge a span into the stored ones: only those that touch it are read and written."""
+    for dataset in datasets:
+        for filter in filters:
+            key = (chain, dataset, filter)
+            touching = connection.execute(
+                "DELETE FROM cover WHERE chain = ? AND dataset = ? AND filter = ? AND first <= ? AND last >= ? "
+                "RETURNING first, last",
+                (*key, span.last + 1, span.first - 1),
+            ).fetchall()
+            first = min([span.first, *(row[0] for row in touching)])
+            last = max([span.last, *(row[1] for row in touching)])
+            connection.execute("INSERT INTO cover VALUES (?, ?, ?, ?, ?)", (*key, first, last))

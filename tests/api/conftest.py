@@ -1,0 +1,58 @@
+"""The application over fakes, really listening; a client of it, with and without its key."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import ClientResponse, ClientSession
+from yarl import URL
+
+from api.serve import listening
+from chainfolio.settings import Server
+from tests.api.fakes import KEY, FakeEngine, FakeKeys, an_app
+
+Ask = Callable[..., Awaitable[ClientResponse]]
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return FakeEngine()
+
+
+@pytest.fixture
+def keys() -> FakeKeys:
+    return FakeKeys()
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+async def port(engine: FakeEngine, keys: FakeKeys, server: Server) -> AsyncIterator[int]:
+    async with listening(an_app(engine, keys, server), "127.0.0.1", 0, drain_s=0.1) as bound:
+        yield bound
+
+
+@pytest.fixture
+async def client(port: int) -> AsyncIterator[ClientSession]:
+    async with ClientSession(f"http://127.0.0.1:{port}") as session:
+        yield session
+
+
+@pytest.fixture
+def ask(client: ClientSession, port: int) -> Ask:
+    """GET, or another method, with the key; the path goes out as it is written here."""
+
+    async def asked(path: str, method: str = "GET", **more: Any) -> ClientResponse:
+        headers = {"Authorization": f"Bearer {KEY}", **more.pop("headers", {})}
+        written = "".join(
+            each if each.isascii() else "".join(f"%{byte:02X}" for byte in each.encode()) for each in path
+        )
+        url = URL(f"http://127.0.0.1:{port}{written}", encoded=True)
+        return await client.request(method, url, headers=headers, allow_redirects=False, **more)
+
+    return asked

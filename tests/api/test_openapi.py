@@ -1,0 +1,94 @@
+"""The description is true: it is valid, it has every route and no other, and the page shows it without any other host."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from openapi_spec_validator import validate
+
+from api.app import PARTS
+from tests.api.fakes import ALICE, an_app
+
+
+@pytest.fixture
+async def described(client: ClientSession) -> dict[str, Any]:
+    found: dict[str, Any] = await (await client.get("/openapi.json")).json()
+    return found
+
+
+def test_the_description_is_valid(described: dict[str, Any]) -> None:
+    validate(described)
+    assert (described["openapi"], described["info"]["version"]) == ("3.1.0", "1.0.0")
+
+
+def test_what_is_served_is_what_is_described(described: dict[str, Any]) -> None:
+    app = an_app()
+    served = {(route.resource.canonical, route.method) for route in app.router.routes() if route.resource}
+    written = {(path, method.upper()) for path, methods in described["paths"].items() for method in methods}
+    assert served == written | {(path, "HEAD") for path, method in written if method == "GET"}
+    assert app[PARTS].settings.server.max_addresses == 10
+
+
+def operations(described: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [(path, operation) for path, methods in described["paths"].items() for operation in methods.values()]
+
+
+def test_every_operation_says_everything(described: dict[str, Any]) -> None:
+    names = [operation["operationId"] for _, operation in operations(described)]
+    assert len(names) == len(set(names))
+    for path, operation in operations(described):
+        assert operation["summary"], path
+        assert operation["description"], path
+        assert all(parameter["description"] for parameter in operation["parameters"]), path
+        assert all(response["description"] for response in operation["responses"].values()), path
+        assert all("X-Request-Id" in response["headers"] for response in operation["responses"].values()), path
+
+
+def test_what_needs_a_key_says_so(described: dict[str, Any]) -> None:
+    for path, operation in operations(described):
+        needs = path.startswith("/v1/")
+        assert ("401" in operation["responses"]) is needs
+        assert operation.get("security", described["security"]) == ([{"apiKey": []}] if needs else [])
+
+
+def test_parameters_are_those_that_are_read(described: dict[str, Any]) -> None:
+    parameters = {p["name"]: p for p in described["paths"]["/v1/nav"]["get"]["parameters"]}
+    assert list(parameters) == ["addresses", "waitForSync", "currency"]
+    assert parameters["addresses"]["required"] is True
+    assert (parameters["addresses"]["style"], parameters["addresses"]["explode"]) == ("form", False)
+    assert parameters["waitForSync"]["schema"] == {"type": "boolean", "default": False}
+    assert parameters["currency"]["schema"]["default"] == "USD"
+    assert "cbBTC" in parameters["currency"]["schema"]["enum"]
+
+
+async def test_examples_are_what_is_answered(client: ClientSession, described: dict[str, Any]) -> None:
+    example = described["paths"]["/v1/nav"]["get"]["responses"]["401"]["content"]["application/json"]["example"]
+    answer = await client.get("/v1/nav", params={"addresses": ALICE}, headers={"Authorization": "Bearer x"})
+    assert await answer.json() == example
+
+
+async def test_the_page_needs_no_other_host(client: ClientSession) -> None:
+    answer = await client.get("/docs")
+    page = await answer.text()
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert re.findall(r"(?:https?:)?//[a-z0-9.-]+\.[a-z]{2,}", page) == []
+    policy = answer.headers["Content-Security-Policy"]
+    for tag in ("style", "script"):
+        (inside,) = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        assert f"'sha256-{base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()}'" in policy
+    assert "unsafe" not in policy
+    assert not re.search(r"\son\w+=|\sstyle=", page)
+
+
+def test_starting_imports_nothing_slow() -> None:
+    slow = "polars", "duckdb", "deltalake", "web3", "pyarrow", "sqlalchemy", "numpy"
+    code = f"import sys, api.app, api.serve; print([name for name in {slow} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -1,0 +1,120 @@
+"""The shipped facts are well formed and equal to the public registries they were taken from."""
+
+import gzip
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "configs"
+REGISTRY = ROOT.parent / "shared" / "data" / "registry"
+
+CHAINS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONFIGS / "chains").glob("*.toml"))}
+TOKENS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONFIGS / "tokens").glob("*.toml"))}
+PRICES = tomllib.loads((CONFIGS / "prices.toml").read_text())
+FEEDS = [(chain, *feed) for chain, facts in PRICES["chainlink"].items() for feed in facts.items()]
+
+REQUIRED = {"key", "family", "chain_id", "name", "block_time_ms", "finality", "color", "native"}
+OPTIONAL = {
+    "wrapped": {"address", "symbol"},
+    "multicall3": {"address", "born"},
+    "explorer": {"token", "transaction", "address"},
+    "images": {"small", "large"},
+}
+ADDRESS = re.compile(r"0x[0-9a-f]{40}")
+ZERO = "0x" + "0" * 40
+
+needs_registry = pytest.mark.skipif(not REGISTRY.is_dir(), reason="the recorded registries are not here")
+every_chain = pytest.mark.parametrize("key", CHAINS)
+
+
+def registry(name):
+    return json.loads(gzip.decompress((REGISTRY / name).read_bytes()))
+
+
+@every_chain
+def test_a_chain_has_all_the_keys_it_needs_and_no_unknown_one(key):
+    chain = CHAINS[key]
+    assert REQUIRED <= chain.keys() <= REQUIRED | OPTIONAL.keys() | {"genesis"}
+    assert chain["native"].keys() - {"also_at"} == {"symbol", "name", "decimals", "slip44"}
+    assert all(chain[table].keys() <= keys for table, keys in OPTIONAL.items() if table in chain)
+    assert (chain["key"], chain["family"]) == (key, "evm")
+
+
+@every_chain
+def test_the_values_of_a_chain_have_the_right_shape(key):
+    chain = CHAINS[key]
+    addresses = [chain[table]["address"] for table in ("wrapped", "multicall3") if table in chain]
+    assert all(ADDRESS.fullmatch(address) for address in [*addresses, chain["native"].get("also_at", ZERO)])
+    assert re.fullmatch(r"0x[0-9a-f]{64}", chain.get("genesis", ZERO + "0" * 24))
+    assert re.fullmatch(r"#[0-9A-F]{6}", chain["color"])
+    assert chain["block_time_ms"] in range(1, 60_001)
+    assert chain["finality"] == "finalized" or chain["finality"] in range(10_000)
+    for kind, link in chain.get("explorer", {}).items():
+        assert link.startswith("https://")
+        assert re.findall(r"{(\w+)}", link) == ["hash" if kind == "transaction" else "address"]
+
+
+@every_chain
+def test_a_chain_costs_at_most_20_lines(key):
+    assert len((CONFIGS / "chains" / f"{key}.toml").read_text().splitlines()) <= 20
+
+
+def test_no_two_chains_share_an_id_or_a_genesis():
+    for field in ("chain_id", "genesis"):
+        values = [chain[field] for chain in CHAINS.values() if field in chain]
+        assert len(values) == len(set(values))
+
+
+@pytest.mark.parametrize("key", TOKENS)
+def test_tokens_are_listed_once_on_a_chain_we_know(key):
+    assert key in CHAINS
+    tokens = TOKENS[key]["tokens"]
+    assert all(token.keys() == {"address", "symbol", "decimals"} for token in tokens)
+    assert all(ADDRESS.fullmatch(token["address"]) and 0 <= token["decimals"] <= 36 for token in tokens)
+    assert len({token["address"] for token in tokens}) == len(tokens)
+
+
+def test_nothing_is_fixed_or_pegged_unless_the_operator_says_so():
+    assert PRICES.keys() == {"fixed", "chainlink"}
+    assert PRICES["fixed"] == {}
+
+
+def test_a_feed_prices_an_asset_of_its_own_chain():
+    for chain, asset, fact in FEEDS:
+        home, name = asset.split("/")
+        assert home == f"eip155:{CHAINS[chain]['chain_id']}"
+        assert re.fullmatch(rf"slip44:\d+|erc20:{ADDRESS.pattern}", name)
+        assert fact.keys() == {"feed", "decimals", "heartbeat_s"}
+        assert ADDRESS.fullmatch(fact["feed"])
+
+
+def test_the_native_coin_and_its_wrapper_have_the_same_feed():
+    for chain, facts in PRICES["chainlink"].items():
+        natives = [fact for asset, fact in facts.items() if "/slip44:" in asset]
+        wrapper = f"eip155:{CHAINS[chain]['chain_id']}/erc20:{CHAINS[chain]['wrapped']['address']}"
+        assert natives == [facts[wrapper]]
+
+
+@needs_registry
+def test_chains_are_those_of_the_viem_registry():
+    known = {chain["chain_id"]: chain for chain in registry("evm_chains.json.gz")}
+    for chain in CHAINS.values():
+        theirs = known[chain["chain_id"]]
+        assert chain["native"]["symbol"].upper() == theirs["native"]["symbol"].upper()
+        assert chain["native"]["decimals"] == theirs["native"]["decimals"]
+        if "multicall3" in chain:
+            births = theirs["multicall3"]["address"], theirs["multicall3"]["block_created"]
+            assert (chain["multicall3"]["address"], chain["multicall3"].get("born", births[1])) == births
+
+
+@needs_registry
+def test_feeds_are_dollar_feeds_of_the_chainlink_registry():
+    known = {(int(f["chainId"]), f["proxyAddress"].lower()): f for f in registry("chainlink_feeds.json.gz")}
+    for chain, asset, fact in FEEDS:
+        theirs = known[CHAINS[chain]["chain_id"], fact["feed"]]
+        assert theirs["name"].endswith(" / USD"), asset
+        assert 10 ** fact["decimals"] == int(theirs["multiply"])

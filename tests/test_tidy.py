@@ -1,0 +1,212 @@
+"""The house rules that no linter knows. Each failure names the file, the line and what stands there."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = (
+    "adapters",
+    "api",
+    "bench",
+    "chainfolio",
+    "cli",
+    "configs",
+    "dashboard",
+    "indexer",
+    "localchain",
+    "portfolio",
+    "pricing",
+    "storage",
+    "tests",
+)
+# The marks are spelt with a bracket in them so that this file does not contain what it forbids.
+REGISTRIES = re.compile(
+    r"py[p]i\.org|pythonhosted\.[o]rg|npm[j]s\.(?:org|com)|registry\.[y]arnpkg|(?:deb|security)\.[d]ebian\.org"
+    r"|arch[i]ve\.ubuntu\.com|jf[r]og|artif[a]ctory|index-[u]rl\s*[=:]|find-[l]inks\s*[=:]|file:/{2}[/]",
+    re.IGNORECASE,
+)
+MACHINE_PATHS = re.compile(r"(?<![\w.})/-])/(?:(?:root|home)/|work\b)")
+TEMPORARY_PATHS = re.compile(r"(?<![\w.})/-])/tmp/")
+UNFINISHED = re.compile(r"\b(?:TO[D]O|FIX[M]E|X[X]X)\b")
+BROAD_EXCEPT = re.compile(r"^\s*except(?:\*?\s[^:]*\b(?:Base)?Exception\b[^:]*)?\s*:")
+REASON = re.compile(r"#\s*(?!noqa|type:|pragma)\w+.*\s\w+")
+EXACT = ("adapters/", "portfolio/", "pricing/", "chainfolio/amounts.py")
+MAX_MODULE = 600
+MAX_LINE = 120
+LINES_COUNT = {".py", ".toml", ".sh", ".sql", ".css", ".js", ".mjs", ".cjs", ".html", ""}
+FRAGMENT = re.compile(r"[0-9A-Za-z]+-[a-z0-9]+(?:-[a-z0-9]+)*\.md")
+
+
+@cache
+def files() -> tuple[Path, ...]:
+    """Every file of the repository: tracked, or new and not ignored."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout
+    return tuple(path for name in sorted(set(listed.split("\0")) - {""}) if (path := ROOT / name).is_file())
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def ours(path: Path) -> bool:
+    """Written here, and not taken over from somebody else or made by a tool."""
+    return not (
+        path.name in {"LICENSE", "package-lock.json"} or path.suffix == ".lock" or ".min." in path.name
+    ) and not ({"vendor", "node_modules"} & set(PurePosixPath(name(path)).parts))
+
+
+@cache
+def lines(path: Path) -> tuple[str, ...]:
+    """The lines of a text file; of a binary one, none."""
+    data = path.read_bytes()
+    if b"\0" in data[:8192]:
+        return ()
+    return tuple(data.decode("utf-8", errors="replace").splitlines())
+
+
+def modules() -> list[Path]:
+    return [path for path in files() if path.suffix == ".py"]
+
+
+def found(pattern: re.Pattern[str], where: Iterator[Path] | list[Path] | tuple[Path, ...]) -> list[str]:
+    return [
+        f"{name(path)}:{number}: {line.strip()[:120]}"
+        for path in where
+        for number, line in enumerate(lines(path), 1)
+        if pattern.search(line)
+    ]
+
+
+def explained(path: Path, number: int, reason: re.Pattern[str]) -> bool:
+    """A comment that matches `reason` stands on line `number` (from 1) or on the one before."""
+    text = lines(path)
+    return any(reason.search(text[at]) for at in (number - 1, number - 2) if at >= 0)
+
+
+def test_no_file_names_a_package_registry() -> None:
+    assert found(REGISTRIES, files()) == []
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    assert found(MACHINE_PATHS, files()) == []
+    assert found(TEMPORARY_PATHS, [path for path in files() if not name(path).startswith("tests/")]) == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    assert found(UNFINISHED, [path for path in files() if ours(path)]) == []
+
+
+def test_a_module_has_one_thing_to_say() -> None:
+    assert [f"{name(path)}: {len(lines(path))} lines" for path in modules() if len(lines(path)) > MAX_MODULE] == []
+
+
+def test_no_module_is_a_drawer() -> None:
+    assert [name(path) for path in modules() if re.fullmatch(r"(?:utils?|helpers?)\d*\.py", path.name)] == []
+    assert [name(path) for path in modules() if re.search(r"/(?:utils?|helpers?)/", f"/{name(path)}")] == []
+
+
+def test_lines_fit_a_page() -> None:
+    assert [
+        f"{name(path)}:{number}: {len(line)} columns"
+        for path in files()
+        if ours(path) and path.suffix in LINES_COUNT
+        for number, line in enumerate(lines(path), 1)
+        if len(line) > MAX_LINE
+    ] == []
+
+
+@pytest.mark.parametrize("package", [package for package in PACKAGES if (ROOT / package).is_dir()])
+def test_a_part_says_what_it_is_on_one_page(package: str) -> None:
+    readme = ROOT / package / "README.md"
+    assert readme.is_file(), f"{package}/ has no README.md"
+    assert 10 <= len(lines(readme)) <= 40, f"{package}/README.md has {len(lines(readme))} lines, not 10 to 40"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_installed_distribution_takes_one_of_our_names(package: str) -> None:
+    assert set(packages_distributions().get(package, [])) <= {"chainfolio"}
+
+
+def test_changes_are_told_in_named_fragments() -> None:
+    fragments = [path for path in files() if name(path).startswith("changelog.d/") and path.name != "README.md"]
+    assert [name(path) for path in fragments if not FRAGMENT.fullmatch(path.name)] == []
+    assert [name(path) for path in fragments if not path.read_text().strip()] == []
+
+
+def test_every_decision_stands_in_the_index() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text()
+    assert [path.name for path in folder.glob("[0-9]*.md") if f"]({path.name})" not in index] == []
+
+
+def test_a_float_near_money_says_why() -> None:
+    assert [
+        f"{name(path)}:{number}: {line.strip()}"
+        for path in modules()
+        if name(path).startswith(EXACT)
+        for number, line in enumerate(lines(path), 1)
+        if re.search(r"(?<![\w.])float\(", line) and not explained(path, number, re.compile(r"# float: \w+"))
+    ] == []
+
+
+def test_a_broad_except_says_why() -> None:
+    assert [
+        f"{name(path)}:{number}: {line.strip()}"
+        for path in modules()
+        for number, line in enumerate(lines(path), 1)
+        if BROAD_EXCEPT.match(line) and not explained(path, number, REASON)
+    ] == []
+
+
+def test_what_knows_things_opens_no_address() -> None:
+    """The part of "no I/O" that import-linter cannot hold: it sees whole distributions, and `urllib.parse` is fine."""
+    pure = [path for path in modules() if name(path).startswith(("chainfolio/", "portfolio/"))]
+    assert [
+        f"{name(path)}:{node.lineno}"
+        for path in pure
+        for node in ast.walk(ast.parse(path.read_text(), str(path)))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for imported in imports(node)
+        if imported == "urllib.request" or imported.startswith("http.")
+    ] == []
+
+
+def imports(node: ast.Import | ast.ImportFrom) -> list[str]:
+    names = [alias.name for alias in node.names]
+    if isinstance(node, ast.Import):
+        return names
+    return [node.module, *(f"{node.module}.{each}" for each in names)] if node.module else []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "forbidden", "allowed"),
+    [
+        (REGISTRIES, "https://py" + "pi.org/simple", "sqlite:///data/state.db"),
+        (REGISTRIES, "file:" + "///wheels", "file: data/lake"),
+        (MACHINE_PATHS, '"/' + 'home/me/x"', "states/{id}/root/"),
+        (MACHINE_PATHS, "cd /" + "work", "/v1/work-in-progress"),
+        (UNFINISHED, "# TO" + "DO: later", "mktemp foo.XXXXXX"),
+        (BROAD_EXCEPT, "    except Exception as error:", "    except TimeoutError as error:"),
+        (BROAD_EXCEPT, "except (KeyError, BaseException):", "except ChainfolioException:"),
+        (BROAD_EXCEPT, "except:", "except KeyError:"),
+        (REASON, "except Exception:  # a decoder is a stranger's code", "except Exception:  # noqa: BLE001"),
+    ],
+)
+def test_these_rules_can_fail(pattern: re.Pattern[str], forbidden: str, allowed: str) -> None:
+    assert pattern.search(forbidden)
+    assert not pattern.search(allowed)
