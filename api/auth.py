@@ -18,18 +18,18 @@ HOW: Final = "send your API key as the header `Authorization: Bearer <key>`"
 
 async def authenticate(context: Context, proceed: Proceed) -> Answer:
     """Put the caller's account and key on the context."""
-    context.principal = await _caller(context)
+    context.principal = _caller(context)
     return await proceed(context)
 
 
-async def _caller(context: Context) -> Principal:
+def _caller(context: Context) -> Principal:
     headers = context.http.headers.getall("Authorization", [])
     if len(headers) != 1:
         raise unauthorized(f"one API key is needed: {HOW}" if headers else f"an API key is needed: {HOW}")
     match = _BEARER.match(headers[0])
     if not match:
         raise unauthorized(f"the Authorization header cannot be read: {HOW}")
-    principal = await context.parts.state.authenticate(match[1])
+    principal = context.parts.state.authenticate(match[1])
     if principal is None:
         raise unauthorized("this API key is not valid")
     return principal
@@ -40,4 +40,8 @@ def unauthorized(message: str) -> Problem:
     return Problem(401, message, code="UNAUTHORIZED", headers=dict(CHALLENGE))
 
 
-AUTHENTICATE = Step("authenticate", authenticate, refuses={401: "The API key is missing, malformed or not valid."})
+AUTHENTICATE = Step(
+    "authenticate",
+    authenticate,
+    refuses={401: "The API key is missing, malformed or not valid.", 503: "The store cannot answer at the moment."},
+)

@@ -44,7 +44,11 @@ def edge(parts: Parts) -> Middleware:
         began_s = parts.seams.clock.monotonic_s()
         request[REQUEST_ID] = _request_id(request, parts)
         request[CALLER] = {}
-        response = await _answered(request, handler)
+        try:
+            response = await _answered(request, handler)
+        except asyncio.CancelledError:
+            log.info("left", request_id=request[REQUEST_ID], method=request.method, path=_path(request))
+            raise
         _dress(request, response, cors=parts.settings.server.cors)
         await _compress(request, response)
         _note(request, response, parts.seams.clock.monotonic_s() - began_s)

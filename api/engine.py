@@ -11,15 +11,7 @@ import msgspec
 
 from chainfolio.assets import Account
 from portfolio.document import Portfolio
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a portfolio shows beyond its numbers."""
-
-    images: bool = False
-    explorer_urls: bool = False
-    sources: bool = False
+from portfolio.facts import Options
 
 
 class Nav(Protocol):

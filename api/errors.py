@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from api.context import Answer, encoded
+from api.context import Answer
 from chainfolio import errors
 
 TITLES: Final[Mapping[int, str]] = {
@@ -30,7 +30,6 @@ TITLES: Final[Mapping[int, str]] = {
     429: "Rate limit exceeded",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
-    501: "Not Implemented",
     502: "Bad Gateway",
     503: "Service Unavailable",
 }
@@ -102,7 +101,6 @@ class Cure:
 # NotCovered is 503: nothing is wrong with the request and a retry helps once it is indexed; 404 would read as "empty".
 CURES: Final = (
     Cure(errors.BadSettings, 503, words="the server is not set up for this"),
-    Cure(errors.BadRequest, 400),
     Cure(errors.NotCovered, 503, "Not Indexed", retry_after_s=60),
     Cure(errors.HistoryUnavailable, 502, "History Unavailable", "the node keeps no state for that block"),
     Cure(errors.Reorged, 503, words="the chain has just reorganised; ask again", retry_after_s=1),
@@ -112,7 +110,7 @@ CURES: Final = (
     Cure(errors.StorageFull, 503, words="the server has run out of space", retry_after_s=60),
     Cure(errors.StoreError, 503, words="the store cannot answer at the moment", retry_after_s=30),
     Cure(errors.DeepReorg, 503, "Chain Halted", retry_after_s=60),
-    Cure(errors.Missing, 501),
+    Cure(errors.Missing, 503),
 )
 
 
@@ -120,6 +118,9 @@ def problem_of(error: Exception, request_id: str) -> Problem:
     """The refusal that an exception becomes; whatever is not one of ours is a 500 that only names its incident."""
     if isinstance(error, Problem):
         return error
+    if isinstance(error, errors.BadRequest) and not isinstance(error, errors.BadSettings):
+        # Told like a request that does not fit the interface, which it is: only the engine could see it.
+        return invalid("query", [Flaw(str(error), [error.field])])
     cure = next((cure for cure in CURES if isinstance(error, cure.kind)), None)
     if cure and isinstance(error, errors.ChainfolioError):
         return _cured(error, cure)
@@ -169,4 +170,4 @@ def refusal(envelope: str, problem: Problem) -> Answer:
         ERROR: {"error": problem.message},
         CODED: {"error": {"code": problem.code, "message": problem.message, **problem.extras}},
     }
-    return Answer(encoded(bodies[shape]).body, problem.status, headers=problem.headers)
+    return Answer(msgspec.json.encode(bodies[shape]), problem.status, headers=problem.headers)

@@ -29,5 +29,5 @@ class Principal(Protocol):
 class Keys(Protocol):
     """Where keys are looked up."""
 
-    async def authenticate(self, token: str) -> Principal | None:
-        """Whose key this is; None for one that is unknown, malformed or revoked."""
+    def authenticate(self, token: str) -> Principal | None:
+        """Whose key this is; None where it is no valid key now. Called on the event loop: a quick look-up."""

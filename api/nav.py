@@ -40,11 +40,11 @@ class NetAssetValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     "/v1/nav",
     tag="Portfolio",
     summary="Net asset value in a chosen currency",
-    fails={**READING, 501: "This server has no source for that currency."},
+    fails=READING,
     example={"nav": 1600.25, "currency": "USD", "conversionPrice": 1},
 )
 async def nav(request: Context, query: NavQuery) -> NetAssetValue:
-    """One value over all the addresses together."""
+    """One value over all the addresses together. A currency that this server has no rate for is refused with 400."""
     found = await request.engine.nav(query.addresses, query.currency, wait=query.wait_for_sync)
     return NetAssetValue(
         nav=number(found.nav), currency=query.currency, conversion_price=number(found.conversion_price)

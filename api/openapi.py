@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -79,17 +79,47 @@ class _Schemas:
     """Every type that the routes answer, take or refuse with, as components by name."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        kinds: list[Any] = [Failure, ValidationFailure, Message]
+        answered: list[Any] = [Failure, ValidationFailure, Message]
+        bodies: list[Any] = []
         for route in routes:
-            kinds += [kind for kind in route.replies.values() if kind is not Answer]
-            kinds += [kind for segment, kind in route.arguments.items() if segment == "body"]
-        self._kinds = kinds
+            answered += [kind for kind in route.replies.values() if kind is not Answer]
+            bodies += [kind for segment, kind in route.arguments.items() if segment == "body"]
+        kinds = self._kinds = [*answered, *bodies]
         found, self.components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
         self._found = found
+        for struct in _structs(msgspec.inspect.multi_type_info(answered)):
+            self.components[struct.cls.__name__]["required"] = _present(struct)
 
     def of(self, kind: Any) -> dict[str, Any]:
         """The schema of a type: a reference, mostly."""
         return self._found[self._kinds.index(kind)]
+
+
+def _structs(kinds: Iterable[msgspec.inspect.Type]) -> Iterator[msgspec.inspect.StructType]:
+    """Every Struct in these types, at any depth, once."""
+    waiting, seen = list(kinds), set()
+    while waiting:
+        kind = waiting.pop()
+        if isinstance(kind, msgspec.inspect.StructType):
+            if kind.cls in seen:
+                continue
+            seen.add(kind.cls)
+            yield kind
+            waiting += [field.type for field in kind.fields]
+        for name in ("type", "item_type", "key_type", "value_type"):
+            waiting += [inner] if isinstance(inner := getattr(kind, name, None), msgspec.inspect.Type) else []
+        for name in ("types", "item_types"):
+            waiting += getattr(kind, name, ())
+
+
+def _present(struct: msgspec.inspect.StructType) -> list[str]:
+    """The fields that are always there in an answer: a default is written out, unless it is left out on purpose."""
+    leaves_out = struct.cls.__struct_config__.omit_defaults
+    return [
+        field.encode_name
+        for field in struct.fields
+        if field.required or not (leaves_out or field.default is msgspec.UNSET)
+    ]
 
 
 def _operation(route: Route, schemas: _Schemas, settings: Settings) -> dict[str, Any]:
@@ -177,7 +207,7 @@ def _success(route: Route, status: int, kind: Any, schemas: _Schemas) -> dict[st
         content["schema"] = schemas.of(kind)
     if route.example is not None and status == 200:
         content["example"] = route.example
-    words = "Done." if status == 200 else TITLES.get(status, "Done") + "."
+    words = "The answer." if status == 200 else TITLES.get(status, "Elsewhere") + "."
     return {"description": words, "headers": _headers(route, status), "content": {route.media: content}}
 
 

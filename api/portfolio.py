@@ -8,10 +8,10 @@ import msgspec
 
 from api.addresses import Addresses
 from api.context import Context
-from api.engine import Options
 from api.failures import READING
 from api.router import get
 from portfolio.document import Portfolio
+from portfolio.facts import Options
 
 
 class PortfolioQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

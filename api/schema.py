@@ -55,8 +55,11 @@ def _sound(segment: str, found: msgspec.Struct | list[Flaw]) -> msgspec.Struct:
 async def _body(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
     if not _JSON_TYPE.match(context.http.headers.get("Content-Type", "")):
         raise Problem(415, "the body is JSON: send Content-Type: application/json")
+    data = await context.http.read()
     try:
-        return msgspec.json.decode(await context.http.read(), type=kind)
+        return msgspec.json.decode(data, type=kind)
+    except UnicodeDecodeError:
+        raise invalid("body", [Flaw("the body is not UTF-8", [])]) from None
     except msgspec.DecodeError as error:  # of which ValidationError, which names the place, is a kind
         message, _, place = str(error).partition(" - at ")
         raise invalid("body", [Flaw(message, _steps(place))]) from None

@@ -41,6 +41,7 @@ async def listening(
         access_log=None,
         handle_signals=False,
         shutdown_timeout=drain_s,
+        handler_cancellation=True,  # nobody works, or pays, for a client that has gone
         keepalive_timeout=KEEPALIVE_S,
         # Room for the edge to see what is too long and say so; beyond this the parser itself answers 400.
         max_line_size=2 * MAX_URL,
@@ -205,7 +206,8 @@ def configure_log(level: str) -> None:
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # One write a line: workers share the stream.
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
 
 

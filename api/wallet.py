@@ -6,10 +6,10 @@ import msgspec
 
 from api.addresses import Addresses
 from api.context import Context
-from api.engine import Options
 from api.failures import READING
 from api.router import get
 from portfolio.document import Portfolio
+from portfolio.facts import Options
 
 
 class WalletQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

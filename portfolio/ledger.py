@@ -1,8 +1,7 @@
-"""What the events alone say: balances, allowances and each account's history, computed over columns and exact for all of
-uint256.
+"""What the events alone say: balances, allowances and account histories, over columns and exact for all of uint256.
 
-A raw is cut into four 64-bit limbs, which are summed as 128-bit integers (no sum of fewer than 2^63 rows can leave them)
-and then carried into one another. Polars' streaming engine keeps no order, so whatever leaves here is sorted on purpose.
+A raw is cut into four 64-bit limbs, summed as 128-bit integers (fewer than 2^63 rows cannot overflow them) and
+then carried into one another. Polars' streaming engine keeps no order, so whatever leaves here is sorted on purpose.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ RAW_BYTES: Final = 32
 LIMB: Final = 2**64
 LIMBS: Final = ("limb0", "limb1", "limb2", "limb3")  # the most significant first, as in the bytes
 
-# A wrap mints the wrapped token to its recipient, an unwrap burns it from its sender; the other side holds native coins.
+# A wrap mints the wrapped token to its recipient, an unwrap burns it from its sender; the other side has native coins.
 CREDITS: Final = ("erc20", "wrap")
 DEBITS: Final = ("erc20", "unwrap")
 NOBODY: Final = (ZERO_ADDRESS, "0x" + "0" * 64)  # EVM, Starknet: who mints and burns holds nothing
@@ -34,7 +33,7 @@ def balances(transfers: pl.DataFrame | pl.LazyFrame, *, height: int | None = Non
     """
     import polars as pl
 
-    key = (*tables.BALANCES.order, "chain")  # one key for grouping and sorting; with the constant first it takes twice as long
+    key = (*tables.BALANCES.order, "chain")  # the constant last: first in the key, it doubles the time of the sort
     malformed = (pl.col("raw").bin.size() != RAW_BYTES).fill_null(True).any().alias("malformed")
     sums = (
         pl.concat([_legs(transfers, "recipient", CREDITS, 1), _legs(transfers, "sender", DEBITS, -1)])

@@ -1,8 +1,8 @@
 """The lake: finalised rows for ever, one Delta table per `chainfolio.tables.Table`, plain Parquet inside.
 
 Any number of readers; one writer a chain (the caller holds the chain's lock), several chains at once. A commit is
-atomic and carries the mark `(stream, batch)`, so that a batch which is written again after a crash changes nothing. On a
-local disk every file is forced to the disk before the commit that names it, and the commit before a call returns.
+atomic and carries the mark `(stream, batch)`, so that a batch which is written again after a crash changes nothing. A
+local file is forced to the disk before the commit that names it, and the commit before the call returns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 
 from chainfolio.errors import Busy, StaleTable, StorageFull, StoreError
 from chainfolio.tables import TABLES, Table, bucket
-from storage.parquet import Bucket, Folder, Written, check, read, sync, write
+from storage.disk import sync
+from storage.parquet import Bucket, Folder, Written, check, read, write
 
 if TYPE_CHECKING:
     import polars as pl

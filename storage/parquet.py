@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from chainfolio.tables import Table
+from storage.disk import sync
 
 ROW_GROUP = 1_000_000
 # One account's history is a few hundred rows: small groups make the statistics of a sorted file cut finely.
@@ -111,15 +112,6 @@ def _or_gone(place: Path) -> Iterator[None]:
     except BaseException:
         place.unlink(missing_ok=True)
         raise
-
-
-def sync(path: Path) -> None:
-    """Force a file or a folder to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def check(table: Table, rows: Any) -> None:

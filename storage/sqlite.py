@@ -1,9 +1,11 @@
-"""What both SQLite stores do alike: connections, transactions, locks, and errors in our own words."""
+"""What both SQLite stores do alike: connections, transactions, and errors in our own words.
+
+SQLite from 3.7.0 to 3.51.2 can damage a file when two processes checkpoint it at the same moment: of the processes that
+share a file, only the one that writes may have a connection that is no `reader`.
+"""
 
 from __future__ import annotations
 
-import fcntl
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,24 +68,3 @@ def _error(store: str, path: Path, error: sqlite3.Error) -> StoreError:
     if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")):
         return StoreError(store, f"{path} cannot be opened for writing: {text}", cure="check its folder and its owner")
     return StoreError(store, f"{path}: {text}")
-
-
-@contextmanager
-def held(path: Path, *, store: str, what: str, wait: bool = False) -> Iterator[None]:
-    """Hold a file's lock; Busy names the process that has it. The system lets go of it however the process dies."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
-            raise Busy(
-                store, f"{what} is held by process {holder}", cure="wait for it to end, or stop it"
-            ) from None
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        yield
-    finally:
-        # The file stays: who removes it could remove one that another process has just locked.
-        os.close(handle)

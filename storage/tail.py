@@ -1,7 +1,7 @@
 """The tail: blocks that may still be reorganised, their rows, and the book-keeping that must change together with them.
 
-SQLite in WAL mode; every write takes the lock at once and is on the disk when it returns. SQLite before 3.51.3 can damage
-a file when two processes checkpoint it at the same time, so a `reader` never does: one process writes.
+SQLite in WAL mode; every write takes the lock at once and is on the disk when it returns. SQLite before 3.51.3 can
+damage a file when two processes checkpoint it at the same time, so a `reader` never does: one process writes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.errors import StoreError
-from storage.sqlite import connect, held, said, writing
+from storage.disk import held
+from storage.sqlite import connect, said, writing
 
 VERSION = 1
 SCHEMA = """

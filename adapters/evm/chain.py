@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,7 @@ def family(
     endpoints = [
         Endpoint(
             url, shared, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps, concurrency=settings.concurrency * 2,
-            learnt=learnt(identity(url)), on_learn=lambda name, value, of=identity(url): on_learn(of, name, value),
+            learnt=learnt(identity(url)), on_learn=partial(on_learn, identity(url)),
         )
         for url in settings.rpc
     ]  # fmt: skip

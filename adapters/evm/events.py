@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from adapters.evm.logs import Bytes, Logs
+from adapters.evm.logs import Bytes, Logs, pick
 
 TRANSFER: Final = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 TRANSFER_SINGLE: Final = "0xc3d58168c5ae7397731d063d5bbf3d657854427343f4c083240f7aacaa2d0f62"
@@ -26,17 +26,17 @@ Mask = npt.NDArray[np.bool_]
 def topic_is(logs: Logs, k: int, topic: str) -> Mask:
     """Which logs have this topic at place `k`: eight bytes first, the rest only where those agree."""
     rows, wanted = logs.topics[k], np.frombuffer(topic.encode(), np.uint8)
-    mask: Mask = np.ascontiguousarray(rows[:, 2:10]).view(np.uint64).ravel() == wanted[2:10].view(np.uint64)[0]
-    mask &= logs.topic_count > k
+    head = logs.first if k == 0 else np.ascontiguousarray(rows[:, 2:10]).view(np.uint64).ravel()
+    mask: Mask = (head == wanted[2:10].view(np.uint64)[0]) & (logs.topic_count > k)
     if mask.any():
         some = np.flatnonzero(mask)
-        mask[some] = (rows[some] == wanted).all(axis=1)
+        mask[some] = pick(rows, some).view("V66").ravel() == wanted.view("V66")[0]
     return mask
 
 
 def is_address(topic: Bytes) -> Mask:
     """Which topics can be an address: twelve zero bytes first."""
-    return np.asarray((topic[:, 2:26] == _PAD).all(axis=1))
+    return np.asarray(np.ascontiguousarray(topic[:, 2:26]).view("V24").ravel() == _PAD.view("V24")[0])
 
 
 def address(topic: Bytes) -> Bytes:

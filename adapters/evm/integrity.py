@@ -1,7 +1,8 @@
 """What an answer is checked against before it is believed: parent links, block hashes, log blooms, the filter itself.
 
 A bloom can say "not here" for certain and "maybe here" otherwise. So a log whose block's bloom denies it is a lie, and a
-block whose bloom may hold what was asked for, but that came without any, is asked again by its hash.
+block that came without any log, though its bloom may hold what was asked for, is asked again by its hash: that is what a
+backend looks like that does not have the block yet.
 """
 
 from __future__ import annotations
@@ -79,17 +80,19 @@ def check_logs(source: str, logs: Logs, headers: Sequence[Header], query: Query)
     _check_filter(source, logs, query)
     rows = blooms(headers)
     _check_blooms(source, logs, rows, first, query)
-    missing = np.zeros(len(headers), np.bool_)
-    from_any = np.ones(len(headers), np.bool_) if not query.contracts else np.zeros(len(headers), np.bool_)
-    for contract in query.contracts:
-        from_any |= may_hold(rows, contract)
-    for topic in query.topics:
-        wanted = may_hold(rows, topic) & from_any
-        if wanted.any():
-            seen = np.zeros(len(headers), np.bool_)
-            seen[logs.height[topic_is(logs, 0, topic)] - first] = True
-            missing |= wanted & ~seen
-    return np.flatnonzero(missing) + first
+    silent = np.ones(len(headers), np.bool_)
+    silent[np.unique(logs.height) - first] = False
+    return np.flatnonzero(silent & _promised(rows, query)) + first
+
+
+def _promised(rows: npt.NDArray[np.uint8], query: Query) -> Mask:
+    """Which blooms may hold what a query asks for: one of its topics, from one of its contracts."""
+    topic, contract = (np.zeros(len(rows), np.bool_) for _ in range(2))
+    for value in query.topics:
+        topic |= may_hold(rows, value)
+    for value in query.contracts:
+        contract |= may_hold(rows, value)
+    return topic & contract if query.contracts else topic
 
 
 def _check_places(source: str, logs: Logs, headers: Sequence[Header], first: int) -> None:

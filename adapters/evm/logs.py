@@ -26,6 +26,7 @@ Rows = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 
 MAX_TEMPLATES = 24
+AT_ONCE = 1024  # records whose bytes stay in a core's cache while they are cut
 MAX_DATA = 4 * 1024 * 1024
 _VALUE = re.compile(rb'"(\w+)":\s?(?:"([^"\\]*)"|\[([^\]\\]*)\]|(true|false|null))')
 _TOPIC = re.compile(rb'"(0x[0-9a-f]{64})"')
@@ -71,6 +72,14 @@ class Logs:
     data_size: Ints
     word: Bytes
     other: dict[int, bytes]
+    _first: npt.NDArray[np.uint64] | None = None
+
+    @property
+    def first(self) -> npt.NDArray[np.uint64]:
+        """The first eight hex digits of the first topic, as one number: what events are told apart by."""
+        if self._first is None:
+            self._first = np.ascontiguousarray(self.topics[0][:, 2:10]).view(np.uint64).ravel()
+        return self._first
 
     def __len__(self) -> int:
         return len(self.height)
@@ -80,7 +89,7 @@ class Logs:
         """`n` rows, all still to be filled."""
         height, tx_index, log_index, time_s = (np.full(n, -1, np.int64) for _ in range(4))
         address, tx_hash, block_hash = (np.zeros((n, width), np.uint8) for width in (42, 66, 66))
-        topics = [np.zeros((n, 66), np.uint8) for _ in range(4)]
+        topics = [np.zeros((n, 66), np.uint8) for _ in range(4)]  # zeros cost nothing before they are touched
         word = np.zeros((n, 32), np.uint8)
         count, size = np.zeros(n, np.int64), np.zeros(n, np.int64)
         return cls(height, tx_index, log_index, time_s, address, tx_hash, block_hash, count, topics, size, word, {})
@@ -90,8 +99,8 @@ class Logs:
         moved = {int(old): new for new, old in enumerate(rows)} if self.other else {}
         return Logs(
             self.height[rows], self.tx_index[rows], self.log_index[rows], self.time_s[rows],
-            self.address[rows], self.tx_hash[rows], self.block_hash[rows], self.topic_count[rows],
-            [topic[rows] for topic in self.topics], self.data_size[rows], self.word[rows],
+            pick(self.address, rows), pick(self.tx_hash, rows), pick(self.block_hash, rows), self.topic_count[rows],
+            [pick(topic, rows) for topic in self.topics], self.data_size[rows], pick(self.word, rows),
             {moved[row]: data for row, data in self.other.items() if row in moved},
         )  # fmt: skip
 
@@ -138,13 +147,22 @@ def parse(source: str, content: bytes | memoryview) -> Logs:
             _fill_one(source, logs, row, record)
         return _ordered(source, logs)
     logs = Logs.blank(len(starts))
-    ends = np.append(starts[1:] - 1, len(buffer.tobytes().rstrip()) - 1)
+    ends = np.append(starts[1:] - 1, len(buffer) - _blank_tail(buffer) - 1)
     sizes = ends - starts
-    left = [_fill_alike(logs, buffer, starts, np.flatnonzero(sizes == size), int(size)) for size in np.unique(sizes)]
+    left = []
+    for size in np.unique(sizes):
+        rows, templates = np.flatnonzero(sizes == size), list[_Template]()
+        for start in range(0, len(rows), AT_ONCE):
+            left.append(_fill_alike(logs, buffer, starts, rows[start : start + AT_ONCE], int(size), templates))
     for row in np.concatenate(left):
         record = typed(source, bytes(content[int(starts[row]) : int(ends[row])]), LogRecord)
         _fill_one(source, logs, int(row), record)
     return _ordered(source, logs)
+
+
+def _blank_tail(buffer: Bytes) -> int:
+    tail = buffer[-64:].tobytes()
+    return len(tail) - len(tail.rstrip())
 
 
 def _is_plain(buffer: Bytes, starts: Rows) -> bool:
@@ -157,27 +175,27 @@ def _is_plain(buffer: Bytes, starts: Rows) -> bool:
     )  # fmt: skip
 
 
-def _fill_alike(logs: Logs, buffer: Bytes, starts: Rows, rows: Rows, size: int) -> Rows:
-    """Fill the rows whose records have `size` bytes; returns those no template fits."""
-    left = rows
+def _fill_alike(logs: Logs, buffer: Bytes, starts: Rows, rows: Rows, size: int, templates: list[_Template]) -> Rows:
+    """Fill rows whose records have `size` bytes, learning templates on the way; returns the rows that none fits."""
     refused: list[Rows] = []
-    for _ in range(MAX_TEMPLATES):
-        if len(left) == 0:
-            break
-        first = int(starts[left[0]])
-        template = _template(buffer[first : first + size].tobytes())
+    known = iter(templates)
+    while len(rows):
+        template = next(known, None)
         if template is None:
-            refused.append(left[:1])
-            left = left[1:]
-            continue
-        records = _records(buffer, starts[left], size)
-        fits = _fits(records, template)
-        if not fits.all():
-            records = records[fits]
-        bad = _cut(logs, left[fits], records, template)
-        refused.append(left[fits][bad])
-        left = left[~fits]
-    return np.concatenate([*refused, left])
+            first = int(starts[rows[0]])
+            template = _template(buffer[first : first + size].tobytes()) if len(templates) < MAX_TEMPLATES else None
+            if template is None:
+                refused.append(rows[:1])
+                rows = rows[1:]
+                continue
+            templates.append(template)
+            known = iter(())
+        fits = _fits(gather(buffer, starts[rows], size), template)
+        alike = rows if fits.all() else rows[fits]
+        if len(alike):
+            refused.append(alike[_cut(logs, alike, buffer, starts[alike], template)])
+        rows = rows[~fits]
+    return np.concatenate([*refused, rows])
 
 
 def _fits(records: Bytes, template: _Template) -> Mask:
@@ -200,12 +218,6 @@ def _not_hex(digits: Bytes) -> Mask:
 def _nibbles(digits: Bytes) -> Bytes:
     """The values of hex digits that are known to be ones."""
     return (digits & 15) + (digits >> 6) * 9
-
-
-def _records(buffer: Bytes, starts: Rows, size: int) -> Bytes:
-    """The records that begin at `starts`, as rows."""
-    window = np.ndarray(shape=(len(buffer) - size + 1,), dtype=f"V{size}", buffer=buffer.data, strides=(1,))
-    return np.ascontiguousarray(window[starts]).view(np.uint8).reshape(len(starts), size)
 
 
 def _template(record: bytes) -> _Template | None:
@@ -251,11 +263,11 @@ def _template(record: bytes) -> _Template | None:
     )
 
 
-def _cut(logs: Logs, rows: Rows, records: Bytes, template: _Template) -> Mask:
+def _cut(logs: Logs, rows: Rows, buffer: Bytes, starts: Ints, template: _Template) -> Mask:
     """Write the values of equal-shaped records into their columns; returns which rows held something that is not hex."""
     bad = np.zeros(len(rows), np.bool_)
     for name, start, end in template.numbers:
-        digits = np.ascontiguousarray(records[:, start:end])
+        digits = gather(buffer, starts + start, end - start)
         bad |= _not_hex(digits)
         if end - start > 1:
             bad |= digits[:, 0] == ord("0")
@@ -264,30 +276,47 @@ def _cut(logs: Logs, rows: Rows, records: Bytes, template: _Template) -> Mask:
             value = value << 4 | digit
         getattr(logs, name)[rows] = value
     for name, start, end in template.texts:
-        text = np.ascontiguousarray(records[:, start:end])
-        bad |= _not_hex(text[:, 2:])
-        getattr(logs, name)[rows] = text
+        digits = gather(buffer, starts + start, end - start)
+        if name != "block_hash":  # compared as a whole with the header's
+            bad |= _not_hex(digits[:, 2:])
+        _put(getattr(logs, name), rows, digits)
     for k, start in enumerate(template.topics):
-        text = np.ascontiguousarray(records[:, start : start + 66])
-        bad |= _not_hex(text[:, 2:])
-        logs.topics[k][rows] = text
+        digits = gather(buffer, starts + start, 66)
+        bad |= _not_hex(digits[:, 2:])
+        _put(logs.topics[k], rows, digits)
     logs.topic_count[rows] = len(template.topics)
     start, end = template.data
     size = (end - start) // 2
+    logs.data_size[rows] = size
     if size == 0:
-        logs.data_size[rows] = 0
         return bad
-    digits = np.ascontiguousarray(records[:, start:end])
+    digits = gather(buffer, starts + start, end - start)
     bad |= _not_hex(digits)
     pairs = _nibbles(digits).view("<u2")
     values = (pairs << 4 | pairs >> 8).astype(np.uint8)
-    logs.data_size[rows] = size
     if size == 32:
-        logs.word[rows] = values
+        _put(logs.word, rows, values)
     else:
         packed = values.tobytes()
         logs.other.update({int(row): packed[i * size : (i + 1) * size] for i, row in enumerate(rows)})
     return bad
+
+
+def gather(buffer: Bytes, starts: Rows | Ints, width: int) -> Bytes:
+    """The `width` bytes that begin at each start, as rows: one memory copy a row."""
+    window = np.ndarray(shape=(len(buffer) - width + 1,), dtype=f"V{width}", buffer=buffer.data, strides=(1,))
+    return window[starts].view(np.uint8).reshape(len(starts), width)
+
+
+def pick(column: Bytes, rows: Rows) -> Bytes:
+    """Some rows of a matrix: whole rows at a time, which indexing a matrix does not do."""
+    width = column.shape[1]
+    return np.ascontiguousarray(column).view(f"V{width}").ravel()[rows].view(np.uint8).reshape(len(rows), width)
+
+
+def _put(column: Bytes, rows: Rows, values: Bytes) -> None:
+    kind = f"V{column.shape[1]}"
+    column.view(kind).ravel()[rows] = np.ascontiguousarray(values).view(kind).ravel()
 
 
 def _fill_one(source: str, logs: Logs, row: int, log: LogRecord) -> None:

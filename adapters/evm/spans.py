@@ -7,6 +7,7 @@ smaller. Every refusal makes the next question strictly smaller, so there is no 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,7 +86,7 @@ class LogReader:
                 elif isinstance(answer, SourceError):
                     raise answer
                 else:
-                    parts.append(columns.parse(endpoint.name, answer))
+                    parts.append(await asyncio.to_thread(columns.parse, endpoint.name, answer))
             if not refused:
                 self._grow(endpoint)
             pieces = sorted(refused)
@@ -132,7 +133,7 @@ class LogReader:
 
     async def _complete(self, endpoint: Endpoint, chunk: Chunk, query: Query) -> Chunk:
         """Check a chunk; blocks whose bloom promises logs that did not come are asked again, by hash."""
-        missing = check_logs(endpoint.name, chunk.logs, chunk.headers, query)
+        missing = await asyncio.to_thread(check_logs, endpoint.name, chunk.logs, chunk.headers, query)
         if self.integrity == "off" or len(missing) == 0:
             return chunk
         first = chunk.span.first

@@ -189,15 +189,17 @@ function curl(path, operation, box) {
   box.querySelector(".result").replaceChildren(el("pre", {}, command));
 }
 
+const anchor = (operation) => `op-${operation.operationId}`;
+
 function operationBox(path, method, operation) {
-  const box = el("section", { class: "operation", id: operation.operationId });
+  const box = el("section", { class: "operation", id: anchor(operation) });
   const list = operation.parameters || [];
   const button = el("button", { type: "button", onclick: () => send(path, operation, box, button) }, "Send");
   box.append(
     el("div", { class: "head" },
       el("div", { class: "line" },
         el("span", { class: method === "get" ? "method" : "method write" }, method.toUpperCase()),
-        el("a", { class: "path", href: `#${operation.operationId}` }, path),
+        el("a", { class: "path", href: `#${anchor(operation)}` }, path),
         operation.security?.length === 0 ? el("span", { class: "open" }, "no key needed") : null),
       el("h3", {}, operation.summary),
       el("p", {}, ...prose(operation.description))),
@@ -230,12 +232,12 @@ function draw() {
     for (const [path, methods] of Object.entries(description.paths)) {
       for (const [method, operation] of Object.entries(methods)) {
         if (!operation.tags.includes(tag.name)) continue;
-        $("nav").append(el("a", { href: `#${operation.operationId}` }, path));
+        $("nav").append(el("a", { href: `#${anchor(operation)}` }, path));
         $("main").append(operationBox(path, method, operation));
       }
     }
   }
-  if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+  if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView({ behavior: "instant" });
 }
 
 // Kept for this tab only, so that a reload does not ask again.

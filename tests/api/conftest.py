@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from aiohttp import ClientResponse, ClientSession
@@ -49,10 +51,7 @@ def ask(client: ClientSession, port: int) -> Ask:
 
     async def asked(path: str, method: str = "GET", **more: Any) -> ClientResponse:
         headers = {"Authorization": f"Bearer {KEY}", **more.pop("headers", {})}
-        written = "".join(
-            each if each.isascii() else "".join(f"%{byte:02X}" for byte in each.encode()) for each in path
-        )
-        url = URL(f"http://127.0.0.1:{port}{written}", encoded=True)
+        url = URL(f"http://127.0.0.1:{port}{quote(path, safe=string.punctuation)}", encoded=True)
         return await client.request(method, url, headers=headers, allow_redirects=False, **more)
 
     return asked

@@ -12,11 +12,12 @@ from typing import Any
 from aiohttp import web
 
 from api.app import make_app
-from api.engine import ChainFact, ChainReadiness, Options, Readiness, SyncStatus
+from api.engine import ChainFact, ChainReadiness, Readiness, SyncStatus
 from chainfolio.assets import Account
 from chainfolio.seams import Seams
 from chainfolio.settings import Server, Settings
-from portfolio.document import Portfolio
+from portfolio.document import Portfolio, ProtocolDocument
+from portfolio.facts import Options
 
 KEY = "cf_live_" + "A1b2C3d4E5" * 3 + "x7Yz90"
 OTHER_ENVIRONMENT = KEY.replace("cf_live_", "cf_test_")
@@ -44,7 +45,7 @@ class FakeKeys:
     keys: dict[str, Caller] = field(default_factory=lambda: {KEY: Caller()})
     asked: list[str] = field(default_factory=list)
 
-    async def authenticate(self, token: str) -> Caller | None:
+    def authenticate(self, token: str) -> Caller | None:
         self.asked.append(token)
         return self.keys.get(token)
 
@@ -67,10 +68,16 @@ class FakeEngine:
     worth: Decimal = Decimal("1600.25")
     ready: bool = True
     calls: list[tuple[str, Any]] = field(default_factory=list)
+    called: asyncio.Event = field(default_factory=asyncio.Event)
+    left: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def _come(self, name: str, *arguments: object) -> None:
         self.calls.append((name, arguments))
-        await asyncio.sleep(self.delay_s)
+        self.called.set()
+        try:
+            await asyncio.sleep(self.delay_s)
+        finally:
+            self.left.set()
         if self.failure:
             raise self.failure
 
@@ -112,7 +119,18 @@ class FakeEngine:
 
 def a_portfolio(address: str) -> Portfolio:
     """The portfolio of somebody who has nothing."""
-    return Portfolio(address=address)
+    return Portfolio(
+        address=address,
+        networth="0",
+        last_updated="1700000000000",
+        asset_by_protocols={"wallet": ProtocolDocument(name="Wallet", key="wallet", value="0", chains={})},
+        chains={},
+        completeness="complete",
+        issues=(),
+        unpriced_assets=0,
+        price_adapters=(),
+        conversion_rates={},
+    )
 
 
 def an_app(

@@ -1,4 +1,4 @@
-"""The description is true: it is valid, it has every route and no other, and the page shows it without any other host."""
+"""The description is true: valid, with every route and no other; the page shows it without asking any other host."""
 
 from __future__ import annotations
 
@@ -56,6 +56,12 @@ def test_what_needs_a_key_says_so(described: dict[str, Any]) -> None:
         needs = path.startswith("/v1/")
         assert ("401" in operation["responses"]) is needs
         assert operation.get("security", described["security"]) == ([{"apiKey": []}] if needs else [])
+
+
+def test_what_is_always_answered_is_required(described: dict[str, Any]) -> None:
+    schemas = described["components"]["schemas"]
+    assert set(schemas["ChainFact"]["required"]) == set(schemas["ChainFact"]["properties"])
+    assert schemas["Failure"]["required"] == ["error", "message"]
 
 
 def test_parameters_are_those_that_are_read(described: dict[str, Any]) -> None:

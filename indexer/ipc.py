@@ -1,0 +1,23 @@
+"""Rows in the tail are Arrow IPC streams: to bytes and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from chainfolio.tables import Table
+
+
+def dump(rows: pa.Table) -> bytes:
+    """Rows as one Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue())
+
+
+def load(streams: Iterable[bytes], table: Table) -> pa.Table:
+    """Some streams as one table in the table's schema."""
+    parts = [pa.ipc.open_stream(stream).read_all() for stream in streams]
+    return pa.concat_tables(parts).combine_chunks() if parts else table.schema().empty_table()

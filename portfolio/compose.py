@@ -1,0 +1,255 @@
+"""From a valuation to the document of one address. Sums are made here once, so that no two of them can disagree."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final
+
+from msgspec import UNSET, UnsetType
+
+from chainfolio import amounts
+from chainfolio.contracts import Issue
+from portfolio.document import (
+    WALLET,
+    AssetDocument,
+    ChainDocument,
+    IssueDocument,
+    Portfolio,
+    PositionDocument,
+    PositionsDocument,
+    ProtocolChainDocument,
+    ProtocolDocument,
+    Sources,
+    percentages,
+)
+from portfolio.facts import ChainFacts, Options
+from portfolio.valuation import Position, Valuation, Valued
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+NAMES: Final = {"WALLET": "wallet", "LIQUIDITYPOOL": "Liquidity Pool", "LEVERAGED FARMING": "Leveraged Farming"}
+NO_OPTIONS: Final = Options()
+
+
+@dataclass(slots=True)
+class _Place:
+    """What one protocol has on one chain under one position type."""
+
+    loose: list[Valued] = field(default_factory=list)
+    nested: list[Position] = field(default_factory=list)
+
+    @property
+    def worth(self) -> Decimal:
+        loose = [valued.worth for valued in self.loose if valued.worth is not None]
+        return amounts.total([*loose, *(position.worth for position in self.nested)])
+
+
+# protocol -> chain -> position type
+_Tree = defaultdict[str, defaultdict[str, defaultdict[str, _Place]]]
+
+
+def portfolio(
+    address: str,
+    valuation: Valuation,
+    chains: Mapping[str, ChainFacts],
+    *,
+    updated_ms: int,
+    options: Options = NO_OPTIONS,
+    protocols: Mapping[str, str] | None = None,
+    rates: Mapping[str, Decimal] | None = None,
+    block_number: int | None = None,
+) -> Portfolio:
+    """The portfolio of one address. `chains` are found by the snapshots' chain, `protocols` are names by their key.
+
+    `rates` are USD prices of the currencies shown. With a `block_number` (at-block) it is echoed and the price adapters
+    stay empty, as the service describes it.
+    """
+    own = valuation.of(address)
+    tree = _tree(own)
+    worth = {
+        chain: amounts.total([place.worth for kinds in tree.values() for place in kinds[chain].values()])
+        for chain in sorted({*own.scope[address], *(key for kinds in tree.values() for key in kinds)})
+    }
+    shares = percentages(worth)
+    adapters = {clean(valued.price.source) for valued in own.everything if valued.price and valued.worth is not None}
+    return Portfolio(
+        address=address,
+        networth=amounts.text(amounts.total(list(worth.values()))),
+        last_updated=str(updated_ms),
+        asset_by_protocols={
+            key: _protocol(key, (protocols or {}).get(key), tree[key], chains, options) for key in sorted(tree)
+        },
+        chains={chains[key].key: _chain(chains[key], worth[key], shares[key], options) for key in worth},
+        completeness="partial" if own.unread[address] else "complete",
+        issues=_issues((*own.unread[address], *own.unclear)),
+        unpriced_assets=sum(valued.worth is None for valued in own.everything),
+        price_adapters=() if block_number is not None else tuple(sorted(adapters)),
+        conversion_rates={symbol: amounts.text(usd) for symbol, usd in (rates or {}).items()},
+        block_number=UNSET if block_number is None else str(block_number),
+    )
+
+
+def _tree(own: Valuation) -> _Tree:
+    tree: _Tree = defaultdict(lambda: defaultdict(lambda: defaultdict(_Place)))
+    tree[WALLET]  # always there, also of an empty wallet
+    for valued in own.holdings:
+        tree[valued.holding.protocol][valued.chain][valued.holding.position].loose.append(valued)
+    for position in own.positions:
+        tree[position.protocol][position.chain][position.type].nested.append(position)
+    return tree
+
+
+def _protocol(
+    key: str,
+    name: str | None,
+    by_chain: Mapping[str, Mapping[str, _Place]],
+    chains: Mapping[str, ChainFacts],
+    options: Options,
+) -> ProtocolDocument:
+    held = {chain: kinds for chain, kinds in by_chain.items() if kinds}
+    worth = amounts.total([place.worth for kinds in held.values() for place in kinds.values()])
+    picture = options.placeholder if options.images else UNSET
+    return ProtocolDocument(
+        name=name or ("Wallet" if key == WALLET else key),
+        key=key,
+        value=amounts.text(worth),
+        chains={chains[chain].key: _protocol_chain(chains[chain], held[chain], options) for chain in sorted(held)},
+        img_small=picture,
+        img_large=picture,
+    )
+
+
+def _protocol_chain(facts: ChainFacts, kinds: Mapping[str, _Place], options: Options) -> ProtocolChainDocument:
+    small, large = _chain_images(facts, options)
+    return ProtocolChainDocument(
+        name=facts.name,
+        key=facts.key,
+        value=amounts.text(amounts.total([place.worth for place in kinds.values()])),
+        protocol_positions={kind: _positions(kind, kinds[kind], facts, options) for kind in sorted(kinds)},
+        img_small=small,
+        img_large=large,
+    )
+
+
+def _positions(kind: str, place: _Place, facts: ChainFacts, options: Options) -> PositionsDocument:
+    nested = sorted(place.nested, key=lambda each: (each.worth.copy_negate(), each.name, each.unlock_s, _parts_key(each)))
+    return PositionsDocument(
+        name=NAMES.get(kind, kind.capitalize()),
+        total_value=amounts.text(place.worth),
+        assets=_assets(place.loose, facts, options),
+        protocol_positions=tuple(_position(each, facts, options) for each in nested),
+    )
+
+
+def _position(position: Position, facts: ChainFacts, options: Options) -> PositionDocument:
+    return PositionDocument(
+        name=clean(position.name),
+        value=amounts.text(position.worth),
+        unlock_at=str(position.unlock_s),
+        health_rate=UNSET if position.health is None else amounts.text(position.health),
+        supply_assets=_assets(position.supplied, facts, options),
+        borrow_assets=_assets(position.borrowed, facts, options),
+        reward_assets=_assets(position.rewards, facts, options),
+    )
+
+
+def _assets(parts: Iterable[Valued], facts: ChainFacts, options: Options) -> tuple[AssetDocument, ...]:
+    return tuple(_asset(valued, facts, options) for valued in sorted(parts, key=_asset_key))
+
+
+_AssetKey = tuple[bool, Decimal, str, str, int, str, str]
+
+
+def _asset_key(valued: Valued) -> _AssetKey:
+    """The largest first, the unpriced last, then by contract; the rest only so that no tie is left to chance."""
+    token = valued.holding.token
+    worth = amounts.ZERO if valued.worth is None else valued.worth.copy_negate()
+    contract = token.asset.contract
+    return valued.worth is None, worth, contract, str(token.asset), valued.holding.raw, token.symbol, token.name
+
+
+def _parts_key(position: Position) -> list[list[_AssetKey]]:
+    return [sorted(map(_asset_key, parts)) for parts in (position.supplied, position.borrowed, position.rewards)]
+
+
+def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument:
+    token, price = valued.holding.token, valued.price
+    contract = clean(token.asset.contract)
+    picture = options.placeholder if options.images else UNSET
+    return AssetDocument(
+        symbol=clean(token.symbol).lower(),
+        name=clean(token.name).lower(),
+        contract=contract,
+        chain_key=facts.key,
+        chain_contract=f"{facts.key}:{contract}",
+        balance=None if valued.amount is None else amounts.text(valued.amount),
+        price=None if price is None else amounts.text(price.usd),
+        value=None if valued.worth is None else amounts.text(valued.worth),
+        decimal=None if valued.amount is None else str(token.decimals),
+        price_source=UNSET if price is None else clean(price.source),
+        img_small=picture,
+        img_large=picture,
+        explorer_url=_explorer_url(valued, facts) if options.explorer_urls else UNSET,
+        sources=_sources(valued) if options.sources else UNSET,
+    )
+
+
+def _explorer_url(valued: Valued, facts: ChainFacts) -> str | UnsetType:
+    """The token's page; the native coin has none, so it is the account's. Absent where no explorer is known."""
+    native = valued.holding.token.asset.is_native
+    link = facts.explorer.get("address" if native else "token", "")
+    about = valued.holding.account if native else clean(valued.holding.token.asset.contract)
+    return link.replace("{address}", about) if link else UNSET
+
+
+def _sources(valued: Valued) -> Sources:
+    price = valued.price
+    return Sources(
+        block_number=str(valued.block.height),
+        block_hash=valued.block.hash,
+        raw=str(valued.holding.raw),
+        price_source=None if price is None else clean(price.source),
+        price_time=None if price is None else iso(price.time_us),
+        confidence=None if price is None else amounts.text(price.confidence),
+        detail=clean(price.detail) if price is not None and price.detail else None,
+    )
+
+
+def _chain(facts: ChainFacts, worth: Decimal, share: str, options: Options) -> ChainDocument:
+    small, large = _chain_images(facts, options)
+    return ChainDocument(
+        name=facts.name,
+        key=facts.key,
+        chain_id=facts.chain_id,
+        value=amounts.text(worth),
+        value_percentile=share,
+        img_small=small,
+        img_large=large,
+    )
+
+
+def _chain_images(facts: ChainFacts, options: Options) -> tuple[str | UnsetType, str | UnsetType]:
+    if not options.images:
+        return UNSET, UNSET
+    small = facts.images.get("small") or facts.images.get("large") or options.placeholder
+    return small, facts.images.get("large") or small
+
+
+def _issues(issues: Sequence[Issue]) -> tuple[IssueDocument, ...]:
+    rows = {(clean(issue.adapter), clean(issue.subject), clean(issue.reason)) for issue in issues}
+    return tuple(IssueDocument(*row) for row in sorted(rows))
+
+
+def clean(text: str) -> str:
+    """Text that can be UTF-8: surrogate pairs joined, a lone surrogate replaced by U+FFFD. Strangers name tokens."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def iso(time_us: int) -> str:
+    """A moment as ISO 8601 in UTC."""
+    return (EPOCH + timedelta(microseconds=time_us)).isoformat().replace("+00:00", "Z")

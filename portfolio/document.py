@@ -1,0 +1,218 @@
+"""The answer of /portfolio, field by field. Amounts are decimal strings in plain notation; ids and counts are numbers.
+
+The order of everything is stated, so that equal inputs give equal bytes: chains, protocols and position types by their
+key; assets by value, the largest first, the unpriced last, then by contract; nested positions by value, then by name.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from chainfolio import amounts
+
+UNKNOWN: Final = "N/A"
+WALLET: Final = "wallet"
+
+
+class Sources(msgspec.Struct, rename="camel", frozen=True):
+    """Where an asset's numbers come from: the block of the balance; the price's source, time (ISO 8601), confidence."""
+
+    block_number: str
+    block_hash: str
+    raw: str
+    price_source: str | None
+    price_time: str | None
+    confidence: str | None
+    detail: str | None
+
+
+class AssetDocument(msgspec.Struct, rename="camel", frozen=True):
+    """One asset. `price` and `value` are null where nobody priced it, `balance` and `decimal` without decimals."""
+
+    symbol: str
+    name: str
+    contract: str
+    chain_key: str
+    chain_contract: str
+    balance: str | None
+    price: str | None
+    value: str | None
+    decimal: str | None
+    open_pnl: str = UNKNOWN
+    total_cost_basis: str = UNKNOWN
+    price_source: str | UnsetType = UNSET
+    img_small: str | UnsetType = UNSET
+    img_large: str | UnsetType = UNSET
+    explorer_url: str | UnsetType = UNSET
+    sources: Sources | UnsetType = UNSET
+
+
+class PositionDocument(msgspec.Struct, rename="camel", frozen=True):
+    """One position with parts. Borrowed assets have positive values; `value` is net."""
+
+    name: str
+    value: str
+    total_cost_basis: str = UNKNOWN
+    total_open_pnl: str = UNKNOWN
+    total_closed_pnl: str = UNKNOWN
+    unlock_at: str = "0"
+    health_rate: str | UnsetType = UNSET
+    vault_address: str = ""
+    pool_address: str = ""
+    assets: tuple[AssetDocument, ...] = ()
+    supply_assets: tuple[AssetDocument, ...] = ()
+    borrow_assets: tuple[AssetDocument, ...] = ()
+    reward_assets: tuple[AssetDocument, ...] = ()
+    dex_assets: tuple[AssetDocument, ...] = ()
+
+
+class PositionsDocument(msgspec.Struct, rename="camel", frozen=True):
+    """All positions of one type: loose `assets` and nested `protocolPositions`, both always there."""
+
+    name: str
+    total_value: str
+    total_cost_basis: str = UNKNOWN
+    total_open_pnl: str = UNKNOWN
+    total_closed_pnl: str = UNKNOWN
+    unlock_at: str = "0"
+    assets: tuple[AssetDocument, ...] = ()
+    protocol_positions: tuple[PositionDocument, ...] = ()
+    img_small: str | UnsetType = UNSET
+    img_large: str | UnsetType = UNSET
+
+
+class ProtocolChainDocument(msgspec.Struct, rename="camel", frozen=True):
+    """What one protocol holds on one chain, by position type."""
+
+    name: str
+    key: str
+    value: str
+    protocol_positions: dict[str, PositionsDocument]
+    total_cost_basis: str = UNKNOWN
+    total_closed_pnl: str = UNKNOWN
+    total_open_pnl: str = UNKNOWN
+    img_small: str | UnsetType = UNSET
+    img_large: str | UnsetType = UNSET
+
+
+class ProtocolDocument(msgspec.Struct, rename="camel", frozen=True):
+    """One protocol; `wallet` is the bucket of loose tokens and always there."""
+
+    name: str
+    key: str
+    value: str
+    chains: dict[str, ProtocolChainDocument]
+    total_cost_basis: str = UNKNOWN
+    total_closed_pnl: str = UNKNOWN
+    total_open_pnl: str = UNKNOWN
+    img_small: str | UnsetType = UNSET
+    img_large: str | UnsetType = UNSET
+
+
+class ChainDocument(msgspec.Struct, rename="camel", frozen=True):
+    """One chain that was read, also where nothing was found on it. `valuePercentile` is its percentage of net worth."""
+
+    name: str
+    key: str
+    chain_id: int
+    value: str
+    value_percentile: str
+    total_cost_basis: str = UNKNOWN
+    total_closed_pnl: str = UNKNOWN
+    total_open_pnl: str = UNKNOWN
+    img_small: str | UnsetType = UNSET
+    img_large: str | UnsetType = UNSET
+
+
+class IssueDocument(msgspec.Struct, frozen=True):
+    """Something the answer does not know: which part failed, about what, and why."""
+
+    adapter: str
+    subject: str
+    reason: str
+
+
+class Portfolio(msgspec.Struct, rename="camel", frozen=True):
+    """One address. `completeness` is `partial` where a read failed; `unpricedAssets` counts what no sum contains."""
+
+    address: str
+    networth: str
+    last_updated: str
+    asset_by_protocols: dict[str, ProtocolDocument]
+    chains: dict[str, ChainDocument]
+    completeness: str
+    issues: tuple[IssueDocument, ...]
+    unpriced_assets: int
+    price_adapters: tuple[str, ...]
+    conversion_rates: dict[str, str]
+    cash_balance: str = "0"
+    daily_income: str = "0"
+    daily_expense: str = "0"
+    fees: str = "0"
+    fees_fiat: str = "0"
+    open_pnl: str = UNKNOWN
+    closed_pnl: str = UNKNOWN
+    total_cost_basis: str = UNKNOWN
+    manual_balance_networth: str = "0"
+    block_number: str | UnsetType = UNSET
+
+
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
+
+
+def encode(portfolios: Sequence[Portfolio]) -> bytes:
+    """The body: an array with one portfolio an address, as UTF-8 JSON."""
+    return _ENCODER.encode(portfolios)
+
+
+def wallet_only(portfolio: Portfolio) -> Portfolio:
+    """The same portfolio with nothing but loose tokens in it and in its sums, as /wallet answers."""
+    wallet = portfolio.asset_by_protocols[WALLET]
+    values = {key: chain.value for key, chain in wallet.chains.items()}
+    shares = percentages({key: Decimal(values.get(key, "0")) for key in portfolio.chains})
+    chains = {
+        key: msgspec.structs.replace(chain, value=values.get(key, "0"), value_percentile=shares[key])
+        for key, chain in portfolio.chains.items()
+    }
+    assets = [asset for chain in wallet.chains.values() for asset in every_asset(chain)]
+    sources = {asset.price_source for asset in assets if isinstance(asset.price_source, str)}
+    return msgspec.structs.replace(
+        portfolio,
+        networth=wallet.value,
+        asset_by_protocols={WALLET: wallet},
+        chains=chains,
+        unpriced_assets=sum(asset.value is None for asset in assets),
+        price_adapters=tuple(adapter for adapter in portfolio.price_adapters if adapter in sources),
+    )
+
+
+def every_asset(chain: ProtocolChainDocument) -> Iterable[AssetDocument]:
+    """All assets of a protocol on a chain, those inside nested positions too."""
+    for positions in chain.protocol_positions.values():
+        yield from positions.assets
+        for nested in positions.protocol_positions:
+            for part in (nested.assets, nested.supply_assets, nested.borrow_assets, nested.reward_assets):
+                yield from part
+            yield from nested.dex_assets
+
+
+def percentages(values: dict[str, Decimal]) -> dict[str, str]:
+    """Each value as a percentage of their sum, to four places, half to even; "0" where the sum is not above zero."""
+    whole = Fraction(amounts.total(list(values.values())))
+    shares: defaultdict[str, str] = defaultdict(lambda: "0")
+    if whole > 0:
+        for key, value in values.items():
+            shares[key] = amounts.text(rounded(Fraction(value) * 100 / whole, 4))
+    return shares
+
+
+def rounded(exact: Fraction, places: int) -> Decimal:
+    """A rational to so many decimal places, half to even, from the exact value and so only once."""
+    return amounts.EXACT.scaleb(Decimal(round(exact * 10**places)), -places)

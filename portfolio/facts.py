@@ -1,0 +1,34 @@
+"""What an answer needs to know about a chain, and what its reader asked to see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+# A grey disc. It is an absolute URL, as clients insist, and nobody learns who looks at it.
+PLACEHOLDER: Final = (
+    "data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewBox='0%200%202%202'%3E"
+    "%3Ccircle%20cx='1'%20cy='1'%20r='1'%20fill='gray'/%3E%3C/svg%3E"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFacts:
+    """One chain as answers show it; `explorer` and `images` are as in `configs/chains`."""
+
+    key: str
+    name: str
+    chain_id: int
+    explorer: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a portfolio shows beyond its numbers; `placeholder` is the picture of what has none."""
+
+    images: bool = False
+    explorer_urls: bool = False
+    sources: bool = False
+    placeholder: str = PLACEHOLDER

@@ -1,0 +1,67 @@
+"""Net asset value in a currency: {nav, currency, conversionPrice}, the only amounts that leave as JSON numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+
+from chainfolio import amounts
+from chainfolio.errors import BadRequest
+from portfolio.document import rounded
+from portfolio.valuation import Valuation
+
+FIAT: Final = ("USD", "EUR", "CAD", "AED", "CHF", "SGD")
+CRYPTO: Final = ("ETH", "SOL", "cbBTC", "EURC", "BNB")
+CURRENCIES: Final = (*FIAT, *CRYPTO)
+PLACES: Final = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Nav:
+    """A net asset value. For fiat `conversion_price` is the rate from USD, for crypto the coin's price in USD."""
+
+    nav: Decimal
+    currency: str
+    conversion_price: Decimal
+
+
+class _Wire(msgspec.Struct, rename="camel", frozen=True):
+    nav: msgspec.Raw
+    currency: str
+    conversion_price: msgspec.Raw
+
+
+def nav(valuation: Valuation, currency: str = "USD", rate: Decimal | None = None) -> Nav:
+    """The worth of everything in `valuation`: fiat is USD times rate, exactly; crypto is USD by price, to 18 places.
+
+    `rate` is required for all but USD, and above zero.
+    """
+    check(currency)
+    if rate is None and currency != "USD":
+        raise BadRequest("currency", f"{currency} is not served yet: no rate source configured", cure="use USD")
+    price = Decimal(1) if rate is None or currency == "USD" else rate
+    assert price > 0, f"not a rate: {price}"
+    usd = valuation.worth
+    if currency in FIAT:
+        return Nav(amounts.worth(usd, price), currency, price)
+    return Nav(rounded(Fraction(usd) / Fraction(price), PLACES), currency, price)
+
+
+def check(currency: str) -> str:
+    """The currency, if it is one that is served; case matters."""
+    if currency not in CURRENCIES:
+        raise BadRequest("currency", f"must be one of [{', '.join(CURRENCIES)}]")
+    return currency
+
+
+def encode(value: Nav) -> bytes:
+    """The body. Numbers are written from their decimals, digit by digit, and never pass through a float."""
+    return msgspec.json.encode(_Wire(_number(value.nav), value.currency, _number(value.conversion_price)))
+
+
+def _number(value: Decimal) -> msgspec.Raw:
+    return msgspec.Raw(amounts.text(value).encode())

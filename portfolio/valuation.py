@@ -1,0 +1,131 @@
+"""What holdings are worth, exactly. What nobody priced stays in sight, outside every sum; no token makes this raise.
+
+A read that failed (`unread`) makes an answer partial. A token that says nonsense about itself (`unclear`) does not:
+else anybody could spoil anybody's portfolio by sending it one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final
+
+from chainfolio import amounts
+from chainfolio.blocks import Block
+from chainfolio.contracts import Holding, Issue, Price, Snapshot
+
+UNCLEAR: Final = "the token does not say its decimals: how much this is cannot be known"
+
+
+@dataclass(frozen=True, slots=True)
+class Valued:
+    """A holding with its amount (None: its token has no decimals), price and worth (None: nobody priced it)."""
+
+    holding: Holding
+    chain: str
+    block: Block
+    amount: Decimal | None
+    price: Price | None
+    worth: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """One thing inside a protocol that has parts: what was supplied, what is owed, what can be claimed.
+
+    Borrowed parts are positive like all others; it is the position's worth that is net.
+    """
+
+    account: str
+    chain: str
+    protocol: str
+    type: str
+    name: str
+    supplied: tuple[Valued, ...] = ()
+    borrowed: tuple[Valued, ...] = ()
+    rewards: tuple[Valued, ...] = ()
+    health: Decimal | None = None
+    unlock_s: int = 0
+
+    @property
+    def worth(self) -> Decimal:
+        """Supplied and rewards less borrowed, of what has a price."""
+        owed = [part.copy_negate() for part in _worths(self.borrowed)]  # unary minus would round to 28 digits
+        return amounts.total([*_worths(self.supplied), *_worths(self.rewards), *owed])
+
+    @property
+    def parts(self) -> tuple[Valued, ...]:
+        """Everything in it."""
+        return (*self.supplied, *self.borrowed, *self.rewards)
+
+
+@dataclass(frozen=True, slots=True)
+class Valuation:
+    """Everything some accounts hold on some chains. `scope`: which chains were read for each account, `unread`: what of
+    them was not."""
+
+    holdings: tuple[Valued, ...]
+    positions: tuple[Position, ...] = ()
+    scope: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unread: Mapping[str, tuple[Issue, ...]] = field(default_factory=dict)
+
+    @property
+    def worth(self) -> Decimal:
+        """The net worth of all accounts together, in USD."""
+        return amounts.total([*_worths(self.holdings), *(position.worth for position in self.positions)])
+
+    @property
+    def everything(self) -> tuple[Valued, ...]:
+        """All holdings, those inside positions too."""
+        return (*self.holdings, *(part for position in self.positions for part in position.parts))
+
+    @property
+    def unclear(self) -> tuple[Issue, ...]:
+        """The tokens of which no amount can be told."""
+        tokens = {str(valued.holding.token.asset) for valued in self.everything if valued.amount is None}
+        return tuple(Issue("portfolio", token, UNCLEAR) for token in sorted(tokens))
+
+    def of(self, account: str) -> Valuation:
+        """The part that belongs to one account."""
+        return Valuation(
+            tuple(valued for valued in self.holdings if valued.holding.account == account),
+            tuple(position for position in self.positions if position.account == account),
+            {account: self.scope.get(account, ())},
+            {account: self.unread.get(account, ())},
+        )
+
+
+def _worths(parts: Iterable[Valued]) -> list[Decimal]:
+    return [part.worth for part in parts if part.worth is not None]
+
+
+def value(snapshots: Sequence[Snapshot], positions: Sequence[Position] = ()) -> Valuation:
+    """Snapshots of several chains, valued at the prices read with them. Holdings of zero are left out."""
+    holdings: list[Valued] = []
+    scope: dict[str, tuple[str, ...]] = {}
+    unread: dict[str, tuple[Issue, ...]] = {}
+    for snapshot in snapshots:
+        for account in snapshot.accounts:
+            strangers = set(snapshot.accounts) - {account}
+            ours = [issue for issue in snapshot.issues if issue.subject not in strangers]
+            scope[account] = tuple(sorted({*scope.get(account, ()), snapshot.chain}))
+            unread[account] = (*unread.get(account, ()), *ours)
+        prices = {price.asset: price for price in reversed(snapshot.prices)}
+        holdings += [
+            valued(holding, snapshot.chain, snapshot.block, prices.get(holding.token.asset))
+            for holding in snapshot.holdings
+            if holding.raw != 0
+        ]
+    return Valuation(tuple(holdings), tuple(positions), scope, unread)
+
+
+def valued(holding: Holding, chain: str, block: Block, price: Price | None) -> Valued:
+    """One holding at one price."""
+    decimals = holding.token.decimals
+    meant = decimals is not None and 0 <= decimals <= amounts.MAX_DECIMALS and 0 <= holding.raw <= amounts.MAX_RAW
+    amount = amounts.amount(holding.raw, decimals) if meant and decimals is not None else None
+    usable = price if price is not None and price.usd.is_finite() and price.usd > 0 else None
+    worth = amounts.worth(amount, usable.usd) if amount is not None and usable is not None else None
+    return Valued(holding, chain, block, amount, usable, worth)
+

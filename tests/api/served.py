@@ -1,0 +1,21 @@
+"""A server over fakes as a process of its own: `python -m tests.api.served WORKERS PORT SECONDS`."""
+
+from __future__ import annotations
+
+import sys
+
+from aiohttp import web
+
+from api.serve import serve
+from chainfolio.settings import Server, Settings
+from tests.api.fakes import FakeEngine, FakeKeys, an_app
+
+
+async def make(settings: Settings) -> web.Application:
+    """The application; its engine takes as many seconds as the settings say (where they name a cache's age)."""
+    return an_app(FakeEngine(delay_s=settings.server.cache_s), FakeKeys(), settings.server)
+
+
+if __name__ == "__main__":
+    workers, port, seconds = map(int, sys.argv[1:])
+    serve(make, Settings(server=Server(workers=workers, port=port, cache_s=seconds)))

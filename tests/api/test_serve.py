@@ -1,0 +1,155 @@
+"""Serving as a process: what is in flight at SIGTERM is answered, several workers share a port, none is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientError, ClientSession
+
+from api.serve import listening, serve
+from chainfolio.errors import BadSettings
+from chainfolio.settings import Server, Settings
+from tests.api.fakes import ALICE, KEY, FakeEngine, an_app
+from tests.api.served import make
+
+ROOT = Path(__file__).parents[2]
+ASKED = f"/v1/wallet?addresses={ALICE}"
+HEADERS = {"Authorization": f"Bearer {KEY}"}
+
+
+@dataclass
+class Served:
+    """A running server: its process, its port, and what it has logged."""
+
+    process: asyncio.subprocess.Process
+    lines: list[dict[str, Any]]
+    port: int = 0
+
+    async def logged(self, event: str, times: int = 1) -> list[dict[str, Any]]:
+        """Wait until the log has an event so many times."""
+        while len(found := [line for line in self.lines if line["event"] == event]) < times:
+            assert self.process.stderr
+            line = await asyncio.wait_for(self.process.stderr.readline(), 20)
+            assert line, f"the server ended without {event}: {self.lines}"
+            self.lines.append(json.loads(line))
+        return found
+
+    async def status(self, session: ClientSession) -> int:
+        async with session.get(f"http://127.0.0.1:{self.port}{ASKED}", headers=HEADERS) as answer:
+            await answer.read()
+            return answer.status
+
+    async def ended(self) -> int:
+        """Wait for the end, reading the log meanwhile."""
+        assert self.process.stderr
+        rest, code = await asyncio.wait_for(asyncio.gather(self.process.stderr.read(), self.process.wait()), 20)
+        self.lines += [json.loads(line) for line in rest.splitlines() if line.startswith(b"{")]
+        return code
+
+
+@contextlib.asynccontextmanager
+async def served(workers: int, seconds: int) -> AsyncIterator[Served]:
+    arguments = ("-m", "tests.api.served", str(workers), "0", str(seconds))
+    process = await asyncio.create_subprocess_exec(sys.executable, *arguments, cwd=ROOT, stderr=asyncio.subprocess.PIPE)
+    running = Served(process, [])
+    try:
+        running.port = (await running.logged("listening", workers))[0]["port"]
+        yield running
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def refused(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return True
+    writer.close()
+    return False
+
+
+def group(pid: int) -> list[int]:
+    """A process and its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    if not children.exists():
+        pytest.skip("needs /proc to find the workers")
+    return [pid, *map(int, children.read_text().split())]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_what_is_in_flight_at_sigterm_is_answered(workers: int) -> None:
+    async with served(workers, 2) as server, ClientSession() as session:
+        asked = [asyncio.create_task(server.status(session)) for _ in range(4)]
+        await asyncio.sleep(0.7)
+        server.process.terminate()
+        await server.logged("draining", workers)
+        await asyncio.sleep(0.3)
+        assert await refused(server.port)
+        assert await asyncio.gather(*asked) == [200] * 4
+        assert await server.ended() == 0
+        assert len([line for line in server.lines if line["event"] == "stopped"]) == workers
+
+
+async def test_workers_share_one_port() -> None:
+    async with served(2, 0) as server:
+        assert {line["port"] for line in await server.logged("listening", 2)} == {server.port}
+        for _ in range(20):
+            async with ClientSession() as session:
+                assert await server.status(session) == 200
+
+
+async def test_a_signal_to_the_whole_group_ends_workers_gently_too() -> None:
+    async with served(2, 1) as server, ClientSession() as session:
+        asked = [asyncio.create_task(server.status(session)) for _ in range(4)]
+        await asyncio.sleep(0.5)
+        for pid in await asyncio.to_thread(group, server.process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGINT)
+        assert await asyncio.gather(*asked) == [200] * 4
+        assert await server.ended() == 0
+
+
+async def test_workers_do_not_outlive_their_parent() -> None:
+    async with served(2, 0) as server:
+        server.process.kill()
+        await server.logged("stopped", 2)
+        await asyncio.sleep(0.2)
+        assert await refused(server.port)
+
+
+async def test_a_request_that_never_ends_is_cut_off() -> None:
+    engine = FakeEngine(delay_s=60)
+    async with ClientSession() as session:
+        async with listening(an_app(engine), "127.0.0.1", 0, drain_s=0.2) as port:
+            asked = asyncio.create_task(session.get(f"http://127.0.0.1:{port}{ASKED}", headers=HEADERS))
+            await asyncio.wait_for(engine.called.wait(), 5)
+        with pytest.raises(ClientError):
+            await asked
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_taken_port_is_said_so(workers: int) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(BadSettings, match=f"{port} on 127.0.0.1 is taken"):
+            serve(make, Settings(server=Server(port=port, workers=workers)))
+
+
+def test_a_host_that_is_not_here_is_said_so() -> None:
+    with pytest.raises(BadSettings, match="cannot listen on"):
+        serve(make, Settings(server=Server(host="192.0.2.1", port=0)))

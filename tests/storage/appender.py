@@ -1,0 +1,68 @@
+"""A writer that is killed again and again: run as `appender.py FOLDER KILLS SEED`, it prints how many batches it finished.
+
+The first process loads the libraries and never uses them, so that each of its children starts in a millisecond.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import signal
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+
+from chainfolio.blocks import Block, Span
+from chainfolio.tables import BLOCKS
+from storage.lake import Lake
+from storage.tail import Tail
+
+CHAIN = "a"
+PER_BATCH = 20
+
+
+def rows(span: Span) -> pa.Table:
+    """One block a height."""
+    heights = list(range(span.first, span.last + 1))
+    facts = {name: [None] * len(heights) for name in BLOCKS.names}
+    facts |= {"chain": [CHAIN] * len(heights), "height": heights, "time": heights}
+    facts |= {name: [str(height) for height in heights] for name in ("hash", "parent", "miner")}
+    facts |= {name: heights for name in ("gas_used", "gas_limit", "tx_count")}
+    return pa.table(facts, schema=BLOCKS.schema())
+
+
+def write(folder: Path, batches: int) -> None:
+    """What an indexer does: an intent, the rows, the intent's end; after a crash, first the intents that were left."""
+    lake, tail = Lake(str(folder / "lake")), Tail(folder / "tail.db")
+    with tail.lock(CHAIN):
+        todo = tail.open_batches(CHAIN)
+        for _ in range(batches):
+            cover = list(tail.cover(CHAIN, "blocks"))
+            first = cover[-1].last + 1 if cover else 0
+            batch = todo.pop(0) if todo else tail.open_batch(CHAIN, Span(first, first + PER_BATCH - 1), ["blocks"])
+            lake.append(BLOCKS, rows(batch.span), stream="a/blocks", batch=batch.number)
+            tail.close_batch(batch, Block(batch.span.last, str(batch.span.last), "", 0))
+            if batch.number % 9 == 0:
+                lake.compact(BLOCKS, CHAIN)
+
+
+def main(folder: Path, kills: int, seed: int) -> None:
+    """Start and kill; the last one comes to its end."""
+    chance = random.Random(seed)
+    killed = 0
+    for _ in range(kills):
+        child = os.fork()
+        if child == 0:
+            write(folder, batches=1_000)
+            os._exit(0)
+        select.select([], [], [], chance.uniform(0.005, 0.09))
+        os.kill(child, signal.SIGKILL)
+        killed += os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    write(folder, batches=3)
+    print(killed)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,67 @@
+"""Rows of any table, made from its columns alone, and a lake of their own for each test."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from chainfolio.amounts import MAX_DEC38, MAX_RAW
+from chainfolio.tables import Table, bucket
+from storage.lake import Lake
+
+Maker = Callable[..., pa.Table]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path / "lake"))
+
+
+@pytest.fixture(scope="session")
+def made() -> Maker:
+    return make
+
+
+def make(table: Table, chain: str, heights: Iterable[int], per_block: int = 2, seed: int = 0) -> pa.Table:
+    """Rows of a chain at some heights, in block order; every kind of value, the extreme ones included."""
+    chance = random.Random(f"{seed} {table.name} {chain} {list(heights)}")
+    places = [(height, at) for height in heights for at in range(per_block)]
+    accounts = [f"0x{chance.randrange(30):040x}" for _ in places]
+    columns: dict[str, list[Any]] = {}
+    for column in table.columns:
+        known = {
+            "chain": [chain] * len(places),
+            "height": [height for height, _ in places],
+            "time": [height * 12_000_000 for height, _ in places],
+            "tx_index": [at for _, at in places],
+            "log_index": [at for _, at in places],
+            "account": accounts,
+            "bucket": [bucket(account) for account in accounts],
+        }.get(column.name)
+        values = known or [_value(column.type, chance) for _ in places]
+        if column.nullable:
+            values = [None if chance.random() < 0.2 else value for value in values]
+        columns[column.name] = values
+        if column.type == "raw":
+            raws = [None if value is None else int.from_bytes(value, "big") for value in values]
+            columns[f"{column.name}_dec"] = [None if raw is None or raw > MAX_DEC38 else Decimal(raw) for raw in raws]
+    return pa.table(columns, schema=table.schema())
+
+
+def _value(kind: str, chance: random.Random) -> Any:
+    if kind == "raw":
+        raw = chance.choice([0, 1, MAX_DEC38, MAX_DEC38 + 1, MAX_RAW, chance.randrange(10**24)])
+        return raw.to_bytes(32, "big")
+    if kind == "bytes":
+        return chance.randbytes(chance.randrange(80))
+    if kind == "bool":
+        return chance.random() < 0.5
+    if kind == "text":
+        return f"0x{chance.getrandbits(256):064x}"
+    return chance.randrange(2**31)

@@ -1,0 +1,36 @@
+"""A writer that is killed at any moment loses no row and doubles none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chainfolio.blocks import Span, Spans
+from chainfolio.tables import BLOCKS
+from storage.lake import Lake
+from storage.tail import Tail
+
+KILLS = 300 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 40
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+def test_a_writer_that_is_killed_at_any_moment_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, str(Path(__file__).with_name("appender.py")), str(tmp_path), str(KILLS), "7"]
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": root}, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == KILLS
+    tail = Tail(tmp_path / "tail.db")
+    lake = Lake(str(tmp_path / "lake"))
+    heights = [height for rows in lake.arrow(BLOCKS, "a", ["height"]) for height in rows["height"].to_pylist()]
+    anchor = tail.anchor("a")
+    assert anchor is not None
+    assert anchor.height > 20 * KILLS // 10, "most children came far enough to be killed in the middle of something"
+    assert sorted(heights) == list(range(anchor.height + 1))
+    assert tail.cover("a", "blocks") == Spans([Span(0, anchor.height)])
+    assert tail.open_batches("a") == []
+    tail.close()

@@ -1,0 +1,376 @@
+"""The lake: what was written once is there once, in order, whoever reads it and whatever happened in between."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from chainfolio.errors import StaleTable, StorageFull, StoreError
+from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, LOGS, TABLES, TRANSFERS, Column, Table, bucket
+from storage.lake import Lake
+from storage.parquet import Folder
+
+Maker = Callable[..., pa.Table]
+
+
+def stored(lake: Lake, table: Table, chain: str) -> pa.Table:
+    return pa.Table.from_batches(lake.arrow(table, chain), table.schema())
+
+
+def multiset(*tables: pa.Table) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(row.values()) for rows in tables for row in rows.to_pylist())
+
+
+def parquet_files(lake: Lake, table: Table) -> int:
+    return sum(1 for _ in Path(lake.uri, table.name).rglob("*.parquet"))
+
+
+def test_a_table_nobody_wrote_is_empty_and_has_its_columns(lake: Lake) -> None:
+    assert not lake.exists(TRANSFERS)
+    assert lake.scan(TRANSFERS, chain="a").collect().to_dict(as_series=False) == {name: [] for name in TRANSFERS.names}
+    assert (lake.files(TRANSFERS), lake.count(TRANSFERS), lake.chains(TRANSFERS)) == ([], 0, [])
+    assert list(lake.arrow(TRANSFERS, "a")) == []
+    assert lake.last(TRANSFERS, "a/transfers") == -1
+    assert lake.compact(TRANSFERS, "a").rows == 0
+    lake.rewind("a", 0)
+    assert not lake.exists(TRANSFERS)
+
+
+def test_a_batch_is_written_once_however_often_it_is_appended(lake: Lake, made: Maker) -> None:
+    rows = made(TRANSFERS, "a", range(5))
+    assert lake.append(TRANSFERS, rows, stream="a/transfers", batch=7)
+    assert not lake.append(TRANSFERS, rows, stream="a/transfers", batch=7)
+    assert not Lake(lake.uri).append(TRANSFERS, rows, stream="a/transfers", batch=3)
+    assert lake.append(TRANSFERS, made(TRANSFERS, "b", range(5)), stream="b/transfers", batch=1)
+    assert (lake.last(TRANSFERS, "a/transfers"), lake.last(TRANSFERS, "b/transfers")) == (7, 1)
+    assert stored(lake, TRANSFERS, "a").equals(rows)
+    assert (lake.count(TRANSFERS, "a"), lake.count(TRANSFERS)) == (10, 20)
+    assert lake.chains(TRANSFERS) == ["a", "b"]
+
+
+def test_the_mark_of_a_batch_outlives_checkpoints(lake: Lake, made: Maker) -> None:
+    lake.append(BLOCKS, made(BLOCKS, "b", [1]), stream="b/blocks", batch=4)
+    for batch in range(101):
+        lake.append(BLOCKS, made(BLOCKS, "a", [batch]), stream="a/blocks", batch=batch)
+    assert list(Path(lake.uri, "blocks", "_delta_log").glob("*.checkpoint.parquet"))
+    fresh = Lake(lake.uri)
+    assert (fresh.last(BLOCKS, "a/blocks"), fresh.last(BLOCKS, "b/blocks")) == (100, 4)
+    assert fresh.count(BLOCKS, "a") == 202
+
+
+def test_an_empty_batch_commits_nothing(lake: Lake, made: Maker) -> None:
+    nothing = TRANSFERS.schema().empty_table()
+    assert lake.append(TRANSFERS, nothing, stream="s", batch=1)
+    assert not lake.exists(TRANSFERS)
+    lake.append(TRANSFERS, made(TRANSFERS, "a", [1]), stream="s", batch=2)
+    assert not lake.append(TRANSFERS, nothing, stream="s", batch=2)
+    assert lake.append(TRANSFERS, nothing, stream="s", batch=3)
+    assert lake.last(TRANSFERS, "s") == 2
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_every_engine_reads_every_table_to_the_last_bit(lake: Lake, made: Maker, table: Table) -> None:
+    import duckdb
+
+    rows = made(table, "a", range(40), per_block=5)
+    lake.append(table, rows, stream="s", batch=1)
+    lake.append(table, made(table, "b", range(3)), stream="s", batch=2)
+    polars = lake.scan(table, chain="a").collect()
+    assert polars.columns == table.names
+    assert multiset(polars.to_arrow().cast(table.schema())) == multiset(rows)
+    assert multiset(stored(lake, table, "a")) == multiset(rows)
+    with duckdb.connect() as connection:
+        kinds = ", ".join(f"'{name}': {'VARCHAR' if name == 'chain' else 'INTEGER'}" for name in table.partitions)
+        connection.execute("SET TimeZone = 'UTC'")
+        found = connection.sql(
+            f"SELECT {', '.join(table.names)} FROM read_parquet({lake.files(table, 'a')!r}, hive_types={{{kinds}}})"
+        ).to_arrow_table()
+        assert multiset(found.cast(table.schema())) == multiset(rows)
+
+
+def test_files_are_laid_out_for_what_is_in_them(lake: Lake, made: Maker) -> None:
+    lake.append(TRANSFERS, made(TRANSFERS, "a", range(50)), stream="s", batch=1)
+    group = pq.ParquetFile(lake.files(TRANSFERS)[0]).metadata.row_group(0)
+    columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
+    assert "chain" not in columns
+    assert "DELTA_BYTE_ARRAY" in columns["raw"].encodings
+    assert columns["raw"].statistics is columns["tx_hash"].statistics is None
+    assert "DELTA_BINARY_PACKED" in columns["height"].encodings
+    assert "RLE_DICTIONARY" in columns["sender"].encodings
+    assert (columns["height"].statistics.min, columns["height"].statistics.max) == (0, 49)
+    assert {column.compression for column in columns.values()} == {"ZSTD"}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda rows: rows.drop(["item"]), "do not have the columns of transfers: column 5 is"),
+        (lambda rows: rows.append_column("more", rows["item"]), "18 columns instead of 17"),
+        (lambda rows: with_column(rows, "raw", [b"\0" * 31]), "raw: a raw has exactly 32 bytes"),
+        (lambda rows: with_column(rows, "token_id", [b""]), "token_id: a raw has exactly 32 bytes"),
+        (lambda rows: with_column(rows, "sender", [None]), "sender must be known in every row"),
+    ],
+)
+def test_rows_that_are_not_the_tables_are_a_bug(lake: Lake, made: Maker, spoil: Any, says: str) -> None:
+    with pytest.raises(AssertionError, match=says):
+        lake.append(TRANSFERS, spoil(made(TRANSFERS, "a", [1], per_block=1)), stream="s", batch=1)
+    assert not lake.exists(TRANSFERS)
+
+
+def with_column(rows: pa.Table, name: str, values: list[Any]) -> pa.Table:
+    at = rows.schema.get_field_index(name)
+    return rows.set_column(at, rows.schema.field(at), pa.array(values, rows.schema.field(at).type))
+
+
+def test_rows_lie_in_the_tables_order(lake: Lake, made: Maker) -> None:
+    rows = made(LOGS, "a", range(20), per_block=3)
+    backwards = rows.take(pa.array(range(rows.num_rows - 1, -1, -1)))
+    lake.append(LOGS, made(LOGS, "a", range(20, 30)), stream="s", batch=1)
+    lake.append(LOGS, backwards, stream="s", batch=2)
+    assert stored(lake, LOGS, "a").slice(0, 60).equals(rows)
+    some = pa.Table.from_batches(lake.arrow(LOGS, "a", ["height", "chain"]))
+    assert some.column_names == ["height", "chain"]
+    assert some["height"].to_pylist() == sorted([*rows["height"].to_pylist(), *range(20, 30), *range(20, 30)])
+
+
+def test_the_history_of_an_account_is_read_from_its_bucket_alone(lake: Lake, made: Maker) -> None:
+    rows = made(ACCOUNT_TRANSFERS, "a", range(100), per_block=3)
+    lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=1)
+    lake.append(ACCOUNT_TRANSFERS, made(ACCOUNT_TRANSFERS, "b", range(100)), stream="t", batch=1)
+    account = rows["account"][0].as_py()
+    frame = lake.account_transfers("a", account)
+    assert f"chain=a/bucket={bucket(account)}/" in frame.explain()
+    assert "other sources" not in frame.explain()
+    found = frame.collect().to_arrow().cast(ACCOUNT_TRANSFERS.schema())
+    assert multiset(found) == multiset(rows.filter(pa.compute.equal(rows["account"], account)))
+    assert lake.account_transfers("a", "0x' OR 1=1").collect().is_empty()
+
+
+def test_replacing_one_chain_leaves_the_others(lake: Lake, made: Maker) -> None:
+    other, old, new = made(BLOCKS, "b", range(9)), made(BLOCKS, "a", range(9)), made(BLOCKS, "a", range(4, 7), seed=1)
+    for batch, rows in enumerate((other, old)):
+        lake.append(BLOCKS, rows, stream="s", batch=batch)
+    frame = lake.scan(BLOCKS, chain="a")
+    assert lake.replace(BLOCKS, "a", iter(new.to_batches()), stream="derive", batch=1)
+    assert not lake.replace(BLOCKS, "a", old, stream="derive", batch=1)
+    assert stored(lake, BLOCKS, "a").equals(new)
+    assert stored(lake, BLOCKS, "b").equals(other)
+    assert frame.collect().height == old.num_rows, "who began to read before goes on reading what was there"
+    lake.replace(BLOCKS, "a", [])
+    assert (lake.count(BLOCKS, "a"), lake.count(BLOCKS, "b")) == (0, 18)
+
+
+def test_replacing_one_bucket_leaves_the_others(lake: Lake, made: Maker) -> None:
+    rows = made(ACCOUNT_TRANSFERS, "a", range(50))
+    assert lake.replace(ACCOUNT_TRANSFERS, "a", rows)
+    place = rows["bucket"][0].as_py()
+    mine = pa.compute.equal(rows["bucket"], place)
+    lake.replace(ACCOUNT_TRANSFERS, "a", rows.filter(mine).slice(0, 1), bucket=place)
+    kept = [rows.filter(pa.compute.invert(mine)), rows.filter(mine).slice(0, 1)]
+    assert multiset(stored(lake, ACCOUNT_TRANSFERS, "a")) == multiset(*kept)
+    with pytest.raises(AssertionError, match="another chain or bucket"):
+        lake.replace(ACCOUNT_TRANSFERS, "a", rows, bucket=place)
+    with pytest.raises(AssertionError, match="another chain or bucket"):
+        lake.replace(BLOCKS, "b", made(BLOCKS, "a", [1]))
+
+
+def test_an_error_of_who_makes_the_rows_leaves_everything_as_it_was(lake: Lake, made: Maker) -> None:
+    rows = made(BLOCKS, "a", range(9))
+    lake.append(BLOCKS, rows, stream="s", batch=1)
+
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield from made(BLOCKS, "a", [1]).to_batches()
+        raise KeyError("a decoder's bug")
+
+    with pytest.raises(KeyError, match="decoder"):
+        lake.replace(BLOCKS, "a", broken())
+    assert stored(lake, BLOCKS, "a").equals(rows)
+    assert parquet_files(lake, BLOCKS) == 1
+
+
+def test_a_table_of_another_revision_is_neither_read_nor_added_to(lake: Lake, made: Maker) -> None:
+    newer = replace(BLOCKS, revision=2)
+    lake.append(BLOCKS, made(BLOCKS, "a", [1]), stream="s", batch=5)
+    for use in (
+        lambda: lake.append(newer, made(newer, "a", [2]), stream="s", batch=6),
+        lambda: lake.scan(newer),
+        lambda: lake.arrow(newer, "a"),
+        lambda: lake.replace(newer, "a", []),
+        lambda: Lake(lake.uri).count(newer),
+    ):
+        with pytest.raises(StaleTable, match="decoder revision 1, this release has 2"):
+            use()
+
+
+def test_a_table_is_made_anew_with_other_columns_in_one_commit(lake: Lake, made: Maker) -> None:
+    lake.append(BLOCKS, made(BLOCKS, "a", range(3)), stream="s", batch=5)
+    lake.append(BLOCKS, made(BLOCKS, "b", range(3)), stream="t", batch=8)
+    newer = replace(BLOCKS, revision=2, columns=(*BLOCKS.columns, Column("size", "long", "bytes of the block")))
+    rows = [made(newer, chain, range(5)) for chain in ("a", "b")]
+    lake.recreate(newer, (batch for table in rows for batch in table.to_batches()))
+    for reader in (lake, Lake(lake.uri)):
+        assert stored(reader, newer, "b").equals(rows[1])
+        assert reader.count(newer) == 20
+        assert reader.last(newer, "s") == 5
+    assert lake.append(newer, made(newer, "a", [9]), stream="s", batch=6)
+    with pytest.raises(StaleTable):
+        lake.scan(BLOCKS)
+
+
+def test_a_table_can_begin_by_being_made_anew(lake: Lake, made: Maker) -> None:
+    lake.recreate(BLOCKS, made(BLOCKS, "a", range(3)))
+    assert lake.append(BLOCKS, made(BLOCKS, "a", [3]), stream="s", batch=0)
+    assert lake.count(BLOCKS, "a") == 8
+
+
+def test_compaction_keeps_every_row_and_the_order(lake: Lake, made: Maker) -> None:
+    parts = [made(TRANSFERS, "a", range(at, at + 10)) for at in range(0, 200, 10)]
+    for batch, rows in enumerate(parts):
+        lake.append(TRANSFERS, rows, stream="a", batch=batch)
+        lake.append(TRANSFERS, made(TRANSFERS, "b", [batch]), stream="b", batch=batch)
+    report = lake.compact(TRANSFERS, "a")
+    assert (report.files_before, report.files_after, report.rows, report.deleted) == (20, 1, 400, 0)
+    assert report.bytes_after < report.bytes_before
+    assert stored(lake, TRANSFERS, "a").equals(pa.concat_tables(parts))
+    assert len(lake.files(TRANSFERS, "b")) == 20
+    assert lake.compact(TRANSFERS, "a").files_before == 1
+    assert not lake.append(TRANSFERS, parts[0], stream="a", batch=19)
+
+
+def test_compaction_of_filters_that_overlap_sorts_them(lake: Lake, made: Maker) -> None:
+    whole = made(TRANSFERS, "a", range(50), per_block=4)
+    at = whole["log_index"]
+    for batch in range(4):
+        lake.append(TRANSFERS, whole.filter(pa.compute.equal(at, batch)), stream="a", batch=batch)
+    lake.compact(TRANSFERS, "a")
+    assert stored(lake, TRANSFERS, "a").equals(whole)
+
+
+def test_compaction_of_buckets_sorts_each_by_account(lake: Lake, made: Maker) -> None:
+    parts = [made(ACCOUNT_TRANSFERS, "a", range(at, at + 20)) for at in range(0, 100, 20)]
+    for batch, rows in enumerate(parts):
+        lake.append(ACCOUNT_TRANSFERS, rows, stream="a", batch=batch)
+    lake.compact(ACCOUNT_TRANSFERS, "a")
+    after = stored(lake, ACCOUNT_TRANSFERS, "a")
+    assert multiset(after) == multiset(*parts)
+    assert len(lake.files(ACCOUNT_TRANSFERS)) == len(set(after["bucket"].to_pylist()))
+    order = [(row["bucket"], row["account"], row["height"]) for row in after.to_pylist()]
+    assert order == sorted(order)
+
+
+def test_compaction_leaves_large_files_and_deletes_only_what_is_old_enough(lake: Lake, made: Maker) -> None:
+    lake.append(BLOCKS, made(BLOCKS, "a", range(2000)), stream="a", batch=0)
+    for batch in (1, 2, 3):
+        lake.append(BLOCKS, made(BLOCKS, "a", [2000 + batch]), stream="a", batch=batch)
+    large = lake.files(BLOCKS)[0]
+    frame = lake.scan(BLOCKS)
+    assert lake.compact(BLOCKS, "a", small=os.path.getsize(large)).files_after == 2
+    assert large in lake.files(BLOCKS)
+    assert parquet_files(lake, BLOCKS) == 5
+    assert frame.collect().height == 4006
+    assert lake.compact(BLOCKS, "a", retention_hours=0).deleted >= 3
+    assert parquet_files(lake, BLOCKS) == len(lake.files(BLOCKS)) == 1
+    assert lake.count(BLOCKS) == 4006
+
+
+def test_rewinding_deletes_from_a_height_on_in_every_table_of_one_chain(lake: Lake, made: Maker) -> None:
+    tables = (BLOCKS, TRANSFERS, ACCOUNT_TRANSFERS)
+    for table in tables:
+        for batch, first in enumerate((0, 10, 20)):
+            lake.append(table, made(table, "a", range(first, first + 10)), stream="a", batch=batch)
+        lake.append(table, made(table, "b", range(30)), stream="b", batch=0)
+    for _ in range(2):
+        lake.rewind("a", 15)
+        for table in tables:
+            assert sorted(set(stored(lake, table, "a")["height"].to_pylist())) == list(range(15))
+            assert lake.count(table) == 30 + 60
+    assert stored(lake, TRANSFERS, "a").slice(0, 20).equals(made(TRANSFERS, "a", range(10)))
+
+
+def test_chains_are_written_side_by_side(lake: Lake, made: Maker) -> None:
+    lake.append(BLOCKS, made(BLOCKS, "z", [0]), stream="z", batch=0)
+    failures: list[BaseException] = []
+
+    def index(chain: str) -> None:
+        mine = Lake(lake.uri)
+        try:
+            for batch in range(12):
+                mine.append(BLOCKS, made(BLOCKS, chain, [batch]), stream=chain, batch=batch)
+                if batch % 5 == 4:
+                    mine.replace(BLOCKS, chain, stored(mine, BLOCKS, chain))
+                    mine.compact(BLOCKS, chain)
+        except BaseException as error:  # carried over to the test, which a thread cannot fail
+            failures.append(error)
+
+    threads = [threading.Thread(target=index, args=(chain,)) for chain in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    for chain in "abc":
+        assert stored(lake, BLOCKS, chain)["height"].to_pylist() == [at for at in range(12) for _ in range(2)]
+
+
+def test_a_full_disk_shows_nothing_half_written_and_work_goes_on(
+    lake: Lake, made: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.append(BLOCKS, made(BLOCKS, "a", [1]), stream="s", batch=1)
+
+    def full(self: Folder, path: str) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "create", full)
+        with pytest.raises(StorageFull):
+            lake.append(BLOCKS, made(BLOCKS, "a", [2]), stream="s", batch=2)
+    assert (lake.count(BLOCKS), parquet_files(lake, BLOCKS)) == (2, 1)
+    assert lake.append(BLOCKS, made(BLOCKS, "a", [2]), stream="s", batch=2)
+
+
+@pytest.mark.parametrize("left", [0, 60, -1])
+def test_a_log_entry_that_a_power_cut_tore_is_set_aside(lake: Lake, made: Maker, left: int) -> None:
+    for batch in range(3):
+        lake.append(BLOCKS, made(BLOCKS, "a", [batch]), stream="s", batch=batch)
+    last = max(Path(lake.uri, "blocks", "_delta_log").glob("*.json"))
+    last.write_bytes(b"\0" * 200 if left < 0 else last.read_bytes()[:left])
+    fresh = Lake(lake.uri)
+    assert fresh.append(BLOCKS, made(BLOCKS, "a", [2]), stream="s", batch=2)
+    assert stored(fresh, BLOCKS, "a")["height"].to_pylist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_damaged_table_is_named_in_one_sentence(lake: Lake, made: Maker) -> None:
+    lake.append(BLOCKS, made(BLOCKS, "a", [1]), stream="s", batch=1)
+    os.remove(lake.files(BLOCKS)[0])
+    with pytest.raises(StoreError, match="lake: table blocks: ") as caught:
+        list(lake.arrow(BLOCKS, "a"))
+    assert "\n" not in caught.value.message
+
+
+def test_an_object_store_is_written_and_read_like_a_folder(lake: Lake, made: Maker) -> None:
+    lake.is_local = False  # the way that goes through the Delta library's own store, which wants the folder there
+    Path(lake.uri, "account_transfers").mkdir(parents=True)
+    parts = [made(ACCOUNT_TRANSFERS, "a", range(at, at + 5)) for at in (0, 5)]
+    for batch, rows in enumerate(parts):
+        assert lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=batch)
+    lake.compact(ACCOUNT_TRANSFERS, "a")
+    assert multiset(stored(lake, ACCOUNT_TRANSFERS, "a")) == multiset(*parts)
+
+
+def test_opening_the_lake_and_the_tail_loads_no_engine() -> None:
+    heavy = "{'polars', 'duckdb', 'sqlalchemy', 'alembic', 'pandas'}"
+    code = f"import sys, storage.lake, storage.tail; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,290 @@
+"""The tail: whatever is put, rolled back and dropped, what is there hangs together."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from chainfolio.blocks import Block, Span, Spans
+from chainfolio.errors import Busy, StorageFull, StoreError
+from storage.sqlite import said
+from storage.tail import VERSION, Tail, TailBlock
+
+
+@pytest.fixture
+def tail(tmp_path: Path) -> Iterator[Tail]:
+    opened = Tail(tmp_path / "tail.db")
+    yield opened
+    opened.close()
+
+
+def block(height: int, fork: str = "", below: str = "") -> Block:
+    return Block(height, f"{height}{fork}", f"{height - 1}{below}", height * 12_000_000)
+
+
+def entry(height: int, fork: str = "", below: str = "") -> TailBlock:
+    return TailBlock(block(height, fork, below), {"transfers": f"transfers of {height}{fork}".encode(), "logs": b""})
+
+
+def test_blocks_stand_on_each_other(tail: Tail) -> None:
+    tail.put("a", [entry(5), entry(6)])
+    tail.put("a", [entry(7)])
+    tail.put("b", [entry(90)])
+    assert tail.blocks("a") == [block(5), block(6), block(7)]
+    assert tail.top("a") == block(7)
+    assert tail.rows("a", "transfers", 6, 9) == [(6, b"transfers of 6"), (7, b"transfers of 7")]
+    assert tail.rows("a", "approvals", 0, 9) == []
+    assert tail.top("nowhere") is None
+
+
+@pytest.mark.parametrize("wrong", [entry(9), entry(8, below="x"), entry(7), entry(6)])
+def test_a_block_that_stands_on_nothing_is_refused_with_all_that_came_with_it(tail: Tail, wrong: TailBlock) -> None:
+    tail.put("a", [entry(7)])
+    with pytest.raises(StoreError, match="does not stand on 7 7"):
+        tail.put("a", [wrong])
+    with pytest.raises(StoreError, match="does not stand on"):
+        tail.put("a", [entry(8), entry(10)], datasets=["transfers"])
+    assert tail.blocks("a") == [block(7)]
+    assert not tail.cover("a", "transfers")
+
+
+def test_the_lowest_block_stands_on_the_anchor(tail: Tail) -> None:
+    tail.set_anchor("a", block(7))
+    for wrong in (entry(8, below="x"), entry(7), entry(3)):
+        with pytest.raises(StoreError, match="does not stand on 7 7"):
+            tail.put("a", [wrong])
+    tail.put("a", [entry(8)])
+    assert tail.anchor("a") == block(7)
+    tail.put("b", [entry(1000)])
+    tail.set_anchor("c", block(7))
+    tail.put("c", [entry(1000)])  # the blocks between are indexed backwards, later
+    assert tail.top("c") == block(1000)
+
+
+def test_a_reorganisation_forgets_blocks_rows_and_cover(tail: Tail) -> None:
+    tail.put("a", [entry(height) for height in range(1, 10)], datasets=["transfers", "logs"])
+    tail.rollback("a", 6)
+    assert tail.top("a") == block(6)
+    assert tail.cover("a", "logs") == Spans([Span(1, 6)])
+    assert [height for height, _ in tail.rows("a", "transfers", 0, 99)] == [1, 2, 3, 4, 5, 6]
+    tail.put("a", [entry(7, "x"), entry(8, "x", "x")], datasets=["transfers"])
+    assert tail.top("a") == block(8, "x", "x")
+    assert tail.cover("a", "transfers") == Spans([Span(1, 8)])
+
+
+def test_what_is_final_is_not_rolled_back(tail: Tail) -> None:
+    tail.set_anchor("a", block(7))
+    tail.put("a", [entry(8)])
+    with pytest.raises(StoreError, match="block 7 is final"):
+        tail.rollback("a", 6)
+    tail.rollback("a", 7)
+    assert tail.top("a") is None
+
+
+def test_mending_forgets_final_blocks_too(tail: Tail) -> None:
+    tail.close_batch(tail.open_batch("a", Span(1, 7), ["blocks"]), anchor=block(7))
+    tail.put("a", [entry(8)], datasets=["blocks"])
+    left = tail.open_batch("a", Span(3, 9), ["blocks"])
+    tail.rewind("a", 4, block(4))
+    assert (tail.top("a"), tail.anchor("a"), tail.open_batches("a")) == (None, block(4), [])
+    assert tail.cover("a", "blocks") == Spans([Span(1, 4)])
+    tail.close_batch(left)
+    assert tail.cover("a", "blocks") == Spans([Span(1, 4)]), "an intent of before has nothing to say any more"
+    assert tail.open_batch("a", Span(5, 5), ["blocks"]).number == 3
+
+
+def test_a_batch_is_open_until_its_cover_stands(tail: Tail) -> None:
+    first = tail.open_batch("a", Span(0, 9), ["transfers", "logs"], ["0xaa", "0xbb"])
+    second = tail.open_batch("a", Span(10, 19), ["blocks"])
+    assert (first.number, second.number, tail.open_batch("b", Span(0, 0), []).number) == (1, 2, 1)
+    assert tail.open_batches("a") == [first, second]
+    for _ in range(2):
+        tail.close_batch(first, anchor=block(9))
+        assert tail.open_batches("a") == [second]
+        assert tail.cover("a", "logs", "0xbb") == tail.cover("a", "transfers", "0xaa") == Spans([Span(0, 9)])
+        tail.set_anchor("a", block(12))
+    assert tail.anchor("a") == block(12), "closing again moves nothing"
+    assert tail.cover_filters("a", "logs") == ["0xaa", "0xbb"]
+    assert not tail.cover("a", "logs"), "some contracts are not everything"
+    assert tail.open_batch("a", Span(0, 9), ["logs"], after=40).number == 41
+
+
+def test_everything_outlives_the_process(tail: Tail) -> None:
+    tail.put("a", [entry(5)], datasets=["blocks"])
+    batch = tail.open_batch("a", Span(0, 4), ["blocks"])
+    tail.learn("http://node", "max_span", 500)
+    tail.learn("http://node", "max_span", 250)
+    other = Tail(tail.path)
+    assert other.top("a") == block(5)
+    assert other.open_batches("a") == [batch]
+    assert other.learnt("http://node") == {"max_span": 250}
+    assert other.learnt("http://else") == {}
+    other.close()
+
+
+def test_a_reader_sees_everything_and_writes_nothing(tail: Tail) -> None:
+    tail.put("a", [entry(5)])
+    reader = Tail(tail.path, reader=True)
+    assert reader.top("a") == block(5)
+    tail.put("a", [entry(6)])
+    assert reader.top("a") == block(6)
+    with pytest.raises(StoreError, match="readonly"):
+        reader.drop("a", 9)
+    reader.close()
+
+
+def test_one_process_writes_a_chain(tail: Tail) -> None:
+    ours = f"chain a is held by process {os.getpid()}"
+    with tail.lock("a"), tail.lock("b"), pytest.raises(Busy, match=ours), tail.lock("a"):
+        pass
+    with tail.lock("a"):
+        pass
+
+
+def test_a_process_that_dies_lets_go_of_its_chain(tail: Tail) -> None:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=hold, args=(tail.path, theirs))
+    child.start()
+    assert ours.recv() == "held"
+    with pytest.raises(Busy, match=f"held by process {child.pid}"), tail.lock("a"):
+        pass
+    child.kill()
+    child.join()
+    with tail.lock("a"):
+        pass
+
+
+def hold(path: Path, pipe: Any) -> None:
+    with Tail(path).lock("a"):
+        pipe.send("held")
+        pipe.recv()
+
+
+def test_a_file_of_a_newer_release_is_left_alone(tail: Tail) -> None:
+    with sqlite3.connect(tail.path) as connection:
+        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.close()
+    with pytest.raises(StoreError, match="upgrade Chainfolio"):
+        Tail(tail.path)
+
+
+def test_a_damaged_file_is_said_to_be_damaged_with_the_cure(tmp_path: Path) -> None:
+    path = tmp_path / "tail.db"
+    path.write_bytes(b"not a database" * 500)
+    with pytest.raises(StoreError, match="is damaged") as caught:
+        Tail(path)
+    assert "backup" in caught.value.cure
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("database or disk is full", StorageFull), ("database is locked", Busy), ("disk I/O error", StoreError)],
+)
+def test_errors_of_sqlite_have_their_own_cures(text: str, kind: type[StoreError], tmp_path: Path) -> None:
+    with pytest.raises(kind) as caught, said("tail", tmp_path):
+        raise sqlite3.OperationalError(text)
+    assert type(caught.value) is kind
+
+
+def test_a_full_file_loses_nothing_and_goes_on(tail: Tail) -> None:
+    tail.put("a", [entry(1)])
+    (pages,) = tail._connection.execute("PRAGMA page_count").fetchone()
+    tail._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    with pytest.raises(StorageFull):
+        tail.put("a", [TailBlock(block(2), {"logs": b"x" * 100_000})])
+    assert tail.top("a") == block(1)
+    tail._connection.execute("PRAGMA max_page_count = 100000")
+    tail.put("a", [entry(2)])
+
+
+heights = st.integers(0, 60)
+
+
+class TailModel(RuleBasedStateMachine):
+    """A tail beside a dictionary of blocks and a set of covered heights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.tail = Tail(Path(self.folder.name) / "tail.db")
+        self.blocks: dict[int, Block] = {}
+        self.covered: set[int] = set()
+        self.final: Block | None = None
+        self.forks = 0
+
+    def teardown(self) -> None:
+        self.tail.close()
+        self.folder.cleanup()
+
+    @rule(first=heights, count=st.integers(1, 5), honest=st.booleans())
+    def put(self, first: int, count: int, honest: bool) -> None:
+        top = self.blocks[max(self.blocks)] if self.blocks else None
+        below = top or (self.final if self.final and first <= self.final.height + 1 else None)
+        self.forks += 1
+        at = below.height + 1 if honest and below else first
+        parent = below.hash if honest and below else "nobody"
+        new = []
+        for height in range(at, at + count):
+            new.append(Block(height, f"{height}/{self.forks}", parent, height))
+            parent = new[-1].hash
+        entries = [TailBlock(each, {"logs": each.hash.encode()}) for each in new]
+        if below and not honest:
+            with pytest.raises(StoreError):
+                self.tail.put("a", entries, datasets=["logs"])
+            return
+        self.tail.put("a", entries, datasets=["logs"])
+        self.blocks |= {each.height: each for each in new}
+        self.covered |= {each.height for each in new}
+
+    @rule(height=heights)
+    def rollback(self, height: int) -> None:
+        if self.final and height < self.final.height:
+            with pytest.raises(StoreError):
+                self.tail.rollback("a", height)
+            return
+        self.tail.rollback("a", height)
+        self.blocks = {at: each for at, each in self.blocks.items() if at <= height}
+        self.covered = {at for at in self.covered if at <= height}
+
+    @rule(part=st.integers(1, 5))
+    def finalise(self, part: int) -> None:
+        done = sorted(self.blocks)[:part]
+        if not done:
+            return
+        batch = self.tail.open_batch("a", Span(done[0], done[-1]), ["logs"])
+        self.tail.close_batch(batch, self.blocks[done[-1]])
+        self.final = self.blocks[done[-1]]
+        self.tail.drop("a", done[-1])
+        self.blocks = {at: each for at, each in self.blocks.items() if at > done[-1]}
+
+    @rule(first=heights, size=st.integers(0, 9))
+    def cover(self, first: int, size: int) -> None:
+        self.tail.add_cover("a", "logs", "", Span(first, first + size))
+        self.covered |= set(range(first, first + size + 1))
+
+    @rule()
+    def reopen(self) -> None:
+        self.tail.close()
+        self.tail = Tail(self.tail.path)
+
+    @invariant()
+    def agrees(self) -> None:
+        assert self.tail.blocks("a") == [self.blocks[at] for at in sorted(self.blocks)]
+        assert dict(self.tail.rows("a", "logs", 0, 999)) == {at: b.hash.encode() for at, b in self.blocks.items()}
+        assert self.tail.cover("a", "logs") == Spans(Span(at, at) for at in self.covered)
+        assert self.tail.anchor("a") == self.final
+
+
+TestTailModel = TailModel.TestCase
+TestTailModel.settings = settings(max_examples=60, stateful_step_count=25)
