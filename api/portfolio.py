@@ -8,6 +8,7 @@ import msgspec
 
 from api.addresses import Addresses
 from api.context import Context
+from api.examples import EXAMPLE
 from api.failures import READING
 from api.router import get
 from portfolio.document import Portfolio
@@ -28,7 +29,13 @@ class PortfolioQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = False
 
 
-@get("/v1/portfolio", tag="Portfolio", summary="Current holdings, positions and net worth", fails=READING)
+@get(
+    "/v1/portfolio",
+    tag="Portfolio",
+    summary="Current holdings, positions and net worth",
+    fails=READING,
+    example=EXAMPLE,
+)
 async def portfolio(request: Context, query: PortfolioQuery) -> list[Portfolio]:
     """One portfolio per address: wallet tokens and DeFi positions with their worth in USD. A portfolio that could not
     be read whole says so in `completeness` and `issues`; a failed read is never shown as zero."""

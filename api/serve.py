@@ -117,46 +117,56 @@ async def _until_told(make: Make, settings: Settings, port: int, reuse_port: boo
 
 
 def _many(make: Make, settings: Settings, *, reuse_port: bool) -> None:
-    """Start the workers, start again one that dies, pass on the signal to end, wait for all."""
     configure_log(settings.log_level)
-    ending = False
-
-    def end(*_: object) -> None:
-        nonlocal ending
-        ending = True
-        for process in workers:
-            if process.is_alive():
-                process.terminate()
-
-    # Spawned, not forked: what runs in threads or holds connections here must not be copied.
-    context = multiprocessing.get_context("spawn")
-    workers: dict[SpawnProcess, float] = {}
     with _reserved(settings.server.host, settings.server.port, reuse_port) as port:
-
-        def start() -> None:
-            process = context.Process(target=_worker, args=(make, settings, port, True))
-            process.start()
-            workers[process] = time.monotonic()
-
+        crew = _Crew(_worker, (make, settings, port, True))
         for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, end)
+            signal.signal(each, crew.end)
         for _ in range(settings.server.workers):
-            start()
-        failed = False
-        while workers:
-            wait([process.sentinel for process in workers])
-            for process in [process for process in workers if not process.is_alive()]:
-                began_s = workers.pop(process)
-                if ending:
-                    continue
-                log.error("worker died", exit_code=process.exitcode)
-                if time.monotonic() - began_s < TOO_SOON_S:
-                    failed = True
-                    end()
-                else:
-                    start()
-    if failed:
+            crew.start()
+        crew.watch()
+    if crew.failed:
         raise SystemExit(1)
+
+
+class _Crew:
+    """The workers and when each began: one that dies is started again, the signal to end is passed on to all."""
+
+    def __init__(self, target: Callable[..., None], arguments: tuple[object, ...]) -> None:
+        self.target, self.arguments = target, arguments
+        self.began_s: dict[SpawnProcess, float] = {}
+        self.ending = self.failed = False
+
+    def start(self) -> None:
+        """One more worker: spawned, not forked, so that no thread and no connection of ours is copied."""
+        process = multiprocessing.get_context("spawn").Process(target=self.target, args=self.arguments)
+        process.start()
+        self.began_s[process] = time.monotonic()
+        if self.ending:  # the signal came while it was being started
+            process.terminate()
+
+    def end(self, *_: object) -> None:
+        """Tell all workers to drain and end."""
+        self.ending = True
+        for process in list(self.began_s):
+            process.terminate()
+
+    def watch(self) -> None:
+        """Wait for the last worker's end, replacing those that die before their time."""
+        while self.began_s:
+            wait([process.sentinel for process in self.began_s])
+            for process in [process for process in self.began_s if not process.is_alive()]:
+                self._gone(process, time.monotonic() - self.began_s.pop(process))
+
+    def _gone(self, process: SpawnProcess, lived_s: float) -> None:
+        if self.ending:
+            return
+        log.error("worker died", exit_code=process.exitcode)
+        if lived_s >= TOO_SOON_S:
+            self.start()
+        else:
+            self.failed = True
+            self.end()
 
 
 @contextlib.contextmanager

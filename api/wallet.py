@@ -6,6 +6,7 @@ import msgspec
 
 from api.addresses import Addresses
 from api.context import Context
+from api.examples import EXAMPLE
 from api.failures import READING
 from api.router import get
 from portfolio.document import Portfolio
@@ -18,7 +19,7 @@ class WalletQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     addresses: Addresses
 
 
-@get("/v1/wallet", tag="Portfolio", summary="Wallet balances, read live", fails=READING)
+@get("/v1/wallet", tag="Portfolio", summary="Wallet balances, read live", fails=READING, example=EXAMPLE)
 async def wallet(request: Context, query: WalletQuery) -> list[Portfolio]:
     """One portfolio per address with only the `wallet` protocol; `networth` is its sum. Never from a cache."""
     return await request.engine.portfolios(query.addresses, Options(), wait=True, wallet_only=True)

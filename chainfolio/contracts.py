@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Protocol
 
-from chainfolio.asking import Asking
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.calls import Read
 
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """What an answer does not know: which part failed (`adapter`), about what (`subject`), and why, in a user's words."""
+    """What an answer does not know: which part failed (`adapter`), about what (`subject`), and why, in a user's words.
+
+    `spoils`: whether the answer is partial for it. A contract that answers nonsense does not spoil an answer: anybody
+    could send one to anybody.
+    """
 
     adapter: str
     subject: str
     reason: str
+    spoils: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +67,3 @@ class Snapshot:
     prices: tuple[Price, ...]
     issues: tuple[Issue, ...]
     requests: int = 0
-
-
-class PriceSource(Protocol):
-    """One source of prices. An asset it does not know has no row: never a zero, never a guess."""
-
-    name: str
-
-    def prices(self, assets: Sequence[Asset], block: Block) -> Asking[Read, Any, list[Price]]:
-        """An asking that returns a price for each asset it knows, observed at or before `block`."""

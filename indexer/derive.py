@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
+from chainfolio.errors import BadRequest
 from chainfolio.tables import ACCOUNT_TRANSFERS, ALLOWANCES, APPROVALS, BALANCES, LOGS, TABLES, TRANSFERS, Table
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from storage.tail import Batch, Tail
 
 DERIVED = ("account_transfers", "balances", "allowances")
+DECODED = ("transfers", "approvals", "logs")
 SOURCES = ("transfers", "native")
 WINDOW_ROWS = 250_000
 
@@ -121,7 +123,14 @@ def _windows(lake: Lake, chain: str, span: Span) -> Iterator[Span]:
     yield Span(first, span.last)
 
 
-def rederive(chain: EvmChain, lake: Lake, tail: Tail, tables: Sequence[str] = ("transfers", "approvals", "logs")) -> dict[str, int]:
+def check(names: Sequence[str]) -> None:
+    """Every name is a table that is decoded from logs or derived from others; BadRequest with what there is."""
+    for name in names:
+        if name not in (*DECODED, *DERIVED):
+            raise BadRequest("tables", f"`{name}` cannot be derived", cure=f"there are: {', '.join((*DECODED, *DERIVED))}")
+
+
+def rederive(chain: EvmChain, lake: Lake, tables: Sequence[str] = DECODED) -> dict[str, int]:
     """Decode everything again that is stored as logs or as rows which stand for logs; rows written by table."""
     written = {}
     for name in tables:
@@ -172,12 +181,3 @@ def _stored_span(lake: Lake, chain: str) -> Span | None:
     ]
     known = [(first, last) for first, last in ends if first is not None]
     return Span(min(first for first, _ in known), max(last for _, last in known)) if known else None
-
-
-def covered_everywhere(tail: Tail, chain: str, datasets: Sequence[str]) -> Spans:
-    """The heights at which all of some datasets are indexed for everything."""
-    covers = [tail.cover(chain, dataset) for dataset in datasets]
-    result = covers[0] if covers else Spans()
-    for cover in covers[1:]:
-        result = result & cover
-    return result

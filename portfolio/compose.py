@@ -83,7 +83,7 @@ def portfolio(
             key: _protocol(key, (protocols or {}).get(key), tree[key], chains, options) for key in sorted(tree)
         },
         chains={chains[key].key: _chain(chains[key], worth[key], shares[key], options) for key in worth},
-        completeness="partial" if own.unread[address] else "complete",
+        completeness="partial" if any(issue.spoils for issue in own.unread[address]) else "complete",
         issues=_issues((*own.unread[address], *own.unclear)),
         unpriced_assets=sum(valued.worth is None for valued in own.everything),
         price_adapters=() if block_number is not None else tuple(sorted(adapters)),
@@ -135,7 +135,7 @@ def _protocol_chain(facts: ChainFacts, kinds: Mapping[str, _Place], options: Opt
 
 
 def _positions(kind: str, place: _Place, facts: ChainFacts, options: Options) -> PositionsDocument:
-    nested = sorted(place.nested, key=lambda each: (each.worth.copy_negate(), each.name, each.unlock_s, _parts_key(each)))
+    nested = sorted(place.nested, key=_position_key)
     return PositionsDocument(
         name=NAMES.get(kind, kind.capitalize()),
         total_value=amounts.text(place.worth),
@@ -171,8 +171,9 @@ def _asset_key(valued: Valued) -> _AssetKey:
     return valued.worth is None, worth, contract, str(token.asset), valued.holding.raw, token.symbol, token.name
 
 
-def _parts_key(position: Position) -> list[list[_AssetKey]]:
-    return [sorted(map(_asset_key, parts)) for parts in (position.supplied, position.borrowed, position.rewards)]
+def _position_key(position: Position) -> tuple[Decimal, str, int, list[list[_AssetKey]]]:
+    parts = (position.supplied, position.borrowed, position.rewards)
+    return position.worth.copy_negate(), position.name, position.unlock_s, [sorted(map(_asset_key, p)) for p in parts]
 
 
 def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument:

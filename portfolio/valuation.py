@@ -128,4 +128,3 @@ def valued(holding: Holding, chain: str, block: Block, price: Price | None) -> V
     usable = price if price is not None and price.usd.is_finite() and price.usd > 0 else None
     worth = amounts.worth(amount, usable.usd) if amount is not None and usable is not None else None
     return Valued(holding, chain, block, amount, usable, worth)
-

@@ -63,19 +63,16 @@ class Lake:
         self._writers: dict[str, DeltaTable] = {}
         self._lists: dict[str, tuple[int, list[Written]]] = {}
         self._reading = threading.Lock()
-        self._writing: dict[str, threading.RLock] = {name: threading.RLock() for name in TABLES}
+        self._writing: dict[str, threading.Lock] = {name: threading.Lock() for name in TABLES}
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def append(self, table: Table, rows: pa.Table, *, stream: str, batch: int) -> bool:
         """Add rows in one commit marked `(stream, batch)`; False, and nothing is written, where it is there already."""
         check(table, rows)
-        with self._writing[table.name], _said(table):
-            handle = self._writer(table)
-            if handle is not None:
-                _check_revision(table, handle)
-                if _last(handle, stream) >= batch:
-                    return False
+        with _said(table):
+            if self._is_there(table, stream, batch):
+                return False
             if rows.num_rows:
                 added = write(table, [rows], self._folder(table))
                 self._commit(table, added, [], _mark(stream, batch))
@@ -95,17 +92,14 @@ class Lake:
 
         With `stream` and `batch` the commit is marked as by `append`, and False means that it had been made before.
         """
-        with self._writing[table.name], _said(table):
-            handle = self._writer(table)
-            if handle is not None:
-                _check_revision(table, handle)
-                if batch is not None and _last(handle, stream) >= batch:
-                    return False
+        with _said(table):
+            if self._is_there(table, stream, batch):
+                return False
             added = write(table, _each(rows), self._folder(table))
             assert {(file.chain, bucket if bucket is None else file.bucket) for file in added} <= {(chain, bucket)}, (
                 f"rows of {table.name} belong to another chain or bucket than the one they replace"
             )
-            removed = _chosen(_listed(handle), chain, bucket)
+            removed = self._newest(table, chain, bucket)
             self._commit(table, added, removed, None if batch is None else _mark(stream, batch))
             return True
 
@@ -114,21 +108,22 @@ class Lake:
 
         The caller holds the locks of all its chains. Marks of earlier batches stay.
         """
-        with self._writing[table.name], _said(table):
+        with _said(table):
             added = write(table, _each(rows), self._folder(table))
-            create_table_with_add_actions(
-                self._path(table), _schema(table), [_add(file) for file in added], mode="overwrite",
-                partition_by=list(table.partitions), name=table.name, description=table.about,
-                storage_options=self.options or None,
-            )  # fmt: skip
-            self._writers.pop(table.name, None)
-            self._force(table, self._writer(table))
+            with self._writing[table.name]:
+                handle = self._writer(table)
+                create_table_with_add_actions(
+                    self._path(table), _schema(table), [_add(file) for file in added], mode="overwrite",
+                    partition_by=list(table.partitions), name=table.name, description=table.about,
+                    storage_options=self.options or None,
+                )  # fmt: skip
+                self._force(table, -1 if handle is None else handle.version())
 
     def rewind(self, chain: str, height: int) -> None:
         """Delete what every table holds of a chain from `height` on. For mending; running it again does no harm."""
         for table in TABLES.values():
-            with self._writing[table.name], _said(table):
-                hit = [file for file in _chosen(_listed(self._writer(table)), chain) if file.last >= height]
+            with _said(table):
+                hit = [file for file in self._newest(table, chain) if file.last >= height]
                 if hit:
                     self._commit(table, write(table, self._below(table, hit, height), self._folder(table)), hit)
 
@@ -145,41 +140,61 @@ class Lake:
     ) -> CompactReport:
         """Merge small files into large ones in the table's order, then delete files that nobody has named for
         `retention_hours`: longer than any reader reads."""
-        with self._writing[table.name], _said(table):
-            handle = self._writer(table)
-            if handle is None:
-                return CompactReport(0, 0, 0, 0, 0, 0)
-            _check_revision(table, handle)
-            before = _chosen(_listed(handle), chain)
-            for files in _mergeable(before, small):
-                merged = write(table, self._merged(table, files), self._folder(table))
-                assert _rows(merged) == _rows(files), "no row is lost or doubled"
-                self._commit(table, merged, files, changes=False)
-            after = _chosen(_listed(self._writer(table)), chain)
+        with _said(table):
+            self._is_there(table, "", None)
+            before = self._newest(table, chain)
+            for runs in _portions(_mergeable(before, small)):
+                self._merge(table, runs)
+            after = self._newest(table, chain)
             deleted = self._vacuum(table, retention_hours)
-        return CompactReport(
-            len(before), len(after), sum(f.size for f in before), sum(f.size for f in after),
-            _rows(after), deleted,
-        )  # fmt: skip
+        return CompactReport(len(before), len(after), _size(before), _size(after), _rows(after), deleted)
 
-    def _merged(self, table: Table, files: list[Written]) -> Iterator[Any]:
+    def _merge(self, table: Table, runs: list[list[Written]]) -> None:
+        folder = self._folder(table)
+        merged: list[Written] = []
+        try:
+            for run in runs:
+                merged += write(table, self._in_order(table, run), folder)
+        except BaseException:  # whatever stopped it: what nobody will name takes no room
+            for file in merged:
+                folder.remove(file.path)
+            raise
+        old = [file for run in runs for file in run]
+        assert _rows(merged) == _rows(old), "no row is lost or doubled"
+        self._commit(table, merged, old, changes=False)
+
+    def _in_order(self, table: Table, files: list[Written]) -> Iterator[Any]:
         """The rows of some files in the table's order; files that do not follow each other are sorted in memory."""
         rows = read(table, files, table.names, self._folder(table).open)
-        follow = all(one.last < other.first for one, other in pairwise(files))
-        if follow and "bucket" not in table.partitions:
+        if "bucket" not in table.partitions and all(one.last < other.first for one, other in pairwise(files)):
             yield from rows
         else:
             yield pa.Table.from_batches(rows, table.schema())
 
     def _vacuum(self, table: Table, retention_hours: int) -> int:
-        handle = self._writer(table)
-        assert handle is not None
-        # Full: also what a killed writer left and no commit ever named. Only its age tells that from a file which is
-        # being written right now.
-        gone = handle.vacuum(
-            retention_hours, dry_run=False, enforce_retention_duration=False, full=retention_hours >= 24
-        )
+        with self._writing[table.name]:
+            handle = self._writer(table)
+            if handle is None:
+                return 0
+            # Full: also what a killed writer left and no commit ever named. Only its age tells that from a file which
+            # is being written right now.
+            gone = handle.vacuum(
+                retention_hours, dry_run=False, enforce_retention_duration=False, full=retention_hours >= 24
+            )
         return len(gone)
+
+    def _is_there(self, table: Table, stream: str, batch: int | None) -> bool:
+        """Whether a batch was written before; a table of another revision is not written to at all."""
+        with self._writing[table.name]:
+            handle = self._writer(table)
+            if handle is None:
+                return False
+            _check_revision(table, handle)
+            return batch is not None and _last(handle, stream) >= batch
+
+    def _newest(self, table: Table, chain: str, bucket: int | None = None) -> list[Written]:
+        with self._writing[table.name]:
+            return _chosen(_listed(self._writer(table)), chain, bucket)
 
     def _commit(
         self,
@@ -190,22 +205,26 @@ class Lake:
         *,
         changes: bool = True,
     ) -> None:
-        """Name and un-name files in one commit on whatever version is newest: writers of other chains do not matter."""
+        """Name and un-name files in one commit, whatever the writers of other chains did meanwhile."""
         now = time.time_ns() // 1_000_000
         actions: list[AddAction | RemoveAction] = [_add(file, changes) for file in added]
         actions += [RemoveAction(file.path, changes, now, file.size, _partition(file)) for file in removed]
-        for _ in range(ATTEMPTS):
-            handle = self._writer(table) or self._created(table)
-            _check_revision(table, handle)
-            try:
-                handle.create_write_transaction(
-                    actions, "append", _schema(table), list(table.partitions), commit_properties=mark
-                )
-            except CommitFailedError:
-                self._writers.pop(table.name, None)
-                continue
-            self._force(table, handle)
-            return
+        with self._writing[table.name]:
+            for _ in range(ATTEMPTS):
+                # Not brought up to date first: what the newer commits of others mean for this one is looked at below.
+                handle = self._writers.get(table.name) or self._writer(table)
+                before = -1 if handle is None else handle.version()
+                handle = handle or self._created(table)
+                _check_revision(table, handle)
+                try:
+                    handle.create_write_transaction(
+                        actions, "append", _schema(table), list(table.partitions), commit_properties=mark
+                    )
+                except CommitFailedError:
+                    self._writers.pop(table.name, None)
+                    continue
+                self._force(table, before)
+                return
         raise Busy("lake", f"table {table.name}: other writers keep changing it", cure="run it again")
 
     def _writer(self, table: Table) -> DeltaTable | None:
@@ -239,18 +258,22 @@ class Lake:
         assert handle is not None, f"table {table.name} was just created"
         return handle
 
-    def _force(self, table: Table, handle: DeltaTable | None) -> None:
-        """Force the newest commit, and the checkpoint it may have come with, to the disk: Delta itself does not."""
-        if not self.is_local or handle is None:
+    def _force(self, table: Table, before: int) -> None:
+        """Force the commits after version `before`, and what came with them, to the disk: Delta itself does not."""
+        if not self.is_local:
             return
-        before = handle.version()
-        handle.update_incremental()
         log = Path(self._path(table)) / "_delta_log"
-        for version in range(before, handle.version() + 1):
-            for entry in log.glob(f"{version:020}.*"):
-                sync(entry)
+        version = before + 1
+        while (entry := log / f"{version:020}.json").exists():
+            sync(entry)
+            checkpoint = entry.with_suffix(".checkpoint.parquet")
+            if checkpoint.exists():
+                sync(checkpoint)
+            version += 1
         sync(log)
-        sync(log.parent)
+        if before < 0:
+            sync(log.parent)
+            sync(log.parent.parent)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -285,9 +308,7 @@ class Lake:
         """One account's rows of `account_transfers`: one bucket's files, few row groups of them."""
         import polars as pl
 
-        return self._scan(TABLES["account_transfers"], chain, bucket(account)).filter(
-            pl.col("account") == account
-        )
+        return self._scan(TABLES["account_transfers"], chain, bucket(account)).filter(pl.col("account") == account)
 
     def arrow(
         self, table: Table, chain: str, columns: Sequence[str] | None = None, *, bucket: int | None = None
@@ -380,6 +401,10 @@ def _rows(files: list[Written]) -> int:
     return sum(file.rows for file in files)
 
 
+def _size(files: list[Written]) -> int:
+    return sum(file.size for file in files)
+
+
 def _mergeable(files: list[Written], small: int) -> Iterator[list[Written]]:
     """Runs of neighbouring small files of one bucket, each run cut where it makes a file that is not small any more."""
     run: list[Written] = []
@@ -392,6 +417,18 @@ def _mergeable(files: list[Written], small: int) -> Iterator[list[Written]]:
             run.append(file)
     if len(run) > 1:
         yield run
+
+
+def _portions(runs: Iterable[list[Written]]) -> Iterator[list[list[Written]]]:
+    """Runs that are merged in one commit: many small ones, for a commit costs as much as writing a small file."""
+    portion: list[list[Written]] = []
+    for run in runs:
+        portion.append(run)
+        if sum(map(_size, portion)) >= SMALL_BYTES:
+            yield portion
+            portion = []
+    if portion:
+        yield portion
 
 
 def _add(file: Written, changes: bool = True) -> AddAction:

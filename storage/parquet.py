@@ -59,12 +59,14 @@ class Folder:
     def create(self, path: str) -> Iterator[Any]:
         """A new file to write to; forced to the disk when it is closed, gone when writing it failed."""
         place = self.root / path
-        place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.parent.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            self._fresh.update(folder for folder in place.parents if folder.is_relative_to(self.root.parent))
         with _or_gone(place), place.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        self._fresh.update(folder for folder in place.parents if folder.is_relative_to(self.root.parent))
+        self._fresh.add(place.parent)
 
     def settle(self) -> None:
         """Force the names of the new files to the disk too: a commit may name them after this."""
@@ -109,7 +111,7 @@ class Bucket:
 def _or_gone(place: Path) -> Iterator[None]:
     try:
         yield
-    except BaseException:
+    except BaseException:  # whatever stopped it: half a file is nobody's
         place.unlink(missing_ok=True)
         raise
 
@@ -150,7 +152,7 @@ def write(table: Table, batches: Iterable[Any], folder: Folder | Bucket) -> list
             file.add(rows)
         if file is not None:
             written.append(file.close())
-    except BaseException:
+    except BaseException:  # whatever stopped it: half a file is nobody's
         if file is not None:
             file.abandon()
         for done in written:

@@ -39,7 +39,7 @@ def writing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     try:
         yield connection
         connection.execute("COMMIT")
-    except BaseException:
+    except BaseException:  # whatever stopped it: half a transaction is none
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise

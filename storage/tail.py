@@ -82,7 +82,7 @@ class Tail:
         self._connection = connect(self.path, store="tail", reader=reader)
         try:
             _prepare(self._connection, self.path)
-        except BaseException:
+        except BaseException:  # whatever stopped it: the file is let go of
             self._connection.close()
             raise
 

@@ -22,8 +22,8 @@ from adapters.evm.node import Header, Heads, Node
 from adapters.evm.spans import Chunk, LogReader
 from adapters.evm.transport import HttpTransport, Transport
 from chainfolio.blocks import Block, Span
-from chainfolio.calls import Read
-from chainfolio.errors import BadRequest, Unavailable
+from chainfolio.calls import NativeBalance, Read
+from chainfolio.errors import BadRequest, SourceError, Unavailable
 from chainfolio.seams import Seams
 from chainfolio.settings import Chain as ChainSettings
 
@@ -61,6 +61,10 @@ class EvmChain:
         """HTTP requests so far."""
         return self.node.requests
 
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self.node.close()
+
     async def heads(self) -> Heads:
         """The newest block and the newest final height; the endpoints are checked on the way."""
         return await self.node.connect()
@@ -72,6 +76,21 @@ class EvmChain:
     async def answer(self, asks: Sequence[Read], block: Block) -> list[Any]:
         """The answers to some reads, all at that block's hash."""
         return await scan.answer(self.node, asks, block)
+
+    async def examine(self, node: Node) -> dict[str, Any]:
+        """How deep a node's state goes and by which route it answers reads: for `doctor`."""
+        heads = await node.connect()
+        routes = {scan.OVERRIDE: "state override", scan.MULTICALL: "Multicall3", scan.SINGLES: "single calls"}
+        await scan.answer(node, [NativeBalance("0x" + "0" * 40)], heads.latest)
+        oldest = heads.latest.height
+        for height in (0, 1, heads.latest.height // 2, max(0, heads.latest.height - 1000), max(0, heads.latest.height - 100)):
+            try:
+                await scan.answer(node, [NativeBalance("0x" + "0" * 40)], await node.block(height))
+            except SourceError:
+                continue
+            oldest = height
+            break
+        return {"oldestState": oldest, "reads": routes[node.endpoints[0].learnt.get("route", scan.OVERRIDE)]}
 
     async def collect(
         self, span: Span, datasets: Sequence[str], contracts: Sequence[str] = (), before: Block | None = None

@@ -73,6 +73,10 @@ class Endpoint:
         self._next_s = 0.0
         self._on_learn = on_learn
 
+    async def close(self) -> None:
+        """Let go of its connections."""
+        await self._transport.close()
+
     def learn(self, name: str, value: int) -> None:
         """Remember a fact about this endpoint, here and in the store."""
         if self.learnt.get(name) != value:

@@ -90,12 +90,17 @@ class Node:
     def __init__(self, facts: Facts, endpoints: Sequence[Endpoint], seams: Seams) -> None:
         if not endpoints:
             raise Unavailable(facts.key, "no endpoint is configured", cure=f"set chains.{facts.key}.rpc in the settings")
-        self.facts, self.endpoints, self._seams = facts, list(endpoints), seams
+        self.facts, self.endpoints, self.seams = facts, list(endpoints), seams
 
     @property
     def requests(self) -> int:
         """HTTP requests sent so far, to all endpoints."""
         return sum(endpoint.requests for endpoint in self.endpoints)
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        for endpoint in self.endpoints:
+            await endpoint.close()
 
     def troubles(self) -> dict[str, dict[str, int]]:
         """What went wrong so far, by endpoint and kind of error."""
@@ -103,7 +108,7 @@ class Node:
 
     async def with_any(self, read: Callable[[Endpoint], Awaitable[T]], *, check: bool = True) -> T:
         """`read` at the first endpoint that can answer it; the others only after it could not."""
-        now_s = self._seams.clock.monotonic_s()
+        now_s = self.seams.clock.monotonic_s()
         last: SourceError | None = None
         for attempt in range(BEHIND_TRIES):
             for endpoint in sorted(self.endpoints, key=lambda e: e.down_until_s > now_s):
@@ -118,7 +123,7 @@ class Node:
                         raise
             if not isinstance(last, NodeBehind) or attempt == BEHIND_TRIES - 1:
                 break
-            await self._seams.clock.sleep(BEHIND_WAIT_S * 2**attempt)
+            await self.seams.clock.sleep(BEHIND_WAIT_S * 2**attempt)
         assert last is not None
         raise last
 

@@ -69,7 +69,7 @@ async def served(workers: int, seconds: int) -> AsyncIterator[Served]:
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
+        await asyncio.wait_for(process.communicate(), 20)  # to the end of its log, which the last worker closes
 
 
 async def refused(port: int) -> bool:
@@ -79,6 +79,12 @@ async def refused(port: int) -> bool:
         return True
     writer.close()
     return False
+
+
+async def ours(pid: int) -> bool:
+    """Whether a process is one of our workers, or the server: the interpreter's own resource tracker is neither."""
+    command = await asyncio.to_thread(Path(f"/proc/{pid}/cmdline").read_bytes)
+    return b"resource_tracker" not in command
 
 
 def group(pid: int) -> list[int]:
@@ -120,6 +126,14 @@ async def test_a_signal_to_the_whole_group_ends_workers_gently_too() -> None:
                 os.kill(pid, signal.SIGINT)
         assert await asyncio.gather(*asked) == [200] * 4
         assert await server.ended() == 0
+
+
+async def test_a_worker_that_dies_young_ends_the_server() -> None:
+    async with served(2, 0) as server:
+        _, child, *_ = [pid for pid in await asyncio.to_thread(group, server.process.pid) if await ours(pid)]
+        os.kill(child, signal.SIGKILL)
+        assert await server.ended() == 1
+        assert "worker died" in [line["event"] for line in server.lines]
 
 
 async def test_workers_do_not_outlive_their_parent() -> None:

@@ -1,4 +1,4 @@
-"""A writer that is killed again and again: run as `appender.py FOLDER KILLS SEED`, it prints how many batches it finished.
+"""A writer that is killed again and again: run as `appender.py FOLDER KILLS SEED`, it prints how often it was.
 
 The first process loads the libraries and never uses them, so that each of its children starts in a millisecond.
 """
@@ -11,6 +11,7 @@ import select
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,10 +27,10 @@ PER_BATCH = 20
 def rows(span: Span) -> pa.Table:
     """One block a height."""
     heights = list(range(span.first, span.last + 1))
-    facts = {name: [None] * len(heights) for name in BLOCKS.names}
+    facts: dict[str, list[Any]] = {name: [None] * len(heights) for name in BLOCKS.names}
     facts |= {"chain": [CHAIN] * len(heights), "height": heights, "time": heights}
     facts |= {name: [str(height) for height in heights] for name in ("hash", "parent", "miner")}
-    facts |= {name: heights for name in ("gas_used", "gas_limit", "tx_count")}
+    facts |= dict.fromkeys(("gas_used", "gas_limit", "tx_count"), heights)
     return pa.table(facts, schema=BLOCKS.schema())
 
 

@@ -35,7 +35,7 @@ def make(table: Table, chain: str, heights: Iterable[int], per_block: int = 2, s
     accounts = [f"0x{chance.randrange(30):040x}" for _ in places]
     columns: dict[str, list[Any]] = {}
     for column in table.columns:
-        known = {
+        known: dict[str, list[Any]] = {
             "chain": [chain] * len(places),
             "height": [height for height, _ in places],
             "time": [height * 12_000_000 for height, _ in places],
@@ -43,8 +43,8 @@ def make(table: Table, chain: str, heights: Iterable[int], per_block: int = 2, s
             "log_index": [at for _, at in places],
             "account": accounts,
             "bucket": [bucket(account) for account in accounts],
-        }.get(column.name)
-        values = known or [_value(column.type, chance) for _ in places]
+        }
+        values = known.get(column.name) or [_value(column.type, chance) for _ in places]
         if column.nullable:
             values = [None if chance.random() < 0.2 else value for value in values]
         columns[column.name] = values

@@ -285,6 +285,17 @@ def test_compaction_leaves_large_files_and_deletes_only_what_is_old_enough(lake:
     assert lake.count(BLOCKS) == 4006
 
 
+def test_compaction_does_not_reach_over_a_large_file(lake: Lake, made: Maker) -> None:
+    for batch, span in enumerate((range(2), range(2, 4), range(4, 2000), range(2000, 2002), range(2002, 2004))):
+        lake.append(BLOCKS, made(BLOCKS, "a", span), stream="a", batch=batch)
+    large = lake.files(BLOCKS)[2]
+    assert lake.compact(BLOCKS, "a", small=os.path.getsize(large)).files_after == 3
+    assert lake.files(BLOCKS)[1] == large
+    heights = stored(lake, BLOCKS, "a")["height"].to_pylist()
+    assert heights == sorted(heights)
+    assert len(list(Path(lake.uri, "blocks", "_delta_log").glob("*.json"))) == 1 + 5 + 1, "two merges are one commit"
+
+
 def test_rewinding_deletes_from_a_height_on_in_every_table_of_one_chain(lake: Lake, made: Maker) -> None:
     tables = (BLOCKS, TRANSFERS, ACCOUNT_TRANSFERS)
     for table in tables:

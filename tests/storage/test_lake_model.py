@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections import Counter
 from typing import Any
@@ -77,4 +78,6 @@ def _row(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 TestLakeModel = LakeModel.TestCase
-TestLakeModel.settings = settings(max_examples=25, stateful_step_count=12)
+TestLakeModel.settings = settings(
+    max_examples=10 * 12 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 12, stateful_step_count=12
+)

@@ -287,4 +287,6 @@ class TailModel(RuleBasedStateMachine):
 
 
 TestTailModel = TailModel.TestCase
-TestTailModel.settings = settings(max_examples=60, stateful_step_count=25)
+TestTailModel.settings = settings(
+    max_examples=10 * 30 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 30, stateful_step_count=20
+)

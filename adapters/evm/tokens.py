@@ -1,0 +1,66 @@
+"""What token contracts say about themselves, made safe: names are hostile until cleaned, decimals until checked."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+from adapters.evm.facts import Facts
+from chainfolio.asking import Asking
+from chainfolio.calls import Call, Read
+from chainfolio.contracts import Token
+
+LONGEST_SYMBOL, LONGEST_NAME = 32, 96
+SIGNATURES = ("symbol()(*)", "name()(*)", "decimals()(*)")
+
+
+def describe(facts: Facts, contracts: Sequence[str]) -> Asking[Read, Any, dict[str, Token]]:
+    """The token behind each contract, in one round. A contract that says nothing usable gets an empty name and no decimals."""
+    answers = yield [Call(contract, signature) for contract in contracts for signature in SIGNATURES]
+    tokens = {}
+    for k, contract in enumerate(contracts):
+        symbol, name, decimals = answers[3 * k : 3 * k + 3]
+        tokens[contract] = Token(
+            facts.token_asset(contract), text(symbol, LONGEST_SYMBOL), text(name, LONGEST_NAME), decimals_of(decimals)
+        )
+    return tokens
+
+
+def decimals_of(answer: object) -> int | None:
+    """Decimals as a number from 0 to 255, or None: never a guess."""
+    if not isinstance(answer, bytes) or len(answer) < 32:
+        return None
+    value = int.from_bytes(answer[:32], "big")
+    return value if value <= 255 else None
+
+
+def text(answer: object, longest: int) -> str:
+    """A name as printable text: an ABI string, or the bytes32 of old tokens; "" where it is neither."""
+    if not isinstance(answer, bytes):
+        return ""
+    content = _string(answer)
+    if content is None:
+        content = answer.rstrip(b"\0") if len(answer) == 32 else b""
+    return clean(content.decode("utf-8", "replace"), longest)
+
+
+def _string(answer: bytes) -> bytes | None:
+    """The bytes of an ABI string, as far as they came; None where the answer is none."""
+    if len(answer) < 64 or int.from_bytes(answer[:32], "big") != 32:
+        return None
+    size = int.from_bytes(answer[32:64], "big")
+    return answer[64 : 64 + min(size, 4096)]
+
+
+def clean(written: str, longest: int) -> str:
+    """Printable, on one line, of bounded length: no control or format characters (they reorder or hide text)."""
+    folded = unicodedata.normalize("NFC", written[:4096])
+    kept = [char if char != "\t" else " " for char in folded if _is_printable(char)]
+    line = " ".join("".join(kept).split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def _is_printable(char: str) -> bool:
+    category = unicodedata.category(char)
+    return category[0] not in "C" and category not in ("Zl", "Zp") or char == "\t"

@@ -1,0 +1,68 @@
+"""What commands share: finding the settings, running a coroutine, printing tables and JSON."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from chainfolio.settings import Settings, load
+
+if TYPE_CHECKING:
+    from indexer.wiring import System
+
+Commands = Any  # argparse's own type for a group of commands is private
+T = TypeVar("T")
+HERE = Path("chainfolio.toml")
+
+
+def settings(options: argparse.Namespace) -> Settings:
+    """The settings a command runs with."""
+    given = options.config or os.environ.get("CHAINFOLIO_CONFIG")
+    return load(Path(given) if given else HERE if HERE.exists() else None)
+
+
+def with_system(options: argparse.Namespace, work: Callable[[System], Awaitable[T]]) -> T:
+    """Run some work on the system of the settings, and let go of everything afterwards."""
+    from indexer.wiring import System
+
+    async def run() -> T:
+        system = System(settings(options))
+        try:
+            return await work(system)
+        finally:
+            await system.close()
+
+    return asyncio.run(run())
+
+
+def show_json(value: Any) -> None:
+    """One JSON document on standard output; msgspec's own types and exact decimals included."""
+    import msgspec
+
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+
+
+def show_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:
+    """A table for people: columns are (name, `left` or `right`)."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title) if title else None, title_justify="left", title_style="bold")
+    for name, side in columns:
+        table.add_column(name, justify="right" if side == "right" else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(table)
+
+
+def one_line(value: Any) -> None:
+    """One compact JSON line."""
+    print(json.dumps(value))

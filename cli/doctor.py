@@ -1,0 +1,93 @@
+"""`chainfolio doctor`: is everything there, and does every endpoint do what it is needed for?"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import time
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from chainfolio.errors import ChainfolioError, SourceError
+from chainfolio.tables import TABLES
+from cli.common import Commands, show_json, show_table, with_system
+
+if TYPE_CHECKING:
+    from adapters.evm.chain import EvmChain
+    from indexer.wiring import System
+
+LIBRARIES = ("aiohttp", "polars", "deltalake", "duckdb", "pyarrow", "msgspec")
+
+
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Register the command."""
+    command = commands.add_parser("doctor", parents=[common], help="check endpoints and stores", description=__doc__)
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; the exit code is 3 where an endpoint is of no use, 5 where a store is."""
+    report = with_system(options, examine)
+    if options.json:
+        show_json(report)
+    else:
+        _show(report)
+    if any(not store["ok"] for store in report["stores"]):
+        return 5
+    return 3 if any(not endpoint["ok"] for endpoint in report["endpoints"]) else 0
+
+
+async def examine(system: System) -> dict[str, Any]:
+    """Versions, stores and endpoints, each with what is wrong with it."""
+    endpoints = []
+    for key in sorted(system.settings.chains):
+        try:
+            chain = system.chain(key)
+        except ChainfolioError as error:
+            endpoints.append({"chain": key, "endpoint": "-", "ok": False, "problem": str(error)})
+            continue
+        endpoints += [await _endpoint(chain, k) for k in range(len(chain.node.endpoints))]
+    return {
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
+        "stores": [_store("lake", lambda: [system.lake.count(table) for table in TABLES.values()]), _store("tail", lambda: system.tail.path)],
+        "endpoints": endpoints,
+    }
+
+
+def _store(name: str, look: Any) -> dict[str, Any]:
+    try:
+        look()
+    except ChainfolioError as error:
+        return {"store": name, "ok": False, "problem": str(error)}
+    return {"store": name, "ok": True, "problem": ""}
+
+
+async def _endpoint(chain: EvmChain, number: int) -> dict[str, Any]:
+    """One endpoint: chain id and genesis, age of the head, how deep its state goes, whether overrides work."""
+    from adapters.evm.node import Node
+
+    endpoint = chain.node.endpoints[number]
+    alone = Node(chain.facts, [endpoint], chain.node.seams)
+    found: dict[str, Any] = {"chain": chain.key, "endpoint": endpoint.name, "ok": True, "problem": ""}
+    try:
+        start_s = time.monotonic()
+        heads = await alone.connect()
+        found["latencyMs"] = int((time.monotonic() - start_s) * 1000)
+        found |= {"head": heads.latest.height, "final": heads.finalized}
+        found["headAgeS"] = max(0, (chain.node.seams.clock.now_us() - heads.latest.time_us) // 1_000_000)
+        found |= await chain.examine(alone)
+    except SourceError as error:
+        found |= {"ok": False, "problem": str(error)}
+    return found
+
+
+def _show(report: dict[str, Any]) -> None:
+    print("  ".join(f"{name} {number}" for name, number in report["versions"].items()))
+    for store in report["stores"]:
+        print(f"{store['store']}: {'ok' if store['ok'] else store['problem']}")
+    names = ("chain", "endpoint", "head", "final", "headAgeS", "latencyMs", "oldestState", "reads", "problem")
+    rows = [[str(endpoint.get(name, "-")) for name in names] for endpoint in report["endpoints"]]
+    if rows:
+        show_table("", [(name, "") for name in names], rows)
+    else:
+        print("no chain is configured: add [chains.ethereum] with rpc = [\"http://…\"] to chainfolio.toml")

@@ -1,0 +1,171 @@
+"""`chainfolio index`: back-fill one chain now, with progress, and make the derived tables."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from chainfolio.assets import evm
+from chainfolio.errors import BadRequest
+from cli.common import Commands, one_line, with_system
+
+if TYPE_CHECKING:
+    from adapters.evm.chain import EvmChain
+    from indexer.collect import Work
+    from indexer.progress import Progress
+    from indexer.wiring import System
+
+
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Register the command."""
+    command = commands.add_parser("index", parents=[common], help="back-fill a chain now", description=__doc__)
+    command.add_argument("chain", help="key of a configured chain")
+    command.add_argument("--from", dest="first", type=int, metavar="N", help="first block (default: start_block)")
+    command.add_argument("--to", dest="last", type=int, metavar="N", help="last block (default: the newest final one)")
+    command.add_argument("--datasets", metavar="A,B", help="which datasets (default: all; derived tables can be named too)")
+    command.add_argument("--contracts", metavar="0x…,0x…", help="only these token contracts")
+    command.add_argument("--estimate", action="store_true", help="say what the run would cost, and do not run")
+    command.add_argument("--rewind", type=int, metavar="N", help="first forget everything from block N on")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    with_system(options, lambda system: _index(system, options))
+    return 0
+
+
+async def _index(system: System, options: argparse.Namespace) -> None:
+    from indexer import derive
+    from indexer.collect import Collector, check_anchor, check_span, missing
+    from indexer.progress import Progress
+    from indexer.wiring import check_datasets
+
+    chain = system.chain(options.chain)
+    named = _names(options.datasets) or [*system.datasets(chain), "account_transfers"]
+    derived = [name for name in named if name in derive.DERIVED]
+    datasets = check_datasets(chain, [name for name in named if name not in derive.DERIVED])
+    contracts = [evm(contract) for contract in _names(options.contracts)] or chain.settings.contracts
+    with system.tail.lock(chain.key):
+        if options.rewind is not None:
+            _rewind(system, chain, options.rewind)
+        heads = await chain.heads()
+        first = chain.settings.start_block if options.first is None else options.first
+        span = check_span(chain.key, first, heads.finalized if options.last is None else options.last, heads.finalized)
+        await check_anchor(chain, system.tail)
+        work = missing(system.tail, chain.key, span, datasets, contracts)
+        if options.estimate:
+            await _estimate(chain, work, options)
+            return
+        total = sum(len(item.spans) for item in work)
+        progress = Progress(system.seams.clock, total, on_change=watcher(chain.key, quiet=options.json))
+        collector = Collector(chain, system.lake, system.tail, system.seams, progress)
+        recovered = await collector.recover()
+        await collector.run(work)
+        await asyncio.to_thread(derive.recover, system.lake, system.tail, chain.key)
+        made = await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key, derived)
+    _report(chain, progress, recovered, made, options)
+
+
+def _names(given: str | None) -> list[str]:
+    return [name for name in (given or "").split(",") if name]
+
+
+def _rewind(system: System, chain: EvmChain, height: int) -> None:
+    if height < 0:
+        raise BadRequest("rewind", "a block height is at least 0")
+    system.lake.rewind(chain.key, height)
+    system.tail.rewind(chain.key, height - 1, None)
+
+
+def _report(
+    chain: EvmChain, progress: Progress, recovered: int, made: dict[str, int], options: argparse.Namespace
+) -> None:
+    troubles = chain.node.troubles()
+    if options.json:
+        one_line({
+            "chain": chain.key, "blocks": progress.blocks, "events": progress.events, "rows": progress.rows,
+            "requests": chain.requests, "seconds": round(progress.seconds, 3), "restored": progress.restored,
+            "recoveredBatches": recovered, "derived": made, "troubles": troubles,
+        })  # fmt: skip
+        return
+    print(
+        f"{chain.key}: {progress.blocks:,} blocks, {progress.events:,} events, {progress.rows:,} rows "
+        f"in {progress.seconds:.1f} s with {chain.requests:,} requests"
+        + (f"; {recovered} batches of a killed run finished" if recovered else "")
+    )
+    for name, rows in made.items():
+        print(f"  {name}: {rows:,} rows derived")
+    for endpoint, counts in troubles.items():
+        print(f"  {endpoint}: " + ", ".join(f"{count} x {kind}" for kind, count in sorted(counts.items())))
+
+
+async def _estimate(chain: EvmChain, work: Sequence[Work], options: argparse.Namespace) -> None:
+    from indexer.estimate import estimate
+
+    result = await estimate(chain, work)
+    if options.json:
+        one_line(result)
+        return
+    print(f"{chain.key}: {result['blocks']:,} blocks are missing; about {result['events']:,} events, "
+          f"{result['requests']:,} requests, {result['megabytes']:,} MB on disk, {result['seconds']:,} s")  # fmt: skip
+
+
+def watcher(name: str, *, quiet: bool = False) -> Callable[[Progress], None]:
+    """Shows progress on standard error: a bar on a terminal, a line every few seconds elsewhere."""
+    if quiet:
+        return lambda progress: None
+    if sys.stderr.isatty():
+        return Bar(name)
+    return Lines(name)
+
+
+class Lines:
+    """A line every five seconds, for logs."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self._next_s = name, 5.0
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.seconds >= self._next_s:
+            self._next_s = progress.seconds + 5
+            print(f"{self.name}: {state(progress)}", file=sys.stderr)
+
+
+class Bar:
+    """One line of a terminal, drawn over and over."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self._next_s = name, 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        done = progress.blocks >= progress.blocks_total
+        if progress.seconds < self._next_s and not done:
+            return
+        self._next_s = progress.seconds + 0.1
+        share = progress.blocks / max(1, progress.blocks_total)
+        bar = "█" * int(24 * share) + "░" * (24 - int(24 * share))
+        sys.stderr.write(f"\r\x1b[2K{self.name} {bar} {state(progress)}" + ("\n" if done else ""))
+        sys.stderr.flush()
+
+
+def state(progress: Progress) -> str:
+    """Where a run stands, in one line."""
+    blocks, events = progress.rates
+    eta = progress.eta_s
+    return (
+        f"{100 * progress.blocks // max(1, progress.blocks_total)} % of {progress.blocks_total:,} blocks, "
+        f"{progress.events:,} events, {blocks:,.0f} blocks/s, {events:,.0f} events/s, {progress.requests:,} requests"
+        + (f", {clock(eta)} left" if eta is not None and progress.blocks < progress.blocks_total else "")
+    )
+
+
+def clock(seconds: float) -> str:
+    """Seconds as people say them."""
+    whole = int(seconds + 0.5)
+    if whole < 90:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 5400 else f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -1,0 +1,64 @@
+"""`chainfolio key create|list|revoke`: the keys of an account. Rotation is create, then revoke: both work in between."""
+
+from __future__ import annotations
+
+import argparse
+
+from chainfolio.errors import BadRequest
+from cli.account import moment_us
+from cli.common import Commands, one_line, settings, show_json, show_table
+
+
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Register the commands."""
+    group = commands.add_parser("key", help="keys of an account", description=__doc__)
+    verbs = group.add_subparsers(dest="verb", metavar="VERB", required=True)
+    create = verbs.add_parser("create", parents=[common], help="a new key, shown once")
+    create.add_argument("--account", required=True, metavar="ID")
+    create.add_argument("--name", required=True)
+    create.add_argument("--expires", metavar="2027-01-01T00:00:00Z")
+    create.set_defaults(run=_create)
+    listing = verbs.add_parser("list", parents=[common], help="the keys of an account")
+    listing.add_argument("--account", required=True, metavar="ID")
+    listing.set_defaults(run=_list)
+    revoke = verbs.add_parser("revoke", parents=[common], help="end a key at once")
+    revoke.add_argument("id")
+    revoke.set_defaults(run=_revoke)
+
+
+def _create(options: argparse.Namespace) -> int:
+    from cli.serve import open_state
+
+    state = open_state(settings(options))
+    if state.account(options.account) is None:
+        raise BadRequest("account", f"there is no account {options.account}", cure="chainfolio account list")
+    key, token = state.create_key(options.account, options.name, moment_us(options.expires) if options.expires else None)
+    state.close()
+    one_line({"keyId": key.id, "apiKey": token}) if options.json else print(f"key {key.id}\n{token}\nShown this once.")
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    from cli.serve import open_state
+
+    state = open_state(settings(options))
+    keys = state.keys(options.account)
+    state.close()
+    rows = [(k.id, k.name, f"…{k.hint}", "revoked" if k.revoked_us else "valid") for k in keys]
+    if options.json:
+        show_json([dict(zip(("keyId", "name", "ends", "state"), row, strict=True)) for row in rows])
+    else:
+        show_table("", [("id", ""), ("name", ""), ("ends", ""), ("state", "")], rows)
+    return 0
+
+
+def _revoke(options: argparse.Namespace) -> int:
+    from cli.serve import open_state
+
+    state = open_state(settings(options))
+    done = state.revoke_key(options.id)
+    state.close()
+    if not done:
+        raise BadRequest("key", f"there is no valid key {options.id}", cure="chainfolio key list --account ID")
+    one_line({"revoked": options.id}) if options.json else print(f"{options.id} is revoked")
+    return 0

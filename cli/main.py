@@ -1,0 +1,61 @@
+"""The command line: one file a command group; each is imported only when it is called, so that a command starts fast."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+
+from chainfolio.errors import ChainfolioError
+
+GROUPS = ("demo", "serve", "worker", "index", "derive", "portfolio", "nav", "account", "key", "sql", "doctor")
+
+
+def parser(groups: Sequence[str] = GROUPS) -> argparse.ArgumentParser:
+    """The commands of some groups with their options."""
+    top = argparse.ArgumentParser(
+        prog="chainfolio",
+        description="Self-hosted blockchain indexer and portfolio engine.",
+        epilog="Settings: --config FILE, else $CHAINFOLIO_CONFIG, else chainfolio.toml here; CHAINFOLIO_… variables override.",
+    )
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--config", metavar="FILE", help="settings file")
+    common.add_argument("--json", action="store_true", help="print JSON for programs instead of text for people")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for group in groups:
+        importlib.import_module(f"cli.{group}").add(commands, common)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code says how it ended (0 done, 2 wrong usage, 3 node, 4 not indexed, 5 store…)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    named = given[0] if given else ""
+    options = parser([named] if named in GROUPS else GROUPS).parse_args(given)
+    try:
+        return int(options.run(options) or 0)
+    except ChainfolioError as error:
+        _complain(error, as_json=getattr(options, "json", False))
+        return error.exit_code
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print("stopped; what was committed stays", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+
+
+def _complain(error: ChainfolioError, *, as_json: bool) -> None:
+    if as_json:
+        fields = {key: value for key, value in vars(error).items() if isinstance(value, str | int | None) and key != "args"}
+        print(json.dumps({"error": {"kind": type(error).__name__, **fields}}))
+        return
+    print(f"error: {error.message}", file=sys.stderr)
+    if error.cure:
+        print(f"  cure: {error.cure}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

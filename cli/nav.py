@@ -1,0 +1,37 @@
+"""`chainfolio nav ADDRESS…`: the net asset value of addresses together."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from chainfolio.assets import account
+from cli.common import Commands, with_system
+
+if TYPE_CHECKING:
+    from indexer.wiring import System
+    from portfolio.nav import Nav
+
+
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Register the command."""
+    command = commands.add_parser("nav", parents=[common], help="net asset value", description=__doc__)
+    command.add_argument("address", nargs="+")
+    command.add_argument("--currency", default="USD")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    from portfolio.nav import encode
+
+    accounts = list(dict.fromkeys(account(written) for written in options.address))
+
+    async def read(system: System) -> Nav:
+        from indexer.engine import Engine
+
+        return await Engine(system).nav(accounts, options.currency, wait=True)
+
+    result = with_system(options, read)
+    print(encode(result).decode() if options.json else f"{result.nav:,.2f} {result.currency}")
+    return 0

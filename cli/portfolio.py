@@ -1,0 +1,92 @@
+"""`chainfolio portfolio ADDRESS…`: what addresses hold and what it is worth, now or at a block."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from chainfolio.assets import Account, account
+from chainfolio.errors import BadRequest
+from cli.common import Commands, show_json, show_table, with_system
+
+if TYPE_CHECKING:
+    from indexer.wiring import System
+    from portfolio.document import AssetDocument, Portfolio
+
+
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Register the command."""
+    command = commands.add_parser("portfolio", parents=[common], help="what addresses hold", description=__doc__)
+    command.add_argument("address", nargs="+")
+    command.add_argument("--chain", help="only this chain; needed with --block where several are configured")
+    command.add_argument("--block", type=int, metavar="N", help="at this block instead of now")
+    command.add_argument("--sources", action="store_true", help="name block and price source of each number")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    import msgspec
+
+    accounts = list(dict.fromkeys(account(written) for written in options.address))
+    documents = with_system(options, lambda system: read(system, accounts, options.chain, options.block, options.sources))
+    if options.json:
+        show_json(msgspec.to_builtins(documents))
+        return 0
+    for document in documents:
+        show(document)
+    return 0
+
+
+async def read(
+    system: System, accounts: list[Account], chain: str | None, block: int | None, sources: bool
+) -> list[Portfolio]:
+    """Portfolios over all chains now, or of one chain at a block."""
+    from indexer.engine import Engine
+    from portfolio.facts import Options
+
+    shown = Options(sources=sources, explorer_urls=False, images=False)
+    keys = sorted(system.settings.chains)
+    if not keys:
+        raise BadRequest("chains", "no chain is configured", cure="add [chains.ethereum] with rpc = [\"http://…\"] to chainfolio.toml")
+    if chain is not None:
+        system.chain(chain)
+        keys = [chain]
+    if block is None and chain is None:
+        return await Engine(system).portfolios(accounts, shown, wait=True, wallet_only=False)
+    if len(keys) > 1:
+        raise BadRequest("chain", "a block belongs to one chain", cure=f"--chain one of {', '.join(keys)}")
+    height = (await system.chain(keys[0]).heads()).latest.height if block is None else block
+    return await Engine(system).at_block(accounts, keys[0], height, shown)
+
+
+def show(document: Portfolio) -> None:
+    """One portfolio as a table."""
+    at = f" at block {document.block_number}" if isinstance(document.block_number, str) else ""
+    rows = [
+        (chain.key, protocol.name, asset.symbol or asset.contract, asset.balance or "?", asset.price or "-", _money(asset.value))
+        for protocol in document.asset_by_protocols.values()
+        for chain in protocol.chains.values()
+        for position in chain.protocol_positions.values()
+        for asset in _assets(position)
+    ]
+    columns = [("chain", ""), ("protocol", ""), ("asset", ""), ("balance", "right"), ("price USD", "right"), ("worth USD", "right")]
+    show_table(f"{document.address}{at}: {_money(document.networth)} USD", columns, rows)
+    if document.unpriced_assets:
+        print(f"  {document.unpriced_assets} assets have no price and are in no sum")
+    for issue in document.issues:
+        print(f"  {issue.adapter}: {issue.subject}: {issue.reason}")
+
+
+def _assets(position: object) -> list[AssetDocument]:
+    assets: list[AssetDocument] = list(position.assets)  # type: ignore[attr-defined]
+    for nested in position.protocol_positions:  # type: ignore[attr-defined]
+        assets += [*nested.supply_assets, *nested.borrow_assets, *nested.reward_assets, *nested.assets]
+    return assets
+
+
+def _money(value: str | None) -> str:
+    """A worth as people read it: thousands apart, two places; the exact figure is in --json."""
+    from decimal import Decimal
+
+    return "-" if value is None else f"{Decimal(value):,.2f}"

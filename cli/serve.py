@@ -1,0 +1,89 @@
+"""`chainfolio serve`: the API with its documentation, and indexing beside it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from chainfolio.settings import Settings
+from cli.common import Commands, settings
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from storage.state import State
+
+PEPPER = "pepper"
+
+
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Register the command."""
+    command = commands.add_parser("serve", parents=[common], help="serve the API", description=__doc__)
+    command.add_argument("--port", type=int, help="port to listen on (default: server.port)")
+    command.add_argument("--workers", type=int, help="processes that answer (default: server.workers)")
+    command.add_argument("--no-indexing", action="store_true", help="answer only; a worker elsewhere does the indexing")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    import msgspec
+
+    from api.serve import serve
+
+    given = settings(options)
+    port = given.server.port if options.port is None else options.port
+    workers = given.server.workers if options.workers is None else options.workers
+    given = msgspec.structs.replace(given, server=msgspec.structs.replace(given.server, port=port, workers=workers))
+    serve(answering if options.no_indexing else indexing, given)
+    return 0
+
+
+def open_state(given: Settings) -> State:
+    """The state store of the settings, with its pepper beside it."""
+    import random
+
+    from chainfolio.seams import SystemClock
+    from storage.state import State, pepper
+
+    return State.open(given.state_url, pepper(given.data_dir / PEPPER), SystemClock(), random.SystemRandom())
+
+
+async def answering(given: Settings) -> web.Application:
+    """The API alone."""
+    return _app(given, work=False)
+
+
+async def indexing(given: Settings) -> web.Application:
+    """The API with a worker beside it; with several processes, whichever holds a chain's lock indexes it."""
+    return _app(given, work=True)
+
+
+def _app(given: Settings, *, work: bool) -> web.Application:
+    from api.app import make_app
+    from indexer.engine import Engine
+    from indexer.wiring import System
+    from indexer.worker import Worker
+
+    system, state = System(given), open_state(given)
+    worker = Worker(system)
+    engine = Engine(system, worker.status)
+    app = make_app(engine, state, given, system.seams)
+
+    async def beside(_: web.Application) -> AsyncIterator[None]:
+        task = asyncio.create_task(worker.run()) if work else None
+        yield
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):  # its troubles were told while it ran
+                await task
+        await system.close()
+        state.close()
+
+    app.cleanup_ctx.append(beside)
+    return app
+
+

@@ -1,0 +1,69 @@
+"""`chainfolio sql "SELECT …"`: DuckDB over the lake, read-only, in a child process that can reach nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from chainfolio.errors import BadRequest, ChainfolioError
+from chainfolio.tables import TABLES
+from cli.common import Commands, show_json, show_table, with_system
+
+if TYPE_CHECKING:
+    from indexer.wiring import System
+
+
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Register the command."""
+    command = commands.add_parser("sql", parents=[common], help="ask the lake in SQL", description=__doc__)
+    command.add_argument("query", nargs="?", help="one SELECT; without it the views are printed, for a DuckDB of your own")
+    command.add_argument("--limit", type=int, default=1000, metavar="N", help="rows at most (default 1000; 0: all)")
+    command.add_argument("--seconds", type=int, default=60, metavar="S", help="stop the query after this long")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+
+    async def files(system: System) -> dict[str, list[str]]:
+        return {name: system.lake.files(table) for name, table in TABLES.items() if system.lake.exists(table)}
+
+    found = with_system(options, files)
+    if options.query is None:
+        from storage.views import views
+
+        print("\n".join(views(found)))
+        return 0
+    answer = ask(options.query, found, limit=options.limit, seconds=options.seconds)
+    if options.json:
+        show_json([dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]])
+        return 0
+    rows = [["" if cell is None else str(cell) for cell in row] for row in answer["rows"]]
+    show_table("", [(name, "right" if kind == "number" else "") for name, kind in zip(answer["columns"], answer["kinds"], strict=True)], rows)
+    if answer["more"]:
+        print(f"only the first {options.limit:,} rows are shown: --limit 0 shows all", file=sys.stderr)
+    return 0
+
+
+def ask(query: str, files: dict[str, list[str]], *, limit: int, seconds: int) -> dict[str, Any]:
+    """The answer of a child process that gets the query, the files and nothing of this process's environment."""
+    task = json.dumps({"query": query, "files": files, "limit": limit, "seconds": seconds})
+    environment = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    try:
+        child = subprocess.run(
+            [sys.executable, "-m", "storage.sandbox"], input=task, capture_output=True, text=True, timeout=seconds + 10,
+            env=environment, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise BadRequest("query", f"it ran for more than {seconds} s", cure="ask for less, or raise --seconds") from None
+    try:
+        answer: dict[str, Any] = json.loads(child.stdout)
+    except ValueError:
+        raise ChainfolioError("the query ended without an answer: it needed more memory or time than it may have") from None
+    if "error" in answer:
+        raise BadRequest("query", answer["error"])
+    return answer

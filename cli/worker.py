@@ -1,0 +1,61 @@
+"""`chainfolio worker`: indexing and jobs only, until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from cli.common import Commands, with_system
+
+if TYPE_CHECKING:
+    from indexer.wiring import System
+    from indexer.worker import Worker
+
+REPORT_EVERY_S = 10.0
+
+
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Register the command."""
+    command = commands.add_parser("worker", parents=[common], help="index all chains until stopped", description=__doc__)
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    with_system(options, _work)
+    return 0
+
+
+async def _work(system: System) -> None:
+    from indexer.worker import Worker
+
+    worker = Worker(system)
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    tasks = [asyncio.create_task(worker.run()), asyncio.create_task(_report(worker)), asyncio.create_task(told.wait())]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _report(worker: Worker) -> None:
+    """A line a chain every few seconds, when something changed."""
+    said: dict[str, str] = {}
+    while True:
+        await asyncio.sleep(REPORT_EVERY_S if said else 2.0)
+        for key, status in worker.status.items():
+            trouble = status.halted or status.trouble
+            line = f"{key}: block {status.indexed:,} of {status.head:,}, final {status.finalized:,}, {status.reorgs} reorgs"
+            line += f"; {'HALTED' if status.halted else 'waiting'}: {trouble}" if trouble else ""
+            if said.get(key) != line:
+                said[key] = line
+                print(line, file=sys.stderr)

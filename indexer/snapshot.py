@@ -1,0 +1,123 @@
+"""What some accounts hold on one chain at one block: everything read at that block's hash, prices too.
+
+Round one asks for every balance, round two for what held tokens are and what they are worth; so a snapshot is about three
+requests, however many tokens and accounts there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from adapters.evm.tokens import describe
+from chainfolio.asking import Asking, Reverted, Unknown, drive
+from chainfolio.assets import Asset
+from chainfolio.blocks import Block
+from chainfolio.calls import Call, NativeBalance, Read
+from chainfolio.contracts import Holding, Issue, Snapshot, Token
+from indexer import candidates
+from indexer.tokens import TokenBook
+from pricing.ladder import ladder
+from pricing.quotes import PriceSource, Quotes
+
+if TYPE_CHECKING:
+    from adapters.evm.chain import EvmChain
+    from storage.lake import Lake
+    from storage.tail import Tail
+
+BALANCE_OF = "balanceOf(address)(uint256)"
+
+
+@dataclass(slots=True)
+class Snapshotter:
+    """Takes snapshots of one chain."""
+
+    chain: EvmChain
+    lake: Lake
+    tail: Tail
+    book: TokenBook
+    sources: Sequence[PriceSource]
+
+    async def take(self, accounts: Sequence[str], block: Block | None = None, extra: Sequence[str] = ()) -> Snapshot:
+        """A snapshot at a block (none: the newest). `extra` are contracts to look at beside those the accounts have met."""
+        before = self.chain.requests
+        pinned = block or (await self.chain.heads()).latest
+        wanted = await asyncio.to_thread(self._wanted, accounts, pinned.height, extra)
+        asks = [NativeBalance(account) for account in accounts] + [
+            Call(contract, BALANCE_OF, (account,)) for account in accounts for contract in wanted[account]
+        ]
+        raws = await self.chain.answer(asks, pinned)
+        natives, others = raws[: len(accounts)], raws[len(accounts) :]
+        held, issues = self._held(accounts, wanted, others)
+        tokens, quotes, failed = await self._known(sorted({contract for _, contract, _ in held}), pinned)
+        holdings = [self._native(account, raw) for account, raw in zip(accounts, natives, strict=True) if isinstance(raw, int)]
+        issues += [
+            Issue("balance", account, f"the native balance could not be read: {raw.reason}")
+            for account, raw in zip(accounts, natives, strict=True) if isinstance(raw, Unknown)
+        ]  # fmt: skip
+        holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
+        issues += [*failed, *_refusals(quotes)]
+        gap = candidates.gaps(self.tail, self.chain.key, pinned.height)
+        return Snapshot(
+            self.chain.key, pinned, tuple(accounts), tuple(holdings), quotes.prices,
+            tuple([*issues, gap] if gap else issues), self.chain.requests - before,
+        )  # fmt: skip
+
+    def _wanted(self, accounts: Sequence[str], height: int, extra: Sequence[str]) -> dict[str, list[str]]:
+        facts = self.chain.facts
+        listed = {*self.book.listed, *extra, *([facts.wrapped.address] if facts.wrapped else [])}
+        double = {facts.native.also_at} if facts.native.also_at else set()
+        return {
+            account: sorted((candidates.met(self.lake, self.tail, self.chain.key, account, height) | listed) - double)
+            for account in accounts
+        }
+
+    def _held(
+        self, accounts: Sequence[str], wanted: Mapping[str, Sequence[str]], answers: Sequence[Any]
+    ) -> tuple[list[tuple[str, str, int]], list[Issue]]:
+        """What is held, and an issue for each balance that its contract does not tell."""
+        held, issues = [], []
+        places = [(account, contract) for account in accounts for contract in wanted[account]]
+        for (account, contract), raw in zip(places, answers, strict=True):
+            if isinstance(raw, int):
+                if raw:
+                    held.append((account, contract, raw))
+            elif contract not in self.book.listed:
+                reason = "the contract refuses" if isinstance(raw, Reverted) else raw.reason
+                issues.append(Issue("balance", contract, f"the balance of {account} is unknown: {reason}", spoils=False))
+        return held, issues
+
+    def _native(self, account: str, raw: int) -> Holding:
+        native = self.chain.facts.native
+        return Holding(account, Token(self.chain.facts.native_asset, native.symbol, native.name, native.decimals), raw)
+
+    async def _known(self, contracts: Sequence[str], block: Block) -> tuple[dict[str, Token], Quotes, list[Issue]]:
+        """The tokens behind some contracts and what can be said of their prices, in lockstep at the block."""
+        known = self.book.known(contracts)
+        unknown = [contract for contract in contracts if contract not in known]
+        assets = [self.chain.facts.native_asset, *(self.chain.facts.token_asset(contract) for contract in contracts)]
+        askings: dict[str, Asking[Read, Any, Any]] = {"prices": ladder(self.sources, assets, block)}
+        if unknown:
+            askings["tokens"] = describe(self.chain.facts, unknown)
+        reports = await drive(askings, lambda asks: self.chain.answer(asks, block))
+        issues = [Issue(name, self.chain.key, report.reason) for name, report in reports.items() if report.status == "failed"]
+        if unknown and (fresh := reports["tokens"].result) is not None:
+            await asyncio.to_thread(self.book.learn, fresh, block.height)
+            known |= fresh
+        for contract in contracts:
+            known.setdefault(contract, Token(self.chain.facts.token_asset(contract), "", "", None))
+        return known, reports["prices"].result or Quotes(), issues
+
+
+def _refusals(quotes: Quotes) -> list[Issue]:
+    """Why assets that a source has facts about have no price: said, but no reason to call the holdings partial."""
+    priced: set[Asset] = {price.asset for price in quotes.prices}
+    return [
+        Issue(refusal.source, str(refusal.asset), refusal.reason, spoils=False)
+        for refusal in quotes.refused
+        if refusal.asset not in priced
+    ]
+
+

@@ -1,0 +1,72 @@
+"""The book of tokens: what their contracts said once, and the chain's token list. Asked once, then kept in the lake."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chainfolio.assets import Asset
+from chainfolio.contracts import Token
+from chainfolio.tables import TOKENS
+
+if TYPE_CHECKING:
+    from adapters.evm.facts import Facts
+    from storage.lake import Lake
+
+
+class TokenBook:
+    """The tokens of one chain. A contract can change what it says; `forget` makes it be asked again."""
+
+    def __init__(self, facts: Facts, lake: Lake, listed: Mapping[str, Token]) -> None:
+        self._facts, self._lake, self.listed = facts, lake, dict(listed)
+        self._known: dict[str, Token] | None = None
+
+    def known(self, contracts: Sequence[str]) -> dict[str, Token]:
+        """Those of some contracts that need not be asked."""
+        if self._known is None:
+            self._known = {**self._stored(), **self.listed}
+        return {contract: self._known[contract] for contract in contracts if contract in self._known}
+
+    def _stored(self) -> dict[str, Token]:
+        import polars as pl
+
+        if not self._lake.exists(TOKENS):
+            return {}
+        rows = self._lake.scan(TOKENS, chain=self._facts.key).filter(pl.col("decimals").is_not_null()).collect()
+        return {
+            row["token"]: Token(self._asset(row["token"]), row["symbol"] or "", row["name"] or "", row["decimals"])
+            for row in rows.iter_rows(named=True)
+        }
+
+    def _asset(self, contract: str) -> Asset:
+        return self._facts.token_asset(contract)
+
+    def learn(self, tokens: Mapping[str, Token], height: int) -> None:
+        """Keep what contracts said; one that gave no decimals is asked again next time."""
+        import pyarrow as pa
+
+        fresh = {c: token for c, token in tokens.items() if token.decimals is not None and c not in self.known([c])}
+        if not fresh:
+            return
+        rows = [
+            {"chain": self._facts.key, "token": c, "symbol": t.symbol, "name": t.name, "decimals": t.decimals, "height": height}
+            for c, t in sorted(fresh.items())
+        ]
+        stream = f"{self._facts.key}/tokens"
+        self._lake.append(
+            TOKENS, pa.Table.from_pylist(rows, schema=TOKENS.schema()), stream=stream, batch=self._lake.last(TOKENS, stream) + 1
+        )
+        assert self._known is not None
+        self._known |= fresh
+
+
+def token_list(path: Path, facts: Facts) -> dict[str, Token]:
+    """The tokens of `configs/tokens/<chain>.toml`; none where there is no such file."""
+    if not path.exists():
+        return {}
+    return {
+        row["address"]: Token(facts.token_asset(row["address"]), row["symbol"], row["symbol"], row["decimals"])
+        for row in tomllib.loads(path.read_text())["tokens"]
+    }

@@ -1,0 +1,125 @@
+"""Parts put together from settings: the one place where chains, stores and price sources meet."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chainfolio.errors import BadRequest, BadSettings
+from chainfolio.seams import Seams
+from chainfolio.settings import Settings
+
+if TYPE_CHECKING:
+    from adapters.evm.chain import EvmChain
+    from indexer.snapshot import Snapshotter
+    from storage.lake import Lake
+    from storage.tail import Tail
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+FAMILIES = "chainfolio.chains"
+
+
+@dataclass(slots=True)
+class System:
+    """Everything one process works with. Chains are built when they are first asked for."""
+
+    settings: Settings
+    seams: Seams = field(default_factory=Seams)
+    configs: Path = CONFIGS
+    _lake: Lake | None = None
+    _tail: Tail | None = None
+    _chains: dict[str, EvmChain] = field(default_factory=dict)
+
+    @property
+    def lake(self) -> Lake:
+        """The lake of the settings."""
+        if self._lake is None:
+            from storage.lake import Lake
+
+            self._lake = Lake(self.settings.lake_uri)
+        return self._lake
+
+    @property
+    def tail(self) -> Tail:
+        """The tail of the settings."""
+        if self._tail is None:
+            from storage.tail import Tail
+
+            url = self.settings.tail_url
+            if not url.startswith("sqlite:///"):
+                raise BadSettings("tail.url", "only sqlite:///… is served by this release")
+            self._tail = Tail(url.removeprefix("sqlite:///"))
+        return self._tail
+
+    def chain(self, key: str) -> EvmChain:
+        """A configured chain by its key."""
+        if key not in self._chains:
+            settings = self.settings.chains.get(key)
+            if settings is None:
+                known = ", ".join(sorted(self.settings.chains)) or "none"
+                raise BadRequest("chain", f"{key} is not configured", cure=f"configured are: {known}; add [chains.{key}]")
+            family = _family(settings.adapter)
+            self._chains[key] = family(
+                key, settings, self.seams, configs=self.configs, learnt=self.tail.learnt, on_learn=self.tail.learn
+            )
+        return self._chains[key]
+
+    @property
+    def chains(self) -> list[EvmChain]:
+        """All configured chains, by key."""
+        return [self.chain(key) for key in sorted(self.settings.chains)]
+
+    def datasets(self, chain: EvmChain) -> tuple[str, ...]:
+        """The datasets to index on a chain: those of its settings, else all there are."""
+        return check_datasets(chain, chain.settings.datasets or list(chain.datasets))
+
+    def snapshotter(self, chain: EvmChain) -> Snapshotter:
+        """What takes snapshots of a chain."""
+        from indexer.snapshot import Snapshotter
+        from indexer.tokens import TokenBook, token_list
+        from pricing.registry import sources
+
+        path = Path(self.settings.prices_file) if self.settings.prices_file else self.configs / "prices.toml"
+        ladder = sources(_toml(path), self.settings.prices, chain.key, file=path.name)
+        book = TokenBook(chain.facts, self.lake, token_list(self.configs / "tokens" / f"{chain.key}.toml", chain.facts))
+        return Snapshotter(chain, self.lake, self.tail, book, ladder)
+
+    async def close(self) -> None:
+        """Let go of connections and files."""
+        for chain in self._chains.values():
+            await chain.close()
+        if self._tail is not None:
+            self._tail.close()
+
+
+def check_datasets(chain: EvmChain, names: Sequence[str]) -> tuple[str, ...]:
+    """Names of datasets, each of which the chain has; BadRequest with what there is."""
+    for name in names:
+        if name not in chain.datasets:
+            raise BadRequest("datasets", f"{chain.key} has no dataset `{name}`", cure=f"there are: {', '.join(chain.datasets)}")
+    return tuple(dict.fromkeys(names))
+
+
+def _family(adapter: str) -> Any:
+    """What builds the chains of a family: registered by entry point, ours as a stranger's."""
+    for entry in entry_points(group=FAMILIES):
+        if entry.name == adapter:
+            return entry.load()
+    if adapter == "evm":  # run from a source tree that was never installed
+        from adapters.evm.chain import family
+
+        return family
+    raise BadSettings("adapter", f"no chain family `{adapter}` is installed")
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise BadSettings("prices_file", f"there is no {path}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise BadSettings(path.name, f"not valid TOML: {error}") from None

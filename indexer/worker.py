@@ -1,0 +1,96 @@
+"""The work that never ends: each configured chain is back-filled to its final block, then followed at its head."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from chainfolio.blocks import Span
+from chainfolio.errors import Busy, ChainfolioError, DeepReorg, SourceError, StorageFull
+from indexer import derive
+from indexer.collect import Collector, check_anchor, missing
+from indexer.follow import Follower, Status
+from indexer.progress import Progress
+from indexer.wiring import System
+
+if TYPE_CHECKING:
+    from adapters.evm.chain import EvmChain
+
+DERIVE_EVERY_S = 30.0
+RETRY_S = 5.0
+
+
+@dataclass(slots=True)
+class Worker:
+    """Indexes every chain of a system for as long as it runs; `status` is what it knows about each."""
+
+    system: System
+    status: dict[str, Status] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Until cancelled. One chain's trouble is no other chain's."""
+        async with asyncio.TaskGroup() as group:
+            for chain in self.system.chains:
+                self.status[chain.key] = Status()
+                group.create_task(self._keep(chain))
+
+    async def _keep(self, chain: EvmChain) -> None:
+        """A chain, again and again: what may pass is waited out, what cannot pass halts it visibly."""
+        status = self.status[chain.key]
+        while not status.halted:
+            try:
+                await self._chain(chain)
+            except (DeepReorg, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError):
+                    raise
+                status.halted = str(error)
+            except (SourceError, StorageFull, Busy) as error:
+                status.trouble = str(error)
+                await self.system.seams.clock.sleep(RETRY_S)
+            except ChainfolioError as error:
+                status.halted = str(error)
+
+    async def _chain(self, chain: EvmChain) -> None:
+        system, datasets = self.system, self.system.datasets(chain)
+        with system.tail.lock(chain.key):
+            follower = Follower(chain, system.lake, system.tail, system.seams, datasets)
+            follower.status = self.status[chain.key]
+            await asyncio.to_thread(follower.recover)
+            await self._back_fill(chain, datasets, follower.status)
+            await self._follow(chain, follower)
+
+    async def _back_fill(self, chain: EvmChain, datasets: tuple[str, ...], status: Status) -> None:
+        """Everything final that is not in the lake and not in the tail either."""
+        system = self.system
+        heads = await chain.heads()
+        status.head, status.finalized = heads.latest.height, heads.finalized
+        await check_anchor(chain, system.tail)
+        progress = Progress(system.seams.clock, max(1, heads.finalized))
+        collector = Collector(chain, system.lake, system.tail, system.seams, progress)
+        await collector.recover()
+        kept = system.tail.blocks(chain.key)
+        last = min(heads.finalized, kept[0].height - 1 if kept else heads.finalized)
+        if last >= chain.settings.start_block:
+            span = Span(chain.settings.start_block, last)
+            await collector.run(missing(system.tail, chain.key, span, datasets, chain.settings.contracts))
+            status.indexed = max(status.indexed, last)
+        await asyncio.to_thread(derive.recover, system.lake, system.tail, chain.key)
+        await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key, ("account_transfers",))
+
+    async def _follow(self, chain: EvmChain, follower: Follower) -> None:
+        deriving = asyncio.create_task(self._derive(chain))
+        try:
+            await follower.run()
+        finally:
+            deriving.cancel()
+            with suppress(asyncio.CancelledError):
+                await deriving
+
+    async def _derive(self, chain: EvmChain) -> None:
+        while True:
+            await self.system.seams.clock.sleep(DERIVE_EVERY_S)
+            await asyncio.to_thread(
+                derive.derive, self.system.lake, self.system.tail, chain.key, ("account_transfers",)
+            )

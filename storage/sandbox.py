@@ -1,0 +1,89 @@
+"""A child process that runs one query over the lake's files and can reach nothing else: see `chainfolio sql`.
+
+Reads a task as JSON from standard input, prints the answer as JSON. Memory, processor time and files are limited by the
+operating system; DuckDB is locked to the lake's files before it sees the query.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from typing import Any
+
+MEMORY = 4 * 1024**3
+NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT")
+
+
+def main() -> None:
+    """One task."""
+    task = json.load(sys.stdin)
+    resource.setrlimit(resource.RLIMIT_CPU, (4 * task["seconds"], 4 * task["seconds"] + 5))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    json.dump(answer(task), sys.stdout)
+
+
+def answer(task: dict[str, Any]) -> dict[str, Any]:
+    """Columns and rows, or an error in DuckDB's words without any path."""
+    import duckdb
+
+    from storage.views import views
+
+    files = task["files"]
+    connection = duckdb.connect(config={"temp_directory": "", "memory_limit": "1GB", "threads": "2"})
+    paths = [file for part in files.values() for file in part]
+    for setting in (
+        f"SET allowed_paths = {json.dumps(paths).replace(chr(34), chr(39))}",
+        "SET enable_external_access = false",
+        "SET allow_community_extensions = false",
+        "SET autoinstall_known_extensions = false",
+        "SET autoload_known_extensions = false",
+        "SET python_enable_replacements = false",
+        f"SET max_execution_time = {task['seconds'] * 1000}",
+        "SET TimeZone = 'UTC'",
+    ):
+        connection.execute(setting)
+    for view in views(files):
+        connection.execute(view)
+    connection.execute("SET lock_configuration = true")
+    try:
+        return _rows(connection, task)
+    except duckdb.Error as error:
+        return {"error": str(error).split("\n\n")[0][:2000]}
+
+
+def _rows(connection: Any, task: dict[str, Any]) -> dict[str, Any]:
+    statements = connection.extract_statements(task["query"])
+    if len(statements) != 1 or str(statements[0].type).rsplit(".", 1)[-1] not in ("SELECT", "EXPLAIN", "PRAGMA"):
+        return {"error": "one SELECT at a time"}
+    found = connection.execute(task["query"])
+    columns, kinds = [column[0] for column in found.description], [str(column[1]) for column in found.description]
+    rows = found.fetchmany(task["limit"] + 1) if task["limit"] else found.fetchall()
+    more = bool(task["limit"]) and len(rows) > task["limit"]
+    return {
+        "columns": columns,
+        "kinds": ["number" if any(word in kind for word in NUMBERS) else "text" for kind in kinds],
+        "rows": [[_cell(cell) for cell in row] for row in (rows[: task["limit"]] if more else rows)],
+        "more": more,
+    }
+
+
+def _cell(cell: Any) -> Any:
+    """A value as JSON can say it: exact numbers and times as text, bytes as hex."""
+    if cell is None or isinstance(cell, bool | str):
+        return cell
+    if isinstance(cell, int):
+        return cell if abs(cell) < 2**53 else str(cell)
+    if isinstance(cell, bytes | bytearray | memoryview):
+        return "0x" + bytes(cell).hex()
+    if isinstance(cell, dict):
+        return {str(key): _cell(value) for key, value in cell.items()}
+    if isinstance(cell, list | tuple):
+        return [_cell(value) for value in cell]
+    return str(cell)
+
+
+if __name__ == "__main__":
+    main()

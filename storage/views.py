@@ -1,0 +1,45 @@
+"""The lake's tables as DuckDB views: the files as they are, with a DECIMAL beside each 32-byte amount."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from chainfolio.amounts import MAX_DEC38
+from chainfolio.tables import TABLES, Table
+
+
+def views(files: Mapping[str, Sequence[str]]) -> list[str]:
+    """One CREATE VIEW a table; a table without files gets an empty one of the right columns."""
+    return [_view(table, files.get(name, ())) for name, table in TABLES.items()]
+
+
+def _view(table: Table, files: Sequence[str]) -> str:
+    if not files:
+        columns = ", ".join(f"NULL::{_type(column.type)} AS {_quoted(column.name)}" for column in table.columns)
+        return f"CREATE OR REPLACE VIEW {table.name} AS SELECT {columns} WHERE false;"
+    names = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+    columns = ", ".join(column for each in table.columns for column in _columns(each.name, each.type))
+    return (
+        f"CREATE OR REPLACE VIEW {table.name} AS SELECT {columns} "
+        f"FROM read_parquet([{names}], hive_partitioning = true, union_by_name = true);"
+    )
+
+
+def _columns(name: str, kind: str) -> list[str]:
+    column = _quoted(name)
+    return [column, f"{decimal_of(column)} AS {_quoted(name + '_dec')}"] if kind == "raw" else [column]
+
+
+def decimal_of(column: str) -> str:
+    """DECIMAL(38,0) from 32 big-endian bytes, in SQL; null where it does not fit."""
+    low, limit = f"substr(hex({column}), 33)", f"{MAX_DEC38:032X}"
+    fits = f"substr(hex({column}), 1, 32) = '{'0' * 32}' AND {low} <= '{limit}'"
+    return f"CASE WHEN {fits} THEN ('0x' || {low})::HUGEINT::DECIMAL(38, 0) END"
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
+
+
+def _type(kind: str) -> str:
+    return {"text": "VARCHAR", "int": "INTEGER", "long": "BIGINT", "bool": "BOOLEAN", "time": "TIMESTAMPTZ"}.get(kind, "BLOB")

@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainfolio import amounts
+from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.contracts import Holding, Issue, Snapshot
+from portfolio.compose import clean, iso, portfolio
+from portfolio.document import encode, percentages, wallet_only
+from portfolio.facts import PLACEHOLDER, Options
+from portfolio.valuation import Position, value, valued
+from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, IDS, USDC, erc20, native, price, snapshot
+
+NOTHING = {"totalCostBasis": "N/A", "totalClosedPnl": "N/A", "totalOpenPnl": "N/A"}
+
+
+def tree(
+    snapshots: list[Snapshot], *, positions: tuple[Position, ...] = (), wallet: bool = False, **options: Any
+) -> Any:
+    """The answer for Alice, as a client parses it."""
+    document = portfolio(ALICE, value(snapshots, positions), CHAINS, updated_ms=1_760_000_000_000, **options)
+    return json.loads(encode([wallet_only(document) if wallet else document]))[0]
+
+
+def assets(answer: Any, chain: str = "ethereum") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = answer["assetByProtocols"]["wallet"]["chains"][chain]["protocolPositions"]["WALLET"][
+        "assets"
+    ]
+    return found
+
+
+def lending() -> Position:
+    weth, usdc = erc20("0x" + "ee" * 20, 18, "WETH"), erc20()
+    return Position(
+        ALICE,
+        "ethereum",
+        "aave3",
+        "LENDING",
+        "Main market",
+        supplied=(valued(Holding(ALICE, weth, 10**18 // 2), "ethereum", BLOCK, price(weth, "2000")),),
+        borrowed=(valued(Holding(ALICE, usdc, 400_000_000), "ethereum", BLOCK, price(usdc, "1")),),
+        health=Decimal("1.90"),
+    )
+
+
+WALLET = {
+    "name": "Wallet", "key": "wallet", "value": "1000", **NOTHING,
+    "chains": {"ethereum": {
+        "name": "Ethereum", "key": "ethereum", "value": "1000", **NOTHING,
+        "protocolPositions": {"WALLET": {
+            "name": "wallet", "totalValue": "1000", **NOTHING, "unlockAt": "0", "protocolPositions": [],
+            "assets": [{
+                "symbol": "eth", "name": "ethereum", "balance": "0.5", "price": "2000",
+                "value": "1000", "decimal": "18",
+                "contract": ZERO_ADDRESS, "chainKey": "ethereum", "chainContract": f"ethereum:{ZERO_ADDRESS}",
+                "openPnl": "N/A", "totalCostBasis": "N/A", "priceSource": "example",
+            }],
+        }},
+    }},
+}  # fmt: skip
+
+
+def test_the_public_example_comes_out_field_by_field() -> None:
+    answer = tree(
+        [snapshot(Holding(ALICE, native(), 10**18 // 2), prices=(price(native(), "2000.00"),))],
+        positions=(lending(),),
+        protocols={"aave3": "Aave V3"},
+        rates={"ETH": Decimal(2000)},
+    )
+    aave = answer["assetByProtocols"].pop("aave3")
+    assert answer == {
+        "address": ALICE, "networth": "1600", "cashBalance": "0", "dailyIncome": "0", "dailyExpense": "0",
+        "fees": "0", "feesFiat": "0", "lastUpdated": "1760000000000", "openPnl": "N/A", "closedPnl": "N/A",
+        "totalCostBasis": "N/A", "manualBalanceNetworth": "0", "priceAdapters": ["example"],
+        "conversionRates": {"ETH": "2000"}, "completeness": "complete", "issues": [], "unpricedAssets": 0,
+        "chains": {"ethereum": {"name": "Ethereum", "key": "ethereum", "chainId": 1, "value": "1600",
+                                "valuePercentile": "100", **NOTHING}},
+        "assetByProtocols": {"wallet": WALLET},
+    }  # fmt: skip
+    positions = aave["chains"]["ethereum"]["protocolPositions"]["LENDING"]
+    assert (aave["name"], aave["value"], positions["name"], positions["totalValue"]) == (
+        "Aave V3",
+        "600",
+        "Lending",
+        "600",
+    )
+    assert positions["assets"] == []
+    (nested,) = positions["protocolPositions"]
+    assert (nested["name"], nested["value"], nested["healthRate"], nested["assets"]) == (
+        "Main market",
+        "600",
+        "1.9",
+        [],
+    )
+    assert [each["value"] for each in nested["supplyAssets"]] == ["1000"]
+    assert [each["value"] for each in nested["borrowAssets"]] == ["400"]
+
+
+def test_wallet_only_leaves_positions_out_of_the_tree_and_out_of_the_sums() -> None:
+    snapshots = [snapshot(Holding(ALICE, native(), 10**18 // 2), prices=(price(native(), "2000"),))]
+    assert tree(snapshots, positions=(lending(),), wallet=True) == tree(snapshots)
+
+
+def test_an_unpriced_asset_stays_with_null_outside_the_sum_and_is_counted() -> None:
+    answer = tree(
+        [snapshot(Holding(ALICE, native(), 10**18), Holding(ALICE, erc20(), 5), prices=(price(native(), "2"),))]
+    )
+    assert [(a["symbol"], a["balance"], a["price"], a["value"]) for a in assets(answer)] == [
+        ("eth", "1", "2", "2"),
+        ("usdc", "0.000005", None, None),
+    ]
+    assert "priceSource" not in assets(answer)[1]
+    assert (answer["networth"], answer["unpricedAssets"], answer["completeness"]) == ("2", 1, "complete")
+
+
+def test_a_token_without_decimals_is_an_issue_but_cannot_make_the_answer_partial() -> None:
+    answer = tree([snapshot(Holding(ALICE, erc20(decimals=None), 5))])
+    assert [(a["balance"], a["decimal"], a["value"]) for a in assets(answer)] == [(None, None, None)]
+    assert [issue["subject"] for issue in answer["issues"]] == [f"eip155:1/erc20:{USDC}"]
+    assert answer["completeness"] == "complete"
+
+
+def test_a_failed_read_makes_the_answer_partial_and_says_what_failed() -> None:
+    answer = tree([snapshot(issues=(Issue("evm", "0xtoken", "timed out"),))])
+    assert answer["completeness"] == "partial"
+    assert answer["issues"] == [{"adapter": "evm", "subject": "0xtoken", "reason": "timed out"}]
+
+
+def test_a_chain_that_was_read_and_is_empty_is_there_with_zero() -> None:
+    answer = tree([snapshot(), snapshot(chain="base")])
+    assert {key: (c["value"], c["valuePercentile"]) for key, c in answer["chains"].items()} == {
+        "base": ("0", "0"),
+        "ethereum": ("0", "0"),
+    }
+    assert answer["assetByProtocols"]["wallet"]["chains"] == {}
+
+
+def test_an_account_that_was_not_read_has_no_chains() -> None:
+    assert tree([snapshot(accounts=(BOB,))])["chains"] == {}
+
+
+def test_at_a_block_its_number_is_echoed_and_no_adapter_is_named() -> None:
+    held = snapshot(Holding(ALICE, native(), 1), prices=(price(native(), "2"),))
+    answer = tree([held], block_number=17)
+    assert (answer["blockNumber"], answer["priceAdapters"]) == ("17", [])
+
+
+def test_images_explorer_links_and_sources_are_there_when_asked() -> None:
+    held = snapshot(
+        Holding(ALICE, native(), 7), Holding(ALICE, erc20(), 5), prices=(price(native(), "2", confidence="0.90"),)
+    )
+    answer = tree([held], options=Options(images=True, explorer_urls=True, sources=True))
+    eth, usdc = assets(answer)
+    assert (eth["explorerUrl"], usdc["explorerUrl"]) == (
+        f"https://etherscan.io/address/{ALICE}",
+        f"https://etherscan.io/token/{USDC}",
+    )
+    assert (eth["imgSmall"], answer["chains"]["ethereum"]["imgLarge"]) == (
+        PLACEHOLDER,
+        "https://images.example/ethereum.svg",
+    )
+    assert eth["sources"] == {
+        "blockNumber": "19000000", "blockHash": BLOCK.hash, "raw": "7", "priceSource": "example",
+        "priceTime": "2025-10-09T08:53:15Z", "confidence": "0.9", "detail": "feed 0xfeed round 7",
+    }  # fmt: skip
+    assert usdc["sources"] | {"raw": "5", "priceSource": None, "priceTime": None, "confidence": None} == usdc["sources"]
+
+
+def test_assets_are_ordered_by_value_then_contract_with_the_unpriced_last() -> None:
+    tokens = [erc20(f"0x{n:040x}", 0) for n in range(5)]
+    usd = {0: "1", 1: "10", 2: "1", 3: "9"}
+    held = snapshot(
+        *(Holding(ALICE, token, 1) for token in tokens), prices=tuple(price(tokens[n], p) for n, p in usd.items())
+    )
+    assert [int(a["contract"], 16) for a in assets(tree([held]))] == [1, 3, 0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    "name", ["\ud800", "a\udfffb", "\ud83d\ude00", "\x00\x1b[31m", '"\\</script>', "ſ\u202eİ", "é" * 500]
+)
+def test_whatever_a_token_calls_itself_the_answer_is_json_in_utf8(name: str) -> None:
+    held = snapshot(Holding(ALICE, erc20(symbol=name), 1), issues=(Issue(name, name, name),))
+    body = encode([portfolio(ALICE, value([held]), CHAINS, updated_ms=0)])
+    assert assets(json.loads(body.decode("utf-8"))[0])[0]["symbol"] == clean(name).lower()
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_clean_text_can_always_be_written_and_is_left_alone_if_it_could(text: str) -> None:
+    written = clean(text).encode("utf-8").decode()
+    assert clean(written) == written
+    if not any("\ud800" <= char <= "\udfff" for char in text):
+        assert written == text
+
+
+def test_times_are_iso_8601() -> None:
+    assert iso(1_760_000_000_000_001) == "2025-10-09T08:53:20.000001Z"
+
+
+@given(st.dictionaries(st.text(max_size=3), st.decimals(0, 10**30, places=18), max_size=6))
+def test_percentages_are_rounded_once_from_the_exact_share(values: dict[str, Decimal]) -> None:
+    shares = percentages(values)
+    whole = sum(map(Fraction, values.values()), Fraction())
+    for key, usd in values.items():
+        exact = Fraction(usd) * 100 / whole if whole else Fraction()
+        assert abs(Fraction(shares[key]) - exact) <= Fraction(1, 20_000)
+
+
+def test_percentages_round_half_to_even() -> None:
+    assert percentages({"a": Decimal(1), "b": Decimal(1_999_999)})["a"] == "0"  # 0.00005
+    assert percentages({"a": Decimal(3), "b": Decimal(1_999_997)})["a"] == "0.0002"  # 0.00015
+
+
+HOLDINGS = st.lists(
+    st.tuples(
+        st.sampled_from(sorted(CHAINS)),
+        st.integers(0, 4),
+        st.one_of(st.integers(0, amounts.MAX_RAW), st.sampled_from([1, amounts.MAX_RAW])),
+        st.one_of(st.none(), st.integers(0, 255)),
+        st.one_of(st.none(), st.decimals(Decimal("1E-18"), Decimal(10**12), places=18)),
+        st.sampled_from([("wallet", "WALLET"), ("lido", "STAKED"), ("aave3", "REWARDS")]),
+        st.text(st.characters(exclude_categories=()), max_size=4),
+    ),
+    max_size=12,
+)
+
+
+def arranged(held: list[Any], shuffle: random.Random) -> list[Snapshot]:
+    """The same things found in another order. Of one token there is one price, and one set of facts."""
+    by_chain: dict[str, Any] = {chain: ([], []) for chain in CHAINS}
+    facts: dict[Any, Any] = {}
+    for chain, number, raw, decimals, usd, (protocol, position), symbol in held:
+        token, usd = facts.setdefault((chain, number), (erc20(f"0x{number:040x}", decimals, symbol, chain), usd))
+        by_chain[chain][0].append(Holding(ALICE, token, raw, protocol, position))
+        if usd is not None:
+            by_chain[chain][1].append(price(token, str(usd)))
+    for pair, items in itertools.product(by_chain.values(), range(2)):
+        shuffle.shuffle(pair[items])
+    snapshots = [snapshot(*found, prices=tuple(prices), chain=chain) for chain, (found, prices) in by_chain.items()]
+    shuffle.shuffle(snapshots)
+    return snapshots
+
+
+@given(HOLDINGS)
+def test_chains_and_protocols_add_up_to_the_net_worth_in_plain_notation(held: list[Any]) -> None:
+    answer = tree(arranged(held, random.Random(1)))
+    protocols = answer["assetByProtocols"].values()
+    below = [chain for protocol in protocols for chain in protocol["chains"].values()]
+    wrappers = [wrapper for chain in below for wrapper in chain["protocolPositions"].values()]
+    everything = [asset for wrapper in wrappers for asset in wrapper["assets"]]
+    networth = Fraction(answer["networth"])
+    for level, field in (
+        (answer["chains"].values(), "value"), (protocols, "value"), (below, "value"), (wrappers, "totalValue"),
+    ):  # fmt: skip
+        assert sum((Fraction(each[field]) for each in level), Fraction()) == networth
+    assert sum((Fraction(asset["value"]) for asset in everything if asset["value"] is not None), Fraction()) == networth
+    assert len(everything) == sum(raw != 0 for _, _, raw, *_ in held)
+    assert sum(asset["value"] is None for asset in everything) == answer["unpricedAssets"]
+    for text in (number for asset in everything for number in (asset["balance"], asset["price"], asset["value"])):
+        assert text is None or amounts.text(amounts.parse(text, max_digits=1000)) == text
+
+
+@given(HOLDINGS, st.randoms())
+def test_the_same_holdings_in_any_order_give_the_same_bytes(held: list[Any], shuffle: random.Random) -> None:
+    first, second = (
+        encode([portfolio(ALICE, value(arranged(held, order)), CHAINS, updated_ms=0, options=Options(sources=True))])
+        for order in (random.Random(1), shuffle)
+    )
+    assert first == second
+
+
+def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
+    script = (
+        "from tests.portfolio.test_document import *\n"
+        "held = [(chain, n, 5 + n, 6, None if n == 3 else Decimal(n + 1), ('wallet', 'WALLET'), 'x')"
+        " for chain in CHAINS for n in range(5)]\n"
+        "issues = tuple(Issue('evm', str(n), 'late') for n in range(5))\n"
+        "snaps = [*arranged(held, random.Random(3)), snapshot(issues=issues)]\n"
+        "print(encode([portfolio(ALICE, value(snaps), CHAINS, updated_ms=0)]))\n"
+    )
+    root = Path(__file__).parents[2]
+    bodies = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=root,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in ("0", "1", "2")
+    }
+    assert len(bodies) == 1
+
+
+def test_the_chain_ids_in_these_examples_are_those_of_their_facts() -> None:
+    assert {key: f"eip155:{facts.chain_id}" for key, facts in CHAINS.items()} == IDS

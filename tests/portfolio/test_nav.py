@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainfolio.errors import BadRequest
+from portfolio import nav
+from portfolio.valuation import Valuation, value
+from tests.portfolio.examples import ALICE, BOB, native, price, snapshot
+
+
+def worth(usd: str) -> Valuation:
+    from chainfolio.contracts import Holding
+
+    accounts = (ALICE, BOB)
+    return value([snapshot(Holding(BOB, native(), 10**18), prices=(price(native(), usd),), accounts=accounts)])
+
+
+def test_usd_is_the_default_and_its_rate_is_one() -> None:
+    assert nav.encode(nav.nav(worth("1600.50"))) == b'{"nav":1600.5,"currency":"USD","conversionPrice":1}'
+
+
+def test_fiat_is_multiplied_by_the_rate_and_crypto_divided_by_the_price() -> None:
+    assert nav.nav(worth("100"), "EUR", Decimal("0.915")).nav == Decimal("91.5")
+    crypto = nav.nav(worth("100"), "ETH", Decimal(3000))
+    assert (crypto.nav, crypto.conversion_price) == (Decimal("0.033333333333333333"), Decimal(3000))
+
+
+def test_numbers_leave_digit_by_digit_in_plain_notation() -> None:
+    body = nav.encode(nav.nav(worth("0.000000000000000001"), "ETH", Decimal("1E+3")))
+    assert body == b'{"nav":0,"currency":"ETH","conversionPrice":1000}'
+    body = nav.encode(nav.nav(worth("123456789012.123456789012345678")))
+    assert json.loads(body, parse_float=Decimal)["nav"] == Decimal("123456789012.123456789012345678")
+
+
+def test_crypto_is_rounded_half_to_even_once() -> None:
+    assert nav.nav(worth("0.000000000000000005"), "ETH", Decimal(2)).nav == Decimal("0.000000000000000002")
+    assert nav.nav(worth("0.000000000000000007"), "ETH", Decimal(2)).nav == Decimal("0.000000000000000004")
+
+
+@pytest.mark.parametrize("currency", ["usd", "GBP", "", "USD ", "CBBTC"])
+def test_a_currency_outside_the_enum_is_refused(currency: str) -> None:
+    with pytest.raises(BadRequest, match="must be one of"):
+        nav.nav(worth("1"), currency)
+
+
+@pytest.mark.parametrize("currency", [each for each in nav.CURRENCIES if each != "USD"])
+def test_a_currency_without_a_rate_is_not_served_yet(currency: str) -> None:
+    with pytest.raises(BadRequest, match="not served yet: no rate source configured"):
+        nav.nav(worth("1"), currency)
+
+
+def test_an_empty_wallet_is_worth_zero() -> None:
+    assert nav.encode(nav.nav(value([]))) == b'{"nav":0,"currency":"USD","conversionPrice":1}'
+
+
+@given(st.decimals(Decimal("1E-18"), 10**12, places=18), st.decimals(Decimal("1E-8"), 10**6, places=8))
+def test_crypto_is_within_half_a_unit_of_the_exact_quotient(usd: Decimal, rate: Decimal) -> None:
+    got = Fraction(nav.nav(worth(str(usd)), "ETH", rate).nav)
+    assert abs(got - Fraction(usd) / Fraction(rate)) <= Fraction(1, 2 * 10**18)

@@ -1,0 +1,240 @@
+"""Fixed prices, Chainlink, the ladder and the registry, answered from dictionaries."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainfolio.asking import Asking, Reverted, Unknown, answered
+from chainfolio.assets import Asset, asset
+from chainfolio.blocks import Block
+from chainfolio.calls import Call, Read
+from chainfolio.contracts import Price
+from chainfolio.errors import BadSettings
+from pricing.chainlink import DECIMALS, LATEST, chainlink
+from pricing.fixed import fixed
+from pricing.ladder import ladder
+from pricing.quotes import PriceSource, Quotes, Refusal
+from pricing.registry import sources
+
+BLOCK = Block(100, "0xaa", "0xbb", 1_760_000_000_500_000)
+NOW_S = 1_760_000_000
+ETH, WETH, USDC = "eip155:1/slip44:60", f"eip155:1/erc20:0x{'c0' * 20}", f"eip155:1/erc20:0x{'a0' * 20}"
+ETH_USD, USDC_USD = f"0x{'f1' * 20}", f"0x{'f2' * 20}"
+FEEDS = {
+    ETH: {"feed": ETH_USD, "decimals": 8, "heartbeat_s": 3600},
+    WETH: {"feed": ETH_USD, "decimals": 8, "heartbeat_s": 3600},
+    USDC: {"feed": USDC_USD, "decimals": 8, "heartbeat_s": 86_400},
+}
+SAID: dict[Read, Any] = {
+    Call(ETH_USD, LATEST): (7, 200_012_345_678, NOW_S - 60, NOW_S - 50, 7),
+    Call(ETH_USD, DECIMALS): 8,
+    Call(USDC_USD, LATEST): (9, 99_990_000, NOW_S - 80_000, NOW_S - 80_000, 9),
+    Call(USDC_USD, DECIMALS): 8,
+}
+
+
+def quoted(source: PriceSource, *written: str, said: dict[Read, Any] | None = None) -> Quotes:
+    return answered(source.prices([asset(each) for each in written], BLOCK), SAID if said is None else said)
+
+
+def never(_: Read) -> Any:
+    raise AssertionError("asked")
+
+
+# --- fixed ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fixed_price_is_certain_at_every_block_and_asks_nobody() -> None:
+    got = answered(fixed({USDC: "1.00"}, "prices").prices([asset(ETH), asset(USDC)], BLOCK), never)
+    assert got == Quotes((Price(asset(USDC), Decimal("1.00"), "fixed", BLOCK.time_us, Decimal(1)),))
+
+
+@pytest.mark.parametrize(
+    "price", ["0", "-1", "1e3", "NaN", "", "0.0", "1000000000000.01", "9" * 200, 1.0, 1, True, None, " 1"]
+)
+def test_a_fixed_price_that_is_none_is_a_settings_error_that_names_the_asset(price: object) -> None:
+    with pytest.raises(BadSettings, match="a0a0"):
+        fixed({USDC: price}, "[prices]")
+
+
+def test_fixed_prices_reach_to_their_bound() -> None:
+    assert fixed({USDC: "1000000000000"}, "prices").usd[asset(USDC)] == 10**12
+
+
+@pytest.mark.parametrize("written", ["usdc", "eip155:1/erc20:0x1", f"eip155:1/erc20:0x{'A0' * 20}", ETH + " "])
+def test_an_asset_that_is_not_canonical_is_a_settings_error(written: str) -> None:
+    with pytest.raises(BadSettings):
+        fixed({written: "1"}, "[prices]")
+
+
+# --- chainlink --------------------------------------------------------------------------------------------------------
+
+
+def test_a_fresh_feed_is_a_price_with_its_time_and_round() -> None:
+    (price,) = quoted(chainlink(FEEDS, "x"), ETH).prices
+    assert price == Price(
+        asset(ETH),
+        Decimal("2000.12345678"),
+        "chainlink",
+        (NOW_S - 50) * 1_000_000,
+        Decimal(1),
+        f"feed {ETH_USD} round 7",
+    )
+
+
+def test_all_feeds_are_read_in_one_round_and_unknown_assets_not_at_all() -> None:
+    asking = chainlink(FEEDS, "x").prices([asset(ETH), Asset("eip155:1", "erc20", "0xunknown"), asset(USDC)], BLOCK)
+    asks = next(asking)
+    assert list(asks) == list(SAID)
+    with pytest.raises(StopIteration) as stop:
+        asking.send([SAID[ask] for ask in asks])
+    assert [str(price.asset) for price in stop.value.value.prices] == [ETH, USDC]
+
+
+def test_where_there_is_no_feed_nothing_is_asked() -> None:
+    assert answered(chainlink({}, "x").prices([asset(ETH)], BLOCK), never) == Quotes()
+
+
+def test_the_heartbeat_is_the_feeds_own() -> None:
+    late = (9, 99_990_000, NOW_S - 4000, NOW_S - 4000, 9)
+    got = quoted(
+        chainlink(FEEDS, "x"), ETH, USDC, said=SAID | {Call(ETH_USD, LATEST): late, Call(USDC_USD, LATEST): late}
+    )
+    assert [str(price.asset) for price in got.prices] == [USDC]
+    (refusal,) = got.refused
+    assert refusal.asset == asset(ETH)
+    assert refusal.source == "chainlink"
+    assert "stale: 4000 s old, its heartbeat is 3600 s" in refusal.reason
+    assert ETH_USD in refusal.reason
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({Call(ETH_USD, LATEST): Reverted(b"No data present")}, "refused to tell its latest round"),
+        ({Call(ETH_USD, LATEST): Unknown("no code there")}, "no code there"),
+        ({Call(ETH_USD, DECIMALS): Reverted()}, "refused to tell its decimals"),
+        ({Call(ETH_USD, DECIMALS): 18}, "18 decimals, the settings say 8"),
+        ({Call(ETH_USD, LATEST): (7, -5, 0, NOW_S, 7)}, "negative"),
+    ],
+)
+def test_a_feed_that_cannot_be_believed_says_why_and_spoils_no_other(said: dict[Read, Any], reason: str) -> None:
+    got = quoted(chainlink(FEEDS, "x"), ETH, USDC, said=SAID | said)
+    assert [str(price.asset) for price in got.prices] == [USDC]
+    assert [reason in refusal.reason for refusal in got.refused] == [True]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"feed": "0x1"}, {"feed": ETH_USD.upper()}, {"feed": 5}, {"decimals": 37}, {"decimals": "8"}, {"decimals": True},
+     {"heartbeat_s": 0}, {"heartbeat_s": 1.5}, {"extra": 1}],
+)  # fmt: skip
+def test_a_feed_that_is_written_wrongly_is_a_settings_error(change: dict[str, Any]) -> None:
+    with pytest.raises(BadSettings):
+        chainlink({ETH: FEEDS[ETH] | change}, "x")
+
+
+def test_feeds_of_two_chains_in_one_section_are_a_settings_error() -> None:
+    with pytest.raises(BadSettings, match="several chains"):
+        chainlink({ETH: FEEDS[ETH], "eip155:8453/slip44:60": FEEDS[ETH]}, "x")
+
+
+# --- the ladder -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Scripted:
+    """A source that gives what it is told and notes what it was asked."""
+
+    name: str
+    gives: Quotes | Exception
+    asked: tuple[Asset, ...] = ()
+
+    def prices(self, assets: Sequence[Asset], block: Block) -> Asking[Read, Any, Quotes]:
+        self.asked = tuple(assets)
+        yield [Call(self.name, "x()(uint256)")]
+        if isinstance(self.gives, Exception):
+            raise self.gives
+        return self.gives
+
+
+def price(written: str, usd: str, source: str) -> Price:
+    return Price(asset(written), Decimal(usd), source, BLOCK.time_us, Decimal(1))
+
+
+def climbed(rungs: list[Any], *written: str) -> Quotes:
+    return answered(ladder(rungs, [asset(each) for each in written], BLOCK), lambda _: 1)
+
+
+def test_the_next_source_is_asked_only_for_what_is_unpriced_and_each_price_names_its_source() -> None:
+    first = Scripted("first", Quotes((price(ETH, "2000", "first"),), (Refusal(asset(USDC), "first", "stale"),)))
+    second = Scripted("second", Quotes((price(USDC, "1", "second"),)))
+    third = Scripted("third", Quotes())
+    got = climbed([first, second, third], USDC, ETH, USDC)
+    assert [(str(each.asset), each.source) for each in got.prices] == [(USDC, "second"), (ETH, "first")]
+    assert got.refused == (Refusal(asset(USDC), "first", "stale"),)
+    assert (first.asked, second.asked, third.asked) == ((asset(USDC), asset(ETH)), (asset(USDC),), ())
+
+
+def test_a_source_that_breaks_is_a_refusal_and_the_next_is_asked() -> None:
+    got = climbed(
+        [Scripted("broken", ZeroDivisionError("oh")), Scripted("whole", Quotes((price(ETH, "2", "whole"),)))], ETH
+    )
+    assert [each.source for each in got.prices] == ["whole"]
+    assert [(each.source, each.reason) for each in got.refused] == [
+        ("broken", "the source failed: ZeroDivisionError: oh")
+    ]
+
+
+def test_an_impossible_price_is_refused_and_one_nobody_asked_for_ignored() -> None:
+    got = climbed([Scripted("odd", Quotes((price(ETH, "0", "odd"), price(USDC, "1", "odd"))))], ETH)
+    assert got.prices == ()
+    assert [each.asset for each in got.refused] == [asset(ETH)]
+
+
+def test_no_assets_and_no_sources_are_no_quotes() -> None:
+    assert climbed([]) == Quotes()
+    assert climbed([], ETH) == Quotes()
+    assert climbed([Scripted("never", Quotes())]) == Quotes()
+
+
+# --- the registry -----------------------------------------------------------------------------------------------------
+
+
+def test_the_settings_come_first_then_fixed_then_feeds_then_pegs() -> None:
+    tree = {"peg": {USDC: "1", WETH: "5"}, "chainlink": {"ethereum": FEEDS}, "fixed": {ETH: "3"}}
+    rungs = sources(tree, {ETH: "4"}, "ethereum")
+    got = answered(ladder(rungs, [asset(ETH), asset(WETH), asset(USDC)], BLOCK), SAID | {Call(USDC_USD, DECIMALS): 6})
+    assert [(each.source, each.usd) for each in got.prices] == [
+        ("fixed", Decimal(4)),
+        ("chainlink", Decimal("2000.12345678")),
+        ("peg", Decimal(1)),
+    ]
+
+
+@pytest.mark.parametrize("chain", ["ethereum", "arbitrum", "local", "nowhere"])
+def test_the_shipped_prices_can_be_read_for_every_chain(chain: str) -> None:
+    tree = tomllib.loads((Path(__file__).parents[2] / "configs" / "prices.toml").read_text())
+    assert {source.name for source in sources(tree, {}, chain)} <= {"fixed", "chainlink", "peg"}
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"pegs": {}}, r"did you mean \[peg\]"),
+        ({"coins": {}}, "known are fixed, chainlink, peg"),
+        ({"fixed": "1"}, "is not a section"),
+        ({"chainlink": {"ethereum": 5}}, "prices.toml: chainlink.ethereum: is not a section"),
+        ({"fixed": {ETH: "-1"}}, "prices.toml: fixed"),
+    ],
+)
+def test_a_prices_file_that_is_wrong_says_where(tree: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadSettings, match=message):
+        sources(tree, {}, "ethereum")
