@@ -2,8 +2,8 @@
 
 `docs/tables.md` is generated from here; names, types and partitions are public. A type is one of
 `text` (VARCHAR, canonical form), `int` (INTEGER 32), `long` (INTEGER 64), `bool`, `time` (UTC microseconds),
-`bytes` (BINARY), `raw` (exactly 32 bytes big-endian; a `<name>_dec` DECIMAL(38,0) column, null where it does not fit,
-stands right after it without being listed).
+`bytes` (BINARY), `raw` (exactly 32 bytes big-endian: exact for all 256 bits, and it sorts). Frames and SQL views show a
+`<name>_dec` DECIMAL(38,0) beside each raw, null where it does not fit; it is computed, not stored.
 """
 
 from __future__ import annotations
@@ -44,16 +44,12 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """Column names as they stand in files, the `_dec` companions included."""
-        return [name for column in self.columns for name in _file_names(column)]
+        """Column names as they stand in files."""
+        return [column.name for column in self.columns]
 
     def schema(self) -> pa.Schema:
         """The Arrow schema of the files."""
         return _schema(self)
-
-
-def _file_names(column: Column) -> list[str]:
-    return [column.name, f"{column.name}_dec"] if column.type == "raw" else [column.name]
 
 
 @cache
@@ -64,12 +60,7 @@ def _schema(table: Table) -> pa.Schema:
         "text": pa.string(), "int": pa.int32(), "long": pa.int64(), "bool": pa.bool_(),
         "time": pa.timestamp("us", tz="UTC"), "bytes": pa.binary(), "raw": pa.binary(),
     }  # fmt: skip
-    fields = []
-    for column in table.columns:
-        fields.append(pa.field(column.name, types[column.type], column.nullable))
-        if column.type == "raw":
-            fields.append(pa.field(f"{column.name}_dec", pa.decimal128(38, 0), nullable=True))
-    return pa.schema(fields)
+    return pa.schema([pa.field(column.name, types[column.type], column.nullable) for column in table.columns])
 
 
 def bucket(account: str) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from chainfolio import tables
-from chainfolio.amounts import MAX_DEC38
 from chainfolio.assets import ZERO_ADDRESS
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def _summed(index: int) -> pl.Expr:
 
 
 def _carried(sums: pl.DataFrame) -> pl.DataFrame:
-    """The sums with `raw`, `raw_dec` and `short` in place of their limbs: magnitude and whether it was negative."""
+    """The sums with `raw` and `short` in place of their limbs: magnitude and whether it was negative."""
     import polars as pl
 
     short = _carry(sums).get_column("over") < 0
@@ -75,7 +74,7 @@ def _carried(sums: pl.DataFrame) -> pl.DataFrame:
     clean = clean.with_columns(
         pl.when(pl.col("over") > 0).then(full).otherwise(pl.col(name).cast(pl.UInt64)).alias(name) for name in LIMBS
     )
-    return clean.with_columns(_joined(clean), _fitting().alias("raw_dec"), short.alias("short"))
+    return clean.with_columns(_joined(clean), short.alias("short"))
 
 
 def _carry(sums: pl.DataFrame) -> pl.DataFrame:
@@ -102,15 +101,6 @@ def _joined(limbs: pl.DataFrame) -> pl.Series:
     return pl.Series("raw", cells, dtype=pl.Array(pl.UInt8, RAW_BYTES)).cast(pl.List(pl.UInt8)).cast(pl.Binary)
 
 
-def _fitting() -> pl.Expr:
-    """The raw as DECIMAL(38,0), null where it does not fit."""
-    import polars as pl
-
-    low = pl.col("limb2").cast(pl.Int128) * LIMB + pl.col("limb3").cast(pl.Int128)
-    small = (pl.col("limb0") == 0) & (pl.col("limb1") == 0) & (pl.col("limb2") < LIMB // 2)
-    return pl.when(small & (low <= MAX_DEC38)).then(low).cast(pl.Decimal(38, 0))
-
-
 def allowances(approvals: pl.DataFrame | pl.LazyFrame, *, height: int | None = None) -> pl.DataFrame:
     """The last ERC-20 approval of each owner, token and spender, as rows of `allowances` at `height`.
 
@@ -123,7 +113,7 @@ def allowances(approvals: pl.DataFrame | pl.LazyFrame, *, height: int | None = N
         approvals.lazy()
         .filter(pl.col("standard") == "erc20")
         .group_by(key)
-        .agg(pl.col("raw", "raw_dec", "height").sort_by("height", "tx_index", "log_index").last())
+        .agg(pl.col("raw", "height").sort_by("height", "tx_index", "log_index").last())
         .rename({"height": "approved_height"})
         .collect()
     )

@@ -23,6 +23,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
+from chainfolio.amounts import MAX_DEC38
 from chainfolio.errors import Busy, StaleTable, StorageFull, StoreError
 from chainfolio.tables import TABLES, Table, bucket
 from storage.disk import sync
@@ -301,7 +302,10 @@ class Lake:
         return _rows(self._files(table, chain))
 
     def scan(self, table: Table, *, chain: str | None = None) -> pl.LazyFrame:
-        """The rows as of now as a lazy frame, of one chain or of all; a table nobody wrote yet has none."""
+        """The rows as of now as a lazy frame, of one chain or of all; a table nobody wrote yet has none.
+
+        Beside each raw stands its `_dec`, which costs nothing where nobody asks for it.
+        """
         return self._scan(table, chain)
 
     def account_transfers(self, chain: str, account: str) -> pl.LazyFrame:
@@ -326,15 +330,16 @@ class Lake:
         empty = pl.DataFrame(pl.from_arrow(table.schema().empty_table()))
         files = [self._address(table, file) for file in self._files(table, chain, bucket)]
         if not files:
-            return empty.lazy()
+            return _with_decimals(empty.lazy(), table)
         # By a list of files, not by the handle: that moves on to newer versions under a frame nobody has collected yet.
-        return pl.scan_parquet(
+        rows = pl.scan_parquet(
             files,
             schema={name: kind for name, kind in empty.schema.items() if name not in table.partitions},
             hive_partitioning=True,
             hive_schema={name: empty.schema[name] for name in table.partitions},
             storage_options=self.options or None,
         ).select(table.names)
+        return _with_decimals(rows, table)
 
     def _files(self, table: Table, chain: str | None = None, bucket: int | None = None) -> list[Written]:
         with _said(table), self._reading:
@@ -371,6 +376,20 @@ class Lake:
 
     def _address(self, table: Table, file: Written) -> str:
         return f"{self._path(table)}/{file.path}"
+
+
+def _with_decimals(rows: pl.LazyFrame, table: Table) -> pl.LazyFrame:
+    """Rows with a DECIMAL(38,0) beside each raw; null where the raw is null or does not fit."""
+    import polars as pl
+
+    decimals = []
+    for column in table.columns:
+        if column.type == "raw":
+            high = pl.col(column.name).bin.slice(0, 16)
+            low = pl.col(column.name).bin.slice(16, 16).bin.reinterpret(dtype=pl.Int128, endianness="big")
+            fits = (high == bytes(16)) & low.is_between(0, MAX_DEC38)
+            decimals.append(pl.when(fits).then(low).cast(pl.Decimal(38, 0)).alias(f"{column.name}_dec"))
+    return rows.with_columns(decimals)
 
 
 def _each(rows: Any) -> Iterable[Any]:

@@ -282,9 +282,7 @@ def _layout(table: Table) -> dict[str, Any]:
     silent = set(table.partitions)
     for column in table.columns:
         if column.type == "raw":
-            # Neighbouring amounts share their leading zeros. The decimal stays plain: Polars 2.1 reads neither
-            # BYTE_STREAM_SPLIT nor DELTA_BYTE_ARRAY of decimals that may be null.
-            encodings |= {column.name: "DELTA_BYTE_ARRAY", f"{column.name}_dec": "PLAIN"}
+            encodings[column.name] = "DELTA_BYTE_ARRAY"  # neighbouring amounts share their leading zeros
         elif column.name in COUNTERS:
             encodings[column.name] = "DELTA_BINARY_PACKED"
         if column.type in ("raw", "bytes") or column.name in HASHES:

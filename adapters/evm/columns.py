@@ -9,14 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from chainfolio.amounts import MAX_DEC38
 from chainfolio.tables import Table
 
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 
 _HEX_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
-_MAX_HI, _MAX_LO = np.uint64(MAX_DEC38 >> 64), np.uint64(MAX_DEC38 & (2**64 - 1))
 
 
 def text(rows: Bytes, valid: Mask | None = None) -> pa.Array:
@@ -38,18 +36,6 @@ def _fixed(kind: pa.DataType, rows: Bytes, valid: Mask | None) -> pa.Array:
         return pa.Array.from_buffers(kind, n, [_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(body)])
     offsets = np.arange(0, (n + 1) * width, width or 1, dtype=np.int32)[: n + 1]
     return pa.Array.from_buffers(kind, n, [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(rows))])
-
-
-def decimal(rows: Bytes, valid: Mask | None = None) -> pa.Array:
-    """Rows of 32 big-endian bytes as DECIMAL(38,0); null where it does not fit."""
-    n = len(rows)
-    limbs = np.ascontiguousarray(rows).view(">u8").astype(np.uint64).reshape(n, 4)
-    fits = (limbs[:, 0] == 0) & (limbs[:, 1] == 0)
-    fits &= (limbs[:, 2] < _MAX_HI) | ((limbs[:, 2] == _MAX_HI) & (limbs[:, 3] <= _MAX_LO))
-    if valid is not None:
-        fits &= valid
-    body = np.ascontiguousarray(limbs[:, [3, 2]])
-    return pa.Array.from_buffers(pa.decimal128(38, 0), n, [None if fits.all() else _bitmap(fits), pa.py_buffer(body)])
 
 
 def _bitmap(valid: Mask) -> pa.Buffer:
@@ -74,7 +60,7 @@ def table(kind: Table, columns: Mapping[str, Any]) -> pa.Table:
         value = columns[column.name]
         if column.type == "raw":
             rows, valid = value if isinstance(value, tuple) else (value, None)
-            arrays += [raw(rows, valid), decimal(rows, valid)]
+            arrays.append(raw(rows, valid))
         else:
             arrays.append(value)
     schema = kind.schema()

@@ -139,6 +139,11 @@ def test_a_failed_read_makes_the_answer_partial_and_says_what_failed() -> None:
     assert answer["issues"] == [{"adapter": "evm", "subject": "0xtoken", "reason": "timed out"}]
 
 
+def test_an_issue_that_spoils_nothing_is_told_and_leaves_the_answer_complete() -> None:
+    answer = tree([snapshot(issues=(Issue("chainlink", "0xtoken", "stale", spoils=False),))])
+    assert (answer["completeness"], len(answer["issues"])) == ("complete", 1)
+
+
 def test_a_chain_that_was_read_and_is_empty_is_there_with_zero() -> None:
     answer = tree([snapshot(), snapshot(chain="base")])
     assert {key: (c["value"], c["valuePercentile"]) for key, c in answer["chains"].items()} == {
