@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from api.context import Context
-from api.engine import ChainFact
 from api.router import get
+from indexer.answers import ChainFact
 
 
 @get("/v1/chains", tag="Service", summary="Chains this server answers about")

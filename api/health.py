@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from api.context import Answer, Context, encoded
-from api.engine import Readiness
 from api.router import get
+from indexer.answers import Readiness
 
 
 class Health(msgspec.Struct, frozen=True):

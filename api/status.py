@@ -9,8 +9,8 @@ import msgspec
 
 from api.addresses import Addresses
 from api.context import Context
-from api.engine import SyncStatus
 from api.router import get
+from indexer.answers import SyncStatus
 
 Moment = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from datetime import UTC, datetime
-from typing import Any
 
 from chainfolio.errors import BadRequest
 from cli.common import Commands, one_line, settings, show_json, show_table
@@ -49,7 +48,8 @@ def _create(options: argparse.Namespace) -> int:
     if options.json:
         one_line({"accountId": account.id, "apiKey": key})
         return 0
-    print(f"account {account.id} ({account.name}, {account.plan})\nkey     {key}\nThe key is shown this once and stored only as a hash.")
+    print(f"account {account.id} ({account.name}, {account.plan})\nkey     {key}")
+    print("The key is shown this once and stored only as a hash.")
     return 0
 
 
@@ -76,8 +76,10 @@ def _show(options: argparse.Namespace) -> int:
         state.close()
         raise BadRequest("account", f"there is no account {options.id}", cure="chainfolio account list")
     keys = state.keys(account.id)
-    facts: dict[str, Any] = {"accountId": account.id, "name": account.name, "plan": account.plan, "grants": sorted(account.grants)}
-    facts |= {"credits": state.balance(account.id), "keys": [{"id": k.id, "name": k.name, "ends": k.hint} for k in keys]}
+    balance = state.balance(account.id)
     state.close()
-    show_json(facts)
+    show_json({
+        "accountId": account.id, "name": account.name, "plan": account.plan, "grants": sorted(account.grants),
+        "credits": balance, "keys": [{"id": k.id, "name": k.name, "ends": k.hint} for k in keys],
+    })  # fmt: skip
     return 0

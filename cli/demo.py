@@ -4,30 +4,54 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import shutil
+import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from chainfolio.errors import Missing
-from chainfolio.settings import Chain, Settings
-from cli.common import Commands
+from chainfolio.settings import Settings, load
+from cli.common import Commands, show_json
 
 if TYPE_CHECKING:
+    from indexer.progress import Progress
+    from indexer.wiring import System
     from localchain.deploy import Deployment
     from localchain.node import LocalNode
 
+FACTS = """\
+key = "local"
+family = "evm"
+chain_id = 31337
+name = "Local"
+block_time_ms = 1000
+finality = 8
+native = {{symbol = "ETH", name = "Ether", decimals = 18, slip44 = 60}}
+wrapped = {{address = "{weth}", symbol = "WETH"}}
+multicall3 = {{address = "{multicall}", born = 0}}
+"""
+SETTINGS = """\
+data = "{folder}"
+prices_file = "{folder}/prices.toml"
+[server]
+port = {port}
+[chains.local]
+facts = "{folder}/local.toml"
+rpc = ["{url}"]
+"""
+CONTRACTS = "WETH9, Uniswap V2 and V3, Aave V3, an ERC-4626 vault, MasterChef, Chainlink feeds and more"
 WALLETS = ("alice", "bob", "carol", "dave", "erin", "frank")
 HEARTBEAT_S = 365 * 86400  # the demo's feeds move when its script says so
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser("demo", parents=[common], help="see it work on a real local chain", description=__doc__)
+    command = commands.add_parser("demo", parents=[common], help="see it on a real local chain", description=__doc__)
     command.add_argument("--blocks", type=int, default=300, help="blocks of trading (default 300)")
     command.add_argument("--port", type=int, default=8080)
     command.add_argument("--data", default="data/demo", help="where the demo keeps its data; emptied first")
@@ -52,9 +76,10 @@ def run(options: argparse.Namespace) -> int:
         with LocalNode() as node:
             say(f"anvil runs at {node.url}")
             deployment = deploy(node)
-            say(f"{len(deployment.contracts)} contracts deployed: WETH9, Uniswap V2 and V3, Aave V3, ERC-4626, MasterChef, Chainlink…")
+            say(f"{len(deployment.contracts)} contracts deployed: {CONTRACTS}")
             traded = trade(node, deployment, blocks=options.blocks)
-            say(f"{sum(traded.transactions.values()):,} transactions in {options.blocks} blocks, {len(traded.failed)} of them failed")
+            count = sum(traded.transactions.values())
+            say(f"{count:,} transactions in {options.blocks} blocks, {len(traded.failed)} of them failed on purpose")
             given = prepare(Path(options.data), node, deployment, options.port)
             return asyncio.run(_show(given, deployment, options, say))
     except LocalChainError as error:
@@ -65,45 +90,38 @@ def prepare(folder: Path, node: LocalNode, deployment: Deployment, port: int) ->
     """Facts of this chain, its price feeds and the settings, as files like any operator's."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    facts = {
-        "key": "local", "family": "evm", "chain_id": 31337, "name": "Local", "block_time_ms": 1000, "finality": 8,
-        "color": "#888888", "native": {"symbol": "ETH", "name": "Ether", "decimals": 18, "slip44": 60},
-        "wrapped": {"address": deployment.contracts["WETH"].lower(), "symbol": "WETH"},
-        "multicall3": {"address": deployment.contracts["Multicall3"].lower(), "born": 0},
-    }  # fmt: skip
-    (folder / "local.toml").write_bytes(msgspec.toml.encode(facts))
-    feeds = {f"eip155:31337/erc20:{token.address.lower()}": symbol for symbol, token in deployment.tokens.items()}
-    feeds["eip155:31337/slip44:60"] = "ETH"
-    section = {
-        asset: {"feed": deployment.feeds["ETH" if symbol == "WETH" else symbol].lower(), "decimals": 8, "heartbeat_s": HEARTBEAT_S}
-        for asset, symbol in feeds.items()
-    }
-    (folder / "prices.toml").write_bytes(msgspec.toml.encode({"chainlink": {"local": section}}))
-    tree = {
-        "data": str(folder), "prices_file": str(folder / "prices.toml"), "server": {"port": port},
-        "chains": {"local": {"facts": str(folder / "local.toml"), "rpc": [node.url]}},
-    }  # fmt: skip
-    (folder / "chainfolio.toml").write_bytes(msgspec.toml.encode(tree))
-    return msgspec.convert(tree, Settings)
+    weth, multicall = deployment.contracts["WETH"].lower(), deployment.contracts["Multicall3"].lower()
+    (folder / "local.toml").write_text(FACTS.format(weth=weth, multicall=multicall))
+    (folder / "prices.toml").write_text("[chainlink.local]\n" + "".join(_feeds(deployment)))
+    path = folder / "chainfolio.toml"
+    path.write_text(SETTINGS.format(folder=folder, port=port, url=node.url))
+    return load(path, {})
 
 
-async def _show(given: Settings, deployment: Deployment, options: argparse.Namespace, say: object) -> int:
+def _feeds(deployment: Deployment) -> Iterator[str]:
+    """A line a feed: the native coin and its wrapper share ether's."""
+    assets = {"slip44:60": "ETH"} | {f"erc20:{t.address.lower()}": symbol for symbol, t in deployment.tokens.items()}
+    for asset, symbol in assets.items():
+        feed = deployment.feeds["ETH" if symbol == "WETH" else symbol].lower()
+        yield f'"eip155:31337/{asset}" = {{feed = "{feed}", decimals = 8, heartbeat_s = {HEARTBEAT_S}}}\n'
+
+
+async def _show(
+    given: Settings, deployment: Deployment, options: argparse.Namespace, say: Callable[[str], None]
+) -> int:
     from chainfolio.assets import account
-    from cli.index import watcher
     from cli.portfolio import read, show
     from indexer.wiring import System
 
-    assert callable(say)
     system = System(given)
-    chain = system.chain("local")
-    indexed = await index_all(system, watcher("local", quiet=options.json))
-    say(f"{indexed.blocks:,} blocks indexed: {indexed.rows:,} rows, {chain.requests} requests")
+    indexed = await _index(system, quiet=options.json)
+    say(f"{indexed.blocks:,} blocks indexed: {indexed.rows:,} rows, {indexed.requests} requests")
     accounts = {name: account(deployment.accounts[name]) for name in WALLETS}
     documents = await read(system, list(accounts.values()), None, None, False)
     await system.close()
     if options.json:
-        print(json.dumps({"wallets": {name: a.address for name, a in accounts.items()},
-                          "portfolios": json.loads(msgspec.json.encode(documents))}))  # fmt: skip
+        addresses = {name: wallet.address for name, wallet in accounts.items()}
+        show_json({"wallets": addresses, "portfolios": msgspec.to_builtins(documents)})
     else:
         for name, document in zip(accounts, documents, strict=True):
             print(f"\n{name}")
@@ -113,7 +131,44 @@ async def _show(given: Settings, deployment: Deployment, options: argparse.Names
     return 0
 
 
-async def index_all(system: object, watch: object) -> object: ...
+async def _index(system: System, *, quiet: bool) -> Progress:
+    """Everything that is final, with a bar, and the tables derived from it."""
+    from chainfolio.blocks import Span
+    from cli.index import watcher
+    from indexer import derive
+    from indexer.collect import Collector, missing
+    from indexer.follow import Follower
+    from indexer.progress import Progress
+
+    chain = system.chain("local")
+    with system.tail.lock(chain.key):
+        span = Span(0, (await chain.heads()).finalized)
+        progress = Progress(system.seams.clock, len(span), on_change=watcher(chain.key, quiet=quiet))
+        collector = Collector(chain, system.lake, system.tail, system.seams, progress)
+        await collector.run(missing(system.tail, chain.key, span, system.datasets(chain), ()))
+        await Follower(chain, system.lake, system.tail, system.seams, system.datasets(chain)).step()
+        await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key)
+    progress.requests = chain.requests
+    return progress
 
 
-async def _serve(given: Settings, address: str, folder: Path, say: object) -> None: ...
+async def _serve(given: Settings, address: str, folder: Path, say: Callable[[str], None]) -> None:
+    """The API with a key, a ready command to try, and the worker following the chain, until interrupted."""
+    from api.serve import configure_log, listening
+    from cli.serve import indexing, open_state
+
+    state = open_state(given)
+    _, key = state.create_account("demo", "PRO", 10_000, ("portfolio", "at-block"))
+    state.close()
+    configure_log("warning")
+    app = await indexing(given)
+    async with listening(app, given.server.host, given.server.port) as port:
+        url = f"http://{given.server.host}:{port}"
+        say("ready")
+        print(f"\nDocumentation: {url}/docs    Key: {key}\nTry:\n")
+        print(f"  curl -s -H 'Authorization: Bearer {key}' '{url}/v1/portfolio?addresses={address}'\n")
+        print(f"  chainfolio --help    settings: --config {folder / 'chainfolio.toml'}\n\nCtrl-C ends it.", flush=True)
+        told = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, told.set)
+        await told.wait()

@@ -16,7 +16,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
     command = commands.add_parser("derive", parents=[common], help="decode stored data again", description=__doc__)
     command.add_argument("chain")
-    command.add_argument("--tables", metavar="A,B", help="default: all that are decoded from logs, then the derived ones")
+    command.add_argument("--tables", metavar="A,B", help="default: all decoded from logs, then all derived")
     command.set_defaults(run=run)
 
 

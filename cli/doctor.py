@@ -49,7 +49,10 @@ async def examine(system: System) -> dict[str, Any]:
         endpoints += [await _endpoint(chain, k) for k in range(len(chain.node.endpoints))]
     return {
         "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
-        "stores": [_store("lake", lambda: [system.lake.count(table) for table in TABLES.values()]), _store("tail", lambda: system.tail.path)],
+        "stores": [
+            _store("lake", lambda: [system.lake.count(table) for table in TABLES.values()]),
+            _store("tail", lambda: system.tail.path),
+        ],
         "endpoints": endpoints,
     }
 
@@ -90,4 +93,4 @@ def _show(report: dict[str, Any]) -> None:
     if rows:
         show_table("", [(name, "") for name in names], rows)
     else:
-        print("no chain is configured: add [chains.ethereum] with rpc = [\"http://…\"] to chainfolio.toml")
+        print('no chain is configured: add [chains.ethereum] with rpc = ["http://…"] to chainfolio.toml')

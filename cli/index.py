@@ -25,7 +25,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument("chain", help="key of a configured chain")
     command.add_argument("--from", dest="first", type=int, metavar="N", help="first block (default: start_block)")
     command.add_argument("--to", dest="last", type=int, metavar="N", help="last block (default: the newest final one)")
-    command.add_argument("--datasets", metavar="A,B", help="which datasets (default: all; derived tables can be named too)")
+    command.add_argument("--datasets", metavar="A,B", help="datasets and derived tables (default: all datasets)")
     command.add_argument("--contracts", metavar="0x…,0x…", help="only these token contracts")
     command.add_argument("--estimate", action="store_true", help="say what the run would cost, and do not run")
     command.add_argument("--rewind", type=int, metavar="N", help="first forget everything from block N on")

@@ -1,4 +1,4 @@
-"""`chainfolio key create|list|revoke`: the keys of an account. Rotation is create, then revoke: both work in between."""
+"""`chainfolio key create|list|revoke`: the keys of an account. Rotate by create, then revoke: both work in between."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def _create(options: argparse.Namespace) -> int:
     state = open_state(settings(options))
     if state.account(options.account) is None:
         raise BadRequest("account", f"there is no account {options.account}", cure="chainfolio account list")
-    key, token = state.create_key(options.account, options.name, moment_us(options.expires) if options.expires else None)
+    expires = moment_us(options.expires) if options.expires else None
+    key, token = state.create_key(options.account, options.name, expires)
     state.close()
     one_line({"keyId": key.id, "apiKey": token}) if options.json else print(f"key {key.id}\n{token}\nShown this once.")
     return 0

@@ -1,4 +1,4 @@
-"""The command line: one file a command group; each is imported only when it is called, so that a command starts fast."""
+"""The command line: one file a command group, imported only when it is called, so that a command starts fast."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def parser(groups: Sequence[str] = GROUPS) -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="chainfolio",
         description="Self-hosted blockchain indexer and portfolio engine.",
-        epilog="Settings: --config FILE, else $CHAINFOLIO_CONFIG, else chainfolio.toml here; CHAINFOLIO_… variables override.",
+        epilog="Settings: --config FILE, else $CHAINFOLIO_CONFIG, else chainfolio.toml; CHAINFOLIO_… overrides.",
     )
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--config", metavar="FILE", help="settings file")
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _complain(error: ChainfolioError, *, as_json: bool) -> None:
     if as_json:
-        fields = {key: value for key, value in vars(error).items() if isinstance(value, str | int | None) and key != "args"}
+        fields = {key: value for key, value in vars(error).items() if isinstance(value, str | int | None)}
         print(json.dumps({"error": {"kind": type(error).__name__, **fields}}))
         return
     print(f"error: {error.message}", file=sys.stderr)

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from indexer.wiring import System
     from portfolio.document import AssetDocument, Portfolio
 
+NO_CHAIN = 'add [chains.ethereum] with rpc = ["http://…"] to chainfolio.toml, or try: chainfolio demo'
+COLUMNS = (
+    ("chain", ""), ("protocol", ""), ("asset", ""), ("balance", "right"), ("price USD", "right"), ("worth USD", "right"),
+)  # fmt: skip
+
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
@@ -29,7 +34,9 @@ def run(options: argparse.Namespace) -> int:
     import msgspec
 
     accounts = list(dict.fromkeys(account(written) for written in options.address))
-    documents = with_system(options, lambda system: read(system, accounts, options.chain, options.block, options.sources))
+    documents = with_system(
+        options, lambda system: read(system, accounts, options.chain, options.block, options.sources)
+    )
     if options.json:
         show_json(msgspec.to_builtins(documents))
         return 0
@@ -48,7 +55,7 @@ async def read(
     shown = Options(sources=sources, explorer_urls=False, images=False)
     keys = sorted(system.settings.chains)
     if not keys:
-        raise BadRequest("chains", "no chain is configured", cure="add [chains.ethereum] with rpc = [\"http://…\"] to chainfolio.toml")
+        raise BadRequest("chains", "no chain is configured", cure=NO_CHAIN)
     if chain is not None:
         system.chain(chain)
         keys = [chain]
@@ -64,18 +71,21 @@ def show(document: Portfolio) -> None:
     """One portfolio as a table."""
     at = f" at block {document.block_number}" if isinstance(document.block_number, str) else ""
     rows = [
-        (chain.key, protocol.name, asset.symbol or asset.contract, asset.balance or "?", asset.price or "-", _money(asset.value))
+        (chain.key, protocol.name, *_cells(asset))
         for protocol in document.asset_by_protocols.values()
         for chain in protocol.chains.values()
         for position in chain.protocol_positions.values()
         for asset in _assets(position)
     ]
-    columns = [("chain", ""), ("protocol", ""), ("asset", ""), ("balance", "right"), ("price USD", "right"), ("worth USD", "right")]
-    show_table(f"{document.address}{at}: {_money(document.networth)} USD", columns, rows)
+    show_table(f"{document.address}{at}: {_money(document.networth)} USD", COLUMNS, rows)
     if document.unpriced_assets:
         print(f"  {document.unpriced_assets} assets have no price and are in no sum")
     for issue in document.issues:
         print(f"  {issue.adapter}: {issue.subject}: {issue.reason}")
+
+
+def _cells(asset: AssetDocument) -> tuple[str, str, str, str]:
+    return asset.symbol or asset.contract, asset.balance or "?", asset.price or "-", _money(asset.value)
 
 
 def _assets(position: object) -> list[AssetDocument]:

@@ -85,5 +85,3 @@ def _app(given: Settings, *, work: bool) -> web.Application:
 
     app.cleanup_ctx.append(beside)
     return app
-
-

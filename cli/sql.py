@@ -16,11 +16,13 @@ from cli.common import Commands, show_json, show_table, with_system
 if TYPE_CHECKING:
     from indexer.wiring import System
 
+TOO_LONG = "ask for less, or raise --seconds"
+
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
     command = commands.add_parser("sql", parents=[common], help="ask the lake in SQL", description=__doc__)
-    command.add_argument("query", nargs="?", help="one SELECT; without it the views are printed, for a DuckDB of your own")
+    command.add_argument("query", nargs="?", help="one SELECT; without it: views for a DuckDB of your own")
     command.add_argument("--limit", type=int, default=1000, metavar="N", help="rows at most (default 1000; 0: all)")
     command.add_argument("--seconds", type=int, default=60, metavar="S", help="stop the query after this long")
     command.set_defaults(run=run)
@@ -43,7 +45,8 @@ def run(options: argparse.Namespace) -> int:
         show_json([dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]])
         return 0
     rows = [["" if cell is None else str(cell) for cell in row] for row in answer["rows"]]
-    show_table("", [(name, "right" if kind == "number" else "") for name, kind in zip(answer["columns"], answer["kinds"], strict=True)], rows)
+    sides = ["right" if kind == "number" else "" for kind in answer["kinds"]]
+    show_table("", list(zip(answer["columns"], sides, strict=True)), rows)
     if answer["more"]:
         print(f"only the first {options.limit:,} rows are shown: --limit 0 shows all", file=sys.stderr)
     return 0
@@ -59,11 +62,11 @@ def ask(query: str, files: dict[str, list[str]], *, limit: int, seconds: int) ->
             env=environment, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise BadRequest("query", f"it ran for more than {seconds} s", cure="ask for less, or raise --seconds") from None
+        raise BadRequest("query", f"it ran for more than {seconds} s", cure=TOO_LONG) from None
     try:
         answer: dict[str, Any] = json.loads(child.stdout)
     except ValueError:
-        raise ChainfolioError("the query ended without an answer: it needed more memory or time than it may have") from None
+        raise ChainfolioError("the query ended without an answer: it needed too much memory", cure=TOO_LONG) from None
     if "error" in answer:
         raise BadRequest("query", answer["error"])
     return answer

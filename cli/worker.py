@@ -19,7 +19,7 @@ REPORT_EVERY_S = 10.0
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser("worker", parents=[common], help="index all chains until stopped", description=__doc__)
+    command = commands.add_parser("worker", parents=[common], help="index until stopped", description=__doc__)
     command.set_defaults(run=run)
 
 
@@ -54,7 +54,8 @@ async def _report(worker: Worker) -> None:
         await asyncio.sleep(REPORT_EVERY_S if said else 2.0)
         for key, status in worker.status.items():
             trouble = status.halted or status.trouble
-            line = f"{key}: block {status.indexed:,} of {status.head:,}, final {status.finalized:,}, {status.reorgs} reorgs"
+            line = f"{key}: block {status.indexed:,} of {status.head:,}, final {status.finalized:,}"
+            line += f", {status.reorgs} reorgs" if status.reorgs else ""
             line += f"; {'HALTED' if status.halted else 'waiting'}: {trouble}" if trouble else ""
             if said.get(key) != line:
                 said[key] = line

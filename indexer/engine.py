@@ -69,7 +69,9 @@ class Engine:
         snapshot = await self._snapshotter(evm).take([account.address for account in accounts], block)
         now_ms = self.system.seams.clock.now_us() // 1000
         return [
-            portfolio(a.address, value([snapshot]), self.facts(), updated_ms=now_ms, options=options, block_number=height)
+            portfolio(
+                a.address, value([snapshot]), self.facts(), updated_ms=now_ms, options=options, block_number=height
+            )
             for a in accounts
         ]
 
@@ -117,7 +119,12 @@ class Engine:
         reason = status.halted or status.trouble or None
         lag = max(0, status.head - (indexed or 0)) if status.head else None
         return ChainReadiness(
-            key=chain.key, healthy=not status.halted, head=status.head or None, indexed=indexed, lag_blocks=lag, reason=reason
+            key=chain.key,
+            healthy=not status.halted,
+            head=status.head or None,
+            indexed=indexed,
+            lag_blocks=lag,
+            reason=reason,
         )
 
     # --- what is kept ------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from storage.lake import Lake
     from storage.tail import Tail
 
+LIVE_LAG = 64  # blocks: an index that is this close to the head is live
 BALANCE_OF = "balanceOf(address)(uint256)"
 
 
@@ -43,7 +44,7 @@ class Snapshotter:
     async def take(self, accounts: Sequence[str], block: Block | None = None, extra: Sequence[str] = ()) -> Snapshot:
         """A snapshot at a block (none: the newest). `extra` are contracts to look at beside those the accounts have met."""
         before = self.chain.requests
-        pinned = block or (await self.chain.heads()).latest
+        pinned = block or await self._now()
         wanted = await asyncio.to_thread(self._wanted, accounts, pinned.height, extra)
         asks = [NativeBalance(account) for account in accounts] + [
             Call(contract, BALANCE_OF, (account,)) for account in accounts for contract in wanted[account]
@@ -64,6 +65,11 @@ class Snapshotter:
             self.chain.key, pinned, tuple(accounts), tuple(holdings), quotes.prices,
             tuple([*issues, gap] if gap else issues), self.chain.requests - before,
         )  # fmt: skip
+
+    async def _now(self) -> Block:
+        """The newest block that is indexed, where indexing keeps up with the head; else the head itself."""
+        head, top = (await self.chain.heads()).latest, self.tail.top(self.chain.key)
+        return top if top is not None and head.height - LIVE_LAG <= top.height <= head.height else head
 
     def _wanted(self, accounts: Sequence[str], height: int, extra: Sequence[str]) -> dict[str, list[str]]:
         facts = self.chain.facts

@@ -61,7 +61,9 @@ class System:
             settings = self.settings.chains.get(key)
             if settings is None:
                 known = ", ".join(sorted(self.settings.chains)) or "none"
-                raise BadRequest("chain", f"{key} is not configured", cure=f"configured are: {known}; add [chains.{key}]")
+                raise BadRequest(
+                    "chain", f"{key} is not configured", cure=f"configured are: {known}; add [chains.{key}]"
+                )
             family = _family(settings.adapter)
             self._chains[key] = family(
                 key, settings, self.seams, configs=self.configs, learnt=self.tail.learnt, on_learn=self.tail.learn
@@ -100,7 +102,9 @@ def check_datasets(chain: EvmChain, names: Sequence[str]) -> tuple[str, ...]:
     """Names of datasets, each of which the chain has; BadRequest with what there is."""
     for name in names:
         if name not in chain.datasets:
-            raise BadRequest("datasets", f"{chain.key} has no dataset `{name}`", cure=f"there are: {', '.join(chain.datasets)}")
+            raise BadRequest(
+                "datasets", f"{chain.key} has no dataset `{name}`", cure=f"there are: {', '.join(chain.datasets)}"
+            )
     return tuple(dict.fromkeys(names))
 
 

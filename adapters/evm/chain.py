@@ -83,7 +83,13 @@ class EvmChain:
         routes = {scan.OVERRIDE: "state override", scan.MULTICALL: "Multicall3", scan.SINGLES: "single calls"}
         await scan.answer(node, [NativeBalance("0x" + "0" * 40)], heads.latest)
         oldest = heads.latest.height
-        for height in (0, 1, heads.latest.height // 2, max(0, heads.latest.height - 1000), max(0, heads.latest.height - 100)):
+        for height in (
+            0,
+            1,
+            heads.latest.height // 2,
+            max(0, heads.latest.height - 1000),
+            max(0, heads.latest.height - 100),
+        ):
             try:
                 await scan.answer(node, [NativeBalance("0x" + "0" * 40)], await node.block(height))
             except SourceError:
@@ -99,7 +105,9 @@ class EvmChain:
         topics = tuple(topic for name in datasets if name in LOG_DATASETS for topic in LOG_DATASETS[name].TOPICS)
         bodies = any(name in ("transactions", "native") for name in datasets)
         if topics:
-            chunk = await self._reader.read(span, Query(topics, tuple(contracts)), before, headers=bodies or "blocks" in datasets)
+            chunk = await self._reader.read(
+                span, Query(topics, tuple(contracts)), before, headers=bodies or "blocks" in datasets
+            )
         else:
             chunk = await self._reader.read_headers(span, before)
         tables = await asyncio.to_thread(self.decode, chunk.logs, datasets)
@@ -127,7 +135,9 @@ class EvmChain:
 
     def restore(self, stored: Mapping[str, pa.Table]) -> Logs:
         """The logs that stored rows stand for, so that they can be decoded again without a node."""
-        parts = [LOG_DATASETS[name].logs_of(stored[name]) for name in LOG_DATASETS if name in stored and len(stored[name])]
+        parts = [
+            LOG_DATASETS[name].logs_of(stored[name]) for name in LOG_DATASETS if name in stored and len(stored[name])
+        ]
         if "logs" in stored and len(stored["logs"]):
             parts.append(logs.logs_of(stored["logs"]))
         found = join(parts)
@@ -182,7 +192,9 @@ def family(
     """Build one chain of this family from its settings and its file of facts: the entry point `chainfolio.chains`."""
     facts = chain_facts.load(Path(settings.facts) if settings.facts else configs / "chains" / f"{key}.toml")
     if settings.chain_id and settings.chain_id != facts.chain_id:
-        raise BadRequest(f"chains.{key}.chain_id", f"{settings.chain_id} in the settings, {facts.chain_id} in the chain's facts")
+        raise BadRequest(
+            f"chains.{key}.chain_id", f"{settings.chain_id} in the settings, {facts.chain_id} in the chain's facts"
+        )
     if not settings.rpc:
         raise Unavailable(key, "no endpoint is configured", cure=f"set chains.{key}.rpc in the settings")
     shared = transport or HttpTransport()

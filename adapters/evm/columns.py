@@ -65,7 +65,10 @@ def table(kind: Table, columns: Mapping[str, Any]) -> pa.Table:
             arrays.append(value)
     schema = kind.schema()
     return pa.Table.from_arrays(
-        [array if array.type == field.type else array.cast(field.type) for array, field in zip(arrays, schema, strict=True)],
+        [
+            array if array.type == field.type else array.cast(field.type)
+            for array, field in zip(arrays, schema, strict=True)
+        ],
         schema=schema,
     )
 

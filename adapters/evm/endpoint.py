@@ -184,7 +184,9 @@ def _accepted(source: str, posted: Posted) -> bytes:
     if posted.status >= 500:
         raise Unavailable(source, f"HTTP {posted.status}", retry_after_s=posted.retry_after_s)
     if posted.status in (401, 403):
-        raise BadAnswer(source, f"access refused (HTTP {posted.status})", cure="check the key in the endpoint's address")
+        raise BadAnswer(
+            source, f"access refused (HTTP {posted.status})", cure="check the key in the endpoint's address"
+        )
     if 300 <= posted.status < 400:
         raise BadAnswer(source, f"redirects elsewhere (HTTP {posted.status})", cure="use the final address")
     if not looks_json:

@@ -101,7 +101,9 @@ def _check_places(source: str, logs: Logs, headers: Sequence[Header], first: int
     if at.min() < 0 or at.max() >= len(headers):
         raise BadAnswer(source, "logs from outside the span that was asked for")
     hashes = np.frombuffer("".join(header.hash for header in headers).encode(), np.uint8).reshape(-1, 66)
-    wrong = (logs.block_hash.view("V66").ravel() != hashes.view("V66").ravel()[at]) if len(logs) else np.zeros(0, np.bool_)
+    wrong = (
+        (logs.block_hash.view("V66").ravel() != hashes.view("V66").ravel()[at]) if len(logs) else np.zeros(0, np.bool_)
+    )
     if wrong.any():
         height = int(logs.height[np.flatnonzero(wrong)[0]])
         raise Reorged(source, height, headers[height - first].hash)
@@ -138,5 +140,3 @@ def _check_blooms(source: str, logs: Logs, rows: npt.NDArray[np.uint8], first: i
         here = np.unique(at[topic_is(logs, 0, topic)])
         if len(here) and not may_hold(rows[here], topic).all():
             raise BadAnswer(source, f"a log with topic {topic} in a block whose bloom denies it")
-
-

@@ -30,7 +30,12 @@ AT_ONCE = 4096  # rows cut at a time: bounds the memory beside the answer itself
 MAX_DATA = 4 * 1024 * 1024
 _VALUE = re.compile(rb'"(\w+)":\s?(?:"([^"\\]*)"|\[([^\]\\]*)\]|(true|false|null))')
 _TOPIC = re.compile(rb'"(0x[0-9a-f]{64})"')
-_NUMBERS = {b"blockNumber": "height", b"transactionIndex": "tx_index", b"logIndex": "log_index", b"blockTimestamp": "time_s"}
+_NUMBERS = {
+    b"blockNumber": "height",
+    b"transactionIndex": "tx_index",
+    b"logIndex": "log_index",
+    b"blockTimestamp": "time_s",
+}
 _TEXTS = {b"address": ("address", 42), b"transactionHash": ("tx_hash", 66), b"blockHash": ("block_hash", 66)}
 _COLUMNS = (
     "height", "tx_index", "log_index", "time_s", "address", "tx_hash", "block_hash", "topic_count", "data_size", "word",
@@ -43,12 +48,12 @@ class LogRecord(msgspec.Struct, gc=False):
     address: str
     topics: list[str]
     data: str
-    blockNumber: str  # noqa: N815
-    transactionHash: str  # noqa: N815
-    blockHash: str  # noqa: N815
-    transactionIndex: str  # noqa: N815
-    logIndex: str  # noqa: N815
-    blockTimestamp: str | None = None  # noqa: N815
+    blockNumber: str
+    transactionHash: str
+    blockHash: str
+    transactionIndex: str
+    logIndex: str
+    blockTimestamp: str | None = None
     removed: bool = False
 
 

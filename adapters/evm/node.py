@@ -33,13 +33,13 @@ class Header(msgspec.Struct, gc=False):
 
     number: str
     hash: str
-    parentHash: str  # noqa: N815
+    parentHash: str
     timestamp: str
-    logsBloom: str  # noqa: N815
-    gasUsed: str  # noqa: N815
-    gasLimit: str  # noqa: N815
+    logsBloom: str
+    gasUsed: str
+    gasLimit: str
     miner: str = "0x" + "0" * 40
-    baseFeePerGas: str | None = None  # noqa: N815
+    baseFeePerGas: str | None = None
     transactions: list[msgspec.Raw] = []
 
     @property
@@ -89,7 +89,9 @@ class Node:
 
     def __init__(self, facts: Facts, endpoints: Sequence[Endpoint], seams: Seams) -> None:
         if not endpoints:
-            raise Unavailable(facts.key, "no endpoint is configured", cure=f"set chains.{facts.key}.rpc in the settings")
+            raise Unavailable(
+                facts.key, "no endpoint is configured", cure=f"set chains.{facts.key}.rpc in the settings"
+            )
         self.facts, self.endpoints, self.seams = facts, list(endpoints), seams
 
     @property

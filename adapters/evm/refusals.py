@@ -52,8 +52,12 @@ _UNSUPPORTED = re.compile(
     r"method .{0,60}(?:not|isn't)|not (?:supported|implemented|whitelisted|allowed)|unsupported|does not exist/is not available|"
     r"unknown (?:method|field)|invalid (?:params|argument|type)|cannot unmarshal|too many arguments|deserializ|"
     r"missing .{0,20}argument|unexpected|batch", re.I)  # fmt: skip
-_GAS = re.compile(r"out.?of.?gas|gas required exceeds|gas limit|intrinsic gas|gas .{0,20}(?:too high|too low|exceed)", re.I)
-_REVERT = re.compile(r"revert|invalid opcode|invalid jump|stack (?:under|over)flow|vm exception|bad instruction|opcode", re.I)
+_GAS = re.compile(
+    r"out.?of.?gas|gas required exceeds|gas limit|intrinsic gas|gas .{0,20}(?:too high|too low|exceed)", re.I
+)
+_REVERT = re.compile(
+    r"revert|invalid opcode|invalid jump|stack (?:under|over)flow|vm exception|bad instruction|opcode", re.I
+)
 
 _Kind = Callable[[str, RpcError, int], SourceError]
 
@@ -62,7 +66,12 @@ _CALLS: Final[tuple[tuple[re.Pattern[str], _Kind], ...]] = (
     (_REVERT, lambda source, error, height: Reverting(source, error.message[:200], _revert_data(error))),
 )
 _LOGS: Final[tuple[tuple[re.Pattern[str], _Kind], ...]] = (
-    (_DENSE, lambda source, error, height: TooMuch(source, error.message[:200], max_span=_hint(error.message, True), dense=True)),
+    (
+        _DENSE,
+        lambda source, error, height: TooMuch(
+            source, error.message[:200], max_span=_hint(error.message, True), dense=True
+        ),
+    ),
     (_RANGE, lambda source, error, height: TooMuch(source, error.message[:200], max_span=_hint(error.message, False))),
 )
 _ANY: Final[tuple[tuple[re.Pattern[str], _Kind], ...]] = (

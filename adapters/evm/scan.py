@@ -19,7 +19,16 @@ from adapters.evm.wire import Request, data, typed
 from chainfolio.asking import Reverted, Unknown
 from chainfolio.blocks import Block
 from chainfolio.calls import Call, NativeBalance, Read
-from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged, SourceError, TooMuch, Unavailable, Unsupported
+from chainfolio.errors import (
+    BadAnswer,
+    HistoryUnavailable,
+    NodeBehind,
+    Reorged,
+    SourceError,
+    TooMuch,
+    Unavailable,
+    Unsupported,
+)
 
 SCANNER_AT = "0x00000000000000000000000000000000c4a1f011"
 SCANNER = (
@@ -265,7 +274,8 @@ async def _aggregate(endpoint: Endpoint, reads: list[_Read], block: Block, addre
     """Multicall3: what fails inside it is asked again alone, for there a neighbour may have burnt its gas."""
     first = reads[:MULTICALL_READS]
     calls = tuple(
-        (address, True, encode(GET_BALANCE, (read.to,))) if read.data is None else (read.to, True, read.data) for read in first
+        (address, True, encode(GET_BALANCE, (read.to,))) if read.data is None else (read.to, True, read.data)
+        for read in first
     )
     request = {"to": address, "data": "0x" + encode(AGGREGATE3, (calls,)).hex()}
     reply = (await _call(endpoint, [(request,)], block))[0]

@@ -116,7 +116,10 @@ class LogReader:
                 cure="name the contracts to index, or use an endpoint with higher limits",
             )  # fmt: skip
         cut = DENSE_CUT if refusal.dense and refusal.max_span is None else 2
-        size = max(1, min(refusal.max_span or len(piece), -(-len(piece) // cut) if refusal.max_span is None else len(piece) - 1))
+        size = max(
+            1,
+            min(refusal.max_span or len(piece), -(-len(piece) // cut) if refusal.max_span is None else len(piece) - 1),
+        )
         if refusal.dense:
             self._density[endpoint.name], self._calm[endpoint.name] = size, 0
         else:
@@ -141,7 +144,9 @@ class LogReader:
         again = await self._by_hash(endpoint, hashes, query)
         if not any(len(logs) for logs in again):
             return chunk
-        known = {(int(h), int(i)) for h, i in zip(chunk.logs.height, chunk.logs.log_index, strict=True) if h in set(missing)}
+        known = {
+            (int(h), int(i)) for h, i in zip(chunk.logs.height, chunk.logs.log_index, strict=True) if h in set(missing)
+        }
         fresh = [_without(logs, known) for logs in again]
         count = sum(len(logs) for logs in fresh)
         if count:

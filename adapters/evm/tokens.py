@@ -63,4 +63,4 @@ def clean(written: str, longest: int) -> str:
 
 def _is_printable(char: str) -> bool:
     category = unicodedata.category(char)
-    return category[0] not in "C" and category not in ("Zl", "Zp") or char == "\t"
+    return (category[0] not in "C" and category not in ("Zl", "Zp")) or char == "\t"

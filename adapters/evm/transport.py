@@ -48,13 +48,17 @@ class HttpTransport:
         headers = {"content-type": "application/json", "accept-encoding": "gzip, deflate"}
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(10.0, timeout_s))
         try:
-            async with self._session.post(url, data=body, headers=headers, timeout=timeout, allow_redirects=False) as answer:
+            async with self._session.post(
+                url, data=body, headers=headers, timeout=timeout, allow_redirects=False
+            ) as answer:
                 content = await self._read(source, answer)
                 return Posted(answer.status, _retry_after(answer.headers.get("retry-after")), content)
         except TimeoutError:
             raise Unavailable(source, f"no answer within {timeout_s:g} s") from None
         except aiohttp.ClientConnectorError:
-            raise Unavailable(source, "cannot be reached", cure="is the node running, and is the address right?") from None
+            raise Unavailable(
+                source, "cannot be reached", cure="is the node running, and is the address right?"
+            ) from None
         except (aiohttp.ClientError, ConnectionError, ValueError) as error:
             raise Unavailable(source, f"the connection broke ({type(error).__name__})") from None
 

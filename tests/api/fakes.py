@@ -12,10 +12,10 @@ from typing import Any
 from aiohttp import web
 
 from api.app import make_app
-from api.engine import ChainFact, ChainReadiness, Readiness, SyncStatus
 from chainfolio.assets import Account
 from chainfolio.seams import Seams
 from chainfolio.settings import Server, Settings
+from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
 from portfolio.document import Portfolio, ProtocolDocument
 from portfolio.facts import Options
 

@@ -22,7 +22,9 @@ def logs_of(rows: pa.Table) -> Logs:
     """The logs that stored rows stand for."""
     from adapters.evm.datasets import restore
 
-    logs = restore.start(rows.rename_columns([{"address": "token"}.get(name, name) for name in rows.column_names]), "0x" + "0" * 64)
+    logs = restore.start(
+        rows.rename_columns([{"address": "token"}.get(name, name) for name in rows.column_names]), "0x" + "0" * 64
+    )
     logs.topic_count[:] = 0
     for k in range(4):
         topic, valid = rows_of(rows[f"topic{k}"], 66)

@@ -75,7 +75,9 @@ def multi(rows: pa.Table, *, batch: bool) -> Logs:
         if batch:
             word = lambda value: int(value).to_bytes(32, "big")  # noqa: E731
             count = int(end - begin)
-            data = word(64) + word(96 + 32 * count) + word(count) + data[: 32 * count] + word(count) + data[32 * count :]
+            data = (
+                word(64) + word(96 + 32 * count) + word(count) + data[: 32 * count] + word(count) + data[32 * count :]
+            )
         logs.other[row] = data
         logs.data_size[row] = len(data)
     return logs

@@ -25,8 +25,8 @@ class Transaction(msgspec.Struct, gc=False):
     input: str
     to: str | None = None
     type: str = "0x0"
-    gasPrice: str | None = None  # noqa: N815
-    transactionIndex: str | None = None  # noqa: N815
+    gasPrice: str | None = None
+    transactionIndex: str | None = None
 
 
 class FullBlock(msgspec.Struct):
@@ -41,17 +41,17 @@ class FullBlock(msgspec.Struct):
 class Receipt(msgspec.Struct, gc=False):
     """What became of a transaction. L1 and blob fields are the extra costs of rollups and blobs."""
 
-    transactionHash: str  # noqa: N815
-    transactionIndex: str  # noqa: N815
-    blockHash: str  # noqa: N815
-    gasUsed: str  # noqa: N815
+    transactionHash: str
+    transactionIndex: str
+    blockHash: str
+    gasUsed: str
     status: str | None = None
-    effectiveGasPrice: str | None = None  # noqa: N815
-    contractAddress: str | None = None  # noqa: N815
-    l1Fee: str | None = None  # noqa: N815
-    operatorFee: str | None = None  # noqa: N815
-    blobGasUsed: str | None = None  # noqa: N815
-    blobGasPrice: str | None = None  # noqa: N815
+    effectiveGasPrice: str | None = None
+    contractAddress: str | None = None
+    l1Fee: str | None = None
+    operatorFee: str | None = None
+    blobGasUsed: str | None = None
+    blobGasPrice: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,9 @@ def done(source: str, block: bytes, receipts: bytes, block_hash: str) -> list[Do
     if full.hash.lower() != block_hash:
         raise BadAnswer(source, f"block {full.number} is {full.hash} in one answer and {block_hash} in another")
     if len(given) != len(full.transactions):
-        raise BadAnswer(source, f"block {full.number} has {len(full.transactions)} transactions and {len(given)} receipts")
+        raise BadAnswer(
+            source, f"block {full.number} has {len(full.transactions)} transactions and {len(given)} receipts"
+        )
     height, time_s = quantity(source, full.number, bits=62), quantity(source, full.timestamp, bits=40)
     result = []
     for index, (sent, receipt) in enumerate(zip(full.transactions, given, strict=True)):
@@ -95,7 +97,9 @@ def _done(source: str, height: int, time_s: int, index: int, sent: Transaction, 
     number = lambda text: quantity(source, text) if text else 0  # noqa: E731
     gas_used = number(receipt.gasUsed)
     gas_price = number(receipt.effectiveGasPrice or sent.gasPrice)
-    extra = number(receipt.l1Fee) + number(receipt.operatorFee) + number(receipt.blobGasUsed) * number(receipt.blobGasPrice)
+    extra = (
+        number(receipt.l1Fee) + number(receipt.operatorFee) + number(receipt.blobGasUsed) * number(receipt.blobGasPrice)
+    )
     status = None if receipt.status is None else number(receipt.status)
     return Done(height, time_s, index, sent, receipt, gas_used, gas_price, gas_used * gas_price + extra, status)
 

@@ -28,7 +28,11 @@ def decode(logs: Logs, chain: str, wrapped: str | None) -> tuple[pa.Table, Mask]
     erc20 = moved & (logs.topic_count == 3) & (logs.data_size == 32) & two
     erc721 = moved & (logs.topic_count == 4) & (logs.data_size == 0) & two
     three = is_address(logs.topics[3]) & two & (logs.topic_count == 4)
-    groups = [_erc20(logs, chain, erc20), _erc721(logs, chain, erc721), _single(logs, chain, single & three & (logs.data_size == 64))]
+    groups = [
+        _erc20(logs, chain, erc20),
+        _erc721(logs, chain, erc721),
+        _single(logs, chain, single & three & (logs.data_size == 64)),
+    ]
     done = erc20 | erc721 | (single & three & (logs.data_size == 64))
     for decoder, candidates in ((_loose, moved & (logs.topic_count < 3)), (_batch, batch & three)):
         for row in np.flatnonzero(candidates):
@@ -54,7 +58,14 @@ def _rows(logs: Logs, chain: str, standard: str, **columns: Any) -> pa.Table:
 
 def _erc20(logs: Logs, chain: str, mask: Mask) -> pa.Table:
     some = logs if mask.all() else logs.take(np.flatnonzero(mask))
-    return _rows(some, chain, "erc20", sender=text(address(some.topics[1])), recipient=text(address(some.topics[2])), raw=some.word)
+    return _rows(
+        some,
+        chain,
+        "erc20",
+        sender=text(address(some.topics[1])),
+        recipient=text(address(some.topics[2])),
+        raw=some.word,
+    )
 
 
 def _erc721(logs: Logs, chain: str, mask: Mask) -> pa.Table:
@@ -85,7 +96,9 @@ def _words(datas: list[bytes], count: int) -> Bytes:
 def _loose(logs: Logs, chain: str, row: int) -> pa.Table | None:
     """A Transfer whose parties are in the data, as some old tokens wrote it: three words in all, topics first."""
     indexed = int(logs.topic_count[row]) - 1
-    words = b"".join(bytes_of_hex(logs.topics[k][row : row + 1, 2:]).tobytes() for k in range(1, indexed + 1)) + logs.data(row)
+    words = b"".join(
+        bytes_of_hex(logs.topics[k][row : row + 1, 2:]).tobytes() for k in range(1, indexed + 1)
+    ) + logs.data(row)
     if len(words) != 96 or any(words[:12]) or any(words[32:44]):
         return None
     one = logs.take(np.array([row]))
@@ -104,7 +117,14 @@ def _batch(logs: Logs, chain: str, row: int) -> pa.Table | None:
     ids, raws = (of_ints([pair[side] for pair in pairs])[0] for side in (0, 1))
     item = pa.array(np.arange(len(pairs), dtype=np.int32))
     return _rows(
-        many, chain, "erc1155", **_parties(many), token_id=ids, raw=raws, item=item, layout=constant("batch", len(pairs))
+        many,
+        chain,
+        "erc1155",
+        **_parties(many),
+        token_id=ids,
+        raw=raws,
+        item=item,
+        layout=constant("batch", len(pairs)),
     )
 
 
@@ -114,7 +134,12 @@ def _pairs(data: bytes) -> list[tuple[int, int]] | None:
     if len(data) < 128 or len(data) % 64 or word(0) != 64:
         return None
     count = word(2)
-    if not 0 < count <= MAX_ITEMS or len(data) != 128 + 64 * count or word(1) != 96 + 32 * count or word(3 + count) != count:
+    if (
+        not 0 < count <= MAX_ITEMS
+        or len(data) != 128 + 64 * count
+        or word(1) != 96 + 32 * count
+        or word(3 + count) != count
+    ):
         return None
     return [(word(3 + k), word(4 + count + k)) for k in range(count)]
 
