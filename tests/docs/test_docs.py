@@ -1,0 +1,35 @@
+"""The documentation is true: generated pages are current, links lead somewhere, commands exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cli.main import parser
+from docs.build_tables import PAGE, page
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")])
+COMMAND = re.compile(r"^\s*(?:\$ )?chainfolio ([a-z-]+)(?: ([a-z]+))?", re.M)
+
+
+def test_the_table_reference_is_the_tables() -> None:
+    assert PAGE.read_text() == page(), "run: python -m docs.build_tables"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text()):
+        if not target.startswith(("http://", "https://")):
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_every_command_that_is_shown_exists() -> None:
+    groups = parser()._subparsers
+    assert groups is not None
+    known = set(groups._group_actions[0].choices or ())
+    shown = {match[1] for path in PAGES for match in COMMAND.finditer(path.read_text())}
+    assert shown, "the documentation shows commands"
+    assert shown <= known, f"not commands: {shown - known}"
