@@ -1,6 +1,7 @@
 """Exact 256-bit amounts. *raw* is the chain's integer; an *amount* is raw scaled by decimals; no float anywhere.
 
-In tables a raw is exactly 32 bytes, big-endian: it sorts, and is the truth. In answers an amount is a decimal string in plain notation without trailing zeros.
+In tables a raw is exactly 32 bytes, big-endian: it sorts, and is the truth. In answers an amount is a decimal string in
+plain notation without trailing zeros.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
 """Ask, don't fetch: a dataset or decoder is a generator that yields the asks of one round and is sent their answers.
 
-It does no I/O, cannot choose a block, and is tested with a dictionary. `drive` runs any number of them in lockstep, so a
-hundred decoders of two rounds are two batches at one block. A revert is an answer (`Reverted`), not an exception; an
+It does no I/O, cannot choose a block, and is tested with a dictionary. `drive` runs any number of them in lockstep, so
+a hundred decoders of two rounds are two batches at one block. A revert is an answer (`Reverted`), not an exception; an
 asking that raises becomes a `failed` report and does not sink its round.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from chainfolio.errors import ChainfolioError
@@ -57,7 +59,7 @@ async def drive(
     max_rounds: int = MAX_ROUNDS,
     max_asks: int = MAX_ASKS,
 ) -> dict[str, Report[Result]]:
-    """Run all askings to their end, one batch a round; `answer` is called with the asks of all of them, duplicates removed.
+    """Run all askings to their end, one batch a round: `answer` gets the asks of all of them, duplicates removed.
 
     An error of `answer` itself (the node is gone) is raised: nobody got an answer, so there is nothing to report on.
     """
@@ -88,7 +90,7 @@ def _step(
 ) -> None:
     """Send one round's answers to one asking and note what it asks next, returns or dies of."""
     try:
-        asks = next(asking) if answers is None else asking.send(answers)
+        given = next(asking) if answers is None else asking.send(answers)
     except StopIteration as stop:
         report.result = stop.value
         return
@@ -96,12 +98,25 @@ def _step(
         report.status, report.reason, report.error = "failed", _reason(error), error
         return
     report.rounds += 1
+    try:
+        asks = list(islice(given, max_asks + 1))
+        hash(tuple(asks))
+    except Exception as error:  # nor does what it yields have to be asks
+        _fail(report, asking, f"asked for what cannot be asked: {_reason(error)}", error)
+        return
     report.asks += len(asks)
     if report.rounds > max_rounds or report.asks > max_asks:
-        asking.close()
-        report.status, report.reason = "failed", f"asked too much: round {report.rounds}, {report.asks} asks"
+        _fail(report, asking, f"asked too much: round {report.rounds}, {report.asks} asks")
         return
-    waiting[report.name] = (asking, list(asks))
+    waiting[report.name] = (asking, asks)
+
+
+def _fail(
+    report: Report[Result], asking: Asking[Ask, Answer, Result], reason: str, error: BaseException | None = None
+) -> None:
+    report.status, report.reason, report.error = "failed", reason, error
+    with suppress(Exception):  # one that will not be closed has failed already
+        asking.close()
 
 
 def _reason(error: Exception) -> str:

@@ -18,7 +18,9 @@ _EVM = re.compile(r"0[xX][0-9a-fA-F]{40}\Z")
 _STARKNET = re.compile(r"0[xX][0-9a-fA-F]{41,64}\Z")
 _TRON_HEX = re.compile(r"41[0-9a-fA-F]{40}\Z")
 _BASE58 = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,44}\Z")
-_ASSET = re.compile(r"([-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32})/([-a-z0-9]{3,8}):([-.%a-zA-Z0-9]{1,128})(?:/([-.%a-zA-Z0-9]{1,78}))?\Z")
+_ASSET = re.compile(
+    r"([-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32})/([-a-z0-9]{3,8}):([-.%a-zA-Z0-9]{1,128})(?:/([-.%a-zA-Z0-9]{1,78}))?\Z"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ def account(written: str) -> Account:
     if _BASE58.match(written):
         return _base58_account(written)
     raise BadRequest(
-        "address", f"{_shown(written)} is not an address of any kind known here",
+        "address",
+        f"{_shown(written)} is not an address of any kind known here",
         cure="EVM 0x + 40 hex digits, Solana base58, Tron T…, Starknet 0x + 64 hex digits",
     )
 
@@ -110,7 +113,9 @@ def asset(written: str) -> Asset:
     """An asset from its CAIP-19 text; EVM contracts are lower-cased."""
     match = _ASSET.match(written)
     if not match:
-        raise BadRequest("asset", f"{_shown(written)} is not a CAIP-19 asset", cure="for example eip155:1/erc20:0xa0b8…")
+        raise BadRequest(
+            "asset", f"{_shown(written)} is not a CAIP-19 asset", cure="for example eip155:1/erc20:0xa0b8…"
+        )
     chain, kind, reference, token_id = match.groups()
     if chain.startswith("eip155:") and kind != "slip44":
         reference = evm(reference)

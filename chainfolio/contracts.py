@@ -46,7 +46,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """USD per amount of one asset: exact, with its source, the time it was observed and how sure the source is (0..1)."""
+    """USD per amount of one asset: exact, with its source, when it was observed and how sure the source is (0..1)."""
 
     asset: Asset
     usd: Decimal

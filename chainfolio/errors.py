@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class ChainfolioError(Exception):
@@ -17,6 +17,17 @@ class ChainfolioError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.cure})" if self.cure else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors cross from one process to another with all their fields."""
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[ChainfolioError], arguments: tuple[Any, ...], fields: dict[str, Any]) -> ChainfolioError:
+    error = kind.__new__(kind, *arguments)
+    error.args = arguments
+    error.__dict__.update(fields)
+    return error
 
 
 class SourceError(ChainfolioError):

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -23,6 +25,7 @@ class Server(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     host: str = "127.0.0.1"
     port: int = 8080
     workers: int = 1
+    metrics_port: int = 0
     cors: bool = True
     max_addresses: int = 10
     cache_s: int = 60
@@ -33,6 +36,9 @@ class Store(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     url: str = ""
 
+    def __repr__(self) -> str:
+        return f"Store(url={masked(self.url)!r})"
+
 
 class Lake(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Where finalised data lives."""
@@ -41,7 +47,7 @@ class Lake(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Chain(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One chain: which adapter, which endpoints, from which block. Facts of the chain itself are in `configs/chains`."""
+    """One chain: which adapter, which endpoints, from which block. What it is like stands in `configs/chains`."""
 
     adapter: str = "evm"
     facts: str = ""
@@ -52,10 +58,16 @@ class Chain(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     datasets: list[str] = []
     contracts: list[str] = []
     span: int = 100
-    concurrency: int = 2
+    concurrency: int = 4
+    lanes: int = 0
     max_rps: int = 0
     timeout_s: int = 60
     at_block: bool = False
+
+    def __repr__(self) -> str:
+        shown = {name: getattr(self, name) for name in self.__struct_fields__}
+        shown["rpc"] = [masked(url) for url in self.rpc]
+        return f"Chain({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
 class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -94,6 +106,18 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 INTEGRITY = ("off", "bloom")
 ADAPTERS = ("evm",)
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+# Ours, but no settings: where the file is, what a client's command shows, how tests run.
+NOT_SETTINGS = ("CHAINFOLIO_CONFIG", "CHAINFOLIO_KEY", "CHAINFOLIO_LOCALCHAIN_HOME", "CHAINFOLIO_TESTS")
+
+
+def masked(url: str) -> str:
+    """An address as it may be shown: of what lies on another host only scheme and host, for the rest may be a key."""
+    scheme, mark, rest = url.partition("://")
+    host = re.split(r"[/?#]", rest)[0].rpartition("@")[2]
+    if mark and not host:
+        return url
+    return f"{scheme}://{host}/…" if host else url and "…"
 
 
 def load(path: Path | None, env: Mapping[str, str] = os.environ) -> Settings:
@@ -103,20 +127,24 @@ def load(path: Path | None, env: Mapping[str, str] = os.environ) -> Settings:
         try:
             tree = tomllib.loads(path.read_bytes().decode())
         except FileNotFoundError:
-            raise BadSettings(str(path), "there is no such settings file", cure="give an existing one with --config") from None
+            raise BadSettings(
+                str(path), "there is no such settings file", cure="give an existing one with --config"
+            ) from None
+        except OSError as error:
+            raise BadSettings(str(path), f"cannot be read: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise BadSettings(str(path), f"not valid TOML: {error}") from None
-    _override(tree, env)
-    settings = _typed(_secrets(tree, env, ""), str(path or "environment"))
-    _check(settings)
+    overriding = _override(tree, env)
+    settings = _typed(_secrets(tree, env, ""), ", ".join([*([str(path)] if path else []), *overriding]))
+    check(settings)
     return settings
 
 
-def _override(tree: dict[str, Any], env: Mapping[str, str]) -> None:
-    """CHAINFOLIO_SERVER_PORT=1 is server.port; CHAINFOLIO_CHAINS__ETHEREUM__RPC=a,b needs `__` between words of a path."""
-    for name, value in sorted(env.items()):
-        if not name.startswith("CHAINFOLIO_") or name in ("CHAINFOLIO_CONFIG", "CHAINFOLIO_LOCALCHAIN_HOME"):
-            continue
+def _override(tree: dict[str, Any], env: Mapping[str, str]) -> list[str]:
+    """Which variables were put into the tree. CHAINFOLIO_SERVER_PORT=1 is server.port; a longer path needs `__` between
+    its words, as in CHAINFOLIO_CHAINS__ETHEREUM__RPC=a,b."""
+    names = sorted(name for name in env if name.startswith("CHAINFOLIO_") and name not in NOT_SETTINGS)
+    for name in names:
         body = name.removeprefix("CHAINFOLIO_").lower()
         keys = body.split("__") if "__" in body else _known_path(body)
         spot = tree
@@ -124,7 +152,8 @@ def _override(tree: dict[str, Any], env: Mapping[str, str]) -> None:
             spot = spot.setdefault(key, {})
             if not isinstance(spot, dict):
                 raise BadSettings(name, f"{key} is not a section")
-        spot[keys[-1]] = value.split(",") if keys[-1] in ("rpc", "datasets", "contracts") else value
+        spot[keys[-1]] = env[name].split(",") if keys[-1] in ("rpc", "datasets", "contracts") else env[name]
+    return names
 
 
 def _known_path(body: str) -> list[str]:
@@ -165,16 +194,35 @@ def _explain(text: str) -> str:
     return f"unknown key `{key}`{where}" + (f"; did you mean `{near[0]}`?" if near else "")
 
 
-def _check(settings: Settings) -> None:
+def check(settings: Settings) -> None:
+    """Whether every value can be meant; BadSettings names the first that cannot."""
     for name, chain in settings.chains.items():
         if chain.adapter not in ADAPTERS:
-            raise BadSettings(f"chains.{name}.adapter", f"unknown adapter `{chain.adapter}`", cure=f"one of {', '.join(ADAPTERS)}")
+            raise BadSettings(
+                f"chains.{name}.adapter", f"unknown adapter `{chain.adapter}`", cure=f"one of {', '.join(ADAPTERS)}"
+            )
         if chain.integrity not in INTEGRITY:
             raise BadSettings(f"chains.{name}.integrity", f"`{chain.integrity}` is none of {', '.join(INTEGRITY)}")
         for url in chain.rpc:
-            if not url.startswith(("http://", "https://")):
+            if not _is_http(url):
                 raise BadSettings(f"chains.{name}.rpc", "an endpoint is an http:// or https:// address")
-        if chain.span < 1 or chain.concurrency < 1 or chain.timeout_s < 1 or chain.start_block < 0:
-            raise BadSettings(f"chains.{name}", "span, concurrency and timeout_s are at least 1, start_block at least 0")
-    if not 0 <= settings.server.port <= 65535:
-        raise BadSettings("server.port", f"{settings.server.port} is not a port")
+        if chain.span < 1 or chain.concurrency < 1 or chain.timeout_s < 1:
+            raise BadSettings(f"chains.{name}", "span, concurrency and timeout_s are at least 1")
+        if chain.start_block < 0 or chain.max_rps < 0 or chain.lanes < 0:
+            raise BadSettings(f"chains.{name}", "start_block, max_rps and lanes are at least 0")
+    server = settings.server
+    if not 0 <= server.port <= 65535:
+        raise BadSettings("server.port", f"{server.port} is not a port")
+    if server.workers < 1 or server.max_addresses < 1 or server.cache_s < 0:
+        raise BadSettings("server", "workers and max_addresses are at least 1, cache_s at least 0")
+    if settings.log_level not in LOG_LEVELS:
+        raise BadSettings("log_level", f"`{settings.log_level}` is none of {', '.join(LOG_LEVELS)}")
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        return whole and url.isprintable() and " " not in url
+    except ValueError:  # a port that is none, brackets that do not close
+        return False

@@ -31,7 +31,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table. `key` identifies a row for ever; `order` is how rows lie inside a file; `revision` changes with the decoder."""
+    """One table. `key` identifies a row for ever, `order` is how rows lie in a file, `revision` is their decoder's."""
 
     name: str
     about: str
@@ -138,7 +138,13 @@ TRANSFERS = Table(
         Column("recipient", "text", "to; the zero address burns"),
         Column("token_id", "raw", "id of the token, for ERC-721 and ERC-1155", nullable=True),
         Column("raw", "raw", "how much, in the smallest unit; 1 for ERC-721"),
-        Column("layout", "text", "shape of the event where it is not the usual one: indexed0, indexed1 (parties in the data), batch (ERC-1155)", nullable=True),
+        Column(
+            "layout",
+            "text",
+            "shape of the event where it is not the usual one: indexed0, indexed1 (parties in the data), "
+            "batch (ERC-1155)",
+            nullable=True,
+        ),
     ),
     key=("chain", "height", "tx_index", "log_index", "item"),
     order=(*ACROSS_LOGS, "item"),
@@ -168,8 +174,8 @@ APPROVALS = Table(
 
 LOGS = Table(
     "logs",
-    "Raw logs that no row of another table stands for. Every fetched log is kept exactly once: decoded where the row says "
-    "all that the log said, here where it does not.",
+    "Raw logs that no row of another table stands for. Every fetched log is kept exactly once: decoded where the row "
+    "says all that the log said, here where it does not.",
     (
         CHAIN,
         HEIGHT,
@@ -190,8 +196,8 @@ LOGS = Table(
 
 ACCOUNT_TRANSFERS = Table(
     "account_transfers",
-    "Every transfer once per account and direction, in 64 buckets of the account, sorted by account: one account's history "
-    "is one small read.",
+    "Every transfer once per account and direction, in 64 buckets of the account, sorted by account: one account's "
+    "history is one small read.",
     (
         CHAIN,
         Column("bucket", "int", "CRC-32 of the account, modulo 64"),
@@ -217,15 +223,18 @@ ACCOUNT_TRANSFERS = Table(
 
 BALANCES = Table(
     "balances",
-    "What each account holds of each fungible token by the events alone, at the last derived height. Tokens whose balance "
-    "changes without events (rebasing, fee on transfer) differ from their contract: a snapshot reads the contract.",
+    "What each account holds of each fungible token by the events alone, at the last derived height. Tokens whose "
+    "balance changes without events (rebasing, fee on transfer) differ from their contract: a snapshot reads the "
+    "contract.",
     (
         CHAIN,
         HEIGHT,
         Column("account", "text", "holder"),
         Column("token", "text", "contract of the token"),
         Column("raw", "raw", "received minus sent; zero rows are kept"),
-        Column("short", "bool", "sent more than received: the token moves without events; raw is then how much is missing"),
+        Column(
+            "short", "bool", "sent more than received: the token moves without events; raw is then how much is missing"
+        ),
     ),
     key=("chain", "account", "token"),
     order=("account", "token"),

@@ -9,6 +9,7 @@ from chainfolio.errors import BadRequest
 from cli.common import Commands, one_line, settings, show_json, show_table
 
 GRANTS = ("portfolio", "at-block", "enterprise")
+MAX_CREDITS = 2**53 - 1  # the API gives credits as a JSON number
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -41,8 +42,12 @@ def moment_us(written: str) -> int:
 def _create(options: argparse.Namespace) -> int:
     from cli.serve import open_state
 
-    state = open_state(settings(options))
     expires = moment_us(options.expires) if options.expires else None
+    if not options.name.strip():
+        raise BadRequest("name", "an account needs a name")
+    if not 0 <= options.credits <= MAX_CREDITS:
+        raise BadRequest("credits", f"0 to {MAX_CREDITS:,}")
+    state = open_state(settings(options))
     account, key = state.create_account(options.name, options.plan, options.credits, options.grant, expires)
     state.close()
     if options.json:

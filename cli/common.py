@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from chainfolio.errors import BadRequest
 from chainfolio.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 Commands = Any  # argparse's own type for a group of commands is private
 T = TypeVar("T")
 HERE = Path("chainfolio.toml")
+NO_CHAIN = 'add [chains.ethereum] with rpc = ["http://…"] to chainfolio.toml, or try: chainfolio demo'
 
 
 def settings(options: argparse.Namespace) -> Settings:
@@ -39,6 +41,12 @@ def with_system(options: argparse.Namespace, work: Callable[[System], Awaitable[
             await system.close()
 
     return asyncio.run(run())
+
+
+def check_chains(system: System) -> None:
+    """Without any chain nothing can be said about an address: nothing is not zero."""
+    if not system.settings.chains:
+        raise BadRequest("chains", "no chain is configured", cure=NO_CHAIN)
 
 
 def show_json(value: Any) -> None:

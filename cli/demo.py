@@ -44,7 +44,7 @@ port = {port}
 facts = "{folder}/local.toml"
 rpc = ["{url}"]
 """
-CONTRACTS = "WETH9, Uniswap V2 and V3, Aave V3, an ERC-4626 vault, MasterChef, Chainlink feeds and more"
+CONTRACTS = "Uniswap V2 and V3, Aave V3, ERC-4626, MasterChef, Chainlink…"
 WALLETS = ("alice", "bob", "carol", "dave", "erin", "frank")
 HEARTBEAT_S = 365 * 86400  # the demo's feeds move when its script says so
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import evm
 from chainfolio.errors import BadRequest
-from cli.common import Commands, one_line, with_system
+from cli.common import Commands, one_line, settings, with_system
+from cli.process import for_bulk
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
+    from chainfolio.settings import Settings
     from indexer.collect import Work
+    from indexer.lanes import Lane
     from indexer.progress import Progress
     from indexer.wiring import System
 
@@ -34,11 +38,28 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    with_system(options, lambda system: _index(system, options))
+    for_bulk()
+    lanes = [] if options.estimate else start_lanes(settings(options), options.chain)  # before anything large is loaded
+    try:
+        with_system(options, lambda system: _index(system, options, lanes))
+    finally:
+        for lane in lanes:
+            lane.close()
     return 0
 
 
-async def _index(system: System, options: argparse.Namespace) -> None:
+def start_lanes(given: Settings, chain: str) -> list[Lane]:
+    """The other processes of a bulk run: as many as the settings say, else one a spare processor, three at most."""
+    import os
+
+    from indexer.lanes import Lane
+
+    wanted = given.chains[chain].lanes if chain in given.chains else 1
+    count = wanted or min(4, os.cpu_count() or 1)
+    return [Lane(number, count, given, chain) for number in range(1, count)]
+
+
+async def _index(system: System, options: argparse.Namespace, lanes: Sequence[Lane]) -> None:
     from indexer import derive
     from indexer.collect import Collector, check_anchor, check_span, missing
     from indexer.progress import Progress
@@ -64,10 +85,10 @@ async def _index(system: System, options: argparse.Namespace) -> None:
         progress = Progress(system.seams.clock, total, on_change=watcher(chain.key, quiet=options.json))
         collector = Collector(chain, system.lake, system.tail, system.seams, progress)
         recovered = await collector.recover()
-        await collector.run(work)
+        await collector.run(work, lanes)
         await asyncio.to_thread(derive.recover, system.lake, system.tail, chain.key)
         made = await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key, derived)
-    _report(chain, progress, recovered, made, options)
+    _report(chain, progress, recovered, made, lanes, options)
 
 
 def _names(given: str | None) -> list[str]:
@@ -82,25 +103,40 @@ def _rewind(system: System, chain: EvmChain, height: int) -> None:
 
 
 def _report(
-    chain: EvmChain, progress: Progress, recovered: int, made: dict[str, int], options: argparse.Namespace
+    chain: EvmChain,
+    progress: Progress,
+    recovered: int,
+    made: dict[str, int],
+    lanes: Sequence[Lane],
+    options: argparse.Namespace,
 ) -> None:
-    troubles = chain.node.troubles()
+    requests = chain.requests + sum(lane.requests for lane in lanes)
+    troubles = together([chain.node.troubles(), *(lane.troubles for lane in lanes)])
     if options.json:
         one_line({
             "chain": chain.key, "blocks": progress.blocks, "events": progress.events, "rows": progress.rows,
-            "requests": chain.requests, "seconds": round(progress.seconds, 3), "restored": progress.restored,
+            "requests": requests, "seconds": round(progress.seconds, 3), "restored": progress.restored,
             "recoveredBatches": recovered, "derived": made, "troubles": troubles,
         })  # fmt: skip
         return
     print(
         f"{chain.key}: {progress.blocks:,} blocks, {progress.events:,} events, {progress.rows:,} rows "
-        f"in {progress.seconds:.1f} s with {chain.requests:,} requests"
+        f"in {progress.seconds:.1f} s with {requests:,} requests"
         + (f"; {recovered} batches of a killed run finished" if recovered else "")
     )
     for name, rows in made.items():
         print(f"  {name}: {rows:,} rows derived")
     for endpoint, counts in troubles.items():
         print(f"  {endpoint}: " + ", ".join(f"{count} x {kind}" for kind, count in sorted(counts.items())))
+
+
+def together(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    """Troubles of several processes, by endpoint and kind."""
+    total: dict[str, Counter[str]] = {}
+    for part in parts:
+        for endpoint, counts in part.items():
+            total.setdefault(endpoint, Counter()).update(counts)
+    return {endpoint: dict(counts) for endpoint, counts in total.items()}
 
 
 async def _estimate(chain: EvmChain, work: Sequence[Work], options: argparse.Namespace) -> None:
@@ -147,7 +183,7 @@ class Bar:
             return
         self._next_s = progress.seconds + 0.1
         share = progress.blocks / max(1, progress.blocks_total)
-        bar = "█" * int(24 * share) + "░" * (24 - int(24 * share))
+        bar = "█" * int(16 * share) + "░" * (16 - int(16 * share))
         sys.stderr.write(f"\r\x1b[2K{self.name} {bar} {state(progress)}" + ("\n" if done else ""))
         sys.stderr.flush()
 
@@ -155,10 +191,10 @@ class Bar:
 def state(progress: Progress) -> str:
     """Where a run stands, in one line."""
     blocks, events = progress.rates
-    eta = progress.eta_s
+    eta, share = progress.eta_s, 100 * progress.blocks // max(1, progress.blocks_total)
     return (
-        f"{100 * progress.blocks // max(1, progress.blocks_total)} % of {progress.blocks_total:,} blocks, "
-        f"{progress.events:,} events, {blocks:,.0f} blocks/s, {events:,.0f} events/s, {progress.requests:,} requests"
+        f"{share} % of {progress.blocks_total:,} blocks {blocks:,.0f}/s, "
+        f"{progress.events:,} events {events:,.0f}/s, {progress.requests:,} requests"
         + (f", {clock(eta)} left" if eta is not None and progress.blocks < progress.blocks_total else "")
     )
 

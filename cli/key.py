@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from chainfolio.errors import BadRequest
 from cli.account import moment_us
 from cli.common import Commands, one_line, settings, show_json, show_table
+
+if TYPE_CHECKING:
+    from storage.state import State
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -26,13 +30,18 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     revoke.set_defaults(run=_revoke)
 
 
+def _check(state: State, account: str) -> None:
+    if state.account(account) is None:
+        state.close()
+        raise BadRequest("account", f"there is no account {account}", cure="chainfolio account list")
+
+
 def _create(options: argparse.Namespace) -> int:
     from cli.serve import open_state
 
-    state = open_state(settings(options))
-    if state.account(options.account) is None:
-        raise BadRequest("account", f"there is no account {options.account}", cure="chainfolio account list")
     expires = moment_us(options.expires) if options.expires else None
+    state = open_state(settings(options))
+    _check(state, options.account)
     key, token = state.create_key(options.account, options.name, expires)
     state.close()
     one_line({"keyId": key.id, "apiKey": token}) if options.json else print(f"key {key.id}\n{token}\nShown this once.")
@@ -43,6 +52,7 @@ def _list(options: argparse.Namespace) -> int:
     from cli.serve import open_state
 
     state = open_state(settings(options))
+    _check(state, options.account)
     keys = state.keys(options.account)
     state.close()
     rows = [(k.id, k.name, f"…{k.hint}", "revoked" if k.revoked_us else "valid") for k in keys]

@@ -9,9 +9,11 @@ import json
 import sys
 from collections.abc import Sequence
 
-from chainfolio.errors import ChainfolioError
+from chainfolio.errors import ChainfolioError, StoreError
 
 GROUPS = ("demo", "serve", "worker", "index", "derive", "portfolio", "nav", "account", "key", "sql", "doctor")
+
+WHERE = "`data` in the settings names a folder that this user may write to"
 
 
 def parser(groups: Sequence[str] = GROUPS) -> argparse.ArgumentParser:
@@ -45,11 +47,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 0
+    except OSError as error:
+        if error.filename is None:
+            raise
+        refusal = StoreError("files", f"{error.filename}: {error.strerror}", cure=WHERE)
+        _complain(refusal, as_json=getattr(options, "json", False))
+        return refusal.exit_code
 
 
 def _complain(error: ChainfolioError, *, as_json: bool) -> None:
     if as_json:
-        fields = {key: value for key, value in vars(error).items() if isinstance(value, str | int | None)}
+        fields = {key: value for key, value in vars(error).items() if isinstance(value, str | int | float | None)}
         print(json.dumps({"error": {"kind": type(error).__name__, **fields}}))
         return
     print(f"error: {error.message}", file=sys.stderr)

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import account
-from cli.common import Commands, with_system
+from cli.common import Commands, check_chains, with_system
 
 if TYPE_CHECKING:
     from indexer.wiring import System
@@ -30,6 +30,7 @@ def run(options: argparse.Namespace) -> int:
     async def read(system: System) -> Nav:
         from indexer.engine import Engine
 
+        check_chains(system)
         return await Engine(system).nav(accounts, options.currency, wait=True)
 
     result = with_system(options, read)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from chainfolio.assets import Account, account
 from chainfolio.errors import BadRequest
-from cli.common import Commands, show_json, show_table, with_system
+from cli.common import Commands, check_chains, show_json, show_table, with_system
 
 if TYPE_CHECKING:
     from indexer.wiring import System
     from portfolio.document import AssetDocument, Portfolio
 
-NO_CHAIN = 'add [chains.ethereum] with rpc = ["http://…"] to chainfolio.toml, or try: chainfolio demo'
 COLUMNS = (
-    ("chain", ""), ("protocol", ""), ("asset", ""), ("balance", "right"), ("price USD", "right"), ("worth USD", "right"),
+    ("chain", ""), ("protocol", ""), ("asset", ""), ("balance", "right"), ("price USD", "right"),
+    ("worth USD", "right"),
 )  # fmt: skip
 
 
@@ -54,8 +54,9 @@ async def read(
 
     shown = Options(sources=sources, explorer_urls=False, images=False)
     keys = sorted(system.settings.chains)
-    if not keys:
-        raise BadRequest("chains", "no chain is configured", cure=NO_CHAIN)
+    check_chains(system)
+    if block is not None and block < 0:
+        raise BadRequest("block", "a block height is at least 0")
     if chain is not None:
         system.chain(chain)
         keys = [chain]

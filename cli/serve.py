@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from chainfolio.settings import Settings
+from chainfolio.settings import Settings, check
 from cli.common import Commands, settings
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def run(options: argparse.Namespace) -> int:
     port = given.server.port if options.port is None else options.port
     workers = given.server.workers if options.workers is None else options.workers
     given = msgspec.structs.replace(given, server=msgspec.structs.replace(given.server, port=port, workers=workers))
+    check(given)
     serve(answering if options.no_indexing else indexing, given)
     return 0
 
@@ -65,6 +66,7 @@ async def indexing(given: Settings) -> web.Application:
 def _app(given: Settings, *, work: bool) -> web.Application:
     from api.app import make_app
     from indexer.engine import Engine
+    from indexer.metrics import listen
     from indexer.wiring import System
     from indexer.worker import Worker
 
@@ -75,6 +77,8 @@ def _app(given: Settings, *, work: bool) -> web.Application:
 
     async def beside(_: web.Application) -> AsyncIterator[None]:
         task = asyncio.create_task(worker.run()) if work else None
+        if work and given.server.metrics_port and given.server.workers == 1:
+            listen(worker, given.server.host, given.server.metrics_port)
         yield
         if task is not None:
             task.cancel()

@@ -30,6 +30,8 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    if options.limit < 0 or options.seconds < 1:
+        raise BadRequest("query", "--limit is at least 0 (all rows), --seconds at least 1")
 
     async def files(system: System) -> dict[str, list[str]]:
         return {name: system.lake.files(table) for name, table in TABLES.items() if system.lake.exists(table)}
@@ -68,5 +70,5 @@ def ask(query: str, files: dict[str, list[str]], *, limit: int, seconds: int) ->
     except ValueError:
         raise ChainfolioError("the query ended without an answer: it needed too much memory", cure=TOO_LONG) from None
     if "error" in answer:
-        raise BadRequest("query", answer["error"])
+        raise BadRequest("query", answer["error"], cure=TOO_LONG if answer["error"].startswith("INTERRUPT") else "")
     return answer

@@ -30,9 +30,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _work(system: System) -> None:
+    from indexer.metrics import listen
     from indexer.worker import Worker
 
     worker = Worker(system)
+    server = system.settings.server
+    if server.metrics_port:
+        listen(worker, server.host, server.metrics_port)
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)

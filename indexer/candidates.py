@@ -1,4 +1,4 @@
-"""Which tokens an account may hold: all it ever met in the index, and the list. Never a list alone where there is an index."""
+"""Which tokens an account may hold: all it ever met in the index, and the list. Where there is an index, both."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Issue
 from chainfolio.tables import TRANSFERS
 from indexer import ipc
+from indexer.derive import pending
 
 if TYPE_CHECKING:
     from storage.lake import Lake
@@ -17,7 +18,10 @@ FUNGIBLE = ("erc20", "wrap", "unwrap")
 
 
 def met(lake: Lake, tail: Tail, chain: str, account: str, height: int) -> set[str]:
-    """The fungible tokens in the account's transfers up to a height: sorted history, what is not sorted yet, the tail."""
+    """The fungible tokens in the account's transfers up to a height: the tail, what is not sorted yet, sorted history.
+
+    In this order, which is the way that rows go: one that moves on meanwhile is met twice, and not missed.
+    """
     import polars as pl
 
     def tokens(rows: pl.LazyFrame) -> set[str]:
@@ -25,24 +29,23 @@ def met(lake: Lake, tail: Tail, chain: str, account: str, height: int) -> set[st
         return set(own.select(pl.col("token").unique()).collect()["token"].to_list())
 
     mine = (pl.col("sender") == account) | (pl.col("recipient") == account)
-    found = tokens(lake.account_transfers(chain, account))
-    for span in _unsorted(tail, chain, height):
-        found |= tokens(
-            lake.scan(TRANSFERS, chain=chain).filter(mine, pl.col("height").is_between(span.first, span.last))
-        )
+    found: set[str] = set()
     streams = [stream for _, stream in tail.rows(chain, "transfers", 0, height)]
     if streams:
         fresh = pl.from_arrow(ipc.load(streams, TRANSFERS))
         assert isinstance(fresh, pl.DataFrame)
         found |= tokens(fresh.lazy().filter(mine))
-    return found
+    for span in _unsorted(tail, chain, height):
+        within = pl.col("height").is_between(span.first, span.last)
+        found |= tokens(lake.scan(TRANSFERS, chain=chain).filter(mine, within))
+    return found | tokens(lake.account_transfers(chain, account))
 
 
 def _unsorted(tail: Tail, chain: str, height: int) -> Spans:
     """Heights whose transfers are in the lake but not in `account_transfers` yet."""
     behind = Spans()
     for filter_ in tail.cover_filters(chain, "transfers"):
-        behind |= tail.cover(chain, "transfers", filter_) - tail.cover(chain, "account_transfers/transfers", filter_)
+        behind |= pending(tail, chain, "transfers", filter_)
     return behind & [Span(0, height)]
 
 
@@ -52,4 +55,5 @@ def gaps(tail: Tail, chain: str, height: int) -> Issue | None:
     if not left:
         return None
     spans = ", ".join(f"{span.first}..{span.last}" for span in list(left)[:3]) + (", …" if len(list(left)) > 3 else "")
-    return Issue("index", chain, f"token transfers are not indexed for blocks {spans}: tokens met only there may be missing")
+    reason = f"token transfers are not indexed for blocks {spans}: tokens met only there may be missing"
+    return Issue("index", chain, reason)

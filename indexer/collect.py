@@ -1,15 +1,19 @@
 """Back-fill: final blocks straight into the lake, each row exactly once, from wherever an earlier run stopped.
 
-A span is fetched in chunks, several on their way at once; finished chunks are put together until there is enough for one
-commit a table. Before the lake is touched the batch is written down as an intent; each commit carries the batch's number;
-afterwards the batch is closed and its span counts as covered. A process that dies in between leaves an open batch, and the
-next run makes its commits again: those that had happened change nothing.
+A span is fetched in chunks, several on their way at once; finished chunks are put together until there is enough for
+one commit a table. Before the lake is touched the batch is written down as an intent; each commit carries the batch's
+number; afterwards the batch is closed and its span counts as covered. A process that dies in between leaves an open
+batch, and the next run makes its commits again: those that had happened change nothing. The numbers of one stream rise,
+and a number below the last one counts as done: so an open batch is carried out before any new one is begun.
+
+Nothing is written to the lake at or above the lowest block of the tail: from there on, rows come by way of the tail.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,18 +21,26 @@ from chainfolio.blocks import Block, Span, Spans
 from chainfolio.errors import BadAnswer, BadRequest, DeepReorg
 from chainfolio.seams import Seams
 from chainfolio.tables import TABLES
+from indexer.lanes import Ends
 from indexer.progress import Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from adapters.evm.chain import EvmChain, Fetched
+    from indexer.lanes import Joins, Lane
     from storage.lake import Lake
     from storage.tail import Batch, Tail
 
 BATCH_ROWS = 65_536
 BATCH_BLOCKS = 20_000
+# A killed run has no more than this to fetch again, however slow the node is.
+BATCH_S = 30.0
 EVERYTHING = ("",)
+# The datasets that can be asked for by contract; of the others there is only everything.
+BY_CONTRACT = ("transfers", "approvals")
+REWIND = ("rewind",)
+NO_END = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,7 @@ class Work:
 class _Pending:
     """Chunks that wait for their commit."""
 
+    since_s: float
     chunks: list[Fetched] = field(default_factory=list)
     rows: int = 0
 
@@ -60,9 +73,8 @@ class _Pending:
     def span(self) -> Span:
         return Span(self.chunks[0].span.first, self.chunks[-1].span.last)
 
-    @property
-    def is_full(self) -> bool:
-        return self.rows >= BATCH_ROWS or len(self.span) >= BATCH_BLOCKS
+    def is_full(self, now_s: float) -> bool:
+        return self.rows >= BATCH_ROWS or len(self.span) >= BATCH_BLOCKS or now_s - self.since_s >= BATCH_S
 
     def tables(self) -> dict[str, pa.Table]:
         import pyarrow as pa
@@ -74,10 +86,10 @@ class _Pending:
 def missing(tail: Tail, chain: str, span: Span, datasets: Sequence[str], contracts: Sequence[str]) -> list[Work]:
     """What is still to be fetched of a span, equal needs together; a contract is covered by everything, too."""
     needs: dict[tuple[Spans, str], list[str]] = {}
-    for dataset in datasets:
+    for dataset in dict.fromkeys(datasets):
         whole = tail.cover(chain, dataset, "")
-        by_contract = contracts and dataset in ("transfers", "approvals")
-        for name in contracts if by_contract else EVERYTHING:
+        by_contract = contracts and dataset in BY_CONTRACT
+        for name in dict.fromkeys(contracts) if by_contract else EVERYTHING:
             left = Spans([span]) - whole - (tail.cover(chain, dataset, name) if name else ())
             if left:
                 needs.setdefault((left, name), []).append(dataset)
@@ -87,37 +99,115 @@ def missing(tail: Tail, chain: str, span: Span, datasets: Sequence[str], contrac
     return [Work(left, names, tuple(sorted(filters))) for (left, names, _), filters in grouped.items()]
 
 
+def stream(chain: str, lane: int) -> str:
+    """Under which name a lane marks its commits: the numbers of one stream only rise."""
+    return f"{chain}/collect/{lane}" if lane else f"{chain}/collect"
+
+
+class _Pieces:
+    """Pieces of a span for several takers: about one batch each by the rows seen so far, smaller towards the end."""
+
+    def __init__(self, span: Span, chunk: int, takers: int, progress: Progress) -> None:
+        self._next, self._last, self._chunk, self._takers = span.first, span.last, chunk, takers
+        self._progress = progress
+        self._blocks, self._events = progress.blocks, progress.events
+
+    def next(self) -> Span | None:
+        """The next piece; None at the end. Whole chunks."""
+        if self._next > self._last:
+            return None
+        left = self._last - self._next + 1
+        blocks, events = self._progress.blocks - self._blocks, self._progress.events - self._events
+        wanted = BATCH_ROWS * blocks // events if events else (BATCH_BLOCKS if blocks else 4 * self._chunk)
+        even = -(-left // self._takers)
+        size = max(1, round(min(wanted, even, BATCH_BLOCKS) / self._chunk)) * self._chunk
+        piece = Span(self._next, min(self._next + size - 1, self._last))
+        self._next = piece.last + 1
+        return piece
+
+
 class Collector:
     """Fetches and commits what is missing of one chain. The caller holds the chain's lock."""
 
-    def __init__(self, chain: EvmChain, lake: Lake, tail: Tail, seams: Seams, progress: Progress) -> None:
+    def __init__(
+        self,
+        chain: EvmChain,
+        lake: Lake,
+        tail: Tail,
+        seams: Seams,
+        progress: Progress,
+        *,
+        lane: int = 0,
+        ends: Joins | None = None,
+    ) -> None:
         self.chain, self.lake, self.tail, self.seams, self.progress = chain, lake, tail, seams, progress
-        self._stream = f"{chain.key}/collect"
+        self.lane, self._ends = lane, ends or Ends(chain.key)
 
-    async def run(self, work: Sequence[Work]) -> None:
-        """Carry out all work. Whatever was committed stays; an error leaves the rest for the next run."""
+    async def run(self, work: Sequence[Work], lanes: Sequence[Lane] = ()) -> None:
+        """Carry out all work, here and in the lanes given. What was committed stays; an error leaves the rest."""
+        await self.recover()
         for item in work:
             for span in item.spans:
-                await self._span(span, item)
+                await self._rest(span, item, lanes)
 
-    async def _span(self, span: Span, work: Work) -> None:
-        pending, writing = _Pending(), None
+    async def _rest(self, span: Span, item: Work, lanes: Sequence[Lane]) -> None:
+        """What is still missing of a span by now: an earlier batch, or the tail, may have got a part of it."""
+        kept = self.tail.blocks(self.chain.key)
+        below = Span(0, kept[0].height - 1) if kept and kept[0].height else Span(0, NO_END)
+        if kept and kept[0].height <= span.first:
+            return
+        for left in missing(self.tail, self.chain.key, span, item.datasets, item.contracts):
+            for part in left.spans & [below]:
+                await self._side_by_side(part, left, lanes)
+
+    async def _side_by_side(self, span: Span, work: Work, lanes: Sequence[Lane]) -> None:
+        """A span in pieces: whoever is free takes the next, so that all are done at about the same time."""
+        if not lanes or len(span) <= 2 * self.chain.settings.span:
+            await self.piece(span, work)
+            return
+        pieces = _Pieces(span, self.chain.settings.span, 1 + len(lanes), self.progress)
+
+        async def here() -> None:
+            while (piece := pieces.next()) is not None:
+                await self.piece(piece, work)
+
+        async def there(lane: Lane) -> None:
+            while (piece := pieces.next()) is not None:
+                await lane.carry(piece, work, self.tail, self._ends, self.progress)
+
         try:
-            async for chunk in self._chunks(span, work):
-                pending.add(chunk)
-                self.progress.add(
-                    blocks=len(chunk.span), events=chunk.events, restored=chunk.restored, requests=self.chain.requests
-                )
-                if pending.is_full or chunk.span.last == span.last:
-                    if writing is not None:
-                        await writing
-                    full, pending = pending, _Pending()
-                    writing = asyncio.ensure_future(asyncio.to_thread(self._commit, full, work))
+            async with asyncio.TaskGroup() as group:
+                group.create_task(here())
+                for lane in lanes:
+                    group.create_task(there(lane))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+
+    async def piece(self, span: Span, work: Work) -> None:
+        """Fetch and commit one span, in as many batches as its rows need."""
+        now_s = self.seams.clock.monotonic_s
+        pending, writing = _Pending(now_s()), None
+        try:
+            async with aclosing(self._chunks(span, work)) as chunks:
+                async for chunk in chunks:
+                    pending.add(chunk)
+                    self.progress.add(
+                        blocks=len(chunk.span),
+                        events=chunk.events,
+                        restored=chunk.restored,
+                        requests=self.chain.requests,
+                    )
+                    if pending.is_full(now_s()) or chunk.span.last == span.last:
+                        if writing is not None:
+                            await asyncio.shield(writing)
+                        full, pending = pending, _Pending(now_s())
+                        last = await self._last(full)
+                        writing = asyncio.ensure_future(asyncio.to_thread(self._commit, full, last, work))
         finally:
             if writing is not None:
                 await writing
 
-    async def _chunks(self, span: Span, work: Work) -> AsyncIterator[Fetched]:
+    async def _chunks(self, span: Span, work: Work) -> AsyncGenerator[Fetched, None]:
         """The span's chunks in order, linked to each other. The first goes alone: it learns what the node allows."""
         pieces = span.cut(self.chain.settings.span)
         flying: list[asyncio.Task[Fetched]] = []
@@ -140,6 +230,7 @@ class Collector:
         finally:
             for task in flying:
                 task.cancel()
+            await asyncio.gather(*flying, return_exceptions=True)
 
     def _before(self, span: Span) -> Block | None:
         anchor = self.tail.anchor(self.chain.key)
@@ -147,55 +238,96 @@ class Collector:
 
     def _check_link(self, before: Block, block: Block) -> None:
         if block.parent != before.hash:
-            raise BadAnswer(self.chain.key, f"block {block.height} does not follow the block {before.height} that came before")
+            raise BadAnswer(
+                self.chain.key, f"block {block.height} does not follow the block {before.height} that came before"
+            )
 
-    def _commit(self, pending: _Pending, work: Work) -> None:
+    async def _last(self, pending: _Pending) -> Block:
+        """The last block of a batch: what the tail will stand on. Where no header was read it is asked for."""
+        return pending.chunks[-1].last or await self.chain.block(pending.span.last)
+
+    def _commit(self, pending: _Pending, last: Block, work: Work) -> None:
         """One batch: intent, a commit a table, closed. Runs in a thread of its own."""
         tables = self._unknown_only(pending.tables(), pending.span, work)
-        batch = self.tail.open_batch(self.chain.key, pending.span, work.datasets, work.filters, after=self._last_batch())
+        if pending.chunks[0].chain:
+            self._ends.joins(pending.chunks[0].chain[0], last)
+        batch = self.tail.open_batch(
+            self.chain.key, pending.span, work.datasets, work.filters, after=self._last_batch(), lane=self.lane
+        )
         self._write(batch, tables)
-        last = pending.chunks[-1].last
-        anchor = self.tail.anchor(self.chain.key)
-        moves = last is not None and (anchor is None or last.height > anchor.height)
-        self.tail.close_batch(batch, last if moves and work.filters == EVERYTHING else None)
+        self.tail.close_batch(batch, last)
 
     def _last_batch(self) -> int:
-        return max((self.lake.last(table, self._stream) for table in TABLES.values()), default=0)
+        return max((self.lake.last(table, stream(self.chain.key, self.lane)) for table in TABLES.values()), default=0)
 
     def _write(self, batch: Batch, tables: Mapping[str, pa.Table]) -> None:
         for name, rows in sorted(tables.items()):
-            if self.lake.append(TABLES[name], rows, stream=self._stream, batch=batch.number):
+            if self.lake.append(TABLES[name], rows, stream=stream(batch.chain, batch.lane), batch=batch.number):
                 self.progress.rows += len(rows)
 
     def _unknown_only(self, tables: dict[str, pa.Table], span: Span, work: Work) -> dict[str, pa.Table]:
         """Without rows of contracts that were indexed on their own before everything was asked for."""
         if work.filters != EVERYTHING:
             return tables
-        import pyarrow.compute as pc
-
         for dataset in work.datasets:
             for contract in self.tail.cover_filters(self.chain.key, dataset):
                 known = self.tail.cover(self.chain.key, dataset, contract) & [span] if contract else Spans()
-                for name, column in ((self.chain.datasets[dataset], "token"), ("logs", "address")):
-                    for part in known if name in tables else ():
-                        rows = tables[name]
-                        inside = pc.and_(pc.greater_equal(rows["height"], part.first), pc.less_equal(rows["height"], part.last))
-                        mine = pc.and_(inside, pc.fill_null(pc.equal(rows[column], contract), False))
-                        tables[name] = rows.filter(pc.invert(mine))
+                for part in known:
+                    self._forget(tables, dataset, contract, part)
         return tables
+
+    def _forget(self, tables: dict[str, pa.Table], dataset: str, contract: str, part: Span) -> None:
+        """Take a contract's rows in a part out of a dataset's table, and its raw logs of the same events."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from adapters.evm.chain import LOG_DATASETS
+
+        topics = pa.array(LOG_DATASETS[dataset].TOPICS, pa.string())
+        for name, column in ((self.chain.datasets[dataset], "token"), ("logs", "address")):
+            if name not in tables:
+                continue
+            rows = tables[name]
+            mine = pc.and_(pc.greater_equal(rows["height"], part.first), pc.less_equal(rows["height"], part.last))
+            mine = pc.and_(mine, pc.fill_null(pc.equal(rows[column], contract), False))
+            if name == "logs":  # those of the other datasets' events were not fetched with the contract's
+                mine = pc.and_(mine, pc.is_in(rows["topic0"], value_set=topics))
+            tables[name] = rows.filter(pc.invert(mine))
 
     async def recover(self) -> int:
         """Carry out again what a killed run had begun; how many batches there were."""
-        batches = [batch for batch in self.tail.open_batches(self.chain.key) if set(batch.datasets) <= set(self.chain.datasets)]
+        finish_rewind(self.lake, self.tail, self.chain.key)
+        known = set(self.chain.datasets)
+        batches = [batch for batch in self.tail.open_batches(self.chain.key) if set(batch.datasets) <= known]
         for batch in batches:
             work = Work(Spans([batch.span]), batch.datasets, batch.filters)
-            pending = _Pending()
-            async for chunk in self._chunks(batch.span, work):
-                pending.add(chunk)
+            pending = _Pending(0)
+            async with aclosing(self._chunks(batch.span, work)) as chunks:
+                async for chunk in chunks:
+                    pending.add(chunk)
             tables = self._unknown_only(pending.tables(), batch.span, work)
             await asyncio.to_thread(self._write, batch, tables)
-            self.tail.close_batch(batch, pending.chunks[-1].last if work.filters == EVERYTHING else None)
+            self.tail.close_batch(batch, await self._last(pending))
         return len(batches)
+
+
+def rewind(lake: Lake, tail: Tail, chain: str, height: int) -> int:
+    """Forget everything from a height on, or from lower where a killed run left a batch half-way; from which height.
+
+    The caller holds the chain's lock. It is written down before it is begun: a killed one is finished by the next run.
+    """
+    first = min([height, *(batch.span.first for batch in tail.open_batches(chain))])
+    tail.open_batch(chain, Span(first, NO_END), REWIND)
+    finish_rewind(lake, tail, chain)
+    return first
+
+
+def finish_rewind(lake: Lake, tail: Tail, chain: str) -> None:
+    """Carry out a rewind that was begun; nothing where none was."""
+    begun = [batch.span.first for batch in tail.open_batches(chain) if batch.datasets == REWIND]
+    if begun:
+        lake.rewind(chain, min(begun))
+        tail.rewind(chain, min(begun) - 1, None)
 
 
 async def check_anchor(chain: EvmChain, tail: Tail) -> None:

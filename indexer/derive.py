@@ -1,7 +1,8 @@
 """Tables made from other tables, and all tables made again from what is stored: no node is asked.
 
 `account_transfers` follows `transfers` batch by batch; `balances` and `allowances` are made whole each time. After a
-change of a decoder, `rederive` turns stored rows back into the logs they stand for and decodes those again.
+change of a decoder, `rederive` turns stored rows back into the logs they stand for and decodes those again. The caller
+holds the chain's lock.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from adapters.evm.chain import EvmChain
+    from adapters.evm.logs import Logs
     from storage.lake import Lake
     from storage.tail import Batch, Tail
 
@@ -28,7 +30,8 @@ WINDOW_ROWS = 250_000
 
 
 def derive(lake: Lake, tail: Tail, chain: str, wanted: Sequence[str] = DERIVED) -> dict[str, int]:
-    """Bring the derived tables up to what is indexed; how many rows were written to each."""
+    """Bring the derived tables up to what is in the lake; how many rows were written to each."""
+    recover(lake, tail, chain)
     written = {}
     if "account_transfers" in wanted:
         written["account_transfers"] = sum(_follow(lake, tail, chain, source) for source in SOURCES)
@@ -43,6 +46,23 @@ def derive(lake: Lake, tail: Tail, chain: str, wanted: Sequence[str] = DERIVED) 
     return written
 
 
+def in_lake(tail: Tail, chain: str, dataset: str, filter_: str = "") -> Spans:
+    """The part of a dataset's cover that is in the lake: what the tail still holds is not there yet."""
+    # Looked at before and after: blocks come to the tail, and leave it for the lake, while this is read.
+    kept = tail.blocks(chain)[:1]
+    cover = tail.cover(chain, dataset, filter_)
+    kept += tail.blocks(chain)[:1]
+    lowest = min((block.height for block in kept), default=None)
+    return cover if lowest is None else cover - [Span(lowest, max(lowest, *(span.last for span in cover), 0))]
+
+
+def pending(tail: Tail, chain: str, source: str, filter_: str) -> Spans:
+    """Heights whose rows of one source are in the lake, but not in `account_transfers` yet."""
+    name = f"account_transfers/{source}"
+    done = tail.cover(chain, name, filter_) | (tail.cover(chain, name, "") if filter_ else ())
+    return in_lake(tail, chain, source, filter_) - done
+
+
 def _whole(
     lake: Lake, tail: Tail, chain: str, source: Table, target: Table, compute: Callable[[pl.LazyFrame], pl.DataFrame]
 ) -> int:
@@ -50,7 +70,8 @@ def _whole(
 
     if not lake.exists(source):
         return 0
-    height = max((span.last for span in tail.cover(chain, source.name)), default=0)
+    filters = tail.cover_filters(chain, source.name)
+    height = max((span.last for filter_ in filters for span in in_lake(tail, chain, source.name, filter_)), default=0)
     frame = compute(lake.scan(source, chain=chain)).with_columns(pl.lit(height, pl.Int64).alias("height"))
     rows = in_schema(frame.with_columns(pl.lit(chain).alias("chain")), target)
     lake.replace(target, chain, rows)
@@ -62,45 +83,59 @@ def in_schema(frame: pl.DataFrame, table: Table) -> pa.Table:
     return frame.select(table.names).to_arrow().cast(table.schema())
 
 
+# --- account_transfers -----------------------------------------------------------------------------------------------
+
+
 def _follow(lake: Lake, tail: Tail, chain: str, source: str) -> int:
     """Rows of `account_transfers` for the spans of one source dataset that have none yet."""
     written = 0
-    name = f"account_transfers/{source}"
     for filter_ in tail.cover_filters(chain, source):
-        done = tail.cover(chain, name, filter_) | (tail.cover(chain, name, "") if filter_ else ())
-        for span in tail.cover(chain, source, filter_) - done:
+        for span in pending(tail, chain, source, filter_):
             for window in _windows(lake, chain, span):
                 written += _account_rows(lake, tail, chain, source, filter_, window)
     return written
 
 
 def _account_rows(lake: Lake, tail: Tail, chain: str, source: str, filter_: str, span: Span) -> int:
-    batch = tail.open_batch(
-        chain, span, (f"account_transfers/{source}",), (filter_,), after=lake.last(ACCOUNT_TRANSFERS, f"{chain}/derive")
-    )
+    after = lake.last(ACCOUNT_TRANSFERS, f"{chain}/derive")
+    batch = tail.open_batch(chain, span, (f"account_transfers/{source}",), (filter_,), after=after)
     return _commit(lake, tail, batch)
 
 
 def _commit(lake: Lake, tail: Tail, batch: Batch) -> int:
     """One batch of `account_transfers`, made from the rows that are in `transfers`: the same whenever it is made."""
-    import polars as pl
-
     from portfolio.ledger import account_transfers
 
-    source, filter_, span = batch.datasets[0].partition("/")[2], batch.filters[0], batch.span
-    is_native = pl.col("standard") == "native"
-    rows = lake.scan(TRANSFERS, chain=batch.chain).filter(pl.col("height").is_between(span.first, span.last))
-    rows = rows.filter(is_native if source == "native" else ~is_native)
-    if filter_:
-        rows = rows.filter(pl.col("token") == filter_)
-    table = in_schema(account_transfers(rows.collect()), ACCOUNT_TRANSFERS)
+    table = in_schema(account_transfers(_source_rows(lake, tail, batch).collect()), ACCOUNT_TRANSFERS)
     lake.append(ACCOUNT_TRANSFERS, table, stream=f"{batch.chain}/derive", batch=batch.number)
     tail.close_batch(batch)
     return len(table)
 
 
+def _source_rows(lake: Lake, tail: Tail, batch: Batch) -> pl.LazyFrame:
+    """The transfers of a batch: of one contract, or of all but those whose turn has been."""
+    import polars as pl
+
+    dataset, filter_ = batch.datasets[0], batch.filters[0]
+    is_native = pl.col("standard") == "native"
+    rows = lake.scan(TRANSFERS, chain=batch.chain).filter(_within(batch.span))
+    rows = rows.filter(is_native if dataset.endswith("/native") else ~is_native)
+    if filter_:
+        return rows.filter(pl.col("token") == filter_)
+    for contract in tail.cover_filters(batch.chain, dataset):
+        for span in tail.cover(batch.chain, dataset, contract) & [batch.span] if contract else ():
+            rows = rows.filter(~(_within(span) & (pl.col("token") == contract)))
+    return rows
+
+
+def _within(span: Span) -> pl.Expr:
+    import polars as pl
+
+    return pl.col("height").is_between(span.first, span.last)
+
+
 def recover(lake: Lake, tail: Tail, chain: str) -> None:
-    """Finish the derivations that a killed process left open."""
+    """Finish the derivations that a killed process, or a full disk, left open."""
     for batch in tail.open_batches(chain):
         if batch.datasets[0].startswith("account_transfers/"):
             _commit(lake, tail, batch)
@@ -108,12 +143,7 @@ def recover(lake: Lake, tail: Tail, chain: str) -> None:
 
 def _windows(lake: Lake, chain: str, span: Span) -> Iterator[Span]:
     """A span in pieces of about a quarter of a million transfers, so that memory does not grow with history."""
-    import polars as pl
-
-    heights = (
-        lake.scan(TRANSFERS, chain=chain).filter(pl.col("height").is_between(span.first, span.last))
-        .group_by("height").len().sort("height").collect()
-    )  # fmt: skip
+    heights = lake.scan(TRANSFERS, chain=chain).filter(_within(span)).group_by("height").len().sort("height").collect()
     first, rows = span.first, 0
     for height, count in heights.iter_rows():
         if rows and rows + count > WINDOW_ROWS:
@@ -123,21 +153,51 @@ def _windows(lake: Lake, chain: str, span: Span) -> Iterator[Span]:
     yield Span(first, span.last)
 
 
+# --- decoding again --------------------------------------------------------------------------------------------------
+
+
 def check(names: Sequence[str]) -> None:
     """Every name is a table that is decoded from logs or derived from others; BadRequest with what there is."""
+    known = (*DECODED, *DERIVED)
     for name in names:
-        if name not in (*DECODED, *DERIVED):
-            raise BadRequest("tables", f"`{name}` cannot be derived", cure=f"there are: {', '.join((*DECODED, *DERIVED))}")
+        if name not in known:
+            raise BadRequest("tables", f"`{name}` cannot be derived", cure=f"there are: {', '.join(known)}")
 
 
 def rederive(chain: EvmChain, lake: Lake, tables: Sequence[str] = DECODED) -> dict[str, int]:
-    """Decode everything again that is stored as logs or as rows which stand for logs; rows written by table."""
-    written = {}
-    for name in tables:
-        counted = _Counted(_decoded(chain, lake, TABLES[name]))
-        lake.replace(TABLES[name], chain.key, counted)
-        written[name] = counted.rows
-    return written
+    """Decode everything again that is stored as logs or as rows which stand for logs; rows written by table.
+
+    The three tables are one body of logs: whichever is named, all are made again. A log may change its table, and no
+    kill in between may lose or double it: `logs` first takes in what the others will not keep, and gives back last what
+    they have taken.
+    """
+    if not tables:
+        return {}
+    _replace(chain, lake, LOGS, keep=True)
+    return {name: _replace(chain, lake, TABLES[name]) for name in DECODED}
+
+
+def account_transfers_again(lake: Lake, tail: Tail, chain: str) -> int:
+    """`account_transfers` made whole again from all of `transfers`, for after those have changed; how many rows."""
+    from portfolio.ledger import account_transfers
+
+    derive(lake, tail, chain, ("account_transfers",))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        covered = _stored_span(lake, chain, (TRANSFERS,))
+        for window in _windows(lake, chain, covered) if covered else ():
+            rows = lake.scan(TRANSFERS, chain=chain).filter(_within(window)).collect()
+            yield from in_schema(account_transfers(rows), ACCOUNT_TRANSFERS).to_batches()
+
+    counted = _Counted(batches())
+    lake.replace(ACCOUNT_TRANSFERS, chain, counted)
+    return counted.rows
+
+
+def _replace(chain: EvmChain, lake: Lake, target: Table, *, keep: bool = False) -> int:
+    counted = _Counted(_decoded(chain, lake, target, keep=keep))
+    lake.replace(target, chain.key, counted)
+    return counted.rows
 
 
 class _Counted:
@@ -152,32 +212,52 @@ class _Counted:
             yield batch
 
 
-def _decoded(chain: EvmChain, lake: Lake, target: Table) -> Iterator[pa.RecordBatch]:
-    """One table's rows from all stored logs, window by window in the order of the chain; native transfers pass as they are."""
-    import polars as pl
+def _decoded(chain: EvmChain, lake: Lake, target: Table, *, keep: bool) -> Iterator[pa.RecordBatch]:
+    """One table's rows from all stored logs, window by window in the order of the chain; native transfers pass as they
+    are. With `keep` the table's own rows stay beside them, each once."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    covered = _stored_span(lake, chain.key)
+    covered = _stored_span(lake, chain.key, (TRANSFERS, APPROVALS, LOGS))
     for window in _windows(lake, chain.key, covered) if covered else ():
-        stored = {}
-        for table in (TRANSFERS, APPROVALS, LOGS):
-            rows = lake.scan(table, chain=chain.key).filter(pl.col("height").is_between(window.first, window.last))
-            stored[table.name] = in_schema(rows.sort(table.order).collect(), table)
-        native = stored["transfers"].filter(pa.compute.equal(stored["transfers"]["standard"], "native"))
-        stored["transfers"] = stored["transfers"].filter(pa.compute.not_equal(stored["transfers"]["standard"], "native"))
-        tables = chain.decode(chain.restore(stored), ("transfers", "approvals"))
-        rows = tables.get(target.name, target.schema().empty_table())
+        stored = {table.name: _stored(lake, chain.key, table, window) for table in (TRANSFERS, APPROVALS, LOGS)}
+        is_native = pc.equal(stored["transfers"]["standard"], "native")
+        native = stored["transfers"].filter(is_native)
+        logs = _once(chain.restore({**stored, "transfers": stored["transfers"].filter(pc.invert(is_native))}))
+        rows = chain.decode(logs, ("transfers", "approvals")).get(target.name, target.schema().empty_table())
         if target is TRANSFERS and len(native):
             rows = pa.concat_tables([rows, native]).sort_by([(key, "ascending") for key in target.order])
+        if keep:
+            rows = _either(rows, stored[target.name], target)
         yield from rows.to_batches()
 
 
-def _stored_span(lake: Lake, chain: str) -> Span | None:
+def _stored(lake: Lake, chain: str, table: Table, window: Span) -> pa.Table:
+    return in_schema(lake.scan(table, chain=chain).filter(_within(window)).sort(table.order).collect(), table)
+
+
+def _once(logs: Logs) -> Logs:
+    """Sorted logs without those that two tables stood for: a kill in the middle of a re-derivation leaves such."""
+    import numpy as np
+
+    again = (np.diff(logs.height) == 0) & (np.diff(logs.log_index) == 0)
+    return logs.take(np.flatnonzero(np.concatenate([[True], ~again]))) if again.any() else logs
+
+
+def _either(one: pa.Table, other: pa.Table, table: Table) -> pa.Table:
+    """The rows of both, each key once, in the table's order."""
+    import polars as pl
+    import pyarrow as pa
+
+    both = pl.from_arrow(pa.concat_tables([one, other]))
+    assert isinstance(both, pl.DataFrame)
+    return in_schema(both.unique(table.key).sort(table.order), table)
+
+
+def _stored_span(lake: Lake, chain: str, tables: Sequence[Table]) -> Span | None:
     import polars as pl
 
-    ends = [
-        lake.scan(table, chain=chain).select(pl.col("height").min().alias("first"), pl.col("height").max().alias("last")).collect().row(0)
-        for table in (TRANSFERS, APPROVALS, LOGS)
-    ]
-    known = [(first, last) for first, last in ends if first is not None]
+    ends = [pl.col("height").min().alias("first"), pl.col("height").max().alias("last")]
+    found = [lake.scan(table, chain=chain).select(ends).collect().row(0) for table in tables]
+    known = [(first, last) for first, last in found if first is not None]
     return Span(min(first for first, _ in known), max(last for _, last in known)) if known else None

@@ -1,7 +1,7 @@
 """The engine behind the API: portfolios and net asset values of accounts over all configured chains.
 
-An answer is kept with its age. A stale one is given at once while a fresh one is made behind it, unless the caller wants to
-wait; a partial one is given but never kept as whole.
+An answer is kept with its age. A stale one is given at once while a fresh one is made behind it, unless the caller
+wants to wait; a partial one is given but never kept as whole.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
 from chainfolio.assets import Account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Snapshot
 from chainfolio.errors import SourceError
+from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
 from indexer.follow import Status
 from indexer.wiring import System
 from portfolio.compose import portfolio
@@ -159,7 +159,7 @@ class Engine:
             task.exception()  # seen here, so that a refresh nobody waits for is not reported as lost
 
     async def _read(self, account: Account) -> _Kept:
-        """A snapshot of one account on every chain of its kind. A chain that cannot be read is an issue, all of them an error."""
+        """A snapshot of one account on every chain of its kind. A chain that fails is an issue, all are an error."""
         chains = [chain for chain in self.system.chains if chain.facts.family == account.family]
         taken = await asyncio.gather(*(self._snapshot(chain, account) for chain in chains))
         failed = [item for item in taken if isinstance(item, SourceError)]

@@ -1,4 +1,4 @@
-"""What a back-fill would cost, from a few short samples spread over what is missing."""
+"""What a back-fill would cost, from a few chunks spread over what is missing."""
 
 from __future__ import annotations
 
@@ -12,40 +12,33 @@ if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
 
 SAMPLES = 5
-SAMPLE_BLOCKS = 20
 BYTES_PER_EVENT = 20
 
 
 async def estimate(chain: EvmChain, work: Sequence[Work]) -> dict[str, int]:
-    """Blocks, events, requests, megabytes and seconds of a run; samples cost about ten requests."""
+    """Blocks, events, requests, megabytes and seconds of a run; asking costs five chunks of each kind of work."""
     clock = chain.node.seams.clock
-    blocks = sum(len(item.spans) for item in work)
-    events = seen = asked = 0
-    spent_s = 0.0
+    events = requests = spent_s = 0.0
     for item in work:
-        for sample in _samples(item):
-            before, start_s = chain.requests, clock.monotonic_s()
-            found = await chain.collect(sample, item.datasets, item.contracts)
-            spent_s += clock.monotonic_s() - start_s
-            asked += chain.requests - before
-            events, seen = events + found.events, seen + len(sample)
-    if not seen:
-        return {"blocks": blocks, "events": 0, "requests": 0, "megabytes": 0, "seconds": 0}
-    chunks = -(-blocks // chain.settings.span)
+        pieces = [piece for span in item.spans for piece in span.cut(chain.settings.span)]
+        samples = _spread(pieces)
+        before, start_s, found = chain.requests, clock.monotonic_s(), 0
+        for sample in samples:
+            found += (await chain.collect(sample, item.datasets, item.contracts)).events
+        share = sum(len(sample) for sample in samples) / len(item.spans)
+        events += found / share
+        requests += (chain.requests - before) * len(pieces) / len(samples)
+        spent_s += (clock.monotonic_s() - start_s) / share
     return {
-        "blocks": blocks,
-        "events": events * blocks // seen,
-        "requests": chunks * max(1, asked // max(1, sum(len(list(_samples(item))) for item in work))),
-        "megabytes": -(-events * blocks // seen * BYTES_PER_EVENT // 1_000_000),
-        "seconds": -(-int(spent_s * blocks / seen) // chain.settings.concurrency),
+        "blocks": sum(len(item.spans) for item in work),
+        "events": round(events),
+        "requests": round(requests),
+        "megabytes": -(-round(events) * BYTES_PER_EVENT // 1_000_000),
+        "seconds": -(-round(spent_s) // chain.settings.concurrency),
     }
 
 
-def _samples(work: Work) -> list[Span]:
-    """Short spans, evenly spread over all that is missing."""
-    result = []
-    for span in work.spans:
-        step = max(1, len(span) // SAMPLES)
-        for first in range(span.first, span.last + 1, step):
-            result.append(Span(first, min(first + SAMPLE_BLOCKS - 1, span.last)))
-    return result[:: max(1, len(result) // SAMPLES)][:SAMPLES]
+def _spread(pieces: Sequence[Span]) -> list[Span]:
+    """Some of the pieces, each from the middle of an equal share of them: neither the first days nor the last alone."""
+    count = min(SAMPLES, len(pieces))
+    return [pieces[(2 * k + 1) * len(pieces) // (2 * count)] for k in range(count)]

@@ -1,22 +1,25 @@
 """Follow the head: new blocks into the tail, reorganised ones out of it, final ones into the lake.
 
 The tail holds every block that may still go. A new block must name the tail's top as its parent; where it does not, the
-tail is rolled back to the last block both chains share, and the new branch is read. Blocks that became final move to the
-lake as one batch, by the same intent and mark as a back-fill. A chain whose final past has changed halts, and says so.
+tail is rolled back to the last block both chains share, and the new branch is read. Blocks that became final move to
+the lake some hundred at a time, by an intent and a mark as in a back-fill, under a stream of their own. A chain whose
+final past has changed halts, and says so.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from chainfolio.blocks import Block, Span
+from chainfolio.blocks import Block, Span, Spans
 from chainfolio.errors import DeepReorg, NodeBehind, Reorged, SourceError, Unavailable
 from chainfolio.seams import Seams
 from chainfolio.tables import TABLES
 from indexer import ipc
+from indexer.collect import BY_CONTRACT, EVERYTHING, finish_rewind, missing
 from storage.tail import TailBlock
 
 if TYPE_CHECKING:
@@ -28,7 +31,15 @@ if TYPE_CHECKING:
     from storage.tail import Batch, Tail
 
 CHUNK = 50
+# Final blocks move when there are so many of them, or when one has waited so long: a commit a block would be many.
 FINALISE_BLOCKS = 200
+FINALISE_S = 60.0
+# And never more than this in one commit.
+MOVE_BLOCKS = 1000
+# A node whose head lies below ours is behind, until it has said so for this long.
+BEHIND_S = 30.0
+# The batches of the follower, and the heights that have gone from the tail to the lake.
+MOVED = "tail"
 
 
 @dataclass(slots=True)
@@ -56,7 +67,9 @@ class Follower:
         self.chain, self.lake, self.tail, self.seams = chain, lake, tail, seams
         self.datasets = tuple(datasets)
         self.status = Status()
-        self._stream = f"{chain.key}/collect"
+        self._stream = f"{chain.key}/follow"
+        self._waits_since_s: float | None = None
+        self._behind_since_s: float | None = None
 
     async def run(self) -> None:
         """Until cancelled, or until the chain's final past has changed."""
@@ -73,11 +86,28 @@ class Follower:
 
     async def step(self) -> None:
         """Once: see the head, undo what was reorganised, add what is new, move what became final."""
+        heads = await self._ready()
+        await self._extend(heads)
+        await self._finalise(heads.finalized)
+        self._note()
+
+    async def settle(self) -> None:
+        """Put the tail in order, without reading ahead: undo what was reorganised, move all that is final.
+
+        For whoever is about to write to the lake himself: what is final by now is there afterwards, not in the tail.
+        """
+        heads = await self._ready()
+        await asyncio.to_thread(self.finalise, heads.finalized)
+        self._note()
+
+    async def _ready(self) -> Heads:
+        await asyncio.to_thread(self.recover)
         heads = await self.chain.heads()
         self.status.head, self.status.finalized = heads.latest.height, heads.finalized
         await self._undo(heads)
-        await self._extend(heads)
-        self.finalise(heads.finalized)
+        return heads
+
+    def _note(self) -> None:
         top = self._top()
         self.status.indexed = top.height if top else 0
         self.status.updated_us = self.seams.clock.now_us()
@@ -85,15 +115,19 @@ class Follower:
     def _top(self) -> Block | None:
         return self.tail.top(self.chain.key) or self.tail.anchor(self.chain.key)
 
+    # --- reorganisations ---------------------------------------------------------------------------------------------
+
     async def _undo(self, heads: Heads) -> None:
         """Roll the tail back to the last block that is still on the node's chain."""
-        key, kept = self.chain.key, self.tail.blocks(self.chain.key)
+        kept = self.tail.blocks(self.chain.key)
         if not kept:
             await self._check_anchor()
             return
-        if kept[-1].height <= heads.latest.height and (await self.chain.block(kept[-1].height)).hash == kept[-1].hash:
+        if await self._is_behind(kept, heads):
             return
-        low, high = -1, len(kept)  # kept[low] is shared (or the anchor is), kept[high] is not
+        if await self._is_shared(kept[-1], heads):
+            return
+        low, high = -1, len(kept) - 1  # kept[low] is shared (or the anchor is), kept[high] is not
         while high - low > 1:
             middle = (low + high) // 2
             if await self._is_shared(kept[middle], heads):
@@ -103,7 +137,21 @@ class Follower:
         if low < 0:
             await self._check_anchor()
         self.status.reorgs += 1
-        self.tail.rollback(key, kept[low].height if low >= 0 else kept[0].height - 1)
+        self.tail.rollback(self.chain.key, kept[low].height if low >= 0 else kept[0].height - 1)
+
+    async def _is_behind(self, kept: Sequence[Block], heads: Heads) -> bool:
+        """Whether the node's head is a block of ours below our top: late news, and no reorganisation until it lasts."""
+        latest, anchor = heads.latest, self.tail.anchor(self.chain.key)
+        if anchor is not None and latest.height < anchor.height:
+            raise NodeBehind(self.chain.key, f"the node is at block {latest.height}, block {anchor.height} is final")
+        below = [*([anchor] if anchor is not None else []), *kept[:-1]]
+        if not any(block.height == latest.height and block.hash == latest.hash for block in below):
+            self._behind_since_s = None
+            return False
+        now_s = self.seams.clock.monotonic_s()
+        if self._behind_since_s is None:
+            self._behind_since_s = now_s
+        return now_s - self._behind_since_s < BEHIND_S
 
     async def _is_shared(self, block: Block, heads: Heads) -> bool:
         if block.height > heads.latest.height:
@@ -120,21 +168,38 @@ class Follower:
             if theirs.hash != anchor.hash:
                 raise DeepReorg(self.chain.key, anchor.height, anchor.hash, theirs.hash)
 
+    # --- new blocks --------------------------------------------------------------------------------------------------
+
     async def _extend(self, heads: Heads) -> None:
         """Read the blocks above the top. A reorg in the middle of it ends the step; the next one undoes it."""
         top = self._top()
-        first = top.height + 1 if top else self.chain.settings.start_block
+        first = top.height + 1 if top else self._start()
         if first > heads.latest.height:
             return
         for span in Span(first, heads.latest.height).cut(CHUNK):
             try:
-                chunk = await self.chain.collect(span, self._wanted(), (), top)
+                chunk = await self.chain.collect(span, self._wanted(), self.chain.settings.contracts, top)
             except Reorged as error:
                 raise Unavailable(error.source, f"the chain changed while block {error.height} was read") from error
             if not chunk.chain or (top is not None and chunk.chain[0].parent != top.hash):
                 raise Unavailable(self.chain.key, "the chain changed while it was read")
             await asyncio.to_thread(self._put, chunk)
             top = chunk.last
+            await self._finalise(heads.finalized)
+
+    def _start(self) -> int:
+        """Where to begin without any block to stand on: above all that was indexed."""
+        indexed = [span.last + 1 for name, filter_ in self._filters() for span in self._cover(name, filter_)]
+        return max([self.chain.settings.start_block, *indexed])
+
+    def _cover(self, dataset: str, filter_: str) -> Spans:
+        return self.tail.cover(self.chain.key, dataset, filter_)
+
+    def _filters(self) -> Iterator[tuple[str, str]]:
+        """Every dataset with each contract it is wanted of; `""` stands for all."""
+        for dataset in self.datasets:
+            contracts = self.chain.settings.contracts if dataset in BY_CONTRACT else ()
+            yield from ((dataset, filter_) for filter_ in contracts or EVERYTHING)
 
     def _wanted(self) -> tuple[str, ...]:
         # Headers are what links the tail together, so they are read whether or not `blocks` is kept.
@@ -144,20 +209,44 @@ class Follower:
         kept = {self.chain.datasets[name] for name in self.datasets} | {"logs"}
         split = {name: _by_height(rows) for name, rows in chunk.tables.items() if name in kept}
         entries = [
-            TailBlock(block, {name: ipc.dump(rows[block.height]) for name, rows in split.items() if block.height in rows})
+            TailBlock(
+                block, {name: ipc.dump(rows[block.height]) for name, rows in split.items() if block.height in rows}
+            )
             for block in chunk.chain
         ]
-        self.tail.put(self.chain.key, entries, datasets=self.datasets)
+        whole = [dataset for dataset, filter_ in self._filters() if not filter_]
+        self.tail.put(self.chain.key, entries, datasets=whole)
+        # Not in the same transaction: `recover` reads blocks again whose cover is not whole.
+        for dataset, filter_ in self._filters():
+            if filter_:
+                self.tail.add_cover(self.chain.key, dataset, filter_, chunk.span)
 
-    def finalise(self, finalized: int, *, least: int = 1) -> int:
-        """Move the tail's final blocks into the lake; how many blocks moved."""
-        final = [block for block in self.tail.blocks(self.chain.key) if block.height <= finalized]
-        if len(final) < least or not final:
-            return 0
-        span = Span(final[0].height, final[-1].height)
-        after = max((self.lake.last(table, self._stream) for table in TABLES.values()), default=0)
-        batch = self.tail.open_batch(self.chain.key, span, self.datasets, after=after)
-        self._move(batch, final[-1])
+    # --- final blocks ------------------------------------------------------------------------------------------------
+
+    async def _finalise(self, finalized: int) -> None:
+        """Move final blocks where there are many of them, or where they have waited for long."""
+        now_s = self.seams.clock.monotonic_s()
+        final = self._final(finalized)
+        if not final:
+            self._waits_since_s = None
+            return
+        if self._waits_since_s is None:
+            self._waits_since_s = now_s
+        if len(final) >= FINALISE_BLOCKS or now_s - self._waits_since_s >= FINALISE_S:
+            await asyncio.to_thread(self.finalise, finalized)
+            self._waits_since_s = None
+
+    def _final(self, finalized: int) -> list[Block]:
+        return [block for block in self.tail.blocks(self.chain.key) if block.height <= finalized]
+
+    def finalise(self, finalized: int) -> int:
+        """Move all of the tail's final blocks into the lake, now; how many blocks moved."""
+        final = self._final(finalized)
+        for start in range(0, len(final), MOVE_BLOCKS):
+            part = final[start : start + MOVE_BLOCKS]
+            after = max((self.lake.last(table, self._stream) for table in TABLES.values()), default=0)
+            batch = self.tail.open_batch(self.chain.key, Span(part[0].height, part[-1].height), (MOVED,), after=after)
+            self._move(batch, part[-1])
         return len(final)
 
     def _move(self, batch: Batch, last: Block) -> None:
@@ -170,14 +259,29 @@ class Follower:
         self.tail.drop(batch.chain, batch.span.last)
 
     def recover(self) -> None:
-        """Finish moves that a killed process had begun: their rows are still in the tail."""
-        kept = {block.height: block for block in self.tail.blocks(self.chain.key)}
-        for batch in self.tail.open_batches(self.chain.key):
-            if batch.span.first in kept and batch.span.last in kept and set(batch.datasets) <= set(self.chain.datasets):
+        """Finish what a killed process had begun: moves, whose rows are still in the tail, and half-told cover."""
+        key = self.chain.key
+        finish_rewind(self.lake, self.tail, key)
+        kept = {block.height: block for block in self.tail.blocks(key)}
+        if not kept:
+            return
+        for batch in self.tail.open_batches(key):
+            if batch.datasets == (MOVED,):
                 self._move(batch, kept[batch.span.last])
-        anchor = self.tail.anchor(self.chain.key)
-        if anchor is not None and min(kept, default=anchor.height + 1) <= anchor.height:
-            self.tail.drop(self.chain.key, anchor.height)
+        moved = self.tail.cover(key, MOVED) & [Span(min(kept), max(kept))]
+        if moved:
+            self.tail.drop(key, max(span.last for span in moved))
+        self._read_again_what_lacks_something()
+
+    def _read_again_what_lacks_something(self) -> None:
+        """Forget the tail from the first block on that was read without something that is wanted now."""
+        kept = self.tail.blocks(self.chain.key)
+        if kept:
+            span = Span(kept[0].height, kept[-1].height)
+            lacking = missing(self.tail, self.chain.key, span, self.datasets, self.chain.settings.contracts)
+            if lacking:
+                first = min(each.first for work in lacking for each in work.spans)
+                self.tail.rollback(self.chain.key, first - 1)
 
 
 def _by_height(rows: pa.Table) -> dict[int, pa.Table]:
@@ -186,4 +290,4 @@ def _by_height(rows: pa.Table) -> dict[int, pa.Table]:
 
     heights = rows["height"].to_numpy()
     cuts = [0, *(np.flatnonzero(np.diff(heights)) + 1).tolist(), len(heights)]
-    return {int(heights[a]): rows.slice(a, b - a) for a, b in zip(cuts, cuts[1:], strict=False) if b > a}
+    return {int(heights[a]): rows.slice(a, b - a) for a, b in pairwise(cuts) if b > a}

@@ -1,7 +1,7 @@
 """What some accounts hold on one chain at one block: everything read at that block's hash, prices too.
 
-Round one asks for every balance, round two for what held tokens are and what they are worth; so a snapshot is about three
-requests, however many tokens and accounts there are.
+Round one asks for every balance, round two for what held tokens are and what they are worth; so a snapshot is about
+three requests, however many tokens and accounts there are.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adapters.evm.tokens import describe
-from chainfolio.asking import Asking, Reverted, Unknown, drive
+from chainfolio.asking import Asking, Reverted, drive
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.contracts import Holding, Issue, Snapshot, Token
+from chainfolio.errors import Reorged
 from indexer import candidates
 from indexer.tokens import TokenBook
 from pricing.ladder import ladder
@@ -42,27 +43,30 @@ class Snapshotter:
     sources: Sequence[PriceSource]
 
     async def take(self, accounts: Sequence[str], block: Block | None = None, extra: Sequence[str] = ()) -> Snapshot:
-        """A snapshot at a block (none: the newest). `extra` are contracts to look at beside those the accounts have met."""
+        """A snapshot at a block (none: now). `extra` are contracts to look at beside those the accounts have met."""
         before = self.chain.requests
-        pinned = block or await self._now()
-        wanted = await asyncio.to_thread(self._wanted, accounts, pinned.height, extra)
+        try:
+            return await self._at(accounts, block or await self._now(), extra, before)
+        except Reorged:
+            if block is not None:
+                raise
+            # Our top has just left the chain, and the follower does not know yet: the head is the other "now".
+            return await self._at(accounts, (await self.chain.heads()).latest, extra, before)
+
+    async def _at(self, accounts: Sequence[str], block: Block, extra: Sequence[str], before: int) -> Snapshot:
+        wanted = await asyncio.to_thread(self._wanted, accounts, block.height, extra)
         asks = [NativeBalance(account) for account in accounts] + [
             Call(contract, BALANCE_OF, (account,)) for account in accounts for contract in wanted[account]
         ]
-        raws = await self.chain.answer(asks, pinned)
-        natives, others = raws[: len(accounts)], raws[len(accounts) :]
-        held, issues = self._held(accounts, wanted, others)
-        tokens, quotes, failed = await self._known(sorted({contract for _, contract, _ in held}), pinned)
-        holdings = [self._native(account, raw) for account, raw in zip(accounts, natives, strict=True) if isinstance(raw, int)]
-        issues += [
-            Issue("balance", account, f"the native balance could not be read: {raw.reason}")
-            for account, raw in zip(accounts, natives, strict=True) if isinstance(raw, Unknown)
-        ]  # fmt: skip
+        raws = await self.chain.answer(asks, block)
+        holdings, issues = self._natives(accounts, raws[: len(accounts)])
+        held, unknown = self._held(accounts, wanted, raws[len(accounts) :])
+        tokens, quotes, failed = await self._known(sorted({contract for _, contract, _ in held}), block)
         holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
-        issues += [*failed, *_refusals(quotes)]
-        gap = candidates.gaps(self.tail, self.chain.key, pinned.height)
+        issues += [*unknown, *failed, *_refusals(quotes)]
+        gap = candidates.gaps(self.tail, self.chain.key, block.height)
         return Snapshot(
-            self.chain.key, pinned, tuple(accounts), tuple(holdings), quotes.prices,
+            self.chain.key, block, tuple(accounts), tuple(holdings), quotes.prices,
             tuple([*issues, gap] if gap else issues), self.chain.requests - before,
         )  # fmt: skip
 
@@ -71,33 +75,49 @@ class Snapshotter:
         head, top = (await self.chain.heads()).latest, self.tail.top(self.chain.key)
         return top if top is not None and head.height - LIVE_LAG <= top.height <= head.height else head
 
-    def _wanted(self, accounts: Sequence[str], height: int, extra: Sequence[str]) -> dict[str, list[str]]:
+    def _wanted(self, accounts: Sequence[str], height: int, extra: Sequence[str]) -> dict[str, dict[str, bool]]:
+        """The contracts to ask for each account, and whether there is reason to think that it holds some."""
         facts = self.chain.facts
-        listed = {*self.book.listed, *extra, *([facts.wrapped.address] if facts.wrapped else [])}
+        listed = {*self.book.listed, *([facts.wrapped.address] if facts.wrapped else [])}
         double = {facts.native.also_at} if facts.native.also_at else set()
-        return {
-            account: sorted((candidates.met(self.lake, self.tail, self.chain.key, account, height) | listed) - double)
-            for account in accounts
-        }
+        wanted = {}
+        for account in accounts:
+            met = candidates.met(self.lake, self.tail, self.chain.key, account, height) | set(extra)
+            wanted[account] = {contract: contract in met for contract in sorted((met | listed) - double)}
+        return wanted
 
     def _held(
-        self, accounts: Sequence[str], wanted: Mapping[str, Sequence[str]], answers: Sequence[Any]
+        self, accounts: Sequence[str], wanted: Mapping[str, Mapping[str, bool]], answers: Sequence[Any]
     ) -> tuple[list[tuple[str, str, int]], list[Issue]]:
-        """What is held, and an issue for each balance that its contract does not tell."""
+        """What is held, and an issue for each balance that its contract does not tell.
+
+        A token that is only on a list, and answers nothing, is no news: at most blocks it was not there yet.
+        """
         held, issues = [], []
-        places = [(account, contract) for account in accounts for contract in wanted[account]]
-        for (account, contract), raw in zip(places, answers, strict=True):
+        places = [(account, contract, met) for account in accounts for contract, met in wanted[account].items()]
+        for (account, contract, met), raw in zip(places, answers, strict=True):
             if isinstance(raw, int):
                 if raw:
                     held.append((account, contract, raw))
-            elif contract not in self.book.listed:
-                reason = "the contract refuses" if isinstance(raw, Reverted) else raw.reason
-                issues.append(Issue("balance", contract, f"the balance of {account} is unknown: {reason}", spoils=False))
+            elif met:
+                why = "the contract refuses" if isinstance(raw, Reverted) else raw.reason
+                reason = f"the balance of {account} is unknown: {why}"
+                issues.append(Issue("balance", contract, reason, spoils=False))
         return held, issues
 
-    def _native(self, account: str, raw: int) -> Holding:
+    def _natives(self, accounts: Sequence[str], raws: Sequence[Any]) -> tuple[list[Holding], list[Issue]]:
+        """The native coins of each account, zero included, and an issue where they are not known."""
         native = self.chain.facts.native
-        return Holding(account, Token(self.chain.facts.native_asset, native.symbol, native.name, native.decimals), raw)
+        token = Token(self.chain.facts.native_asset, native.symbol, native.name, native.decimals)
+        known = [
+            Holding(account, token, raw) for account, raw in zip(accounts, raws, strict=True) if isinstance(raw, int)
+        ]
+        unknown = [
+            Issue("balance", account, f"the native balance could not be read: {raw.reason}")
+            for account, raw in zip(accounts, raws, strict=True)
+            if not isinstance(raw, int)
+        ]
+        return known, unknown
 
     async def _known(self, contracts: Sequence[str], block: Block) -> tuple[dict[str, Token], Quotes, list[Issue]]:
         """The tokens behind some contracts and what can be said of their prices, in lockstep at the block."""
@@ -108,7 +128,8 @@ class Snapshotter:
         if unknown:
             askings["tokens"] = describe(self.chain.facts, unknown)
         reports = await drive(askings, lambda asks: self.chain.answer(asks, block))
-        issues = [Issue(name, self.chain.key, report.reason) for name, report in reports.items() if report.status == "failed"]
+        failed = [(name, report.reason) for name, report in reports.items() if report.status == "failed"]
+        issues = [Issue(name, self.chain.key, reason) for name, reason in failed]
         if unknown and (fresh := reports["tokens"].result) is not None:
             await asyncio.to_thread(self.book.learn, fresh, block.height)
             known |= fresh
@@ -125,5 +146,3 @@ def _refusals(quotes: Quotes) -> list[Issue]:
         for refusal in quotes.refused
         if refusal.asset not in priced
     ]
-
-

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TokenBook:
-    """The tokens of one chain. A contract can change what it says; `forget` makes it be asked again."""
+    """The tokens of one chain, each asked once."""
 
     def __init__(self, facts: Facts, lake: Lake, listed: Mapping[str, Token]) -> None:
         self._facts, self._lake, self.listed = facts, lake, dict(listed)
@@ -47,19 +47,20 @@ class TokenBook:
         """Keep what contracts said; one that gave no decimals is asked again next time."""
         import pyarrow as pa
 
-        fresh = {c: token for c, token in tokens.items() if token.decimals is not None and c not in self.known([c])}
+        # Another process may keep tokens too. Its number comes before its rows, so that two of one number are seen.
+        stream, table = f"{self._facts.key}/tokens", TOKENS
+        last = self._lake.last(table, stream)
+        self._known = {**self._stored(), **self.listed}
+        fresh = {c: token for c, token in tokens.items() if token.decimals is not None and c not in self._known}
         if not fresh:
             return
         rows = [
-            {"chain": self._facts.key, "token": c, "symbol": t.symbol, "name": t.name, "decimals": t.decimals, "height": height}
+            {"chain": self._facts.key, "token": c, "symbol": t.symbol, "name": t.name, "decimals": t.decimals}
             for c, t in sorted(fresh.items())
         ]
-        stream = f"{self._facts.key}/tokens"
-        self._lake.append(
-            TOKENS, pa.Table.from_pylist(rows, schema=TOKENS.schema()), stream=stream, batch=self._lake.last(TOKENS, stream) + 1
-        )
-        assert self._known is not None
-        self._known |= fresh
+        content = pa.Table.from_pylist([row | {"height": height} for row in rows], schema=table.schema())
+        if self._lake.append(table, content, stream=stream, batch=last + 1):
+            self._known |= fresh
 
 
 def token_list(path: Path, facts: Facts) -> dict[str, Token]:

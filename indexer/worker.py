@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span
 from chainfolio.errors import Busy, ChainfolioError, DeepReorg, SourceError, StorageFull
+from chainfolio.tables import TABLES
 from indexer import derive
 from indexer.collect import Collector, check_anchor, missing
 from indexer.follow import Follower, Status
@@ -18,7 +19,7 @@ from indexer.wiring import System
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
 
-DERIVE_EVERY_S = 30.0
+DERIVE_EVERY_S, COMPACT_EVERY_S = 30.0, 3600.0
 RETRY_S = 5.0
 
 
@@ -89,8 +90,13 @@ class Worker:
                 await deriving
 
     async def _derive(self, chain: EvmChain) -> None:
+        """Derived tables every half minute, small files merged every hour."""
+        system, clock = self.system, self.system.seams.clock
+        compacted_s = clock.monotonic_s()
         while True:
-            await self.system.seams.clock.sleep(DERIVE_EVERY_S)
-            await asyncio.to_thread(
-                derive.derive, self.system.lake, self.system.tail, chain.key, ("account_transfers",)
-            )
+            await clock.sleep(DERIVE_EVERY_S)
+            await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key, ("account_transfers",))
+            if clock.monotonic_s() - compacted_s >= COMPACT_EVERY_S:
+                for table in TABLES.values():
+                    await asyncio.to_thread(system.lake.compact, table, chain.key)
+                compacted_s = clock.monotonic_s()

@@ -26,18 +26,19 @@ def main() -> None:
 
 
 def answer(task: dict[str, Any]) -> dict[str, Any]:
-    """Columns and rows, or an error in DuckDB's words without any path."""
+    """Columns and rows, or an error in DuckDB's words."""
     import duckdb
 
-    from storage.views import views
+    from storage.views import literal, views
 
     files = task["files"]
     connection = duckdb.connect(config={"temp_directory": "", "memory_limit": "1GB", "threads": "2"})
-    paths = [file for part in files.values() for file in part]
+    paths = ", ".join(literal(file) for part in files.values() for file in part)
     for setting in (
-        f"SET allowed_paths = {json.dumps(paths).replace(chr(34), chr(39))}",
+        f"SET allowed_paths = [{paths}]",
         "SET enable_external_access = false",
         "SET allow_community_extensions = false",
+        "SET allow_persistent_secrets = false",
         "SET autoinstall_known_extensions = false",
         "SET autoload_known_extensions = false",
         "SET python_enable_replacements = false",
@@ -45,10 +46,10 @@ def answer(task: dict[str, Any]) -> dict[str, Any]:
         "SET TimeZone = 'UTC'",
     ):
         connection.execute(setting)
-    for view in views(files):
-        connection.execute(view)
-    connection.execute("SET lock_configuration = true")
     try:
+        for view in views(files):
+            connection.execute(view)
+        connection.execute("SET lock_configuration = true")
         return _rows(connection, task)
     except duckdb.Error as error:
         return {"error": str(error).split("\n\n")[0][:2000]}
@@ -56,7 +57,7 @@ def answer(task: dict[str, Any]) -> dict[str, Any]:
 
 def _rows(connection: Any, task: dict[str, Any]) -> dict[str, Any]:
     statements = connection.extract_statements(task["query"])
-    if len(statements) != 1 or str(statements[0].type).rsplit(".", 1)[-1] not in ("SELECT", "EXPLAIN", "PRAGMA"):
+    if len(statements) != 1 or str(statements[0].type).rsplit(".", 1)[-1] not in ("SELECT", "EXPLAIN"):
         return {"error": "one SELECT at a time"}
     found = connection.execute(task["query"])
     columns, kinds = [column[0] for column in found.description], [str(column[1]) for column in found.description]

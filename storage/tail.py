@@ -40,7 +40,7 @@ CREATE TABLE cover (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE batches (
     chain TEXT NOT NULL, number INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
-    datasets TEXT NOT NULL, filters TEXT NOT NULL, done INTEGER NOT NULL DEFAULT 0,
+    datasets TEXT NOT NULL, filters TEXT NOT NULL, lane INTEGER NOT NULL, done INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (chain, number)
 ) STRICT;
 CREATE INDEX batches_open ON batches (chain, number) WHERE done = 0;
@@ -61,13 +61,17 @@ class TailBlock:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """An intent, written down before the lake is: which span is being indexed, for which datasets and filters."""
+    """An intent, written down before the lake is: which span is being indexed, for which datasets and filters.
+
+    `lane`: which of several processes side by side carries it out; each marks its commits in a stream of its own.
+    """
 
     chain: str
     number: int
     span: Span
     datasets: tuple[str, ...]
     filters: tuple[str, ...] = EVERYTHING
+    lane: int = 0
 
 
 class Tail:
@@ -193,7 +197,14 @@ class Tail:
             _cover(connection, chain, (dataset,), (filter,), span)
 
     def open_batch(
-        self, chain: str, span: Span, datasets: Sequence[str], filters: Sequence[str] = EVERYTHING, *, after: int = 0
+        self,
+        chain: str,
+        span: Span,
+        datasets: Sequence[str],
+        filters: Sequence[str] = EVERYTHING,
+        *,
+        after: int = 0,
+        lane: int = 0,
     ) -> Batch:
         """Write an intent down. Its number is above every earlier one of the chain, and above `after`: pass the lake's
         last where this file may be younger than the lake."""
@@ -201,33 +212,39 @@ class Tail:
             (highest,) = connection.execute(
                 "SELECT coalesce(max(number), 0) FROM batches WHERE chain = ?", (chain,)
             ).fetchone()
-            batch = Batch(chain, max(highest, after) + 1, span, tuple(datasets), tuple(filters))
+            batch = Batch(chain, max(highest, after) + 1, span, tuple(datasets), tuple(filters), lane)
+            what = (json.dumps(batch.datasets), json.dumps(batch.filters))
             connection.execute(
-                "INSERT INTO batches (chain, number, first, last, datasets, filters) VALUES (?, ?, ?, ?, ?, ?)",
-                (chain, batch.number, span.first, span.last, json.dumps(batch.datasets), json.dumps(batch.filters)),
+                "INSERT INTO batches (chain, number, first, last, datasets, filters, lane) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (chain, batch.number, span.first, span.last, *what, lane),
             )
         return batch
 
     def open_batches(self, chain: str) -> list[Batch]:
         """Intents that were not carried out to the end, in the order of their numbers."""
         return [
-            Batch(chain, number, Span(first, last), tuple(json.loads(datasets)), tuple(json.loads(filters)))
-            for number, first, last, datasets, filters in self._read(
-                "SELECT number, first, last, datasets, filters FROM batches "
+            Batch(chain, number, Span(first, last), tuple(json.loads(datasets)), tuple(json.loads(filters)), lane)
+            for number, first, last, datasets, filters, lane in self._read(
+                "SELECT number, first, last, datasets, filters, lane FROM batches "
                 "WHERE chain = ? AND done = 0 ORDER BY number",
                 chain,
             )
         ]
 
     def close_batch(self, batch: Batch, anchor: Block | None = None) -> None:
-        """Mark a batch done, add its cover and move the anchor, in one transaction. Again: nothing changes."""
+        """Mark a batch done, add its cover and raise the anchor, in one transaction. Again: nothing changes.
+
+        The anchor only rises: a hole that is filled lies below what is final already.
+        """
         with self._write() as connection:
             closed = connection.execute(
                 "UPDATE batches SET done = 1 WHERE chain = ? AND number = ? AND done = 0", (batch.chain, batch.number)
             ).rowcount
             if closed:
                 _cover(connection, batch.chain, batch.datasets, batch.filters, batch.span)
-                if anchor is not None:
+                below = _anchor(connection, batch.chain)
+                if anchor is not None and (below is None or below.height < anchor.height):
                     _set_anchor(connection, batch.chain, anchor)
 
     # --- what endpoints taught us ------------------------------------------------------------------------------------

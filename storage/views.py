@@ -15,9 +15,10 @@ def views(files: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _view(table: Table, files: Sequence[str]) -> str:
     if not files:
-        columns = ", ".join(f"NULL::{_type(column.type)} AS {_quoted(column.name)}" for column in table.columns)
+        types = {name: kind for column in table.columns for name, kind in _types(column.name, column.type)}
+        columns = ", ".join(f"NULL::{kind} AS {_quoted(name)}" for name, kind in types.items())
         return f"CREATE OR REPLACE VIEW {table.name} AS SELECT {columns} WHERE false;"
-    names = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+    names = ", ".join(map(literal, files))
     columns = ", ".join(column for each in table.columns for column in _columns(each.name, each.type))
     return (
         f"CREATE OR REPLACE VIEW {table.name} AS SELECT {columns} "
@@ -37,9 +38,17 @@ def decimal_of(column: str) -> str:
     return f"CASE WHEN {fits} THEN ('0x' || {low})::HUGEINT::DECIMAL(38, 0) END"
 
 
+def literal(text: str) -> str:
+    """Text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def _quoted(name: str) -> str:
     return f'"{name}"'
 
 
-def _type(kind: str) -> str:
-    return {"text": "VARCHAR", "int": "INTEGER", "long": "BIGINT", "bool": "BOOLEAN", "time": "TIMESTAMPTZ"}.get(kind, "BLOB")
+def _types(name: str, kind: str) -> list[tuple[str, str]]:
+    if kind == "raw":
+        return [(name, "BLOB"), (name + "_dec", "DECIMAL(38, 0)")]
+    types = {"text": "VARCHAR", "int": "INTEGER", "long": "BIGINT", "bool": "BOOLEAN", "time": "TIMESTAMPTZ"}
+    return [(name, types.get(kind, "BLOB"))]

@@ -34,7 +34,7 @@ def signature(written: str) -> Signature:
     opened = written.index("(")
     closed = _closing(written, opened)
     inputs, rest = written[opened + 1 : closed], written[closed + 1 :]
-    assert rest.startswith("(") and rest.endswith(")"), f"not a call signature: {written}"
+    assert (rest[:1], rest[-1:]) == ("(", ")"), f"not a call signature: {written}"
     selector = keccak_256(written[: closed + 1].encode()).digest()[:4]
     return Signature(selector, _split(inputs), _split(rest[1:-1]))
 
@@ -55,7 +55,7 @@ def _split(types: str) -> tuple[str, ...]:
         if char == "," and depth == 0:
             parts.append(types[start:at])
             start = at + 1
-    return tuple([*parts, types[start:]]) if types else ()
+    return (*parts, types[start:]) if types else ()
 
 
 @lru_cache(maxsize=65_536)

@@ -29,14 +29,18 @@ from chainfolio.settings import Chain as ChainSettings
 
 LOG_DATASETS: Mapping[str, Any] = {"transfers": transfers, "approvals": approvals}
 DATASETS: Mapping[str, str] = {
-    "blocks": "blocks", "transactions": "transactions", "native": "transfers", "transfers": "transfers", "approvals": "approvals",
-}  # fmt: skip
+    "blocks": "blocks",
+    "transactions": "transactions",
+    "native": "transfers",
+    "transfers": "transfers",
+    "approvals": "approvals",
+}
 BODY_BATCH = 20
 
 
 @dataclass(slots=True)
 class Fetched:
-    """What one span holds, as tables. `last` is its last block where headers were read, so that the next span can be linked."""
+    """What one span holds, as tables. `last` is its last block where headers were read: the next links to it."""
 
     span: Span
     tables: dict[str, pa.Table]
@@ -101,7 +105,7 @@ class EvmChain:
     async def collect(
         self, span: Span, datasets: Sequence[str], contracts: Sequence[str] = (), before: Block | None = None
     ) -> Fetched:
-        """Everything the datasets want of a span, checked and as tables. `before` is the block that the span must follow."""
+        """Everything the datasets want of a span, checked and as tables. `before` is the block that it must follow."""
         topics = tuple(topic for name in datasets if name in LOG_DATASETS for topic in LOG_DATASETS[name].TOPICS)
         bodies = any(name in ("transactions", "native") for name in datasets)
         if topics:
@@ -200,8 +204,9 @@ def family(
     shared = transport or HttpTransport()
     endpoints = [
         Endpoint(
-            url, shared, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps, concurrency=settings.concurrency * 2,
-            learnt=learnt(identity(url)), on_learn=partial(on_learn, identity(url)),
+            url, shared, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps,
+            concurrency=settings.concurrency * 2, learnt=learnt(identity(url)),
+            on_learn=partial(on_learn, identity(url)),
         )
         for url in settings.rpc
     ]  # fmt: skip

@@ -1,14 +1,15 @@
-"""One endpoint of a chain: asked politely (limits, retries), understood strictly, remembered (what it can and cannot do)."""
+"""One endpoint of a chain: asked politely (limits, retries), understood strictly, its limits remembered."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from adapters.evm.refusals import meaning
 from adapters.evm.transport import Posted, Transport
@@ -19,6 +20,9 @@ from chainfolio.seams import Seams
 RETRIES = 6
 FIRST_WAIT_S = 0.2
 LONGEST_WAIT_S = 20.0
+
+SHORTEST_SECRET = 8
+_ABOUT_THE_BATCH = re.compile(r"batch|response too large", re.I)
 
 Answer = bytes | SourceError
 T = TypeVar("T")
@@ -46,6 +50,17 @@ def identity(url: str) -> str:
     return hashlib.sha256(url.encode()).hexdigest()[:16]
 
 
+def secrets_of(url: str) -> tuple[str, ...]:
+    """What in an address may be a key, so that no text shows it even where a node repeats it."""
+    parts = urlsplit(url)
+    pieces = [*parts.path.split("/"), *(value for _, value in parse_qsl(parts.query)), parts.username, parts.password]
+    return tuple(piece for piece in pieces if piece and len(piece) >= SHORTEST_SECRET)
+
+
+class BatchRefused(Unsupported):
+    """The node does not take that many questions at once."""
+
+
 class Endpoint:
     """One URL. `learnt` holds its caps: max_span, max_batch, route, pin; `on_learn` keeps them over a restart."""
 
@@ -62,6 +77,7 @@ class Endpoint:
         on_learn: Callable[[str, int], None] = lambda name, value: None,
     ) -> None:
         self.url, self.name = url, name_of(url)
+        self._secrets = secrets_of(url)
         self.learnt: dict[str, int] = dict(learnt or {})
         self.trouble = Trouble()
         self.requests = 0
@@ -84,20 +100,19 @@ class Endpoint:
             self._on_learn(name, value)
 
     async def ask(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
-        """An answer or a typed refusal for each request. Transient trouble is retried here and raised as Unavailable at the end."""
+        """An answer or a typed refusal for each request. Transient trouble is retried and in the end raised."""
         answers: list[Answer] = []
         start = 0
         while start < len(requests):
-            size = self.learnt.get("max_batch", 1000)
-            part = requests[start : start + size]
+            part = requests[start : start + self.learnt.get("max_batch", 1000)]
             try:
                 answers += await self._ask_part(part, height)
-            except (Unsupported, TooMuch) as refusal:
-                if len(part) == 1:
-                    raise
-                self.trouble.note(refusal)
-                self.learn("max_batch", max(1, len(part) // 2))
-                continue
+            except (BatchRefused, TooMuch) as refusal:
+                if len(part) > 1:
+                    self.trouble.note(refusal)
+                    self.learn("max_batch", len(part) // 2)
+                    continue
+                answers.append(refusal)
             start += len(part)
         return answers
 
@@ -125,13 +140,18 @@ class Endpoint:
     async def _ask_part(self, requests: Sequence[Request], height: int) -> list[Answer]:
         def read(body: bytes) -> list[Answer]:
             answers: list[Answer] = []
-            for request, answer in zip(requests, decode(self.name, body, len(requests)), strict=True):
-                refusal = meaning(self.name, request.method, answer, height) if isinstance(answer, RpcError) else None
-                if isinstance(refusal, Unavailable) and type(refusal) is Unavailable:
+            given = decode(self.name, body, len(requests))
+            refused = len(given) > 1 and isinstance(given[0], RpcError) and given[0] is given[-1]
+            for request, answer in zip(requests, given, strict=True):
+                if not isinstance(answer, RpcError):
+                    answers.append(answer)
+                    continue
+                refusal = self._hushed(meaning(self.name, "a batch" if refused else request.method, answer, height))
+                if type(refusal) is Unavailable:
                     raise refusal  # rate limits come as an answer too: the whole batch is asked again
-                answers.append(refusal or answer)  # type: ignore[arg-type]
-            if len(requests) > 1 and all(isinstance(a, Unsupported) for a in answers) and _about_batches(answers):
-                raise answers[0]  # type: ignore[misc]
+                if refused or (len(given) > 1 and _is_about_the_batch(refusal)):
+                    raise BatchRefused(self.name, refusal.reason)
+                answers.append(refusal)
             return answers
 
         return await self._retrying(encode(requests), read)
@@ -142,16 +162,25 @@ class Endpoint:
         for attempt in range(RETRIES):
             try:
                 return read(await self._post(body))
-            except Unavailable as error:
+            except SourceError as error:
+                self._hushed(error)
+                if not isinstance(error, Unavailable):
+                    raise
                 self.trouble.note(error)
+                self._next_s = max(self._next_s, self._seams.clock.monotonic_s() + (error.retry_after_s or 0))
                 if attempt == RETRIES - 1:
                     self.down_until_s = self._seams.clock.monotonic_s() + LONGEST_WAIT_S
                     raise
                 pause_s = error.retry_after_s if error.retry_after_s is not None else wait_s
-                self._next_s = max(self._next_s, self._seams.clock.monotonic_s() + (error.retry_after_s or 0))
                 await self._seams.clock.sleep(pause_s + self._seams.random.random() * wait_s / 2)
                 wait_s = min(wait_s * 2, LONGEST_WAIT_S)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _hushed(self, error: SourceError) -> SourceError:
+        for secret in self._secrets:
+            error.reason, error.message = (text.replace(secret, "…") for text in (error.reason, error.message))
+            error.args = (error.message,)
+        return error
 
     async def _post(self, body: bytes) -> bytes:
         async with self._gate:
@@ -169,8 +198,10 @@ class Endpoint:
             await self._seams.clock.sleep(start_s - now_s)
 
 
-def _about_batches(answers: Sequence[Answer]) -> bool:
-    return any(isinstance(a, Unsupported) and "batch" in a.reason.lower() for a in answers)
+def _is_about_the_batch(refusal: SourceError) -> bool:
+    """Whether fewer questions at once may help; what a contract says when it reverts is no such hint."""
+    kind = isinstance(refusal, Unsupported | TooMuch) or type(refusal) is BadAnswer
+    return kind and bool(_ABOUT_THE_BATCH.search(refusal.reason))
 
 
 def _accepted(source: str, posted: Posted) -> bytes:

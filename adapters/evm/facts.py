@@ -13,7 +13,7 @@ from chainfolio.errors import BadRequest, BadSettings
 
 
 class Native(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The coin that pays fees. `also_at`: where the chain shows it as an ERC-20 too, so that it is not counted twice."""
+    """The coin that pays fees. `also_at`: where the chain shows it as an ERC-20 too, lest it is counted twice."""
 
     symbol: str
     name: str

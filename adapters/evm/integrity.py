@@ -1,8 +1,8 @@
 """What an answer is checked against before it is believed: parent links, block hashes, log blooms, the filter itself.
 
-A bloom can say "not here" for certain and "maybe here" otherwise. So a log whose block's bloom denies it is a lie, and a
-block that came without any log, though its bloom may hold what was asked for, is asked again by its hash: that is what a
-backend looks like that does not have the block yet.
+A bloom can say "not here" for certain and "maybe here" otherwise. So a log whose block's bloom denies it is a lie, and
+a block that came without any log, though its bloom may hold what was asked for, is asked again by its hash: that is
+what a backend looks like that does not have the block yet.
 """
 
 from __future__ import annotations
@@ -72,12 +72,19 @@ def check_links(source: str, headers: Sequence[Header], before: Block | None) ->
         parent = header.block()
 
 
-def check_logs(source: str, logs: Logs, headers: Sequence[Header], query: Query) -> npt.NDArray[np.int64]:
-    """Raise on logs that cannot be true; give back the heights whose logs seem to be missing. Times are filled in."""
+def check_logs(
+    source: str, logs: Logs, headers: Sequence[Header], query: Query, *, bloom: bool = True
+) -> npt.NDArray[np.int64]:
+    """Raise on logs that cannot be true; give back the heights whose logs seem to be missing. Times are filled in.
+
+    Without `bloom` (some chains leave theirs empty) none is looked at, and nothing can seem to be missing.
+    """
     first = headers[0].height
     if len(logs):
         _check_places(source, logs, headers, first)
     _check_filter(source, logs, query)
+    if not bloom:
+        return np.zeros(0, np.int64)
     rows = blooms(headers)
     _check_blooms(source, logs, rows, first, query)
     silent = np.ones(len(headers), np.bool_)
@@ -101,9 +108,7 @@ def _check_places(source: str, logs: Logs, headers: Sequence[Header], first: int
     if at.min() < 0 or at.max() >= len(headers):
         raise BadAnswer(source, "logs from outside the span that was asked for")
     hashes = np.frombuffer("".join(header.hash for header in headers).encode(), np.uint8).reshape(-1, 66)
-    wrong = (
-        (logs.block_hash.view("V66").ravel() != hashes.view("V66").ravel()[at]) if len(logs) else np.zeros(0, np.bool_)
-    )
+    wrong = logs.block_hash.view("V66").ravel() != hashes.view("V66").ravel()[at]
     if wrong.any():
         height = int(logs.height[np.flatnonzero(wrong)[0]])
         raise Reorged(source, height, headers[height - first].hash)

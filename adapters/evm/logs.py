@@ -1,8 +1,9 @@
 """An `eth_getLogs` answer as columns, without an object per log.
 
-Logs of one answer are alike: the same keys in the same order, hex of the same widths. So one record is read with care, its
-shape becomes a template, and every record of that shape is checked against it and cut into columns by NumPy at once (about
-ten times a typed JSON parser). A record no template fits is parsed on its own, strictly; a shape never seen is no error.
+Logs of one answer are alike: the same keys in the same order, hex of the same widths. So one record is read with care,
+its shape becomes a template, and every record of that shape is checked against it and cut into columns by NumPy at once
+(about ten times a typed JSON parser). A record no template fits is parsed on its own, strictly; a shape never seen is
+no error.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ Mask = npt.NDArray[np.bool_]
 MAX_TEMPLATES = 24
 AT_ONCE = 4096  # rows cut at a time: bounds the memory beside the answer itself
 MAX_DATA = 4 * 1024 * 1024
+MAX_TIME_S = 2**40 - 1
 _VALUE = re.compile(rb'"(\w+)":\s?(?:"([^"\\]*)"|\[([^\]\\]*)\]|(true|false|null))')
 _TOPIC = re.compile(rb'"(0x[0-9a-f]{64})"')
 _NUMBERS = {
@@ -59,7 +61,7 @@ class LogRecord(msgspec.Struct, gc=False):
 
 @dataclass(slots=True)
 class Logs:
-    """Logs as columns, in the order of the chain. Text columns are (n, width) ASCII; `time_s` is -1 where the node gave none.
+    """Logs as columns, in the order of the chain. Text columns are (n, width) ASCII; `time_s` is -1 where none came.
 
     `word` is the data of logs that carry exactly 32 bytes; any other data is in `other` by row. `topics[k]` is only
     meaningful where `topic_count > k`.
@@ -146,11 +148,7 @@ def parse(source: str, content: bytes | memoryview) -> Logs:
     buffer = np.frombuffer(content, np.uint8)
     starts = np.flatnonzero(buffer == ord("{"))
     if len(starts) == 0 or not _is_plain(buffer, starts):
-        records = typed(source, bytes(content), list[LogRecord])
-        logs = Logs.blank(len(records))
-        for row, record in enumerate(records):
-            _fill_one(source, logs, row, record)
-        return _ordered(source, logs)
+        return strict(source, content)
     logs = Logs.blank(len(starts))
     ends = np.append(starts[1:] - 1, len(buffer) - _blank_tail(buffer) - 1)
     sizes = ends - starts
@@ -160,9 +158,28 @@ def parse(source: str, content: bytes | memoryview) -> Logs:
         for start in range(0, len(rows), AT_ONCE):
             left.append(_fill_alike(logs, buffer, starts, rows[start : start + AT_ONCE], int(size), templates))
     for row in np.concatenate(left):
-        record = typed(source, bytes(content[int(starts[row]) : int(ends[row])]), LogRecord)
+        record = _one(content[int(starts[row]) : int(ends[row])])
+        if record is None:
+            return strict(source, content)
         _fill_one(source, logs, int(row), record)
     return _ordered(source, logs)
+
+
+def strict(source: str, content: bytes | memoryview) -> Logs:
+    """As `parse`, one typed record at a time: what judges every shape that cannot be cut."""
+    records = typed(source, bytes(content), list[LogRecord])
+    logs = Logs.blank(len(records))
+    for row, record in enumerate(records):
+        _fill_one(source, logs, row, record)
+    return _ordered(source, logs)
+
+
+def _one(content: bytes | memoryview) -> LogRecord | None:
+    """A single record, or None where what lies between two braces is none: a text can hold braces too."""
+    try:
+        return msgspec.json.decode(content, type=LogRecord)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def _blank_tail(buffer: Bytes) -> int:
@@ -215,7 +232,7 @@ def _fits(records: Bytes, template: _Template) -> Mask:
 
 
 def _not_hex(digits: Bytes) -> Mask:
-    """Per row, whether any byte is not a lower-case hex digit. Plain arithmetic: a look-up table is seven times slower."""
+    """Per row, whether any byte is not a lower-case hex digit. Arithmetic: a look-up table is seven times slower."""
     odd: Mask = ((digits - 48) > 9) & ((digits - 97) > 5)
     return np.asarray(odd.any(axis=1)) if odd.any() else np.zeros(len(digits), np.bool_)
 
@@ -269,7 +286,7 @@ def _template(record: bytes) -> _Template | None:
 
 
 def _cut(logs: Logs, rows: Rows, buffer: Bytes, starts: Ints, template: _Template) -> Mask:
-    """Write the values of equal-shaped records into their columns; returns which rows held something that is not hex."""
+    """Write the values of equal-shaped records into their columns; returns which rows held what is not hex."""
     bad = np.zeros(len(rows), np.bool_)
     for name, start, end in template.numbers:
         digits = gather(buffer, starts + start, end - start)
@@ -282,8 +299,7 @@ def _cut(logs: Logs, rows: Rows, buffer: Bytes, starts: Ints, template: _Templat
         getattr(logs, name)[rows] = value
     for name, start, end in template.texts:
         digits = gather(buffer, starts + start, end - start)
-        if name != "block_hash":  # compared as a whole with the header's
-            bad |= _not_hex(digits[:, 2:])
+        bad |= _not_hex(digits[:, 2:])
         _put(getattr(logs, name), rows, digits)
     for k, start in enumerate(template.topics):
         digits = gather(buffer, starts + start, 66)
@@ -362,9 +378,9 @@ def _ordered(source: str, logs: Logs) -> Logs:
     """In the order of the chain; two logs at one place are a lie."""
     if (logs.tx_index < 0).any() or (logs.tx_index >> 31).any() or (logs.log_index >> 31).any():
         raise BadAnswer(source, "a log whose position in its block is out of range")
-    place = logs.height << np.int64(31) | logs.log_index if int(logs.height.max()) < 2**31 else None
-    if place is None:
-        raise BadAnswer(source, "a log of a block beyond 2^31")
+    if (logs.height >> 31).any() or (logs.time_s > MAX_TIME_S).any():
+        raise BadAnswer(source, "a log of a block whose height or time is out of range")
+    place = logs.height << np.int64(31) | logs.log_index
     steps = np.diff(place)
     if (steps > 0).all():
         return logs

@@ -10,7 +10,7 @@ import msgspec
 
 from adapters.evm.endpoint import Answer, Endpoint
 from adapters.evm.facts import Facts
-from adapters.evm.wire import Request, quantity, typed
+from adapters.evm.wire import Request, data, quantity, typed
 from chainfolio.blocks import Block
 from chainfolio.errors import (
     BadAnswer,
@@ -78,7 +78,7 @@ def checked(source: str, header: Header | None, height: int | None = None) -> He
     quantity(source, header.timestamp, bits=40)
     if height is not None and number != height:
         raise BadAnswer(source, f"block {number} in answer to block {height}")
-    if len(header.hash) != 66 or len(header.parentHash) != 66 or len(header.logsBloom) != 514:
+    if [len(data(source, text)) for text in (header.hash, header.parentHash, header.logsBloom)] != [32, 32, 256]:
         raise BadAnswer(source, f"block {number} with a hash or bloom of the wrong size")
     header.hash, header.parentHash = header.hash.lower(), header.parentHash.lower()
     return header

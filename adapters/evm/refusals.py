@@ -26,91 +26,106 @@ class OutOfGas(BadAnswer):
     """The node's gas allowance for a call is too small for it."""
 
 
-_RANGE_HINT = re.compile(r"(?:limited to|maximum is set to|max(?:imum)?(?: is|:| block range:?)?|up to|range (?:limit|of|:))"
-                         r"[^0-9]{0,24}([0-9][0-9,.]*)\s?([kK])?")  # fmt: skip
-_TRY_RANGE = re.compile(r"\[(0x[0-9a-fA-F]+),\s*(0x[0-9a-fA-F]+)\]")
+# Where a refusal names a span: `[0x1, 0x5]` or `range 1-5` to try, else the number that its own words call a limit.
+_TRY_HEX = re.compile(r"\[(0x[0-9a-f]+),\s*(0x[0-9a-f]+)\]", re.I)
+_TRY_DECIMAL = re.compile(r"range (\d+)-(\d+)")
+_LIMIT = re.compile(
+    r"\b(?:max(?:imum)?|limit(?:ed)?|up to|at most|smaller than|over|greater than)\b"
+    r"[^0-9]{0,40}(?:0 ?- ?)?([0-9][0-9,.]*)\s?(k\b)?", re.I)  # fmt: skip
 
-_RATE = re.compile(
-    r"rate.?limit|too many requests|request (?:rate|limit|count)|requests? per|daily request|throttl|capacity|compute units|"
-    r"exceeded (?:the |its )?(?:quota|credits)|try again (?:later|in)|busy|overload|temporarily|backend|timeout waiting|"
-    r"header timeout|connection|internal server error|service unavailable", re.I)  # fmt: skip
+_LIMITED = re.compile(
+    r"rate.?limit|too many requests|request (?:rate|limit|count)|requests? per|daily request|throttl|compute units|"
+    r"capacity|exceeded (?:the |its |your )?(?:quota|credits)|quota exceeded|calls? per|\brps\b", re.I)  # fmt: skip
 _DENSE = re.compile(
-    r"more than \d+ (?:results|logs)|too many (?:results|logs)|response (?:size|too large|is too)|size (?:is )?exceed|"
-    r"returned more than|query timeout|result(?:s|set)? (?:window|limit|too)|logs? (?:limit|exceed)|exceeds? max results|"
-    r"(?:query|request|execution) (?:timed out|timeout)|body too large|content too large", re.I)  # fmt: skip
+    r"(?:returned|returns) more than|too many (?:results|logs)|logs matched|exceeds? max results|max results|"
+    r"response (?:size|is too|too)|size (?:is )?exceed|result(?:s|set)? (?:window|limit|too)|logs? (?:limit|exceed)|"
+    r"(?:query|request|execution) (?:timed out|timeout)|(?:body|content) too large|^limit exceeded", re.I)  # fmt: skip
 _RANGE = re.compile(
-    r"block(?:s)? range|range (?:is )?too|too (?:large|wide|big)|blocks? (?:range|limit|distance)|limited to \S+ \S* ?blocks?|"
-    r"requested too many blocks|exceed\w* max\w* (?:block )?range|range limit|at most \d+ blocks", re.I)  # fmt: skip
+    r"(?<!invalid )blocks? range|range (?:is )?(?:too|greater|limit)|too (?:large|wide|big|many blocks)|"
+    r"blocks? distance|ranges? over \d|range .{0,24}exceed|exceed.{0,24} range|smaller than size|at most [\d,]+ blocks|"
+    r"rounds in logs query|limited to .{0,16}(?:range|blocks)", re.I)  # fmt: skip
 _PRUNED = re.compile(
-    r"missing trie node|historical state|state (?:is )?(?:not|un)\s?available|state .{0,40}(?:pruned|discarded)|pruned|"
-    r"BlockOutOfRange|block is out of range|no state available|archive|history has been|proof window|"
-    r"old data not available|snapshot .{0,20}not (?:found|available)|root not found", re.I)  # fmt: skip
+    r"missing trie node|historical state|state (?:is )?(?:not|un)\s?available|state .{0,80}(?:pruned|discarded)|pruned|"
+    r"pruning|BlockOutOfRange|block is out of range|no state available|archive|history has been|proof window|"
+    r"old data not available|state .{0,80}not available|snapshot .{0,20}not (?:found|available)|root not found",
+    re.I)  # fmt: skip
 _BEHIND = re.compile(
     r"header not found|unknown block|block .{0,80}not (?:found|available)|could not find block|after last accepted|"
-    r"in the future|not yet (?:available|indexed)|hash .{0,80}not (?:found|canonical|currently canonical)", re.I)  # fmt: skip
+    r"beyond (?:the )?current head|unfinalized data|in the future|not yet (?:available|indexed)|"
+    r"hash .{0,80}not (?:found|canonical|currently canonical)", re.I)  # fmt: skip
+_TRANSIENT = re.compile(
+    r"try again (?:later|in)|busy|overload|temporarily|backend|timeout waiting|header timeout|connection|"
+    r"internal server error|service unavailable", re.I)  # fmt: skip
 _UNSUPPORTED = re.compile(
-    r"method .{0,60}(?:not|isn't)|not (?:supported|implemented|whitelisted|allowed)|unsupported|does not exist/is not available|"
-    r"unknown (?:method|field)|invalid (?:params|argument|type)|cannot unmarshal|too many arguments|deserializ|"
-    r"missing .{0,20}argument|unexpected|batch", re.I)  # fmt: skip
+    r"method .{0,60}(?:not|isn't)|not (?:supported|implemented|whitelisted|allowed)|unsupported|"
+    r"does not exist/is not available|unknown (?:method|field)|invalid (?:params|argument|type)|cannot unmarshal|"
+    r"too many arguments|deserializ|missing .{0,20}argument|unexpected|batch", re.I)  # fmt: skip
 _GAS = re.compile(
-    r"out.?of.?gas|gas required exceeds|gas limit|intrinsic gas|gas .{0,20}(?:too high|too low|exceed)", re.I
-)
+    r"out.?of.?gas|memoryoog|gas required exceeds|gas limit|intrinsic gas|gas .{0,20}(?:too high|too low|exceed)|"
+    r"execution (?:aborted|timed out|timeout)|returned result on length", re.I)  # fmt: skip
 _REVERT = re.compile(
-    r"revert|invalid opcode|invalid jump|stack (?:under|over)flow|vm exception|bad instruction|opcode", re.I
-)
+    r"revert|invalid opcode|invalid jump|stack (?:under|over)flow|vm (?:exception|execution error)|bad instruction|"
+    r"opcode", re.I)  # fmt: skip
 
-_Kind = Callable[[str, RpcError, int], SourceError]
+_Kind = Callable[[str, str, RpcError, int], SourceError]
+_Table = tuple[tuple[re.Pattern[str], _Kind], ...]
 
-_CALLS: Final[tuple[tuple[re.Pattern[str], _Kind], ...]] = (
-    (_GAS, lambda source, error, height: OutOfGas(source, error.message)),
-    (_REVERT, lambda source, error, height: Reverting(source, error.message[:200], _revert_data(error))),
+_CALLS: Final[_Table] = (
+    (_GAS, lambda source, said, error, height: OutOfGas(source, said)),
+    (_REVERT, lambda source, said, error, height: Reverting(source, said, _revert_data(error))),
 )
-_LOGS: Final[tuple[tuple[re.Pattern[str], _Kind], ...]] = (
-    (
-        _DENSE,
-        lambda source, error, height: TooMuch(
-            source, error.message[:200], max_span=_hint(error.message, True), dense=True
-        ),
-    ),
-    (_RANGE, lambda source, error, height: TooMuch(source, error.message[:200], max_span=_hint(error.message, False))),
+_LOGS: Final[_Table] = (
+    (_BEHIND, lambda source, said, error, height: NodeBehind(source, said)),
+    (_DENSE, lambda source, said, error, height: TooMuch(source, said, max_span=_suggested(said), dense=True)),
+    (_RANGE, lambda source, said, error, height: TooMuch(source, said, max_span=_suggested(said) or _limit(said))),
 )
-_ANY: Final[tuple[tuple[re.Pattern[str], _Kind], ...]] = (
-    (_PRUNED, lambda source, error, height: HistoryUnavailable(source, height, error.message[:200])),
-    (_BEHIND, lambda source, error, height: NodeBehind(source, error.message[:200])),
-    (_RATE, lambda source, error, height: Unavailable(source, error.message[:200])),
-    (_UNSUPPORTED, lambda source, error, height: Unsupported(source, error.message[:200])),
+_ANY: Final[_Table] = (
+    (_PRUNED, lambda source, said, error, height: HistoryUnavailable(source, height, said)),
+    (_BEHIND, lambda source, said, error, height: NodeBehind(source, said)),
+    (_TRANSIENT, lambda source, said, error, height: Unavailable(source, said)),
+    (_UNSUPPORTED, lambda source, said, error, height: Unsupported(source, said)),
 )
 
 
 def meaning(source: str, method: str, error: RpcError, height: int = 0) -> SourceError:
     """The typed error behind a refusal of `method` that was about block `height`."""
+    said = _said(error)
     if error.code == -32601:
-        return Unsupported(source, f"{method}: {error.message[:200]}")
+        return Unsupported(source, f"{method}: {said}")
     if error.code == 3 and method == "eth_call":
-        return Reverting(source, error.message[:200], _revert_data(error))
-    if error.code == 429:
-        return Unavailable(source, error.message[:200])
-    table = {"eth_call": _CALLS, "eth_getLogs": _LOGS}.get(method, ()) + _ANY
-    for pattern, kind in table:
-        if pattern.search(error.message):
-            return kind(source, error, height)
+        return Reverting(source, said, _revert_data(error))
+    if error.code == 429 or (_LIMITED.search(said) and not (method == "eth_call" and _REVERT.search(said))):
+        return Unavailable(source, said)
+    for pattern, kind in {"eth_call": _CALLS, "eth_getLogs": _LOGS}.get(method, ()) + _ANY:
+        if pattern.search(said):
+            return kind(source, said, error, height)
     if error.code in (-32005, -32016):
-        return Unavailable(source, error.message[:200])
+        return Unavailable(source, said)
     if error.code == -32602:
-        return Unsupported(source, f"{method}: {error.message[:200]}")
-    return BadAnswer(source, f"{method} was refused: {error.message[:200]!r} (code {error.code})")
+        return Unsupported(source, f"{method}: {said}")
+    return BadAnswer(source, f"{method} was refused: {said!r} (code {error.code})")
 
 
-def _hint(message: str, dense: bool) -> int | None:
-    """The span a refusal itself suggests: `[0x1, 0x5]` as a range to try, or `limited to 2K blocks`."""
-    if match := _TRY_RANGE.search(message):
+def _said(error: RpcError) -> str:
+    """A node's words, on one line. Some say `invalid params` and put what they mean beside it."""
+    aside = f": {error.data}" if isinstance(error.data, str) and not error.data.startswith("0x") else ""
+    return "".join(char if char.isprintable() else " " for char in (error.message[:400] + aside)[:400])
+
+
+def _suggested(said: str) -> int | None:
+    """How many blocks the range has that a refusal proposes."""
+    if match := _TRY_HEX.search(said):
         return max(1, int(match[2], 16) - int(match[1], 16) + 1)
-    if dense:
-        return None
-    if match := _RANGE_HINT.search(message):
+    if match := _TRY_DECIMAL.search(said):
+        return max(1, int(match[2]) - int(match[1]) + 1)
+    return None
+
+
+def _limit(said: str) -> int | None:
+    """How many blocks a refusal says are allowed."""
+    if match := _LIMIT.search(said):
         digits = match[1].rstrip(".,").replace(",", "")
-        if digits.isdigit():
-            return max(1, int(digits) * (1000 if match[2] else 1))
+        return max(1, int(digits) * (1000 if match[2] else 1)) if digits.isdigit() else None
     return None
 
 

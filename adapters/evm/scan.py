@@ -1,8 +1,8 @@
 """State at one block: any number of reads in as few requests as the node allows, all pinned to the block's hash.
 
-Three routes, tried in this order and remembered per endpoint: the scanner put in place by state override (any block, nothing
-deployed, one call for thousands of reads); Multicall3 after its birth; single calls in a JSON-RPC batch. One bad token
-cannot spoil the others: gas and answer size are capped per read, and what cannot be read is Unknown, never 0.
+Three routes, tried in this order and remembered per endpoint: the scanner put in place by state override (any block,
+nothing deployed, one call for thousands of reads); Multicall3 after its birth; single calls in a JSON-RPC batch. One
+bad token cannot spoil the others: gas and answer size are capped per read; what cannot be read is Unknown, never 0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from adapters.evm.call import decode, encode, signature
 from adapters.evm.endpoint import Answer, Endpoint
 from adapters.evm.node import Node, hex_of
 from adapters.evm.refusals import OutOfGas, Reverting
-from adapters.evm.wire import Request, data, typed
+from adapters.evm.wire import Request, data, quantity, typed
 from chainfolio.asking import Reverted, Unknown
 from chainfolio.blocks import Block
 from chainfolio.calls import Call, NativeBalance, Read
@@ -80,7 +80,7 @@ class _Entry:
 
 
 async def answer(node: Node, asks: Sequence[Read], block: Block) -> list[Any]:
-    """The answers to some reads at one block, in order. Raises HistoryUnavailable, Reorged or what the node's failure was."""
+    """The answers to some reads at one block, in order. Raises HistoryUnavailable, Reorged or the node's failure."""
 
     async def at(endpoint: Endpoint) -> list[Any]:
         reads = [_Read(ask) for ask in asks]
@@ -131,17 +131,28 @@ def _at(endpoint: Endpoint, block: Block) -> Any:
 
 
 async def _call(endpoint: Endpoint, calls: Sequence[tuple[Any, ...]], block: Block) -> list[Answer]:
-    """Some `eth_call`s at the block in one batch. Where only numbers are understood, the block's hash is checked with them."""
+    """Some `eth_call`s at the block in one batch."""
     at = _at(endpoint, block)
-    asks = [Request("eth_call", (call[0], at, *call[1:])) for call in calls]
+    return await _pinned(endpoint, [Request("eth_call", (call[0], at, *call[1:])) for call in calls], block)
+
+
+async def _pinned(endpoint: Endpoint, asks: list[Request], block: Block) -> list[Answer]:
+    """The answers to asks at the block. Where only numbers are understood, the block's hash is checked with them."""
+    if not asks:
+        return []
+    at = _at(endpoint, block)
     if isinstance(at, str):
-        asks.append(Request("eth_getBlockByNumber", (at, False)))
-    answers = await endpoint.ask(asks, height=block.height)
-    if isinstance(at, str):
-        header = answers.pop()
-        if not isinstance(header, bytes) or block.hash.encode() not in header:
+        *answers, header = await endpoint.ask(
+            [*asks, Request("eth_getBlockByNumber", (at, False))], height=block.height
+        )
+        if isinstance(header, SourceError):
+            raise header
+        if header == b"null":
+            raise NodeBehind(endpoint.name, f"does not have block {block.height}")
+        if block.hash.encode() not in header:
             raise Reorged(endpoint.name, block.height, block.hash)
         return answers
+    answers = await endpoint.ask(asks, height=block.height)
     for refusal in answers:
         if isinstance(refusal, Unsupported) and _names_pinning(refusal.reason):
             raise _Pinning
@@ -175,15 +186,18 @@ async def _scan(endpoint: Endpoint, reads: list[_Read], block: Block) -> None:
         if isinstance(reply, OutOfGas | TooMuch):
             endpoint.trouble.note(reply)
             _shrink(endpoint, part)
-        elif isinstance(reply, Reverting):
+        elif isinstance(reply, Reverting) or type(reply) is BadAnswer:
             raise Unsupported(endpoint.name, f"cannot run the scanner at block {block.height}: {reply.reason}")
         elif isinstance(reply, SourceError):
             raise reply
         else:
             content = data(endpoint.name, typed(endpoint.name, reply, str))
-            if not content:
+            if not content and part[0].gas > GAS:  # the scanner ran before, and now has not enough gas to begin
+                _give_up(part)
+            elif not content:
                 raise Unsupported(endpoint.name, "ignores state overrides")
-            _settle(endpoint, part, _unpack(endpoint.name, content, part))
+            else:
+                _settle(part, _unpack(endpoint.name, content, part))
 
 
 def _parts(reads: list[_Read], most: int) -> list[list[_Read]]:
@@ -228,11 +242,8 @@ def _unpack(source: str, content: bytes, part: list[_Read]) -> list[_Entry]:
     return entries
 
 
-def _settle(endpoint: Endpoint, reads: list[_Read], entries: list[_Entry]) -> None:
+def _settle(reads: list[_Read], entries: list[_Entry]) -> None:
     """Give each read its answer, or larger limits for another try."""
-    if not entries:
-        _shrink(endpoint, reads)
-        return
     for read, entry in zip(reads, entries, strict=False):
         if entry.status == 3 and read.gas < MORE_GAS:
             read.gas = MORE_GAS
@@ -267,7 +278,12 @@ def _shrink(endpoint: Endpoint, reads: list[_Read]) -> None:
     elif reads[0].gas > 50_000:
         reads[0].gas //= 4
     else:
-        reads[0].answer = Unknown("the node's gas allowance is too small for this read")
+        _give_up(reads)
+
+
+def _give_up(reads: list[_Read]) -> None:
+    for read in reads:
+        read.answer = Unknown("the node's gas allowance is too small for this read")
 
 
 async def _aggregate(endpoint: Endpoint, reads: list[_Read], block: Block, address: str) -> None:
@@ -279,8 +295,8 @@ async def _aggregate(endpoint: Endpoint, reads: list[_Read], block: Block, addre
     )
     request = {"to": address, "data": "0x" + encode(AGGREGATE3, (calls,)).hex()}
     reply = (await _call(endpoint, [(request,)], block))[0]
-    if isinstance(reply, OutOfGas | TooMuch | Reverting):
-        await _singles(endpoint, first, block)
+    if isinstance(reply, BadAnswer) and not isinstance(reply, Unsupported):
+        await _singles(endpoint, first, block)  # one that answers too much can sink them all
         return
     if isinstance(reply, SourceError):
         raise reply
@@ -302,17 +318,16 @@ async def _singles(endpoint: Endpoint, reads: list[_Read], block: Block) -> None
     at = _at(endpoint, block)
     plain = [read for read in reads if read.data is not None]
     calls = [({"to": read.to, "data": "0x" + (read.data or b"").hex(), "gas": hex(MORE_GAS)},) for read in plain]
-    for read, reply in zip(plain, await _call(endpoint, calls, block) if calls else [], strict=True):
+    for read, reply in zip(plain, await _call(endpoint, calls, block), strict=True):
         read.answer = _single(endpoint.name, read.ask, reply)
     natives = [read for read in reads if read.data is None]
-    if natives:
-        asks = [Request("eth_getBalance", (read.to, at)) for read in natives]
-        for read, reply in zip(natives, await endpoint.ask(asks, height=block.height), strict=True):
-            if isinstance(reply, Unsupported) and not isinstance(at, str):
-                raise _Pinning
-            if isinstance(reply, SourceError):
-                raise reply
-            read.answer = int(typed(endpoint.name, reply, str), 16)
+    asks = [Request("eth_getBalance", (read.to, at)) for read in natives]
+    for read, reply in zip(natives, await _pinned(endpoint, asks, block), strict=True):
+        if isinstance(reply, Unsupported) and not isinstance(at, str):
+            raise _Pinning
+        if isinstance(reply, SourceError):
+            raise reply
+        read.answer = quantity(endpoint.name, typed(endpoint.name, reply, str))
 
 
 def _single(source: str, ask: Read, reply: Answer) -> Any:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from adapters.evm import logs as columns
 from adapters.evm.endpoint import Answer, Endpoint
 from adapters.evm.integrity import Query, check_links, check_logs
@@ -86,7 +88,9 @@ class LogReader:
                 elif isinstance(answer, SourceError):
                     raise answer
                 else:
-                    parts.append(await asyncio.to_thread(columns.parse, endpoint.name, answer))
+                    parts.append(
+                        _within(endpoint, piece, await asyncio.to_thread(columns.parse, endpoint.name, answer))
+                    )
             if not refused:
                 self._grow(endpoint)
             pieces = sorted(refused)
@@ -108,21 +112,21 @@ class LogReader:
         return max(1, min(wanted, structural, self._density.get(endpoint.name, wanted)))
 
     def _shrink(self, endpoint: Endpoint, piece: Span, refusal: TooMuch) -> int:
-        """A strictly smaller size for a refused piece, remembered as what it is: a rule of the node or a dense stretch."""
+        """A strictly smaller size for a refused piece, remembered as a rule of the node or as a dense stretch."""
         endpoint.trouble.note(refusal)
         if len(piece) == 1:
             raise BadAnswer(
                 endpoint.name, f"refuses the logs of the single block {piece.first}: {refusal.reason}",
                 cure="name the contracts to index, or use an endpoint with higher limits",
             )  # fmt: skip
-        cut = DENSE_CUT if refusal.dense and refusal.max_span is None else 2
-        size = max(
-            1,
-            min(refusal.max_span or len(piece), -(-len(piece) // cut) if refusal.max_span is None else len(piece) - 1),
-        )
+        if refusal.max_span is not None:
+            size = min(refusal.max_span, len(piece) - 1)  # a node may mean one less than it says
+        else:
+            size = -(-len(piece) // (DENSE_CUT if refusal.dense else 2))
         if refusal.dense:
             self._density[endpoint.name], self._calm[endpoint.name] = size, 0
         else:
+            size = min(size, endpoint.learnt.get("max_span", size))
             endpoint.learn("max_span", size)
         return size
 
@@ -136,23 +140,17 @@ class LogReader:
 
     async def _complete(self, endpoint: Endpoint, chunk: Chunk, query: Query) -> Chunk:
         """Check a chunk; blocks whose bloom promises logs that did not come are asked again, by hash."""
-        missing = await asyncio.to_thread(check_logs, endpoint.name, chunk.logs, chunk.headers, query)
-        if self.integrity == "off" or len(missing) == 0:
+        bloom = self.integrity != "off"
+        missing = await asyncio.to_thread(check_logs, endpoint.name, chunk.logs, chunk.headers, query, bloom=bloom)
+        if len(missing) == 0:
             return chunk
         first = chunk.span.first
-        hashes = [chunk.headers[int(height) - first].hash for height in missing]
-        again = await self._by_hash(endpoint, hashes, query)
-        if not any(len(logs) for logs in again):
-            return chunk
-        known = {
-            (int(h), int(i)) for h, i in zip(chunk.logs.height, chunk.logs.log_index, strict=True) if h in set(missing)
-        }
-        fresh = [_without(logs, known) for logs in again]
-        count = sum(len(logs) for logs in fresh)
-        if count:
-            lost = BadAnswer(endpoint.name, f"left out {count} logs in blocks {first}..{chunk.span.last}")
-            endpoint.trouble.note(Omitted(endpoint.name, lost.reason))
-        logs = _merged([chunk.logs, *fresh])
+        again = await self._by_hash(endpoint, [chunk.headers[int(height) - first].hash for height in missing], query)
+        count = sum(len(logs) for logs in again)
+        if count == 0:
+            return chunk  # a bloom may also promise what is not there
+        endpoint.trouble.note(Omitted(endpoint.name, f"left out {count} logs in blocks {first}..{chunk.span.last}"))
+        logs = _merged(endpoint.name, [chunk.logs, *again])
         check_logs(endpoint.name, logs, chunk.headers, query)
         return Chunk(chunk.span, logs, chunk.headers, count)
 
@@ -171,18 +169,19 @@ class Omitted(BadAnswer):
     """Logs that a first answer left out and a second one gave."""
 
 
-def _without(logs: Logs, known: set[tuple[int, int]]) -> Logs:
-    import numpy as np
+def _within(endpoint: Endpoint, piece: Span, logs: Logs) -> Logs:
+    """Logs from elsewhere would be counted twice: with this piece and with their own."""
+    if len(logs) and (int(logs.height[0]) not in piece or int(logs.height[-1]) not in piece):
+        raise BadAnswer(endpoint.name, "logs from outside the span that was asked for")
+    return logs
 
-    keep = [r for r in range(len(logs)) if (int(logs.height[r]), int(logs.log_index[r])) not in known]
-    return logs.take(np.array(keep, np.intp))
 
-
-def _merged(parts: Sequence[Logs]) -> Logs:
-    import numpy as np
-
+def _merged(source: str, parts: Sequence[Logs]) -> Logs:
     logs = columns.join(parts)
-    return logs.take(np.lexsort((logs.log_index, logs.height)))
+    logs = logs.take(np.lexsort((logs.log_index, logs.height)))
+    if ((np.diff(logs.height) == 0) & (np.diff(logs.log_index) == 0)).any():
+        raise BadAnswer(source, "two logs at one place of a block")
+    return logs
 
 
 def _range(span: Span) -> dict[str, Any]:

@@ -16,7 +16,7 @@ SIGNATURES = ("symbol()(*)", "name()(*)", "decimals()(*)")
 
 
 def describe(facts: Facts, contracts: Sequence[str]) -> Asking[Read, Any, dict[str, Token]]:
-    """The token behind each contract, in one round. A contract that says nothing usable gets an empty name and no decimals."""
+    """The token behind each contract, in one round. Who says nothing usable gets an empty name and no decimals."""
     answers = yield [Call(contract, signature) for contract in contracts for signature in SIGNATURES]
     tokens = {}
     for k, contract in enumerate(contracts):

@@ -1,4 +1,4 @@
-"""How bytes reach an endpoint and come back: the only HTTP of the EVM adapter, passed in so that tests can put faults in its place."""
+"""How bytes reach an endpoint and come back: the only HTTP of the EVM adapter, passed in so that tests can fake it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from chainfolio.errors import BadAnswer
+from chainfolio.errors import BadAnswer, Unavailable
 
 T = TypeVar("T")
 _QUANTITY = re.compile(r"0x(0|[1-9a-fA-F][0-9a-fA-F]{0,63})\Z")
@@ -42,7 +42,7 @@ _one = msgspec.json.Decoder(_Reply)
 _many = msgspec.json.Decoder(list[_Reply])
 _encoder = msgspec.json.Encoder()
 
-# The shapes in which one big answer is handed over without being looked through: `result` first or last among its three keys.
+# The shapes in which one big answer is handed over without being looked through: `result` first or last of three keys.
 _HEAD = re.compile(rb'\s*\{(?:"jsonrpc":\s?"2\.0",\s?|"id":\s?(\d+),\s?)*"result":\s?')
 _TAIL = re.compile(rb'(?:,\s?"jsonrpc":\s?"2\.0"|,\s?"id":\s?(\d+))*\}\s*\Z')
 
@@ -60,16 +60,20 @@ def whole(body: bytes) -> memoryview | None:
     """The `result` of a single answer without parsing it, where the envelope is a plain one; else None."""
     head = _HEAD.match(body, 0, 200)
     tail = _TAIL.search(body, max(0, len(body) - 60)) if head else None
-    if not head or not tail or (head[1] or tail[1]) != b"1" or body[head.end() : head.end() + 1] != b"[":
+    if not head or not tail or {head[1], tail[1]} != {None, b"1"}:
+        return None
+    if body[head.end() : head.end() + 1] != b"[" or body[head.end() : tail.start()].rstrip()[-1:] != b"]":
         return None
     return memoryview(body)[head.end() : tail.start()]
 
 
 def decode(source: str, body: bytes, count: int) -> list[bytes | RpcError]:
-    """One answer per request, in the order of the requests, whatever order the node chose."""
+    """One answer per request, in their order. Where a batch was refused as a whole, all get that one refusal."""
     try:
         replies = _many.decode(body) if body.lstrip()[:1] == b"[" else [_one.decode(body)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if "truncated" in str(error):
+            raise Unavailable(source, f"the answer breaks off after {len(body)} bytes") from None
         raise BadAnswer(source, f"not a JSON-RPC answer: {_glimpse(body)} ({error})") from None
     answers: list[bytes | RpcError | None] = [None] * count
     if len(replies) == 1 and count > 1 and replies[0].error is not None:

@@ -73,14 +73,16 @@ def multi(rows: pa.Table, *, batch: bool) -> Logs:
     for row, (begin, end) in enumerate(zip(first, np.append(first[1:], len(items)), strict=True)):
         data = ids[begin:end].tobytes() + amounts[begin:end].tobytes()
         if batch:
-            word = lambda value: int(value).to_bytes(32, "big")  # noqa: E731
-            count = int(end - begin)
-            data = (
-                word(64) + word(96 + 32 * count) + word(count) + data[: 32 * count] + word(count) + data[32 * count :]
-            )
+            data = _two_arrays(data, int(end - begin))
         logs.other[row] = data
         logs.data_size[row] = len(data)
     return logs
+
+
+def _two_arrays(items: bytes, count: int) -> bytes:
+    """The ABI encoding of two arrays of `count` words each, whose words lie one after the other in `items`."""
+    head, second, size = (value.to_bytes(32, "big") for value in (64, 96 + 32 * count, count))
+    return head + second + size + items[: 32 * count] + size + items[32 * count :]
 
 
 def sorted_logs(parts: Sequence[Logs]) -> Logs:

@@ -94,30 +94,33 @@ def done(source: str, block: bytes, receipts: bytes, block_hash: str) -> list[Do
 
 
 def _done(source: str, height: int, time_s: int, index: int, sent: Transaction, receipt: Receipt) -> Done:
-    number = lambda text: quantity(source, text) if text else 0  # noqa: E731
-    gas_used = number(receipt.gasUsed)
+    def number(text: str | None, bits: int = 120) -> int:  # room enough, and no fee can outgrow 256 bits
+        return quantity(source, text, bits=bits) if text else 0
+
+    gas_used = number(receipt.gasUsed, 63)
     gas_price = number(receipt.effectiveGasPrice or sent.gasPrice)
-    extra = (
-        number(receipt.l1Fee) + number(receipt.operatorFee) + number(receipt.blobGasUsed) * number(receipt.blobGasPrice)
-    )
-    status = None if receipt.status is None else number(receipt.status)
+    blobs = number(receipt.blobGasUsed, 63) * number(receipt.blobGasPrice)
+    extra = number(receipt.l1Fee) + number(receipt.operatorFee) + blobs
+    status = None if receipt.status is None else number(receipt.status, 31)
     return Done(height, time_s, index, sent, receipt, gas_used, gas_price, gas_used * gas_price + extra, status)
+
+
+def _text(values: Sequence[str | None]) -> pa.Array:
+    return pa.array([value.lower() if value else None for value in values], pa.string())
 
 
 def rows(all_done: Sequence[Done], chain: str, source: str) -> pa.Table:
     """Rows of `transactions`."""
     n = len(all_done)
-    text = lambda values: pa.array(values, pa.string())  # noqa: E731
-    lower = lambda value: value.lower() if value else None  # noqa: E731
     return table(TRANSACTIONS, {
         "chain": constant(chain, n),
         "height": pa.array([d.height for d in all_done], pa.int64()),
         "time": times(np.array([d.time_s for d in all_done], np.int64)),
         "tx_index": pa.array([d.index for d in all_done], pa.int32()),
-        "hash": text([d.sent.hash.lower() for d in all_done]),
-        "sender": text([d.sent.sender.lower() for d in all_done]),
-        "recipient": text([lower(d.sent.to) for d in all_done]),
-        "created": text([lower(d.receipt.contractAddress) if d.sent.to is None else None for d in all_done]),
+        "hash": _text([d.sent.hash for d in all_done]),
+        "sender": _text([d.sent.sender for d in all_done]),
+        "recipient": _text([d.sent.to for d in all_done]),
+        "created": _text([None if d.sent.to else d.receipt.contractAddress for d in all_done]),
         "raw": of_ints([quantity(source, d.sent.value) for d in all_done])[0],
         "nonce": pa.array([quantity(source, d.sent.nonce, bits=63) for d in all_done], pa.int64()),
         "type": pa.array([quantity(source, d.sent.type, bits=31) for d in all_done], pa.int32()),
@@ -134,7 +137,6 @@ def native(all_done: Sequence[Done], chain: str, source: str) -> pa.Table:
     moved = [d for d in all_done if d.status != 0 and d.recipient and quantity(source, d.sent.value) > 0]
     n = len(moved)
     nothing = (np.zeros((n, 32), np.uint8), np.zeros(n, np.bool_))
-    text = lambda values: pa.array(values, pa.string())  # noqa: E731
     return table(TRANSFERS, {
         "chain": constant(chain, n),
         "height": pa.array([d.height for d in moved], pa.int64()),
@@ -142,10 +144,10 @@ def native(all_done: Sequence[Done], chain: str, source: str) -> pa.Table:
         "tx_index": pa.array([d.index for d in moved], pa.int32()),
         "log_index": pa.array(np.full(n, -1, np.int32)),
         "item": pa.array(np.zeros(n, np.int32)),
-        "tx_hash": text([d.sent.hash.lower() for d in moved]),
+        "tx_hash": _text([d.sent.hash for d in moved]),
         "standard": constant("native", n), "token": constant(None, n), "operator": constant(None, n),
-        "sender": text([d.sent.sender.lower() for d in moved]),
-        "recipient": text([d.recipient for d in moved]),
+        "sender": _text([d.sent.sender for d in moved]),
+        "recipient": _text([d.recipient for d in moved]),
         "token_id": nothing,
         "raw": of_ints([quantity(source, d.sent.value) for d in moved])[0],
         "layout": constant(None, n),

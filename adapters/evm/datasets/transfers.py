@@ -1,6 +1,7 @@
 """Token transfers from logs: ERC-20, ERC-721, ERC-1155, deposits to and withdrawals from the wrapped native coin.
 
-A row says all that its log said, so that `logs_of` gives the log back: what is stored can be decoded again without a node.
+A row says all that its log said, so that `logs_of` gives the log back: what is stored can be decoded again without a
+node.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def _rows(logs: Logs, chain: str, standard: str, **columns: Any) -> pa.Table:
     nothing = (np.zeros((n, 32), np.uint8), np.zeros(n, np.bool_))
     return table(TRANSFERS, {
         **place(logs, chain), "item": pa.array(np.zeros(n, np.int32)), "standard": constant(standard, n),
-        "token": text(logs.address), "operator": constant(None, n), "token_id": nothing, "layout": constant(None, n), **columns,
+        "token": text(logs.address), "operator": constant(None, n), "token_id": nothing, "layout": constant(None, n),
+        **columns,
     })  # fmt: skip
 
 
@@ -130,7 +132,10 @@ def _batch(logs: Logs, chain: str, row: int) -> pa.Table | None:
 
 def _pairs(data: bytes) -> list[tuple[int, int]] | None:
     """Ids and amounts of a TransferBatch in the one encoding that every compiler writes; None for any other data."""
-    word = lambda k: int.from_bytes(data[32 * k : 32 * k + 32], "big")  # noqa: E731
+
+    def word(k: int) -> int:
+        return int.from_bytes(data[32 * k : 32 * k + 32], "big")
+
     if len(data) < 128 or len(data) % 64 or word(0) != 64:
         return None
     count = word(2)

@@ -1,0 +1,59 @@
+"""All benchmarks, or some, one after the other; then the table of the README anew.
+
+python -m bench [rate full …] [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from bench import figures
+from bench.places import Absent
+
+# With --quick: once through everything, for whoever wants to see that it works.
+QUICK = {
+    "rate": ("--repeat", "2", "--times", "3"), "full": ("--repeat", "1"), "cache": ("--repeat", "2"),
+    "kills": ("--kills", "3"), "snapshot": ("--tokens", "500"), "lookup": ("--rows", "1000000", "--repeat", "5"),
+}  # fmt: skip
+
+
+def run(names: Sequence[str], *, quick: bool) -> int:
+    """Each benchmark in a process of its own, so that none warms up another; how many could not be run."""
+    failed = 0
+    for name in names:
+        print(f"\n=== {name}: {_about(name)}", flush=True)
+        more = QUICK.get(name, ()) if quick else ()
+        failed += subprocess.run([sys.executable, "-m", f"bench.{name}", *more], check=False).returncode != 0
+    return failed
+
+
+def _about(name: str) -> str:
+    return (importlib.import_module(f"bench.{name}").__doc__ or "").splitlines()[0]
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(figures.ORDER)}; all, if none is named")
+    parser.add_argument("--quick", action="store_true", help="few repeats: whether it works, not how fast")
+    chosen = parser.parse_args()
+    names = chosen.names or list(figures.ORDER)
+    for name in names:
+        if name not in figures.ORDER:
+            parser.error(f"there is no benchmark `{name}`")
+    try:
+        failed = run(names, quick=chosen.quick)
+    except Absent as error:
+        sys.exit(str(error))
+    if not chosen.quick:
+        figures.rewrite()
+        print(f"\nthe table in {figures.README.name} is new")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

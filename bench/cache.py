@@ -1,0 +1,107 @@
+"""Decoding again from what is stored, and adding a contract: how fast, and with which requests.
+
+python -m bench.cache [--repeat 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import truth
+from bench.figures import Figure, main, spread
+from bench.node import ReplayNode, replay
+from bench.places import recorded, scratch
+from bench.runs import FULL, Run, index, ours, product
+from bench.runs import run as run_command
+
+BAR = 200_000
+
+
+def run(options: argparse.Namespace) -> list[Figure]:
+    """Measure."""
+    with replay() as node, scratch() as folder:
+        return [*_again(node, folder / "again", options.repeat), *_one_more(node, folder / "more")]
+
+
+def _again(node: ReplayNode, data: Path, repeat: int) -> list[Figure]:
+    index(node.url, data, datasets=f"{FULL},account_transfers").done()
+    before = _contents(data)
+    node.reset()
+    _derive(node, data, "transfers,approvals")
+    decoded = [_derive(node, data, "transfers,approvals").wall_s for _ in range(repeat)]
+    whole = [_derive(node, data, "").wall_s for _ in range(max(2, repeat // 2))]
+    requests, is_equal = node.stats()["http"], _contents(data) == before
+    rates = [recorded().events / wall_s / 1000 for wall_s in decoded]
+    all_rates = [recorded().events / wall_s / 1000 for wall_s in whole]
+    is_fast = statistics.median(rates) * 1000 >= BAR
+    name = "decoded again, k events/s with process start"
+    return [
+        Figure("cache", name, spread(rates, 0), f"≥ {BAR // 1000}", is_fast, {"walls_s": decoded}),
+        Figure("cache", "as above and all derived tables too", spread(all_rates, 0), detail={"walls_s": whole}),
+        Figure(
+            "cache", "requests, and tables before and after",
+            f"{requests}, {'equal' if is_equal else 'DIFFERENT'}", "0, equal", requests == 0 and is_equal,
+        ),
+    ]  # fmt: skip
+
+
+def _derive(node: ReplayNode, data: Path, tables: str) -> Run:
+    named = ["--tables", tables] if tables else []
+    return run_command([*product(), "derive", "local", "--json", *named], ours(node.url, data)).done()
+
+
+def _contents(data: Path) -> tuple[str, str, str, int]:
+    balances, allowances = (sorted(of(data).items()) for of in (truth.stored_balances, truth.stored_allowances))
+    events = truth.digest(truth.stored_events(data))
+    return events, _hash(balances), _hash(allowances), truth.count(data, "account_transfers")
+
+
+def _hash(rows: Sequence[object]) -> str:
+    return hashlib.sha256(repr(rows).encode()).hexdigest()
+
+
+def _one_more(node: ReplayNode, data: Path) -> list[Figure]:
+    """Two contracts, then the same two and one more: what is asked must be what is missing."""
+    chain = recorded()
+    first, second, third = chain.tokens[:3]
+    index(node.url, data, "--contracts", f"{first},{second}").done()
+    kept = _files(data)
+    node.reset()
+    index(node.url, data, "--contracts", f"{first},{second},{third}").done()
+    asked = node.stats()["asked"]
+    only_missing = all([token.lower() for token in tokens] == [third] for _, _, tokens in asked)
+    heights = sorted(height for low, high, _ in asked for height in range(low, high + 1))
+    once = heights == list(range(chain.first, chain.last + 1))
+    untouched = kept.items() <= _files(data).items()
+    wanted = {e for e in truth.recorded_events(chain.folder, chain.first, chain.last) if e.token in chain.tokens[:3]}
+    stored = truth.stored_events(data)
+    is_exact = len(stored) == len(wanted) and set(stored) == wanted
+    node.reset()
+    index(node.url, data, "--contracts", f"{first},{second},{third}").done()
+    again = len(node.stats()["asked"])
+    return [
+        Figure(
+            "cache", "adding a contract to two: what was asked, older files, rows",
+            f"{len(asked)} requests, {'only the missing, once' if only_missing and once else 'MORE than the missing'}; "
+            f"{'untouched' if untouched else 'CHANGED'}; {'exact' if is_exact else 'WRONG'}; again: {again}",
+            "only the missing", only_missing and once and untouched and is_exact and again == 0, {"asked": asked},
+        )
+    ]  # fmt: skip
+
+
+def _files(data: Path) -> dict[str, str]:
+    found = sorted((data / "lake").rglob("*.parquet"))
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--repeat", type=int, default=5, help="how often")
+
+
+if __name__ == "__main__":
+    main(__doc__, run, add)

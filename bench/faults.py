@@ -1,0 +1,115 @@
+"""The faults of rented endpoints, one at a time: is everything there, at what cost, and was the trouble named?
+
+python -m bench.faults [--blocks 400] [--no-peers]
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import peers, truth
+from bench.figures import Figure, main
+from bench.node import replay
+from bench.places import Absent, recorded, scratch
+from bench.runs import empty, index
+
+SCENARIOS = {
+    "clean": (),
+    "latency 60 ms": ("--latency", "60"),
+    "range ≤ 50": ("--max-range", "50"),
+    "results ≤ 2,000": ("--max-logs", "2000"),
+    "20 requests/s": ("--rps", "20"),
+    "10 % HTTP 502": ("--fail", "0.1"),
+    "30 % answers short": ("--drop", "0.3"),
+}
+QUIET = ("clean", "latency 60 ms")  # nothing goes wrong there that could be named
+MOST = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one scenario came to."""
+
+    wall_s: float
+    is_complete: bool
+    requests: int
+    named: dict[str, int]
+    reported: dict[str, Any]
+    refused: int
+    cryo: str
+
+
+def run(options: argparse.Namespace) -> list[Figure]:
+    """Measure."""
+    chain = recorded()
+    last = chain.first + options.blocks - 1
+    wanted = truth.digest(truth.recorded_events(chain.folder, chain.first, last))
+    with scratch() as folder:
+        outcomes = {
+            name: _outcome(folder, flags, last, wanted, with_peers=not options.no_peers)
+            for name, flags in SCENARIOS.items()
+        }
+    clean = outcomes["clean"].requests
+    figures = [_figure(name, outcome, clean) for name, outcome in outcomes.items()]
+    good = sum(figure.met is True for figure in figures)
+    most = max(outcome.requests for outcome in outcomes.values()) / clean
+    cryo = sum(outcome.cryo.endswith("complete") for outcome in outcomes.values())
+    text = f"{good} of {len(figures)}, at most {most:.1f} x the requests" + (
+        "" if options.no_peers else f" (cryo: {cryo})"
+    )
+    name = f"faulty nodes: {', '.join(list(SCENARIOS)[1:])}"
+    bar = f"all complete, ≤ {MOST} x, trouble named"
+    return [*figures, Figure("faults", name, text, bar, good == len(figures))]
+
+
+def _outcome(folder: Path, flags: tuple[str, ...], last: int, wanted: str, *, with_peers: bool) -> Outcome:
+    with replay(*flags) as node:
+        done = index(node.url, empty(folder / "ours"), last=last, limit_s=120)
+        stats = node.stats()
+        reported = done.json() if done.output.strip() else {}
+        named: dict[str, int] = {}
+        for counts in reported.get("troubles", {}).values():
+            for kind, count in counts.items():
+                named[kind] = named.get(kind, 0) + count
+        is_complete = done.code == 0 and truth.digest(truth.stored_events(folder / "ours")) == wanted
+        cryo = _cryo(node.url, folder / "cryo", last) if with_peers else ""
+    refused = stats["rejected"] + stats["failed"]
+    return Outcome(done.wall_s, is_complete, stats["http"], named, reported, refused, cryo)
+
+
+def _cryo(url: str, out: Path, last: int) -> str:
+    chain = recorded()
+    wanted = chain.transfers * (last - chain.first + 1) // chain.blocks
+    try:
+        done = peers.cryo(url, out, last=last)
+    except Absent:
+        return ""
+    rows = peers.cryo_rows(out)
+    return f"; cryo: {rows:,} of {wanted:,}, exit {done.code}" if rows != wanted else "; cryo: complete"
+
+
+def _figure(name: str, outcome: Outcome, clean: int) -> Figure:
+    ratio = outcome.requests / clean
+    named = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.named.items()))
+    value = (
+        f"{'complete' if outcome.is_complete else 'INCOMPLETE'}, {outcome.wall_s:.1f} s, {outcome.requests} requests"
+        f" ({ratio:.1f} x){f'; {named}' if named else ''}{outcome.cryo}"
+    )
+    is_named = name in QUIET or bool(outcome.named) or (outcome.refused == 0 and name.startswith(("20", "10")))
+    met = outcome.is_complete and ratio <= MOST and is_named
+    return Figure(
+        "faults", name, value, f"complete, ≤ {MOST} x, named", met, {"reported": outcome.reported}, in_readme=False
+    )
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--blocks", type=int, default=400, help="of the recorded chain")
+    parser.add_argument("--no-peers", action="store_true", help="ours alone")
+
+
+if __name__ == "__main__":
+    main(__doc__, run, add)

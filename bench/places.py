@@ -1,0 +1,77 @@
+"""Where the benchmarks find the recorded chain and the peers, and where they leave what they measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+
+
+class Absent(Exception):
+    """Something that a benchmark needs is not installed; the text says what to run."""
+
+
+def home() -> Path:
+    """What `setup.sh` filled: $PEERS_HOME, else `bench/home`."""
+    return Path(os.environ.get("PEERS_HOME") or HERE / "home").resolve()
+
+
+def results() -> Path:
+    """Where JSON lines are appended: $BENCH_RESULTS, else `bench/results`."""
+    folder = Path(os.environ.get("BENCH_RESULTS") or HERE / "results")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The recorded chain: which blocks are filled, by what."""
+
+    folder: Path
+    first: int
+    last: int
+    tokens: tuple[str, ...]
+    transfers: int
+    approvals: int
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks are filled."""
+        return self.last - self.first + 1
+
+    @property
+    def events(self) -> int:
+        """Transfers and approvals together."""
+        return self.transfers + self.approvals
+
+
+@cache
+def recorded() -> Recorded:
+    """The chain that `setup.sh` recorded."""
+    folder = home() / "recorded"
+    if not (folder / "chain.json").exists():
+        raise Absent("there is no recorded chain: run bench/setup.sh chain, or set PEERS_HOME")
+    about = json.loads((folder / "chain.json").read_text())
+    return Recorded(
+        folder, about["firstBlock"], about["lastBlock"], tuple(token.lower() for token in about["tokens"]),
+        about["transfers"], about["approvals"],
+    )  # fmt: skip
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder on the disk of the results (memory file systems would flatter), gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="run-", dir=results()))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,123 @@
+"""Logs to decoded, durable, deduplicated tables, against cryo in the same session; size, memory, requests, exactness.
+
+python -m bench.rate [--repeat 7] [--times 10]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from pathlib import Path
+from typing import Any
+
+from bench import peers, truth
+from bench.figures import Figure, main, spread
+from bench.node import ReplayNode, replay
+from bench.places import Absent, recorded, scratch
+from bench.runs import Run, empty, index, size
+
+DATASETS = {"cryo-erc20": "erc20_transfers", "cryo-logs": "logs"}
+
+
+def run(options: argparse.Namespace) -> list[Figure]:
+    """Measure."""
+    with scratch() as folder:
+        with replay() as node:
+            mine, theirs = _interleaved(node, folder, options.repeat)
+            figures = [*_against(mine, theirs), *_exact(folder / "ours")]
+            figures += _requests(node, folder / "ours")
+        return [*figures, *_memory(folder / "ours", options.times)]
+
+
+def _interleaved(node: ReplayNode, folder: Path, repeat: int) -> tuple[list[Run], dict[str, list[Run]]]:
+    """Round by round ours and each peer, after one round that nobody counts; ours alone where cryo is not installed."""
+    mine: list[Run] = []
+    theirs: dict[str, list[Run]] = {}
+    for _ in range(repeat + 1):
+        mine.append(index(node.url, empty(folder / "ours")).done())
+        try:
+            for name, dataset in DATASETS.items():
+                theirs.setdefault(name, []).append(peers.cryo(node.url, folder / name, dataset=dataset).done())
+        except Absent as error:
+            theirs.clear()
+            print(error)
+    return mine[1:], {name: runs[1:] for name, runs in theirs.items()}
+
+
+def _against(mine: list[Run], theirs: dict[str, list[Run]]) -> list[Figure]:
+    walls = [done.wall_s for done in mine]
+    rate = recorded().events / statistics.median(walls)
+    about: dict[str, Any] = {"walls_s": walls, "cpu_s": [done.cpu_s for done in mine]}
+    figures = [
+        Figure("rate", "wall s, process start to end", f"{spread(walls)}, {rate / 1000:.0f} k events/s", detail=about)
+    ]
+    for name, runs in theirs.items():
+        ratios = [a.wall_s / b.wall_s for a, b in zip(mine, runs, strict=True)]
+        cpu = statistics.median(a.cpu_s / b.cpu_s for a, b in zip(mine, runs, strict=True))
+        met = statistics.median(ratios) <= 1.3 if name == "cryo-erc20" else None
+        figures.append(Figure(
+            "rate", f"wall / {name}", f"{spread(ratios)}, CPU {cpu:.2f}", "≤ 1.3" if met is not None else "", met,
+            {"walls_s": [done.wall_s for done in runs], "cpu_s": [done.cpu_s for done in runs]},
+        ))  # fmt: skip
+    return figures
+
+
+def _exact(data: Path) -> list[Figure]:
+    chain = recorded()
+    counts = (truth.count(data, "transfers"), truth.count(data, "approvals"))
+    wanted = truth.digest(truth.recorded_events(chain.folder, chain.first, chain.last))
+    is_equal = truth.digest(truth.stored_events(data)) == wanted
+    per_event = size(data) / chain.events
+    return [
+        Figure(
+            "rate", "rows, and digest against an independent decoder",
+            f"{counts[0]:,} + {counts[1]:,}, digest {'equal' if is_equal else 'DIFFERENT'}", "exact",
+            counts == (chain.transfers, chain.approvals) and is_equal, {"digest": wanted},
+        ),
+        Figure("rate", "bytes per event, whole data folder", f"{per_event:.1f}", "≤ 25", per_event <= 25),
+    ]  # fmt: skip
+
+
+def _requests(node: ReplayNode, data: Path) -> list[Figure]:
+    node.reset()
+    index(node.url, empty(data)).done()
+    stats = node.stats()
+    logs = stats["calls"]["eth_getLogs"]
+    others = stats["http"] - logs
+    allowed = -(-recorded().blocks // 100) + 2
+    return [Figure(
+        "rate", "requests: logs, header batches and greeting", f"{logs} + {others}", f"≤ 50 and ≤ {allowed}",
+        logs <= 50 and others <= allowed, stats["calls"] | {"http": stats["http"]},
+    )]  # fmt: skip
+
+
+def _memory(data: Path, times: int) -> list[Figure]:
+    """The same span many times over, as one longer chain: memory must not follow its length."""
+    chain = recorded()
+    with replay("--times", str(times)) as node:
+        short = [index(node.url, empty(data), watched=True).done().peak_mb for _ in range(3)]
+        last = chain.first + times * chain.blocks - 1
+        long = index(node.url, empty(data), last=last, watched=True).done()
+    rows = truth.count(data, "transfers") + truth.count(data, "approvals")
+    assert rows == times * chain.events, f"{rows} rows of a chain with {times * chain.events}"
+    peak, grown = max(short), long.peak_mb / statistics.median(short)
+    return [
+        Figure(
+            "rate", "peak memory of all processes, MB", f"{peak:.0f}", "≤ 300", peak <= 300, {"peaks_mb": short},
+        ),
+        Figure(
+            "rate", f"memory at {times} x the blocks and events",
+            f"{long.peak_mb:.0f} MB, {grown:.2f} x; {rows / long.wall_s / 1000:.0f} k events/s", "≤ 1.2 x, ≤ 300 MB",
+            grown <= 1.2 and long.peak_mb <= 300, {"rows": rows, "wall_s": long.wall_s},
+        ),
+    ]  # fmt: skip
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--repeat", type=int, default=7, help="counted rounds")
+    parser.add_argument("--times", type=int, default=10, help="how much longer the chain of the memory test is")
+
+
+if __name__ == "__main__":
+    main(__doc__, run, add)

@@ -1,0 +1,153 @@
+"""Running a command from its start to its end: wall, CPU of the whole tree, peak memory, what it printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from bench.places import ROOT, recorded
+
+EVENTS = "transfers,approvals"
+WATCH_S = 0.01
+FULL = "transfers,approvals,blocks,balances,allowances"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One finished run. `cpu_s` comes from the system's own account of the ended process and of all that it ended.
+
+    `peak_mb` is of all its processes together, memory that they share counted once; 0 where it was not watched.
+    """
+
+    code: int
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+    output: str
+    errors: str = ""
+
+    def done(self) -> Self:
+        """This run, if it ended well; else what it complained of as an AssertionError."""
+        assert self.code == 0, f"a run ended with {self.code}: {self.output[-300:]} {self.errors[-1500:]}"
+        return self
+
+    def json(self) -> dict[str, Any]:
+        """The JSON that it printed on its last line."""
+        read: dict[str, Any] = json.loads(self.output.strip().splitlines()[-1])
+        return read
+
+
+def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
+    """This process' environment for a timed one: with byte code caches, without settings of somebody's own."""
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE" and not k.startswith("CHAINFOLIO_")}
+    return {**kept, **extra}
+
+
+def run(command: Sequence[str], env: Mapping[str, str], *, limit_s: float = 600, watched: bool = False) -> Run:
+    """Run a command to its end, or kill it after `limit_s`. To be `watched` costs it a little time."""
+    start_s = time.perf_counter()
+    with (
+        tempfile.TemporaryFile() as complaints,
+        subprocess.Popen(command, env=dict(env), cwd=ROOT, stdout=subprocess.PIPE, stderr=complaints) as process,
+    ):
+        timer = threading.Timer(limit_s, process.kill)
+        timer.start()
+        peak = _Peak(process.pid) if watched else None
+        assert process.stdout is not None
+        output = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        wall_s = time.perf_counter() - start_s
+        timer.cancel()
+        peak_mb = peak.close() if peak else 0.0
+        process.returncode = os.waitstatus_to_exitcode(status)
+        complaints.seek(0)
+        errors = complaints.read().decode(errors="replace")
+    cpu_s = usage.ru_utime + usage.ru_stime
+    return Run(process.returncode, wall_s, cpu_s, peak_mb, output.decode(errors="replace"), errors)
+
+
+class _Peak:
+    """Watches the memory of a process and all below it."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self._peak_kb, self._is_over = pid, 0, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(WATCH_S):
+            self._peak_kb = max(self._peak_kb, sum(map(_memory_kb, tree(self._pid))))
+
+    def close(self) -> float:
+        """Stop; the most that there was, in MB."""
+        self._is_over.set()
+        self._thread.join()
+        return self._peak_kb / 1024
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all below it."""
+    found, waiting = [], [pid]
+    while waiting:
+        found.append(waiting.pop())
+        for task in Path(f"/proc/{found[-1]}/task").glob("*/children"):
+            try:
+                waiting += map(int, task.read_text().split())
+            except OSError:  # it has just ended
+                continue
+    return found
+
+
+def _memory_kb(pid: int) -> int:
+    """A process' share of memory: what it shares with others is divided among them."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:  # it has just ended
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+def product() -> list[str]:
+    """How our command is called: as installed beside this interpreter, else from the source tree."""
+    script = Path(sys.executable).parent / "chainfolio"
+    return [str(script)] if script.exists() else [sys.executable, "-m", "cli.main"]
+
+
+def ours(url: str, data: Path) -> dict[str, str]:
+    """The environment in which our command works on the replay node, with its data in `data`."""
+    settings = {"CHAINFOLIO_DATA": str(data), "CHAINFOLIO_CHAINS__LOCAL__RPC": url}
+    return environment({**settings, "PYTHONPATH": str(ROOT)})
+
+
+def index(
+    url: str, data: Path, *more: str, datasets: str = EVENTS, first: int | None = None, last: int | None = None,
+    limit_s: float = 600,
+    watched: bool = False,
+) -> Run:  # fmt: skip
+    """`chainfolio index` over the filled blocks of the recorded chain."""
+    chain = recorded()
+    span = ["--from", str(chain.first if first is None else first), "--to", str(chain.last if last is None else last)]
+    command = [*product(), "index", "local", *span, "--datasets", datasets, "--json", *more]
+    return run(command, ours(url, data), limit_s=limit_s, watched=watched)
+
+
+def empty(folder: Path) -> Path:
+    """The folder, with nothing in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def size(folder: Path) -> int:
+    """Bytes of all files below a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -1,0 +1,172 @@
+"""One wallet over thousands of candidate tokens at a past block: requests, and time beside single calls and a batch.
+
+python -m bench.snapshot [--tokens 5000] [--repeat 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from bench.figures import Figure, main, spread
+from bench.places import scratch
+from chainfolio.blocks import Block
+from chainfolio.settings import Chain, Settings
+from indexer.snapshot import Snapshotter
+from indexer.wiring import System
+from localchain.artifacts import artifact
+from localchain.evm import Tx, call_data, created_address, keccak, words
+from localchain.node import LocalNode
+
+WALLET = "0x" + "ab" * 20
+EVERY = 10  # the wallet holds every tenth token
+AT_ONCE = 16  # single calls on their way together
+BATCH = 1000
+CODES = 100  # contracts put in place at once: the node takes bodies of two megabytes
+BAR = 3
+
+
+@dataclass(slots=True)
+class Times:
+    """Seconds by way of asking, and what our way cost."""
+
+    ours: list[float] = field(default_factory=list)
+    singles: list[float] = field(default_factory=list)
+    batches: list[float] = field(default_factory=list)
+    requests: list[int] = field(default_factory=list)
+
+
+def run(options: argparse.Namespace) -> list[Figure]:
+    """Measure."""
+    with LocalNode() as node, scratch() as folder:
+        tokens, held = _deploy(node, options.tokens)
+        at = node.block()
+        past = Block(int(at["number"], 16), at["hash"], at["parentHash"], int(at["timestamp"], 16) * 1_000_000)
+        node.mine()  # anvil keeps the state of a block when the next one is made: what is put later is not in it
+        _hold(node, {token: raw + 1 for token, raw in held.items()})  # what a read at the wrong block would see
+        node.mine(5)
+        times = asyncio.run(_measure(node.url, folder, tokens, held, past, options.repeat))
+    return _figures(times, options.tokens)
+
+
+def _deploy(node: LocalNode, count: int) -> tuple[list[str], dict[str, int]]:
+    """Tokens with real code, some of them held."""
+    about = words(["string", "string", "uint8"], "Candidate", "CAND", 18)
+    maker = node.accounts[0]
+    node.settle([Tx(maker, None, artifact("Token").creation(about), gas=5_000_000)])
+    code = node.rpc("eth_getCode", created_address(maker, 0), "latest")
+    tokens = [f"0x{(0xC0DE << 140) + k:040x}" for k in range(1, count + 1)]
+    for start in range(0, count, CODES):
+        node.batch(("anvil_setCode", (token, code)) for token in tokens[start : start + CODES])
+    held = {token: 10**18 + k for k, token in enumerate(tokens) if k % EVERY == 0}
+    _hold(node, held)
+    return tokens, held
+
+
+def _hold(node: LocalNode, held: dict[str, int]) -> None:
+    """Put the wallet's balances where the contracts keep them (their first mapping), in a block of their own."""
+    slot = "0x" + keccak(bytes.fromhex(WALLET[2:].zfill(64) + "0" * 64)).hex()
+    node.batch(("anvil_setStorageAt", (token, slot, f"0x{raw:064x}")) for token, raw in held.items())
+    node.mine()
+
+
+def _ask() -> str:
+    return call_data("balanceOf(address)(uint256)", WALLET)
+
+
+async def _measure(
+    url: str, folder: Path, tokens: list[str], held: dict[str, int], past: Block, repeat: int
+) -> Times:  # fmt: skip
+    system = System(Settings(data=str(folder), chains={"local": Chain(rpc=[url])}))
+    times = Times()
+    try:
+        snapshotter = system.snapshotter(system.chain("local"))
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=AT_ONCE)) as session:
+            for _ in range(repeat + 1):
+                times.ours.append(await _timed(lambda: _ours(snapshotter, tokens, past, times), held))
+                times.singles.append(await _timed(lambda: _singles(session, url, tokens, past), held))
+                times.batches.append(await _timed(lambda: _batches(session, url, tokens, past), held))
+    finally:
+        await system.close()
+    return Times(times.ours[1:], times.singles[1:], times.batches[1:], times.requests)
+
+
+async def _timed(ask: Callable[[], Awaitable[dict[str, int]]], held: dict[str, int]) -> float:
+    start_s = time.perf_counter()
+    found = await ask()
+    spent_s = time.perf_counter() - start_s
+    assert found == held, f"{len(found)} balances instead of {len(held)}, or others"
+    return spent_s
+
+
+async def _ours(snapshotter: Snapshotter, tokens: list[str], past: Block, times: Times) -> dict[str, int]:
+    snapshot = await snapshotter.take([WALLET], past, tokens)
+    times.requests.append(snapshot.requests)
+    return {
+        str(holding.token.asset).rpartition(":")[2]: holding.raw
+        for holding in snapshot.holdings
+        if ":" in str(holding.token.asset) and holding.token.asset != snapshotter.chain.facts.native_asset
+    }
+
+
+async def _singles(session: aiohttp.ClientSession, url: str, tokens: list[str], past: Block) -> dict[str, int]:
+    async def one(token: str) -> tuple[str, int]:
+        return token, (await _post(session, url, [_call(0, token, past)]))[0]
+
+    return {token: raw for token, raw in await asyncio.gather(*map(one, tokens)) if raw}
+
+
+async def _batches(session: aiohttp.ClientSession, url: str, tokens: list[str], past: Block) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for start in range(0, len(tokens), BATCH):
+        part = tokens[start : start + BATCH]
+        raws = await _post(session, url, [_call(k, token, past) for k, token in enumerate(part)])
+        found |= {token: raw for token, raw in zip(part, raws, strict=True) if raw}
+    return found
+
+
+def _call(number: int, token: str, past: Block) -> dict[str, Any]:
+    params = [{"to": token, "data": _ask()}, {"blockHash": past.hash}]
+    return {"jsonrpc": "2.0", "id": number, "method": "eth_call", "params": params}
+
+
+async def _post(session: aiohttp.ClientSession, url: str, calls: list[dict[str, Any]]) -> list[int]:
+    async with session.post(url, json=calls if len(calls) > 1 else calls[0]) as answer:
+        read = json.loads(await answer.read())
+    answers = sorted(read, key=lambda one: one["id"]) if isinstance(read, list) else [read]
+    return [int(one["result"], 16) for one in answers]
+
+
+def _figures(times: Times, count: int) -> list[Figure]:
+    first, later = times.requests[0], max(times.requests[1:])
+    text, name = f"{first} the first time, then {later}", f"requests for {count:,} tokens at a past block"
+    figures = [Figure("snapshot", name, text, f"≤ {BAR}", max(first, later) <= BAR)]
+    by_name = {"single calls, 16 at once": times.singles, "batches of 1,000": times.batches}
+    ratios = {n: [a / b for a, b in zip(times.ours, walls, strict=True)] for n, walls in by_name.items()}
+    return [
+        *figures,
+        Figure(
+            "snapshot", " and ".join(f"wall / {name}" for name in ratios),
+            " and ".join(spread(values) for values in ratios.values()), "< 1",
+            all(statistics.median(values) < 1 for values in ratios.values()), {"ours_s": times.ours, **by_name},
+        ),
+    ]  # fmt: skip
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--tokens", type=int, default=5000, help="candidates")
+    parser.add_argument("--repeat", type=int, default=5, help="counted rounds")
+
+
+if __name__ == "__main__":
+    main(__doc__, run, add)

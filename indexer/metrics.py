@@ -1,0 +1,57 @@
+"""What Prometheus may read, on a listener of its own: how far each chain is and what is wrong with its endpoints.
+
+Names carry no secret: an endpoint is its host and port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+if TYPE_CHECKING:
+    from indexer.worker import Worker
+
+
+class Exported:
+    """Reads the worker's own figures at the moment they are asked for: nothing is counted twice."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics."""
+        yield from self._chains()
+        yield from self._endpoints()
+
+    def _chains(self) -> Iterable[Metric]:
+        head = GaugeMetricFamily("chainfolio_head_block", "newest block of the node", labels=["chain"])
+        indexed = GaugeMetricFamily("chainfolio_indexed_block", "newest block that is indexed", labels=["chain"])
+        halted = GaugeMetricFamily("chainfolio_halted", "1 where a chain has stopped for good", labels=["chain"])
+        reorgs = CounterMetricFamily("chainfolio_reorgs", "reorganisations undone", labels=["chain"])
+        for key, status in self._worker.status.items():
+            head.add_metric([key], status.head)
+            indexed.add_metric([key], status.indexed)
+            halted.add_metric([key], 1 if status.halted else 0)
+            reorgs.add_metric([key], status.reorgs)
+        return head, indexed, halted, reorgs
+
+    def _endpoints(self) -> Iterable[Metric]:
+        labels = ["chain", "endpoint"]
+        requests = CounterMetricFamily("chainfolio_node_requests", "HTTP requests to nodes", labels=labels)
+        trouble = CounterMetricFamily("chainfolio_node_trouble", "what went wrong, by kind", labels=[*labels, "kind"])
+        for chain in self._worker.system.chains:
+            for endpoint in chain.node.endpoints:
+                requests.add_metric([chain.key, endpoint.name], endpoint.requests)
+                for kind, count in endpoint.trouble.counts.items():
+                    trouble.add_metric([chain.key, endpoint.name, kind], count)
+        return requests, trouble
+
+
+def listen(worker: Worker, host: str, port: int) -> None:
+    """Serve the metrics at `http://host:port/metrics` from a thread."""
+    registry = CollectorRegistry()
+    registry.register(Exported(worker))
+    start_http_server(port, addr=host, registry=registry)

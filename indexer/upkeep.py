@@ -1,0 +1,54 @@
+"""What stored data needs while a chain is followed: histories sorted soon, small files merged now and then."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from chainfolio.errors import Busy, StorageFull
+from chainfolio.seams import Clock
+from chainfolio.tables import TABLES
+from indexer import derive
+
+if TYPE_CHECKING:
+    from storage.lake import Lake
+    from storage.tail import Tail
+
+DERIVE_EVERY_S = 30.0
+COMPACT_EVERY_S = 3600.0
+
+
+@dataclass(slots=True)
+class Upkeep:
+    """Keeps one chain's stored data handy. One thing after the other: a compaction must not meet a replacement."""
+
+    lake: Lake
+    tail: Tail
+    chain: str
+    clock: Clock
+    _compacted_s: float = 0.0
+
+    async def run(self) -> None:
+        """Until cancelled, beside a follower, under the same lock; a full disk is waited out."""
+        self._compacted_s = self.clock.monotonic_s()
+        while True:
+            await self.clock.sleep(DERIVE_EVERY_S)
+            try:
+                await asyncio.to_thread(self.once)
+            except (StorageFull, Busy):
+                continue
+
+    def once(self) -> None:
+        """What is due now."""
+        derive.derive(self.lake, self.tail, self.chain, ("account_transfers",))
+        now_s = self.clock.monotonic_s()
+        if now_s - self._compacted_s >= COMPACT_EVERY_S:
+            self.compact()
+            self._compacted_s = now_s
+
+    def compact(self) -> None:
+        """Merge the small files of every table of the chain."""
+        for table in TABLES.values():
+            if self.lake.exists(table):
+                self.lake.compact(table, self.chain)

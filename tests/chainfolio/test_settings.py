@@ -1,0 +1,262 @@
+"""Settings are read strictly: what is wrong is named with its file and its cure, and no secret is ever shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from chainfolio.errors import BadSettings
+from chainfolio.settings import Settings, load, masked
+
+FILE = "chainfolio.toml"
+SECRET = "s3cr3t0123456789"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return Path(FILE)
+
+
+def loaded(path: Path, text: str | bytes, env: Mapping[str, str] | None = None) -> Settings:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return load(path, env or {})
+
+
+def refused(path: Path, text: str | bytes, env: Mapping[str, str] | None = None) -> BadSettings:
+    with pytest.raises(BadSettings) as error:
+        loaded(path, text, env)
+    assert SECRET not in str(error.value)
+    assert SECRET not in repr(error.value)
+    return error.value
+
+
+def test_without_a_file_everything_has_its_default() -> None:
+    given = load(None, {})
+    assert given == Settings()
+    assert (given.server.host, given.server.port) == ("127.0.0.1", 8080)
+    assert given.state_url == "sqlite:///data/state.db"
+    assert given.tail_url == "sqlite:///data/tail.db"
+    assert given.lake_uri == "data/lake"
+
+
+def test_stores_lie_in_data_unless_they_are_told_where(here: Path) -> None:
+    given = loaded(here, 'data = "d"\n[lake]\nuri = "s3://bucket/prefix"\n[tail]\nurl = "sqlite:///t.db"')
+    assert (given.lake_uri, given.tail_url, given.state_url) == (
+        "s3://bucket/prefix",
+        "sqlite:///t.db",
+        "sqlite:///d/state.db",
+    )
+
+
+# --- what is wrong is named ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[server]\nprot = 1", "unknown key `prot` in [server]; did you mean `port`?"),
+        ("[chains.x]\nrcp = []", "unknown key `rcp` in [chains.*]; did you mean `rpc`?"),
+        ("[chians.x]\nrpc = []", "unknown key `chians`; did you mean `chains`?"),
+        ("[sever]\nport = 1", "unknown key `sever`; did you mean `server`?"),
+        ("zzzzzz = 1", "unknown key `zzzzzz`"),
+    ],
+)
+def test_an_unknown_key_is_an_error_with_a_suggestion(here: Path, text: str, said: str) -> None:
+    assert str(refused(here, text)) == f"{FILE}: {said}"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("data = 5", "data"),
+        ('[server]\nport = "many"', "server.port"),
+        ("[server]\nport = 1.5", "server.port"),
+        ('[chains.x]\nrpc = "http://a"', "rpc"),
+        ("[chains.x]\nrpc = [1]", "rpc[0]"),
+        ("[chains.x]\nspan = nan", "span"),
+        ("[chains.x]\nspan = 1e400", "span"),
+        ("[chains.x]\nspan = true", "span"),
+        ("[chains]\nx = 5", "chains[...]"),
+        ("chains = 5", "chains"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_named_with_its_place_and_file(here: Path, text: str, place: str) -> None:
+    error = refused(here, text)
+    assert error.message.startswith(f"{FILE}: Expected ")
+    assert f"{place}`" in error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("[server]\nport = 65536", "server.port"),
+        ("[server]\nport = -1", "server.port"),
+        ("[server]\nworkers = 0", "server"),
+        ("[server]\nmax_addresses = 0", "server"),
+        ("[server]\ncache_s = -1", "server"),
+        ('log_level = "loud"', "log_level"),
+        ('[chains.x]\nadapter = "fax"', "chains.x.adapter"),
+        ('[chains.x]\nintegrity = "hope"', "chains.x.integrity"),
+        ("[chains.x]\nspan = 0", "chains.x"),
+        ("[chains.x]\nconcurrency = 0", "chains.x"),
+        ("[chains.x]\ntimeout_s = 0", "chains.x"),
+        ("[chains.x]\nstart_block = -1", "chains.x"),
+        ("[chains.x]\nmax_rps = -1", "chains.x"),
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_named_with_its_key(here: Path, text: str, field: str) -> None:
+    assert refused(here, text).field == field
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", SECRET, f"ftp://host/{SECRET}", f"file:{SECRET}", f"ws://host/{SECRET}", f"//host/{SECRET}", "http://",
+        f"http:///{SECRET}", f"http://:80/{SECRET}", f"http://host:port/{SECRET}", f"http://host:99999/{SECRET}",
+        f"http://[::1/{SECRET}", f"http://host/{SECRET}\\n", f"https://user:{SECRET}@", f" http://host/{SECRET}",
+    ],
+)  # fmt: skip
+def test_an_endpoint_that_is_no_http_address_is_refused_and_not_repeated(here: Path, url: str) -> None:
+    assert refused(here, f'[chains.x]\nrpc = ["{url}"]').field == "chains.x.rpc"
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:8545", "https://host/v2/key?a=b", "http://[::1]:8545", "HTTPS://user:word@host"]
+)
+def test_an_endpoint_may_be_any_http_address(here: Path, url: str) -> None:
+    assert loaded(here, f'[chains.x]\nrpc = ["{url}"]').chains["x"].rpc == [url]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\xff\xfe",
+        b"a = '\xe9'",
+        "a = ",
+        "a = 1\na = 2",
+        "[server]\n[server]",
+        "[a",
+        "a: 1",
+        "\t{",
+        "a = 01",
+        "a = 1" * 9,
+    ],
+)
+def test_what_is_no_toml_is_said_with_its_file(here: Path, text: str | bytes) -> None:
+    error = refused(here, text)
+    assert error.field == FILE
+    assert "not valid TOML" in error.message
+
+
+def test_a_file_that_is_not_there_is_said(here: Path) -> None:
+    with pytest.raises(BadSettings, match="no such settings file") as error:
+        load(here, {})
+    assert "--config" in error.value.cure
+
+
+def test_a_folder_is_no_settings_file(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match="cannot be read"):
+        load(tmp_path, {})
+
+
+# --- the environment -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "found"),
+    [
+        ("CHAINFOLIO_DATA", "elsewhere", lambda s: s.data == "elsewhere"),
+        ("CHAINFOLIO_LOG_LEVEL", "debug", lambda s: s.log_level == "debug"),
+        ("CHAINFOLIO_PRICES_FILE", "p.toml", lambda s: s.prices_file == "p.toml"),
+        ("CHAINFOLIO_SERVER_PORT", "99", lambda s: s.server.port == 99),
+        ("CHAINFOLIO_SERVER_MAX_ADDRESSES", "3", lambda s: s.server.max_addresses == 3),
+        ("CHAINFOLIO_SERVER__CACHE_S", "0", lambda s: s.server.cache_s == 0),
+        ("CHAINFOLIO_SERVER_CORS", "false", lambda s: s.server.cors is False),
+        ("CHAINFOLIO_LAKE_URI", "s3://b/p", lambda s: s.lake_uri == "s3://b/p"),
+        ("CHAINFOLIO_CHAINS__ETHEREUM__RPC", "http://a,http://b", lambda s: len(s.chains["ethereum"].rpc) == 2),
+        ("CHAINFOLIO_CHAINS__ETHEREUM__AT_BLOCK", "true", lambda s: s.chains["ethereum"].at_block),
+        ("CHAINFOLIO_CHAINS__ETHEREUM__DATASETS", "blocks", lambda s: s.chains["ethereum"].datasets == ["blocks"]),
+    ],
+)
+def test_the_environment_overrides_the_file(here: Path, name: str, value: str, found: object) -> None:
+    text = '[server]\nport = 1\n[chains.ethereum]\nrpc = ["http://x"]\n'
+    assert callable(found)
+    assert found(loaded(here, text, {name: value}))
+
+
+def test_a_wrong_variable_is_named_beside_the_file(here: Path) -> None:
+    error = refused(here, "[server]\nport = 1", {"CHAINFOLIO_SERVER_PORT": SECRET, "PATH": "x"})
+    assert error.field == f"{FILE}, CHAINFOLIO_SERVER_PORT"
+    with pytest.raises(BadSettings, match=r"^CHAINFOLIO_SEVER: unknown key `sever`; did you mean `server`\?"):
+        load(None, {"CHAINFOLIO_SEVER": "1"})
+
+
+def test_a_variable_cannot_go_below_what_is_no_section(here: Path) -> None:
+    assert refused(here, 'data = "d"', {"CHAINFOLIO_DATA__X": "1"}).field == "CHAINFOLIO_DATA__X"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["CHAINFOLIO_CONFIG", "CHAINFOLIO_KEY", "CHAINFOLIO_LOCALCHAIN_HOME", "CHAINFOLIO_TESTS", "CHAINFOLIO", "PORT"],
+)
+def test_variables_with_another_purpose_are_no_settings(name: str) -> None:
+    assert load(None, {name: "anything"}) == Settings()
+
+
+# --- secrets ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_secret_comes_from_the_environment(here: Path) -> None:
+    text = '[chains.x]\nrpc = ["http://a", "env:NODE"]\n[state]\nurl = "env:STATE"'
+    given = loaded(here, text, {"NODE": f"https://h/{SECRET}", "STATE": f"postgresql://u:{SECRET}@h/db"})
+    assert given.chains["x"].rpc == ["http://a", f"https://h/{SECRET}"]
+    assert given.state_url == f"postgresql://u:{SECRET}@h/db"
+
+
+def test_a_secret_may_be_named_by_a_variable_too() -> None:
+    given = load(None, {"CHAINFOLIO_CHAINS__X__RPC": "http://a,env:NODE", "NODE": "http://b"})
+    assert given.chains["x"].rpc == ["http://a", "http://b"]
+
+
+def test_a_missing_secret_is_named_with_the_place_that_asks_for_it(here: Path) -> None:
+    error = refused(here, '[chains.x]\nrpc = ["env:NODE"]')
+    assert error.field == "chains.x.rpc"
+    assert error.message == "chains.x.rpc: the environment variable NODE is not set"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"https://host/v2/{SECRET}", f"https://host?apikey={SECRET}", f"https://user:{SECRET}@host:8545/",
+        f"https://{SECRET}@host", f"https://host#{SECRET}", f"http://good#{SECRET}@evil/", f"HTTPS://h/{SECRET}/",
+    ],
+)  # fmt: skip
+def test_settings_never_show_what_may_be_a_key(here: Path, url: str) -> None:
+    given = loaded(here, '[chains.x]\nrpc = ["env:NODE"]\n[state]\nurl = "env:NODE"', {"NODE": url})
+    for shown in (
+        repr(given),
+        str(given),
+        f"{given!r}",
+        repr(given.chains),
+        repr(given.state),
+        repr(given.chains["x"]),
+    ):
+        assert SECRET not in shown
+    assert "Chain(adapter='evm'" in repr(given)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("", ""),
+        ("sqlite:///data/state.db", "sqlite:///data/state.db"),
+        ("postgresql://me:word@host:5432/db", "postgresql://host:5432/…"),
+        ("https://host:8545/v2/key", "https://host:8545/…"),
+        ("word", "…"),
+    ],
+)
+def test_an_address_is_shown_by_its_host_alone(url: str, shown: str) -> None:
+    assert masked(url) == shown

@@ -1,0 +1,226 @@
+"""The EVM family's subject: a real node, published contracts, and a reading of it that shares no code with ours."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from adapters.evm.chain import EvmChain, family
+from adapters.evm.transport import HttpTransport, Posted
+from chainfolio.blocks import Span
+from chainfolio.seams import Seams
+from chainfolio.settings import Chain
+from localchain.deploy import Deployment, deploy
+from localchain.errors import RpcError
+from localchain.evm import Tx, tx
+from localchain.node import LocalNode
+from localchain.trade import trade
+from tests.chains.evm_rows import rows_of_block
+from tests.chains.subject import FINALITY, Asked, Row
+
+KEY = "local"
+PLAIN = ("WETH", "USDC", "WBTC", "DAI", "UniswapV2Pair WETH/USDC", "UniswapV2Pair WETH/DAI", "Vault", "SUSHI")
+MOVING = ("aWETH", "aUSDC", "aDAI", "variableDebtWETH", "variableDebtUSDC", "variableDebtDAI")  # interest has no event
+
+
+@dataclass(slots=True)
+class Recording:
+    """A transport that counts what is asked, and can be pointed at another node."""
+
+    asked: Asked
+    url: str
+    _real: HttpTransport = field(default_factory=HttpTransport)
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        """One exchange with the node of the moment."""
+        told = json.loads(body)
+        self.asked.count()
+        for request in told if isinstance(told, list) else [told]:
+            if request["method"] == "eth_getLogs" and "fromBlock" in request["params"][0]:
+                wanted = request["params"][0]
+                span = Span(int(wanted["fromBlock"], 16), int(wanted["toBlock"], 16))
+                self.asked.spans.append((span, tuple(wanted.get("address", ()))))
+        return await self._real.post(source, self.url, body, timeout_s)
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._real.close()
+
+
+class EvmSubject:
+    """Anvil with the contracts of `localchain`."""
+
+    def __init__(self, node: LocalNode, folder: Path, blocks: int) -> None:
+        self.node, self.asked, self._folder, self._blocks = node, Asked(), folder, blocks
+        self.deployment: Deployment = deploy(node)
+        if blocks:
+            trade(node, self.deployment, blocks)
+        self._spare: LocalNode | None = None
+        self._transports: list[Recording] = []
+
+    # --- who and what ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def accounts(self) -> Sequence[str]:
+        """The ten wallets, three contracts that hold tokens, and somebody who holds nothing."""
+        holders = [self.deployment.contracts[name] for name in (PLAIN[4], "Vault", "MasterChef")]
+        return [each.lower() for each in (*self.deployment.accounts.values(), *holders, "0x" + "12" * 20)]
+
+    @cached_property
+    def tokens(self) -> Sequence[str]:
+        """Plain tokens, and those of the lending market that grow by the second."""
+        named = self.deployment.contracts
+        return [*self.plain, *(named[name].lower() for name in MOVING if name in named)]
+
+    @cached_property
+    def plain(self) -> Sequence[str]:
+        """Tokens whose balances follow from their events."""
+        return [self.deployment.contracts[name].lower() for name in PLAIN]
+
+    @property
+    def birth(self) -> int:
+        """The last block of the deployment."""
+        return self.deployment.height
+
+    @property
+    def height(self) -> int:
+        """The newest block's height."""
+        return self.node.height
+
+    def token(self, symbol: str) -> str:
+        """A token's address."""
+        return self.deployment.tokens[symbol].address.lower()
+
+    # --- the adapter -------------------------------------------------------------------------------------------------
+
+    def facts(self, finality: int = FINALITY) -> Path:
+        """The chain's file of facts, with the wrapped coin where it lies here."""
+        path = self._folder / f"{KEY}-{finality}.toml"
+        weth = self.deployment.tokens["WETH"].address.lower()
+        path.write_text(
+            f'key = "{KEY}"\nfamily = "evm"\nchain_id = 31337\nname = "Local"\nblock_time_ms = 200\n'
+            f"finality = {finality}\n"
+            'native = {symbol = "ETH", name = "Ether", decimals = 18, slip44 = 60}\n'
+            f'wrapped = {{address = "{weth}", symbol = "WETH"}}\n'
+        )
+        return path
+
+    def chain(self, *, contracts: Sequence[str] = (), span: int = 25, finality: int = FINALITY) -> EvmChain:
+        """A new adapter; what it asks is counted."""
+        transport = Recording(self.asked, self.node.url)
+        self._transports.append(transport)
+        settings = Chain(
+            rpc=[self.node.url], facts=str(self.facts(finality)), contracts=list(contracts), span=span, concurrency=3
+        )
+        return family(KEY, settings, Seams(), configs=self._folder, transport=transport)
+
+    # --- control -----------------------------------------------------------------------------------------------------
+
+    def mine(self, blocks: int) -> None:
+        """Empty blocks."""
+        self.node.mine(blocks)
+
+    def trade(self, blocks: int, seed: int) -> None:
+        """Payments, approvals and wrapping; the first script cannot go on where it ended."""
+        chance = Random(seed)
+        with self.node.by_hand():
+            for _ in range(blocks):
+                for each in self._deeds(chance):
+                    self.node.send(each)
+                self.node.mine()
+
+    def reorg(self, depth: int) -> None:
+        """Other blocks in the place of the newest; the first of them moves each kind of thing."""
+        self.node.reorg(depth, self._deeds(Random(self.node.height)))
+
+    def _deeds(self, chance: Random) -> list[Tx]:
+        alice, bob, carol = chance.sample([*self.deployment.accounts.values()], 3)
+        token, weth = (self.deployment.tokens[symbol].address for symbol in (chance.choice(["USDC", "DAI"]), "WETH"))
+        raw = chance.randrange(1, 10**6)
+        return [
+            Tx(alice, carol, value=raw, gas=21_000),
+            tx(alice, token, "transfer(address,uint256)", bob, raw),
+            tx(bob, token, "approve(address,uint256)", carol, raw),
+            tx(carol, weth, "deposit()", value=raw),
+            tx(carol, weth, "withdraw(uint256)", raw // 2),
+        ]
+
+    def fork(self, depth: int) -> None:
+        """The same script on a second node, then another end."""
+        assert self._spare is None, "there is a second node already"
+        spare = LocalNode().start()
+        twin = EvmSubject(spare, self._folder, self._blocks)
+        assert twin.node.block()["hash"] == self.node.block()["hash"], "the same script gives the same chain"
+        if depth:
+            twin.reorg(depth)
+        self._spare = spare
+
+    def switch(self) -> None:
+        """The other node is the chain now."""
+        assert self._spare is not None, "there is no second node"
+        self.node, self._spare = self._spare, self.node
+        for transport in self._transports:
+            transport.url = self.node.url
+
+    def close(self) -> None:
+        """End the second node."""
+        if self._spare is not None:
+            self._spare.stop()
+
+    # --- the truth ---------------------------------------------------------------------------------------------------
+
+    def native(self, account: str, height: int) -> int:
+        """`eth_getBalance`."""
+        return int(self.node.rpc("eth_getBalance", account, hex(height)), 16)
+
+    def balance(self, account: str, token: str, height: int) -> int | None:
+        """`balanceOf`."""
+        return self._number(token, "balanceOf(address)(uint256)", account, height=height)
+
+    def allowance(self, owner: str, token: str, spender: str, height: int) -> int:
+        """`allowance`."""
+        said = self._number(token, "allowance(address,address)(uint256)", owner, spender, height=height)
+        assert said is not None, f"{token} knows its allowances"
+        return said
+
+    def _number(self, to: str, signature: str, *args: Any, height: int) -> int | None:
+        if self.node.rpc("eth_getCode", to, hex(height)) == "0x":
+            return None
+        try:
+            said: int = self.node.call(to, signature, *args, block=height)
+        except RpcError:
+            return None
+        return said
+
+    def rows(self, span: Span) -> Mapping[str, list[Row]]:
+        """Block by block, receipt by receipt, log by log."""
+        found: dict[str, list[Row]] = {
+            name: [] for name in ("blocks", "transactions", "transfers", "approvals", "logs")
+        }
+        weth = self.deployment.tokens["WETH"].address.lower()
+        for height in range(span.first, span.last + 1):
+            block = self.node.rpc("eth_getBlockByNumber", hex(height), True)
+            receipts = self.node.rpc("eth_getBlockReceipts", hex(height))
+            place = {"chain": KEY, "height": height, "time": datetime.fromtimestamp(int(block["timestamp"], 16), UTC)}
+            for name, rows in rows_of_block(place, block, receipts, weth).items():
+                found[name] += rows
+        return found
+
+
+@contextmanager
+def evm(blocks: int, node: LocalNode | None = None) -> Iterator[EvmSubject]:
+    """An EVM subject with so many blocks of trading, on a node of a special kind if one is given."""
+    with tempfile.TemporaryDirectory() as folder, node or LocalNode() as running:
+        subject = EvmSubject(running, Path(folder), blocks)
+        try:
+            yield subject
+        finally:
+            subject.close()

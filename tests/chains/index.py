@@ -1,0 +1,114 @@
+"""An index of one chain in a folder of its own, and what lies in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from adapters.evm.chain import EvmChain
+from chainfolio.blocks import Block, Span
+from chainfolio.contracts import Snapshot
+from chainfolio.seams import Seams
+from chainfolio.tables import TABLES
+from indexer import derive, ipc
+from indexer.collect import Collector, missing
+from indexer.follow import Follower
+from indexer.progress import Progress
+from indexer.snapshot import Snapshotter
+from indexer.tokens import TokenBook
+from storage.lake import Lake
+from storage.tail import Tail
+from tests.chains.subject import ChainUnderTest, Row
+
+EVERYTHING = ("blocks", "transactions", "native", "transfers", "approvals")
+FETCHED = ("blocks", "transactions", "transfers", "approvals", "logs")
+
+
+@dataclass
+class Index:
+    """Lake, tail and adapter of one chain."""
+
+    chain: EvmChain
+    lake: Lake
+    tail: Tail
+    datasets: tuple[str, ...] = EVERYTHING
+    seams: Seams = field(default_factory=Seams)
+
+    @property
+    def key(self) -> str:
+        """The chain's key."""
+        return self.chain.key
+
+    async def fill(
+        self, first: int, last: int, datasets: Sequence[str] = (), contracts: Sequence[str] = ()
+    ) -> Progress:
+        """Back-fill what is missing of a span."""
+        work = missing(self.tail, self.key, Span(first, last), datasets or self.datasets, contracts)
+        progress = Progress(self.seams.clock, sum(len(item.spans) for item in work))
+        await Collector(self.chain, self.lake, self.tail, self.seams, progress).run(work)
+        return progress
+
+    async def fill_final(self) -> int:
+        """Back-fill everything that is final; up to where."""
+        finalized = (await self.chain.heads()).finalized
+        await self.fill(0, finalized)
+        return finalized
+
+    def follower(self) -> Follower:
+        """A new follower, as after a restart."""
+        return Follower(self.chain, self.lake, self.tail, self.seams, self.datasets)
+
+    async def derive(self) -> dict[str, int]:
+        """All derived tables."""
+        return await asyncio.to_thread(derive.derive, self.lake, self.tail, self.key)
+
+    async def snapshot(
+        self, accounts: Sequence[str], block: Block | None = None, extra: Sequence[str] = ()
+    ) -> Snapshot:
+        """A snapshot without any price."""
+        book = TokenBook(self.chain.facts, self.lake, {})
+        return await Snapshotter(self.chain, self.lake, self.tail, book, ()).take(accounts, block, extra)
+
+    def stored(self, table: str) -> pa.Table:
+        """The rows of the lake, in the table's order."""
+        schema = TABLES[table].schema()
+        rows = pa.Table.from_batches(self.lake.arrow(TABLES[table], self.key), schema)
+        return rows.sort_by([(name, "ascending") for name in TABLES[table].order])
+
+    def rows(self, table: str) -> list[Row]:
+        """The rows of lake and tail together, in an order of their own."""
+        fresh = ipc.load((stream for _, stream in self.tail.rows(self.key, table, 0, 2**40)), TABLES[table])
+        found: list[Row] = pa.concat_tables([self.stored(table), fresh]).to_pylist()
+        return in_order(found)
+
+    def everything(self) -> dict[str, list[Row]]:
+        """The rows of every table that is fetched."""
+        return {table: self.rows(table) for table in FETCHED}
+
+
+def in_order(rows: Sequence[Row]) -> list[Row]:
+    """Rows in an order that depends on nothing but them."""
+    return sorted(rows, key=lambda row: repr(sorted(row.items())))
+
+
+@asynccontextmanager
+async def index(
+    subject: ChainUnderTest,
+    folder: Path,
+    *,
+    datasets: Sequence[str] = EVERYTHING,
+    contracts: Sequence[str] = (),
+    span: int = 25,
+) -> AsyncIterator[Index]:
+    """An index in a folder; what an earlier one left there is there again."""
+    chain, tail = subject.chain(contracts=contracts, span=span), Tail(folder / "tail.db")
+    try:
+        yield Index(chain, Lake(str(folder / "lake")), tail, tuple(datasets))
+    finally:
+        tail.close()
+        await chain.close()

@@ -1,0 +1,97 @@
+"""What a chain must bring so that the suite can judge it: a real node under control, and the truth about its state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from adapters.evm.chain import EvmChain
+from chainfolio.blocks import Span
+
+FINALITY = 64  # blocks below the head: above the deepest reorganisation that must be survived
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Asked:
+    """What went to the node: how many requests, and the spans of its bulk reads with the contracts they named.
+
+    `at` is what happens just before a request, by its number since `forget`.
+    """
+
+    requests: int = 0
+    spans: list[tuple[Span, tuple[str, ...]]] = field(default_factory=list)
+    at: dict[int, Callable[[], None]] = field(default_factory=dict)
+
+    def count(self) -> None:
+        """One more request."""
+        self.requests += 1
+        self.at.pop(self.requests, lambda: None)()
+
+    def forget(self) -> None:
+        """Count from here."""
+        self.requests = 0
+        self.spans.clear()
+
+
+class ChainUnderTest(Protocol):
+    """One chain on a node of its own, with a history of trading behind it.
+
+    Addresses are canonical. `tokens` are all fungible tokens that wallets may hold; `plain` are those of them whose
+    balances change by their events alone. `birth` is the first block at which all of them lie.
+    """
+
+    asked: Asked
+
+    @property
+    def accounts(self) -> Sequence[str]:
+        """Wallets, those that hold nothing included."""
+
+    @property
+    def tokens(self) -> Sequence[str]: ...
+
+    @property
+    def plain(self) -> Sequence[str]: ...
+
+    @property
+    def birth(self) -> int: ...
+
+    @property
+    def height(self) -> int:
+        """The newest block's height; final are those FINALITY below it."""
+
+    def chain(self, *, contracts: Sequence[str] = (), span: int = 25) -> EvmChain:
+        """The adapter of this chain, new and as the settings would build it; what it asks is counted in `asked`."""
+
+    def mine(self, blocks: int) -> None:
+        """Make blocks with nothing in them."""
+
+    def trade(self, blocks: int, seed: int) -> None:
+        """Make blocks in which wallets move coins and tokens, and approve."""
+
+    def reorg(self, depth: int) -> None:
+        """Replace the newest blocks by as many others, with other movements in them."""
+
+    def fork(self, depth: int) -> None:
+        """Start a second node with the same history, but for so many newest blocks. Only before any was added."""
+
+    def switch(self) -> None:
+        """From now on the other one of two nodes is the chain."""
+
+    def native(self, account: str, height: int) -> int:
+        """What the node says that an account holds of the native coin at a block."""
+
+    def balance(self, account: str, token: str, height: int) -> int | None:
+        """What the token says that an account holds at a block; None where it says nothing."""
+
+    def allowance(self, owner: str, token: str, spender: str, height: int) -> int:
+        """What the token says that a spender may take at a block."""
+
+    def rows(self, span: Span) -> Mapping[str, list[Row]]:
+        """Every row of every table that the blocks of a span are worth, by a reading as plain as can be."""
+
+
+Opening = Callable[[int], AbstractContextManager[ChainUnderTest]]
+"""Opens a subject with so many blocks of trading."""

@@ -1,0 +1,172 @@
+"""However an index came about - at once, twice, in pieces, contract by contract - it is the same index."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from chainfolio.blocks import Span, Spans
+from chainfolio.errors import BadRequest
+from indexer.collect import check_span, missing
+from tests.chains.index import EVERYTHING, Index, in_order, index
+from tests.chains.subject import FINALITY, ChainUnderTest, Row
+
+pytestmark = pytest.mark.node
+LOGS = ("transfers", "approvals")
+
+
+async def at_once(traded: ChainUnderTest, folder: Path, last: int) -> dict[str, list[Row]]:
+    async with index(traded, folder) as whole:
+        await whole.fill(0, last)
+        return whole.everything()
+
+
+def histories(indexed: Index) -> list[Row]:
+    rows: list[Row] = indexed.stored("account_transfers").to_pylist()
+    return in_order(rows)
+
+
+async def test_indexing_twice_is_indexing_once(traded: ChainUnderTest, tmp_path: Path) -> None:
+    async with index(traded, tmp_path) as indexed:
+        last = await indexed.fill_final()
+        once = indexed.everything()
+        traded.asked.forget()
+        again = await indexed.fill(0, last)
+        assert (traded.asked.requests, again.blocks_total, again.rows) == (0, 0, 0)
+        assert indexed.everything() == once
+
+
+async def test_work_that_was_done_meanwhile_is_not_done_again(traded: ChainUnderTest, tmp_path: Path) -> None:
+    from indexer.collect import Collector
+    from indexer.progress import Progress
+
+    async with index(traded, tmp_path) as indexed:
+        work = missing(indexed.tail, indexed.key, Span(0, 40), EVERYTHING, ())
+        await indexed.fill(5, 20)
+        progress = Progress(indexed.seams.clock, 41)
+        await Collector(indexed.chain, indexed.lake, indexed.tail, indexed.seams, progress).run([*work, *work])
+        once = await at_once(traded, tmp_path / "whole", 40)
+        assert indexed.everything() == once
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_pieces_in_any_order_make_the_same_index(traded: ChainUnderTest, tmp_path: Path, seed: int) -> None:
+    chance, last = random.Random(seed), traded.height - FINALITY
+    cuts = [0, *sorted(chance.sample(range(1, last), 5)), last + 1]
+    pieces = [
+        (first, after - 1, dataset) for first, after in pairwise(cuts) for dataset in EVERYTHING
+    ]
+    chance.shuffle(pieces)
+    async with index(traded, tmp_path / "pieces", span=7) as indexed:
+        for first, end, dataset in pieces:
+            await indexed.fill(first, end, [dataset])
+            if chance.random() < 0.2:
+                await indexed.derive()
+        await indexed.derive()
+        assert all(indexed.tail.cover(indexed.key, name) == Spans([Span(0, last)]) for name in EVERYTHING)
+        async with index(traded, tmp_path / "whole") as whole:
+            await whole.fill(0, last)
+            await whole.derive()
+            assert indexed.everything() == whole.everything()
+            assert histories(indexed) == histories(whole)
+
+
+async def test_a_contract_that_is_added_is_all_that_is_fetched(traded: ChainUnderTest, tmp_path: Path) -> None:
+    first, second, third = traded.plain[:3]
+    async with index(traded, tmp_path, datasets=LOGS) as indexed:
+        await indexed.fill(0, 60, contracts=[first])
+        traded.asked.forget()
+        await indexed.fill(0, 60, contracts=[first, second])
+        assert told(traded, {(second,)}) == Spans([Span(0, 60)])
+        traded.asked.forget()
+        await indexed.fill(0, 65, contracts=[first, second, third])
+        assert told(traded, {(third,)}) == Spans([Span(0, 60)]) | [Span(0, 65)]
+        assert told(traded, {tuple(sorted([first, second]))}) == Spans([Span(61, 65)])
+        assert traded.asked.requests <= 2 * len(traded.asked.spans)
+        async with index(traded, tmp_path / "whole", datasets=LOGS) as whole:
+            await whole.fill(0, 65)
+            named = {first, second, third}
+            assert indexed.rows("transfers") == [row for row in whole.rows("transfers") if row["token"] in named]
+            assert indexed.rows("approvals") == [row for row in whole.rows("approvals") if row["token"] in named]
+
+
+def told(traded: ChainUnderTest, contracts: set[tuple[str, ...]]) -> Spans:
+    """The heights that were asked for with just these contracts, each once."""
+    spans = [span for span, named in traded.asked.spans if tuple(sorted(named)) in contracts]
+    assert sum(map(len, spans)) == len(Spans(spans)), "nothing is asked twice"
+    return Spans(spans)
+
+
+@pytest.mark.parametrize("derived", [False, True], ids=["derived at the end", "derived in between"])
+async def test_everything_after_a_contract_doubles_nothing(
+    traded: ChainUnderTest, tmp_path: Path, derived: bool
+) -> None:
+    async with index(traded, tmp_path / "a", datasets=LOGS) as indexed:
+        await indexed.fill(0, 30, ["transfers"], contracts=traded.plain[:2])
+        await indexed.fill(20, 50, ["approvals"], contracts=traded.plain[1:3])
+        if derived:
+            await indexed.derive()
+        await indexed.fill(10, 60)
+        if derived:
+            await indexed.derive()
+        await indexed.fill(0, 60)
+        await indexed.derive()
+        async with index(traded, tmp_path / "b", datasets=LOGS) as whole:
+            await whole.fill(0, 60)
+            await whole.derive()
+            assert indexed.everything() == whole.everything()
+            assert histories(indexed) == histories(whole)
+
+
+async def test_a_contract_after_everything_costs_no_request(traded: ChainUnderTest, tmp_path: Path) -> None:
+    async with index(traded, tmp_path, datasets=LOGS) as indexed:
+        await indexed.fill(0, 60)
+        traded.asked.forget()
+        await indexed.fill(0, 60, contracts=traded.plain)
+        assert traded.asked.requests == 0
+
+
+async def test_a_hole_that_is_filled_later_leaves_the_anchor_where_it_is(
+    traded: ChainUnderTest, tmp_path: Path
+) -> None:
+    async with index(traded, tmp_path) as indexed:
+        await indexed.fill(40, 60)
+        await indexed.fill(0, 20)
+        anchor = indexed.tail.anchor(indexed.key)
+        assert anchor is not None
+        assert anchor == await indexed.chain.block(60)
+
+
+async def test_only_what_is_final_can_be_asked_for(traded: ChainUnderTest, tmp_path: Path) -> None:
+    async with index(traded, tmp_path) as indexed:
+        finalized = (await indexed.chain.heads()).finalized
+        assert check_span(indexed.key, 0, traded.height, finalized) == Span(0, traded.height - FINALITY)
+        with pytest.raises(BadRequest, match="not final yet"):
+            check_span(indexed.key, traded.height, traded.height, finalized)
+
+
+async def test_blocks_of_the_tail_are_not_fetched_into_the_lake(traded: ChainUnderTest, tmp_path: Path) -> None:
+    """What is final on the node may still be in the tail: another dataset there comes by way of the tail, too."""
+    async with index(traded, tmp_path, datasets=LOGS) as indexed:
+        last = await indexed.fill_final()
+        await indexed.follower().step()
+        await indexed.fill(0, last + 20, EVERYTHING)
+        assert indexed.stored("transactions")["height"].to_pylist() == heights_of(indexed, last)
+        anchor = indexed.tail.anchor(indexed.key)
+        assert anchor is not None
+        assert anchor.height == last
+    async with index(traded, tmp_path, datasets=EVERYTHING) as wider:
+        await wider.follower().step()
+        wider.follower().finalise(last + 20)
+        await wider.follower().step()
+        assert wider.everything() == await at_once(traded, tmp_path / "whole", traded.height)
+
+
+def heights_of(indexed: Index, last: int) -> Sequence[int]:
+    """The height of each transaction up to a block, by the transfers' own story of it."""
+    rows = indexed.stored("blocks").to_pylist()
+    return [row["height"] for row in rows if row["height"] <= last for _ in range(row["tx_count"])]

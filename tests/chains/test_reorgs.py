@@ -1,0 +1,210 @@
+"""Whatever the chain does at its head, lake and tail together are a from-scratch index of what it is in the end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from chainfolio.blocks import Span
+from chainfolio.errors import DeepReorg, SourceError
+from tests.chains.index import FETCHED, Index, in_order, index
+from tests.chains.subject import FINALITY, ChainUnderTest
+
+pytestmark = pytest.mark.node
+
+
+@pytest.fixture
+async def live(living: ChainUnderTest, tmp_path: Path) -> AsyncIterator[Index]:
+    """An index that has just caught up with its chain."""
+    async with index(living, tmp_path / "live") as live:
+        await live.fill_final()
+        await live.follower().step()
+        yield live
+
+
+async def assert_as_from_scratch(indexed: Index, chain: ChainUnderTest) -> None:
+    """No row more, no row less than a plain reading of the chain as it is now."""
+    plain = chain.rows(Span(0, chain.height))
+    for table in FETCHED:
+        assert indexed.rows(table) == in_order(plain[table]), table
+    assert (indexed.tail.top(indexed.key)) == await indexed.chain.block(chain.height)
+    for dataset in indexed.datasets:
+        assert indexed.tail.cover(indexed.key, dataset).covers(Span(0, chain.height))
+
+
+@pytest.mark.parametrize("depth", [1, 10, 60])
+async def test_a_reorganisation_leaves_no_trace(living: ChainUnderTest, live: Index, depth: int) -> None:
+    follower = live.follower()
+    living.reorg(depth)
+    await follower.step()
+    assert follower.status.reorgs == 1
+    await assert_as_from_scratch(live, living)
+    living.trade(5, depth)
+    await follower.step()
+    await assert_as_from_scratch(live, living)
+
+
+async def test_one_reorganisation_after_the_other(living: ChainUnderTest, live: Index) -> None:
+    follower = live.follower()
+    for depth in (1, 3, 1, 20, 7, 40):
+        living.mine(2)
+        await follower.step()
+        living.reorg(depth)
+        await follower.step()
+    assert follower.status.reorgs == 6
+    await assert_as_from_scratch(live, living)
+
+
+async def test_the_chain_changes_between_back_fill_and_live(living: ChainUnderTest, tmp_path: Path) -> None:
+    async with index(living, tmp_path) as live:
+        await live.fill_final()
+        living.reorg(FINALITY - 1)
+        living.mine(3)
+        await live.follower().step()
+        await assert_as_from_scratch(live, living)
+
+
+async def test_the_chain_changes_while_nobody_follows(living: ChainUnderTest, tmp_path: Path, live: Index) -> None:
+    living.reorg(10)
+    living.mine(1)
+    async with index(living, tmp_path / "live") as restarted:
+        await restarted.follower().step()
+        await assert_as_from_scratch(restarted, living)
+
+
+async def test_a_branch_that_comes_back(living: ChainUnderTest, tmp_path: Path) -> None:
+    living.fork(12)
+    async with index(living, tmp_path) as live:
+        await live.fill_final()
+        follower = live.follower()
+        for reorgs in range(4):
+            await follower.step()
+            assert follower.status.reorgs == reorgs
+            await assert_as_from_scratch(live, living)
+            living.switch()
+        living.mine(1)
+        await follower.step()
+        await assert_as_from_scratch(live, living)
+
+
+async def test_final_blocks_go_to_the_lake_and_what_can_still_change_stays(living: ChainUnderTest, live: Index) -> None:
+    before = live.tail.blocks(live.key)
+    living.trade(12, 3)
+    follower = live.follower()
+    await follower.step()
+    assert live.tail.blocks(live.key)[0] == before[0], "twelve blocks are too few for a commit"
+    await follower.settle()
+    kept = live.tail.blocks(live.key)
+    assert kept[0].height == living.height - FINALITY + 1
+    assert live.tail.anchor(live.key) == before[kept[0].height - 1 - before[0].height]
+    await assert_as_from_scratch(live, living)
+    living.reorg(50)
+    await follower.step()
+    await assert_as_from_scratch(live, living)
+
+
+async def test_what_moved_to_the_lake_is_in_the_histories(living: ChainUnderTest, live: Index, tmp_path: Path) -> None:
+    """Derived while the blocks were in the tail, and again after they left it: nothing is passed over."""
+    await live.derive()
+    follower = live.follower()
+    for seed in (1, 2):
+        living.trade(10, seed)
+        await follower.step()
+        await live.derive()
+        await follower.settle()
+        await live.derive()
+    async with index(living, tmp_path / "whole") as whole:
+        await whole.fill_final()
+        await whole.derive()
+        for table in ("account_transfers", "balances", "allowances"):
+            assert live.stored(table) == whole.stored(table), table
+
+
+async def test_a_reorganisation_below_all_that_is_kept_halts_and_loses_nothing(
+    living: ChainUnderTest, live: Index
+) -> None:
+    follower = live.follower()
+    before, kept = live.everything(), live.tail.blocks(live.key)
+    living.reorg(FINALITY + 6)
+    for _ in range(2):
+        with pytest.raises(DeepReorg):
+            await follower.step()
+    assert live.everything() == before
+    assert live.tail.blocks(live.key) == kept
+
+
+async def test_a_follower_that_runs_says_why_it_halted(living: ChainUnderTest, live: Index) -> None:
+    follower = live.follower()
+    living.reorg(FINALITY + 6)
+    await follower.run()
+    assert "finalised block" in follower.status.halted
+
+
+async def test_a_halted_chain_is_mended_by_a_rewind(living: ChainUnderTest, live: Index) -> None:
+    from indexer.collect import rewind
+
+    living.reorg(FINALITY + 6)
+    assert rewind(live.lake, live.tail, live.key, 5) == 5
+    await live.fill_final()
+    await live.follower().step()
+    await assert_as_from_scratch(live, living)
+
+
+async def test_a_node_that_falls_behind_moves_nothing_backwards(living: ChainUnderTest, tmp_path: Path) -> None:
+    living.fork(0)
+    living.mine(5)
+    async with index(living, tmp_path) as live:
+        follower = live.follower()
+        await follower.step()
+        top = live.tail.top(live.key)
+        living.switch()  # the same blocks, but for the newest five
+        await follower.step()
+        assert (live.tail.top(live.key), follower.status.reorgs) == (top, 0)
+        living.switch()
+        living.mine(1)
+        await follower.step()
+        await assert_as_from_scratch(live, living)
+
+
+async def test_the_chain_changes_while_it_is_read(living: ChainUnderTest, tmp_path: Path) -> None:
+    for request_number in range(1, 9):
+        async with index(living, tmp_path / str(request_number)) as live:
+            await live.fill_final()
+            follower = live.follower()
+            living.asked.forget()
+            living.asked.at = {request_number: lambda: living.reorg(40)}
+            with suppress(SourceError):
+                await follower.step()
+            assert living.asked.at == {}, "a step asks more than that"
+            await follower.step()
+            await assert_as_from_scratch(live, living)
+
+
+async def test_a_chain_that_is_younger_than_its_finality(living: ChainUnderTest, tmp_path: Path) -> None:
+    """Nothing was final, so there is no block to stand on but the first."""
+    async with index(living, tmp_path) as live:
+        follower = live.follower()
+        await follower.step()
+        living.reorg(9)
+        await follower.step()
+        await follower.settle()
+        await assert_as_from_scratch(live, living)
+
+
+async def test_trouble_with_the_node_is_told_and_passes(living: ChainUnderTest, live: Index) -> None:
+    follower, chain = live.follower(), live.chain
+    living.mine(2)
+    heads = chain.heads
+
+    async def broken() -> object:
+        raise SourceError("node", "is on fire")
+
+    chain.heads = broken  # type: ignore[method-assign, assignment]
+    with pytest.raises(SourceError):
+        await follower.step()
+    chain.heads = heads  # type: ignore[method-assign]
+    await follower.step()
+    await assert_as_from_scratch(live, living)

@@ -1,0 +1,109 @@
+"""Indexed rows are those of a plain reading of the node, and derived ones are what the contracts say."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from chainfolio.amounts import raw_from_bytes
+from chainfolio.blocks import Span
+from chainfolio.tables import bucket
+from indexer import derive
+from tests.chains.index import FETCHED, Index, in_order, index
+from tests.chains.subject import ChainUnderTest
+
+pytestmark = pytest.mark.node
+DERIVED = ("account_transfers", "balances", "allowances")
+
+
+@pytest.fixture
+async def indexed(traded: ChainUnderTest, tmp_path: Path) -> AsyncIterator[Index]:
+    async with index(traded, tmp_path) as indexed:
+        await indexed.fill_final()
+        yield indexed
+
+
+async def test_every_row_is_that_of_a_plain_reading(traded: ChainUnderTest, indexed: Index) -> None:
+    await indexed.follower().step()
+    plain = traded.rows(Span(0, traded.height))
+    for table in FETCHED:
+        assert indexed.rows(table) == in_order(plain[table]), table
+    assert len(plain["transfers"]) > 300
+    assert {row["standard"] for row in plain["transfers"]} >= {"native", "erc20", "erc721", "erc1155", "wrap", "unwrap"}
+    assert {row["standard"] for row in plain["approvals"]} == {"erc20", "erc721", "operator"}
+
+
+async def test_balances_from_events_are_what_the_contracts_say(traded: ChainUnderTest, indexed: Index) -> None:
+    await indexed.derive()
+    rows = {(row["account"], row["token"]): row for row in indexed.stored("balances").to_pylist()}
+    height = (await indexed.chain.heads()).finalized
+    assert {row["height"] for row in rows.values()} == {height}
+    for account in traded.accounts:
+        for token in traded.plain:
+            row = rows.get((account, token))
+            assert (raw_from_bytes(row["raw"]) if row else 0) == traded.balance(account, token, height), (
+                account,
+                token,
+            )
+            assert row is None or not row["short"]
+    assert any(token == traded.plain[0] for _, token in rows)
+
+
+async def test_balances_from_events_are_of_the_lake_alone(traded: ChainUnderTest, indexed: Index) -> None:
+    await indexed.follower().step()  # the tail is above what is in the lake, and no part of it
+    assert indexed.tail.top(indexed.key) is not None
+    await test_balances_from_events_are_what_the_contracts_say(traded, indexed)
+
+
+async def test_allowances_are_the_last_approvals(traded: ChainUnderTest, indexed: Index) -> None:
+    await indexed.derive()
+    height = (await indexed.chain.heads()).finalized
+    last = {}
+    for row in traded.rows(Span(0, height))["approvals"]:
+        if row["standard"] == "erc20":
+            last[row["owner"], row["token"], row["spender"]] = (row["raw"], row["height"])
+    rows = indexed.stored("allowances").to_pylist()
+    told = {(row["owner"], row["token"], row["spender"]): (row["raw"], row["approved_height"]) for row in rows}
+    assert told == last
+    assert {row["height"] for row in rows} == {height}
+
+
+async def test_what_nobody_has_spent_may_still_be_spent(traded: ChainUnderTest, indexed: Index) -> None:
+    await indexed.derive()
+    height = (await indexed.chain.heads()).finalized
+    sent = {(row["token"], row["sender"]): row["height"] for row in traded.rows(Span(0, height))["transfers"]}
+    unspent = [
+        row
+        for row in indexed.stored("allowances").to_pylist()
+        if row["token"] in traded.plain and sent.get((row["token"], row["owner"]), 0) < row["approved_height"]
+    ]
+    assert unspent
+    for row in unspent:
+        may = traded.allowance(row["owner"], row["token"], row["spender"], height)
+        assert may == raw_from_bytes(row["raw"]), row
+
+
+async def test_every_transfer_is_in_the_history_of_both_sides(traded: ChainUnderTest, indexed: Index) -> None:
+    await indexed.derive()
+    wanted = []
+    for row in indexed.rows("transfers"):
+        kept = {name: row[name] for name in row if name not in ("sender", "recipient", "operator", "layout")}
+        for direction, me, other in (("in", "recipient", "sender"), ("out", "sender", "recipient")):
+            mine = {"direction": direction, "account": row[me], "counterparty": row[other], "bucket": bucket(row[me])}
+            wanted.append(kept | mine)
+    assert in_order(indexed.stored("account_transfers").to_pylist()) == in_order(wanted)
+
+
+async def test_decoding_again_changes_no_byte_and_asks_nobody(traded: ChainUnderTest, indexed: Index) -> None:
+    await indexed.derive()
+    tables = (*FETCHED, *DERIVED)
+    before = {table: indexed.stored(table) for table in tables}
+    traded.asked.forget()
+    written = derive.rederive(indexed.chain, indexed.lake)
+    derive.account_transfers_again(indexed.lake, indexed.tail, indexed.key)
+    await indexed.derive()
+    assert traded.asked.requests == 0
+    assert {table: indexed.stored(table) for table in tables} == before
+    assert written == {table: before[table].num_rows for table in ("transfers", "approvals", "logs")}

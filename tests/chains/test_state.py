@@ -1,0 +1,101 @@
+"""What a snapshot says of a past block is what the node itself says of it, to the unit."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from chainfolio.contracts import Snapshot
+from tests.chains.index import Index, index
+from tests.chains.subject import ChainUnderTest
+
+pytestmark = pytest.mark.node
+PAST = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # where to look between the birth of the tokens and the head
+
+
+@pytest.fixture
+async def indexed(traded: ChainUnderTest, tmp_path: Path) -> AsyncIterator[Index]:
+    async with index(traded, tmp_path, datasets=("blocks", "transfers", "approvals")) as indexed:
+        await indexed.fill_final()
+        await indexed.follower().step()
+        yield indexed
+
+
+def held(snapshot: Snapshot) -> dict[tuple[str, str], int]:
+    """What a snapshot says of tokens: account, contract -> raw."""
+    return {
+        (holding.account, holding.token.asset.reference): holding.raw
+        for holding in snapshot.holdings
+        if not holding.token.asset.is_native
+    }
+
+
+def native(snapshot: Snapshot) -> dict[str, int]:
+    """What a snapshot says of native coins."""
+    return {holding.account: holding.raw for holding in snapshot.holdings if holding.token.asset.is_native}
+
+
+@pytest.mark.parametrize("share", PAST)
+async def test_every_balance_of_every_wallet_is_what_its_contract_says_at_that_block(
+    traded: ChainUnderTest, indexed: Index, share: float
+) -> None:
+    height = traded.birth + int((traded.height - traded.birth) * share)
+    snapshot = await indexed.snapshot(traded.accounts, await indexed.chain.block(height))
+    places = [(account, token) for account in traded.accounts for token in traded.tokens]
+    truth = {place: traded.balance(*place, height) for place in places}
+    found = held(snapshot)
+    assert {place: raw for place, raw in found.items() if place in truth} == {p: raw for p, raw in truth.items() if raw}
+    assert all(traded.balance(*place, height) == raw for place, raw in found.items() if place not in truth)
+    assert native(snapshot) == {account: traded.native(account, height) for account in traded.accounts}
+    assert [issue for issue in snapshot.issues if issue.spoils] == []
+    assert len(found) > 20
+
+
+async def test_the_head_is_what_a_snapshot_without_a_block_is_of(traded: ChainUnderTest, indexed: Index) -> None:
+    snapshot = await indexed.snapshot(traded.accounts)
+    assert snapshot.block.height == traded.height
+    assert native(snapshot) == {account: traded.native(account, traded.height) for account in traded.accounts}
+
+
+async def test_a_snapshot_of_many_accounts_is_the_sum_of_their_own(traded: ChainUnderTest, indexed: Index) -> None:
+    block = await indexed.chain.block(traded.height)
+    together = await indexed.snapshot(traded.accounts, block)
+    alone = [await indexed.snapshot([account], block) for account in traded.accounts]
+    assert held(together) == {place: raw for snapshot in alone for place, raw in held(snapshot).items()}
+
+
+async def test_zero_is_told_and_what_is_not_there_is_an_issue(traded: ChainUnderTest, indexed: Index) -> None:
+    nobody, token = traded.accounts[-1], traded.plain[0]
+    assert traded.balance(nobody, token, traded.height) == 0
+    now = await indexed.snapshot([nobody], await indexed.chain.block(traded.height), extra=[token])
+    assert (native(now), held(now), now.issues) == ({nobody: 0}, {}, ())
+    before = await indexed.snapshot([nobody], await indexed.chain.block(0), extra=[token])
+    assert traded.balance(nobody, token, 0) is None
+    assert held(before) == {}
+    assert [issue.subject for issue in before.issues] == [token]
+
+
+async def test_at_the_first_block_nobody_holds_what_came_later(traded: ChainUnderTest, indexed: Index) -> None:
+    snapshot = await indexed.snapshot(traded.accounts, await indexed.chain.block(0))
+    assert held(snapshot) == {}
+    assert native(snapshot) == {account: traded.native(account, 0) for account in traded.accounts}
+    assert snapshot.issues == ()
+
+
+async def test_heights_that_are_not_indexed_are_said(traded: ChainUnderTest, tmp_path: Path) -> None:
+    async with index(traded, tmp_path) as part:
+        await part.fill(10, 40)
+        snapshot = await part.snapshot(traded.accounts[:1], await part.chain.block(60))
+        (issue,) = [issue for issue in snapshot.issues if issue.spoils]
+        assert "0..9, 41..60" in issue.reason
+        assert native(snapshot) == {traded.accounts[0]: traded.native(traded.accounts[0], 60)}
+
+
+async def test_an_index_of_nothing_says_so(traded: ChainUnderTest, tmp_path: Path) -> None:
+    async with index(traded, tmp_path) as nothing:
+        snapshot = await nothing.snapshot(traded.accounts[:1])
+        (issue,) = [issue for issue in snapshot.issues if issue.spoils]
+        assert f"0..{traded.height}" in issue.reason
+        assert await nothing.derive() == {"account_transfers": 0, "balances": 0, "allowances": 0}

@@ -1,0 +1,92 @@
+"""Commands run in this process, in a folder of their own, with an environment of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainfolio.seams import SystemClock
+from cli.main import main
+
+ALICE = "0xd8da6bf26964af9d7eed9e03e53415d37aa96045"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one JSON document that it printed."""
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The one JSON object that says what was wrong."""
+        assert list(self.json) == ["error"]
+        error: dict[str, Any] = self.json["error"]
+        return error
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder: empty, so that no settings of the machine are found."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("CHAINFOLIO_")]:
+        monkeypatch.delenv(name)
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command: what it printed, and its exit code."""
+
+    def ran(*arguments: str) -> Ran:
+        capsys.readouterr()
+        try:
+            code = main(arguments)
+        except SystemExit as end:  # argparse ends by itself
+            code = end.code if isinstance(end.code, int) else 1
+        said = capsys.readouterr()
+        return Ran(code, said.out, said.err)
+
+    return ran
+
+
+@pytest.fixture
+def dead() -> Iterator[str]:
+    """An address where nobody answers: the port is taken, and not listened on."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{holder.getsockname()[1]}"
+
+
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that commands would have waited between attempts; they do not wait."""
+    seconds: list[float] = []
+
+    async def at_once(_: SystemClock, duration: float) -> None:
+        seconds.append(duration)
+
+    monkeypatch.setattr(SystemClock, "sleep", at_once)
+    return seconds
+
+
+def configure(folder: Path, *urls: str, chain: str = "ethereum", more: str = "") -> None:
+    """Settings with one chain at some endpoints."""
+    (folder / "chainfolio.toml").write_text(f"[chains.{chain}]\nrpc = {json.dumps(urls)}\n{more}\n")

@@ -1,0 +1,157 @@
+"""Accounts and keys made by commands are those that the API's state store knows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from chainfolio.settings import load
+from cli.serve import open_state
+from storage.state import Account, Principal
+from tests.cli.conftest import Run
+
+
+def who(key: str) -> Principal | None:
+    """Whom the API would take the bearer of a key for."""
+    state = open_state(load(None, {}))
+    try:
+        return state.authenticate(key)
+    finally:
+        state.close()
+
+
+def kept(account: str) -> Account | None:
+    state = open_state(load(None, {}))
+    try:
+        return state.account(account)
+    finally:
+        state.close()
+
+
+def made(run: Run, *more: str) -> tuple[str, str]:
+    document = run("account", "create", "--name", "Ada", *more, "--json").json
+    assert list(document) == ["accountId", "apiKey"]
+    return document["accountId"], document["apiKey"]
+
+
+def test_the_key_of_a_new_account_opens_the_api_with_its_plan_and_grants(run: Run) -> None:
+    account, key = made(run, "--plan", "PRO", "--grant", "portfolio", "--grant", "at-block", "--credits", "500",
+                        "--expires", "2027-01-01T00:00:00Z")  # fmt: skip
+    caller = who(key)
+    assert caller is not None
+    assert caller.account_id == account
+    assert caller.plan == "PRO"
+    assert caller.grants == {"portfolio", "at-block"}
+    assert caller.plan_expires_us == int(datetime(2027, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+
+
+def test_accounts_are_listed_and_shown_without_their_keys(run: Run) -> None:
+    account, key = made(run, "--credits", "500", "--grant", "portfolio")
+    listed = run("account", "list", "--json")
+    assert listed.json == [
+        {"accountId": account, "name": "Ada", "plan": "FREE", "grants": "portfolio", "credits": "500"}
+    ]
+    shown = run("account", "show", account)
+    assert shown.json["credits"] == 500
+    assert shown.json["grants"] == ["portfolio"]
+    assert [each["ends"] for each in shown.json["keys"]] == [key[-4:]]
+    table = run("account", "list")
+    for ran in (listed, shown, table):
+        assert ran.code == 0
+        assert key not in ran.out
+        assert account in ran.out
+
+
+def test_people_are_told_that_a_key_is_shown_once(run: Run) -> None:
+    ran = run("account", "create", "--name", "Ada")
+    assert "cf_live_" in ran.out
+    assert "shown this once" in ran.out
+
+
+def test_a_key_is_rotated_with_both_valid_in_between(run: Run) -> None:
+    account, old = made(run)
+    fresh = run("key", "create", "--account", account, "--name", "second", "--json").json
+    assert who(old) is not None
+    assert who(fresh["apiKey"]) is not None
+    first = next(each["keyId"] for each in run("key", "list", "--account", account, "--json").json
+                 if each["keyId"] != fresh["keyId"])  # fmt: skip
+    assert run("key", "revoke", first, "--json").json == {"revoked": first}
+    assert who(old) is None
+    assert who(fresh["apiKey"]) is not None
+    listed = run("key", "list", "--account", account, "--json").json
+    assert {each["keyId"]: each["state"] for each in listed} == {first: "revoked", fresh["keyId"]: "valid"}
+
+
+def test_a_key_ends_at_its_moment(run: Run) -> None:
+    account, _ = made(run)
+    over = run("key", "create", "--account", account, "--name", "old", "--expires", "2001-01-01", "--json").json
+    assert who(over["apiKey"]) is None
+
+
+def test_a_key_is_revoked_once(run: Run) -> None:
+    account, _ = made(run)
+    (key,) = run("key", "list", "--account", account, "--json").json
+    assert run("key", "revoke", key["keyId"]).code == 0
+    again = run("key", "revoke", key["keyId"], "--json")
+    assert (again.code, again.error["field"]) == (2, "key")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("account", "show", "acc_x"), ("key", "list", "--account", "acc_x"),
+     ("key", "create", "--account", "acc_x", "--name", "n")],
+)  # fmt: skip
+def test_an_account_that_is_not_there_is_refused(run: Run, command: tuple[str, ...]) -> None:
+    ran = run(*command, "--json")
+    assert (ran.code, ran.error["cure"]) == (2, "chainfolio account list")
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        (("--name", ""), "name"),
+        (("--name", " \t "), "name"),
+        (("--name", "a", "--credits", "-1"), "credits"),
+        (("--name", "a", "--credits", str(2**53)), "credits"),
+        (("--name", "a", "--credits", str(2**64)), "credits"),
+        (("--name", "a", "--expires", "tomorrow"), "expires"),
+        (("--name", "a", "--expires", "2027-13-01"), "expires"),
+    ],
+)
+def test_an_account_that_cannot_be_meant_is_not_made(
+    run: Run, here: Path, options: tuple[str, ...], field: str
+) -> None:
+    ran = run("account", "create", *options, "--json")
+    assert (ran.code, ran.error["field"]) == (2, field)
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", [("--plan", "GOLD"), ("--grant", "everything"), ("--credits", "1e3")])
+def test_plans_and_grants_are_those_there_are(run: Run, option: tuple[str, str]) -> None:
+    ran = run("account", "create", "--name", "a", *option)
+    assert ran.code == 2
+    assert "invalid" in ran.err
+
+
+def test_the_largest_number_of_credits_is_kept(run: Run) -> None:
+    account, _ = made(run, "--credits", str(2**53 - 1))
+    assert run("account", "show", account).json["credits"] == 2**53 - 1
+
+
+def test_a_name_is_kept_as_it_is_written(run: Run) -> None:
+    name = "Ada'); DROP TABLE accounts;-- [red]ü🦀"
+    account = run("account", "create", "--name", name, "--json").json["accountId"]
+    found = kept(account)
+    assert found is not None
+    assert found.name == name
+    assert name in run("account", "list").out
+
+
+def test_another_state_store_than_this_release_has_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHAINFOLIO_STATE_URL", "postgresql://me:s3cr3t@host/db")
+    ran = run("account", "list")
+    assert ran.code == 2
+    assert "sqlite:///" in ran.err
+    assert "s3cr3t" not in ran.err

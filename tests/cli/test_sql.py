@@ -1,0 +1,318 @@
+"""SQL over the lake is exact to the last digit, reads nothing but the lake, and ends when it should."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainfolio.amounts import MAX_DEC38, MAX_RAW
+from chainfolio.tables import BLOCKS, TABLES, TRANSFERS, Table
+from cli.sql import ask
+from storage.lake import Lake
+from storage.sandbox import answer
+from storage.views import decimal_of, views
+from tests.cli.conftest import Run
+
+EDGES = [
+    0,
+    1,
+    2**53 + 1,
+    2**64,
+    2**127 - 1,
+    2**127,
+    2**128 - 1,
+    2**128,
+    MAX_DEC38 - 1,
+    MAX_DEC38,
+    MAX_DEC38 + 1,
+    MAX_RAW,
+]
+RAWS = [*EDGES, *(3**n for n in range(1, 161, 8)), *(10**n - 1 for n in range(1, 78, 5))]
+Query = Callable[..., dict[str, Any]]
+
+
+def rows(table: Table, raws: Sequence[int], chain: str = "ethereum") -> pa.Table:
+    """A row a raw, each in a block of its own."""
+    samples: dict[str, Any] = {"text": "0xab", "int": 1, "long": 2, "bool": True, "time": 3, "bytes": b"\1\2"}
+    columns = {
+        column.name: [
+            {"chain": chain, "height": at}.get(column.name) or samples.get(column.type) or raw.to_bytes(32, "big")
+            for at, raw in enumerate(raws, 1)
+        ]
+        for column in table.columns
+    }
+    return pa.table(columns, schema=table.schema())
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Two chains of transfers with every kind of raw, and some blocks; the other tables are not there."""
+    lake = Lake(str(tmp_path_factory.mktemp("o'lake") / "lake"))
+    for chain in ("ethereum", "base"):
+        lake.append(TRANSFERS, rows(TRANSFERS, RAWS, chain), stream=chain, batch=1)
+    lake.append(BLOCKS, rows(BLOCKS, range(1, 11)), stream="ethereum", batch=1)
+    return lake
+
+
+@pytest.fixture(scope="module")
+def files(lake: Lake) -> dict[str, list[str]]:
+    return {name: lake.files(table) for name, table in TABLES.items() if lake.exists(table)}
+
+
+@pytest.fixture(scope="module")
+def query(files: dict[str, list[str]]) -> Query:
+    """The sandbox's answer, in this process: its limits of memory and time are the child's."""
+
+    def asked(text: str, limit: int = 0) -> dict[str, Any]:
+        return answer({"query": text, "files": files, "limit": limit, "seconds": 30})
+
+    return asked
+
+
+# --- exact -----------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, MAX_RAW) | st.integers(0, MAX_DEC38) | st.sampled_from(EDGES), min_size=1, max_size=30))
+def test_the_decimal_beside_a_raw_is_that_raw_or_null_where_it_does_not_fit(raws: list[int]) -> None:
+    with duckdb.connect() as connection:
+        found = connection.execute(
+            f"SELECT {decimal_of('raw')} FROM (SELECT unnest(?::BLOB[]) AS raw)",
+            [[raw.to_bytes(32, "big") for raw in raws]],
+        ).fetchall()
+    assert found == [(Decimal(raw) if raw <= MAX_DEC38 else None,) for raw in raws]
+
+
+def test_raws_and_decimals_come_out_of_the_files_exactly(query: Query) -> None:
+    found = query("SELECT raw, raw_dec FROM transfers WHERE chain = 'base' ORDER BY height")
+    assert [int(raw, 16) for raw, _ in found["rows"]] == RAWS
+    assert [dec for _, dec in found["rows"]] == [str(raw) if raw <= MAX_DEC38 else None for raw in RAWS]
+
+
+def test_sums_are_exact_far_beyond_a_double(query: Query) -> None:
+    found = query(
+        "SELECT sum(raw_dec), max(raw_dec) FROM transfers WHERE chain = 'base' AND raw_dec < 10::DECIMAL(38)**36"
+    )
+    fitting = [raw for raw in RAWS if raw < 10**36]
+    assert found["rows"] == [[str(sum(fitting)), str(max(fitting))]]
+
+
+def test_bytes_sort_as_the_numbers_they_are(query: Query) -> None:
+    found = query("SELECT raw FROM transfers WHERE chain = 'base' ORDER BY raw")
+    assert [int(raw, 16) for (raw,) in found["rows"]] == sorted(RAWS)
+
+
+def test_numbers_that_json_readers_would_round_are_text(query: Query) -> None:
+    found = query(
+        f"SELECT {2**53 - 1}::BIGINT, {2**53}::BIGINT, -{2**60}::BIGINT, 0.1::DECIMAL(3,2), 0.5::DOUBLE, NULL, true"
+    )
+    assert found["rows"] == [[2**53 - 1, str(2**53), str(-(2**60)), "0.10", "0.5", None, True]]
+
+
+def test_times_bytes_and_nested_values_have_a_text(query: Query) -> None:
+    found = query("SELECT time, input, [raw_dec], {'a': tx_index} FROM transfers NATURAL JOIN (SELECT 1 AS height, "
+                  "'\\x01'::BLOB AS input) WHERE chain = 'base'")  # fmt: skip
+    assert found["rows"] == [["1970-01-01 00:00:00.000003+00:00", "0x01", ["0"], {"a": 1}]]
+    json.dumps(found)
+
+
+# --- views -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_views_that_are_printed_work_in_a_duckdb_of_ones_own(run: Run, lake: Lake, here: Path) -> None:
+    (here / "chainfolio.toml").write_text(f'[lake]\nuri = "{lake.uri}"')
+    printed = run("sql")
+    assert printed.code == 0
+    with duckdb.connect() as connection:
+        connection.execute(printed.out)
+        assert connection.execute("SELECT count(*) FROM transfers WHERE chain = 'base'").fetchall() == [(len(RAWS),)]
+        assert connection.execute("SELECT sum(base_fee_dec) FROM blocks").fetchall() == [(Decimal(55),)]
+        assert connection.execute("SELECT count(raw_dec) FROM balances").fetchall() == [(0,)]
+        assert {name for (name,) in connection.execute("SHOW TABLES").fetchall()} == set(TABLES)
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
+def test_a_table_has_the_same_columns_and_types_with_rows_and_without(tmp_path: Path, table: Table) -> None:
+    lake = Lake(str(tmp_path))
+    lake.append(table, rows(table, [1]), stream="s", batch=1)
+    with duckdb.connect() as connection:
+        shapes = []
+        for files in ({}, {table.name: lake.files(table)}):
+            for view in views(files):
+                connection.execute(view)
+            shapes.append(
+                connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE {table.name})").fetchall()
+            )
+    assert shapes[0] == shapes[1]
+
+
+def test_an_empty_lake_answers_with_no_rows(run: Run) -> None:
+    ran = run("sql", "SELECT token, sum(raw_dec) AS total FROM transfers GROUP BY token", "--json")
+    assert (ran.code, ran.json) == (0, [])
+    assert run("sql", "SELECT count(*) AS n FROM approvals WHERE approved", "--json").json == [{"n": 0}]
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_json_objects_or_a_table(run: Run, lake: Lake, here: Path) -> None:
+    (here / "chainfolio.toml").write_text(f'[lake]\nuri = "{lake.uri}"')
+    text = "SELECT height, raw_dec FROM transfers WHERE chain = 'base' ORDER BY height"
+    found = run("sql", text, "--json").json
+    assert found[4] == {"height": 5, "raw_dec": str(2**127 - 1)}
+    table = run("sql", text, "--limit", "3")
+    assert (table.code, table.err) == (0, "only the first 3 rows are shown: --limit 0 shows all\n")
+    assert len(run("sql", text, "--limit", "3", "--json").json) == 3
+    assert len(run("sql", text, "--limit", "0", "--json").json) == len(RAWS)
+    assert run("sql", text, "--limit", str(len(RAWS))).err == ""
+
+
+@pytest.mark.parametrize("option", [("--limit", "-1"), ("--seconds", "0"), ("--seconds", "-5")])
+def test_limits_that_cannot_be_meant_are_refused(run: Run, option: tuple[str, str]) -> None:
+    assert run("sql", "SELECT 1", *option, "--json").error["field"] == "query"
+
+
+@pytest.mark.parametrize(
+    "text", ["SELEC 1", "SELECT", "SELECT * FROM gossip", "SELECT gossip FROM blocks", "/*", "", ";"]
+)
+def test_a_query_that_cannot_be_run_is_refused_in_one_json_object(query: Query, text: str) -> None:
+    assert list(query(text)) == ["error"]
+
+
+def test_a_refused_query_is_told_as_any_other_error(run: Run) -> None:
+    ran = run("sql", "SELECT * FROM gossip", "--json")
+    assert (ran.code, ran.error["kind"], ran.error["field"]) == (2, "BadRequest", "query")
+    assert "gossip" in ran.error["message"]
+
+
+def test_files_that_are_gone_are_named_as_the_reason(tmp_path: Path) -> None:
+    refused = answer({"query": "SELECT 1", "files": {"blocks": [str(tmp_path / "x")]}, "limit": 1, "seconds": 5})
+    assert "No files found" in refused["error"]
+
+
+# --- the sandbox -----------------------------------------------------------------------------------------------------
+
+READS = {
+    "text": "SELECT * FROM read_text('{secret}')",
+    "text behind the lake": "SELECT * FROM read_text('{lake}/../secret')",
+    "blob": "SELECT * FROM read_blob('{secret}')",
+    "csv": "SELECT * FROM read_csv('{secret}')",
+    "csv by its shape": "SELECT * FROM sniff_csv('{secret}')",
+    "json": "SELECT * FROM read_json('{secret}')",
+    "json objects": "SELECT * FROM read_ndjson_objects('{secret}')",
+    "parquet": "SELECT * FROM read_parquet('{secret}')",
+    "parquet's metadata": "SELECT * FROM parquet_metadata('{secret}')",
+    "another database": "SELECT * FROM read_duckdb('{secret}')",
+    "names of files": "SELECT * FROM glob('{folder}/*')",
+    "all files of a folder": "SELECT * FROM read_text('{folder}/*')",
+    "by its name": "SELECT * FROM '{secret}'",
+    "by its name as csv": "SELECT * FROM '{secret}.csv'",
+    "a query in a query": "SELECT * FROM query('SELECT * FROM read_text(''{secret}'')')",
+    "a table by its name": "SELECT * FROM query_table('{secret}')",
+    "a serialised query": "FROM json_execute_serialized_sql(json_serialize_sql('FROM read_text(''{secret}'')'))",
+    "the network": "SELECT * FROM read_csv('http://127.0.0.1:9/x')",
+    "a bucket": "SELECT * FROM read_parquet('s3://bucket/x')",
+    "secrets of the machine": "SELECT secret_string FROM duckdb_secrets() WHERE error('some')",
+    "a variable of Python": "SELECT * FROM a_python_variable",
+    "the environment": "SELECT getenv('PATH')",
+    "a folder to import": "PRAGMA import_database('{folder}')",
+}
+WRITES = {
+    "copy": "COPY (SELECT 1) TO '{out}'",
+    "copy under explain": "EXPLAIN ANALYZE COPY (SELECT 1) TO '{out}'",
+    "attach": "ATTACH '{out}' AS x",
+    "export": "EXPORT DATABASE '{out}'",
+    "a profile": "PRAGMA profiling_output = '{out}'",
+    "a log": "CALL enable_logging(storage = 'file', storage_path = '{out}')",
+    "create": "CREATE TABLE x AS SELECT 1",
+    "create or replace a view": "CREATE OR REPLACE VIEW blocks AS SELECT 1",
+    "drop": "DROP VIEW blocks",
+    "insert": "INSERT INTO blocks VALUES (1)",
+}
+SETTINGS = {
+    "set": "SET memory_limit = '90GB'",
+    "set under explain": "EXPLAIN ANALYZE SET threads = 64",
+    "reset": "RESET enable_external_access",
+    "set global": "SET GLOBAL enable_external_access = true",
+    "pragma with a value": "PRAGMA threads = 64",
+    "pragma without": "PRAGMA enable_verification",
+    "pragma of a checkpoint": "PRAGMA disable_checkpoint_on_shutdown",
+    "a variable": "SET VARIABLE x = 1",
+    "install": "INSTALL httpfs",
+    "install from others": "INSTALL x FROM community",
+    "load": "LOAD httpfs",
+    "load a file": "LOAD '{secret}'",
+    "a secret": "CREATE SECRET (TYPE s3)",
+    "use": "USE memory",
+    "detach": "DETACH memory",
+    "two at once": "SELECT 1; SELECT 2",
+    "two, the second hidden": "SELECT 1;/**/;COPY (SELECT 1) TO '{out}'",
+    "prepare": "PREPARE x AS SELECT 1",
+    "call": "CALL pragma_version()",
+    "begin": "BEGIN",
+}
+ESCAPES = READS | WRITES | SETTINGS
+
+
+@pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES.keys())
+def test_no_query_reaches_beyond_the_lake(query: Query, lake: Lake, tmp_path: Path, escape: str) -> None:
+    a_python_variable = pa.table({"x": ["the secret"]})
+    secret, out = Path(lake.uri).parent / "secret", tmp_path / "out"
+    for path in (secret, secret.with_suffix(".csv")):
+        path.write_text("the secret\n")
+    places = {"secret": secret, "lake": lake.uri, "folder": secret.parent, "out": out}
+    places = {name: str(place).replace("'", "''") for name, place in places.items()}
+    refused = query(escape.format(**places))
+    assert a_python_variable.num_rows == 1
+    assert list(refused) == ["error"]
+    assert "the secret" not in refused["error"]
+    assert not out.exists()
+
+
+def test_views_and_settings_stay_as_they_were_for_every_query(query: Query) -> None:
+    wanted = {
+        "autoload_known_extensions": "false", "enable_external_access": "false", "lock_configuration": "true",
+        "python_enable_replacements": "false",
+    }  # fmt: skip
+    shown = query(f"SELECT name, value FROM duckdb_settings() WHERE name IN {tuple(wanted)}")
+    assert dict(shown["rows"]) == wanted
+
+
+def test_the_child_gets_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    monkeypatch.setenv("CHAINFOLIO_KEY", "s3cr3t")
+    seen: dict[str, Any] = {}
+
+    def noted(*_: Any, **given: Any) -> Any:
+        seen.update(given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("subprocess.run", noted)
+    run("sql", "SELECT 1")
+    assert set(seen["env"]) == {"PATH", "PYTHONPATH"}
+
+
+BOMBS = {
+    "a product of ranges": "SELECT count(*) FROM range(10000000) a, range(10000000) b",
+    "a recursion without end": "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT max(n) FROM t",
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
+def test_a_query_without_end_is_ended_and_its_cure_said(run: Run, bomb: str) -> None:
+    ran = run("sql", bomb, "--seconds", "1", "--json")
+    assert ran.code == 2
+    assert "exceeded maximum execution time" in ran.error["message"]
+    assert "--seconds" in ran.error["cure"]
+
+
+def test_a_query_that_wants_all_memory_is_refused(files: dict[str, list[str]], query: Query) -> None:
+    assert "Out of Memory" in query("SELECT list(range) FROM range(1000000000)")["error"]
+    assert ask("SELECT 1 AS one", files, limit=1, seconds=5)["rows"] == [[1]]

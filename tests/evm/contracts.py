@@ -1,0 +1,117 @@
+"""Contracts that a fake node can call: plainly, through Multicall3, or through the scanner put there by an override."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from eth_abi.abi import decode as abi_decode
+from eth_abi.abi import encode as abi_encode
+
+from adapters.evm.call import signature
+from adapters.evm.scan import AGGREGATE3, GET_BALANCE, SCANNER, SCANNER_AT
+
+Contract = Callable[[bytes], bytes]
+
+
+class Refused(Exception):
+    """What a node answers with an error object."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.data = code, message, data
+
+    def error(self) -> dict[str, Any]:
+        beside = {} if self.data is None else {"data": self.data}
+        return {"code": self.code, "message": self.message, **beside}
+
+
+class Reverts(Exception):
+    """A contract that refuses."""
+
+
+class Burns(Exception):
+    """A contract that uses up whatever gas it gets."""
+
+
+def gives(value: int) -> Contract:
+    """A contract that answers everything with one word."""
+    return lambda data: value.to_bytes(32, "big")
+
+
+def balances(held: dict[str, int]) -> Contract:
+    """An ERC-20 as far as balanceOf."""
+    return lambda data: held.get("0x" + data[16:36].hex(), 0).to_bytes(32, "big")
+
+
+@dataclass
+class Contracts:
+    """What lies at which address, who holds how many native coins, and what the node makes of calls."""
+
+    code: dict[str, Contract] = field(default_factory=dict)
+    native: dict[str, int] = field(default_factory=dict)
+    overrides: str = "yes"  # yes, ignored, refused
+    multicall3: str | None = None
+    gas_cap: int = 50_000_000
+
+    def call(self, asked: dict[str, Any], override: dict[str, Any]) -> str:
+        """The result of eth_call, or Refused."""
+        data = bytes.fromhex(asked["data"][2:])
+        if override:
+            if self.overrides == "refused":
+                raise Refused(-32602, "too many arguments, want at most 2")
+            if self.overrides == "yes":
+                assert override == {SCANNER_AT: {"code": SCANNER}}
+                return "0x" + b"".join(self._scanned(data)).hex()
+        if asked["to"] == self.multicall3:
+            return "0x" + self._aggregated(data).hex()
+        try:
+            return "0x" + self._run(asked["to"], data).hex()
+        except Reverts:
+            raise Refused(3, "execution reverted", "0x") from None
+        except Burns:
+            raise Refused(-32000, "out of gas") from None
+
+    def _run(self, to: str, data: bytes) -> bytes:
+        return self.code[to](data) if to in self.code else b""
+
+    def _scanned(self, data: bytes) -> Iterator[bytes]:
+        """What the scanner does, as its source says it."""
+        gas, keep, at = int.from_bytes(data[:4], "big"), int.from_bytes(data[4:6], "big"), 6
+        while at < len(data):
+            size = int.from_bytes(data[at : at + 2], "big")
+            sent = None if size == 0xFFFF else data[at + 2 : at + 2 + size]
+            at += 2 + (0 if sent is None else size)
+            count = int.from_bytes(data[at : at + 2], "big")
+            at += 2
+            for _ in range(count):
+                who = "0x" + data[at : at + 20].hex()
+                at += 20
+                if gas + gas // 32 + 60_000 > self.gas_cap:
+                    return
+                status, answer = self._entry(who, sent)
+                yield bytes([status]) + min(len(answer), 0xFFFFFF).to_bytes(3, "big") + answer[:keep]
+
+    def _entry(self, who: str, sent: bytes | None) -> tuple[int, bytes]:
+        if sent is None:
+            return 1, self.native.get(who, 0).to_bytes(32, "big")
+        try:
+            return (1 if who in self.code else 2), self._run(who, sent)
+        except Reverts:
+            return 0, b""
+        except Burns:
+            return 3, b""
+
+    def _aggregated(self, data: bytes) -> bytes:
+        parsed = signature(AGGREGATE3)
+        results: list[tuple[bool, bytes]] = []
+        for to, _, sent in abi_decode(parsed.inputs, data[4:])[0]:
+            try:
+                if to == self.multicall3 and sent[:4] == signature(GET_BALANCE).selector:
+                    results.append((True, self.native.get("0x" + sent[16:36].hex(), 0).to_bytes(32, "big")))
+                else:
+                    results.append((True, self._run(to, sent)))
+            except (Reverts, Burns):
+                results.append((False, b""))
+        return abi_encode(parsed.outputs, [results])

@@ -1,0 +1,283 @@
+"""Nodes that exist only in memory: a chain, what a node says of it, how it fails, and a clock that nobody waits for."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sha3 import keccak_256
+
+from adapters.evm.endpoint import Endpoint
+from adapters.evm.events import TRANSFER
+from adapters.evm.facts import Facts, Multicall3, Native, Wrapped
+from adapters.evm.integrity import Query
+from adapters.evm.node import Node
+from adapters.evm.spans import LogReader
+from adapters.evm.transport import Posted
+from chainfolio.blocks import Block
+from chainfolio.seams import Seams
+from tests.evm.contracts import Contracts, Refused
+
+CHAIN_ID = 31337
+GENESIS_TIME = 1_700_000_000
+TOKEN, ALICE, BOB = ("0x" + pair * 20 for pair in ("11", "aa", "bb"))
+MULTICALL3 = "0xca11bde05977b3631167028862be2a173976ca11"
+TRANSFERS = Query((TRANSFER,))
+Handler = Callable[[list[Any]], Any]
+
+
+class FakeClock:
+    """A clock that moves when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.slept: list[float] = []
+
+    def now_us(self) -> int:
+        return int(self.now_s * 1_000_000)
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now_s += seconds
+
+
+# --- a chain ---------------------------------------------------------------------------------------------------------
+
+
+def topic_of(address: str) -> str:
+    return "0x" + "0" * 24 + address[2:]
+
+
+def transfer(sender: str = ALICE, recipient: str = BOB, raw: int = 1, token: str = TOKEN) -> dict[str, Any]:
+    """The log of an ERC-20 transfer, without its place."""
+    return {
+        "address": token, "topics": [TRANSFER, topic_of(sender), topic_of(recipient)], "data": f"0x{raw:064x}",
+    }  # fmt: skip
+
+
+def bloom_of(logs: Sequence[Mapping[str, Any]]) -> str:
+    """The bloom of some logs, by the yellow paper: three of 2,048 bits for each address and topic."""
+    bits = 0
+    for log in logs:
+        for value in (log["address"], *log["topics"]):
+            digest = keccak_256(bytes.fromhex(value[2:])).digest()
+            for k in (0, 2, 4):
+                bits |= 1 << (int.from_bytes(digest[k : k + 2], "big") & 2047)
+    return f"0x{bits:0512x}"
+
+
+def hash_of(*parts: object) -> str:
+    return "0x" + str(keccak_256(repr(parts).encode()).hexdigest())
+
+
+class FakeChain:
+    """Headers and logs; `mine` adds a block, `reorganise` replaces the newest ones."""
+
+    def __init__(self, blocks: int = 0, *, salt: str = "a") -> None:
+        self.salt = salt
+        self.headers: list[dict[str, Any]] = []
+        self.logs: list[list[dict[str, Any]]] = []
+        self.mine()
+        for k in range(blocks):
+            self.mine(transfer(raw=k + 1))
+
+    @property
+    def head(self) -> int:
+        return len(self.headers) - 1
+
+    def block(self, height: int) -> Block:
+        header = self.headers[height]
+        return Block(height, header["hash"], header["parentHash"], int(header["timestamp"], 16) * 1_000_000)
+
+    def mine(self, *logs: dict[str, Any]) -> None:
+        height = len(self.headers)
+        parent = self.headers[-1]["hash"] if height else "0x" + "00" * 32
+        block_hash = hash_of(self.salt, height, parent, logs)
+        time = hex(GENESIS_TIME + 12 * height)
+        self.headers.append({
+            "number": hex(height), "hash": block_hash, "parentHash": parent, "timestamp": time,
+            "logsBloom": bloom_of(logs), "gasUsed": "0x5208", "gasLimit": "0x1c9c380", "miner": "0x" + "00" * 20,
+            "baseFeePerGas": "0x7", "transactions": [hash_of(block_hash, k) for k in range(len(logs))],
+        })  # fmt: skip
+        places = [
+            {
+                "blockNumber": hex(height), "blockHash": block_hash, "transactionHash": hash_of(block_hash, k),
+                "transactionIndex": hex(k), "logIndex": hex(k), "blockTimestamp": time, "removed": False,
+            }
+            for k in range(len(logs))
+        ]  # fmt: skip
+        self.logs.append([{**log, **place} for log, place in zip(logs, places, strict=True)])
+
+    def reorganise(self, first: int, salt: str) -> None:
+        """The blocks from `first` on become others with the same events."""
+        events = [[{k: log[k] for k in ("address", "topics", "data")} for log in logs] for logs in self.logs[first:]]
+        del self.headers[first:], self.logs[first:]
+        self.salt = salt
+        for logs in events:
+            self.mine(*logs)
+
+    def height_of(self, tag: Any) -> int | None:
+        """The height that a block parameter means; None where there is no such block."""
+        if isinstance(tag, Mapping):
+            return next((h for h, header in enumerate(self.headers) if header["hash"] == tag["blockHash"]), None)
+        if tag in ("latest", "finalized"):
+            return self.head
+        height = int(tag, 16)
+        return height if height <= self.head else None
+
+
+# --- a node ----------------------------------------------------------------------------------------------------------
+
+
+class FakeNode:
+    """Answers JSON-RPC over a chain. `on[method]` replaces an answer, `exchanges` are used up before any is given."""
+
+    def __init__(self, chain: FakeChain, contracts: Contracts | None = None, **on: Handler) -> None:
+        self.chain = chain
+        self.contracts = contracts or Contracts()
+        self.on: dict[str, Handler] = dict(on)
+        self.exchanges: list[Posted | Exception] = []
+        self.always: Posted | Exception | None = None
+        self.envelope: Callable[[list[dict[str, Any]]], Any] = lambda replies: replies
+        self.batch_limit: int | None = None
+        self.batch_refusal: dict[str, Any] = {"code": -32600, "message": "batch requests are not supported"}
+        self.asked: list[tuple[str, Any]] = []
+        self.bodies: list[int] = []
+
+    def count(self, method: str) -> int:
+        return Counter(name for name, _ in self.asked)[method]
+
+    def post(self, body: bytes) -> Posted:
+        fault = self.exchanges.pop(0) if self.exchanges else self.always
+        if isinstance(fault, Exception):
+            raise fault
+        if fault is not None:
+            return fault
+        asks = json.loads(body)
+        single = isinstance(asks, dict)
+        asks = [asks] if single else asks
+        self.bodies.append(len(asks))
+        if self.batch_limit is not None and len(asks) > self.batch_limit:
+            return answered({"jsonrpc": "2.0", "id": None, "error": self.batch_refusal})
+        replies = self.envelope([self._reply(ask) for ask in asks])
+        return answered(replies[0] if single and isinstance(replies, list) and len(replies) == 1 else replies)
+
+    def _reply(self, ask: dict[str, Any]) -> dict[str, Any]:
+        method, params = ask["method"], ask["params"]
+        self.asked.append((method, params))
+        head = {"jsonrpc": "2.0", "id": ask["id"]}
+        try:
+            return {**head, "result": self.on.get(method, getattr(self, method, _unknown))(params)}
+        except Refused as refused:
+            return {**head, "error": refused.error()}
+
+    def eth_chainId(self, params: list[Any]) -> str:
+        return hex(CHAIN_ID)
+
+    def eth_getBlockByNumber(self, params: list[Any]) -> Any:
+        height = self.chain.height_of(params[0])
+        return None if height is None else self.chain.headers[height]
+
+    def eth_getLogs(self, params: list[Any]) -> list[dict[str, Any]]:
+        wanted = params[0]
+        if "blockHash" in wanted:
+            height = self.chain.height_of(wanted)
+            if height is None:
+                raise Refused(-32000, "unknown block")
+            span = range(height, height + 1)
+        else:
+            span = range(int(wanted["fromBlock"], 16), min(int(wanted["toBlock"], 16), self.chain.head) + 1)
+        found = [log for height in span for log in self.chain.logs[height]]
+        contracts = wanted.get("address")
+        return [
+            log
+            for log in found
+            if log["topics"] and log["topics"][0] in wanted["topics"][0]
+            if not contracts or log["address"] in contracts
+        ]
+
+    def eth_call(self, params: list[Any]) -> str:
+        self._known(params[1])
+        return self.contracts.call(params[0], params[2] if len(params) > 2 else {})
+
+    def eth_getBalance(self, params: list[Any]) -> str:
+        self._known(params[1])
+        return hex(self.contracts.native.get(params[0], 0))
+
+    def _known(self, tag: Any) -> None:
+        if self.chain.height_of(tag) is None:
+            raise Refused(-32000, "header not found")
+
+
+def _unknown(params: list[Any]) -> Any:
+    raise Refused(-32601, "the method does not exist/is not available")
+
+
+def answered(reply: Any, status: int = 200, retry_after_s: float | None = None) -> Posted:
+    """An exchange whose body is this JSON."""
+    return Posted(status, retry_after_s, json.dumps(reply, separators=(",", ":")).encode())
+
+
+@dataclass
+class FakeTransport:
+    """Posts to nodes in memory by address, and remembers in which order they were asked."""
+
+    nodes: dict[str, FakeNode] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        self.order.append(source)
+        return self.nodes[url].post(body)
+
+    async def close(self) -> None:
+        self.nodes.clear()
+
+
+# --- all of it together ----------------------------------------------------------------------------------------------
+
+
+def facts_of(chain: FakeChain, *, multicall3: bool = True) -> Facts:
+    return Facts(
+        key="fake", family="evm", chain_id=CHAIN_ID, name="Fake", native=Native("ETH", "Ether", 18, 60),
+        genesis=chain.headers[0]["hash"], finality=2, wrapped=Wrapped("0x" + "ee" * 20, "WETH"),
+        multicall3=Multicall3(MULTICALL3, 1) if multicall3 else None,
+    )  # fmt: skip
+
+
+@dataclass
+class Wired:
+    """A chain's nodes as one, over fakes."""
+
+    node: Node
+    clock: FakeClock
+    transport: FakeTransport
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return self.node.endpoints[0]
+
+    def node_block(self, height: int) -> Block:
+        """A block of the first node's chain."""
+        return next(iter(self.transport.nodes.values())).chain.block(height)
+
+    def reader(self, integrity: str = "bloom") -> LogReader:
+        return LogReader(self.node, integrity=integrity)
+
+
+def wired(*nodes: FakeNode, urls: Sequence[str] = (), multicall3: bool = True, checked: bool = False) -> Wired:
+    """Endpoints `one.test`, `two.test`… over these nodes; `checked` leaves out the question of who they are."""
+    clock = FakeClock()
+    seams = Seams(clock=clock, random=random.Random(7))
+    names = urls or [f"http://{name}.test" for name, _ in zip(("one", "two", "three"), nodes, strict=False)]
+    transport = FakeTransport(dict(zip(names, nodes, strict=True)))
+    endpoints = [Endpoint(url, transport, seams) for url in names]
+    for endpoint in endpoints:
+        endpoint.checked = checked
+    return Wired(Node(facts_of(nodes[0].chain, multicall3=multicall3), endpoints, seams), clock, transport)

@@ -1,0 +1,150 @@
+"""State of a real node: whatever way it is read, and whatever the contracts try, it is what one plain call says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.evm import scan, tokens
+from adapters.evm.scan import MULTICALL, OVERRIDE, SINGLES
+from chainfolio.asking import Reverted, Unknown, drive
+from chainfolio.calls import Call, NativeBalance, Read
+from chainfolio.contracts import Token
+from localchain import install
+from localchain.evm import MAX, call_data
+from tests.evm.anvil import Local, chain_of
+
+pytestmark = pytest.mark.node
+ROUTES = (OVERRIDE, MULTICALL, SINGLES)
+LARGEST = 0xFFFF  # bytes of an answer that are read
+
+SOLC = """
+const { createRequire } = require("module");
+const solc = createRequire(process.cwd() + "/x.js")("solc");
+const content = require("fs").readFileSync(0, "utf8");
+const settings = { evmVersion: "byzantium", optimizer: { enabled: true, details: { yul: true } },
+                   outputSelection: { "*": { "*": ["evm.deployedBytecode.object"] } } };
+const input = { language: "Yul", sources: { scanner: { content } }, settings };
+console.log(JSON.stringify(JSON.parse(solc.compile(JSON.stringify(input))).contracts.scanner));
+"""
+
+
+def held(token: str, wallet: str) -> Call:
+    return Call(token, "balanceOf(address)(uint256)", (wallet,))
+
+
+def plainly(local: Local, asks: list[Call], height: int) -> list[Any]:
+    """What one plain eth_call for each says: bytes, or None where it failed."""
+    sent = [{"to": ask.to, "data": call_data(ask.signature, *ask.args), "gas": hex(30_000_000)} for ask in asks]
+    body = [
+        {"jsonrpc": "2.0", "id": k, "method": "eth_call", "params": [each, hex(height)]} for k, each in enumerate(sent)
+    ]
+    replies = {reply["id"]: reply for reply in local.node._post(body)}
+    return [bytes.fromhex(replies[k]["result"][2:]) if "result" in replies[k] else None for k in range(len(asks))]
+
+
+def agrees(got: Any, plain: bytes | None) -> bool:
+    """A number only where the contract gave a word, and then its first; where it was too long to read also Unknown."""
+    if plain is None:
+        return isinstance(got, Reverted | Unknown)
+    if len(plain) < 32 or isinstance(got, Unknown):
+        return isinstance(got, Unknown) and (len(plain) < 32 or len(plain) > LARGEST)
+    return bool(got == int.from_bytes(plain[:32], "big"))
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_every_balance_of_every_token_is_what_a_plain_call_says(local: Local, route: int) -> None:
+    asks = [held(token, wallet) for token in local.tokens for wallet in local.wallets]
+    async with chain_of(local, route=route) as chain:
+        for height in local.heights:
+            got = await chain.answer(asks, await chain.block(height))
+            plain = plainly(local, asks, height)
+            wrong = [(a.to, g) for a, g, p in zip(asks, got, plain, strict=True) if not agrees(g, p)]
+            assert wrong == []
+            assert sum(isinstance(value, int) for value in got) >= (0 if height == 1 else 20)
+        assert chain.node.endpoints[0].learnt["route"] == route
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_native_balances_at_past_blocks(local: Local, route: int) -> None:
+    reads = [NativeBalance(wallet) for wallet in local.wallets]
+    async with chain_of(local, route=route) as chain:
+        seen = []
+        for height in local.heights:
+            got = await chain.answer(reads, await chain.block(height))
+            asked = [("eth_getBalance", (wallet, hex(height))) for wallet in local.wallets]
+            assert got == [int(balance, 16) for balance in local.node.batch(asked)]
+            seen.append(tuple(got))
+        assert len(set(seen)) == len(local.heights)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_hostile_balances_by_name(local: Local, route: int) -> None:
+    names = [name for name in local.hostile if name.startswith("balance")]
+    asks = [held(local.hostile[name].lower(), local.wallets[1]) for name in names]
+    async with chain_of(local, route=route) as chain:
+        got = dict(zip(names, await chain.answer(asks, await chain.block(local.heights[-1])), strict=True))
+    assert got["balance of 64 bytes"] == 10**18
+    assert got["balance of max uint256"] == MAX
+    for name in names:
+        if "bytes" in name and "64" not in name:
+            assert isinstance(got[name], Unknown), name
+        elif "reverts" in name:
+            assert isinstance(got[name], Reverted), name
+            assert len(got[name].data) <= 512
+        elif "loops" in name or "invalid" in name:
+            assert isinstance(got[name], Reverted | Unknown), name
+
+
+async def test_everything_is_one_request_where_the_node_allows_it(local: Local) -> None:
+    honest = [token.address.lower() for token in local.deployment.tokens.values()]
+    reads: list[Read] = [held(token, wallet) for token in honest for wallet in local.wallets]
+    async with chain_of(local) as chain:
+        block = await chain.block(local.heights[-1])
+        before = chain.requests
+        got = await chain.answer([*reads, *(NativeBalance(wallet) for wallet in local.wallets)], block)
+        assert chain.requests == before + 1
+        assert all(isinstance(value, int) for value in got)
+
+
+async def test_a_real_node_is_examined(local: Local) -> None:
+    async with chain_of(local) as chain:
+        assert await chain.examine(chain.node) == {"oldestState": 0, "reads": "state override"}
+
+
+async def test_what_tokens_say_about_themselves(local: Local) -> None:
+    contracts = local.tokens
+    async with chain_of(local) as chain:
+        block = await chain.block(local.heights[-1])
+        asking = tokens.describe(chain.facts, contracts)
+        report = (await drive({"tokens": asking}, lambda asks: chain.answer(asks, block)))["tokens"]
+    found: dict[str, Token] = report.result or {}
+    assert report.status == "ok"
+    for token in local.deployment.tokens.values():
+        said = found[token.address.lower()]
+        assert (said.symbol, said.decimals) == (token.symbol, token.decimals)
+    decimals = {name: found[address.lower()].decimals for name, address in local.hostile.items()}
+    assert {name: value for name, value in decimals.items() if name.startswith("decimals")} == {
+        "decimals revert": None, "decimals of 0 bytes": None, "decimals 0": 0, "decimals 77": 77, "decimals 255": 255,
+        "decimals 256": None, "decimals of max uint256": None,
+    }  # fmt: skip
+    names = {name: found[address.lower()].name for name, address in local.hostile.items()}
+    assert names["name as bytes32"] == "Maker"
+    assert names["name reverts"] == names["name points outside"] == names["name: empty"] == ""
+    assert names["name: right to left"] == "CDSU"
+    assert len(names["name: 10 kB"]) <= 96
+    assert all(name.isprintable() for name in names.values())
+
+
+def test_the_scanner_is_what_its_source_compiles_to() -> None:
+    where = install.ensure()
+    if not (where / "node_modules" / "solc").is_dir():
+        pytest.skip("the compiler is not here")
+    source = Path(scan.__file__).with_name("scanner.yul").read_text()
+    done = subprocess.run(["node", "-e", SOLC], cwd=where, input=source, capture_output=True, check=True, text=True)
+    (compiled,) = json.loads(done.stdout).values()
+    assert "0x" + compiled["evm"]["deployedBytecode"]["object"] == scan.SCANNER

@@ -1,0 +1,246 @@
+"""One endpoint in trouble: limits, pages that are no JSON, batches it does not take, and secrets that stay secret."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from adapters.evm.endpoint import identity, name_of
+from adapters.evm.transport import Posted
+from adapters.evm.wire import Request
+from chainfolio.errors import BadAnswer, ChainfolioError, SourceError, TooMuch, Unavailable, Unsupported
+from tests.evm.contracts import Refused
+from tests.evm.fakes import FakeChain, FakeNode, Wired, answered, wired
+
+KEY = "c4n4ry5ecretk3y"
+URL = f"https://user:{KEY}pw@node.test:8545/v2/{KEY}path?apikey={KEY}query&x=1"
+HEADERS = [Request("eth_getBlockByNumber", (hex(height), False)) for height in range(8)]
+
+
+def one(node: FakeNode) -> Wired:
+    return wired(node, checked=True)
+
+
+async def asked(node: FakeNode) -> Wired:
+    found = one(node)
+    assert [b'"number"' in answer for answer in await found.endpoint.ask(HEADERS) if isinstance(answer, bytes)] == [
+        True
+    ] * 8
+    return found
+
+
+# --- waiting ---------------------------------------------------------------------------------------------------------
+
+
+async def test_retry_after_is_waited_out() -> None:
+    node = FakeNode(FakeChain(9))
+    node.exchanges = [Posted(429, 17.0, b"slow down")]
+    found = await asked(node)
+    assert len(found.clock.slept) == 1
+    assert 17.0 <= found.clock.slept[0] < 17.2
+
+
+async def test_retry_after_holds_for_everybody_at_that_endpoint() -> None:
+    node = FakeNode(FakeChain(9))
+    found = one(node)
+    start_s = found.clock.now_s
+    node.always = Posted(429, 30.0, b"")
+    with pytest.raises(Unavailable):
+        await found.endpoint.one(HEADERS[0])
+    node.always = None
+    await found.endpoint.one(HEADERS[0])
+    assert found.clock.now_s - start_s >= 6 * 30.0
+
+
+async def test_without_retry_after_waits_grow_and_carry_jitter() -> None:
+    node = FakeNode(FakeChain(9))
+    node.exchanges = [Posted(429, None, b"")] * 5
+    found = await asked(node)
+    for wait, base in zip(found.clock.slept, (0.2, 0.4, 0.8, 1.6, 3.2), strict=True):
+        assert base <= wait <= 1.5 * base
+
+
+async def test_a_limit_that_never_ends_is_said_to_be_one() -> None:
+    node = FakeNode(FakeChain(9))
+    node.always = Posted(429, None, b"")
+    with pytest.raises(Unavailable, match="too many requests"):
+        await one(node).endpoint.ask(HEADERS)
+
+
+async def test_a_limit_told_inside_an_answer_is_waited_for_too() -> None:
+    tries = iter(range(3))
+
+    def limited(params: list[Any]) -> Any:
+        if next(tries, None) is not None:
+            raise Refused(-32005, "daily request count exceeded, request rate limited")
+        return node.chain.headers[0]
+
+    node = FakeNode(FakeChain(9), eth_getBlockByNumber=limited)
+    found = one(node)
+    assert isinstance(await found.endpoint.one(HEADERS[0]), bytes)
+    assert found.endpoint.trouble.counts == {"Unavailable": 3}
+
+
+async def test_a_configured_rate_is_kept() -> None:
+    found = one(FakeNode(FakeChain(9)))
+    found.endpoint._gap_s = 0.5
+    start_s = found.clock.now_s
+    for _ in range(5):
+        await found.endpoint.one(HEADERS[0])
+    assert found.clock.now_s - start_s == pytest.approx(2.0)
+
+
+# --- bodies ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("posted", "kind", "said"),
+    [
+        (Posted(200, None, b"<html><body>Checking your browser</body></html>"), Unavailable, "web page"),
+        (Posted(503, None, b"upstream connect error"), Unavailable, "HTTP 503"),
+        (Posted(200, None, b""), Unavailable, "no JSON"),
+        (Posted(200, None, b"error code: 1015"), Unavailable, "no JSON"),
+        (Posted(200, None, b'[{"jsonrpc":"2.0","id":1,"result":{"num'), Unavailable, "breaks off"),
+        (Posted(200, None, b'[{"jsonrpc":"2.0","id":1,"result":{}'), Unavailable, "breaks off"),
+        (Posted(401, None, b'{"error":"no"}'), BadAnswer, "access refused"),
+        (Posted(403, None, b"Forbidden"), BadAnswer, "access refused"),
+        (Posted(301, None, b""), BadAnswer, "redirects"),
+        (Posted(200, None, b'{"hello":"world"}'), BadAnswer, "question nobody asked"),
+        (Posted(404, None, b'{"message":"no Route matched"}'), BadAnswer, "question nobody asked"),
+        (Posted(200, None, b'{"jsonrpc":"2.0","id":1}'), BadAnswer, "neither"),
+    ],
+)
+async def test_a_body_that_is_no_answer(posted: Posted, kind: type[SourceError], said: str) -> None:
+    node = FakeNode(FakeChain())
+    node.always = posted
+    for read in (one(node).endpoint.one, one(node).endpoint.big):
+        with pytest.raises(kind, match=said) as caught:
+            await read(HEADERS[0])
+        assert type(caught.value) is kind
+
+
+async def test_answers_out_of_order_find_their_questions() -> None:
+    node = FakeNode(FakeChain(9))
+    node.envelope = lambda replies: replies[::-1]
+    await asked(node)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda r: [*r[:-1], {**r[-1], "id": 99}], lambda r: [{**each, "id": str(each["id"])} for each in r],
+     lambda r: r[:-1], lambda r: [*r, r[0]], lambda r: [{**each, "id": None} for each in r]],
+)  # fmt: skip
+async def test_foreign_missing_and_double_answers_are_refused(change: Callable[[Any], Any]) -> None:
+    node = FakeNode(FakeChain(9))
+    node.envelope = change
+    with pytest.raises(BadAnswer):
+        await one(node).endpoint.ask(HEADERS)
+
+
+# --- batches ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [(-32600, "batch requests are not supported"), (-32600, "Invalid Request"), (-32000, "batch too large"),
+     (-32005, "Batch size is too large"), (-32700, "parse error: json: cannot unmarshal array"),
+     (-32003, "batch length limit exceeded"), (-32601, "method not found")],
+)  # fmt: skip
+@pytest.mark.parametrize(("limit", "learnt"), [(1, 1), (3, 2)])
+async def test_a_node_that_takes_no_such_batch_is_asked_in_smaller_ones(
+    code: int, message: str, limit: int, learnt: int
+) -> None:
+    node = FakeNode(FakeChain(9))
+    node.batch_limit, node.batch_refusal = limit, {"code": code, "message": message}
+    found = await asked(node)
+    assert found.endpoint.learnt == {"max_batch": learnt}
+    assert max(node.bodies) == 8
+    before = len(node.bodies)
+    await found.endpoint.ask(HEADERS)
+    assert node.bodies[before:] == [learnt] * (8 // learnt)
+
+
+async def test_a_batch_whose_answer_grew_too_large_is_asked_in_parts() -> None:
+    """As geth does it: the first questions are answered, the others refused one by one."""
+    node = FakeNode(FakeChain(9))
+    too_large = {"error": {"code": -32003, "message": "response too large"}}
+    node.envelope = lambda replies: [
+        reply if k < 3 else {"jsonrpc": "2.0", "id": reply["id"], **too_large} for k, reply in enumerate(replies)
+    ]
+    found = await asked(node)
+    assert found.endpoint.learnt == {"max_batch": 2}
+
+
+async def test_a_body_refused_with_413_is_made_smaller() -> None:
+    node = FakeNode(FakeChain(9))
+    node.exchanges = [Posted(413, None, b"Request Entity Too Large")] * 2
+    found = await asked(node)
+    assert found.endpoint.learnt == {"max_batch": 2}
+
+
+async def test_a_single_question_refused_with_413_is_an_answer() -> None:
+    node = FakeNode(FakeChain(9))
+    node.always = Posted(413, None, b"")
+    (answer,) = await one(node).endpoint.ask(HEADERS[:1])
+    assert isinstance(answer, TooMuch)
+
+
+async def test_one_refusal_among_answers_is_only_its_own() -> None:
+    node = FakeNode(FakeChain(9))
+    answers = await one(node).endpoint.ask([HEADERS[0], Request("eth_nonsense"), HEADERS[1]])
+    assert [type(answer) for answer in answers] == [bytes, Unsupported, bytes]
+
+
+async def test_a_contract_that_says_batch_changes_nothing() -> None:
+    def refuse(params: list[Any]) -> Any:
+        raise Refused(3, "execution reverted: batch too large")
+
+    found = one(FakeNode(FakeChain(9), eth_call=refuse))
+    await found.endpoint.ask([Request("eth_call", ({}, "latest"))] * 4)
+    assert found.endpoint.learnt == {}
+
+
+# --- secrets ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_endpoint_is_called_by_its_host() -> None:
+    assert name_of(URL) == "node.test:8545"
+    assert KEY not in identity(URL)
+    assert len(identity(URL)) == 16
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Unavailable("node.test:8545", "cannot be reached"),
+        Posted(401, None, b"bad key " + KEY.encode()),
+        Posted(200, None, f"<html>{KEY}path is blocked</html>".encode()),
+        Posted(200, None, f'{{"error":"key {KEY}path unknown"}}'.encode()),
+        Posted(200, None, f'{{"{KEY}path'.encode()),
+        answered({"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": f"invalid project {KEY}path"}}),
+        answered({"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": f"{KEY}query may not do that"}}),
+        answered({"jsonrpc": "2.0", "id": 1, "error": {"code": -32005, "message": f"rate limit of {KEY}path"}}),
+        answered({"jsonrpc": "2.0", "id": 1, "error": {"code": 3, "message": "x", "data": f"for {URL}"}}),
+        answered({"jsonrpc": "2.0", "id": None, "error": {"code": -1, "message": f"no batches for {KEY}pw"}}),
+        answered({"jsonrpc": "2.0", "id": f"{KEY}path", "result": 1}),
+    ],
+)
+@pytest.mark.parametrize("method", ["eth_getLogs", "eth_call", "eth_getBlockByNumber"])
+async def test_no_part_of_an_address_is_ever_shown(
+    fault: Posted | Exception, method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    node = FakeNode(FakeChain())
+    node.always = fault
+    found = wired(node, urls=[URL])
+    texts = [repr(found.endpoint), repr(found.node), repr(found.node.troubles()), caplog.text]
+    for read in (found.endpoint.one, found.endpoint.big, lambda request: found.endpoint.ask([request, request])):
+        try:
+            texts.append(repr(await read(Request(method, ({},)))))
+        except ChainfolioError as error:
+            texts += [str(error), repr(error), repr(error.args), repr(vars(error)), error.cure]
+    assert len(texts) > 4
+    assert not [text for text in texts if KEY in text]

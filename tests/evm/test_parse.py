@@ -1,0 +1,145 @@
+"""Reading logs by templates is reading them one by one, only faster."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.evm.logs import MAX_TEMPLATES, LogRecord, Logs, join, parse, strict
+from adapters.evm.wire import typed
+from chainfolio.errors import BadAnswer
+from tests.evm.generated import answers, records, shown, written
+
+ONE = {
+    "address": "0x" + "11" * 20, "topics": ["0x" + "22" * 32], "data": "0x" + "00" * 32, "blockNumber": "0x10",
+    "transactionHash": "0x" + "33" * 32, "blockHash": "0x" + "44" * 32, "transactionIndex": "0x0", "logIndex": "0x1",
+    "removed": False,
+}  # fmt: skip
+
+
+def body(*logs: dict[str, Any]) -> bytes:
+    return json.dumps(logs, separators=(",", ":")).encode()
+
+
+def outcome(content: bytes, by: Any) -> Any:
+    try:
+        return shown(by("node", content))
+    except BadAnswer:
+        return BadAnswer
+
+
+@given(st.data())
+def test_templates_and_the_strict_parser_read_the_same(data: st.DataObject) -> None:
+    content = data.draw(written(data.draw(answers())))
+    assert shown(parse("node", content)) == shown(strict("node", content))
+
+
+@given(answers(), st.data())
+def test_what_was_written_is_what_is_read_in_the_order_of_the_chain(
+    logs: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    found = shown(parse("node", data.draw(written(logs))))
+    wanted = sorted(logs, key=lambda log: (int(log["blockNumber"], 16), int(log["logIndex"], 16)))
+    assert len(found) == len(wanted)
+    for row, log in zip(found, wanted, strict=True):
+        assert row["data"] == bytes.fromhex(log["data"][2:])
+        assert row["topics"] == [topic.encode() for topic in log["topics"]]
+        assert row["tx_index"] == int(log["transactionIndex"], 16)
+        assert row["time_s"] == int(log.get("blockTimestamp", "-0x1"), 16)
+
+
+@given(st.data())
+def test_a_damaged_log_is_refused_by_both_or_read_alike_by_both(data: st.DataObject) -> None:
+    """One character of an answer is replaced: whatever comes of it, both ways agree."""
+    content = bytearray(body(*(data.draw(records(7, k)) for k in range(3))))
+    content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.sampled_from(b'0fFgx"{}[],:\\ -19'))
+    assert outcome(bytes(content), parse) == outcome(bytes(content), strict)
+
+
+@given(answers(), st.data())
+def test_two_logs_at_one_place_are_refused(logs: list[dict[str, Any]], data: st.DataObject) -> None:
+    if logs:
+        twice = data.draw(st.permutations([*logs, data.draw(st.sampled_from(logs))]))
+        with pytest.raises(BadAnswer, match="two logs at one place"):
+            parse("node", data.draw(written(list(twice))))
+
+
+def test_more_shapes_than_templates_are_read_all_the_same() -> None:
+    sizes = range(2 * MAX_TEMPLATES)
+    logs = [{**ONE, "logIndex": hex(16 + k), "data": "0x" + f"{k:02x}" * (k % 7) * 2} for k in sizes]
+    mixed = [dict(sorted(log.items(), key=lambda item: (hash(item[0]) + k) % 11)) for k, log in enumerate(logs)]
+    assert shown(parse("node", body(*mixed))) == shown(strict("node", body(*logs)))
+
+
+def test_no_logs_are_no_logs() -> None:
+    for content in (b"[]", b" [ ] \n"):
+        assert len(parse("node", content)) == 0
+
+
+def test_answers_are_joined_in_the_order_given() -> None:
+    parts = [parse("node", body({**ONE, "blockNumber": hex(k), "data": "0x" + "ab" * k})) for k in (5, 6, 7)]
+    assert shown(join(parts)) == [row for part in parts for row in shown(part)]
+    assert len(join([])) == len(Logs.blank(0)) == 0
+
+
+@pytest.mark.parametrize(
+    ("what", "change"),
+    [
+        ("a removed log", {"removed": True}),
+        ("no log index", {"logIndex": None}),
+        ("no transaction index", {"transactionIndex": None}),
+        ("a pending log", {"blockNumber": None, "blockHash": None}),
+        ("an index that ran below zero", {"logIndex": "0xffffffff"}),
+        ("a transaction index that ran below zero", {"transactionIndex": "0xffffffffffffffff"}),
+        ("five topics", {"topics": ["0x" + "22" * 32] * 5}),
+        ("a short topic", {"topics": ["0x22"]}),
+        ("a short address", {"address": "0x11"}),
+        ("a long address", {"address": "0x" + "11" * 21}),
+        ("half a byte of data", {"data": "0x123"}),
+        ("no data", {"data": None}),
+        ("data that is no hex", {"data": "0x" + "zz" * 32}),
+        ("a topic that is no hex", {"topics": ["0x" + "g2" * 32]}),
+        ("a number with a leading zero", {"blockNumber": "0x010"}),
+        ("a number with a sign", {"blockNumber": "-0x10"}),
+        ("a number with blanks", {"blockNumber": " 0x10"}),
+        ("a decimal number", {"blockNumber": "16"}),
+        ("a JSON number", {"blockNumber": 16}),
+        ("no digits", {"blockNumber": "0x"}),
+        ("a block beyond all blocks", {"blockNumber": "0xffffffffffff"}),
+        ("a time beyond all times", {"blockTimestamp": "0xfffffffffffffff"}),
+        ("full-width digits", {"blockNumber": "0x\uff11"}),
+        ("an upper-case prefix", {"blockNumber": "0X10"}),
+        ("a block hash that is no hex", {"blockHash": "0x" + "zz" * 32}),
+    ],
+)
+@pytest.mark.parametrize("beside", [0, 5])
+def test_what_no_log_can_be_is_refused(what: str, change: dict[str, Any], beside: int) -> None:
+    good = [{**ONE, "logIndex": hex(2 + k)} for k in range(beside)]
+    for content in (body({**ONE, **change}, *good), body(*good, {**ONE, **change})):
+        for by in (parse, strict):
+            with pytest.raises(BadAnswer):
+                by("node", content)
+
+
+@pytest.mark.parametrize("content", [b"", b"null", b'"0x"', b"{}", b"[1]", b"[{}]", b"[[]]", b"[{},]", b"\xff\xfe[]"])
+def test_what_is_no_list_of_logs_is_refused(content: bytes) -> None:
+    with pytest.raises(BadAnswer):
+        parse("node", content)
+
+
+def test_a_list_nested_without_end_is_refused() -> None:
+    with pytest.raises(BadAnswer):
+        parse("node", b"[" * 100_000)
+
+
+def test_four_megabytes_of_data_are_the_most() -> None:
+    with pytest.raises(BadAnswer, match="bytes of data"):
+        parse("node", body({**ONE, "data": "0x" + "00" * (4 * 1024 * 1024 + 1), "note": 1}))
+
+
+def test_a_record_of_the_strict_parser_is_all_that_is_known_of_a_log() -> None:
+    assert typed("node", json.dumps(ONE).encode(), LogRecord).blockTimestamp is None

@@ -1,0 +1,212 @@
+"""Who the nodes are, whether they answer, and who answers when they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from adapters.evm.chain import family
+from adapters.evm.node import Node
+from adapters.evm.transport import Posted
+from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Unavailable, WrongChain
+from chainfolio.seams import Seams
+from chainfolio.settings import Chain
+from tests.evm.contracts import Refused
+from tests.evm.fakes import FakeChain, FakeNode, Handler, Wired, answered, facts_of, wired
+
+DOWN = Unavailable("one.test", "cannot be reached", cure="is the node running, and is the address right?")
+
+
+def refuses(code: int, message: str) -> Callable[[list[Any]], Any]:
+    def refuse(params: list[Any]) -> Any:
+        raise Refused(code, message)
+
+    return refuse
+
+
+def dead(chain: FakeChain) -> FakeNode:
+    node = FakeNode(chain)
+    node.always = DOWN
+    return node
+
+
+# --- who it is -------------------------------------------------------------------------------------------------------
+
+
+async def test_heads_are_one_request() -> None:
+    one = wired(FakeNode(FakeChain(9)))
+    heads = await one.node.connect()
+    assert (heads.latest.height, heads.finalized, one.node.requests) == (9, 7, 1)
+
+
+async def test_another_chain_is_refused_with_both_numbers() -> None:
+    one = wired(FakeNode(FakeChain(), eth_chainId=lambda params: "0x1"))
+    with pytest.raises(WrongChain, match="serves chain 1, not 31337") as caught:
+        await one.node.connect()
+    assert "endpoint of the right chain" in caught.value.cure
+    assert not one.endpoint.checked
+
+
+async def test_another_genesis_is_refused_though_the_number_is_right() -> None:
+    ours, theirs = FakeChain(2), FakeNode(FakeChain(2, salt="b"))
+    one = wired(FakeNode(ours))
+    one.transport.nodes["http://one.test"] = theirs
+    with pytest.raises(WrongChain, match="genesis"):
+        await one.node.block(1)
+
+
+async def test_nothing_is_read_from_an_endpoint_before_it_was_checked() -> None:
+    node = FakeNode(FakeChain(3), eth_chainId=lambda params: "0x1")
+    with pytest.raises(WrongChain):
+        await wired(node).node.headers([1, 2])
+    assert all(
+        params == ["0x0", False] or params[0] in ("latest",) for method, params in node.asked if "Block" in method
+    )
+
+
+@pytest.mark.parametrize("chain_id", [None, 31337, "31337", "0x", "0x07a69", ["0x7a69"]])
+async def test_a_chain_id_that_is_no_quantity_is_refused(chain_id: Any) -> None:
+    with pytest.raises(BadAnswer):
+        await wired(FakeNode(FakeChain(), eth_chainId=lambda params: chain_id)).node.connect()
+
+
+def test_no_endpoint_names_the_setting() -> None:
+    with pytest.raises(Unavailable, match=r"no endpoint is configured \(set chains.fake.rpc in the settings\)"):
+        Node(facts_of(FakeChain()), [], Seams())
+
+
+def test_a_chain_without_endpoints_names_the_setting(tmp_path: Any) -> None:
+    facts = tmp_path / "fake.toml"
+    facts.write_text(
+        'key="fake"\nfamily="evm"\nchain_id=1\nname="F"\nnative={symbol="A",name="B",decimals=18,slip44=60}'
+    )
+    with pytest.raises(Unavailable, match="no endpoint is configured"):
+        family("fake", Chain(facts=str(facts)), Seams(), configs=tmp_path)
+
+
+async def test_a_node_without_a_finalized_tag_is_trusted_for_what_is_old() -> None:
+    chain = FakeChain(100)
+    node = FakeNode(chain)
+    plain = node.eth_getBlockByNumber
+    one = wired(node)
+    one.node.facts = type(one.node.facts)(**{**_fields(one), "finality": "finalized"})
+    for answer in (refuses(-32602, "invalid block tag"), lambda params: None, refuses(-39001, "Unknown block")):
+        node.on["eth_getBlockByNumber"] = _but_finalized(plain, answer)
+        assert (await one.node.connect()).finalized == 36
+
+
+def _but_finalized(plain: Handler, answer: Handler) -> Handler:
+    return lambda params: answer(params) if params[0] == "finalized" else plain(params)
+
+
+def _fields(one: Wired) -> dict[str, Any]:
+    return {name: getattr(one.node.facts, name) for name in one.node.facts.__struct_fields__}
+
+
+# --- whether it answers ----------------------------------------------------------------------------------------------
+
+
+async def test_a_dead_node_is_tried_again_and_then_named_with_the_cure() -> None:
+    one = wired(dead(FakeChain()))
+    with pytest.raises(Unavailable, match=r"one.test: cannot be reached") as caught:
+        await one.node.connect()
+    assert caught.value.cure == "is the node running, and is the address right?"
+    assert one.endpoint.requests == 6
+    assert one.clock.slept == sorted(one.clock.slept)
+
+
+async def test_a_node_that_comes_back_is_not_given_up() -> None:
+    node = FakeNode(FakeChain(3))
+    node.exchanges = [DOWN, Posted(502, None, b"<html>bad gateway</html>"), Posted(200, None, b"")]
+    one = wired(node)
+    assert (await one.node.connect()).latest.height == 3
+    assert one.endpoint.trouble.counts == {"Unavailable": 3}
+
+
+async def test_a_node_that_is_behind_is_waited_for_and_then_said_to_be_behind() -> None:
+    one = wired(FakeNode(FakeChain(3)))
+    with pytest.raises(NodeBehind, match="does not have block 4"):
+        await one.node.block(4)
+    assert one.clock.slept == [0.5, 1.0, 2.0]
+
+
+async def test_a_node_that_catches_up_is_read() -> None:
+    chain = FakeChain(3)
+    one = wired(FakeNode(chain))
+    sleep = one.clock.sleep
+
+    async def mining(seconds: float) -> None:
+        chain.mine()
+        await sleep(seconds)
+
+    one.clock.sleep = mining  # type: ignore[method-assign]
+    assert (await one.node.block(5)).height == 5
+
+
+@pytest.mark.parametrize(
+    "header",
+    [{"number": "0x9"}, {"hash": "0x12"}, {"hash": "0x" + "zz" * 32}, {"logsBloom": "0x" + "zz" * 256},
+     {"logsBloom": "0x00"}, {"timestamp": "yesterday"}, {"parentHash": None}, {"timestamp": "0x" + "f" * 30},
+     {"number": "0x8000000000000000"}, {"transactions": None}],
+)  # fmt: skip
+async def test_a_header_that_cannot_be_one_is_refused(header: dict[str, Any]) -> None:
+    node = FakeNode(FakeChain(3))
+    node.on["eth_getBlockByNumber"] = lambda params: {**node.chain.headers[2], **header}
+    with pytest.raises(BadAnswer):
+        await wired(node, checked=True).node.headers([2])
+
+
+# --- who answers instead ---------------------------------------------------------------------------------------------
+
+
+async def test_of_three_the_good_one_answers() -> None:
+    chain = FakeChain(5)
+    wrong = FakeNode(FakeChain(5), eth_chainId=lambda params: "0x1")
+    three = wired(dead(chain), wrong, FakeNode(chain))
+    assert (await three.node.block(5)).hash == chain.headers[5]["hash"]
+    assert three.node.troubles()["two.test"] == {"WrongChain": 1}
+    assert three.node.troubles()["one.test"]["Unavailable"] >= 6
+
+
+async def test_a_dead_node_is_asked_last_for_a_while() -> None:
+    chain = FakeChain(5)
+    two = wired(dead(chain), FakeNode(chain))
+    await two.node.block(5)
+    asked = len(two.transport.order)
+    await two.node.block(4)
+    assert two.transport.order[asked:] == ["two.test"]
+    two.clock.now_s += 60
+    await two.node.block(3)
+    assert two.transport.order[asked + 1] == "one.test"
+
+
+async def test_when_all_are_dead_the_last_says_why() -> None:
+    chain = FakeChain()
+    nodes = [dead(chain) for _ in range(3)]
+    nodes[2].always = Unavailable("three.test", "no answer within 60 s", cure="ask its owner")
+    with pytest.raises(Unavailable, match=r"three.test: no answer within 60 s \(ask its owner\)"):
+        await wired(*nodes).node.connect()
+
+
+async def test_history_that_one_has_pruned_is_read_from_another() -> None:
+    chain = FakeChain(5)
+    pruned = FakeNode(chain, eth_getBlockByNumber=refuses(-32000, "missing trie node"))
+    two = wired(pruned, FakeNode(chain), checked=True)
+    assert (await two.node.block(1)).height == 1
+    assert two.node.troubles() == {"one.test": {"HistoryUnavailable": 1}}
+
+
+async def test_history_that_all_have_pruned_is_never_nothing() -> None:
+    chain = FakeChain(5)
+    nodes = [FakeNode(chain, eth_getBlockByNumber=refuses(-32000, "missing trie node")) for _ in range(2)]
+    with pytest.raises(HistoryUnavailable, match="no state at block 1"):
+        await wired(*nodes, checked=True).node.block(1)
+
+
+async def test_the_fake_transport_is_let_go() -> None:
+    one = wired(FakeNode(FakeChain()))
+    await one.node.close()
+    assert one.transport.nodes == {}
+    assert answered({}).status == 200

@@ -1,0 +1,44 @@
+"""What 75 real tokens say about themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from adapters.evm.tokens import LONGEST_NAME, LONGEST_SYMBOL, clean, decimals_of, text
+from tests.evm.recorded import lines, needs_recordings
+
+pytestmark = needs_recordings
+
+
+@pytest.fixture(scope="module")
+def tokens() -> list[Any]:
+    return lines("token_metadata.jsonl.gz")
+
+
+def raw(token: Any, name: str) -> bytes:
+    return bytes.fromhex(token["raw"][name][2:])
+
+
+def test_there_are_75(tokens: list[Any]) -> None:
+    assert len(tokens) == 75
+
+
+def test_names_and_symbols_are_what_the_contracts_say(tokens: list[Any]) -> None:
+    """Cleaning may only take away what is not to be seen; of these names it takes nothing but outer blanks."""
+    for token in tokens:
+        want = token["expected"]
+        assert text(raw(token, "name"), LONGEST_NAME) == want["name"].strip()
+        assert text(raw(token, "symbol"), LONGEST_SYMBOL) == want["symbol"].strip()
+
+
+def test_decimals_are_what_the_contracts_say(tokens: list[Any]) -> None:
+    for token in tokens:
+        assert decimals_of(raw(token, "decimals")) == token["expected"]["decimals"]
+
+
+def test_cleaning_twice_is_cleaning_once(tokens: list[Any]) -> None:
+    for token in tokens:
+        once = text(raw(token, "name"), LONGEST_NAME)
+        assert clean(once, LONGEST_NAME) == once

@@ -1,0 +1,260 @@
+"""State at one block by every route, at nodes that cannot, will not, or have moved on: right, Unknown, or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from adapters.evm.scan import MULTICALL, OVERRIDE, SINGLES, answer
+from chainfolio.asking import Reverted, Unknown
+from chainfolio.calls import Call, NativeBalance, Read
+from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged, Unavailable
+from tests.evm.contracts import Burns, Contracts, Refused, Reverts, balances, gives
+from tests.evm.fakes import ALICE, BOB, MULTICALL3, TOKEN, FakeChain, FakeNode, Wired, wired
+
+SILENT, REFUSING, BURNING, NOWHERE, LONG = ("0x" + pair * 20 for pair in ("51", "52", "53", "54", "55"))
+ROUTES = {OVERRIDE: "yes", MULTICALL: "ignored", SINGLES: "refused"}
+
+
+def _reverts(data: bytes) -> bytes:
+    raise Reverts
+
+
+def _burns(data: bytes) -> bytes:
+    raise Burns
+
+
+def contracts(**changes: Any) -> Contracts:
+    code = {
+        TOKEN: balances({ALICE: 7, BOB: 2**256 - 1}), SILENT: lambda data: b"", REFUSING: _reverts, BURNING: _burns,
+        LONG: lambda data: (5).to_bytes(32, "big") + b"\xff" * 1000,
+    }  # fmt: skip
+    return Contracts(code, {ALICE: 10**18}, **{"multicall3": MULTICALL3, **changes})
+
+
+def held(token: str, who: str = ALICE) -> Call:
+    return Call(token, "balanceOf(address)(uint256)", (who,))
+
+
+def by_route(route: int, chain: FakeChain | None = None) -> Wired:
+    """A node at which reads can only go this way."""
+    made = contracts(overrides=ROUTES[route], multicall3=MULTICALL3 if route == MULTICALL else None)
+    return wired(FakeNode(chain or FakeChain(5), made), checked=True)
+
+
+READS: list[Read] = [
+    held(TOKEN), NativeBalance(ALICE), held(TOKEN, BOB), held(TOKEN, NOWHERE), NativeBalance(BOB), held(LONG),
+]  # fmt: skip
+VALUES = [7, 10**18, 2**256 - 1, 0, 0, 5]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_every_route_reads_the_same(route: int) -> None:
+    found = by_route(route)
+    assert await answer(found.node, READS, found.node_block(3)) == VALUES
+    assert found.endpoint.learnt.get("route", OVERRIDE) == route
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_what_cannot_be_read_is_never_a_number_and_spoils_nothing(route: int) -> None:
+    found = by_route(route)
+    reads: list[Read] = [held(SILENT), held(TOKEN), held(REFUSING), held(BURNING), held(NOWHERE), NativeBalance(ALICE)]
+    got = await answer(found.node, reads, found.node_block(3))
+    assert [got[1], got[5]] == [7, 10**18]
+    assert isinstance(got[2], Reverted)
+    for value in (got[0], got[3], got[4]):
+        assert isinstance(value, Unknown)
+        assert value.reason
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_nothing_asked_is_nothing_sent(route: int) -> None:
+    found = by_route(route)
+    assert await answer(found.node, [], found.node_block(3)) == []
+    assert found.node.requests == 0
+
+
+async def test_a_route_once_learnt_is_taken_at_once() -> None:
+    found = by_route(MULTICALL)
+    await answer(found.node, READS, found.node_block(3))
+    requests = found.node.requests
+    await answer(found.node, READS, found.node_block(3))
+    assert found.node.requests == requests + 1
+
+
+async def test_before_multicall3_was_born_reads_go_one_by_one() -> None:
+    chain = FakeChain(5)
+    found = wired(FakeNode(chain, contracts(overrides="ignored")), checked=True)
+    assert await answer(found.node, READS, chain.block(0)) == VALUES
+    assert found.endpoint.learnt["route"] == MULTICALL
+
+
+async def test_a_chain_without_multicall3_reads_one_by_one() -> None:
+    chain = FakeChain(5)
+    found = wired(FakeNode(chain, contracts(overrides="refused")), multicall3=False, checked=True)
+    assert await answer(found.node, READS, chain.block(3)) == VALUES
+
+
+async def test_thousands_of_reads_are_one_request() -> None:
+    found = by_route(OVERRIDE)
+    reads: list[Read] = [held(TOKEN, f"0x{k:040x}") for k in range(3000)]
+    assert await answer(found.node, reads, found.node_block(3)) == [0] * 3000
+    assert found.node.requests == 1
+
+
+async def test_a_node_with_little_gas_gives_up_on_one_read_and_keeps_its_route() -> None:
+    chain = FakeChain(5)
+    found = wired(FakeNode(chain, contracts(gas_cap=10_000_000)), checked=True)
+    got = await answer(found.node, [held(BURNING), held(TOKEN)], chain.block(3))
+    assert isinstance(got[0], Unknown)
+    assert got[1] == 7
+    assert "route" not in found.endpoint.learnt
+
+
+async def test_a_call_that_times_out_is_made_smaller() -> None:
+    chain = FakeChain(5)
+    node = FakeNode(chain, contracts())
+    plain = node.eth_call
+
+    def slow(params: list[Any]) -> Any:
+        if len(params[0]["data"]) > 20_000:
+            raise Refused(-32000, "execution aborted (timeout = 5s)")
+        return plain(params)
+
+    node.on["eth_call"] = slow
+    found = wired(node, checked=True)
+    assert await answer(found.node, [held(TOKEN, f"0x{k:040x}") for k in range(900)], chain.block(3)) == [0] * 900
+    assert found.endpoint.learnt["max_reads"] < 900
+    assert "route" not in found.endpoint.learnt
+
+
+# --- naming the block ------------------------------------------------------------------------------------------------
+
+
+def naming(chain: FakeChain, *, hashes: bool, route: int = OVERRIDE) -> FakeNode:
+    """A node that does not know `requireCanonical`, or no hashes at all."""
+    made = contracts(overrides=ROUTES[route], multicall3=MULTICALL3 if route == MULTICALL else None)
+    node = FakeNode(chain, made)
+
+    def picky(method: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+        def asked(params: list[Any]) -> Any:
+            if isinstance(params[1], dict) and ("requireCanonical" in params[1] or not hashes):
+                raise Refused(-32602, "invalid argument 1: json: cannot unmarshal object, block tag wanted")
+            return method(params)
+
+        return asked
+
+    node.on["eth_call"], node.on["eth_getBalance"] = picky(node.eth_call), picky(node.eth_getBalance)
+    return node
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(("hashes", "pin"), [(True, 1), (False, 2)])
+async def test_the_block_is_named_as_the_node_understands(route: int, hashes: bool, pin: int) -> None:
+    chain = FakeChain(5)
+    found = wired(naming(chain, hashes=hashes, route=route), checked=True)
+    assert await answer(found.node, READS, chain.block(3)) == VALUES
+    assert found.endpoint.learnt["pin"] == pin
+
+
+@pytest.mark.parametrize("reads", [READS, [NativeBalance(ALICE)]])
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_number_that_means_another_block_by_now_is_noticed(route: int, reads: list[Read]) -> None:
+    chain = FakeChain(5)
+    block = chain.block(3)
+    found = wired(naming(chain, hashes=False, route=route), checked=True)
+    chain.reorganise(2, "b")
+    with pytest.raises(Reorged) as caught:
+        await answer(found.node, reads, block)
+    assert (caught.value.height, caught.value.block_hash) == (3, block.hash)
+
+
+@pytest.mark.parametrize("reads", [READS, [NativeBalance(ALICE)]])
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_hash_that_left_the_chain_is_noticed(route: int, reads: list[Read]) -> None:
+    chain = FakeChain(5)
+    block = chain.block(3)
+    found = by_route(route, chain)
+    chain.reorganise(2, "b")
+    with pytest.raises(Reorged):
+        await answer(found.node, reads, block)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_block_still_to_come_is_not_a_reorganisation(route: int) -> None:
+    chain, longer = FakeChain(5), FakeChain(9)
+    with pytest.raises(NodeBehind):
+        await answer(by_route(route, chain).node, [NativeBalance(ALICE)], longer.block(9))
+
+
+# --- what is not there -----------------------------------------------------------------------------------------------
+
+PRUNED = "missing trie node 46 (path ) state 0xc6 is not available, not found"
+
+
+@pytest.mark.parametrize("message", [PRUNED, "header not found"])
+@pytest.mark.parametrize("route", ROUTES)
+async def test_pruned_state_is_an_error_and_never_zero(route: int, message: str) -> None:
+    """A node that has the block and not its state says either: whoever still has the header has pruned."""
+    chain = FakeChain(5)
+    found = by_route(route, chain)
+
+    def gone(params: list[Any]) -> Any:
+        raise Refused(-32000, message)
+
+    node = found.transport.nodes["http://one.test"]
+    node.on["eth_call"] = node.on["eth_getBalance"] = gone
+    for reads in (READS, [NativeBalance(ALICE)]):
+        with pytest.raises(HistoryUnavailable, match="block 2"):
+            await answer(found.node, reads, chain.block(2))
+
+
+async def test_an_archive_answers_for_a_node_that_has_pruned() -> None:
+    chain = FakeChain(5)
+
+    def gone(params: list[Any]) -> Any:
+        raise Refused(-32000, PRUNED)
+
+    pruned = FakeNode(chain, contracts(), eth_call=gone, eth_getBalance=gone)
+    two = wired(pruned, FakeNode(chain, contracts()), checked=True)
+    assert await answer(two.node, READS, chain.block(2)) == VALUES
+    assert two.node.troubles() == {"one.test": {"HistoryUnavailable": 1}}
+
+
+@pytest.mark.parametrize("balance", ["0x", "", "0x00", None, "ten", -1, "0x" + "f" * 65])
+async def test_a_balance_that_is_no_quantity_is_refused(balance: Any) -> None:
+    found = by_route(SINGLES)
+    found.endpoint.learnt["route"] = SINGLES
+    found.transport.nodes["http://one.test"].on["eth_getBalance"] = lambda params: balance
+    with pytest.raises(BadAnswer):
+        await answer(found.node, [NativeBalance(ALICE)], found.node_block(3))
+
+
+@pytest.mark.parametrize(
+    "result", ["0x07", "0x01000020" + "00" * 5, "0x" + "01000020" + "00" * 32 + "01000020" + "00" * 32]
+)
+async def test_nonsense_in_place_of_the_scanner_is_refused(result: str) -> None:
+    found = by_route(OVERRIDE)
+    found.transport.nodes["http://one.test"].on["eth_call"] = lambda params: result
+    with pytest.raises(BadAnswer, match="something else runs"):
+        await answer(found.node, [held(TOKEN)], found.node_block(3))
+
+
+async def test_a_contract_at_multicall3s_address_that_is_another_is_not_believed() -> None:
+    chain = FakeChain(5)
+    made = contracts(overrides="refused", multicall3=None)
+    made.code[MULTICALL3] = gives(1)
+    found = wired(FakeNode(chain, made), checked=True)
+    assert await answer(found.node, READS, chain.block(3)) == VALUES
+    assert found.endpoint.learnt["route"] == SINGLES
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_node_that_is_gone_is_an_error(route: int) -> None:
+    found = by_route(route)
+    found.endpoint.learnt["route"] = route
+    found.transport.nodes["http://one.test"].always = Unavailable("one.test", "cannot be reached")
+    with pytest.raises(Unavailable):
+        await answer(found.node, READS, found.node_block(3))

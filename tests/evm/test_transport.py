@@ -1,0 +1,165 @@
+"""The only HTTP of the adapter, against a server on this machine that behaves badly."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from aiohttp import web
+
+from adapters.evm.transport import HttpTransport
+from chainfolio.errors import TooMuch, Unavailable
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Serve = Callable[[Handler], Awaitable[str]]
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Start a server with one handler and give its address."""
+    runners: list[web.AppRunner] = []
+
+    async def start(handler: Handler) -> str:
+        app = web.Application()
+        app.router.add_post("/{path:.*}", handler)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        runners.append(runner)
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        return f"http://127.0.0.1:{runner.addresses[0][1]}/"
+
+    yield start
+    for runner in runners:
+        await runner.cleanup()
+
+
+@pytest.fixture
+async def transport() -> AsyncIterator[HttpTransport]:
+    made = HttpTransport(max_body=100_000)
+    yield made
+    await made.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def test_what_was_posted_comes_back(serve: Serve, transport: HttpTransport) -> None:
+    async def echo(request: web.Request) -> web.Response:
+        assert request.content_type == "application/json"
+        return web.Response(body=await request.read(), headers={"retry-after": "7"})
+
+    posted = await transport.post("node", await serve(echo), b'{"a":1}', 5)
+    assert (posted.status, posted.retry_after_s, posted.body) == (200, 7.0, b'{"a":1}')
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("0", 0.0),
+        ("120", 120.0),
+        ("99999", 300.0),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", None),
+        ("-1", None),
+        ("1e9", None),
+    ],
+)
+async def test_retry_after_counts_in_bounded_seconds(
+    serve: Serve, transport: HttpTransport, header: str, seconds: float | None
+) -> None:
+    async def busy(request: web.Request) -> web.Response:
+        return web.Response(status=429, headers={"retry-after": header})
+
+    posted = await transport.post("node", await serve(busy), b"{}", 5)
+    assert (posted.status, posted.retry_after_s) == (429, seconds)
+
+
+async def test_a_refused_connection_says_what_to_look_at(transport: HttpTransport) -> None:
+    with pytest.raises(Unavailable, match="cannot be reached") as caught:
+        await transport.post("node", f"http://127.0.0.1:{free_port()}/secret", b"{}", 5)
+    assert "is the node running" in caught.value.cure
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_name_that_nobody_has_cannot_be_reached(transport: HttpTransport) -> None:
+    with pytest.raises(Unavailable):
+        await transport.post("node", "http://nobody.invalid/secret", b"{}", 5)
+
+
+async def test_no_redirect_is_followed(serve: Serve, transport: HttpTransport) -> None:
+    followed = []
+
+    async def elsewhere(request: web.Request) -> web.Response:
+        followed.append(request.path)
+        return web.Response(status=307, headers={"location": "/other"})
+
+    assert (await transport.post("node", await serve(elsewhere), b"{}", 5)).status == 307
+    assert followed == ["/"]
+
+
+async def test_a_silent_server_is_given_up_after_its_time(serve: Serve, transport: HttpTransport) -> None:
+    gone = asyncio.Event()
+
+    async def silent(request: web.Request) -> web.Response:
+        await gone.wait()
+        return web.Response()
+
+    address = await serve(silent)
+    with pytest.raises(Unavailable, match=r"no answer within 0.05 s"):
+        await transport.post("node", address, b"{}", 0.05)
+    gone.set()
+
+
+async def test_a_body_larger_than_its_cap_is_left_unread(serve: Serve, transport: HttpTransport) -> None:
+    async def endless(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        for _ in range(1000):
+            await answer.write(b" " * 10_000)
+        return answer
+
+    with pytest.raises(TooMuch) as caught:
+        await transport.post("node", await serve(endless), b"{}", 5)
+    assert caught.value.dense
+
+
+async def test_a_small_body_that_unpacks_into_a_large_one_is_left_unread(
+    serve: Serve, transport: HttpTransport
+) -> None:
+    async def bomb(request: web.Request) -> web.Response:
+        return web.Response(body=gzip.compress(b" " * 50_000_000), headers={"content-encoding": "gzip"})
+
+    with pytest.raises(TooMuch):
+        await transport.post("node", await serve(bomb), b"{}", 5)
+
+
+async def test_a_body_shorter_than_announced_is_a_broken_connection(transport: HttpTransport) -> None:
+    async def short(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        writer.write(b'HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{"jsonrpc"')
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(short, "127.0.0.1", 0)
+    async with server:
+        with pytest.raises(Unavailable, match="connection broke"):
+            await transport.post("node", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", b"{}", 5)
+
+
+async def test_what_is_no_http_at_all_is_a_broken_connection(transport: HttpTransport) -> None:
+    async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        writer.write(b"220 mail.test ESMTP\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(other, "127.0.0.1", 0)
+    async with server:
+        with pytest.raises(Unavailable):
+            await transport.post("node", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", b"{}", 5)

@@ -1,0 +1,48 @@
+"""Stores that stop the process they are used in, at a write of one's choice: before it or just after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from storage.lake import Lake
+from storage.tail import Tail
+
+WRITES = {
+    Lake: ("append", "replace", "rewind"),
+    Tail: ("put", "add_cover", "rollback", "drop", "rewind", "open_batch", "close_batch"),
+}
+
+
+class Died(BaseException):
+    """As good as a kill: nothing catches it, and nobody tidies up."""
+
+
+@dataclass(slots=True)
+class Fuse:
+    """So many moments pass; the next one is the last."""
+
+    left: int
+
+    def burn(self) -> None:
+        """One moment."""
+        if self.left == 0:
+            raise Died
+        self.left -= 1
+
+
+def mortal(store: Lake | Tail, fuse: Fuse) -> None:
+    """Make every write of a store two moments: before and after."""
+    for name in WRITES[type(store)]:
+        setattr(store, name, _burning(getattr(store, name), fuse))
+
+
+def _burning(write: Callable[..., Any], fuse: Fuse) -> Callable[..., Any]:
+    def written(*arguments: Any, **named: Any) -> Any:
+        fuse.burn()
+        result = write(*arguments, **named)
+        fuse.burn()
+        return result
+
+    return written

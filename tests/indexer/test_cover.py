@@ -1,0 +1,85 @@
+"""What is missing, by arithmetic on spans and by counting heights one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chainfolio.blocks import Block, Span, Spans
+from indexer.collect import BY_CONTRACT, missing
+from indexer.derive import in_lake, pending
+from storage.tail import Tail, TailBlock
+
+CHAIN = "a"
+LAST = 25
+DATASETS = ("blocks", "native", "transfers", "approvals")
+FILTERS = ("", "0xa", "0xb", "0xc")
+spans = st.tuples(st.integers(0, LAST), st.integers(0, LAST)).map(lambda pair: Span(min(pair), max(pair)))
+covered = st.lists(st.tuples(st.sampled_from(DATASETS), st.sampled_from(FILTERS), spans), max_size=12)
+
+
+@contextmanager
+def a_tail() -> Iterator[Tail]:
+    with TemporaryDirectory() as folder:
+        tail = Tail(Path(folder) / "tail.db")
+        yield tail
+        tail.close()
+
+
+def heights(spans: Spans | Span) -> set[int]:
+    """One by one."""
+    each = [spans] if isinstance(spans, Span) else spans
+    return {height for span in each for height in range(span.first, span.last + 1)}
+
+
+@settings(max_examples=60)
+@given(covered, spans, st.sets(st.sampled_from(DATASETS)), st.lists(st.sampled_from(FILTERS[1:]), max_size=4))
+def test_what_is_missing_is_what_nobody_covered(
+    known: list[tuple[str, str, Span]], wanted: Span, datasets: set[str], contracts: list[str]
+) -> None:
+    with a_tail() as tail:
+        have: dict[tuple[str, str], set[int]] = {}
+        for dataset, filter_, span in known:
+            tail.add_cover(CHAIN, dataset, filter_, span)
+            have.setdefault((dataset, filter_), set()).update(heights(span))
+        work = missing(tail, CHAIN, wanted, sorted(datasets), contracts)
+        told = [
+            (dataset, filter_, height)
+            for item in work
+            for dataset in item.datasets
+            for filter_ in item.filters
+            for height in heights(item.spans)
+        ]
+        expected = {
+            (dataset, filter_, height)
+            for dataset in datasets
+            for filter_ in (contracts if contracts and dataset in BY_CONTRACT else [""])
+            for height in heights(wanted)
+            if height not in have.get((dataset, ""), set()) | have.get((dataset, filter_), set())
+        }
+        assert len(told) == len(set(told)), "nothing is missing twice"
+        assert set(told) == expected
+        assert all(("" in item.filters) == (item.filters == ("",)) for item in work)
+
+
+@settings(max_examples=40)
+@given(covered, st.one_of(st.none(), spans))
+def test_what_the_tail_holds_is_not_in_the_lake(known: list[tuple[str, str, Span]], kept: Span | None) -> None:
+    with a_tail() as tail:
+        for dataset, filter_, span in known:
+            tail.add_cover(CHAIN, dataset, filter_, span)
+        if kept:
+            blocks = [Block(height, str(height), str(height - 1), height) for height in sorted(heights(kept))]
+            tail.put(CHAIN, [TailBlock(block, {}) for block in blocks], datasets=["transfers"])
+        for filter_ in FILTERS:
+            cover = heights(tail.cover(CHAIN, "transfers", filter_))
+            below = {height for height in cover if kept is None or height < kept.first}
+            assert heights(in_lake(tail, CHAIN, "transfers", filter_)) == below
+            tail.add_cover(CHAIN, "account_transfers/transfers", "", Span(5, 9))
+            left = below - set(range(5, 10))
+            assert heights(pending(tail, CHAIN, "transfers", filter_)) == left

@@ -1,0 +1,43 @@
+"""What a back-fill is said to cost, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chainfolio.blocks import Span
+from indexer.collect import missing
+from indexer.estimate import estimate
+from tests.chains.evm import EvmSubject, evm
+from tests.chains.index import index
+
+pytestmark = pytest.mark.node
+
+
+@pytest.fixture(scope="module")
+def busy() -> Iterator[EvmSubject]:
+    with evm(120) as busy:
+        busy.trade(150, 5)
+        yield busy
+
+
+@pytest.mark.parametrize("datasets", [("transfers", "approvals"), ("blocks", "transactions", "native", "transfers")])
+async def test_an_estimate_is_near_what_it_costs(busy: EvmSubject, tmp_path: Path, datasets: tuple[str, ...]) -> None:
+    async with index(busy, tmp_path, datasets=datasets, span=10) as indexed:
+        work = missing(indexed.tail, indexed.key, Span(13, busy.height - 64), datasets, ())
+        await indexed.chain.heads()
+        told = await estimate(indexed.chain, work)
+        before = indexed.chain.requests
+        progress = await indexed.fill(13, busy.height - 64)
+        assert told["blocks"] == progress.blocks == progress.blocks_total
+        assert told["events"] == pytest.approx(progress.events, rel=0.25)
+        assert told["requests"] == pytest.approx(indexed.chain.requests - before, rel=0.25)
+
+
+async def test_nothing_missing_costs_nothing(busy: EvmSubject, tmp_path: Path) -> None:
+    async with index(busy, tmp_path) as indexed:
+        told = await estimate(indexed.chain, [])
+        assert set(told.values()) == {0}
+        assert indexed.chain.requests == 0

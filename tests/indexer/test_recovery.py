@@ -1,0 +1,224 @@
+"""A run that ends between any two writes is made good by the next one: nothing lost, nothing doubled.
+
+Kills at random moments are in `test_kills.py`. Here every moment has its turn, and the node need not be asked twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from indexer import collect, derive, follow
+from tests.chains.evm import EvmSubject, evm
+from tests.chains.index import FETCHED, Index, index
+from tests.indexer.dying import Died, Fuse, mortal
+
+pytestmark = pytest.mark.node
+TABLES = (*FETCHED, "account_transfers", "balances", "allowances")
+LAST = 24
+Run = Callable[[Index], Awaitable[None]]
+Known = dict[Any, Any]
+
+
+@pytest.fixture(scope="module")
+def subject() -> Iterator[EvmSubject]:
+    with evm(40) as subject:
+        yield subject
+
+
+@pytest.fixture(scope="module")
+def known() -> Known:
+    """What the chain has said already: it is always the same."""
+    return {}
+
+
+def remember(indexed: Index, known: Known) -> None:
+    """Let the chain answer from memory."""
+    asked = indexed.chain.collect
+
+    async def collected(span: Any, datasets: Any, contracts: Any = (), before: Any = None) -> Any:
+        key = (span, tuple(datasets), tuple(contracts))
+        if key not in known:
+            known[key] = await asked(span, datasets, contracts, before)
+        return known[key]
+
+    indexed.chain.collect = collected  # type: ignore[method-assign]
+
+
+async def contents(indexed: Index) -> dict[str, Any]:
+    """All rows, and where each table's cover ends."""
+    rows: dict[str, Any] = {table: indexed.rows(table) for table in TABLES}
+    return rows | {"open": indexed.tail.open_batches(indexed.key)}
+
+
+async def every_death(subject: EvmSubject, known: Known, folder: Path, before: Path | None, run: Run) -> int:
+    """Die at the first moment, at the second… and run again; in how many ways a run can die."""
+
+    async def once(name: str, fuse: Fuse) -> dict[str, Any]:
+        if before is not None and not (folder / name).exists():
+            shutil.copytree(before, folder / name)
+        async with index(subject, folder / name, span=5) as indexed:
+            remember(indexed, known)
+            for store in (indexed.lake, indexed.tail):
+                mortal(store, fuse)
+            await run(indexed)
+            return await contents(indexed)
+
+    unbroken = await once("unbroken", Fuse(-1))
+    for moment in range(1_000):
+        died = True
+        with suppress(Died):
+            await once("broken", Fuse(moment))
+            died = False
+        if not died:
+            return moment
+        assert await once("broken", Fuse(-1)) == unbroken, f"after a death at moment {moment}"
+        shutil.rmtree(folder / "broken")
+    raise AssertionError("a run has an end")
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "BATCH_ROWS", 150)
+    monkeypatch.setattr(derive, "WINDOW_ROWS", 150)
+    monkeypatch.setattr(follow, "MOVE_BLOCKS", 12)
+
+
+@pytest.mark.usefixtures("small_batches")
+async def test_a_back_fill_may_die_at_any_moment(subject: EvmSubject, known: Known, tmp_path: Path) -> None:
+    async def run(indexed: Index) -> None:
+        await indexed.fill(5, 12, ["transfers", "approvals"], contracts=subject.plain[1:3])
+        await indexed.fill(0, LAST)
+
+    assert await every_death(subject, known, tmp_path, None, run) >= 40
+
+
+@pytest.mark.usefixtures("small_batches")
+async def test_deriving_may_die_at_any_moment(subject: EvmSubject, known: Known, tmp_path: Path) -> None:
+    async with index(subject, tmp_path / "before", span=5) as indexed:
+        remember(indexed, known)
+        await indexed.fill(5, 12, ["transfers"], contracts=subject.plain[1:2])
+        await indexed.derive()
+        await indexed.fill(0, LAST)
+
+    async def run(indexed: Index) -> None:
+        await indexed.derive()
+
+    assert await every_death(subject, known, tmp_path, tmp_path / "before", run) >= 20
+
+
+@pytest.mark.usefixtures("small_batches")
+async def test_a_move_to_the_lake_may_die_at_any_moment(subject: EvmSubject, known: Known, tmp_path: Path) -> None:
+    async with index(subject, tmp_path / "before", span=5) as indexed:
+        remember(indexed, known)
+        await indexed.fill(0, 10)
+        await indexed.follower().step()
+
+    async def run(indexed: Index) -> None:
+        follower = indexed.follower()
+        follower.recover()
+        follower.finalise(LAST + 10)
+        await indexed.derive()
+        await follower.step()
+
+    assert await every_death(subject, known, tmp_path, tmp_path / "before", run) >= 40
+
+
+async def test_following_may_die_at_any_moment(subject: EvmSubject, known: Known, tmp_path: Path) -> None:
+    """By contract, too: there blocks and their cover are two writes."""
+
+    async def run(indexed: Index) -> None:
+        indexed.chain.settings = subject.chain(contracts=subject.plain[1:3]).settings
+        await indexed.fill(0, 10, contracts=subject.plain[1:3])
+        await indexed.follower().step()
+
+    assert await every_death(subject, known, tmp_path, None, run) >= 20
+
+
+async def test_decoding_again_may_die_at_any_moment(subject: EvmSubject, known: Known, tmp_path: Path) -> None:
+    async with index(subject, tmp_path / "before", span=5) as indexed:
+        remember(indexed, known)
+        await indexed.fill(0, LAST)
+        await indexed.derive()
+
+    async def run(indexed: Index) -> None:
+        await asyncio.to_thread(derive.rederive, indexed.chain, indexed.lake)
+        derive.account_transfers_again(indexed.lake, indexed.tail, indexed.key)
+
+    assert await every_death(subject, known, tmp_path, tmp_path / "before", run) == 10
+
+
+async def test_a_rewind_may_die_at_any_moment(subject: EvmSubject, known: Known, tmp_path: Path) -> None:
+    async with index(subject, tmp_path / "before", span=5) as indexed:
+        remember(indexed, known)
+        await indexed.fill(0, LAST)
+        await indexed.derive()
+
+    async def run(indexed: Index) -> None:
+        collect.rewind(indexed.lake, indexed.tail, indexed.key, 15)
+        await indexed.fill(0, LAST)
+        await indexed.derive()
+
+    assert await every_death(subject, known, tmp_path, tmp_path / "before", run) >= 20
+
+
+async def test_a_rewind_that_died_is_finished_by_any_run(subject: EvmSubject, known: Known, tmp_path: Path) -> None:
+    for moment in range(1, 6):
+        async with index(subject, tmp_path / str(moment), span=5) as indexed:
+            remember(indexed, known)
+            await indexed.fill(0, LAST)
+            unbroken = indexed.everything()
+            fuse = Fuse(moment)
+            for store in (indexed.lake, indexed.tail):
+                mortal(store, fuse)
+            with suppress(Died):
+                collect.rewind(indexed.lake, indexed.tail, indexed.key, 15)
+            fuse.left = -1
+            await indexed.fill(0, 14)
+            await indexed.fill(0, LAST)
+            assert indexed.everything() == unbroken, moment
+
+
+async def test_a_log_that_changes_its_table_is_neither_lost_nor_doubled(
+    subject: EvmSubject, known: Known, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decoder that grows stricter gives rows back to `logs`; the one that was before takes them again."""
+    async with index(subject, tmp_path, span=5) as indexed:
+        remember(indexed, known)
+        await indexed.fill(0, LAST)
+        before = indexed.everything()
+        transfers, token = before["transfers"], subject.plain[1]
+        mine = [row for row in transfers if row["token"] == token]
+        real = indexed.chain.decode
+        chain: Any = indexed.chain
+        chain.decode = lambda logs, datasets: _stricter(chain, real, logs, datasets, token)
+        derive.rederive(indexed.chain, indexed.lake)
+        assert mine
+        assert indexed.rows("transfers") == [row for row in transfers if row["token"] != token]
+        assert len(indexed.rows("logs")) == len(before["logs"]) + len(mine)
+        chain.decode = real
+        for table in ("logs", "transfers"):  # whichever is named
+            derive.rederive(indexed.chain, indexed.lake, [table])
+            assert indexed.everything() == before
+
+
+def _stricter(chain: Any, real: Any, logs: Any, datasets: Any, token: str) -> dict[str, pa.Table]:
+    """Decode everything but one token's transfers, which stay raw."""
+    import numpy as np
+
+    from adapters.evm import events
+    from adapters.evm.datasets.logs import rows_of_logs
+
+    mine = (logs.address == np.frombuffer(token.encode(), np.uint8)).all(axis=1)
+    mine &= events.topic_is(logs, 0, events.TRANSFER)
+    tables: dict[str, pa.Table] = real(logs.take(np.flatnonzero(~mine)), datasets)
+    raw = rows_of_logs(logs.take(np.flatnonzero(mine)), chain.key)
+    tables["logs"] = pa.concat_tables([tables["logs"], raw]) if "logs" in tables else raw
+    return tables

@@ -1,0 +1,147 @@
+"""Snapshots of wallets that met hostile tokens, of chains that forgot their past, and of very many tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from chainfolio.amounts import MAX_RAW
+from chainfolio.contracts import Token
+from chainfolio.errors import HistoryUnavailable
+from indexer.snapshot import Snapshotter
+from indexer.tokens import TokenBook
+from localchain.hostile import BALANCES, deploy_hostile
+from localchain.node import LocalNode
+from portfolio.compose import portfolio
+from portfolio.facts import ChainFacts
+from portfolio.valuation import value
+from pricing.fixed import fixed
+from storage.lake import Lake
+from tests.chains.evm import EvmSubject, evm
+from tests.chains.index import Index, index
+
+pytestmark = pytest.mark.node
+LOGS = ("transfers", "approvals")
+READABLE = {"balance of 64 bytes", "balance of 1 MB", "balance of max uint256"}  # their first word is a balance
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Iterator[tuple[EvmSubject, dict[str, str]]]:
+    with evm(0) as subject:
+        tokens = {name: address.lower() for name, address in deploy_hostile(subject.node).items()}
+        yield subject, tokens
+
+
+async def followed(indexed: Index) -> None:
+    await indexed.fill_final()
+    await indexed.follower().step()
+
+
+async def test_hostile_tokens_spoil_nothing(hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path) -> None:
+    subject, tokens = hostile
+    alice = subject.deployment.accounts["alice"].lower()
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await followed(indexed)
+        snapshot = await indexed.snapshot([alice])
+        held = {holding.token.asset.reference: holding.raw for holding in snapshot.holdings}
+        honest = {token: subject.balance(alice, token, subject.height) for token in subject.plain}
+        assert {token: held.get(token, 0) for token in honest} == honest
+        assert [issue for issue in snapshot.issues if issue.spoils] == []
+        silent = {tokens[name] for name in BALANCES} - {tokens[name] for name in READABLE}
+        assert silent <= {issue.subject for issue in snapshot.issues}
+        assert not silent & set(held)
+        assert held[tokens["balance of max uint256"]] == MAX_RAW
+
+
+async def test_a_total_is_what_it_would_be_without_hostile_tokens(
+    hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path
+) -> None:
+    subject, _ = hostile
+    alice, usdc = subject.deployment.accounts["alice"].lower(), subject.token("USDC")
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await followed(indexed)
+        facts = indexed.chain.facts
+        prices = fixed({str(facts.native_asset): "2000", str(facts.token_asset(usdc)): "1"}, "test")
+        book = TokenBook(facts, indexed.lake, {})
+        snapshot = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (prices,)).take([alice])
+        chains = {"local": ChainFacts("local", "Local", 31337)}
+        document = portfolio(alice, value([snapshot]), chains, updated_ms=0)
+        ether, dollars = subject.native(alice, subject.height), subject.balance(alice, usdc, subject.height)
+        assert dollars
+        assert Decimal(document.networth) == Decimal(ether) * 2000 / 10**18 + Decimal(dollars) / 10**6
+        assert document.completeness == "complete"
+        assert document.issues != ()
+
+
+async def test_what_hostile_tokens_call_themselves_can_be_printed(
+    hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path
+) -> None:
+    subject, tokens = hostile
+    alice = subject.deployment.accounts["alice"].lower()
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await followed(indexed)
+        snapshot = await indexed.snapshot([alice])
+        described = {holding.token.asset.reference: holding.token for holding in snapshot.holdings}
+        assert all(token.symbol.isprintable() and token.name.isprintable() for token in described.values())
+        assert max(len(token.name) for token in described.values()) < 100
+        assert described[tokens["decimals 256"]].decimals is None
+        assert described[tokens["decimals 255"]].decimals == 255
+
+
+async def test_a_pruned_past_is_an_error_and_never_a_zero(tmp_path: Path) -> None:
+    with evm(20, LocalNode(archive=False, extra_args=["--prune-history", "5"])) as subject:
+        subject.mine(200)
+        alice = subject.deployment.accounts["alice"].lower()
+        async with index(subject, tmp_path, datasets=LOGS) as indexed:
+            await followed(indexed)
+            assert (await indexed.snapshot([alice])).holdings[0].raw > 0
+            with pytest.raises(HistoryUnavailable):
+                await indexed.snapshot([alice], await indexed.chain.block(subject.birth))
+
+
+async def test_five_thousand_tokens_are_three_requests(
+    hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path
+) -> None:
+    subject, _ = hostile
+    bob = subject.deployment.accounts["bob"].lower()
+    many = [f"0x{0xABC0_0000 + at:040x}" for at in range(5_000)]
+    paying = set(many[::100])
+    subject.node.batch(("anvil_setCode", [token, answers(1 if token in paying else 0)]) for token in many)
+    subject.mine(1)
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await followed(indexed)
+        book = TokenBook(indexed.chain.facts, indexed.lake, listed(indexed, many))
+        before = indexed.chain.requests
+        snapshot = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ()).take([bob])
+        held = {holding.token.asset.reference for holding in snapshot.holdings if not holding.token.asset.is_native}
+        assert held == paying | {token for token in subject.plain if subject.balance(bob, token, subject.height)}
+        assert snapshot.issues == ()
+        assert snapshot.requests == indexed.chain.requests - before <= 3
+
+
+def answers(number: int) -> str:
+    """Code that returns a number, whatever it is asked: PUSH1, PUSH0, MSTORE, PUSH1 32, PUSH0, RETURN."""
+    return f"0x60{number:02x}5f5260205ff3"
+
+
+def listed(indexed: Index, contracts: list[str]) -> dict[str, Token]:
+    asset = indexed.chain.facts.token_asset
+    return {contract: Token(asset(contract), "X", "X", 6) for contract in contracts}
+
+
+async def test_what_tokens_say_is_kept_once_by_any_number_of_books(
+    hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path
+) -> None:
+    subject, _ = hostile
+    async with index(subject, tmp_path) as indexed:
+        facts = indexed.chain.facts
+        books = [TokenBook(facts, Lake(indexed.lake.uri), {}) for _ in range(3)]
+        assert all(book.known(["0xa"]) == {} for book in books)
+        for book, contract in zip(books, ("0xa", "0xb", "0xa"), strict=True):
+            book.learn({contract: Token(facts.token_asset(contract), "A", "A", 6)}, 5)
+        assert [row["token"] for row in indexed.stored("tokens").to_pylist()] == ["0xa", "0xb"]
+        fresh = TokenBook(facts, indexed.lake, {})
+        assert set(fresh.known(["0xa", "0xb", "0xc"])) == {"0xa", "0xb"}
