@@ -15,14 +15,17 @@ def views(files: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _view(table: Table, files: Sequence[str]) -> str:
     if not files:
-        types = {name: kind for column in table.columns for name, kind in _types(column.name, column.type)}
-        columns = ", ".join(f"NULL::{kind} AS {_quoted(name)}" for name, kind in types.items())
+        shown = [pair for column in table.columns for pair in _types(column.name, column.type)]
+        columns = ", ".join(f"NULL::{kind} AS {_quoted(name)}" for name, kind in shown)
         return f"CREATE OR REPLACE VIEW {table.name} AS SELECT {columns} WHERE false;"
     names = ", ".join(map(literal, files))
     columns = ", ".join(column for each in table.columns for column in _columns(each.name, each.type))
+    # Named, or DuckDB guesses from the folders' names: a chain called 1 would be a number.
+    parts = {column.name: column.type for column in table.columns if column.name in table.partitions}
+    types = ", ".join(f"{literal(name)}: {kind}" for part in parts.items() for name, kind in _types(*part))
     return (
-        f"CREATE OR REPLACE VIEW {table.name} AS SELECT {columns} "
-        f"FROM read_parquet([{names}], hive_partitioning = true, union_by_name = true);"
+        f"CREATE OR REPLACE VIEW {table.name} AS SELECT {columns} FROM read_parquet([{names}], "
+        f"hive_partitioning = true, hive_types = {{{types}}}, union_by_name = true);"
     )
 
 

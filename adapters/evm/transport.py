@@ -81,5 +81,5 @@ class HttpTransport:
 
 def _retry_after(value: str | None) -> float | None:
     if value and value.isascii() and value.strip().isdigit():
-        return min(float(value), 300.0)
+        return min(float(value), 300.0)  # float: seconds
     return None

@@ -340,7 +340,9 @@ async def test_logs_of_another_block_at_that_height_mean_that_the_chain_moved() 
 
 
 async def test_hashes_in_upper_case_are_the_same_hashes() -> None:
-    shout: Change = lambda logs: [{**log, "blockHash": "0x" + log["blockHash"][2:].upper()} for log in logs]  # noqa: E731
+    def shout(logs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**log, "blockHash": "0x" + log["blockHash"][2:].upper()} for log in logs]
+
     assert len((await one(changed(FakeChain(5), shout)).reader().read(Span(1, 5), TRANSFERS)).logs) == 5
 
 

@@ -1,4 +1,4 @@
-"""Stores that stop the process they are used in, at a write of one's choice: before it or just after it."""
+"""Stores that stop the process they are used in, just before a write of one's choice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Fuse:
 
 
 def mortal(store: Lake | Tail, fuse: Fuse) -> None:
-    """Make every write of a store two moments: before and after."""
+    """Make every write of a store a moment. What lies on the disk after it is what lies there before the next."""
     for name in WRITES[type(store)]:
         setattr(store, name, _burning(getattr(store, name), fuse))
 
@@ -41,8 +41,6 @@ def mortal(store: Lake | Tail, fuse: Fuse) -> None:
 def _burning(write: Callable[..., Any], fuse: Fuse) -> Callable[..., Any]:
     def written(*arguments: Any, **named: Any) -> Any:
         fuse.burn()
-        result = write(*arguments, **named)
-        fuse.burn()
-        return result
+        return write(*arguments, **named)
 
     return written

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +47,6 @@ def make(table: Table, chain: str, heights: Iterable[int], per_block: int = 2, s
         if column.nullable:
             values = [None if chance.random() < 0.2 else value for value in values]
         columns[column.name] = values
-        if column.type == "raw":
-            raws = [None if value is None else int.from_bytes(value, "big") for value in values]
-            columns[f"{column.name}_dec"] = [None if raw is None or raw > MAX_DEC38 else Decimal(raw) for raw in raws]
     return pa.table(columns, schema=table.schema())
 
 

@@ -1,0 +1,57 @@
+"""A command that is killed again and again: `python -m tests.indexer.killed KILLS SEED MOST_MS COMMAND…`.
+
+The first process loads the libraries and never uses them, so that each of its children starts in a millisecond. A command
+that comes to its end by itself ends the game; how often it was killed is printed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import random
+import signal
+import sys
+import time
+
+from cli.main import main
+from indexer import collect, derive, follow, upkeep, worker
+
+LOADED = ("adapters.evm.chain", "aiohttp", "deltalake", "indexer.wiring", "polars", "portfolio.ledger", "uvloop")
+
+
+def hurry() -> None:
+    """Commit often: a kill has then much to interrupt."""
+    collect.BATCH_ROWS = 60
+    derive.WINDOW_ROWS = 200
+    follow.FINALISE_BLOCKS = 4
+    follow.FINALISE_S = 0.2
+    for module in (upkeep, worker):
+        if hasattr(module, "DERIVE_EVERY_S"):
+            module.DERIVE_EVERY_S = 0.1
+    upkeep.COMPACT_EVERY_S = 0.5
+
+
+def run(kills: int, chance: random.Random, most_ms: int, command: list[str]) -> int:
+    """Start and kill; how often it was killed before it ended, or before the last start."""
+    for killed in range(kills):
+        child = os.fork()
+        if child == 0:
+            os._exit(main(command))
+        until_s = time.monotonic() + chance.uniform(0.02, most_ms / 1000)
+        while time.monotonic() < until_s:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                if status:
+                    sys.exit(f"ended with {os.waitstatus_to_exitcode(status)}")
+                return killed
+            time.sleep(0.002)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return kills
+
+
+if __name__ == "__main__":
+    for name in LOADED:
+        importlib.import_module(name)
+    hurry()
+    print(run(int(sys.argv[1]), random.Random(int(sys.argv[2])), int(sys.argv[3]), sys.argv[4:]))

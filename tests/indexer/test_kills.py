@@ -1,0 +1,124 @@
+"""`kill -9` at random moments: the next run goes on by itself, and in the end no row is lost and none is doubled."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from chainfolio.blocks import Span, Spans
+from indexer import derive
+from tests.chains.evm import KEY, EvmSubject, evm
+from tests.chains.index import EVERYTHING, FETCHED, Index, in_order, index
+
+pytestmark = pytest.mark.node
+KILLS = 200 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 16
+ROOT = Path(__file__).parents[2]
+FINALITY = 12
+DATASETS = ("transfers", "approvals", "blocks")
+
+
+@pytest.fixture(scope="module")
+def long() -> Iterator[EvmSubject]:
+    """A chain of some hundred busy blocks."""
+    with evm(100) as long:
+        long.trade(400, 3)
+        yield long
+
+
+def environment(subject: EvmSubject, folder: Path, datasets: Sequence[str]) -> dict[str, str]:
+    settings = {
+        "DATA": folder,
+        "CHAINS__LOCAL__RPC": subject.node.url,
+        "CHAINS__LOCAL__FACTS": subject.facts(FINALITY),
+        "CHAINS__LOCAL__SPAN": 10,
+        "CHAINS__LOCAL__CONCURRENCY": 3,
+        "CHAINS__LOCAL__DATASETS": ",".join(datasets),
+    }
+    return (
+        os.environ | {"PYTHONPATH": str(ROOT)} | {f"CHAINFOLIO_{name}": str(value) for name, value in settings.items()}
+    )
+
+
+def killed(seed: int, most_ms: int, command: Sequence[str], env: dict[str, str], folder: Path) -> subprocess.Popen[str]:
+    """The game of `killed.py`, begun."""
+    given = [str(KILLS), str(seed), str(most_ms), *command]
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.indexer.killed", *given],
+        env=env, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def indexed(subject: EvmSubject, folder: Path) -> dict[str, object]:
+    """What the command says of a run that nobody disturbs."""
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "cli.main", "index", KEY, "--json"]
+    env = environment(subject, folder, DATASETS)
+    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said: dict[str, object] = json.loads(done.stdout)
+    return said
+
+
+async def assert_histories_are_whole(one: Index) -> None:
+    """What was derived bit by bit is what is derived at once."""
+    before = one.stored("account_transfers")
+    derive.account_transfers_again(one.lake, one.tail, one.key)
+    assert one.stored("account_transfers") == before
+    assert before.num_rows == 2 * one.stored("transfers").num_rows
+
+
+async def test_an_index_that_is_killed_again_and_again_is_the_same_index(long: EvmSubject, tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    print(f"{seed=}")
+    broken, whole = tmp_path / "broken", tmp_path / "whole"
+    broken.mkdir()
+    game = killed(seed, 400, ["index", KEY, "--json"], environment(long, broken, DATASETS), broken)
+    said, complaint = game.communicate(timeout=120)
+    assert game.returncode == 0, complaint
+    assert int(said.splitlines()[-1]) >= 5, "killed before it had time to end"
+    indexed(long, broken)
+    assert indexed(long, broken)["rows"] == 0, "there is nothing left to do"
+    indexed(long, whole)
+    async with index(long, broken, datasets=DATASETS) as one, index(long, whole, datasets=DATASETS) as other:
+        final = Span(0, long.height - FINALITY)
+        for table in FETCHED:
+            assert one.rows(table) == other.rows(table), table
+        assert one.rows("blocks") == in_order(long.rows(final)["blocks"])
+        assert one.stored("account_transfers") == other.stored("account_transfers")
+        assert one.tail.open_batches(KEY) == []
+        for dataset in DATASETS:
+            assert one.tail.cover(KEY, dataset) == Spans([final])
+        await assert_histories_are_whole(one)
+
+
+async def test_a_follower_that_is_killed_again_and_again_has_followed(tmp_path: Path) -> None:
+    """While it dies and comes back, the chain goes on, and changes its mind."""
+    seed = random.randrange(2**32)
+    print(f"{seed=}")
+    chance = random.Random(seed)
+    with evm(30) as moving:
+        game = killed(seed, 1_500, ["worker"], environment(moving, tmp_path, EVERYTHING), tmp_path)
+        while game.poll() is None:
+            moving.trade(chance.randint(1, 3), chance.randrange(2**32))
+            if chance.random() < 0.3:
+                moving.reorg(chance.randint(1, FINALITY - 1))
+        said, complaint = game.communicate()
+        assert game.returncode == 0, complaint
+        assert int(said.splitlines()[-1]) == KILLS, "it never ends by itself"
+        async with index(moving, tmp_path) as one:
+            assert one.tail.anchor(KEY) is not None, "some life was long enough to get anything done"
+            await one.follower().step()
+            await one.derive()
+            await assert_histories_are_whole(one)
+            plain = moving.rows(Span(0, moving.height))
+            for table in FETCHED:
+                assert one.rows(table) == in_order(plain[table]), table
+            assert one.tail.open_batches(KEY) == []
+            assert one.tail.cover(KEY, "transfers") == Spans([Span(0, moving.height)])
