@@ -85,7 +85,7 @@ def _round(
 
 
 def _killed(node: ReplayNode, data: Path, after_s: float) -> bool:
-    """Start a run and kill it after some seconds, it alone: what it started must end by itself. True if it was through."""
+    """Start a run and kill it alone after some seconds (what it started must end by itself); True if it was through."""
     chain = recorded()
     span = ["--from", str(chain.first), "--to", str(chain.last)]
     command = [*product(), "index", "local", *span, "--datasets", EVENTS, "--json"]

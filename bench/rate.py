@@ -37,11 +37,19 @@ def _interleaved(node: ReplayNode, folder: Path, repeat: int) -> tuple[list[Run]
         mine.append(index(node.url, empty(folder / "ours")).done())
         try:
             for name, dataset in DATASETS.items():
-                theirs.setdefault(name, []).append(peers.cryo(node.url, folder / name, dataset=dataset).done())
+                theirs.setdefault(name, []).append(_cryo(node, folder / name, dataset))
         except Absent as error:
             theirs.clear()
             print(error)
     return mine[1:], {name: runs[1:] for name, runs in theirs.items()}
+
+
+def _cryo(node: ReplayNode, out: Path, dataset: str) -> Run:
+    """A run of cryo that wrote everything; its exit code is no sign, for it crashes at times after its work is done."""
+    done = peers.cryo(node.url, out, dataset=dataset)
+    wanted = recorded().events if dataset == "logs" else recorded().transfers
+    assert peers.cryo_rows(out) == wanted, f"cryo wrote {peers.cryo_rows(out)} rows, not {wanted}"
+    return done
 
 
 def _against(mine: list[Run], theirs: dict[str, list[Run]]) -> list[Figure]:

@@ -17,9 +17,10 @@ HEAD = """\
 Generated from `chainfolio/tables.py` by `python -m docs.build_tables`; names, types and partitions are public.
 
 Each table is a Delta table of plain Parquet files in the lake: any engine reads them, see
-[query the lake](how-to/query-the-lake.md). Addresses and hashes are text in the chain's canonical form. An amount `raw` is
-the chain's integer in exactly 32 big-endian bytes: exact for all 256 bits, and it sorts. `chainfolio sql`, its views and our
-own frames show a `<name>_dec` DECIMAL(38,0) beside it, null where the value does not fit; it is computed, not stored.
+[query the lake](how-to/query-the-lake.md). Addresses and hashes are text in the chain's canonical form. An amount `raw`
+is the chain's integer in exactly 32 big-endian bytes: exact for all 256 bits, and it sorts. `chainfolio sql`, its views
+and our own frames show a `<name>_dec` DECIMAL(38,0) beside it, null where the value does not fit; it is computed, not
+stored.
 """
 
 

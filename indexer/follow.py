@@ -172,6 +172,7 @@ class Follower:
 
     async def _extend(self, heads: Heads) -> None:
         """Read the blocks above the top. A reorg in the middle of it ends the step; the next one undoes it."""
+        assert not self._is_half_filled(), "a back-fill that was begun is made good before the head is followed"
         top = self._top()
         first = top.height + 1 if top else self._start()
         if first > heads.latest.height:
@@ -186,6 +187,10 @@ class Follower:
             await asyncio.to_thread(self._put, chunk)
             top = chunk.last
             await self._finalise(heads.finalized)
+
+    def _is_half_filled(self) -> bool:
+        known = set(self.chain.datasets)
+        return any(set(batch.datasets) <= known for batch in self.tail.open_batches(self.chain.key))
 
     def _start(self) -> int:
         """Where to begin without any block to stand on: above all that was indexed."""

@@ -64,6 +64,7 @@ class EvmSubject:
         if blocks:
             trade(node, self.deployment, blocks)
         self._spare: LocalNode | None = None
+        self._second: LocalNode | None = None
         self._transports: list[Recording] = []
 
     # --- who and what ------------------------------------------------------------------------------------------------
@@ -156,12 +157,11 @@ class EvmSubject:
     def fork(self, depth: int) -> None:
         """The same script on a second node, then another end."""
         assert self._spare is None, "there is a second node already"
-        spare = LocalNode().start()
-        twin = EvmSubject(spare, self._folder, self._blocks)
+        self._spare = self._second = LocalNode().start()
+        twin = EvmSubject(self._spare, self._folder, self._blocks)
         assert twin.node.block()["hash"] == self.node.block()["hash"], "the same script gives the same chain"
         if depth:
             twin.reorg(depth)
-        self._spare = spare
 
     def switch(self) -> None:
         """The other node is the chain now."""
@@ -172,8 +172,8 @@ class EvmSubject:
 
     def close(self) -> None:
         """End the second node."""
-        if self._spare is not None:
-            self._spare.stop()
+        if self._second is not None:
+            self._second.stop()
 
     # --- the truth ---------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,12 +32,12 @@ needs_registry = pytest.mark.skipif(not REGISTRY.is_dir(), reason="the recorded 
 every_chain = pytest.mark.parametrize("key", CHAINS)
 
 
-def registry(name):
+def registry(name: str) -> Any:
     return json.loads(gzip.decompress((REGISTRY / name).read_bytes()))
 
 
 @every_chain
-def test_a_chain_has_all_the_keys_it_needs_and_no_unknown_one(key):
+def test_a_chain_has_all_the_keys_it_needs_and_no_unknown_one(key: str) -> None:
     chain = CHAINS[key]
     assert REQUIRED <= chain.keys() <= REQUIRED | OPTIONAL.keys() | {"genesis"}
     assert chain["native"].keys() - {"also_at"} == {"symbol", "name", "decimals", "slip44"}
@@ -45,7 +46,7 @@ def test_a_chain_has_all_the_keys_it_needs_and_no_unknown_one(key):
 
 
 @every_chain
-def test_the_values_of_a_chain_have_the_right_shape(key):
+def test_the_values_of_a_chain_have_the_right_shape(key: str) -> None:
     chain = CHAINS[key]
     addresses = [chain[table]["address"] for table in ("wrapped", "multicall3") if table in chain]
     assert all(ADDRESS.fullmatch(address) for address in [*addresses, chain["native"].get("also_at", ZERO)])
@@ -59,18 +60,18 @@ def test_the_values_of_a_chain_have_the_right_shape(key):
 
 
 @every_chain
-def test_a_chain_costs_at_most_20_lines(key):
+def test_a_chain_costs_at_most_20_lines(key: str) -> None:
     assert len((CONFIGS / "chains" / f"{key}.toml").read_text().splitlines()) <= 20
 
 
-def test_no_two_chains_share_an_id_or_a_genesis():
+def test_no_two_chains_share_an_id_or_a_genesis() -> None:
     for field in ("chain_id", "genesis"):
         values = [chain[field] for chain in CHAINS.values() if field in chain]
         assert len(values) == len(set(values))
 
 
 @pytest.mark.parametrize("key", TOKENS)
-def test_tokens_are_listed_once_on_a_chain_we_know(key):
+def test_tokens_are_listed_once_on_a_chain_we_know(key: str) -> None:
     assert key in CHAINS
     tokens = TOKENS[key]["tokens"]
     assert all(token.keys() == {"address", "symbol", "decimals"} for token in tokens)
@@ -78,12 +79,12 @@ def test_tokens_are_listed_once_on_a_chain_we_know(key):
     assert len({token["address"] for token in tokens}) == len(tokens)
 
 
-def test_nothing_is_fixed_or_pegged_unless_the_operator_says_so():
+def test_nothing_is_fixed_or_pegged_unless_the_operator_says_so() -> None:
     assert PRICES.keys() == {"fixed", "chainlink"}
     assert PRICES["fixed"] == {}
 
 
-def test_a_feed_prices_an_asset_of_its_own_chain():
+def test_a_feed_prices_an_asset_of_its_own_chain() -> None:
     for chain, asset, fact in FEEDS:
         home, name = asset.split("/")
         assert home == f"eip155:{CHAINS[chain]['chain_id']}"
@@ -92,7 +93,7 @@ def test_a_feed_prices_an_asset_of_its_own_chain():
         assert ADDRESS.fullmatch(fact["feed"])
 
 
-def test_the_native_coin_and_its_wrapper_have_the_same_feed():
+def test_the_native_coin_and_its_wrapper_have_the_same_feed() -> None:
     for chain, facts in PRICES["chainlink"].items():
         natives = [fact for asset, fact in facts.items() if "/slip44:" in asset]
         wrapper = f"eip155:{CHAINS[chain]['chain_id']}/erc20:{CHAINS[chain]['wrapped']['address']}"
@@ -100,7 +101,7 @@ def test_the_native_coin_and_its_wrapper_have_the_same_feed():
 
 
 @needs_registry
-def test_chains_are_those_of_the_viem_registry():
+def test_chains_are_those_of_the_viem_registry() -> None:
     known = {chain["chain_id"]: chain for chain in registry("evm_chains.json.gz")}
     for chain in CHAINS.values():
         theirs = known[chain["chain_id"]]
@@ -112,7 +113,7 @@ def test_chains_are_those_of_the_viem_registry():
 
 
 @needs_registry
-def test_feeds_are_dollar_feeds_of_the_chainlink_registry():
+def test_feeds_are_dollar_feeds_of_the_chainlink_registry() -> None:
     known = {(int(f["chainId"]), f["proxyAddress"].lower()): f for f in registry("chainlink_feeds.json.gz")}
     for chain, asset, fact in FEEDS:
         theirs = known[CHAINS[chain]["chain_id"], fact["feed"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -18,10 +19,11 @@ from tests.chains.evm import KEY, EvmSubject, evm
 from tests.chains.index import EVERYTHING, FETCHED, Index, in_order, index
 
 pytestmark = pytest.mark.node
-KILLS = 200 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 16
+TIMES = 10 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 1
 ROOT = Path(__file__).parents[2]
 FINALITY = 12
 DATASETS = ("transfers", "approvals", "blocks")
+Game = subprocess.Popen[str]
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +34,14 @@ def long() -> Iterator[EvmSubject]:
         yield long
 
 
-def environment(subject: EvmSubject, folder: Path, datasets: Sequence[str]) -> dict[str, str]:
+def environment(subject: EvmSubject, folder: Path, datasets: Sequence[str], lanes: int = 1) -> dict[str, str]:
     settings = {
         "DATA": folder,
         "CHAINS__LOCAL__RPC": subject.node.url,
         "CHAINS__LOCAL__FACTS": subject.facts(FINALITY),
         "CHAINS__LOCAL__SPAN": 10,
         "CHAINS__LOCAL__CONCURRENCY": 3,
+        "CHAINS__LOCAL__LANES": lanes,
         "CHAINS__LOCAL__DATASETS": ",".join(datasets),
     }
     return (
@@ -46,9 +49,9 @@ def environment(subject: EvmSubject, folder: Path, datasets: Sequence[str]) -> d
     )
 
 
-def killed(seed: int, most_ms: int, command: Sequence[str], env: dict[str, str], folder: Path) -> subprocess.Popen[str]:
+def killed(kills: int, seed: int, most_ms: int, command: Sequence[str], env: dict[str, str], folder: Path) -> Game:
     """The game of `killed.py`, begun."""
-    given = [str(KILLS), str(seed), str(most_ms), *command]
+    given = [str(kills), str(seed), str(most_ms), *command]
     return subprocess.Popen(
         [sys.executable, "-m", "tests.indexer.killed", *given],
         env=env, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -74,15 +77,23 @@ async def assert_histories_are_whole(one: Index) -> None:
     assert before.num_rows == 2 * one.stored("transfers").num_rows
 
 
-async def test_an_index_that_is_killed_again_and_again_is_the_same_index(long: EvmSubject, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lanes", "kills", "most_ms"), [(1, 30, 300), (2, 7, 1_800)], ids=["one process", "two processes"]
+)
+async def test_an_index_that_is_killed_again_and_again_is_the_same_index(
+    long: EvmSubject, tmp_path: Path, lanes: int, kills: int, most_ms: int
+) -> None:
     seed = random.randrange(2**32)
     print(f"{seed=}")
     broken, whole = tmp_path / "broken", tmp_path / "whole"
     broken.mkdir()
-    game = killed(seed, 400, ["index", KEY, "--json"], environment(long, broken, DATASETS), broken)
+    env = environment(long, broken, DATASETS, lanes)
+    game = killed(kills * TIMES, seed, most_ms, ["index", KEY, "--json"], env, broken)
     said, complaint = game.communicate(timeout=120)
     assert game.returncode == 0, complaint
-    assert int(said.splitlines()[-1]) >= 5, "killed before it had time to end"
+    times = int(said.splitlines()[-1])
+    print(f"killed {times} times")
+    assert times >= min(12, kills - 2), "a run that ends at once shows nothing"
     indexed(long, broken)
     assert indexed(long, broken)["rows"] == 0, "there is nothing left to do"
     indexed(long, whole)
@@ -104,16 +115,19 @@ async def test_a_follower_that_is_killed_again_and_again_has_followed(tmp_path: 
     print(f"{seed=}")
     chance = random.Random(seed)
     with evm(30) as moving:
-        game = killed(seed, 1_500, ["worker"], environment(moving, tmp_path, EVERYTHING), tmp_path)
+        kills = 14 * TIMES
+        game = killed(kills, seed, 1_500, ["worker"], environment(moving, tmp_path, EVERYTHING), tmp_path)
         while game.poll() is None:
             moving.trade(chance.randint(1, 3), chance.randrange(2**32))
             if chance.random() < 0.3:
                 moving.reorg(chance.randint(1, FINALITY - 1))
+            await asyncio.sleep(0.1)
         said, complaint = game.communicate()
         assert game.returncode == 0, complaint
-        assert int(said.splitlines()[-1]) == KILLS, "it never ends by itself"
+        assert int(said.splitlines()[-1]) == kills, "it never ends by itself"
         async with index(moving, tmp_path) as one:
             assert one.tail.anchor(KEY) is not None, "some life was long enough to get anything done"
+            await one.fill_final()
             await one.follower().step()
             await one.derive()
             await assert_histories_are_whole(one)

@@ -57,7 +57,7 @@ def frame(table: tables.Table, rows: list[dict[str, Any]]) -> pl.DataFrame:
             columns[column.name].append(value)
     types = {"text": pl.String, "int": pl.Int32, "long": pl.Int64, "bool": pl.Boolean,
              "time": pl.Datetime("us", "UTC"), "bytes": pl.Binary, "raw": pl.Binary}  # fmt: skip
-    schema = {column.name: types[column.type] for column in table.columns}
+    schema: dict[str, Any] = {column.name: types[column.type] for column in table.columns}
     return pl.DataFrame([pl.Series(name, columns[name], dtype=schema[name]) for name in table.names])
 
 

@@ -14,8 +14,8 @@ from chainfolio.tables import LOGS
 def rows_of_logs(logs: Logs, chain: str) -> pa.Table:
     """Rows of `logs`."""
     topics = {f"topic{k}": text(logs.topics[k], logs.topic_count > k) for k in range(4)}
-    datas = pa.array([logs.data(row) for row in range(len(logs))], pa.binary())
-    return table(LOGS, {**place(logs, chain), "address": text(logs.address), **topics, "data": datas})
+    contents = pa.array([logs.data(row) for row in range(len(logs))], pa.binary())
+    return table(LOGS, {**place(logs, chain), "address": text(logs.address), **topics, "data": contents})
 
 
 def logs_of(rows: pa.Table) -> Logs:

@@ -91,8 +91,8 @@ def _single(logs: Logs, chain: str, mask: Mask) -> pa.Table:
     return _rows(some, chain, "erc1155", **_parties(some), token_id=words[:, 0], raw=words[:, 1])
 
 
-def _words(datas: list[bytes], count: int) -> Bytes:
-    return np.frombuffer(b"".join(datas), np.uint8).reshape(len(datas), count, 32)
+def _words(contents: list[bytes], count: int) -> Bytes:
+    return np.frombuffer(b"".join(contents), np.uint8).reshape(len(contents), count, 32)
 
 
 def _loose(logs: Logs, chain: str, row: int) -> pa.Table | None:

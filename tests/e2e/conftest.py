@@ -1,0 +1,134 @@
+"""A whole system: a real local chain with trades on it, its index, and the API over it on a free port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import ClientSession
+from structlog.testing import capture_logs
+
+from api.serve import listening
+from chainfolio.seams import SystemClock
+from chainfolio.settings import Settings
+from cli.demo import WALLETS, prepare
+from cli.serve import indexing, open_state
+from localchain.deploy import Deployment, deploy
+from localchain.node import LocalNode
+from localchain.trade import trade
+
+BLOCKS = 40
+PATIENCE_S = 60
+HURRY = 20  # how much faster than the real ones the waits between two looks at the chain pass here
+
+
+@dataclass(frozen=True)
+class World:
+    """A chain with a history."""
+
+    node: LocalNode
+    deployment: Deployment
+
+    @property
+    def wallets(self) -> dict[str, str]:
+        """The wallets of the demo, by name, as answers write them."""
+        return {name: self.deployment.accounts[name].lower() for name in WALLETS}
+
+
+def history(node: LocalNode) -> World:
+    """The same blocks each time, to the hash."""
+    deployment = deploy(node)
+    trade(node, deployment, BLOCKS)
+    return World(node, deployment)
+
+
+@pytest.fixture(scope="session")
+def world() -> Iterator[World]:
+    with LocalNode() as node:
+        yield history(node)
+
+
+@dataclass(frozen=True)
+class Server:
+    """An API that listens, and a client that has a key to it."""
+
+    url: str
+    key: str
+    client: ClientSession
+    tick: asyncio.Event  # set whenever somebody in the server has done something and pauses
+
+    async def get(self, path: str, *, key: str | None = None) -> tuple[int, bytes, dict[str, str]]:
+        """Status, body and headers."""
+        headers = {"Authorization": f"Bearer {self.key if key is None else key}"}
+        async with self.client.get(self.url + path, headers=headers, allow_redirects=False) as answer:
+            return answer.status, await answer.read(), dict(answer.headers)
+
+    async def json(self, path: str) -> Any:
+        """The document of an answer that is 200."""
+        status, body, _ = await self.get(path)
+        assert status == 200, body
+        return msgspec.json.decode(body)
+
+    async def portfolio(self, address: str, more: str = "") -> dict[str, Any]:
+        """One portfolio."""
+        (document,) = await self.json(f"/v1/portfolio?addresses={address}{more}")
+        found: dict[str, Any] = document
+        return found
+
+    async def chain(self) -> dict[str, Any]:
+        """What the server says about how far its chain is; needs no key, and so no rate is spent."""
+        _, body, _ = await self.get("/readyz", key="")
+        found: dict[str, Any] = msgspec.json.decode(body)["chains"][0]
+        return found
+
+    async def until(self, seen: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Asks for the chain's state until it is the one that is waited for."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not seen(found := await self.chain()):
+                self.tick.clear()
+                await self.tick.wait()
+            return found
+
+    async def at(self, height: int) -> None:
+        """Waits until that block is indexed."""
+        await self.until(lambda chain: (chain["indexed"] or 0) >= height)
+
+
+Serving = Callable[..., Any]
+
+
+@pytest.fixture
+def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serving:
+    """Serves a world from a folder of its own, with its indexing beside it, in a hurry."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    @asynccontextmanager
+    async def served(world: World, cache_s: int = 60) -> AsyncIterator[Server]:
+        tick = asyncio.Event()
+
+        async def in_a_hurry(_: SystemClock, seconds: float) -> None:
+            tick.set()
+            await sleep(seconds / HURRY)
+
+        monkeypatch.setattr(SystemClock, "sleep", in_a_hurry)
+        given = configured(world, tmp_path / "data", cache_s)
+        state = open_state(given)
+        _, key = state.create_account("somebody", "PRO", 10_000, ("portfolio", "at-block"))
+        state.close()
+        with capture_logs():
+            async with listening(await indexing(given), "127.0.0.1", 0, drain_s=1) as port, ClientSession() as client:
+                yield Server(f"http://127.0.0.1:{port}", key, client, tick)
+
+    return served
+
+
+def configured(world: World, folder: Path, cache_s: int = 60) -> Settings:
+    """The demo's own settings for a chain, in a folder."""
+    given = prepare(folder, world.node, world.deployment, 0)
+    return msgspec.structs.replace(given, server=msgspec.structs.replace(given.server, cache_s=cache_s))

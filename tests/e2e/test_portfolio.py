@@ -1,0 +1,238 @@
+"""Portfolios of the demo's wallets are what the chain says, at one block, to the last digit."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+
+from chainfolio import amounts
+from chainfolio.assets import ZERO_ADDRESS, account
+from chainfolio.settings import Settings
+from cli.demo import WALLETS
+from cli.main import main
+from indexer.engine import Engine
+from indexer.follow import Follower
+from indexer.wiring import System
+from localchain.errors import Reverted, RpcError
+from portfolio.facts import Options
+from tests.e2e.conftest import World, configured
+
+pytestmark = pytest.mark.node
+
+ROOT = Path(__file__).parents[2]
+T = TypeVar("T")
+SHOWN = Options(sources=True, explorer_urls=False, images=False)
+SYMBOLS = ("ETH", "WETH", "USDC", "DAI", "WBTC")
+BALANCE = "balanceOf(address)(uint256)"
+
+
+@pytest.fixture(scope="module")
+def given(world: World, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings over an index of the whole chain: what is final by the command, the rest by following."""
+    folder = tmp_path_factory.mktemp("portfolio") / "data"
+    settings = configured(world, folder)
+    assert main(["index", "local", "--config", str(folder / "chainfolio.toml"), "--json"]) == 0
+
+    async def follow(system: System) -> None:
+        chain = system.chain("local")
+        with system.tail.lock(chain.key):
+            await Follower(chain, system.lake, system.tail, system.seams, system.datasets(chain)).step()
+
+    over(settings, follow)
+    return settings
+
+
+def over(settings: Settings, work: Callable[[System], Awaitable[T]]) -> T:
+    async def run() -> T:
+        system = System(settings)
+        try:
+            return await work(system)
+        finally:
+            await system.close()
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def documents(world: World, given: Settings) -> dict[str, dict[str, Any]]:
+    """The portfolio of each wallet by its name, as JSON has it."""
+    wallets = [account(address) for address in world.wallets.values()]
+    found = over(given, lambda system: Engine(system).portfolios(wallets, SHOWN, wait=True, wallet_only=False))
+    return dict(zip(world.wallets, as_json(found), strict=True))
+
+
+def as_json(found: object) -> Any:
+    """What a client gets to see of it."""
+    return msgspec.json.decode(msgspec.json.encode(found))
+
+
+def assets(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The loose tokens of a portfolio by their contracts."""
+    wallet = document["assetByProtocols"]["wallet"]
+    assert list(document["assetByProtocols"]) == ["wallet"]
+    (chain,) = wallet["chains"].values()
+    return {asset["contract"]: asset for asset in chain["protocolPositions"]["WALLET"]["assets"]}
+
+
+def place(world: World, symbol: str) -> str:
+    return ZERO_ADDRESS if symbol == "ETH" else world.deployment.tokens[symbol].address.lower()
+
+
+def on_chain(world: World, contract: str, wallet: str, height: int) -> int:
+    if contract == ZERO_ADDRESS:
+        return int(world.node.rpc("eth_getBalance", wallet, hex(height)), 16)
+    raw: int = world.node.call(contract, BALANCE, wallet, block=height)
+    return raw
+
+
+@pytest.mark.parametrize("symbol", SYMBOLS)
+@pytest.mark.parametrize("name", WALLETS)
+def test_a_balance_is_the_chains_and_its_worth_is_balance_times_price(
+    world: World, documents: dict[str, dict[str, Any]], name: str, symbol: str
+) -> None:
+    contract = place(world, symbol)
+    asset = assets(documents[name])[contract]
+    height = int(asset["sources"]["blockNumber"])
+    raw = on_chain(world, contract, world.wallets[name], height)
+    decimals = 18 if symbol == "ETH" else world.deployment.tokens[symbol].decimals
+    feed = world.deployment.feeds["ETH" if symbol == "WETH" else symbol]
+    answer = world.node.call(feed, "latestAnswer()(int256)", block=height)
+    assert asset["sources"]["raw"] == str(raw)
+    assert asset["balance"] == amounts.text(amounts.amount(raw, decimals))
+    assert asset["price"] == amounts.text(amounts.amount(answer, 8))
+    assert asset["value"] == amounts.text(amounts.worth(amounts.amount(raw, decimals), amounts.amount(answer, 8)))
+    assert (asset["decimal"], asset["priceSource"]) == (str(decimals), "chainlink")
+
+
+@pytest.mark.parametrize("name", WALLETS)
+def test_every_fungible_token_that_a_wallet_holds_is_found(
+    world: World, documents: dict[str, dict[str, Any]], name: str
+) -> None:
+    wallet, found = world.wallets[name], assets(documents[name])
+    height = int(found[ZERO_ADDRESS]["sources"]["blockNumber"])
+    held = {}
+    for contract in {contract.lower() for contract in world.deployment.contracts.values()}:
+        try:
+            world.node.call(contract, "decimals()(uint8)", block=height)
+            raw = on_chain(world, contract, wallet, height)
+        except (RpcError, Reverted, ValueError):  # it is no token
+            continue
+        if raw:
+            held[contract] = str(raw)
+    assert {contract: a["sources"]["raw"] for contract, a in found.items() if contract != ZERO_ADDRESS} == held
+
+
+@pytest.mark.parametrize("name", WALLETS)
+def test_net_worth_is_the_sum_of_what_has_a_price_and_the_rest_is_counted(
+    documents: dict[str, dict[str, Any]], name: str
+) -> None:
+    document = documents[name]
+    found = assets(document).values()
+    total = amounts.total([Decimal(asset["value"]) for asset in found if asset["value"] is not None])
+    assert document["networth"] == amounts.text(total)
+    assert document["networth"] == document["assetByProtocols"]["wallet"]["value"]
+    assert document["networth"] == document["chains"]["local"]["value"]
+    assert document["unpricedAssets"] == sum(asset["value"] is None for asset in found)
+    assert (document["completeness"], document["issues"]) == ("complete", [])
+
+
+def test_everything_was_read_at_one_block_that_is_on_the_chain(
+    world: World, documents: dict[str, dict[str, Any]]
+) -> None:
+    read = {
+        (asset["sources"]["blockNumber"], asset["sources"]["blockHash"])
+        for document in documents.values()
+        for asset in assets(document).values()
+    }
+    ((height, block_hash),) = read
+    assert int(height) == world.node.height
+    assert world.node.block(int(height))["hash"] == block_hash
+
+
+def test_the_net_asset_value_of_all_is_the_sum_of_their_net_worths(
+    world: World, given: Settings, documents: dict[str, dict[str, Any]]
+) -> None:
+    wallets = [account(address) for address in world.wallets.values()]
+    found = over(given, lambda system: Engine(system).nav(wallets, "USD", wait=True))
+    assert found.nav == amounts.total([Decimal(document["networth"]) for document in documents.values()])
+    assert found.currency == "USD"
+    assert found.conversion_price == 1
+
+
+@pytest.mark.parametrize("back", [3, 20])
+def test_an_earlier_block_gives_what_was_held_and_quoted_then(world: World, given: Settings, back: int) -> None:
+    height, wallet = world.node.height - back, world.wallets["carol"]
+    (found,) = over(given, lambda system: Engine(system).at_block([account(wallet)], "local", height, SHOWN))
+    document = as_json(found)
+    assert document["completeness"] == "complete"
+    for symbol in SYMBOLS:
+        asset = assets(document)[place(world, symbol)]
+        assert asset["sources"]["raw"] == str(on_chain(world, place(world, symbol), wallet, height))
+        assert asset["sources"]["blockHash"] == world.node.block(height)["hash"]
+        feed = world.deployment.feeds["ETH" if symbol == "WETH" else symbol]
+        answer = world.node.call(feed, "latestAnswer()(int256)", block=height)
+        assert asset["price"] == amounts.text(amounts.amount(answer, 8))
+
+
+def test_before_any_contract_there_was_only_ether_and_nobody_knew_its_price(world: World, given: Settings) -> None:
+    wallet = world.wallets["alice"]
+    (found,) = over(given, lambda system: Engine(system).at_block([account(wallet)], "local", 0, SHOWN))
+    document = as_json(found)
+    (ether,) = assets(document).values()
+    assert (ether["balance"], ether["price"], ether["value"]) == ("10000", None, None)
+    assert (document["networth"], document["unpricedAssets"]) == ("0", 1)
+
+
+def test_a_wallet_nobody_knows_has_nothing_and_that_is_known(given: Settings) -> None:
+    stranger = account("0x00000000000000000000000000000000deadbeef")
+    (found,) = over(given, lambda s: Engine(s).portfolios([stranger], SHOWN, wait=True, wallet_only=False))
+    assert (found.networth, found.completeness, found.unpriced_assets) == ("0", "complete", 0)
+
+
+def test_indexing_once_more_changes_nothing(given: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    def count(system: System) -> Awaitable[dict[str, int]]:
+        from chainfolio.tables import TABLES
+
+        async def counted() -> dict[str, int]:
+            return {name: system.lake.count(table) for name, table in TABLES.items()}
+
+        return counted()
+
+    before = over(given, count)
+    assert main(["index", "local", "--config", str(given.data_dir / "chainfolio.toml"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 0
+    assert over(given, count) == before
+    assert before["transfers"] > 0
+
+
+def test_the_demo_prints_one_document_and_ends(tmp_path: Path) -> None:
+    child = subprocess.run(
+        [sys.executable, "-m", "cli.main", "demo", "--once", "--json", "--blocks", "10", "--data", "demo"],
+        cwd=tmp_path, env={"PYTHONPATH": str(ROOT), **environment()}, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+    assert (child.returncode, child.stderr) == (0, "")
+    shown = json.loads(child.stdout)
+    assert tuple(shown["wallets"]) == WALLETS
+    for address, document in zip(shown["wallets"].values(), shown["portfolios"], strict=True):
+        values = [Decimal(a["value"]) for a in assets(document).values() if a["value"] is not None]
+        assert document["address"] == address
+        assert document["networth"] == amounts.text(amounts.total(values))
+        assert document["completeness"] == "complete"
+        assert len(values) >= len(SYMBOLS)
+
+
+def environment() -> dict[str, str]:
+    """What of this process's environment the local chain needs to be found."""
+    import os
+
+    return {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "CHAINFOLIO_LOCALCHAIN_HOME")}
