@@ -237,6 +237,13 @@ def _not_hex(digits: Bytes) -> Mask:
     return np.asarray(odd.any(axis=1)) if odd.any() else np.zeros(len(digits), np.bool_)
 
 
+def _not_hex_in_runs(texts: Bytes) -> Mask:
+    """As `_not_hex` of `0x` texts most of which are the one before again: a block's hash stands in each of its logs."""
+    flat = texts.view(f"V{texts.shape[1]}").ravel()
+    new = np.flatnonzero(np.append(True, flat[1:] != flat[:-1]))
+    return np.repeat(_not_hex(texts[new, 2:]), np.diff(np.append(new, len(texts))))
+
+
 def _nibbles(digits: Bytes) -> Bytes:
     """The values of hex digits that are known to be ones."""
     return (digits & 15) + (digits >> 6) * 9
@@ -299,7 +306,7 @@ def _cut(logs: Logs, rows: Rows, buffer: Bytes, starts: Ints, template: _Templat
         getattr(logs, name)[rows] = value
     for name, start, end in template.texts:
         digits = gather(buffer, starts + start, end - start)
-        bad |= _not_hex(digits[:, 2:])
+        bad |= _not_hex_in_runs(digits) if name == "block_hash" else _not_hex(digits[:, 2:])
         _put(getattr(logs, name), rows, digits)
     for k, start in enumerate(template.topics):
         digits = gather(buffer, starts + start, 66)

@@ -17,18 +17,22 @@ from cli.main import main
 from indexer import collect, derive, follow, upkeep, worker
 
 LOADED = ("adapters.evm.chain", "aiohttp", "deltalake", "indexer.wiring", "polars", "portfolio.ledger", "uvloop")
+HASTE = {
+    "BATCH_ROWS": 60,
+    "WINDOW_ROWS": 200,
+    "FINALISE_BLOCKS": 4,
+    "FINALISE_S": 0.2,
+    "DERIVE_EVERY_S": 0.1,
+    "COMPACT_EVERY_S": 0.5,
+}
 
 
 def hurry() -> None:
     """Commit often: a kill has then much to interrupt."""
-    collect.BATCH_ROWS = 60
-    derive.WINDOW_ROWS = 200
-    follow.FINALISE_BLOCKS = 4
-    follow.FINALISE_S = 0.2
-    for module in (upkeep, worker):
-        if hasattr(module, "DERIVE_EVERY_S"):
-            module.DERIVE_EVERY_S = 0.1
-    upkeep.COMPACT_EVERY_S = 0.5
+    for module in (collect, derive, follow, upkeep, worker):
+        for name, value in HASTE.items():
+            if hasattr(module, name):
+                setattr(module, name, value)
 
 
 def run(kills: int, chance: random.Random, most_ms: int, command: list[str]) -> int:

@@ -66,7 +66,7 @@ async def test_a_long_way_to_the_head_does_not_fill_the_tail(
             put(*arguments, **named)  # type: ignore[arg-type]
             most = max(most, len(indexed.tail.blocks(indexed.key)))
 
-        indexed.tail.put = watched  # type: ignore[method-assign, assignment]
+        indexed.tail.put = watched  # type: ignore[method-assign]
         living.mine(500)
         await indexed.follower().step()
         assert most <= FINALITY + follow.CHUNK + follow.FINALISE_BLOCKS

@@ -78,7 +78,7 @@ async def assert_histories_are_whole(one: Index) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lanes", "kills", "most_ms"), [(1, 30, 300), (2, 7, 1_800)], ids=["one process", "two processes"]
+    ("lanes", "kills", "most_ms"), [(1, 20, 300), (2, 6, 1_500)], ids=["one process", "two processes"]
 )
 async def test_an_index_that_is_killed_again_and_again_is_the_same_index(
     long: EvmSubject, tmp_path: Path, lanes: int, kills: int, most_ms: int
@@ -93,7 +93,7 @@ async def test_an_index_that_is_killed_again_and_again_is_the_same_index(
     assert game.returncode == 0, complaint
     times = int(said.splitlines()[-1])
     print(f"killed {times} times")
-    assert times >= min(12, kills - 2), "a run that ends at once shows nothing"
+    assert times >= (12 if lanes == 1 else 2), "a run that ends at once shows nothing"
     indexed(long, broken)
     assert indexed(long, broken)["rows"] == 0, "there is nothing left to do"
     indexed(long, whole)
@@ -115,8 +115,8 @@ async def test_a_follower_that_is_killed_again_and_again_has_followed(tmp_path: 
     print(f"{seed=}")
     chance = random.Random(seed)
     with evm(30) as moving:
-        kills = 14 * TIMES
-        game = killed(kills, seed, 1_500, ["worker"], environment(moving, tmp_path, EVERYTHING), tmp_path)
+        kills = 12 * TIMES
+        game = killed(kills, seed, 1_200, ["worker"], environment(moving, tmp_path, EVERYTHING), tmp_path)
         while game.poll() is None:
             moving.trade(chance.randint(1, 3), chance.randrange(2**32))
             if chance.random() < 0.3:

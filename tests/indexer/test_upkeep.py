@@ -1,0 +1,81 @@
+"""What is done beside a follower, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chainfolio.errors import StorageFull
+from indexer import derive, upkeep
+from indexer.upkeep import Upkeep
+from storage.lake import Lake
+from storage.tail import Tail
+from tests.indexer.clock import ManualClock
+
+
+class Ended(Exception):
+    """The test has seen enough."""
+
+
+class Ending(ManualClock):
+    """A clock that ends after some sleeps."""
+
+    def __init__(self, sleeps: int) -> None:
+        super().__init__()
+        self.sleeps = sleeps
+
+    async def sleep(self, seconds: float) -> None:
+        """Time passes, as often as was said."""
+        if self.sleeps == 0:
+            raise Ended
+        self.sleeps -= 1
+        await super().sleep(seconds)
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def deeds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was done."""
+    deeds: list[str] = []
+
+    def noted(name: str) -> Callable[..., None]:
+        return lambda *_: deeds.append(name)
+
+    monkeypatch.setattr(derive, "derive", noted("derive"))
+    monkeypatch.setattr(Upkeep, "compact", noted("compact"))
+    return deeds
+
+
+async def test_histories_are_derived_every_half_minute_and_files_merged_every_hour(
+    deeds: list[str], tmp_path: Path
+) -> None:
+    tail = Tail(tmp_path / "tail.db")
+    rounds = 2 * int(upkeep.COMPACT_EVERY_S / upkeep.DERIVE_EVERY_S)
+    with pytest.raises(Ended):
+        await Upkeep(Lake(str(tmp_path / "lake")), tail, "a", Ending(rounds)).run()
+    assert deeds.count("derive") == rounds
+    assert [at for at, deed in enumerate(deeds) if deed == "compact"] == [rounds // 2, rounds + 1]
+    tail.close()
+
+
+async def test_a_full_disk_is_waited_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tail, tried = Tail(tmp_path / "tail.db"), []
+
+    def full(*_: object) -> None:
+        tried.append(1)
+        raise StorageFull("lake")
+
+    monkeypatch.setattr(derive, "derive", full)
+    with pytest.raises(Ended):
+        await Upkeep(Lake(str(tmp_path / "lake")), tail, "a", Ending(3)).run()
+    assert len(tried) == 3
+    tail.close()
+
+
+def test_there_is_nothing_to_merge_in_an_empty_lake(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "tail.db")
+    Upkeep(Lake(str(tmp_path / "lake")), tail, "a", ManualClock()).compact()
+    tail.close()
