@@ -239,8 +239,8 @@ def _not_hex(digits: Bytes) -> Mask:
 
 def _not_hex_in_runs(texts: Bytes) -> Mask:
     """As `_not_hex` of `0x` texts most of which are the one before again: a block's hash stands in each of its logs."""
-    flat = texts.view(f"V{texts.shape[1]}").ravel()
-    new = np.flatnonzero(np.append(True, flat[1:] != flat[:-1]))
+    pairs = texts.view(np.uint16)
+    new = np.flatnonzero(np.append(True, (pairs[1:] != pairs[:-1]).any(axis=1)))
     return np.repeat(_not_hex(texts[new, 2:]), np.diff(np.append(new, len(texts))))
 
 

@@ -130,6 +130,7 @@ def test_a_node_that_cannot_be_reached_is_named_with_a_cure_soon(
     run: Run, here: Path, dead: str, waited: list[float], command: tuple[str, ...]
 ) -> None:
     configure(here, f"{dead}/v2/s3cr3t0123456789?key=s3cr3t0123456789", more="lanes = 1")
+    start_s = time.monotonic()
     ran = run(*command, "--json")
     assert ran.code == 3
     assert ran.error["kind"] == "Unavailable"
@@ -137,21 +138,18 @@ def test_a_node_that_cannot_be_reached_is_named_with_a_cure_soon(
     assert "cannot be reached" in ran.error["message"]
     assert "is the node running" in ran.error["cure"]
     assert "s3cr3t" not in ran.out + ran.err
-    assert sum(waited) < FAST_S
+    assert time.monotonic() - start_s + sum(waited) < FAST_S
 
 
-def test_a_node_that_cannot_be_reached_keeps_nobody_waiting(here: Path, dead: str) -> None:
-    configure(here, dead)
-    start_s = time.monotonic()
+def test_a_command_ends_with_its_code_and_says_why_on_standard_error_alone(here: Path) -> None:
     child = subprocess.run(
-        [sys.executable, "-m", "cli.main", "portfolio", ALICE],
+        [sys.executable, "-m", "cli.main", "portfolio", "0x12"],
         cwd=here, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert time.monotonic() - start_s < FAST_S
-    assert child.returncode == 3
-    assert child.stdout == ""
-    assert child.stderr.splitlines()[0].endswith("cannot be reached")
-    assert child.stderr.splitlines()[1].startswith("  cure: ")
+    assert (child.returncode, child.stdout) == (2, "")
+    first, cure = child.stderr.splitlines()
+    assert first == "error: address: '0x12' is not an address of any kind known here"
+    assert cure.startswith("  cure: EVM 0x + 40 hex digits")
 
 
 @pytest.mark.node

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -81,13 +81,19 @@ def query(files: dict[str, list[str]]) -> Query:
 # --- exact -----------------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.integers(0, MAX_RAW) | st.integers(0, MAX_DEC38) | st.sampled_from(EDGES), min_size=1, max_size=30))
-def test_the_decimal_beside_a_raw_is_that_raw_or_null_where_it_does_not_fit(raws: list[int]) -> None:
+@pytest.fixture(scope="module")
+def plain() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB as anybody has it."""
     with duckdb.connect() as connection:
-        found = connection.execute(
-            f"SELECT {decimal_of('raw')} FROM (SELECT unnest(?::BLOB[]) AS raw)",
-            [[raw.to_bytes(32, "big") for raw in raws]],
-        ).fetchall()
+        yield connection
+
+
+@given(raws=st.lists(st.integers(0, MAX_RAW) | st.integers(0, MAX_DEC38) | st.sampled_from(EDGES), max_size=30))
+def test_the_decimal_beside_a_raw_is_that_raw_or_null_where_it_does_not_fit(
+    plain: duckdb.DuckDBPyConnection, raws: list[int]
+) -> None:
+    words = [raw.to_bytes(32, "big") for raw in raws]
+    found = plain.execute(f"SELECT {decimal_of('raw')} FROM (SELECT unnest(?::BLOB[]) AS raw)", [words]).fetchall()
     assert found == [(Decimal(raw) if raw <= MAX_DEC38 else None,) for raw in raws]
 
 
@@ -180,9 +186,15 @@ def test_rows_are_json_objects_or_a_table(run: Run, lake: Lake, here: Path) -> N
     assert found[4] == {"height": 5, "raw_dec": None}
     table = run("sql", text, "--limit", "3")
     assert (table.code, table.err) == (0, "only the first 3 rows are shown: --limit 0 shows all\n")
-    assert len(run("sql", text, "--limit", "3", "--json").json) == 3
-    assert len(run("sql", text, "--limit", "0", "--json").json) == len(RAWS)
-    assert run("sql", text, "--limit", str(len(RAWS))).err == ""
+
+
+@pytest.mark.parametrize(
+    ("limit", "shown", "more"),
+    [(3, 3, True), (len(RAWS) - 1, len(RAWS) - 1, True), (len(RAWS), len(RAWS), False), (0, len(RAWS), False)],
+)
+def test_a_limit_cuts_the_rows_and_says_so(query: Query, limit: int, shown: int, more: bool) -> None:
+    found = query("SELECT height FROM transfers WHERE chain = 'base'", limit)
+    assert (len(found["rows"]), found["more"]) == (shown, more)
 
 
 @pytest.mark.parametrize("option", [("--limit", "-1"), ("--seconds", "0"), ("--seconds", "-5")])

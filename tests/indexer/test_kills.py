@@ -30,7 +30,7 @@ Game = subprocess.Popen[str]
 def long() -> Iterator[EvmSubject]:
     """A chain of some hundred busy blocks."""
     with evm(100) as long:
-        long.trade(400, 3)
+        long.trade(300, 3)
         yield long
 
 
@@ -78,7 +78,7 @@ async def assert_histories_are_whole(one: Index) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lanes", "kills", "most_ms"), [(1, 20, 300), (2, 6, 1_500)], ids=["one process", "two processes"]
+    ("lanes", "kills", "most_ms"), [(1, 14, 300), (2, 4, 1_500)], ids=["one process", "two processes"]
 )
 async def test_an_index_that_is_killed_again_and_again_is_the_same_index(
     long: EvmSubject, tmp_path: Path, lanes: int, kills: int, most_ms: int
