@@ -80,7 +80,7 @@ def parse(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:
     """JSON lines back as (date, machine, figure), in their order."""
     names = Figure.__dataclass_fields__
     parsed = [json.loads(line) for line in lines if line.strip()]
-    return [(row["date"], row["machine"], Figure(**{name: row[name] for name in names})) for row in parsed]
+    return [(row["date"], row["machine"], Figure(**{n: row[n] for n in names if n in row})) for row in parsed]
 
 
 def latest(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from storage.lake import Lake
     from storage.tail import Tail
 
+ADAPTER = "index"
 FUNGIBLE = ("erc20", "wrap", "unwrap")
 
 
@@ -56,4 +57,4 @@ def gaps(tail: Tail, chain: str, height: int) -> Issue | None:
         return None
     spans = ", ".join(f"{span.first}..{span.last}" for span in list(left)[:3]) + (", …" if len(list(left)) > 3 else "")
     reason = f"token transfers are not indexed for blocks {spans}: tokens met only there may be missing"
-    return Issue("index", chain, reason)
+    return Issue(ADAPTER, chain, reason)

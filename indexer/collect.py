@@ -342,6 +342,8 @@ async def check_anchor(chain: EvmChain, tail: Tail) -> None:
 
 def check_span(chain: str, first: int, last: int, finalized: int) -> Span:
     """The span a user asked for, within what is final."""
+    if first < 0:
+        raise BadRequest("from", "a block height is at least 0")
     if first > finalized:
         raise BadRequest("from", f"block {first} is not final yet on {chain}: the newest final block is {finalized}")
     if first > last:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from chainfolio.assets import Account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Snapshot
-from chainfolio.errors import SourceError
+from chainfolio.errors import SourceError, Unavailable
+from indexer import candidates
 from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
 from indexer.follow import Status
 from indexer.wiring import System
@@ -79,6 +80,8 @@ class Engine:
         """One value over all accounts; a currency nobody can convert to is a typed error."""
         check(currency)
         known = await self._known(accounts, wait=wait, live=False)
+        for kept in known:
+            _refuse_unread(kept.valuation)
         holdings = tuple(valued for kept in known for valued in kept.valuation.holdings)
         positions = tuple(position for kept in known for position in kept.valuation.positions)
         return nav(Valuation(holdings, positions), currency)
@@ -194,6 +197,14 @@ class Engine:
         if chain.key not in self._snapshotters:
             self._snapshotters[chain.key] = self.system.snapshotter(chain)
         return self._snapshotters[chain.key]
+
+
+def _refuse_unread(valuation: Valuation) -> None:
+    """A net asset value has no room for what is not known: a chain that was not read makes it no value at all."""
+    for issues in valuation.unread.values():
+        for issue in issues:
+            if issue.spoils and issue.adapter != candidates.ADAPTER:
+                raise Unavailable(issue.adapter, issue.reason)
 
 
 def _wallet(document: Portfolio) -> Portfolio:

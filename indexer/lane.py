@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -20,6 +20,7 @@ from indexer.wiring import System, family
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
+    from storage.tail import Tail
 
 PR_SET_PDEATHSIG = 1
 
@@ -81,7 +82,7 @@ async def _serve(tail: RemoteTail, pipe: Connection, number: int, settings: Sett
             break
         chain = system.chain(key)
         progress = Progress(system.seams.clock, len(span), on_change=_Report(tail, chain))
-        collector = Collector(chain, system.lake, tail, system.seams, progress, lane=number, ends=tail)  # type: ignore[arg-type]
+        collector = Collector(chain, system.lake, cast("Tail", tail), system.seams, progress, lane=number, ends=tail)
         await _piece(collector, tail, span, work)
     await system.close()
 

@@ -43,7 +43,7 @@ EXACT = ("adapters/", "portfolio/", "pricing/", "chainfolio/amounts.py")
 MAX_MODULE = 600
 MAX_LINE = 120
 # Data (TOML) and prose (Markdown) have lines as long as their facts and tables need.
-LINES_COUNT = {".py", ".sh", ".sql", ".css", ".js", ".mjs", ".cjs", ".html", ".sol", ".yul", ""}
+LINES_COUNT = {".py", ".sh", ".sql", ".css", ".js", ".mjs", ".cjs", ".html", ""}
 FRAGMENT = re.compile(r"[0-9A-Za-z]+-[a-z0-9]+(?:-[a-z0-9]+)*\.md")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from adapters.evm.refusals import meaning
-from adapters.evm.transport import Posted, Transport
+from adapters.evm.transport import Posted, Transport, Unreachable
 from adapters.evm.wire import Request, RpcError, decode, encode, whole
 from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable, Unsupported
 from chainfolio.seams import Seams
@@ -24,6 +25,7 @@ LONGEST_WAIT_S = 20.0
 SHORTEST_SECRET = 8
 _ABOUT_THE_BATCH = re.compile(r"batch|response too large", re.I)
 
+log = logging.getLogger("chainfolio.node")
 Answer = bytes | SourceError
 T = TypeVar("T")
 
@@ -35,8 +37,12 @@ class Trouble:
     counts: Counter[str] = field(default_factory=Counter)
 
     def note(self, error: SourceError) -> None:
-        """Count one trouble under the kind of its error."""
-        self.counts[type(error).__name__] += 1
+        """Count one trouble under the kind of its error, and log it: the first, the second, the fourth, the eighth…"""
+        kind = type(error).__name__
+        self.counts[kind] += 1
+        count = self.counts[kind]
+        if count & (count - 1) == 0:
+            log.warning("%s (%s, %d so far)", error.message, kind, count)
 
 
 def name_of(url: str) -> str:
@@ -168,13 +174,17 @@ class Endpoint:
                     raise
                 self.trouble.note(error)
                 self._next_s = max(self._next_s, self._seams.clock.monotonic_s() + (error.retry_after_s or 0))
-                if attempt == RETRIES - 1:
+                if attempt == self._last_try(error):
                     self.down_until_s = self._seams.clock.monotonic_s() + LONGEST_WAIT_S
                     raise
                 pause_s = error.retry_after_s if error.retry_after_s is not None else wait_s
                 await self._seams.clock.sleep(pause_s + self._seams.random.random() * wait_s / 2)
                 wait_s = min(wait_s * 2, LONGEST_WAIT_S)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _last_try(self, error: Unavailable) -> int:
+        """Nobody there at first contact is a mistake in the settings more often than an outage: say so soon."""
+        return RETRIES - 1 if self.checked or not isinstance(error, Unreachable) else 2
 
     def _hushed(self, error: SourceError) -> SourceError:
         for secret in self._secrets:

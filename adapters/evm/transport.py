@@ -12,6 +12,10 @@ from chainfolio.errors import TooMuch, Unavailable
 MAX_BODY = 96 * 1024 * 1024
 
 
+class Unreachable(Unavailable):
+    """There is nobody at that address."""
+
+
 @dataclass(frozen=True, slots=True)
 class Posted:
     """What came back: status, `Retry-After` in seconds where one was given, the decoded body."""

@@ -29,6 +29,11 @@ def test_a_figure_comes_back_from_its_line_with_date_and_machine() -> None:
     assert {"cores", "cpu", "ram_gb", "python"} <= machine.keys()
 
 
+def test_a_line_of_an_older_release_is_read_too() -> None:
+    line = '{"date": "2030-01-01", "machine": {}, "bench": "rate", "name": "wall", "value": "1 s"}'
+    assert figures.parse([line]) == [("2030-01-01", {}, Figure("rate", "wall", "1 s"))]
+
+
 def test_only_the_last_run_of_each_benchmark_counts_in_the_order_of_the_benchmarks() -> None:
     appended(SLOW, 1)
     appended(Figure("rate", "gone", "9 s"), 1)
