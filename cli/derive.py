@@ -7,9 +7,13 @@ import time
 from typing import TYPE_CHECKING
 
 from cli.common import Commands, one_line, with_system
+from cli.process import for_bulk
 
 if TYPE_CHECKING:
     from indexer.wiring import System
+
+
+HISTORY = "account_transfers"
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -22,9 +26,11 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    for_bulk()
 
     async def work(system: System) -> dict[str, int]:
         from indexer import derive
+        from indexer.rederive import rederive
 
         chain = system.chain(options.chain)
         named = [name for name in (options.tables or "").split(",") if name]
@@ -32,8 +38,10 @@ def run(options: argparse.Namespace) -> int:
         made = [name for name in named if name in derive.DERIVED] if named else list(derive.DERIVED)
         derive.check(named)
         with system.tail.lock(chain.key):
-            written = derive.rederive(chain, system.lake, base) if base else {}
-            written |= derive.derive(system.lake, system.tail, chain.key, made)
+            written = rederive(chain, system.lake, base)
+            written |= derive.derive(system.lake, system.tail, chain.key, [n for n in made if n != HISTORY or not base])
+            if base and HISTORY in made:
+                written[HISTORY] = derive.account_transfers_again(system.lake, system.tail, chain.key)
         return written
 
     start_s = time.monotonic()

@@ -1,8 +1,7 @@
-"""Tables made from other tables, and all tables made again from what is stored: no node is asked.
+"""Tables made from other tables: no node is asked.
 
-`account_transfers` follows `transfers` batch by batch; `balances` and `allowances` are made whole each time. After a
-change of a decoder, `rederive` turns stored rows back into the logs they stand for and decodes those again. The caller
-holds the chain's lock.
+`account_transfers` follows `transfers` batch by batch; `balances` and `allowances` are made whole each time. The caller
+holds the chain's lock. Decoding stored logs again is next door, in `rederive`.
 """
 
 from __future__ import annotations
@@ -12,14 +11,12 @@ from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import BadRequest
-from chainfolio.tables import ACCOUNT_TRANSFERS, ALLOWANCES, APPROVALS, BALANCES, LOGS, TABLES, TRANSFERS, Table
+from chainfolio.tables import ACCOUNT_TRANSFERS, ALLOWANCES, APPROVALS, BALANCES, TRANSFERS, Table
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from adapters.evm.chain import EvmChain
-    from adapters.evm.logs import Logs
     from storage.lake import Lake
     from storage.tail import Batch, Tail
 
@@ -164,19 +161,6 @@ def check(names: Sequence[str]) -> None:
             raise BadRequest("tables", f"`{name}` cannot be derived", cure=f"there are: {', '.join(known)}")
 
 
-def rederive(chain: EvmChain, lake: Lake, tables: Sequence[str] = DECODED) -> dict[str, int]:
-    """Decode everything again that is stored as logs or as rows which stand for logs; rows written by table.
-
-    The three tables are one body of logs: whichever is named, all are made again. A log may change its table, and no
-    kill in between may lose or double it: `logs` first takes in what the others will not keep, and gives back last what
-    they have taken.
-    """
-    if not tables:
-        return {}
-    _replace(chain, lake, LOGS, keep=True)
-    return {name: _replace(chain, lake, TABLES[name]) for name in DECODED}
-
-
 def account_transfers_again(lake: Lake, tail: Tail, chain: str) -> int:
     """`account_transfers` made whole again from all of `transfers`, for after those have changed; how many rows."""
     from portfolio.ledger import account_transfers
@@ -189,18 +173,12 @@ def account_transfers_again(lake: Lake, tail: Tail, chain: str) -> int:
             rows = lake.scan(TRANSFERS, chain=chain).filter(_within(window)).collect()
             yield from in_schema(account_transfers(rows), ACCOUNT_TRANSFERS).to_batches()
 
-    counted = _Counted(batches())
+    counted = Counted(batches())
     lake.replace(ACCOUNT_TRANSFERS, chain, counted)
     return counted.rows
 
 
-def _replace(chain: EvmChain, lake: Lake, target: Table, *, keep: bool = False) -> int:
-    counted = _Counted(_decoded(chain, lake, target, keep=keep))
-    lake.replace(target, chain.key, counted)
-    return counted.rows
-
-
-class _Counted:
+class Counted:
     """Record batches, counted as they pass."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
@@ -210,48 +188,6 @@ class _Counted:
         for batch in self._batches:
             self.rows += batch.num_rows
             yield batch
-
-
-def _decoded(chain: EvmChain, lake: Lake, target: Table, *, keep: bool) -> Iterator[pa.RecordBatch]:
-    """One table's rows from all stored logs, window by window in the order of the chain; native transfers pass as they
-    are. With `keep` the table's own rows stay beside them, each once."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    covered = _stored_span(lake, chain.key, (TRANSFERS, APPROVALS, LOGS))
-    for window in _windows(lake, chain.key, covered) if covered else ():
-        stored = {table.name: _stored(lake, chain.key, table, window) for table in (TRANSFERS, APPROVALS, LOGS)}
-        is_native = pc.equal(stored["transfers"]["standard"], "native")
-        native = stored["transfers"].filter(is_native)
-        logs = _once(chain.restore({**stored, "transfers": stored["transfers"].filter(pc.invert(is_native))}))
-        rows = chain.decode(logs, ("transfers", "approvals")).get(target.name, target.schema().empty_table())
-        if target is TRANSFERS and len(native):
-            rows = pa.concat_tables([rows, native]).sort_by([(key, "ascending") for key in target.order])
-        if keep:
-            rows = _either(rows, stored[target.name], target)
-        yield from rows.to_batches()
-
-
-def _stored(lake: Lake, chain: str, table: Table, window: Span) -> pa.Table:
-    return in_schema(lake.scan(table, chain=chain).filter(_within(window)).sort(table.order).collect(), table)
-
-
-def _once(logs: Logs) -> Logs:
-    """Sorted logs without those that two tables stood for: a kill in the middle of a re-derivation leaves such."""
-    import numpy as np
-
-    again = (np.diff(logs.height) == 0) & (np.diff(logs.log_index) == 0)
-    return logs.take(np.flatnonzero(np.concatenate([[True], ~again]))) if again.any() else logs
-
-
-def _either(one: pa.Table, other: pa.Table, table: Table) -> pa.Table:
-    """The rows of both, each key once, in the table's order."""
-    import polars as pl
-    import pyarrow as pa
-
-    both = pl.from_arrow(pa.concat_tables([one, other]))
-    assert isinstance(both, pl.DataFrame)
-    return in_schema(both.unique(table.key).sort(table.order), table)
 
 
 def _stored_span(lake: Lake, chain: str, tables: Sequence[Table]) -> Span | None:

@@ -24,10 +24,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from chainfolio.amounts import MAX_DEC38
+from chainfolio.blocks import Span
 from chainfolio.errors import Busy, StaleTable, StorageFull, StoreError
 from chainfolio.tables import TABLES, Table, bucket
 from storage.disk import sync
-from storage.parquet import Bucket, Folder, Written, check, read, write
+from storage.parquet import Bucket, Folder, Written, check, in_order, read, write
 
 if TYPE_CHECKING:
     import polars as pl
@@ -320,6 +321,32 @@ class Lake:
         """A chain's rows as of now in stored order, some ten thousand at a time, for re-derivation."""
         return self._batches(table, self._files(table, chain, bucket), list(columns or table.names))
 
+    def window(self, table: Table, chain: str, span: Span) -> pa.Table:
+        """A chain's rows at some heights, in the table's order. Without Polars: loading that takes longer than this."""
+        import pyarrow.compute as pc
+
+        files = [file for file in self._files(table, chain) if file.first <= span.last and file.last >= span.first]
+        parts = []
+        for batch in self._batches(table, files, table.names):
+            heights = batch.column("height")
+            part = pa.table(batch)
+            if pc.min_max(heights) != {"min": span.first, "max": span.last}:
+                part = part.filter(pc.and_(pc.greater_equal(heights, span.first), pc.less_equal(heights, span.last)))
+            parts.append(part)
+        return in_order(table, pa.concat_tables(parts)) if parts else table.schema().empty_table()
+
+    def windows(self, tables: Sequence[Table], chain: str, rows: int) -> Iterator[Span]:
+        """The heights of some tables cut into spans of about `rows` rows together, by what their files say."""
+        files = [file for table in tables for file in self._files(table, chain)]
+        if not files:
+            return
+        first, last = min(file.first for file in files), max(file.last for file in files)
+        # Rows are taken to lie evenly inside a file: a window need not be exact, only bounded.
+        pieces = -(-sum(file.rows for file in files) // rows)
+        edges = sorted({first, *_edges(files, pieces)})
+        for start, end in pairwise([*edges, last + 1]):
+            yield Span(start, end - 1)
+
     def _batches(self, table: Table, files: list[Written], columns: list[str]) -> Iterator[pa.RecordBatch]:
         with _said(table):
             yield from read(table, files, columns, self._folder(table).open)
@@ -414,6 +441,17 @@ def _listed(handle: DeltaTable | None) -> list[Written]:
 
 def _chosen(files: list[Written], chain: str | None, bucket: int | None = None) -> list[Written]:
     return [file for file in files if chain in (None, file.chain) and bucket in (None, file.bucket)]
+
+
+def _edges(files: list[Written], pieces: int) -> Iterator[int]:
+    """The heights at which about one more of so many equal parts of the rows has been passed."""
+    total, passed, part = _rows(files), 0, 1
+    for file in sorted(files, key=lambda file: file.last):
+        while part < pieces and passed + file.rows >= part * total // pieces:
+            into = max(0, part * total // pieces - passed)
+            yield file.first + (file.last - file.first + 1) * into // max(1, file.rows)
+            part += 1
+        passed += file.rows
 
 
 def _rows(files: list[Written]) -> int:

@@ -171,7 +171,7 @@ def _pieces(table: Table, batches: Iterable[Any]) -> Iterator[tuple[str, int | N
                 for bucket, part in _by_bucket(_sorted(table, mine, "bucket")):
                     yield chain, bucket, part
             else:
-                yield chain, None, mine if _in_order(table, mine) else _sorted(table, mine)
+                yield chain, None, in_order(table, mine)
 
 
 def _by_bucket(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -207,6 +207,11 @@ def _tables(table: Table, batches: Iterable[Any]) -> Iterator[pa.Table]:
 def _varies(values: Any) -> bool:
     limits = pc.min_max(values).as_py()
     return bool(limits["min"] != limits["max"])
+
+
+def in_order(table: Table, rows: pa.Table) -> pa.Table:
+    """Rows in the table's order."""
+    return rows if _in_order(table, rows) else _sorted(table, rows)
 
 
 def _in_order(table: Table, rows: pa.Table) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from chainfolio.amounts import raw_from_bytes
 from chainfolio.blocks import Span
 from chainfolio.tables import bucket
-from indexer import derive
+from indexer import derive, rederive
 from tests.chains.index import FETCHED, Index, in_order, index
 from tests.chains.subject import ChainUnderTest
 
@@ -101,7 +101,7 @@ async def test_decoding_again_changes_no_byte_and_asks_nobody(traded: ChainUnder
     tables = (*FETCHED, *DERIVED)
     before = {table: indexed.stored(table) for table in tables}
     traded.asked.forget()
-    written = derive.rederive(indexed.chain, indexed.lake)
+    written = rederive.rederive(indexed.chain, indexed.lake)
     derive.account_transfers_again(indexed.lake, indexed.tail, indexed.key)
     await indexed.derive()
     assert traded.asked.requests == 0
