@@ -58,8 +58,8 @@ class Chain(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     datasets: list[str] = []
     contracts: list[str] = []
     span: int = 100
-    concurrency: int = 4
-    lanes: int = 0
+    concurrency: int = 2
+    lanes: int = 1
     max_rps: int = 0
     timeout_s: int = 60
     at_block: bool = False
@@ -208,8 +208,8 @@ def check(settings: Settings) -> None:
                 raise BadSettings(f"chains.{name}.rpc", "an endpoint is an http:// or https:// address")
         if chain.span < 1 or chain.concurrency < 1 or chain.timeout_s < 1:
             raise BadSettings(f"chains.{name}", "span, concurrency and timeout_s are at least 1")
-        if chain.start_block < 0 or chain.max_rps < 0 or chain.lanes < 0:
-            raise BadSettings(f"chains.{name}", "start_block, max_rps and lanes are at least 0")
+        if chain.start_block < 0 or chain.max_rps < 0 or chain.lanes < 1:
+            raise BadSettings(f"chains.{name}", "start_block and max_rps are at least 0, lanes at least 1")
     server = settings.server
     if not 0 <= server.port <= 65535:
         raise BadSettings("server.port", f"{server.port} is not a port")

@@ -49,13 +49,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def start_lanes(given: Settings, chain: str) -> list[Lane]:
-    """The other processes of a bulk run: as many as the settings say, else one a spare processor, three at most."""
-    import os
-
+    """The other processes of a bulk run: one less than the lanes of the settings, for this process is the first."""
     from indexer.lanes import Lane
 
-    wanted = given.chains[chain].lanes if chain in given.chains else 1
-    count = wanted or min(4, os.cpu_count() or 1)
+    count = given.chains[chain].lanes if chain in given.chains else 1
     return [Lane(number, count, given, chain) for number in range(1, count)]
 
 

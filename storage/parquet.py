@@ -24,7 +24,7 @@ from storage.disk import sync
 
 ROW_GROUP = 1_000_000
 # One account's history is a few hundred rows: small groups make the statistics of a sorted file cut finely.
-ACCOUNT_ROW_GROUP = 122_880
+ACCOUNT_ROW_GROUP = 40_960
 # A file is closed when it is this large; larger ones would make every later merge heavier, not the reading lighter.
 FILE_BYTES = 256 * 2**20
 # What a stream may hold in memory at once, in rows or in bytes.

@@ -220,6 +220,35 @@ async def test_a_log_that_changes_its_table_is_neither_lost_nor_doubled(
             assert indexed.everything() == before
 
 
+async def test_a_log_on_its_way_to_another_table_outlives_any_death(
+    subject: EvmSubject, known: Known, tmp_path: Path
+) -> None:
+    """Between two of the four writes of a re-derivation a log may lie in two tables, and never in none."""
+    async with index(subject, tmp_path, span=5) as indexed:
+        remember(indexed, known)
+        await indexed.fill(0, LAST)
+        before = indexed.everything()
+        chain: Any = indexed.chain
+        real, fuse = indexed.chain.decode, Fuse(-1)
+        mortal(indexed.lake, fuse)
+
+        def again(moment: int) -> dict[str, Any]:
+            fuse.left = moment
+            with pytest.raises(Died):
+                rederive.rederive(indexed.chain, indexed.lake)
+            fuse.left = -1
+            rederive.rederive(indexed.chain, indexed.lake)
+            return indexed.everything()
+
+        for moment in (1, 2, 3):
+            chain.decode = lambda logs, datasets: _stricter(chain, real, logs, datasets, subject.plain[1])
+            stricter = again(moment)
+            assert len(stricter["transfers"]) < len(before["transfers"])
+            assert sum(map(len, stricter.values())) == sum(map(len, before.values()))
+            chain.decode = real
+            assert again(moment) == before
+
+
 def _stricter(chain: Any, real: Any, logs: Any, datasets: Any, token: str) -> dict[str, pa.Table]:
     """Decode everything but one token's transfers, which stay raw."""
     import numpy as np
