@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -44,7 +45,18 @@ def machine() -> dict[str, Any]:
         "ram_gb": round(memory[0] / 2**20) if memory else None,
         "python": platform.python_version(),
         "system": platform.system(),
+        "load": round(os.getloadavg()[0], 1),
+        "revision": _revision(),
     }
+
+
+def _revision() -> str:
+    """The commit that was measured; a `+` behind it where files differ from it, empty outside a checkout."""
+    command = ["git", "describe", "--always", "--dirty=+", "--abbrev=12", "--match="]
+    try:
+        return subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False).stdout.strip()
+    except FileNotFoundError:
+        return ""
 
 
 def _lines(path: str) -> list[str]:

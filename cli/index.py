@@ -70,18 +70,22 @@ async def _index(system: System, options: argparse.Namespace, lanes: Sequence[La
     with system.tail.lock(chain.key):
         if options.rewind is not None:
             _rewind(system, chain, options.rewind)
+        if system.tail.blocks(chain.key):  # what is final by now belongs into the lake before anything is written to it
+            from indexer.follow import Follower
+
+            await Follower(chain, system.lake, system.tail, system.seams, system.datasets(chain)).settle()
         heads = await chain.heads()
         first = chain.settings.start_block if options.first is None else options.first
         span = check_span(chain.key, first, heads.finalized if options.last is None else options.last, heads.finalized)
         await check_anchor(chain, system.tail)
-        work = missing(system.tail, chain.key, span, datasets, contracts)
         if options.estimate:
-            await _estimate(chain, work, options)
+            await _estimate(chain, missing(system.tail, chain.key, span, datasets, contracts), options)
             return
-        total = sum(len(item.spans) for item in work)
-        progress = Progress(system.seams.clock, total, on_change=watcher(chain.key, quiet=options.json))
+        progress = Progress(system.seams.clock, 0, on_change=watcher(chain.key, quiet=options.json))
         collector = Collector(chain, system.lake, system.tail, system.seams, progress)
         recovered = await collector.recover()
+        work = missing(system.tail, chain.key, span, datasets, contracts)
+        progress.blocks_total = sum(len(item.spans) for item in work)
         await collector.run(work, lanes)
         await asyncio.to_thread(derive.recover, system.lake, system.tail, chain.key)
         made = await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key, derived)
@@ -93,10 +97,11 @@ def _names(given: str | None) -> list[str]:
 
 
 def _rewind(system: System, chain: EvmChain, height: int) -> None:
+    from indexer.collect import rewind
+
     if height < 0:
         raise BadRequest("rewind", "a block height is at least 0")
-    system.lake.rewind(chain.key, height)
-    system.tail.rewind(chain.key, height - 1, None)
+    rewind(system.lake, system.tail, chain.key, height)
 
 
 def _report(

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span
 from chainfolio.errors import Busy, ChainfolioError, DeepReorg, SourceError, StorageFull
-from chainfolio.tables import TABLES
 from indexer import derive
 from indexer.collect import Collector, check_anchor, missing
 from indexer.follow import Follower, Status
 from indexer.progress import Progress
+from indexer.upkeep import Upkeep
 from indexer.wiring import System
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
 
-DERIVE_EVERY_S, COMPACT_EVERY_S = 30.0, 3600.0
 RETRY_S = 5.0
 
 
@@ -59,18 +58,20 @@ class Worker:
             follower = Follower(chain, system.lake, system.tail, system.seams, datasets)
             follower.status = self.status[chain.key]
             await asyncio.to_thread(follower.recover)
-            await self._back_fill(chain, datasets, follower.status)
+            await check_anchor(chain, system.tail)
+            collector = Collector(chain, system.lake, system.tail, system.seams, Progress(system.seams.clock, 1))
+            await collector.recover()
+            await follower.settle()
+            await self._back_fill(chain, collector, datasets, follower.status)
             await self._follow(chain, follower)
 
-    async def _back_fill(self, chain: EvmChain, datasets: tuple[str, ...], status: Status) -> None:
+    async def _back_fill(
+        self, chain: EvmChain, collector: Collector, datasets: tuple[str, ...], status: Status
+    ) -> None:
         """Everything final that is not in the lake and not in the tail either."""
         system = self.system
         heads = await chain.heads()
         status.head, status.finalized = heads.latest.height, heads.finalized
-        await check_anchor(chain, system.tail)
-        progress = Progress(system.seams.clock, max(1, heads.finalized))
-        collector = Collector(chain, system.lake, system.tail, system.seams, progress)
-        await collector.recover()
         kept = system.tail.blocks(chain.key)
         last = min(heads.finalized, kept[0].height - 1 if kept else heads.finalized)
         if last >= chain.settings.start_block:
@@ -81,22 +82,11 @@ class Worker:
         await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key, ("account_transfers",))
 
     async def _follow(self, chain: EvmChain, follower: Follower) -> None:
-        deriving = asyncio.create_task(self._derive(chain))
+        system = self.system
+        upkeep = asyncio.create_task(Upkeep(system.lake, system.tail, chain.key, system.seams.clock).run())
         try:
             await follower.run()
         finally:
-            deriving.cancel()
+            upkeep.cancel()
             with suppress(asyncio.CancelledError):
-                await deriving
-
-    async def _derive(self, chain: EvmChain) -> None:
-        """Derived tables every half minute, small files merged every hour."""
-        system, clock = self.system, self.system.seams.clock
-        compacted_s = clock.monotonic_s()
-        while True:
-            await clock.sleep(DERIVE_EVERY_S)
-            await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key, ("account_transfers",))
-            if clock.monotonic_s() - compacted_s >= COMPACT_EVERY_S:
-                for table in TABLES.values():
-                    await asyncio.to_thread(system.lake.compact, table, chain.key)
-                compacted_s = clock.monotonic_s()
+                await upkeep

@@ -8,9 +8,9 @@ smaller. Every refusal makes the next question strictly smaller, so there is no 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from adapters.evm.wire import Request, typed
 from chainfolio.blocks import Block, Span
 from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable
 
+T = TypeVar("T")
+U = TypeVar("U")
 DENSE_CUT = 8
 GROW_AFTER = 4
 
@@ -49,11 +51,13 @@ class LogReader:
         """The logs of one span, verified against the headers of its blocks unless integrity is off."""
 
         async def at(endpoint: Endpoint) -> Chunk:
-            wanted = headers or self.integrity != "off"
-            logs = await self._logs(endpoint, span, query)
-            if not wanted and (len(logs) == 0 or bool((logs.time_s >= 0).all())):
-                return Chunk(span, logs, [])
-            chain = await self._headers(endpoint, span)
+            if headers or self.integrity != "off":
+                logs, chain = await _both(self._logs(endpoint, span, query), self._headers(endpoint, span))
+            else:
+                logs = await self._logs(endpoint, span, query)
+                if len(logs) == 0 or bool((logs.time_s >= 0).all()):
+                    return Chunk(span, logs, [])
+                chain = await self._headers(endpoint, span)
             check_links(endpoint.name, chain, before)
             return await self._complete(endpoint, Chunk(span, logs, chain), query)
 
@@ -163,6 +167,16 @@ class LogReader:
                 raise Unavailable(endpoint.name, f"cannot give the logs of a block by its hash: {answer.reason}")
             found.append(columns.parse(endpoint.name, answer))
         return found
+
+
+async def _both(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:
+    """Two questions on their way at once; where one fails the other is called off, and the failure is its own."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            first, second = group.create_task(one), group.create_task(other)
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return first.result(), second.result()
 
 
 class Omitted(BadAnswer):

@@ -60,7 +60,7 @@ class HttpTransport:
         except TimeoutError:
             raise Unavailable(source, f"no answer within {timeout_s:g} s") from None
         except aiohttp.ClientConnectorError:
-            raise Unavailable(
+            raise Unreachable(
                 source, "cannot be reached", cure="is the node running, and is the address right?"
             ) from None
         except (aiohttp.ClientError, ConnectionError, ValueError) as error:

@@ -133,7 +133,7 @@ def test_a_node_that_cannot_be_reached_is_named_with_a_cure_soon(
     start_s = time.monotonic()
     ran = run(*command, "--json")
     assert ran.code == 3
-    assert ran.error["kind"] == "Unavailable"
+    assert ran.error["kind"] == "Unreachable"
     assert ran.error["source"] == dead.removeprefix("http://")
     assert "cannot be reached" in ran.error["message"]
     assert "is the node running" in ran.error["cure"]
