@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
-
-import aiohttp
+from typing import TYPE_CHECKING, Protocol
 
 from chainfolio.errors import TooMuch, Unavailable
+
+if TYPE_CHECKING:
+    import aiohttp
 
 MAX_BODY = 96 * 1024 * 1024
 
@@ -45,6 +46,8 @@ class HttpTransport:
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
         """One exchange; no retry, no redirect."""
+        import aiohttp  # here, for what is decoded again needs no connection, and this takes a tenth of a second
+
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=self._connections), read_bufsize=1 << 20, trust_env=False
