@@ -11,7 +11,7 @@ from cli.common import Commands, check_chains, show_json, show_table, with_syste
 
 if TYPE_CHECKING:
     from indexer.wiring import System
-    from portfolio.document import AssetDocument, Portfolio
+    from portfolio.document import AssetDocument, Portfolio, PositionsDocument
 
 COLUMNS = (
     ("chain", ""), ("protocol", ""), ("asset", ""), ("balance", "right"), ("price USD", "right"),
@@ -89,9 +89,9 @@ def _cells(asset: AssetDocument) -> tuple[str, str, str, str]:
     return asset.symbol or asset.contract, asset.balance or "?", asset.price or "-", _money(asset.value)
 
 
-def _assets(position: object) -> list[AssetDocument]:
-    assets: list[AssetDocument] = list(position.assets)  # type: ignore[attr-defined]
-    for nested in position.protocol_positions:  # type: ignore[attr-defined]
+def _assets(position: PositionsDocument) -> list[AssetDocument]:
+    assets: list[AssetDocument] = list(position.assets)
+    for nested in position.protocol_positions:
         assets += [*nested.supply_assets, *nested.borrow_assets, *nested.reward_assets, *nested.assets]
     return assets
 

@@ -168,13 +168,7 @@ class Node:
 
     async def headers(self, heights: Sequence[int]) -> list[Header]:
         """The headers at these heights, in order, in as few requests as the endpoint allows."""
-        asks = [Request("eth_getBlockByNumber", (hex_of(height), False)) for height in heights]
-
-        async def read(endpoint: Endpoint) -> list[Header]:
-            answers = await endpoint.ask(asks, height=heights[0] if heights else 0)
-            return [checked(endpoint.name, _block(endpoint, a), h) for a, h in zip(answers, heights, strict=True)]
-
-        return await self.with_any(read)
+        return await self.with_any(lambda endpoint: headers_of(endpoint, heights))
 
     async def block(self, height: int) -> Block:
         """One block; NodeBehind where the chain is not that far."""
@@ -194,6 +188,13 @@ class Node:
             return [answer for answer in answers if isinstance(answer, bytes)]
 
         return await self.with_any(read)
+
+
+async def headers_of(endpoint: Endpoint, heights: Sequence[int]) -> list[Header]:
+    """The headers at some heights from one endpoint, in order, in as few requests as it allows."""
+    asks = [Request("eth_getBlockByNumber", (hex_of(height), False)) for height in heights]
+    answers = await endpoint.ask(asks, height=heights[0] if heights else 0)
+    return [checked(endpoint.name, _block(endpoint, a), h) for a, h in zip(answers, heights, strict=True)]
 
 
 def _block(endpoint: Endpoint, answer: Answer) -> Header | None:

@@ -18,8 +18,8 @@ from adapters.evm import logs as columns
 from adapters.evm.endpoint import Answer, Endpoint
 from adapters.evm.integrity import Query, check_links, check_logs
 from adapters.evm.logs import Logs
-from adapters.evm.node import Header, Node, checked, hex_of
-from adapters.evm.wire import Request, typed
+from adapters.evm.node import Header, Node, headers_of, hex_of
+from adapters.evm.wire import Request
 from chainfolio.blocks import Block, Span
 from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable
 
@@ -52,12 +52,12 @@ class LogReader:
 
         async def at(endpoint: Endpoint) -> Chunk:
             if headers or self.integrity != "off":
-                logs, chain = await _both(self._logs(endpoint, span, query), self._headers(endpoint, span))
+                logs, chain = await _both(self._logs(endpoint, span, query), headers_of(endpoint, _heights(span)))
             else:
                 logs = await self._logs(endpoint, span, query)
                 if len(logs) == 0 or bool((logs.time_s >= 0).all()):
                     return Chunk(span, logs, [])
-                chain = await self._headers(endpoint, span)
+                chain = await headers_of(endpoint, _heights(span))
             check_links(endpoint.name, chain, before)
             return await self._complete(endpoint, Chunk(span, logs, chain), query)
 
@@ -67,18 +67,11 @@ class LogReader:
         """The headers of one span, linked, without any log."""
 
         async def at(endpoint: Endpoint) -> Chunk:
-            chain = await self._headers(endpoint, span)
+            chain = await headers_of(endpoint, _heights(span))
             check_links(endpoint.name, chain, before)
             return Chunk(span, Logs.blank(0), chain)
 
         return await self.node.with_any(at)
-
-    async def _headers(self, endpoint: Endpoint, span: Span) -> list[Header]:
-        heights = range(span.first, span.last + 1)
-        answers = await endpoint.ask(
-            [Request("eth_getBlockByNumber", (hex_of(height), False)) for height in heights], height=span.first
-        )
-        return [checked(endpoint.name, _header(endpoint, a), h) for a, h in zip(answers, heights, strict=True)]
 
     async def _logs(self, endpoint: Endpoint, span: Span, query: Query) -> Logs:
         """All logs of a span from one endpoint, in pieces it accepts, pieces together in one batch."""
@@ -198,11 +191,9 @@ def _merged(source: str, parts: Sequence[Logs]) -> Logs:
     return logs
 
 
+def _heights(span: Span) -> range:
+    return range(span.first, span.last + 1)
+
+
 def _range(span: Span) -> dict[str, Any]:
     return {"fromBlock": hex_of(span.first), "toBlock": hex_of(span.last)}
-
-
-def _header(endpoint: Endpoint, answer: Answer) -> Header | None:
-    if isinstance(answer, SourceError):
-        raise answer
-    return typed(endpoint.name, answer, Header | None)  # type: ignore[arg-type]
