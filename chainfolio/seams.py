@@ -49,9 +49,6 @@ class Files(Protocol):
     def replace(self, path: Path, data: bytes) -> None:
         """Write so that a reader sees the old file or the new one, never half; durable on return."""
 
-    def free_bytes(self, path: Path) -> int:
-        """Free space on the device that holds `path`."""
-
 
 class LocalFiles:
     """The machine's file system."""
@@ -74,11 +71,6 @@ class LocalFiles:
             os.fsync(folder)
         finally:
             os.close(folder)
-
-    def free_bytes(self, path: Path) -> int:
-        """Free space on the device that holds `path`."""
-        stats = os.statvfs(path)
-        return stats.f_bavail * stats.f_frsize
 
 
 @dataclass(frozen=True, slots=True)
