@@ -30,6 +30,7 @@ TITLES: Final[Mapping[int, str]] = {
     429: "Rate limit exceeded",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
+    501: "Not Served",
     502: "Bad Gateway",
     503: "Service Unavailable",
 }
@@ -111,6 +112,7 @@ CURES: Final = (
     Cure(errors.StoreError, 503, words="the store cannot answer at the moment", retry_after_s=30),
     Cure(errors.DeepReorg, 503, "Chain Halted", retry_after_s=60),
     Cure(errors.Missing, 503),
+    Cure(errors.Unserved, 501),
 )
 
 

@@ -40,6 +40,7 @@ class NetAssetValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     "/v1/nav",
     tag="Portfolio",
     summary="Net asset value in a chosen currency",
+    needs="portfolio",
     fails=READING,
     example={"nav": 1600.25, "currency": "USD", "conversionPrice": 1},
 )

@@ -33,6 +33,7 @@ class PortfolioQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     "/v1/portfolio",
     tag="Portfolio",
     summary="Current holdings, positions and net worth",
+    needs="portfolio",
     fails=READING,
     example=EXAMPLE,
 )

@@ -21,7 +21,9 @@ Handler = Callable[..., Awaitable[Any]]
 class Route:
     """One operation: how it is reached, who may call it, what its documentation says.
 
-    `public` routes need no key. `envelope` names the family of routes whose error bodies it has (`api.errors.SHAPES`).
+    `public` routes need no key. `needs` is the entitlement: a grant (`portfolio`, `at-block`, `enterprise`) or `pro`, the
+    plan. `cost` is in credits for one call, `bucket` whose rate it counts in. `envelope` names the family of routes
+    whose error bodies it has (`api.errors.SHAPES`).
     `fails` adds statuses of its own to those of the pipeline; `answers` replaces the annotated answer.
     """
 
@@ -32,6 +34,9 @@ class Route:
     summary: str
     description: str
     public: bool = False
+    needs: str = ""
+    cost: int = 1
+    bucket: str = "all"
     envelope: str = "whole"
     media: str = "application/json"
     fails: Mapping[int, str] = field(default_factory=dict)

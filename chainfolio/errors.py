@@ -104,6 +104,16 @@ class NotCovered(ChainfolioError):
         self.chain, self.dataset, self.first, self.last = chain, dataset, first, last
 
 
+class Unserved(ChainfolioError):
+    """This server has nothing that could answer that: no beacon node, no source of transactions."""
+
+    exit_code = 8
+
+    def __init__(self, what: str, *, cure: str = "") -> None:
+        super().__init__(f"{what} cannot be answered by this server", cure=cure)
+        self.what = what
+
+
 class BadRequest(ChainfolioError):
     """The caller asked for something that cannot be meant: a malformed address, an unknown chain."""
 

@@ -35,6 +35,7 @@ MADE: dict[str, tuple[ChainfolioError, int, type[Exception]]] = {
     "Busy": (errors.Busy("tail", "locked"), 5, errors.StoreError),
     "StaleTable": (errors.StaleTable("transfers", 1, 2, "ethereum"), 5, errors.StoreError),
     "DeepReorg": (errors.DeepReorg("ethereum", 7, "0xaa", "0xbb"), 6, errors.ChainfolioError),
+    "Unserved": (errors.Unserved("validators", cure="add a beacon node"), 8, errors.ChainfolioError),
     "Missing": (errors.Missing("node.js is not installed"), 7, errors.ChainfolioError),
 }
 FIELDS: dict[str, dict[str, object]] = {
@@ -46,11 +47,12 @@ FIELDS: dict[str, dict[str, object]] = {
     "BadRequest": {"field": "address", "reason": "no such"},
     "StoreError": {"store": "lake"},
     "StaleTable": {"table": "transfers", "found": 1, "wanted": 2},
+    "Unserved": {"what": "validators"},
     "DeepReorg": {"chain": "ethereum", "height": 7, "ours": "0xaa", "theirs": "0xbb"},
 }
 PACKAGES = ("adapters", "api", "chainfolio", "cli", "indexer", "portfolio", "pricing", "storage")
-# The roots are there to be caught; NotCovered waits for the first endpoint that answers from the lake alone.
-UNUSED = {"ChainfolioError", "SourceError", "NotCovered"}
+# The roots are there to be caught; the others wait for their first endpoints.
+UNUSED = {"ChainfolioError", "SourceError", "NotCovered", "Unserved"}
 each = pytest.mark.parametrize("name", MADE)
 
 
@@ -74,7 +76,7 @@ def test_each_kind_has_its_place_in_the_tree_and_its_exit_code(name: str) -> Non
 
 
 def test_exit_codes_never_clash_with_those_of_the_shell() -> None:
-    assert {kind.exit_code for kind in tree()} == set(range(1, 8))
+    assert {kind.exit_code for kind in tree()} == set(range(1, 9))
 
 
 @each
