@@ -115,8 +115,8 @@ def masked(url: str) -> str:
     """An address as it may be shown: of what lies on another host only scheme and host, for the rest may be a key."""
     scheme, mark, rest = url.partition("://")
     host = re.split(r"[/?#]", rest)[0].rpartition("@")[2]
-    if mark and not host:
-        return url
+    if mark and not host:  # a path of this machine; or a socket, before which a password may stand
+        return f"{scheme}://…" if "@" in rest or "?" in rest else url
     return f"{scheme}://{host}/…" if host else url and "…"
 
 

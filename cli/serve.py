@@ -48,7 +48,8 @@ def open_state(given: Settings) -> State:
     import random
 
     from chainfolio.seams import SystemClock
-    from storage.state import State, pepper
+    from storage.state import State
+    from storage.state.credentials import pepper
 
     return State.open(given.state_url, pepper(given.data_dir / PEPPER), SystemClock(), random.SystemRandom())
 

@@ -150,8 +150,16 @@ def test_a_name_is_kept_as_it_is_written(run: Run) -> None:
 
 
 def test_another_state_store_than_this_release_has_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHAINFOLIO_STATE_URL", "postgresql://me:s3cr3t@host/db")
+    monkeypatch.setenv("CHAINFOLIO_STATE_URL", "mysql://me:s3cr3t@host/db")
     ran = run("account", "list")
     assert ran.code == 2
     assert "sqlite:///" in ran.err
+    assert "s3cr3t" not in ran.err
+
+
+def test_a_server_that_is_not_there_is_named_without_its_password(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHAINFOLIO_STATE_URL", "postgresql://me:s3cr3t@127.0.0.1:1/db")
+    ran = run("account", "list")
+    assert ran.code == 5
+    assert "check that PostgreSQL runs" in ran.err
     assert "s3cr3t" not in ran.err

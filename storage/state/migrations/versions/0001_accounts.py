@@ -61,7 +61,7 @@ def upgrade() -> None:
         sqlite_strict=True,
     )
     op.create_index("ix_ledger_account_id", "ledger", ["account_id"])
-    if op.get_bind().dialect.name == "sqlite":
+    if op.get_context().dialect.name == "sqlite":
         for change in ("UPDATE", "DELETE"):
             op.execute(
                 f"CREATE TRIGGER ledger_no_{change.lower()} BEFORE {change} ON ledger "

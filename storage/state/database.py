@@ -1,0 +1,102 @@
+"""What the state store needs of a database, whichever it is: statements made once, transactions, and two ways to run.
+
+The rest of this package is written against `Transaction` alone: plain functions of one, that hold for SQLite and for
+PostgreSQL. `Database.run` gives them a thread and a durable commit; `Database.hot` is for the meter, thousands of
+times a second: one small transaction that a power cut (not a crash) may undo, always in the customer's favour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects import sqlite as sqlite_dialect
+
+T = TypeVar("T")
+Arguments = Mapping[str, Any]
+
+DIALECTS: dict[str, Any] = {
+    "sqlite": sqlite_dialect.dialect(paramstyle="named"),
+    "postgresql": postgresql.psycopg.dialect(),  # type: ignore[no-untyped-call]
+}
+
+
+class Statement:
+    """One SQL statement with `:name` parameters, in the words of each database; made when it is first needed."""
+
+    __slots__ = ("_built", "_columns", "_texts")
+
+    def __init__(self, built: Any, columns: Iterable[str] | None = None) -> None:
+        self._built = built
+        self._columns = None if columns is None else list(columns)
+        self._texts: dict[str, str] = {}
+
+    def text(self, dialect: str) -> str:
+        """The SQL for one of DIALECTS, as its driver takes it."""
+        found = self._texts.get(dialect)
+        if found is None:
+            compiled = self._built.compile(dialect=DIALECTS[dialect], column_keys=self._columns)
+            values = {name for name, value in compiled.params.items() if type(value) in (str, int, bytes)}
+            assert not values, f"{values} in a statement: make each a `literal`"
+            found = self._texts[dialect] = str(compiled)
+        return found
+
+
+class Transaction(Protocol):
+    """One transaction, already begun for writing; who raises out of it leaves no trace."""
+
+    def rows(self, statement: Statement, **arguments: Any) -> list[tuple[Any, ...]]:
+        """Every row that a statement gives."""
+
+    def run(self, statement: Statement, **arguments: Any) -> int:
+        """How many rows a statement changed."""
+
+    def many(self, statement: Statement, rows: Sequence[Arguments]) -> None:
+        """The same statement for each of the rows."""
+
+
+Work = Callable[[Transaction], T]
+
+
+class Taken(Exception):
+    """A row with that key is there already: who inserts knows what it means."""
+
+
+class Database(Protocol):
+    """A database with the tables of `schema`, at its newest revision."""
+
+    name: str
+    quick: bool  # whether `look` is a matter of microseconds, fit for the event loop
+
+    def look(self, work: Work[T]) -> T:
+        """Read, here and now, what is committed."""
+
+    def change(self, work: Work[T]) -> T:
+        """Read and write in one transaction, here and now; on return it outlives a power cut."""
+
+    async def run(self, work: Work[T]) -> T:
+        """`change`, off the event loop."""
+
+    async def hot(self, work: Work[T]) -> T:
+        """A small transaction of the meter, with its own connection; one at a time."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+def one(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...] | None:
+    """The only row, or None."""
+    assert len(rows) <= 1, f"{len(rows)} rows where there is one at most"
+    return rows[0] if rows else None
+
+
+def literal(value: str | int) -> Any:
+    """A value that is part of the statement; never one from outside."""
+    return sa.literal_column(f"'{value}'" if isinstance(value, str) else str(value))
+
+
+def argument(name: str) -> Any:
+    """A `:name` of a statement."""
+    return sa.bindparam(name)

@@ -1,0 +1,181 @@
+"""Credits: every movement is a row that is only ever added, from one place of an account to another.
+
+    operator -grant-> available -reserve-> held -post-> earned
+             <adjust-           <-void-, <-expire-
+
+`balances` holds the sums of the rows, changed in the transaction that adds them; `check` compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from chainfolio.errors import BadRequest
+from storage.state import accounts, audit, schema
+from storage.state.database import Statement, Transaction, argument, literal, one
+
+PLACES: Final = ("available", "held", "earned")
+MOVES: Final[Mapping[str, tuple[str, str]]] = {
+    "grant": ("operator", "available"),
+    "adjust": ("available", "operator"),
+    "reserve": ("available", "held"),
+    "post": ("held", "earned"),
+    "void": ("held", "available"),
+    "expire": ("held", "available"),
+}
+MAX_CREDITS: Final = 2**53 - 1  # the API gives credits as a JSON number
+
+_LEDGER, _BALANCES = schema.ledger, schema.balances
+ADD = Statement(_LEDGER.insert(), [name for name in _LEDGER.c.keys() if name != "id"])  # noqa: SIM118
+BALANCE = Statement(
+    sa.select(_BALANCES.c.available, _BALANCES.c.held, _BALANCES.c.earned)
+    .where(_BALANCES.c.account_id == argument("account_id"))
+    .with_for_update()
+)
+SET_BALANCE = Statement(
+    _BALANCES.update()
+    .where(_BALANCES.c.account_id == argument("owner"))
+    .values(available=argument("new_available"), held=argument("new_held"), earned=argument("new_earned"))
+)
+_SEEN = Statement(sa.select(_BALANCES.c.available).where(_BALANCES.c.account_id == argument("account_id")))
+_ROWS = Statement(
+    sa.select(
+        _LEDGER.c.id, _LEDGER.c.at_us, _LEDGER.c.kind, _LEDGER.c.amount, _LEDGER.c.debit, _LEDGER.c.credit,
+        _LEDGER.c.call_id, _LEDGER.c.memo,
+    )
+    .where(_LEDGER.c.account_id == argument("account_id"))
+    .order_by(_LEDGER.c.id.desc())
+    .suffix_with(sa.text("LIMIT :most"))
+)  # fmt: skip
+_TOTALS = Statement(
+    sa.select(_LEDGER.c.kind, sa.cast(sa.func.sum(_LEDGER.c.amount), schema.Long), sa.func.count()).group_by(
+        _LEDGER.c.kind
+    )
+)
+
+
+def _net(place: str) -> Any:
+    came, went = _LEDGER.c.credit == literal(place), _LEDGER.c.debit == literal(place)
+    moved = sa.case((came, _LEDGER.c.amount), (went, -_LEDGER.c.amount), else_=literal(0))
+    return sa.cast(sa.func.coalesce(sa.func.sum(moved), literal(0)), schema.Long)
+
+
+_CHECK = Statement(
+    sa.select(_BALANCES.c.account_id, *(_BALANCES.c[place] for place in PLACES), *(_net(place) for place in PLACES))
+    .select_from(_BALANCES.outerjoin(_LEDGER, _LEDGER.c.account_id == _BALANCES.c.account_id))
+    .group_by(_BALANCES.c.account_id, *(_BALANCES.c[place] for place in PLACES))
+)
+_HELD = schema.reservations
+_OPEN = Statement(
+    sa.select(_HELD.c.account_id, sa.cast(sa.func.sum(_HELD.c.amount), schema.Long)).group_by(_HELD.c.account_id)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One movement."""
+
+    id: int
+    at_us: int
+    kind: str
+    amount: int
+    debit: str
+    credit: str
+    call_id: int | None
+    memo: str
+
+
+@dataclass(slots=True)
+class Balance:
+    """Where an account's credits are; changed by `move`, so that it and the rows cannot differ."""
+
+    available: int
+    held: int
+    earned: int
+
+    def move(self, kind: str, amount: int) -> None:
+        """Do what a row of this kind says."""
+        source, target = MOVES[kind]
+        for place, change in ((source, -amount), (target, amount)):
+            if place != "operator":
+                setattr(self, place, getattr(self, place) + change)
+
+
+def entry(account_id: str, at_us: int, kind: str, amount: int, call_id: int | None, memo: str) -> dict[str, Any]:
+    """A row of the ledger, as ADD takes it."""
+    assert amount > 0, f"{kind} of {amount}"
+    debit, credit = MOVES[kind]
+    return {
+        "account_id": account_id, "at_us": at_us, "kind": kind, "amount": amount, "debit": debit, "credit": credit,
+        "call_id": call_id, "memo": memo,
+    }  # fmt: skip
+
+
+def balance(tx: Transaction, account_id: str) -> Balance:
+    """An account's balance, locked until the transaction ends."""
+    row = one(tx.rows(BALANCE, account_id=account_id))
+    return Balance(*row) if row else Balance(0, 0, 0)
+
+
+def keep(tx: Transaction, account_id: str, found: Balance) -> None:
+    """Write a balance back."""
+    tx.run(SET_BALANCE, owner=account_id, new_available=found.available, new_held=found.held, new_earned=found.earned)
+
+
+def available(tx: Transaction, account_id: str) -> int:
+    """Credits that can be spent now."""
+    row = one(tx.rows(_SEEN, account_id=account_id))
+    return int(row[0]) if row else 0
+
+
+def credit(tx: Transaction, account_id: str, amount: int, now_us: int, memo: str) -> int:
+    """Give credits, or take (`amount` below zero) of those that are not held; the balance afterwards."""
+    accounts.existing(tx, account_id)
+    found = balance(tx, account_id)
+    if amount == 0 or abs(amount) > MAX_CREDITS:
+        raise BadRequest("credits", f"1 to {MAX_CREDITS:,}, or that much below zero to take them back")
+    if found.available + amount < 0:
+        raise BadRequest("credits", f"the account has {found.available:,} that are not held by running calls")
+    if found.available + amount > MAX_CREDITS:
+        raise BadRequest("credits", f"an account holds at most {MAX_CREDITS:,}")
+    kind = "grant" if amount > 0 else "adjust"
+    tx.run(ADD, **entry(account_id, now_us, kind, abs(amount), None, memo))
+    found.move(kind, abs(amount))
+    keep(tx, account_id, found)
+    audit.note(tx, now_us, audit.OPERATOR, account_id, "credits changed", {"amount": amount, "memo": memo})
+    return found.available
+
+
+def history(tx: Transaction, account_id: str, most: int = 100) -> list[Row]:
+    """The newest rows of an account."""
+    return [Row(*row) for row in tx.rows(_ROWS, account_id=account_id, most=most)]
+
+
+def totals(tx: Transaction) -> dict[str, tuple[int, int]]:
+    """Over all accounts: credits moved and rows, by kind."""
+    found = {kind: (int(amount), int(rows)) for kind, amount, rows in tx.rows(_TOTALS)}
+    return {kind: found.get(kind, (0, 0)) for kind in MOVES}
+
+
+def check(tx: Transaction) -> list[str]:
+    """What does not add up, in words; an empty list is a sound ledger."""
+    wrong = []
+    reserved = {account_id: int(amount) for account_id, amount in tx.rows(_OPEN)}
+    for account_id, *sums in tx.rows(_CHECK):
+        kept, added = sums[:3], [int(value) for value in sums[3:]]
+        wrong += [
+            f"{account_id}: {place} is {one_kept}, its rows add up to {one_added}"
+            for place, one_kept, one_added in zip(PLACES, kept, added, strict=True)
+            if one_kept != one_added
+        ]
+        if added[1] != reserved.get(account_id, 0):
+            wrong.append(f"{account_id}: {added[1]} held, but {reserved.get(account_id, 0)} reserved by open calls")
+    moved = totals(tx)
+    settled = sum(moved[kind][0] for kind in ("post", "void", "expire")) + sum(reserved.values())
+    if moved["reserve"][0] != settled:
+        wrong.append(f"{moved['reserve'][0]} were reserved, {settled} posted, voided, expired or still held")
+    return wrong

@@ -1,0 +1,155 @@
+"""The state in PostgreSQL, over psycopg: for several machines, and for who has one already.
+
+Blocking connections in a few threads, because the functions that run on them are plain; one thread and connection of
+its own is the meter's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import psycopg
+
+from chainfolio.errors import Busy, StorageFull, StoreError
+from chainfolio.settings import masked
+from storage.state.database import Arguments, Statement, Taken, Work
+from storage.state.migrations import migrate_postgres
+from storage.state.schema import HEAD
+
+T = TypeVar("T")
+THREADS: Final = 4
+CONNECT_S: Final = 5
+WAIT_MS: Final = 5000
+_LOST: Final = (psycopg.OperationalError, psycopg.InterfaceError)
+_AGAIN: Final = ("40001", "40P01", "55P03", "57014")  # serialisation, deadlock, lock or statement timed out
+
+
+class PostgresDatabase:
+    """One database, shared by threads, processes and machines."""
+
+    name = "postgresql"
+    quick = False
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._local = threading.local()
+        self._all: list[psycopg.Connection[Any]] = []
+        self._pool = ThreadPoolExecutor(THREADS, "state")
+        self._meter = ThreadPoolExecutor(1, "state-meter")
+        with self._said():
+            migrate_postgres(url, HEAD)
+
+    def look(self, work: Work[T]) -> T:
+        """Read, here and now, what is committed."""
+        return self._on_connection(work, durable=True)
+
+    def change(self, work: Work[T]) -> T:
+        """Read and write in one transaction, here and now; on return it outlives a power cut."""
+        return self._on_connection(work, durable=True)
+
+    async def run(self, work: Work[T]) -> T:
+        """`change`, off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self.change, work)
+
+    async def hot(self, work: Work[T]) -> T:
+        """A small transaction of the meter."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._meter, lambda: self._on_connection(work, durable=False))
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._meter.shutdown()
+        self._pool.shutdown()
+        for connection in self._all:
+            connection.close()
+
+    def _on_connection(self, work: Work[T], *, durable: bool) -> T:
+        with self._said():
+            try:
+                return self._once(work, durable=durable)
+            except _LOST:
+                if not self._forget_if_broken():
+                    raise
+                # The server was restarted since: nothing of this work was begun there. A connection that breaks
+                # half-way is not tried again, for its commit may have been done.
+                return self._once(work, durable=durable)
+
+    def _once(self, work: Work[T], *, durable: bool) -> T:
+        connection = self._connection()
+        try:
+            with connection.transaction():
+                if not durable:
+                    connection.execute("SET LOCAL synchronous_commit = off")
+                self._local.begun = True
+                return work(_Transaction(connection))
+        except psycopg.errors.UniqueViolation as error:
+            raise Taken(str(error)) from None
+        finally:
+            self._local.was_begun, self._local.begun = getattr(self._local, "begun", False), False
+
+    def _forget_if_broken(self) -> bool:
+        """Whether the connection was found dead before any work was done on it."""
+        connection: psycopg.Connection[Any] | None = getattr(self._local, "connection", None)
+        if connection is None or not connection.broken:
+            return False
+        self._local.connection = None
+        self._all.remove(connection)
+        return not self._local.was_begun
+
+    def _connection(self) -> psycopg.Connection[Any]:
+        connection: psycopg.Connection[Any] | None = getattr(self._local, "connection", None)
+        if connection is None or connection.closed:
+            connection = psycopg.connect(
+                self.url, autocommit=True, connect_timeout=CONNECT_S, application_name="chainfolio",
+                options=f"-c lock_timeout={WAIT_MS} -c statement_timeout={6 * WAIT_MS}",
+            )  # fmt: skip
+            self._local.connection = connection
+            self._all.append(connection)
+        return connection
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        """psycopg's errors as the error tree names them; none repeats the address, which holds a password."""
+        try:
+            yield
+        except psycopg.Error as error:
+            raise self._error(error) from None
+
+    def _error(self, error: psycopg.Error) -> StoreError:
+        where = masked(self.url)
+        if isinstance(error, psycopg.errors.DiskFull):
+            return StorageFull("state")
+        if error.sqlstate in _AGAIN:
+            return Busy("state", f"{where} is busy", cure="try again")
+        if isinstance(error, psycopg.errors.InvalidPassword | psycopg.errors.InvalidAuthorizationSpecification):
+            return StoreError("state", f"{where} refuses the user or the password", cure="check state.url")
+        if isinstance(error, _LOST):
+            return Busy("state", f"{where} cannot be reached", cure="check that PostgreSQL runs, and state.url")
+        return StoreError("state", f"{where}: {type(error).__name__} {error.sqlstate}")
+
+
+class _Transaction:
+    """What `database.Transaction` says, on a psycopg connection."""
+
+    __slots__ = ("_cursor",)
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._cursor = connection.cursor()
+
+    def rows(self, statement: Statement, **arguments: Any) -> list[tuple[Any, ...]]:
+        """Every row that a statement gives."""
+        return self._cursor.execute(statement.text("postgresql"), arguments).fetchall()
+
+    def run(self, statement: Statement, **arguments: Any) -> int:
+        """How many rows a statement changed."""
+        return self._cursor.execute(statement.text("postgresql"), arguments).rowcount
+
+    def many(self, statement: Statement, rows: Sequence[Arguments]) -> None:
+        """The same statement for each of the rows."""
+        if rows:
+            self._cursor.executemany(statement.text("postgresql"), rows)

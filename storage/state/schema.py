@@ -1,0 +1,210 @@
+"""The tables of the state store as SQLAlchemy Core values: the one place from which SQL for every database is made."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+# The newest revision in migrations/versions: a database that stands there needs no Alembic at all.
+HEAD = "0002"
+
+# SQLite's strict tables know INTEGER alone, which has 64 bits there.
+Long = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+metadata = sa.MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+    }
+)
+
+accounts = sa.Table(
+    "accounts",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("plan", sa.Text, nullable=False),
+    sa.Column("plan_expires_us", Long, comment="when the plan lapses; null is never"),
+    sa.Column("created_us", Long, nullable=False),
+    sqlite_strict=True,
+)
+
+grants = sa.Table(
+    "grants",
+    metadata,
+    sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.id"), primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sqlite_strict=True,
+)
+
+keys = sa.Table(
+    "keys",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.id"), nullable=False, index=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("hash", sa.LargeBinary, nullable=False, unique=True, comment="HMAC-SHA256 of the key under the pepper"),
+    sa.Column("hint", sa.Text, nullable=False, comment="the key's last four characters, for people to tell keys apart"),
+    sa.Column("created_us", Long, nullable=False),
+    sa.Column("expires_us", Long),
+    sa.Column("revoked_us", Long),
+    sqlite_strict=True,
+)
+
+
+def _owner(*, key: bool = False) -> sa.Column[str]:
+    return sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.id"), nullable=False, primary_key=key)
+
+
+# --- credits ---------------------------------------------------------------------------------------------------------
+
+# Every row moves `amount` credits of one account from one place to another: `operator`, `available`, `held`, `earned`.
+ledger = sa.Table(
+    "ledger",
+    metadata,
+    sa.Column("id", Long, primary_key=True, autoincrement=True),
+    sa.Column("account_id", sa.Text, nullable=False, index=True),
+    sa.Column("at_us", Long, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False, comment="grant, adjust, reserve, post, void or expire"),
+    sa.Column("amount", Long, nullable=False, comment="credits, above zero"),
+    sa.Column("debit", sa.Text, nullable=False, comment="where they were"),
+    sa.Column("credit", sa.Text, nullable=False, comment="where they are now"),
+    sa.Column("call_id", Long, comment="the call that they were reserved for"),
+    sa.Column("memo", sa.Text, nullable=False),
+    sa.CheckConstraint("amount > 0", name="amount"),
+    sqlite_strict=True,
+)
+
+balances = sa.Table(
+    "balances",
+    metadata,
+    sa.Column("account_id", sa.Text, primary_key=True),
+    sa.Column("available", Long, nullable=False, comment="always the sum of the account's rows in the ledger"),
+    sa.Column("held", Long, nullable=False),
+    sa.Column("earned", Long, nullable=False),
+    sa.CheckConstraint("available >= 0 AND held >= 0 AND earned >= 0", name="not_negative"),
+    sqlite_strict=True,
+)
+
+reservations = sa.Table(
+    "reservations",
+    metadata,
+    sa.Column("call_id", Long, primary_key=True, autoincrement=False),
+    sa.Column("account_id", sa.Text, nullable=False),
+    sa.Column("amount", Long, nullable=False),
+    sa.Column("expires_us", Long, nullable=False),
+    sqlite_strict=True,
+)
+
+buckets = sa.Table(
+    "buckets",
+    metadata,
+    sa.Column("key_id", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("moments", sa.LargeBinary, nullable=False, comment="when requests were let in, as int64 microseconds"),
+    sqlite_strict=True,
+)
+
+idempotency = sa.Table(
+    "idempotency",
+    metadata,
+    sa.Column("account_id", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True, comment="the Idempotency-Key"),
+    sa.Column("fingerprint", sa.LargeBinary, nullable=False, comment="SHA-256 of method, path, query and body"),
+    sa.Column("claimed_us", Long, nullable=False),
+    sa.Column("status", Long, comment="null while the first request still runs"),
+    sa.Column("content_type", sa.Text),
+    sa.Column("body", sa.LargeBinary),
+    sqlite_strict=True,
+)
+
+# --- what tenants keep -----------------------------------------------------------------------------------------------
+
+quotas = sa.Table(
+    "quotas",
+    metadata,
+    _owner(key=True),
+    sa.Column("name", sa.Text, primary_key=True, comment="addressbook, bundles or bundle-size"),
+    sa.Column("value", Long, nullable=False),
+    sqlite_strict=True,
+)
+
+entries = sa.Table(
+    "addressbook",
+    metadata,
+    _owner(key=True),
+    sa.Column("address", sa.Text, primary_key=True),
+    sa.Column("position", Long, nullable=False, comment="the order in which entries were added"),
+    sa.Column("label", sa.Text, nullable=False),
+    sa.Column("plan", sa.Text, nullable=False),
+    sa.Column("expires_us", Long, comment="when the plan lapses; null on FREE"),
+    sa.Column("owner_authorized", Long, nullable=False, comment="1 where the wallet's owner authorised it"),
+    sqlite_strict=True,
+)
+
+bundles = sa.Table(
+    "bundles",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    _owner(),
+    sa.Column("position", Long, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("members", sa.LargeBinary, nullable=False, comment="SHA-256 of the members in order of their addresses"),
+    sa.UniqueConstraint("account_id", "name"),
+    sa.UniqueConstraint("account_id", "members", name="uq_bundles_members"),
+    sqlite_strict=True,
+)
+
+bundle_members = sa.Table(
+    "bundle_members",
+    metadata,
+    sa.Column("bundle_id", sa.Text, sa.ForeignKey("bundles.id"), primary_key=True),
+    sa.Column("address", sa.Text, primary_key=True),
+    sa.Column("position", Long, nullable=False),
+    sqlite_strict=True,
+)
+
+delegations = sa.Table(
+    "delegations",
+    metadata,
+    _owner(key=True),
+    sa.Column("delegate_id", sa.Text, sa.ForeignKey("accounts.id"), primary_key=True, comment="who may act for it"),
+    sqlite_strict=True,
+)
+
+subscriptions = sa.Table(
+    "subscriptions",
+    metadata,
+    _owner(key=True),
+    sa.Column("address", sa.Text, primary_key=True),
+    sa.Column("description", sa.Text, nullable=False),
+    sa.Column("began_us", Long, nullable=False),
+    sa.Column("expires_us", Long, nullable=False),
+    sqlite_strict=True,
+)
+
+virtual_users = sa.Table(
+    "virtual_users",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True, comment="the UUID of virtual:<id>"),
+    _owner(),
+    sa.Column("position", Long, nullable=False),
+    sa.Column("type", sa.Text, nullable=False, comment="BALANCE, CEX or GROUP"),
+    sa.Column("label", sa.Text, nullable=False),
+    sa.Column("document", sa.Text, nullable=False, comment="what it holds, as JSON"),
+    sqlite_strict=True,
+)
+
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("id", Long, primary_key=True, autoincrement=True),
+    sa.Column("at_us", Long, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False, comment="operator, or the key that acted"),
+    sa.Column("account_id", sa.Text, nullable=False, index=True),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False, comment="JSON; never a secret"),
+    sqlite_strict=True,
+)

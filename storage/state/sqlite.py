@@ -1,0 +1,173 @@
+"""The state in one SQLite file, over APSW: the SQLite that it brings has no fault where several processes write.
+
+Three connections: one that reads, one whose commits are on the disk before they return, and one for the meter, whose
+commits outlive the process but not a power cut, and which never waits for a lock on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import apsw
+
+from chainfolio.errors import Busy, StorageFull, StoreError
+from storage.state.database import Arguments, Statement, Taken, Work
+from storage.state.migrations import migrate_sqlite
+from storage.state.schema import HEAD
+
+T = TypeVar("T")
+BUSY_MS: Final = 5000
+CHECKPOINT_S: Final = 1.0
+_JITTER: Final = random.Random()  # when to try again for a lock: nothing that is kept depends on it
+
+
+class SqliteDatabase:
+    """One file, shared by the threads of this process and by other processes."""
+
+    name = "sqlite"
+    quick = True
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with _said(path):
+            migrate_sqlite(path, HEAD)
+            self._reader = _connect(path, synchronous="FULL")
+            self._reader.execute("PRAGMA query_only = ON")
+            self._writer = _connect(path, synchronous="FULL")
+            self._hot = _connect(path, synchronous="NORMAL")
+            # Both would hold up the event loop: locks are waited for there without it, the journal is emptied apart.
+            self._hot.set_busy_timeout(0)
+            self._hot.execute("PRAGMA wal_autocheckpoint = 0")
+        self._read_lock, self._write_lock = threading.Lock(), threading.Lock()
+        self._thread = ThreadPoolExecutor(1, "state")
+        self._closing = threading.Event()
+        self._emptier = threading.Thread(target=self._empty_journal, name="state-journal", daemon=True)
+        self._emptier.start()
+
+    def look(self, work: Work[T]) -> T:
+        """Read, here and now, what is committed."""
+        with _said(self.path), self._read_lock:
+            return work(_Transaction(self._reader))
+
+    def change(self, work: Work[T]) -> T:
+        """Read and write in one transaction, here and now; on return it outlives a power cut."""
+        with _said(self.path), self._write_lock, _writing(self._writer) as transaction:
+            return work(transaction)
+
+    async def run(self, work: Work[T]) -> T:
+        """`change`, off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self.change, work)
+
+    async def hot(self, work: Work[T]) -> T:
+        """A small transaction of the meter. Another process's lock is waited for without holding up the loop."""
+        last_s = time.monotonic() + BUSY_MS / 1000
+        while True:
+            try:
+                with _writing(self._hot) as transaction:
+                    return work(transaction)
+            except apsw.BusyError as error:
+                if time.monotonic() > last_s:
+                    raise _error(self.path, error) from error
+            except apsw.Error as error:
+                raise _error(self.path, error) from error
+            await asyncio.sleep(_JITTER.uniform(0.0003, 0.002))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._closing.set()
+        self._emptier.join()
+        self._thread.shutdown()
+        with self._read_lock, self._write_lock:
+            for connection in (self._hot, self._reader, self._writer):
+                connection.close()
+
+    def _empty_journal(self) -> None:
+        """Move what is committed from the journal into the file, now and then, so that the journal stays short."""
+        with _said(self.path):
+            connection = _connect(self.path, synchronous="NORMAL")
+        while not self._closing.wait(CHECKPOINT_S):
+            try:
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            except apsw.Error:  # busy, or no space: there is a next time, and who writes is told
+                continue
+        connection.close()
+
+
+class _Transaction:
+    """What `database.Transaction` says, on an APSW connection."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, statement: Statement, **arguments: Any) -> list[tuple[Any, ...]]:
+        """Every row that a statement gives."""
+        return self._connection.execute(statement.text("sqlite"), arguments).fetchall()
+
+    def run(self, statement: Statement, **arguments: Any) -> int:
+        """How many rows a statement changed."""
+        self._connection.execute(statement.text("sqlite"), arguments)
+        return self._connection.changes()
+
+    def many(self, statement: Statement, rows: Sequence[Arguments]) -> None:
+        """The same statement for each of the rows."""
+        if rows:
+            self._connection.executemany(statement.text("sqlite"), rows)
+
+
+def _connect(path: Path, *, synchronous: str) -> apsw.Connection:
+    connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(BUSY_MS)
+    connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+@contextmanager
+def _writing(connection: apsw.Connection) -> Iterator[_Transaction]:
+    """One transaction that takes the write lock at once: a deferred one can lose it half-way and cannot wait for it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield _Transaction(connection)
+        connection.execute("COMMIT")
+    except BaseException as error:  # whatever stopped it: half a transaction is none
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if isinstance(error, apsw.ConstraintError) and getattr(error, "extendedresult", 0) in _TAKEN:
+            raise Taken(str(error)) from None
+        raise
+
+
+_TAKEN: Final = (apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_ROWID)
+
+
+@contextmanager
+def _said(path: Path) -> Iterator[None]:
+    """APSW's errors as the error tree names them."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise _error(path, error) from error
+
+
+def _error(path: Path, error: apsw.Error) -> StoreError:
+    if isinstance(error, apsw.FullError):
+        return StorageFull("state")
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return Busy("state", f"{path} is in use by another process", cure="try again")
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return StoreError("state", f"{path} is damaged: {error}", cure="stop everything, then restore it from a backup")
+    if isinstance(error, apsw.CantOpenError | apsw.ReadOnlyError | apsw.PermissionsError):
+        cure = "check its folder and its owner"
+        return StoreError("state", f"{path} cannot be opened for writing: {error}", cure=cure)
+    return StoreError("state", f"{path}: {error}")
