@@ -14,6 +14,7 @@ from api.keys import Keys, Principal
 from api.router import Route
 from chainfolio.seams import Seams
 from chainfolio.settings import Settings
+from storage.state.database import Transaction
 
 JSON = "application/json"
 ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -53,6 +54,15 @@ class Context:
     headers: dict[str, str] = field(default_factory=dict)
     principal: Principal | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
+
+    async def change(self, work: Callable[[Transaction], object], status: int = 200) -> Answer:
+        """Change what a tenant keeps: the work, and the answer that its result is, in one transaction."""
+
+        def whole(tx: Transaction) -> Answer:
+            result = work(tx)
+            return Answer(b"", status) if status == 204 else encoded(result, status)
+
+        return await self.parts.state.run(whole)
 
     @property
     def engine(self) -> Engine:

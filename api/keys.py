@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Protocol
+from collections.abc import Callable, Collection
+from typing import Protocol, TypeVar
+
+from storage.state.database import Transaction
+
+T = TypeVar("T")
 
 
 class Principal(Protocol):
@@ -31,3 +35,6 @@ class Keys(Protocol):
 
     def authenticate(self, token: str) -> Principal | None:
         """Whose key this is; None where it is no valid key now. Called on the event loop: a quick look-up."""
+
+    async def run(self, work: Callable[[Transaction], T]) -> T:
+        """Some work in one transaction, off the event loop."""
