@@ -18,18 +18,18 @@ HOW: Final = "send your API key as the header `Authorization: Bearer <key>`"
 
 async def authenticate(context: Context, proceed: Proceed) -> Answer:
     """Put the caller's account and key on the context."""
-    context.principal = _caller(context)
+    context.principal = await _caller(context)
     return await proceed(context)
 
 
-def _caller(context: Context) -> Principal:
+async def _caller(context: Context) -> Principal:
     headers = context.http.headers.getall("Authorization", [])
     if len(headers) != 1:
         raise unauthorized(f"one API key is needed: {HOW}" if headers else f"an API key is needed: {HOW}")
     match = _BEARER.match(headers[0])
     if not match:
         raise unauthorized(f"the Authorization header cannot be read: {HOW}")
-    principal = context.parts.state.authenticate(match[1])
+    principal = await context.parts.state.caller(match[1])
     if principal is None:
         raise unauthorized("this API key is not valid")
     return principal

@@ -7,7 +7,7 @@ from api.router import get
 from indexer.answers import ChainFact
 
 
-@get("/v1/chains", tag="Service", summary="Chains this server answers about")
+@get("/v1/chains", tag="Service", summary="Chains this server answers about", cost=0)
 async def chains(request: Context) -> list[ChainFact]:
     """Every configured chain, sorted by name."""
     return sorted(request.engine.chains(), key=lambda chain: (chain.name.casefold(), chain.key))

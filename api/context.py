@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,9 @@ from api.keys import Keys, Principal
 from api.router import Route
 from chainfolio.seams import Seams
 from chainfolio.settings import Settings
+from storage.state import idempotency
 from storage.state.database import Transaction
+from storage.state.idempotency import Claim, Kept
 
 JSON = "application/json"
 ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -28,6 +31,7 @@ class Parts:
     state: Keys
     settings: Settings
     seams: Seams
+    waiting: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class Context:
     request_id: str
     headers: dict[str, str] = field(default_factory=dict)
     principal: Principal | None = None
+    idempotency_key: str | None = None
+    claim: Claim | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
 
     async def change(self, work: Callable[[Transaction], object], status: int = 200) -> Answer:
@@ -60,9 +66,19 @@ class Context:
 
         def whole(tx: Transaction) -> Answer:
             result = work(tx)
-            return Answer(b"", status) if status == 204 else encoded(result, status)
+            answer = Answer(b"", status) if status == 204 else encoded(result, status)
+            if self.claim is not None:
+                idempotency.keep(tx, self.claim, Kept(answer.status, answer.content_type, answer.body))
+            return answer
 
-        return await self.parts.state.run(whole)
+        answer = await self.parts.state.run(whole)
+        self.claim = None
+        return answer
+
+    @property
+    def units(self) -> int:
+        """How many times the route's cost this request costs."""
+        return self.route.units(self.arguments)
 
     @property
     def engine(self) -> Engine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import zlib
 from typing import Final
@@ -11,6 +12,7 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from api.charge import CHARGE
 from api.context import Answer, Parts
 from api.errors import Problem, problem_of, refusal
 
@@ -19,6 +21,7 @@ CALLER: Final = web.RequestKey("caller", dict)
 MAX_URL: Final = 8 * 1024
 MAX_HEADERS: Final = 16 * 1024
 COMPRESS_FROM: Final = 1024
+SMALL_REST: Final = 64 * 1024  # of an answer that the socket has not taken: less than this is gone in a moment
 COMPRESS_ASIDE: Final = 128 * 1024  # more than about a millisecond of work leaves the loop to others
 READS: Final = ("GET", "HEAD", "OPTIONS")
 
@@ -46,15 +49,50 @@ def edge(parts: Parts) -> Middleware:
         request[CALLER] = {}
         try:
             response = await _answered(request, handler)
-        except asyncio.CancelledError:
-            log.info("left", request_id=request[REQUEST_ID], method=request.method, path=_path(request))
+            await _refund(request, response)
+            _dress(request, response, cors=parts.settings.server.cors)
+            await _compress(request, response)
+            await _send(request, response)
+        except BaseException as error:
+            if (charge := request.get(CHARGE)) is not None:
+                charge.void_soon()
+            if isinstance(error, asyncio.CancelledError):
+                log.info("left", request_id=request[REQUEST_ID], method=request.method, path=_path(request))
             raise
-        _dress(request, response, cors=parts.settings.server.cors)
-        await _compress(request, response)
         _note(request, response, parts.seams.clock.monotonic_s() - began_s)
         return response
 
     return outermost
+
+
+async def _refund(request: web.Request, response: web.StreamResponse) -> None:
+    """Whatever is not a success costs nothing; it is given back before it is told."""
+    charge = request.get(CHARGE)
+    if charge is not None and not 200 <= response.status < 300:
+        del request[CHARGE]
+        await charge.void()
+
+
+async def _send(request: web.Request, response: web.StreamResponse) -> None:
+    """Send the answer, and charge for it once all of it has left this process: killed before, it has cost nothing."""
+    await response.prepare(request)
+    await response.write_eof()
+    charge = request.get(CHARGE)
+    if charge is None:
+        return
+    await _left(request)
+    del request[CHARGE]
+    charge.post_soon()
+
+
+async def _left(request: web.Request) -> None:
+    """Wait until the system has taken every byte; from then on they travel without us."""
+    for _ in itertools.count():
+        if (transport := request.transport) is None:
+            raise ConnectionResetError("the client has gone")
+        if not (rest := transport.get_write_buffer_size()):
+            return
+        await asyncio.sleep(0.01 if rest > SMALL_REST else 0)
 
 
 def sent(answer: Answer) -> web.Response:

@@ -6,8 +6,22 @@ from collections.abc import Callable, Collection
 from typing import Protocol, TypeVar
 
 from storage.state.database import Transaction
+from storage.state.meter import Admit, Admitted
 
 T = TypeVar("T")
+
+
+class Meter(Protocol):
+    """Lets requests in under their rate, and reserves and settles their credits."""
+
+    async def admit(self, asked: Admit) -> Admitted:
+        """Let a request in, or not."""
+
+    async def settle(self, account_id: str, call_id: int, kind: str) -> None:
+        """Post or void; on return it is in the ledger."""
+
+    def settle_soon(self, account_id: str, call_id: int, kind: str) -> None:
+        """Post or void without waiting."""
 
 
 class Principal(Protocol):
@@ -26,6 +40,10 @@ class Principal(Protocol):
         """FREE, LITE or PRO."""
 
     @property
+    def plan_expires_us(self) -> int | None:
+        """When the plan lapses; None is never."""
+
+    @property
     def grants(self) -> Collection[str]:
         """What the operator has granted: `portfolio`, `at-block`, `enterprise`."""
 
@@ -33,8 +51,12 @@ class Principal(Protocol):
 class Keys(Protocol):
     """Where keys are looked up."""
 
-    def authenticate(self, token: str) -> Principal | None:
-        """Whose key this is; None where it is no valid key now. Called on the event loop: a quick look-up."""
+    @property
+    def meter(self) -> Meter:
+        """Rates and credits."""
+
+    async def caller(self, token: str) -> Principal | None:
+        """Whose key this is; None where it is no valid key now."""
 
     async def run(self, work: Callable[[Transaction], T]) -> T:
         """Some work in one transaction, off the event loop."""

@@ -10,11 +10,13 @@ import msgspec
 from api.context import Answer
 from api.errors import MESSAGE, TEXT, TITLES, Failure, Problem, ValidationFailure, shape_of
 from api.fields import Field, fields_of
+from api.idempotency import HEADER, REPLAYED, WRITES
 from api.pipeline import KEYED, PUBLIC
 from api.router import Route
 from chainfolio.settings import Settings
 
 VERSION: Final = "1.0.0"
+BEFORE_ANYBODY: Final = (401, 413, 414, 431, 503)  # refused, maybe, before anybody knows whose rate it would be
 ABOUT: Final = (
     "What wallets hold, what it is worth and how it got there. Amounts and values are exact decimal strings in plain "
     "notation; `nav` and `conversionPrice` are JSON numbers. Unknown query parameters are refused."
@@ -32,6 +34,21 @@ class Message(msgspec.Struct, frozen=True):
     """Why a request was refused."""
 
     message: str
+
+
+class TooPoor(Failure, frozen=True, kw_only=True, rename="camel"):
+    """The account has too few credits; nothing was taken."""
+
+    credits_required: int
+    credits_available: int
+    credits_needed: int
+
+
+class TooOften(Failure, frozen=True, kw_only=True, rename={"again_s": "retryAfter", "wait_s": "retry_after"}):
+    """Too many requests: try again after so many seconds."""
+
+    again_s: int
+    wait_s: int
 
 
 def describe(routes: Sequence[Route], settings: Settings) -> dict[str, Any]:
@@ -72,6 +89,8 @@ HEADERS: Final = {
     "Retry-After": _header("Seconds after which asking again may help.", "integer", minimum=1),
     "WWW-Authenticate": _header("How to authenticate: `Bearer`."),
     "Cache-Control": _header("`no-store` on everything that needs a key."),
+    REPLAYED: _header("`true` where this is what the first request with the same Idempotency-Key was answered."),
+    **{name: _header(words) for step in KEYED for name, words in step.headers.items()},
 }
 
 
@@ -79,7 +98,7 @@ class _Schemas:
     """Every type that the routes answer, take or refuse with, as components by name."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        answered: list[Any] = [Failure, ValidationFailure, Message]
+        answered: list[Any] = [Failure, ValidationFailure, Message, TooPoor, TooOften]
         bodies: list[Any] = []
         for route in routes:
             answered += [kind for kind in route.replies.values() if kind is not Answer]
@@ -142,8 +161,18 @@ def _operation(route: Route, schemas: _Schemas, settings: Settings) -> dict[str,
 # --- parameters ------------------------------------------------------------------------------------------------------
 
 
+KEY_PARAMETER: Final = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": "Asked for twice with the same key, the change is made once, answered alike and paid once.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+}
+
+
 def _parameters(route: Route, settings: Settings) -> list[dict[str, Any]]:
-    return [
+    found = [KEY_PARAMETER] if route.method in WRITES else []
+    return found + [
         _parameter(segment, field, settings)
         for segment in ("path", "query")
         if segment in route.arguments
@@ -198,6 +227,15 @@ def failures(route: Route) -> Mapping[int, str]:
         found |= {413: "The body is longer than 1 MiB.", 415: "The body is not JSON."}
     for step in PUBLIC if route.public else KEYED:
         found |= step.refuses
+    if route.needs:
+        found[401 if route.needs == "at-block" else 403] = f"The caller lacks what this needs: {route.needs}."
+    if route.cost == 0:
+        del found[402]
+    if route.method in WRITES:
+        found |= {
+            409: "The first request with this Idempotency-Key is still running.",
+            422: "This Idempotency-Key was used for another request.",
+        }
     return {**found, **route.fails}
 
 
@@ -211,13 +249,16 @@ def _success(route: Route, status: int, kind: Any, schemas: _Schemas) -> dict[st
     return {"description": words, "headers": _headers(route, status), "content": {route.media: content}}
 
 
+_BODIES: Final = {400: ValidationFailure, 402: TooPoor, 429: TooOften}
+
+
 def _failure(route: Route, status: int, words: str, schemas: _Schemas) -> dict[str, Any]:
     problem = _specimen(status)
     shape = shape_of(route.envelope, problem)
     answer = {"description": words, "headers": _headers(route, status)}
     if shape == TEXT:
         return {**answer, "content": {"text/plain": {"schema": {"type": "string"}}}}
-    kind = ValidationFailure if status == 400 else Message if shape == MESSAGE else Failure
+    kind = _BODIES.get(status, Failure) if shape != MESSAGE else Message
     example = {"error": problem.error, "message": problem.message, **problem.extras}
     return {**answer, "content": {"application/json": {"schema": schemas.of(kind), "example": example}}}
 
@@ -233,7 +274,11 @@ def _specimen(status: int) -> Problem:
         500: "something went wrong on our side; the server's log has it as incident 1f0c",
         503: "a node or price source does not answer at the moment",
     }
-    extras = {"incident": "1f0c"} if status == 500 else {}
+    extras: dict[str, Any] = {"incident": "1f0c"} if status == 500 else {}
+    if status == 402:
+        extras = {"creditsRequired": 1, "creditsAvailable": 0, "creditsNeeded": 1}
+    if status == 429:
+        extras = {"retryAfter": 12, "retry_after": 12}
     return Problem(status, known.get(status, TITLES[status].lower()), extras=extras)
 
 
@@ -241,4 +286,7 @@ def _headers(route: Route, status: int) -> dict[str, Any]:
     names = ["X-Request-Id", "Cache-Control"]
     names += ["WWW-Authenticate"] if status == 401 else []
     names += ["Retry-After"] if status in (429, 503) else []
+    if not route.public and status not in BEFORE_ANYBODY:
+        names += [name for step in KEYED for name in step.headers]
+    names += [REPLAYED] if route.method in WRITES and status < 500 else []
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}

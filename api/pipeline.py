@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from api.admission import ADMIT
 from api.auth import AUTHENTICATE
 from api.context import Answer, Context, Proceed, Step, encoded
 from api.schema import SCHEMA
@@ -20,7 +21,7 @@ WORK = Step("work", work)
 
 KEYED: Final = (
     AUTHENTICATE,  # 401, before anything is looked at that belongs to somebody
-    SCHEMA,  # 400, before anything is reserved
+    ADMIT,  # 429, then 401 or 403 for an entitlement, 400, 402: whoever is refused has reserved nothing
     WORK,
 )
 PUBLIC: Final = (

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, get_type_hints
 
+AT_BLOCK: Final = "at-block"  # the one bucket beside that of all other routes
 SEGMENTS: Final = ("path", "query", "body")
 Handler = Callable[..., Awaitable[Any]]
 
@@ -22,8 +23,8 @@ class Route:
     """One operation: how it is reached, who may call it, what its documentation says.
 
     `public` routes need no key. `needs` is the entitlement: a grant (`portfolio`, `at-block`, `enterprise`) or the plan
-    `pro`. `cost` is in credits for one call, `bucket` whose rate it counts in. `envelope` names the family of routes
-    whose error bodies it has (`api.errors.SHAPES`).
+    `pro`. `cost` is in credits, `units` how many times it is charged, `bucket` whose rate it counts in. `envelope` is
+    the family of routes whose error bodies it has (`api.errors.SHAPES`).
     `fails` adds statuses of its own to those of the pipeline; `answers` replaces the annotated answer.
     """
 
@@ -36,6 +37,7 @@ class Route:
     public: bool = False
     needs: str = ""
     cost: int = 1
+    units: Callable[[Mapping[str, Any]], int] = lambda arguments: 1
     bucket: str = "all"
     envelope: str = "whole"
     media: str = "application/json"

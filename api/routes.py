@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from api import chains, health, nav, portfolio, status, wallet
+from api import chains, credits, health, nav, portfolio, status, wallet
 from api.router import Route
 
 ROUTES: Final[tuple[Route, ...]] = (
@@ -12,6 +12,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     wallet.wallet,
     nav.nav,
     chains.chains,
+    credits.credits,
     status.status,
     health.healthz,
     health.readyz,

@@ -27,6 +27,12 @@ class _Path:
 
 
 async def check(context: Context, proceed: Proceed) -> Answer:
+    """`fill` as a step."""
+    await fill(context)
+    return await proceed(context)
+
+
+async def fill(context: Context) -> None:
     """Fill in the handler's arguments. A route that takes no query takes no query parameter."""
     wanted = context.route.arguments
     settings = context.parts.settings
@@ -39,7 +45,6 @@ async def check(context: Context, proceed: Proceed) -> Answer:
         context.arguments["query"] = found
     if "body" in wanted:
         context.arguments["body"] = await _body(context, wanted["body"])
-    return await proceed(context)
 
 
 class Nothing(msgspec.Struct):

@@ -34,6 +34,7 @@ class AddressStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     "/v1/status",
     tag="Service",
     summary="How fresh the data of addresses is",
+    cost=0,
     example=[
         {
             "address": "0xd8da6bf26964af9d7eed9e03e53415d37aa96045",

@@ -31,6 +31,16 @@ class Server(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     cache_s: int = 60
 
 
+class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What one key, and one process, may have at a time. `hold_s`: after how long credits nobody settles come back."""
+
+    per_minute: int = 360
+    at_block_per_minute: int = 100
+    waiting_per_key: int = 8
+    in_flight: int = 1000
+    hold_s: int = 600
+
+
 class Store(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A store by its address; empty means beside the others in `data`."""
 
@@ -75,6 +85,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     data: str = "data"
     server: Server = Server()
+    limits: Limits = Limits()
     state: Store = Store()
     tail: Store = Store()
     lake: Lake = Lake()
@@ -158,7 +169,7 @@ def _override(tree: dict[str, Any], env: Mapping[str, str]) -> list[str]:
 
 def _known_path(body: str) -> list[str]:
     section, _, key = body.partition("_")
-    return [section, key] if section in ("server", "state", "tail", "lake") and key else [body]
+    return [section, key] if section in ("server", "limits", "state", "tail", "lake") and key else [body]
 
 
 def _secrets(node: Any, env: Mapping[str, str], path: str) -> Any:
@@ -187,7 +198,7 @@ def _explain(text: str) -> str:
     if "unknown field" not in text:
         return text.replace("Object", "Settings")
     key = text.split("`")[1]
-    known = [f for kind in (Settings, Server, Store, Lake, Chain) for f in kind.__struct_fields__]
+    known = [f for kind in (Settings, Server, Limits, Store, Lake, Chain) for f in kind.__struct_fields__]
     near = difflib.get_close_matches(key, known, 1)
     place = text.split(" - at ")[-1].strip("`").replace("$", "").lstrip(".") if " - at " in text else ""
     where = f" in [{place.replace('[...]', '.*')}]" if place else ""
@@ -215,6 +226,8 @@ def check(settings: Settings) -> None:
         raise BadSettings("server.port", f"{server.port} is not a port")
     if server.workers < 1 or server.max_addresses < 1 or server.cache_s < 0:
         raise BadSettings("server", "workers and max_addresses are at least 1, cache_s at least 0")
+    if min(msgspec.structs.astuple(settings.limits)) < 1:
+        raise BadSettings("limits", "every one is at least 1")
     if settings.log_level not in LOG_LEVELS:
         raise BadSettings("log_level", f"`{settings.log_level}` is none of {', '.join(LOG_LEVELS)}")
 

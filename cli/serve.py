@@ -51,7 +51,8 @@ def open_state(given: Settings) -> State:
     from storage.state import State
     from storage.state.credentials import pepper
 
-    return State.open(given.state_url, pepper(given.data_dir / PEPPER), SystemClock(), random.SystemRandom())
+    secret = pepper(given.data_dir / PEPPER)
+    return State.open(given.state_url, secret, SystemClock(), random.SystemRandom(), given.limits.hold_s)
 
 
 async def answering(given: Settings) -> web.Application:
@@ -86,6 +87,7 @@ def _app(given: Settings, *, work: bool) -> web.Application:
             with contextlib.suppress(asyncio.CancelledError, Exception):  # its troubles were told while it ran
                 await task
         await system.close()
+        await state.meter.close()
         state.close()
 
     app.cleanup_ctx.append(beside)

@@ -18,6 +18,7 @@ from chainfolio.settings import Server, Settings
 from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
 from portfolio.document import Portfolio, ProtocolDocument
 from portfolio.facts import Options
+from storage.state.meter import Admit, Admitted
 
 KEY = "cf_live_" + "A1b2C3d4E5" * 3 + "x7Yz90"
 OTHER_ENVIRONMENT = KEY.replace("cf_live_", "cf_test_")
@@ -36,6 +37,33 @@ class Caller:
     key_id: str = "key_1"
     plan: str = "FREE"
     grants: frozenset[str] = frozenset({"portfolio"})
+    plan_expires_us: int | None = None
+
+
+class FakeMeter:
+    """Lets everybody in, and remembers whom."""
+
+    def __init__(self) -> None:
+        self.asked: list[Admit] = []
+        self.settled: list[tuple[int, str]] = []
+
+    async def admit(self, asked: Admit) -> Admitted:
+        self.asked.append(asked)
+        call_id = len(self.asked) if asked.cost else None
+        return Admitted(True, asked.limit, asked.limit - len(self.asked), 60_000_000, 0, call_id)
+
+    async def settle(self, account_id: str, call_id: int, kind: str) -> None:
+        self.settled.append((call_id, kind))
+
+    def settle_soon(self, account_id: str, call_id: int, kind: str) -> None:
+        self.settled.append((call_id, kind))
+
+
+class FakeTransaction:
+    """Whatever is asked for is 1000."""
+
+    def rows(self, *_: object, **__: object) -> list[tuple[int]]:
+        return [(1000,)]
 
 
 @dataclass
@@ -44,8 +72,12 @@ class FakeKeys:
 
     keys: dict[str, Caller] = field(default_factory=lambda: {KEY: Caller()})
     asked: list[str] = field(default_factory=list)
+    meter: FakeMeter = field(default_factory=FakeMeter)
 
-    def authenticate(self, token: str) -> Caller | None:
+    async def run(self, work: Any) -> Any:
+        return work(FakeTransaction())
+
+    async def caller(self, token: str) -> Caller | None:
         self.asked.append(token)
         return self.keys.get(token)
 

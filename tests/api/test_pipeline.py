@@ -145,7 +145,7 @@ def test_such_routes_are_described_too() -> None:
     validate(described)
     operation = described["paths"]["/v1/made/{chainKey}"]["post"]
     assert {"400", "401", "413", "415", "500"} <= set(operation["responses"])
-    assert [parameter["in"] for parameter in operation["parameters"]] == ["path", "query"]
+    assert [parameter["in"] for parameter in operation["parameters"]] == ["header", "path", "query"]
 
 
 def test_a_handler_says_where_its_arguments_come_from() -> None:
@@ -156,7 +156,7 @@ def test_a_handler_says_where_its_arguments_come_from() -> None:
 
 
 def test_the_order_of_checks() -> None:
-    assert [step.name for step in KEYED] == ["authenticate", "schema", "work"]
+    assert [step.name for step in KEYED] == ["authenticate", "admit", "work"]
     assert [step.name for step in PUBLIC] == ["schema", "work"]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from chainfolio.settings import load
 from cli.serve import open_state
-from storage.state import Account, Principal
+from storage.state.accounts import Account, Principal
 from tests.cli.conftest import Run
 
 

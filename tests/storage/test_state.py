@@ -171,8 +171,9 @@ def test_an_account_that_cannot_be_meant_is_refused_whole(state: State, plan: st
 def test_rows_of_the_ledger_stay_as_they_are(state: State) -> None:
     account, _ = state.create_account("ann", credits=5)
     for change in ("UPDATE ledger SET amount = 9", "DELETE FROM ledger"):
+        statement = Statement(sa.text(change))
         with pytest.raises(StoreError, match=r"stay as they are|RaiseException"):
-            state.database.change(lambda tx, change=change: tx.run(Statement(sa.text(change))))
+            state.database.change(lambda tx, statement=statement: tx.run(statement))  # type: ignore[misc]
     assert state.balance(account.id) == 5
     assert state.balance("acc_nobody") == 0
 

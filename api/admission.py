@@ -1,0 +1,154 @@
+"""The step that lets a request in: its rate, then what is wrong with it, then its credits, held until it is answered.
+
+A request's flaws are found before its rate is counted and told after it, so that rate and credits take one step in
+the store: whoever comes too often learns only that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from api import schema
+from api.charge import CHARGE, Charge
+from api.context import Answer, Context, Proceed, Step
+from api.entitlement import missing
+from api.errors import Problem
+from api.idempotency import claimed, idempotency_key
+from api.router import AT_BLOCK
+from storage.state.meter import WINDOW_US, Admit, Admitted
+
+WINDOW_S: Final = WINDOW_US // 1_000_000
+
+
+async def admit(context: Context, proceed: Proceed) -> Answer:
+    """Let the request in, or refuse it; what it reserved is the edge's to settle."""
+    problem = await _flaw(context)
+    name = context.idempotency_key
+    cost = 0 if problem or context.http.method == "HEAD" else context.route.cost * context.units
+    admitted = await _admitted(context, 0 if name else cost, rate=True)
+    context.headers.update(rate_headers(context.route.bucket, admitted))
+    if not admitted.let_in:
+        raise _too_often(admitted)
+    if problem:
+        raise problem
+    if name is None:
+        _reserved(context, admitted, cost)
+    with _waiting(context):
+        if name is None:
+            return await proceed(context)
+        return await claimed(context, name, lambda: _paid(context, proceed, cost))
+
+
+async def _paid(context: Context, proceed: Proceed, cost: int) -> Answer:
+    _reserved(context, await _admitted(context, cost, rate=False), cost)
+    return await proceed(context)
+
+
+async def _flaw(context: Context) -> Problem | None:
+    """What will be refused, if the rate allows to say so."""
+    assert context.principal is not None, "authenticated before"
+    if problem := missing(context.route, context.principal, context.parts.seams.clock.now_us()):
+        return problem
+    try:
+        await schema.fill(context)
+        context.idempotency_key = idempotency_key(context)
+    except Problem as flaw:
+        return flaw
+    return None
+
+
+async def _admitted(context: Context, cost: int, *, rate: bool) -> Admitted:
+    caller, limits = context.principal, context.parts.settings.limits
+    assert caller is not None, "authenticated before"
+    limit = limits.at_block_per_minute if context.route.bucket == AT_BLOCK else limits.per_minute
+    asked = Admit(caller.account_id, caller.key_id, context.route.bucket, limit if rate else 0, cost)
+    return await context.parts.state.meter.admit(asked)
+
+
+def _reserved(context: Context, admitted: Admitted, cost: int) -> None:
+    """Put the charge on the request, or refuse for want of credits."""
+    if not cost:
+        return
+    if admitted.call_id is None:
+        raise _too_poor(cost, admitted.available or 0)
+    assert context.principal is not None, "authenticated before"
+    context.http[CHARGE] = Charge(context.parts.state.meter, context.principal.account_id, admitted.call_id)
+
+
+def rate_headers(bucket: str, admitted: Admitted) -> dict[str, str]:
+    """The rate as clients of this interface read it, and as the IETF's draft words it."""
+    left_s = max(0, -(-(admitted.reset_us - admitted.now_us) // 1_000_000))
+    return {
+        "X-RateLimit-Limit": str(admitted.limit),
+        "X-RateLimit-Remaining": str(admitted.remaining),
+        "X-RateLimit-Reset": str(-(-admitted.reset_us // 1_000_000)),
+        "RateLimit-Policy": f'"{bucket}";q={admitted.limit};w={WINDOW_S}',
+        "RateLimit": f'"{bucket}";r={admitted.remaining};t={left_s}',
+    }
+
+
+def _too_often(admitted: Admitted) -> Problem:
+    wait_s = max(1, -(-(admitted.reset_us - admitted.now_us) // 1_000_000))
+    return Problem(
+        429,
+        f"at most {admitted.limit} requests in any {WINDOW_S} seconds; try again in {wait_s} s",
+        extras={"retryAfter": wait_s, "retry_after": wait_s},
+        headers={"Retry-After": str(wait_s)},
+    )
+
+
+def _too_poor(cost: int, available: int) -> Problem:
+    return Problem(
+        402,
+        f"this call costs {cost} and the account has {available} credits that no running call holds",
+        extras={"creditsRequired": cost, "creditsAvailable": available, "creditsNeeded": cost},
+    )
+
+
+# --- who waits for fresh data ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _waiting(context: Context) -> Iterator[None]:
+    """Hold one of the key's places for requests that wait for a read, which may take as long as a node takes."""
+    if not getattr(context.arguments.get("query"), "wait_for_sync", False):
+        yield
+        return
+    assert context.principal is not None, "authenticated before"
+    waiting, key = context.parts.waiting, context.principal.key_id
+    most = context.parts.settings.limits.waiting_per_key
+    if waiting[key] >= most:
+        raise Problem(
+            429,
+            f"{most} requests of this key are waiting for fresh data; send the next when one is answered",
+            extras={"retryAfter": 1, "retry_after": 1},
+            headers={"Retry-After": "1"},
+        )
+    waiting[key] += 1
+    try:
+        yield
+    finally:
+        waiting[key] -= 1
+        if not waiting[key]:
+            del waiting[key]
+
+
+ADMIT = Step(
+    "admit",
+    admit,
+    refuses={
+        400: "A parameter is unknown, missing, repeated or malformed.",
+        402: "The account has too few credits.",
+        429: "Too many requests in a minute, or too many at once that wait for fresh data.",
+        503: "The store cannot answer at the moment.",
+    },
+    headers={
+        "X-RateLimit-Limit": "Requests that this key may send in any minute.",
+        "X-RateLimit-Remaining": "How many of them are left now.",
+        "X-RateLimit-Reset": "When the next place becomes free, in seconds since 1970.",
+        "RateLimit-Policy": "The same limit as the IETF's draft words it.",
+        "RateLimit": "What is left, and for how many seconds, as the IETF's draft words it.",
+    },
+)

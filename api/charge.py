@@ -1,0 +1,40 @@
+"""What a request has reserved, from its admission until its answer is on the wire: then, and only then, it is paid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import structlog
+from aiohttp import web
+
+from api.keys import Meter
+from chainfolio.errors import StoreError
+
+log = structlog.stdlib.get_logger("chainfolio.api")
+
+
+@dataclass(slots=True)
+class Charge:
+    """Reserved credits of one call."""
+
+    meter: Meter
+    account_id: str
+    call_id: int
+
+    async def void(self) -> None:
+        """Give them back, before the refusal is told. A store that is away gives them back later, by itself."""
+        try:
+            await self.meter.settle(self.account_id, self.call_id, "void")
+        except StoreError as error:
+            log.warning("not voided", reason=error.message, then="the reservation expires")
+
+    def void_soon(self) -> None:
+        """Give them back, as soon as may be: nobody is left to be told."""
+        self.meter.settle_soon(self.account_id, self.call_id, "void")
+
+    def post_soon(self) -> None:
+        """Take them: the answer has been sent."""
+        self.meter.settle_soon(self.account_id, self.call_id, "post")
+
+
+CHARGE = web.RequestKey("charge", Charge)
