@@ -39,6 +39,9 @@ class Engine(Protocol):
     ) -> list[Portfolio]:
         """One portfolio per account, in their order. `wait` wants fresh data; `wallet_only` is always read live."""
 
+    async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
+        """The same portfolios as JSON, which is made once for many requests."""
+
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Nav:
         """One value over all accounts; a currency nobody can convert to is a typed error."""
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from api.addresses import Addresses
-from api.context import Context
+from api.context import Answer, Context
 from api.examples import EXAMPLE
 from api.failures import READING
 from api.router import get
@@ -35,12 +35,14 @@ class PortfolioQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     summary="Current holdings, positions and net worth",
     needs="portfolio",
     fails=READING,
+    answers={200: list[Portfolio]},
     example=EXAMPLE,
 )
-async def portfolio(request: Context, query: PortfolioQuery) -> list[Portfolio]:
+async def portfolio(request: Context, query: PortfolioQuery) -> Answer:
     """One portfolio per address: wallet tokens and DeFi positions with their worth in USD. A portfolio that could not
     be read whole says so in `completeness` and `issues`; a failed read is never shown as zero."""
     options = Options(
         images=query.include_images, explorer_urls=query.include_explorer_urls, sources=query.include_sources
     )
-    return await request.engine.portfolios(query.addresses, options, wait=query.wait_for_sync, wallet_only=False)
+    written = await request.engine.written(query.addresses, options, wait=query.wait_for_sync)
+    return Answer(b"[" + b",".join(written) + b"]")

@@ -20,7 +20,7 @@ from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
 from indexer.follow import Status
 from indexer.wiring import System
 from portfolio.compose import portfolio
-from portfolio.document import Portfolio, wallet_only
+from portfolio.document import Portfolio, encode_one, wallet_only
 from portfolio.facts import ChainFacts, Options
 from portfolio.nav import Nav, check, nav
 from portfolio.valuation import Valuation, value
@@ -39,6 +39,7 @@ class _Kept:
 
     valuation: Valuation
     updated_us: int
+    written: dict[Options, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -56,12 +57,20 @@ class Engine:
     ) -> list[Portfolio]:
         """One portfolio per account, in their order. `wait` wants fresh data; `wallet_only` is always read live."""
         known = await self._known(accounts, wait=wait or wallet_only, live=wallet_only)
-        facts = self.facts()
-        documents = [
-            portfolio(a.address, kept.valuation, facts, updated_ms=kept.updated_us // 1000, options=options)
-            for a, kept in zip(accounts, known, strict=True)
-        ]
+        documents = [self._document(a, kept, options) for a, kept in zip(accounts, known, strict=True)]
         return [_wallet(document) for document in documents] if wallet_only else documents
+
+    async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
+        """The same portfolios as JSON, each written once for as long as what is kept of its account stays the same."""
+        known = await self._known(accounts, wait=wait, live=False)
+        for account, kept in zip(accounts, known, strict=True):
+            if options not in kept.written:
+                kept.written[options] = encode_one(self._document(account, kept, options))
+        return [kept.written[options] for kept in known]
+
+    def _document(self, account: Account, kept: _Kept, options: Options) -> Portfolio:
+        updated_ms = kept.updated_us // 1000
+        return portfolio(account.address, kept.valuation, self.facts(), updated_ms=updated_ms, options=options)
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
         """Portfolios at one block of one chain: nothing is taken from what was kept."""

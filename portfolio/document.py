@@ -172,6 +172,11 @@ def encode(portfolios: Sequence[Portfolio]) -> bytes:
     return _ENCODER.encode(portfolios)
 
 
+def encode_one(portfolio: Portfolio) -> bytes:
+    """One element of that array."""
+    return _ENCODER.encode(portfolio)
+
+
 def wallet_only(portfolio: Portfolio) -> Portfolio:
     """The same portfolio with nothing but loose tokens in it and in its sums, as /wallet answers."""
     wallet = portfolio.asset_by_protocols[WALLET]

@@ -16,7 +16,7 @@ from chainfolio.assets import Account
 from chainfolio.seams import Seams
 from chainfolio.settings import Server, Settings
 from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
-from portfolio.document import Portfolio, ProtocolDocument
+from portfolio.document import Portfolio, ProtocolDocument, encode_one
 from portfolio.facts import Options
 from storage.state.meter import Admit, Admitted
 
@@ -118,6 +118,9 @@ class FakeEngine:
     ) -> list[Portfolio]:
         await self._come("portfolios", accounts, options, wait, wallet_only)
         return [a_portfolio(account.address) for account in accounts]
+
+    async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
+        return [encode_one(each) for each in await self.portfolios(accounts, options, wait=wait, wallet_only=False)]
 
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Value:
         await self._come("nav", accounts, currency, wait)
