@@ -1,4 +1,4 @@
-"""What the API needs of whoever keeps the keys: who a key belongs to."""
+"""What the API needs of whoever keeps the keys: who a key belongs to, and what that account subscribed to."""
 
 from __future__ import annotations
 
@@ -31,3 +31,6 @@ class Keys(Protocol):
 
     def authenticate(self, token: str) -> Principal | None:
         """Whose key this is; None where it is no valid key now. Called on the event loop: a quick look-up."""
+
+    async def subscribed(self, account_id: str, addresses: Collection[str], now_us: int) -> set[str]:
+        """Those of some addresses that the account has a historical subscription for at a moment."""
