@@ -100,8 +100,8 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
                 "to": "0x000000000022d473030f116ddee9f6b43ac78ba3",
                 "amount": str(2**256 - 1),
                 "asset": {
-                    "name": "USD Coin",
-                    "symbol": "USDC",
+                    "name": "usd coin",
+                    "symbol": "usdc",
                     "balance": "12.5",
                     "price": "1",
                     "value": "12.5",
@@ -151,8 +151,8 @@ def _shown(item: Approval, asset: ApprovedAsset | None, chain: str) -> TokenAppr
 
 def _asset(asset: ApprovedAsset, contract: str, chain: str) -> TokenAsset:
     return TokenAsset(
-        name=asset.name,
-        symbol=asset.symbol,
+        name=asset.name.lower(),
+        symbol=asset.symbol.lower(),
         balance=text(asset.balance),
         price=text(asset.price),
         value=text(asset.value),
