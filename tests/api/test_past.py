@@ -335,8 +335,9 @@ async def test_every_filter_reaches_the_engine(ask: Any, engine: FakeEngine) -> 
     )  # fmt: skip
 
 
-def us(*parts: int) -> int:
-    moment = datetime(parts[0], parts[1], parts[2], *parts[3:], tzinfo=UTC)
+def us(year: int, month: int, day: int, hour: int = 0, minute: int = 0) -> int:
+    """A moment in microseconds since 1970."""
+    moment = datetime(year, month, day, hour, minute, tzinfo=UTC)
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 

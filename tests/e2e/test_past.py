@@ -10,7 +10,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import ClientSession
 
+from api.app import make_app
+from api.serve import listening
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS, account
 from chainfolio.errors import BadRequest, HistoryUnavailable, NodeBehind, Unavailable, Unserved
@@ -24,6 +27,7 @@ from indexer.wiring import System
 from localchain.evm import Tx
 from localchain.node import LocalNode
 from portfolio.facts import Options
+from tests.api.fakes import KEY, FakeKeys
 from tests.e2e.conftest import World, configured, history
 from tests.e2e.test_portfolio import SHOWN, SYMBOLS, as_json, assets, on_chain, over, place
 
@@ -237,3 +241,38 @@ def test_a_sync_reads_in_the_background_once_and_status_shows_it(past: tuple[Wor
         assert after[1] == before[1]
 
     over(given, synced)
+
+
+async def test_the_past_over_http(past: tuple[World, int], given: Settings) -> None:
+    world, last = past
+    wallet = world.wallets["alice"]
+    chains = {"local": msgspec.structs.replace(given.chains["local"], at_block=True)}
+    settings = msgspec.structs.replace(given, chains=chains)
+    system = System(settings)
+    keys = FakeKeys(subscriptions={"acc_1": {wallet}})
+    app = make_app(Engine(system), keys, settings, system.seams)
+    headers = {"Authorization": f"Bearer {KEY}"}
+    async with listening(app, "127.0.0.1", 0, drain_s=1) as port, ClientSession(headers=headers) as client:
+
+        async def asked(path: str) -> tuple[int, Any]:
+            async with client.get(f"http://127.0.0.1:{port}/v1{path}") as answer:
+                is_json = answer.content_type == "application/json"
+                return answer.status, await (answer.json() if is_json else answer.text())
+
+        status, (then,) = await asked(f"/portfolio/at-block?addresses={wallet}&chainKey=local&blockNumber={last}")
+        assert (status, then["blockNumber"], then["priceAdapters"]) == (200, str(last), [])
+        status, (day,) = await asked(f"/historical?addresses={wallet}&date={DAY}")
+        assert (status, day["networth"]) == (200, then["networth"])
+        status, body = await asked(f"/historical?addresses={world.wallets['bob']}&date={DAY}")
+        assert (status, body["error"]) == (403, "Forbidden")
+        status, body = await asked(f"/portfolio/at-block?addresses={wallet}&chainKey=local&blockNumber=10000000")
+        assert (status, body["error"]) == (400, "Validation Failed")
+        assert f"which is block {world.node.height}" in body["message"]
+        status, body = await asked(f"/portfolio/at-block?addresses={wallet}&chainKey=monad&blockNumber=5")
+        assert (status, body["error"]) == (501, "Not Served")
+        assert (await asked(f"/approvals/ethereum?addresses={wallet}"))[0] == 501
+        assert (await asked(f"/transactions?addresses={wallet}&limit=5&offset=0"))[0] == 501
+        sent = await client.post(f"http://127.0.0.1:{port}/v1/sync-transactions", json={"addresses": [wallet]})
+        assert await sent.text() == '"Address is syncing"'
+        assert (await asked(f"/portfolio?addresses={wallet}&waitForSync=true"))[0] == 200
+    await system.close()
