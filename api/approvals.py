@@ -140,7 +140,7 @@ def _shown(item: Approval, asset: ApprovedAsset | None, chain: str) -> TokenAppr
     return TokenApproval(
         block=str(item.place.height),
         timestamp=at,
-        hash=item.tx_hash,
+        hash=item.place.tx_hash,
         contract=item.token,
         owner=item.owner,
         spender=item.spender,

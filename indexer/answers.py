@@ -57,13 +57,13 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     chains: list[ChainReadiness]
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where an event lies on its chain, and in which transaction: another one there means another chain."""
 
     height: int
     log_index: int
-    tx_hash: str = field(compare=False)
+    tx_hash: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,6 @@ class Approval:
     owner: str
     spender: str
     raw: int
-
-    @property
-    def tx_hash(self) -> str:
-        """The transaction."""
-        return self.place.tx_hash
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio import amounts
@@ -22,6 +23,7 @@ from indexer import ipc
 from indexer.answers import Approval, ApprovedAsset, Place
 from indexer.snapshot import BALANCE_OF, LIVE_LAG, Snapshotter
 from pricing.ladder import ladder
+from pricing.quotes import Quotes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from storage.tail import Tail
 
 WINDOW_ROWS: Final = 2_000_000
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 STALE: Final = "the chain has changed since that page: begin again without a cursor"
 
 
@@ -45,7 +48,7 @@ def page(
     wanted = limit + (2 if isinstance(start, Place) else 1)
     rows = _rows(lake, tail, chain, owners, covered, wanted, start)
     if isinstance(start, Place):
-        if not rows or (rows[0].place, rows[0].tx_hash) != (start, start.tx_hash):
+        if not rows or rows[0].place != start:
             raise BadRequest("cursor", STALE)
         rows = rows[1:]
     found = rows[:limit]
@@ -108,17 +111,12 @@ def _add(found: dict[tuple[int, int], Approval], rows: pl.LazyFrame, wanted: int
     for row in newest.iter_rows(named=True):
         found[row["height"], row["log_index"]] = Approval(
             place=Place(row["height"], row["log_index"], row["tx_hash"]),
-            time_us=_us(row["time"]),
+            time_us=(row["time"] - EPOCH) // timedelta(microseconds=1),
             token=row["token"],
             owner=row["owner"],
             spender=row["spender"],
             raw=amounts.raw_from_bytes(row["raw"]),
         )
-
-
-def _us(time: datetime) -> int:
-    """A table's time, which has microseconds."""
-    return int(time.timestamp()) * 1_000_000 + time.microsecond
 
 
 # --- what the tokens are worth now -----------------------------------------------------------------------------------
@@ -145,10 +143,9 @@ async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> 
         reports = await drive(askings, lambda asks: chain.answer(asks, block))
     except SourceError:
         return {}
-    if any(report.result is None for report in reports.values()):
-        return {}
-    usd = {price.asset: price.usd for price in reports["prices"].result.prices}  # type: ignore[union-attr]
+    quotes: Quotes = reports["prices"].result or Quotes()
     raws: Mapping[tuple[str, str], object] = reports["balances"].result or {}
+    usd = {price.asset: price.usd for price in quotes.prices}
     return {
         pair: _asset(book[pair[1]], raw, usd[book[pair[1]].asset])
         for pair, raw in raws.items()
@@ -161,7 +158,7 @@ def _balances(pairs: Sequence[tuple[str, str]]) -> Asking[Read, Any, dict[tuple[
     return dict(zip(pairs, raws, strict=True))
 
 
-def _asset(token: Token, raw: int, usd: Any) -> ApprovedAsset:
+def _asset(token: Token, raw: int, usd: Decimal) -> ApprovedAsset:
     assert token.decimals is not None, "only tokens with decimals are asked for"
     held = amounts.amount(raw, token.decimals)
     return ApprovedAsset(token.symbol, token.name, token.decimals, held, usd, amounts.worth(held, usd))

@@ -96,26 +96,13 @@ class Engine:
         failed = [item for item in lived if isinstance(item, SourceError)]
         if failed and len(failed) == len(lived):
             raise next((item for item in failed if not isinstance(item, HistoryUnavailable)), failed[0])
-        instant_us = midnight_us(day)
-        valuation = value(
-            [
-                _unreadable(chain, _addresses(chain, accounts), item, instant_us)
-                if isinstance(item, SourceError)
-                else item
-                for chain, item in zip(chains, taken, strict=True)
-                if item is not None
-            ]
-        )
-        strangers = {
-            each.address: (_no_family(each),)
-            for each in accounts
-            if not any(chain.facts.family == each.family for chain in chains)
-        }
-        empty = {each.address: () for each in accounts}
-        whole = replace(
-            valuation, scope={**empty, **valuation.scope}, unread={**empty, **valuation.unread, **strangers}
-        )
-        facts = self.facts()
+        instant_us, facts = midnight_us(day), self.facts()
+        snapshots = [
+            _unreadable(chain, _addresses(chain, accounts), item, instant_us) if isinstance(item, SourceError) else item
+            for chain, item in zip(chains, taken, strict=True)
+            if item is not None
+        ]
+        whole = _everybody(value(snapshots), accounts, chains)
         return [portfolio(each.address, whole, facts, updated_ms=instant_us // 1000) for each in accounts]
 
     async def _past(self, chain: EvmChain, accounts: Sequence[Account], day: date) -> Snapshot | SourceError | None:
@@ -304,6 +291,14 @@ def _wallet(document: Portfolio) -> Portfolio:
 
 def _no_family(account: Account) -> Issue:
     return Issue(account.family, account.address, NO_FAMILY)
+
+
+def _everybody(valuation: Valuation, accounts: Sequence[Account], chains: Sequence[EvmChain]) -> Valuation:
+    """A valuation that knows of accounts without any snapshot too: an issue where they have no chain here at all."""
+    families = {chain.facts.family for chain in chains}
+    none = {each.address: () if each.family in families else (_no_family(each),) for each in accounts}
+    nowhere: dict[str, tuple[str, ...]] = {each.address: () for each in accounts}
+    return replace(valuation, scope={**nowhere, **valuation.scope}, unread={**none, **valuation.unread})
 
 
 def _addresses(chain: EvmChain, accounts: Sequence[Account]) -> list[str]:

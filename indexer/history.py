@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.asking import Asking
@@ -21,7 +21,7 @@ KEPT_DAYS: Final = 10_000
 
 def midnight_us(day: date) -> int:
     """00:00:00 UTC of a day, in microseconds since 1970."""
-    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1_000_000
+    return (day - date(1970, 1, 1)).days * 86_400_000_000
 
 
 @dataclass(slots=True)

@@ -48,7 +48,7 @@ def mined(subject: EvmSubject, owners: list[str]) -> list[tuple[int, int, str, s
 
 
 def shown(items: list[Approval]) -> list[tuple[int, int, str, str, str, str, int]]:
-    return [(i.place.height, i.place.log_index, i.tx_hash, i.token, i.owner, i.spender, i.raw) for i in items]
+    return [(i.place.height, i.place.log_index, i.place.tx_hash, i.token, i.owner, i.spender, i.raw) for i in items]
 
 
 def walk(indexed: Index, owners: list[str], limit: int, height: int) -> list[Approval]:
