@@ -17,14 +17,35 @@ def read_accounts(values: list[str], settings: Settings) -> tuple[Account, ...]:
     written = [item for value in values for item in value.split(",")]
     if not all(written):
         raise Refused("has an empty item: addresses are joined by single commas")
-    accounts = tuple(dict.fromkeys(_account(item) for item in written))
+    accounts = tuple(dict.fromkeys(read_account(item) for item in written))
     most = settings.server.max_addresses
     if len(accounts) > most:
         raise Refused(f"holds {len(accounts)} addresses; at most {most} are answered in one call")
     return accounts
 
 
-def _account(written: str) -> Account:
+def read_evm_account(values: list[str], settings: Settings) -> tuple[Account, ...]:
+    """Exactly one EVM account, as a tuple of one."""
+    accounts = read_accounts(values, settings)
+    if len(accounts) != 1:
+        raise Refused(f"holds {len(accounts)} addresses; exactly one is answered here")
+    return _all_evm(accounts)
+
+
+def read_evm_accounts(values: list[str], settings: Settings) -> tuple[Account, ...]:
+    """As `read_accounts`, of EVM chains only."""
+    return _all_evm(read_accounts(values, settings))
+
+
+def _all_evm(accounts: tuple[Account, ...]) -> tuple[Account, ...]:
+    for each in accounts:
+        if each.family != "evm":
+            raise Refused(f"is malformed: {each} is not an EVM address (0x followed by 40 hex digits)")
+    return accounts
+
+
+def read_account(written: str) -> Account:
+    """The account behind one address; Refused says what is wrong with it."""
     try:
         return account(written)
     except BadRequest as error:
@@ -40,6 +61,14 @@ def _schema(settings: Settings) -> dict[str, Any]:
     }
 
 
+def _one(settings: Settings) -> dict[str, Any]:
+    return {"type": "string", "pattern": "^0[xX][0-9a-fA-F]{40}$"}
+
+
+def _evm(settings: Settings) -> dict[str, Any]:
+    return {**_schema(settings), "items": _one(settings)}
+
+
 Addresses = Annotated[
     tuple[Account, ...],
     Reader(read_accounts, _schema),
@@ -47,6 +76,25 @@ Addresses = Annotated[
         description="Wallet addresses, joined by commas (or the parameter repeated): EVM `0x` + 40 hex digits in any "
         "case, Solana base58, Tron `T…`, Starknet `0x` + 64 hex digits. Order is kept; an address given twice is "
         "answered once.",
+        examples=[["0xd8da6bf26964af9d7eed9e03e53415d37aa96045"]],
+    ),
+]
+
+EvmAddress = Annotated[
+    tuple[Account, ...],
+    Reader(read_evm_account, _one),
+    msgspec.Meta(
+        description="Exactly one EVM wallet address: `0x` + 40 hex digits in any case.",
+        examples=["0xd8da6bf26964af9d7eed9e03e53415d37aa96045"],
+    ),
+]
+
+EvmAddresses = Annotated[
+    tuple[Account, ...],
+    Reader(read_evm_accounts, _evm),
+    msgspec.Meta(
+        description="EVM wallet addresses, joined by commas (or the parameter repeated): `0x` + 40 hex digits in any "
+        "case. An address given twice counts once.",
         examples=[["0xd8da6bf26964af9d7eed9e03e53415d37aa96045"]],
     ),
 ]

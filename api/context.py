@@ -25,13 +25,18 @@ ENCODER = msgspec.json.Encoder(order="deterministic")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What every request works with."""
+    """What every request works with. `secret` seals cursors: where several processes answer, all need the same one."""
 
     engine: Engine
     state: Keys
     settings: Settings
     seams: Seams
     waiting: Counter[str] = field(default_factory=Counter)
+    secret: bytes = b""
+
+    def __post_init__(self) -> None:
+        if not self.secret:
+            object.__setattr__(self, "secret", self.seams.random.randbytes(32))
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ def sent(answer: Answer) -> web.Response:
 
 def refused(error: Exception, request: web.Request, envelope: str = "whole") -> web.Response:
     """The answer for an error; what is our own fault is logged whole, and only named to the client."""
-    problem = problem_of(error, request[REQUEST_ID])
+    problem = problem_of(error, request[REQUEST_ID], envelope)
     if not isinstance(error, Problem) and problem.status >= 500:
         tell = log.error if problem.status == 500 else log.warning
         tell("failed", request_id=request[REQUEST_ID], path=_path(request), status=problem.status, exc_info=error)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from decimal import Decimal
 from typing import Protocol
 
 from chainfolio.assets import Account
-from indexer.answers import ChainFact, Readiness, SyncStatus
+from indexer.answers import ApprovalsPage, ChainFact, Place, Readiness, SyncStatus, TransactionFilter
 from portfolio.document import Portfolio
 from portfolio.facts import Options
+from portfolio.transactions import TransactionDocument
 
 
 class Nav(Protocol):
@@ -44,6 +46,27 @@ class Engine(Protocol):
 
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Nav:
         """One value over all accounts; a currency nobody can convert to is a typed error."""
+
+    async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
+        """Portfolios at one block of one chain. BadRequest above its head, Unserved where the chain is not configured,
+        HistoryUnavailable where the node has forgotten that block."""
+
+    async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
+        """Portfolios as a day (UTC) began. HistoryUnavailable where no chain's node remembers it."""
+
+    async def approvals(
+        self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None
+    ) -> ApprovalsPage:
+        """Approvals that accounts gave on a chain, the newest first, from where an earlier page ended. NotCovered where
+        the index does not reach, Unserved where the chain is not configured, BadRequest for a place that is gone."""
+
+    async def transactions(
+        self, accounts: Sequence[Account], wanted: TransactionFilter
+    ) -> Sequence[TransactionDocument]:
+        """The transactions of accounts that a filter lets through; Unserved without a source of them."""
+
+    async def sync(self, accounts: Sequence[Account]) -> bool:
+        """Begin to read accounts anew in the background; False where every one is being read already."""
 
     def chains(self) -> Sequence[ChainFact]:
         """Every configured chain."""

@@ -6,7 +6,7 @@ client, SHAPES how a family of routes words a status, because the service descri
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -116,14 +116,31 @@ CURES: Final = (
 )
 
 
-def problem_of(error: Exception, request_id: str) -> Problem:
+# What a family of routes calls an error, where its clients expect another word than CURES has for everybody.
+FAMILY_CURES: Final[Mapping[str, Sequence[Cure]]] = {
+    "approvals": (Cure(errors.SourceError, 502, words="the node does not answer at the moment", retry_after_s=5),),
+    "at-block": (
+        Cure(errors.HistoryUnavailable, 500, words="the portfolio at that block could not be fetched: the node keeps "
+             "no state of it"),
+        Cure(errors.SourceError, 500, words="the portfolio at that block could not be fetched: a node or price source "
+             "gave no usable answer"),
+    ),
+    "historical": (
+        Cure(errors.HistoryUnavailable, 404, words="no snapshot can be built for that date: the nodes keep no state of "
+             "that time"),
+    ),
+}  # fmt: skip
+
+
+def problem_of(error: Exception, request_id: str, envelope: str = "whole") -> Problem:
     """The refusal that an exception becomes; whatever is not one of ours is a 500 that only names its incident."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, errors.BadRequest) and not isinstance(error, errors.BadSettings):
         # Told like a request that does not fit the interface, which it is: only the engine could see it.
         return invalid("query", [Flaw(str(error), [error.field])])
-    cure = next((cure for cure in CURES if isinstance(error, cure.kind)), None)
+    known = (*FAMILY_CURES.get(envelope, ()), *CURES)
+    cure = next((cure for cure in known if isinstance(error, cure.kind)), None)
     if cure and isinstance(error, errors.ChainfolioError):
         return _cured(error, cure)
     message = f"something went wrong on our side; the server's log has it as incident {request_id}"
@@ -151,6 +168,7 @@ SHAPES: Final[Mapping[str, Mapping[int, str]]] = {
     "approvals": {400: MESSAGE, 502: MESSAGE},
     "beacon": {401: MESSAGE, 403: ERROR, 404: ERROR, 500: TEXT},
     "at-block": {401: MESSAGE, 500: TEXT},
+    "historical": {},
 }
 
 

@@ -15,6 +15,13 @@ from portfolio.document import (
     ProtocolChainDocument,
     ProtocolDocument,
 )
+from portfolio.transactions import (
+    Named,
+    TransactionAssetDocument,
+    TransactionDocument,
+    Transactions,
+    TransactionUser,
+)
 
 _ETHER = AssetDocument(
     symbol="eth",
@@ -49,3 +56,39 @@ _PORTFOLIO = Portfolio(
     conversion_rates={"ETH": "2000"},
 )
 EXAMPLE: Final[Any] = msgspec.to_builtins([_PORTFOLIO])
+AT_BLOCK: Final[Any] = msgspec.to_builtins(
+    [msgspec.structs.replace(_PORTFOLIO, block_number="17000000", price_adapters=(), conversion_rates={})]
+)
+
+_SENT = TransactionAssetDocument(
+    symbol="eth",
+    name="ether",
+    balance="0.5",
+    price="2000",
+    value="1000",
+    contract=ZERO_ADDRESS,
+    chain_contract=f"ethereum:{ZERO_ADDRESS}",
+    chain_key="ethereum",
+    decimal="18",
+    sender="0xd8da6bf26964af9d7eed9e03e53415d37aa96045",
+    recipient="0x000000000022d473030f116ddee9f6b43ac78ba3",
+    is_asset_in=False,
+)
+_PAYMENT = TransactionDocument(
+    hash="0x" + "5c" * 32,
+    timestamp="1772366400",
+    block_number=17_000_000,
+    chain=Named(key="ethereum", name="Ethereum"),
+    sender=_SENT.sender,
+    recipient=_SENT.recipient,
+    type="TRANSFEROUT",
+    value="0.5",
+    value_fiat="1000",
+    fees="0.00042",
+    fees_fiat="0.84",
+    native_asset_fees=msgspec.structs.replace(_SENT, balance="0.00042", value="0.84", is_native_asset_fees=True),
+    assets_in=(),
+    assets_out=(_SENT,),
+    user=TransactionUser(address=_SENT.sender),
+)
+TRANSACTIONS: Final[Any] = msgspec.to_builtins(Transactions((_PAYMENT,)))

@@ -1,4 +1,4 @@
-"""What the API needs of whoever keeps the keys: who a key belongs to."""
+"""What the API needs of whoever keeps the keys: who a key belongs to, and what that account subscribed to."""
 
 from __future__ import annotations
 
@@ -60,3 +60,6 @@ class Keys(Protocol):
 
     async def run(self, work: Callable[[Transaction], T]) -> T:
         """Some work in one transaction, off the event loop."""
+
+    async def subscribed(self, account_id: str, addresses: Collection[str], now_us: int) -> set[str]:
+        """Those of some addresses that the account has a historical subscription for at a moment."""

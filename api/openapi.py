@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from api.context import Answer
-from api.errors import MESSAGE, TEXT, TITLES, Failure, Problem, ValidationFailure, shape_of
+from api.errors import MESSAGE, TEXT, TITLES, Failure, Problem, ValidationFailure, refusal, shape_of
 from api.fields import Field, fields_of
 from api.idempotency import HEADER, REPLAYED, WRITES
 from api.pipeline import KEYED, PUBLIC
@@ -193,7 +193,7 @@ def _parameter(segment: str, field: Field, settings: Settings) -> dict[str, Any]
         parameter["example"] = example
     if schema.get("type") == "array":
         parameter |= {"style": "form", "explode": False}
-    if not field.required:
+    if not field.required and field.default not in (None, "", ()):
         schema["default"] = field.default
     return parameter
 
@@ -259,7 +259,7 @@ def _failure(route: Route, status: int, words: str, schemas: _Schemas) -> dict[s
     if shape == TEXT:
         return {**answer, "content": {"text/plain": {"schema": {"type": "string"}}}}
     kind = _BODIES.get(status, Failure) if shape != MESSAGE else Message
-    example = {"error": problem.error, "message": problem.message, **problem.extras}
+    example = msgspec.json.decode(refusal(route.envelope, problem).body)
     return {**answer, "content": {"application/json": {"schema": schemas.of(kind), "example": example}}}
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
 
 import msgspec
 
@@ -53,3 +55,64 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 
     ready: bool
     chains: list[ChainReadiness]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an event lies on its chain, and in which transaction: another one there means another chain."""
+
+    height: int
+    log_index: int
+    tx_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """One approval event of a fungible token, as mined; `raw` 2^256-1 is unlimited."""
+
+    place: Place
+    time_us: int
+    token: str
+    owner: str
+    spender: str
+    raw: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovedAsset:
+    """What the owner of an approval holds of the token now, in amounts and USD."""
+
+    symbol: str
+    name: str
+    decimals: int
+    balance: Decimal
+    price: Decimal
+    value: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalsPage:
+    """Approvals, the newest first; the place to go on from (None: no more); assets by (owner, token) where known."""
+
+    items: tuple[Approval, ...]
+    more: Place | None
+    assets: Mapping[tuple[str, str], ApprovedAsset] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFilter:
+    """Which transactions to show. Empty or None does not filter; both ends of the time (microseconds) are included."""
+
+    limit: int
+    offset: int
+    newest_first: bool = True
+    search: str = ""
+    counterparties: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    protocols: tuple[str, ...] = ()
+    hide_spam: bool = False
+    hide_dust: bool = False
+    since_us: int | None = None
+    until_us: int | None = None
+    token_id: int | None = None

@@ -8,21 +8,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import Account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Snapshot
-from chainfolio.errors import SourceError, Unavailable
+from chainfolio.errors import BadRequest, HistoryUnavailable, SourceError, Unavailable, Unserved
 from indexer import candidates
-from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
+from indexer.answers import (
+    ApprovalsPage,
+    ChainFact,
+    ChainReadiness,
+    Place,
+    Readiness,
+    SyncStatus,
+    TransactionFilter,
+)
 from indexer.follow import Status
+from indexer.history import History, midnight_us
 from indexer.wiring import System
 from portfolio.compose import portfolio
 from portfolio.document import Portfolio, encode_one, wallet_only
 from portfolio.facts import ChainFacts, Options
 from portfolio.nav import Nav, check, nav
+from portfolio.transactions import TransactionDocument
 from portfolio.valuation import Valuation, value
 
 if TYPE_CHECKING:
@@ -50,6 +61,7 @@ class Engine:
     indexing: Mapping[str, Status] = field(default_factory=dict)
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _running: dict[str, asyncio.Task[_Kept]] = field(default_factory=dict)
+    _history: History = field(default_factory=History)
     _snapshotters: dict[str, Snapshotter] = field(default_factory=dict)
 
     async def portfolios(
@@ -73,17 +85,57 @@ class Engine:
         return portfolio(account.address, kept.valuation, self.facts(), updated_ms=updated_ms, options=options)
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
-        """Portfolios at one block of one chain: nothing is taken from what was kept."""
-        evm = self.system.chain(chain)
-        block = await evm.block(height)
-        snapshot = await self._snapshotter(evm).take([account.address for account in accounts], block)
-        now_ms = self.system.seams.clock.now_us() // 1000
+        """Portfolios at one block of one chain, which is read anew. BadRequest above the head, HistoryUnavailable where
+        the node has pruned it, Unserved without such a chain."""
+        evm = self._configured(chain, "the portfolio at a block")
+        await self._check_height(evm, height)
+        snapshot = await self._snapshotter(evm).take([each.address for each in accounts], await evm.block(height))
+        valuation, facts, now_ms = value([snapshot]), self.facts(), self.system.seams.clock.now_us() // 1000
         return [
-            portfolio(
-                a.address, value([snapshot]), self.facts(), updated_ms=now_ms, options=options, block_number=height
-            )
-            for a in accounts
+            portfolio(each.address, valuation, facts, updated_ms=now_ms, options=options, block_number=height)
+            for each in accounts
         ]
+
+    async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
+        """Portfolios at the last block before 00:00 UTC of a day, on every chain there was by then. A chain that cannot
+        say is an issue; where none can, its error is raised, HistoryUnavailable if all have forgotten."""
+        chains = self.system.chains
+        taken = await asyncio.gather(*(self._past(chain, accounts, day) for chain in chains))
+        lived = [item for item in taken if item is not None]
+        failed = [item for item in lived if isinstance(item, SourceError)]
+        if failed and len(failed) == len(lived):
+            raise next((item for item in failed if not isinstance(item, HistoryUnavailable)), failed[0])
+        instant_us, facts = midnight_us(day), self.facts()
+        snapshots = [
+            _unreadable(chain, _addresses(chain, accounts), item, instant_us) if isinstance(item, SourceError) else item
+            for chain, item in zip(chains, taken, strict=True)
+            if item is not None
+        ]
+        whole = _everybody(value(snapshots), accounts, chains)
+        return [portfolio(each.address, whole, facts, updated_ms=instant_us // 1000) for each in accounts]
+
+    async def _past(self, chain: EvmChain, accounts: Sequence[Account], day: date) -> Snapshot | SourceError | None:
+        """What accounts of the chain's kind held as the day began; None where there was no chain, or is no account."""
+        addresses = _addresses(chain, accounts)
+        try:
+            block = await self._history.before(chain, day) if addresses else None
+            return None if block is None else await self._snapshotter(chain).take(addresses, block)
+        except SourceError as error:
+            return error
+
+    def _configured(self, chain: str, what: str) -> EvmChain:
+        if chain not in self.system.settings.chains:
+            raise Unserved(f"{what} of {chain}", cure=f"the operator adds [chains.{chain}] to the settings")
+        return self.system.chain(chain)
+
+    async def _check_height(self, chain: EvmChain, height: int) -> None:
+        """Whether the chain is that far; the head is only asked for where the index does not reach so high."""
+        top = self.system.tail.top(chain.key)
+        if top is not None and height <= top.height:
+            return
+        head = (await chain.heads()).latest.height
+        if height > head:
+            raise BadRequest("blockNumber", f"block {height} is above the head of {chain.key}, which is block {head}")
 
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Nav:
         """One value over all accounts; a currency nobody can convert to is a typed error."""
@@ -94,6 +146,32 @@ class Engine:
         holdings = tuple(valued for kept in known for valued in kept.valuation.holdings)
         positions = tuple(position for kept in known for position in kept.valuation.positions)
         return nav(Valuation(holdings, positions), currency)
+
+    async def approvals(
+        self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None
+    ) -> ApprovalsPage:
+        """Approvals that accounts gave on a chain, as mined, the newest first, from a place on. NotCovered where the
+        index does not reach, BadRequest for a place that has left the chain."""
+        from indexer.approvals import assets, page
+
+        evm = self._configured(chain, "approvals")
+        owners = [account.address for account in accounts]
+        begin = start or (await evm.heads()).latest.height
+        system = self.system
+        items, more = await asyncio.to_thread(page, system.lake, system.tail, evm.key, owners, limit, begin)
+        known = await assets(self._snapshotter(evm), {(item.owner, item.token) for item in items})
+        return ApprovalsPage(tuple(items), more, known)
+
+    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> list[TransactionDocument]:
+        """Transactions of accounts. Unserved: nothing makes them out of what is indexed yet."""
+        raise Unserved("the transactions of an account")
+
+    async def sync(self, accounts: Sequence[Account]) -> bool:
+        """Begin to read accounts anew, behind the caller's back; False where every one is being read already."""
+        idle = [account for account in accounts if account.address not in self._running]
+        for account in idle:
+            self._read_soon(account)
+        return bool(idle)
 
     def facts(self) -> dict[str, ChainFacts]:
         """What documents show of each configured chain."""
@@ -179,7 +257,7 @@ class Engine:
             raise failed[0]
         now_us = self.system.seams.clock.now_us()
         snapshots = [
-            _unreadable(chain, account, item, now_us) if isinstance(item, SourceError) else item
+            _unreadable(chain, [account.address], item, now_us) if isinstance(item, SourceError) else item
             for chain, item in zip(chains, taken, strict=True)
         ]
         valuation = value(snapshots)
@@ -224,10 +302,23 @@ def _no_family(account: Account) -> Issue:
     return Issue(account.family, account.address, NO_FAMILY)
 
 
-def _unreadable(chain: EvmChain, account: Account, error: SourceError, now_us: int) -> Snapshot:
+def _everybody(valuation: Valuation, accounts: Sequence[Account], chains: Sequence[EvmChain]) -> Valuation:
+    """A valuation that knows of accounts without any snapshot too: an issue where they have no chain here at all."""
+    families = {chain.facts.family for chain in chains}
+    none = {each.address: () if each.family in families else (_no_family(each),) for each in accounts}
+    nowhere: dict[str, tuple[str, ...]] = {each.address: () for each in accounts}
+    return replace(valuation, scope={**nowhere, **valuation.scope}, unread={**none, **valuation.unread})
+
+
+def _addresses(chain: EvmChain, accounts: Sequence[Account]) -> list[str]:
+    return [each.address for each in accounts if each.family == chain.facts.family]
+
+
+def _unreadable(chain: EvmChain, addresses: Sequence[str], error: SourceError, time_us: int) -> Snapshot:
     """A snapshot that says only why there is none."""
-    issue = Issue(chain.key, account.address, f"the chain could not be read: {error.reason}")
-    return Snapshot(chain.key, Block(0, "", "", now_us), (account.address,), (), (), (issue,))
+    reason = f"the chain could not be read: {error.reason}"
+    issues = tuple(Issue(chain.key, address, reason) for address in addresses)
+    return Snapshot(chain.key, Block(0, "", "", time_us), tuple(addresses), (), (), issues)
 
 
 def _fact(chain: EvmChain) -> ChainFact:

@@ -46,7 +46,7 @@ class Snapshotter:
         """A snapshot at a block (none: now). `extra` are contracts to look at beside those the accounts have met."""
         before = self.chain.requests
         try:
-            return await self._at(accounts, block or await self._now(), extra, before)
+            return await self._at(accounts, block or await self.now(), extra, before)
         except Reorged:
             if block is not None:
                 raise
@@ -70,7 +70,7 @@ class Snapshotter:
             tuple([*issues, gap] if gap else issues), self.chain.requests - before,
         )  # fmt: skip
 
-    async def _now(self) -> Block:
+    async def now(self) -> Block:
         """The newest block that is indexed, where indexing keeps up with the head; else the head itself."""
         head, top = (await self.chain.heads()).latest, self.tail.top(self.chain.key)
         return top if top is not None and head.height - LIVE_LAG <= top.height <= head.height else head

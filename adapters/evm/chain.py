@@ -77,6 +77,10 @@ class EvmChain:
         """The block at a height."""
         return await self.node.block(height)
 
+    async def blocks(self, heights: Sequence[int]) -> list[Block]:
+        """The blocks at some heights, in order, in as few requests as the node allows."""
+        return [header.block() for header in await self.node.headers(heights)]
+
     async def answer(self, asks: Sequence[Read], block: Block) -> list[Any]:
         """The answers to some reads, all at that block's hash."""
         return await scan.answer(self.node, asks, block)

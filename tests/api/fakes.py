@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from api.app import make_app
 from chainfolio.assets import Account
 from chainfolio.seams import Seams
 from chainfolio.settings import Server, Settings
-from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
+from indexer.answers import (
+    Approval,
+    ApprovalsPage,
+    ChainFact,
+    ChainReadiness,
+    Place,
+    Readiness,
+    SyncStatus,
+    TransactionFilter,
+)
 from portfolio.document import Portfolio, ProtocolDocument, encode_one
 from portfolio.facts import Options
+from portfolio.transactions import TransactionDocument
 from storage.state.meter import Admit, Admitted
 
 KEY = "cf_live_" + "A1b2C3d4E5" * 3 + "x7Yz90"
@@ -73,6 +85,7 @@ class FakeKeys:
     keys: dict[str, Caller] = field(default_factory=lambda: {KEY: Caller()})
     asked: list[str] = field(default_factory=list)
     meter: FakeMeter = field(default_factory=FakeMeter)
+    subscriptions: dict[str, set[str]] = field(default_factory=lambda: {"acc_1": {ALICE, BOB}})
 
     async def run(self, work: Any) -> Any:
         return work(FakeTransaction())
@@ -80,6 +93,9 @@ class FakeKeys:
     async def caller(self, token: str) -> Caller | None:
         self.asked.append(token)
         return self.keys.get(token)
+
+    async def subscribed(self, account_id: str, addresses: Collection[str], now_us: int) -> set[str]:
+        return self.subscriptions.get(account_id, set()) & set(addresses)
 
 
 @dataclass(frozen=True)
@@ -99,6 +115,8 @@ class FakeEngine:
     delay_s: float = 0
     worth: Decimal = Decimal("1600.25")
     ready: bool = True
+    syncing: bool = False
+    page: ApprovalsPage = field(default_factory=lambda: ApprovalsPage((), None))
     calls: list[tuple[str, Any]] = field(default_factory=list)
     called: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
@@ -126,6 +144,29 @@ class FakeEngine:
         await self._come("nav", accounts, currency, wait)
         return Value(self.worth, currency, Decimal(1))
 
+    async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
+        await self._come("at_block", accounts, chain, height, options)
+        (account,) = accounts
+        return [msgspec.structs.replace(a_portfolio(account.address), block_number=str(height))]
+
+    async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
+        await self._come("historical", accounts, day)
+        return [a_portfolio(account.address) for account in accounts]
+
+    async def approvals(
+        self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None
+    ) -> ApprovalsPage:
+        await self._come("approvals", accounts, chain, limit, start)
+        return self.page
+
+    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> list[TransactionDocument]:
+        await self._come("transactions", accounts, wanted)
+        return []
+
+    async def sync(self, accounts: Sequence[Account]) -> bool:
+        await self._come("sync", accounts)
+        return not self.syncing
+
     def chains(self) -> list[ChainFact]:
         if self.failure:
             raise self.failure
@@ -150,6 +191,12 @@ class FakeEngine:
         await self._come("readiness")
         health = ChainReadiness(key="ethereum", healthy=self.ready, head=12, indexed=10, lag_blocks=2)
         return Readiness(ready=self.ready, chains=[health])
+
+
+def an_approval(height: int, raw: int = 5) -> Approval:
+    """An approval that Alice gave to Bob."""
+    place = Place(height, 3, f"0x{height:064x}")
+    return Approval(place, 1_700_000_000_123_456, "0x" + "70" * 20, ALICE, BOB, raw)
 
 
 def a_portfolio(address: str) -> Portfolio:

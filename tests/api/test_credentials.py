@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
+from api.router import Route
 from api.routes import ROUTES
+from tests.api import targets
 from tests.api.fakes import ALICE, KEY, OTHER_ENVIRONMENT, FakeEngine, FakeKeys
+from tests.api.targets import target
 
-KEYED = [route.path for route in ROUTES if not route.public]
+KEYED = [route for route in ROUTES if not route.public]
 FLIPPED = KEY[:-1] + ("A" if KEY[-1] != "A" else "B")
 
 # What each kind sends as lines of the head, and whether it is let in.
@@ -56,11 +59,14 @@ BROKEN = {
 }
 
 
-async def raw(port: int, path: str, lines: list[str]) -> tuple[int, dict[str, str], str]:
+async def raw(
+    port: int, path: str, lines: list[str], method: str = "GET", content: str = ""
+) -> tuple[int, dict[str, str], str]:
     """One request byte for byte, and the answer's status, headers and body."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = [f"GET {path} HTTP/1.1", "Host: here", "Connection: close", *lines, "", ""]
-    writer.write("\r\n".join(head).encode())
+    kind = ["Content-Type: application/json", f"Content-Length: {len(content)}"] if content else []
+    head = [f"{method} {path} HTTP/1.1", "Host: here", "Connection: close", *kind, *lines, "", ""]
+    writer.write(("\r\n".join(head) + content).encode())
     answer = (await asyncio.wait_for(reader.read(), 5)).decode()
     writer.close()
     top, _, body = answer.partition("\r\n\r\n")
@@ -69,17 +75,17 @@ async def raw(port: int, path: str, lines: list[str]) -> tuple[int, dict[str, st
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("path", KEYED)
+@pytest.mark.parametrize("route", KEYED, ids=lambda route: route.path)
 async def test_a_route_lets_in_who_has_exactly_one_good_key(
-    port: int, engine: FakeEngine, path: str, kind: str
+    port: int, engine: FakeEngine, route: Route, kind: str
 ) -> None:
     lines, let_in = KINDS[kind]
-    query = "" if path in ("/v1/chains", "/v1/credits") else f"?addresses={ALICE}"
-    status, headers, body = await raw(port, path + query, lines)
+    status, headers, body = await raw(port, target(route), lines, route.method, targets.body(route))
     assert status == (200 if let_in else 401)
     if not let_in:
         assert headers["WWW-Authenticate"] == "Bearer"
-        assert body.startswith('{"error":"Unauthorized","message":"')
+        error = "" if route.envelope == "at-block" else '"error":"Unauthorized",'
+        assert body.startswith(f'{{{error}"message":"')
         assert engine.calls == []
     assert KEY not in body
     assert headers["Cache-Control"] == "no-store"
@@ -93,9 +99,10 @@ async def test_a_request_that_is_not_http_is_400(port: int, keys: FakeKeys, kind
     assert "Traceback" not in body
 
 
-@pytest.mark.parametrize("path", KEYED)
-async def test_a_missing_key_is_told_before_anything_else_is_wrong(client: ClientSession, path: str) -> None:
-    answer = await client.get(path, params={"addresses": "nonsense", "key": KEY, "api_key": KEY})
+@pytest.mark.parametrize("route", KEYED, ids=lambda route: route.path)
+async def test_a_missing_key_is_told_before_anything_else_is_wrong(client: ClientSession, route: Route) -> None:
+    wrong = {"addresses": "nonsense", "key": KEY, "api_key": KEY}
+    answer = await client.request(route.method, route.path.replace("{chain}", "nowhere"), params=wrong, data=b"{")
     assert answer.status == 401
 
 

@@ -1,0 +1,74 @@
+"""GET /v1/portfolio/at-block: what one wallet held on one chain at one block, at the prices of that block."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from api.addresses import EvmAddress
+from api.context import Context
+from api.examples import AT_BLOCK
+from api.fields import Reader, Refused, shown
+from api.router import get
+from chainfolio.settings import Settings
+from portfolio.document import Portfolio
+from portfolio.facts import Options
+
+ALWAYS: Final = ("ethereum", "monad")
+
+
+def enabled(settings: Settings) -> list[str]:
+    """The chains that may be asked for: those of the interface, and those that the operator turned on."""
+    return sorted({*ALWAYS, *(key for key, chain in settings.chains.items() if chain.at_block)})
+
+
+def read_chain(values: list[str], settings: Settings) -> str:
+    """The key of an enabled chain, exactly as it is written."""
+    if len(values) > 1:
+        raise Refused("is given more than once")
+    if values[0] not in enabled(settings):
+        raise Refused(f"cannot be {shown(values[0])}: it is one of {', '.join(enabled(settings))}")
+    return values[0]
+
+
+def _schema(settings: Settings) -> dict[str, Any]:
+    return {"type": "string", "enum": enabled(settings)}
+
+
+class AtBlockQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which wallet, on which chain, at which block."""
+
+    addresses: EvmAddress
+    chain_key: Annotated[str, Reader(read_chain, _schema), msgspec.Meta(description="Key of the chain; case matters.")]
+    block_number: Annotated[
+        int, msgspec.Meta(ge=1, description="The block; one above the chain's head is refused with 400.")
+    ]
+    include_images: Annotated[bool, msgspec.Meta(description="Image URLs for chains, assets and protocols.")] = False
+    include_explorer_urls: Annotated[bool, msgspec.Meta(description="Links to the chain's block explorer.")] = False
+    include_sources: Annotated[
+        bool, msgspec.Meta(description="The block of each balance; the source, time and confidence of each price.")
+    ] = False
+
+
+@get(
+    "/v1/portfolio/at-block",
+    tag="Portfolio",
+    summary="Holdings of one wallet at one block",
+    needs="at-block",
+    bucket="at-block",
+    envelope="at-block",
+    fails={
+        500: "A node or price source gave no usable answer, or keeps no state of that block.",
+        501: "This server has no node of that chain.",
+        503: "The server's own store cannot answer at the moment.",
+    },
+    example=AT_BLOCK,
+)
+async def portfolio_at_block(request: Context, query: AtBlockQuery) -> list[Portfolio]:
+    """One portfolio with only that chain in `chains`; `blockNumber` is echoed as a string, `priceAdapters` is empty.
+    Balances and prices are those of the block itself."""
+    options = Options(
+        images=query.include_images, explorer_urls=query.include_explorer_urls, sources=query.include_sources
+    )
+    return await request.engine.at_block(query.addresses, query.chain_key, query.block_number, options)

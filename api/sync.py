@@ -1,0 +1,56 @@
+"""POST /v1/sync-transactions: read accounts anew, now, without waiting for it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from api.addresses import read_account
+from api.context import Context
+from api.errors import Flaw, invalid
+from api.fields import Refused
+from api.router import write
+from chainfolio.assets import Account
+
+Said = Literal["Address is syncing", "Address already syncing"]
+
+
+class SyncBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which wallets."""
+
+    addresses: Annotated[
+        list[Annotated[str, msgspec.Meta(min_length=1, max_length=128)]],
+        msgspec.Meta(min_length=1, description="Wallet addresses of any kind; as many as other calls take."),
+    ]
+
+
+@write(
+    "POST",
+    "/v1/sync-transactions",
+    tag="Service",
+    summary="Read addresses anew in the background",
+    needs="portfolio",
+    example="Address is syncing",
+)
+async def sync_transactions(request: Context, body: SyncBody) -> Said:
+    """Starts a fresh read of every address that is not being read already; `/v1/status` shows when it is done. The
+    answer is a bare JSON string."""
+    started = await request.engine.sync(_accounts(body.addresses, request.parts.settings.server.max_addresses))
+    return "Address is syncing" if started else "Address already syncing"
+
+
+def _accounts(written: list[str], most: int) -> tuple[Account, ...]:
+    """The accounts behind the items of the body, each once; 400 with everything that is wrong."""
+    if len(written) > most:
+        words = f"`addresses` holds {len(written)} addresses; at most {most} are taken in one call"
+        raise invalid("body", [Flaw(words, ["addresses"])])
+    flaws, accounts = [], []
+    for place, item in enumerate(written):
+        try:
+            accounts.append(read_account(item))
+        except Refused as refused:
+            flaws.append(Flaw(f"`addresses[{place}]` {refused}", ["addresses", str(place)]))
+    if flaws:
+        raise invalid("body", flaws)
+    return tuple(dict.fromkeys(accounts))

@@ -1,0 +1,208 @@
+"""GET /v1/transactions: what wallets did, filtered and in pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final, Literal, get_args
+
+import msgspec
+
+from api.addresses import Addresses, read_account
+from api.context import Context
+from api.errors import Flaw, invalid
+from api.examples import TRANSACTIONS
+from api.failures import READING
+from api.fields import Reader, Refused, shown
+from api.router import get
+from chainfolio.amounts import MAX_RAW
+from chainfolio.settings import Settings
+from indexer.answers import TransactionFilter
+from portfolio.transactions import Transactions, TransactionType
+
+MOST_ITEMS: Final = 50
+TYPES: Final = get_args(TransactionType)
+DAY: Final = timedelta(days=1)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_MOMENT = re.compile(_DATE + r"(?:T[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?:Z|[+-][0-9]{2}:[0-9]{2}))?\Z")
+_KEY = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}\Z")
+_PROTOCOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,63}\Z")
+_TOKEN_ID = re.compile(r"(?:0|[1-9][0-9]{0,77})\Z")
+
+
+def _items(read: Callable[[str], str]) -> Callable[[list[str], Settings], tuple[str, ...]]:
+    """A reader of comma-joined or repeated values, each once, in order."""
+
+    def items(values: list[str], settings: Settings) -> tuple[str, ...]:
+        written = [item for value in values for item in value.split(",")]
+        if not all(written):
+            raise Refused("has an empty item: values are joined by single commas")
+        if len(written) > MOST_ITEMS:
+            raise Refused(f"holds {len(written)} values; at most {MOST_ITEMS} are taken")
+        return tuple(dict.fromkeys(read(item) for item in written))
+
+    return items
+
+
+def _address(item: str) -> str:
+    return read_account(item).address
+
+
+def _type(item: str) -> str:
+    if item not in TYPES:
+        raise Refused(f"cannot hold {shown(item)}: a type is one of {', '.join(TYPES)}")
+    return item
+
+
+def _like(pattern: re.Pattern[str], what: str) -> Callable[[str], str]:
+    def read(item: str) -> str:
+        if not pattern.match(item):
+            raise Refused(f"cannot hold {shown(item)}: it is not {what}")
+        return item
+
+    return read
+
+
+def _once(values: list[str]) -> str:
+    if len(values) > 1:
+        raise Refused("is given more than once")
+    return values[0]
+
+
+def read_start(values: list[str], settings: Settings) -> int:
+    """A moment, or the beginning of a UTC day, in microseconds since 1970."""
+    return _us(_moment(_once(values)))
+
+
+def read_end(values: list[str], settings: Settings) -> int:
+    """The last microsecond of the UTC day that a moment lies in."""
+    day = _moment(_once(values)).replace(hour=0, minute=0, second=0, microsecond=0)
+    return _us(day) + DAY // timedelta(microseconds=1) - 1
+
+
+def _us(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def _moment(written: str) -> datetime:
+    form = "it is a day, YYYY-MM-DD, or a moment with its zone, 2026-03-01T12:30:00Z"
+    if not _MOMENT.match(written):
+        raise Refused(f"cannot be {shown(written)}: {form}")
+    try:
+        found = datetime.fromisoformat(written)
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise Refused(f"cannot be {shown(written)}: the calendar has no such moment ({form})") from None
+
+
+def read_token_id(values: list[str], settings: Settings) -> int:
+    """The number of a token inside its collection."""
+    written = _once(values)
+    if not _TOKEN_ID.match(written) or int(written) > MAX_RAW:
+        raise Refused(f"cannot be {shown(written)}: it is a whole number below 2^256")
+    return int(written)
+
+
+def _list(items: dict[str, Any]) -> Callable[[Settings], dict[str, Any]]:
+    return lambda settings: {"type": "array", "items": items, "minItems": 1, "maxItems": MOST_ITEMS}
+
+
+def _text(settings: Settings) -> dict[str, Any]:
+    return {"type": "string"}
+
+
+Texts = tuple[str, ...]
+KEY = {"type": "string", "minLength": 1, "maxLength": 64}
+Start = Annotated[
+    int | None,
+    Reader(read_start, _text),
+    msgspec.Meta(
+        description="Not before: a day (`YYYY-MM-DD`, from 00:00 UTC) or a moment with its zone (ISO 8601). Included.",
+        examples=["2026-03-01T00:00:00Z"],
+    ),
+]
+End = Annotated[
+    int | None,
+    Reader(read_end, _text),
+    msgspec.Meta(
+        description="Not after: widened to the end of the UTC day it lies in. Included.", examples=["2026-03-31"]
+    ),
+]
+
+
+class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which transactions of which wallets."""
+
+    addresses: Addresses
+    limit: Annotated[int, msgspec.Meta(ge=1, le=250, description="The most transactions of one page.")]
+    offset: Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1, description="How many to pass over; zero is the first.")]
+    sort: Annotated[Literal["DESC", "ASC"], msgspec.Meta(description="By time, the newest or the oldest first.")] = (
+        "DESC"
+    )
+    initial_search_text: Annotated[
+        str, msgspec.Meta(max_length=256, description="Text in symbols, names and contracts of tokens.")
+    ] = ""
+    interacting_addresses: Annotated[
+        Texts, Reader(_items(_address), _list({"type": "string", "minLength": 1, "maxLength": 128})),
+        msgspec.Meta(description="Only with one of these counterparties."),
+    ] = ()  # fmt: skip
+    networks: Annotated[
+        Texts, Reader(_items(_like(_KEY, "the key of a chain")), _list(KEY)),
+        msgspec.Meta(description="Only on these chains, by their keys."),
+    ] = ()  # fmt: skip
+    tx_types: Annotated[
+        Texts, Reader(_items(_type), _list({"enum": list(TYPES)})),
+        msgspec.Meta(description="Only of these types; case matters."),
+    ] = ()  # fmt: skip
+    protocols: Annotated[
+        Texts, Reader(_items(_like(_PROTOCOL, "the key of a protocol")), _list(KEY)),
+        msgspec.Meta(description="Only inside these protocols, by their keys."),
+    ] = ()  # fmt: skip
+    hide_spam: Annotated[bool, msgspec.Meta(description="Leave out what looks like spam.")] = False
+    hide_dust: Annotated[bool, msgspec.Meta(description="Leave out what is worth next to nothing.")] = False
+    start_date: Start = None
+    end_date: End = None
+    token_id: Annotated[
+        int | None, Reader(read_token_id, _text), msgspec.Meta(description="Only with this number of a collection.")
+    ] = None
+
+
+@get(
+    "/v1/transactions",
+    tag="Portfolio",
+    summary="Transaction history",
+    needs="portfolio",
+    fails={
+        404: "An address has more transactions than are served.",
+        501: "This server has no source of transactions.",
+        **READING,
+    },
+    example=TRANSACTIONS,
+)
+async def transactions(request: Context, query: TransactionsQuery) -> Transactions:
+    """Transactions of all the addresses together. There is no total: go on, `offset` raised by `limit`, until a page is
+    not full."""
+    if query.start_date is not None and query.end_date is not None and query.start_date > query.end_date:
+        raise invalid("query", [Flaw("`startDate` is after `endDate`", ["startDate"])])
+    found = await request.engine.transactions(query.addresses, _filter(query))
+    return Transactions(tuple(found))
+
+
+def _filter(query: TransactionsQuery) -> TransactionFilter:
+    return TransactionFilter(
+        limit=query.limit,
+        offset=query.offset,
+        newest_first=query.sort == "DESC",
+        search=query.initial_search_text,
+        counterparties=query.interacting_addresses,
+        networks=query.networks,
+        types=query.tx_types,
+        protocols=query.protocols,
+        hide_spam=query.hide_spam,
+        hide_dust=query.hide_dust,
+        since_us=query.start_date,
+        until_us=query.end_date,
+        token_id=query.token_id,
+    )

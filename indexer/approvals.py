@@ -1,0 +1,164 @@
+"""Approvals that accounts gave, as mined, newest first, a page at a time; and what the approved tokens are worth now.
+
+A page goes down from a place (height and log index), so blocks that come meanwhile change no later page. It ends where
+the index ends: below that is `NotCovered`, which is not the same as no more approvals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from chainfolio import amounts
+from chainfolio.asking import Asking, drive
+from chainfolio.blocks import Span, Spans
+from chainfolio.calls import Call, Read
+from chainfolio.contracts import Token
+from chainfolio.errors import BadRequest, NotCovered, SourceError
+from chainfolio.tables import APPROVALS
+from indexer import ipc
+from indexer.answers import Approval, ApprovedAsset, Place
+from indexer.snapshot import BALANCE_OF, LIVE_LAG, Snapshotter
+from pricing.ladder import ladder
+from pricing.quotes import Quotes
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from storage.lake import Lake
+    from storage.tail import Tail
+
+WINDOW_ROWS: Final = 2_000_000
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+STALE: Final = "the chain has changed since that page: begin again without a cursor"
+
+
+def page(
+    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], limit: int, start: Place | int
+) -> tuple[list[Approval], Place | None]:
+    """Up to `limit` approvals, and the place to go on from (None: there are no more).
+
+    `start` is the chain's head for the newest, or the place that an earlier page ended at. BadRequest where that place
+    has left the chain; NotCovered where the index does not reach.
+    """
+    covered = _covered(tail, chain, start)
+    wanted = limit + (2 if isinstance(start, Place) else 1)
+    rows = _rows(lake, tail, chain, owners, covered, wanted, start)
+    if isinstance(start, Place):
+        if not rows or rows[0].place != start:
+            raise BadRequest("cursor", STALE)
+        rows = rows[1:]
+    found = rows[:limit]
+    if len(rows) > limit or (found and covered.first > 0):
+        return found, found[-1].place
+    if covered.first > 0:
+        raise _hole(tail, chain, covered.first - 1)
+    return found, None
+
+
+def _covered(tail: Tail, chain: str, start: Place | int) -> Span:
+    """The span of the index to read, from where the page starts down to where nothing is indexed."""
+    spans = list(tail.cover(chain, APPROVALS.name))
+    if isinstance(start, Place):
+        for span in spans:
+            if start.height in span:
+                return Span(span.first, start.height)
+        raise BadRequest("cursor", STALE)
+    if not spans or spans[-1].last < start - LIVE_LAG:
+        raise NotCovered(chain, APPROVALS.name, spans[-1].last + 1 if spans else 0, start)
+    return spans[-1]
+
+
+def _hole(tail: Tail, chain: str, last: int) -> NotCovered:
+    """What is missing below a span."""
+    missing = Spans([Span(0, last)]) - tail.cover(chain, APPROVALS.name)
+    first = max((span.first for span in missing), default=0)
+    return NotCovered(chain, APPROVALS.name, first, last)
+
+
+def _rows(
+    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], span: Span, wanted: int, start: Place | int
+) -> list[Approval]:
+    """The newest rows from the start on. The tail before the lake, which is the way that rows go: none is missed."""
+    import polars as pl
+
+    mine = pl.col("owner").is_in(owners) & (pl.col("standard") == "erc20")
+    if isinstance(start, Place):
+        below = pl.col("height") < start.height
+        mine &= below | ((pl.col("height") == start.height) & (pl.col("log_index") <= start.log_index))
+    found: dict[tuple[int, int], Approval] = {}
+    streams = [stream for _, stream in tail.rows(chain, APPROVALS.name, span.first, span.last)]
+    if streams:
+        fresh = pl.from_arrow(ipc.load(streams, APPROVALS))
+        assert isinstance(fresh, pl.DataFrame)
+        _add(found, fresh.lazy().filter(mine), wanted)
+    for window in reversed(list(lake.windows([APPROVALS], chain, WINDOW_ROWS))):
+        if window.last < span.first or window.first > span.last:
+            continue
+        if len(found) >= wanted:
+            break
+        within = pl.col("height").is_between(max(window.first, span.first), min(window.last, span.last))
+        _add(found, lake.scan(APPROVALS, chain=chain).filter(within, mine), wanted)
+    return [found[key] for key in sorted(found, reverse=True)[:wanted]]
+
+
+def _add(found: dict[tuple[int, int], Approval], rows: pl.LazyFrame, wanted: int) -> None:
+    columns = ["height", "log_index", "time", "tx_hash", "token", "owner", "spender", "raw"]
+    newest = rows.select(columns).sort("height", "log_index", descending=True).head(wanted).collect()
+    for row in newest.iter_rows(named=True):
+        found[row["height"], row["log_index"]] = Approval(
+            place=Place(row["height"], row["log_index"], row["tx_hash"]),
+            time_us=(row["time"] - EPOCH) // timedelta(microseconds=1),
+            token=row["token"],
+            owner=row["owner"],
+            spender=row["spender"],
+            raw=amounts.raw_from_bytes(row["raw"]),
+        )
+
+
+# --- what the tokens are worth now -----------------------------------------------------------------------------------
+
+
+async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], ApprovedAsset]:
+    """What accounts hold now of some tokens, by (account, token): only where balance, decimals and price are known.
+
+    One round beside what the price sources need. Where the node does not answer, nothing is known.
+    """
+    wanted = sorted(set(pairs))
+    book = await asyncio.to_thread(snapshotter.book.known, [token for _, token in wanted])
+    tracked = [pair for pair in wanted if pair[1] in book and book[pair[1]].decimals is not None]
+    if not tracked:
+        return {}
+    chain = snapshotter.chain
+    try:
+        block = await snapshotter.now()
+        priced = list(dict.fromkeys(book[token].asset for _, token in tracked))
+        askings: dict[str, Asking[Read, Any, Any]] = {
+            "balances": _balances(tracked),
+            "prices": ladder(snapshotter.sources, priced, block),
+        }
+        reports = await drive(askings, lambda asks: chain.answer(asks, block))
+    except SourceError:
+        return {}
+    quotes: Quotes = reports["prices"].result or Quotes()
+    raws: Mapping[tuple[str, str], object] = reports["balances"].result or {}
+    usd = {price.asset: price.usd for price in quotes.prices}
+    return {
+        pair: _asset(book[pair[1]], raw, usd[book[pair[1]].asset])
+        for pair, raw in raws.items()
+        if isinstance(raw, int) and book[pair[1]].asset in usd
+    }
+
+
+def _balances(pairs: Sequence[tuple[str, str]]) -> Asking[Read, Any, dict[tuple[str, str], object]]:
+    raws = yield [Call(token, BALANCE_OF, (account,)) for account, token in pairs]
+    return dict(zip(pairs, raws, strict=True))
+
+
+def _asset(token: Token, raw: int, usd: Decimal) -> ApprovedAsset:
+    assert token.decimals is not None, "only tokens with decimals are asked for"
+    held = amounts.amount(raw, token.decimals)
+    return ApprovedAsset(token.symbol, token.name, token.decimals, held, usd, amounts.worth(held, usd))

@@ -1,0 +1,106 @@
+"""The answer of /transactions, field by field. Amounts and values are decimal strings in plain notation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from portfolio.document import UNKNOWN
+
+TransactionType = Literal[
+    "TRANSFERIN", "TRANSFEROUT", "SELFTRANSFER", "BRIDGEIN", "BRIDGEOUT",
+    "SWAP", "ADDLIQUIDITY", "REMOVELIQUIDITY", "STAKE", "UNSTAKE", "LEND", "BORROW", "DEPOSIT", "WITHDRAW",
+    "CLAIM", "AIRDROP", "MINT", "WRAP", "UNWRAP", "VOTE", "APPROVAL",
+    "OPENVAULT", "CLOSEVAULT", "REPAYVAULT", "COLLECT", "MULTITYPE", "INTERACTION",
+    "FAILED", "SPAM", "UNDEFINED", "IGNORE", "SIGN", "FOLLOW", "DONATION", "EXPENSE",
+]  # fmt: skip
+
+
+class Named(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A chain or a protocol by its key."""
+
+    key: str
+    name: str
+    img_small: str | UnsetType = UNSET
+    img_large: str | UnsetType = UNSET
+
+
+UNKNOWN_PROTOCOL = Named(key="unknown", name="Unknown")
+NO_PROTOCOL = Named(key="", name="")
+
+
+class Nft(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """Which one of a collection."""
+
+    token_id: str
+
+
+class TransactionUser(msgspec.Struct, frozen=True, kw_only=True):
+    """Which of the asked wallets a transaction belongs to."""
+
+    address: str
+
+
+def _wire(name: str) -> str:
+    """`from` is no name in Python: the fields are called as in the tables, and written as clients know them."""
+    head, *rest = name.split("_")
+    return {"sender": "from", "recipient": "to"}.get(name, head + "".join(word.capitalize() for word in rest))
+
+
+class TransactionAssetDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=True):
+    """One asset that moved. `price` and `value` are null where nobody priced it."""
+
+    symbol: str
+    name: str
+    balance: str | None
+    price: str | None
+    value: str | None
+    contract: str
+    chain_contract: str
+    chain_key: str
+    decimal: str | None
+    sender: str
+    recipient: str
+    is_asset_in: bool
+    is_native_asset_fees: bool = False
+    total_cost_basis: str = UNKNOWN
+    cost_basis: str = UNKNOWN
+    closed_pnl: str = UNKNOWN
+    nft: Nft | UnsetType = UNSET
+    price_source: str | UnsetType = UNSET
+    img_small: str | UnsetType = UNSET
+    img_large: str | UnsetType = UNSET
+    explorer_url: str | UnsetType = UNSET
+
+
+class TransactionDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=True):
+    """One transaction of one wallet. `timestamp` is in Unix seconds; fiat is USD, null where nobody priced it."""
+
+    hash: str
+    timestamp: str
+    block_number: int
+    chain: Named
+    sender: str
+    recipient: str
+    type: TransactionType
+    value: str
+    value_fiat: str | None
+    fees: str
+    fees_fiat: str | None
+    native_asset_fees: TransactionAssetDocument
+    assets_in: tuple[TransactionAssetDocument, ...]
+    assets_out: tuple[TransactionAssetDocument, ...]
+    user: TransactionUser
+    protocol: Named = UNKNOWN_PROTOCOL
+    sub_protocol: Named = NO_PROTOCOL
+    function_name: str = ""
+    closed_pnl: str = UNKNOWN
+    explorer_url: str | UnsetType = UNSET
+
+
+class Transactions(msgspec.Struct, frozen=True):
+    """One page; a client goes on until a page is not full."""
+
+    transactions: tuple[TransactionDocument, ...]
