@@ -8,6 +8,7 @@ from typing import Protocol
 
 from chainfolio.assets import Account
 from indexer.answers import ChainFact, Readiness, SyncStatus
+from indexer.validators import Validators
 from portfolio.document import Portfolio
 from portfolio.facts import Options
 
@@ -50,3 +51,6 @@ class Engine(Protocol):
 
     async def readiness(self) -> Readiness:
         """How far each chain is, without asking any node: it is called every few seconds, by anybody."""
+
+    def validators(self) -> Validators:
+        """The validators of the beacon chain; Unserved where there is none."""

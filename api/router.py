@@ -21,8 +21,8 @@ Handler = Callable[..., Awaitable[Any]]
 class Route:
     """One operation: how it is reached, who may call it, what its documentation says.
 
-    `public` routes need no key. `needs` is the entitlement: a grant (`portfolio`, `at-block`, `enterprise`) or `pro`, the
-    plan. `cost` is in credits for one call, `bucket` whose rate it counts in. `envelope` names the family of routes
+    `public` routes need no key. `needs` is the entitlement: a grant (`portfolio`, `at-block`, `enterprise`) or `pro`,
+    the plan. `cost` is in credits for one call, `bucket` whose rate it counts in. `envelope` names the family of routes
     whose error bodies it has (`api.errors.SHAPES`).
     `fails` adds statuses of its own to those of the pipeline; `answers` replaces the annotated answer.
     """

@@ -1,10 +1,10 @@
-"""Every operation the API has: one line each."""
+"""Every operation the API has: one line each, or one a family."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from api import chains, health, nav, portfolio, status, wallet
+from api import beacon, chains, health, nav, portfolio, status, wallet
 from api.router import Route
 
 ROUTES: Final[tuple[Route, ...]] = (
@@ -13,6 +13,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     nav.nav,
     chains.chains,
     status.status,
+    *beacon.ROUTES,
     health.healthz,
     health.readyz,
 )

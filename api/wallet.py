@@ -19,8 +19,14 @@ class WalletQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     addresses: Addresses
 
 
-@get("/v1/wallet", tag="Portfolio", summary="Wallet balances, read live", needs="portfolio",
-    fails=READING, example=EXAMPLE)
+@get(
+    "/v1/wallet",
+    tag="Portfolio",
+    summary="Wallet balances, read live",
+    needs="portfolio",
+    fails=READING,
+    example=EXAMPLE,
+)
 async def wallet(request: Context, query: WalletQuery) -> list[Portfolio]:
     """One portfolio per address with only the `wallet` protocol; `networth` is its sum. Never from a cache."""
     return await request.engine.portfolios(query.addresses, Options(), wait=True, wallet_only=True)

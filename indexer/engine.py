@@ -18,6 +18,7 @@ from chainfolio.errors import SourceError, Unavailable
 from indexer import candidates
 from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
 from indexer.follow import Status
+from indexer.validators import Validators, unserved
 from indexer.wiring import System
 from portfolio.compose import portfolio
 from portfolio.document import Portfolio, wallet_only
@@ -112,6 +113,10 @@ class Engine:
         """How far each chain is, from what the worker and the tail know: no node is asked."""
         chains = [self._ready(chain) for chain in self.system.chains]
         return Readiness(ready=not chains or any(chain.healthy for chain in chains), chains=chains)
+
+    def validators(self) -> Validators:
+        """The validators of the beacon chain: no adapter of one is there yet."""
+        raise unserved()
 
     def _ready(self, chain: EvmChain) -> ChainReadiness:
         status, tail = self.indexing.get(chain.key), self.system.tail

@@ -18,6 +18,7 @@ from chainfolio.settings import Server, Settings
 from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
 from portfolio.document import Portfolio, ProtocolDocument
 from portfolio.facts import Options
+from tests.api.beacon import FakeValidators
 
 KEY = "cf_live_" + "A1b2C3d4E5" * 3 + "x7Yz90"
 OTHER_ENVIRONMENT = KEY.replace("cf_live_", "cf_test_")
@@ -115,6 +116,9 @@ class FakeEngine:
         await self._come("readiness")
         health = ChainReadiness(key="ethereum", healthy=self.ready, head=12, indexed=10, lag_blocks=2)
         return Readiness(ready=self.ready, chains=[health])
+
+    def validators(self) -> FakeValidators:
+        return FakeValidators(self)
 
 
 def a_portfolio(address: str) -> Portfolio:

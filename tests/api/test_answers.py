@@ -13,19 +13,11 @@ from structlog.testing import capture_logs
 from api.edge import takes_gzip
 from api.errors import CURES, SHAPES, Problem, invalid, refusal
 from api.nav import number
-from api.routes import ROUTES
 from api.status import moment
 from chainfolio import errors
 from chainfolio.settings import Server
 from tests.api.fakes import ALICE, BOB, KEY, FakeEngine
-
-PATHS = [route.path for route in ROUTES]
-
-
-def target(path: str) -> str:
-    """A path with what it requires."""
-    return path if path == "/v1/chains" or not path.startswith("/v1") else f"{path}?addresses={ALICE}"
-
+from tests.api.targets import PATHS, target
 
 # --- bodies ----------------------------------------------------------------------------------------------------------
 
