@@ -8,6 +8,7 @@ from typing import Protocol
 
 from chainfolio.assets import Account
 from indexer.answers import ChainFact, Readiness, SyncStatus
+from indexer.registry import Registry
 from indexer.validators import Validators
 from portfolio.document import Portfolio
 from portfolio.facts import Options
@@ -54,3 +55,6 @@ class Engine(Protocol):
 
     def validators(self) -> Validators:
         """The validators of the beacon chain; Unserved where there is none."""
+
+    def protocols(self) -> Registry:
+        """The protocols that are known, also on chains that are not configured."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from api import beacon, chains, health, nav, portfolio, status, wallet
+from api import beacon, chains, health, nav, portfolio, protocols, status, wallet
 from api.router import Route
 
 ROUTES: Final[tuple[Route, ...]] = (
@@ -12,6 +12,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     wallet.wallet,
     nav.nav,
     chains.chains,
+    protocols.chain_protocols,
+    protocols.contract_protocol,
     status.status,
     *beacon.ROUTES,
     health.healthz,

@@ -18,6 +18,7 @@ from chainfolio.errors import SourceError, Unavailable
 from indexer import candidates
 from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
 from indexer.follow import Status
+from indexer.registry import Registry
 from indexer.validators import Validators, unserved
 from indexer.wiring import System
 from portfolio.compose import portfolio
@@ -117,6 +118,10 @@ class Engine:
     def validators(self) -> Validators:
         """The validators of the beacon chain: no adapter of one is there yet."""
         raise unserved()
+
+    def protocols(self) -> Registry:
+        """The protocols of the configs, also on chains that are not configured."""
+        return self.system.registry
 
     def _ready(self, chain: EvmChain) -> ChainReadiness:
         status, tail = self.indexing.get(chain.key), self.system.tail

@@ -15,6 +15,7 @@ from chainfolio.settings import Settings
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
+    from indexer.registry import Registry
     from indexer.snapshot import Snapshotter
     from storage.lake import Lake
     from storage.tail import Tail
@@ -34,6 +35,7 @@ class System:
     _lake: Lake | None = None
     _tail: Tail | None = None
     _chains: dict[str, EvmChain] = field(default_factory=dict)
+    _registry: Registry | None = None
 
     @property
     def lake(self) -> Lake:
@@ -74,6 +76,16 @@ class System:
     def chains(self) -> list[EvmChain]:
         """All configured chains, by key."""
         return [self.chain(key) for key in sorted(self.settings.chains)]
+
+    @property
+    def registry(self) -> Registry:
+        """The protocols of the configs."""
+        if self._registry is None:
+            from indexer.registry import load
+
+            known = {path.stem for path in (self.configs / "chains").glob("*.toml")} | self.settings.chains.keys()
+            self._registry = load(self.configs / "protocols", known)
+        return self._registry
 
     def datasets(self, chain: EvmChain) -> tuple[str, ...]:
         """The datasets to index on a chain: those of its settings, else all there are."""

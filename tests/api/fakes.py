@@ -16,6 +16,7 @@ from chainfolio.assets import Account
 from chainfolio.seams import Seams
 from chainfolio.settings import Server, Settings
 from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
+from indexer.registry import Protocol, Registry
 from portfolio.document import Portfolio, ProtocolDocument
 from portfolio.facts import Options
 from tests.api.beacon import FakeValidators
@@ -26,6 +27,16 @@ ALICE = "0x" + "a1" * 20
 BOB = "0x" + "b0" * 20
 SOL = "So11111111111111111111111111111111111111112"
 TRON = "TR7NHqjeKQxGTCi8q8ZY4pL8otSzgjLj6t"
+POOL = "0x" + "9a" * 20  # a contract of aave3 on both chains, and on one that is not configured
+PROTOCOLS = Registry(
+    [
+        Protocol("aave3", "Aave V3", {chain: {"pool": [POOL]} for chain in ("ethereum", "optimism", "base")}),
+        Protocol(
+            "lido", "Lido", {"ethereum": {"steth": ["0x" + "5e" * 20]}}, {"small": "https://images.example/l.svg"}
+        ),
+        *(Protocol(f"p{n}", f"P {n:02}", {"optimism": {"pool": [f"0x{n:040x}"]}}) for n in range(1, 41)),
+    ]
+)
 STARKNET = "0x" + "0" * 60 + "beef"
 
 
@@ -119,6 +130,9 @@ class FakeEngine:
 
     def validators(self) -> FakeValidators:
         return FakeValidators(self)
+
+    def protocols(self) -> Registry:
+        return PROTOCOLS
 
 
 def a_portfolio(address: str) -> Portfolio:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from api.routes import ROUTES
-from tests.api.fakes import ALICE
+from tests.api.fakes import ALICE, POOL
 
 # What stands in the paths; and what the routes require that do not ask for addresses, or for more than these.
-IN_PATHS: Final = {"{index}": "7", "{pubkey}": "0x" + "ab" * 48}
+IN_PATHS: Final = {"{key}": "ethereum", "{index}": "7", "{pubkey}": "0x" + "ab" * 48}
 REQUIRED: Final = {
     "/v1/chains": "",
     "/v1/beacon/validators/rewards": "rangeType=epoch&rangeFrom=0&rangeTo=1&granularity=day",
     "/v1/beacon": "",
+    "/v1/contract-protocol": f"contract={POOL}",
 }
 
 
