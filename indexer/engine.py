@@ -52,15 +52,15 @@ class Engine:
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _running: dict[str, asyncio.Task[_Kept]] = field(default_factory=dict)
     _snapshotters: dict[str, Snapshotter] = field(default_factory=dict)
+    _facts: dict[str, ChainFacts] = field(default_factory=dict)
 
     async def portfolios(
         self, accounts: Sequence[Account], options: Options, *, wait: bool, wallet_only: bool
     ) -> list[Portfolio]:
         """One portfolio per account, in their order. `wait` wants fresh data; `wallet_only` is always read live."""
         known = await self._known(accounts, wait=wait or wallet_only, live=wallet_only)
-        facts = self.facts()
         documents = [
-            portfolio(a.address, kept.valuation, facts, updated_ms=kept.updated_us // 1000, options=options)
+            self._document(a.address, kept.valuation, kept.updated_us, options)
             for a, kept in zip(accounts, known, strict=True)
         ]
         return [_wallet(document) for document in documents] if wallet_only else documents
@@ -88,14 +88,18 @@ class Engine:
         positions = tuple(position for kept in known for position in kept.valuation.positions)
         return nav(Valuation(holdings, positions), currency)
 
+    def _document(self, address: str, valuation: Valuation, updated_us: int, options: Options) -> Portfolio:
+        shown = self.system.registry.facts
+        return portfolio(
+            address, valuation, self.facts(), updated_ms=updated_us // 1000, options=options, protocols=shown
+        )
+
     def facts(self) -> dict[str, ChainFacts]:
         """What documents show of each configured chain."""
-        return {
-            chain.key: ChainFacts(
-                chain.key, chain.facts.name, chain.facts.chain_id, chain.facts.explorer, chain.facts.images
-            )
-            for chain in self.system.chains
-        }
+        for chain in self.system.chains:
+            if chain.key not in self._facts:
+                self._facts[chain.key] = self.system.shown(chain)
+        return self._facts
 
     def chains(self) -> list[ChainFact]:
         """Every configured chain, by name."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
     from indexer.registry import Registry
     from indexer.snapshot import Snapshotter
+    from portfolio.facts import ChainFacts
     from storage.lake import Lake
     from storage.tail import Tail
 
@@ -99,8 +100,19 @@ class System:
 
         path = Path(self.settings.prices_file) if self.settings.prices_file else self.configs / "prices.toml"
         ladder = sources(_toml(path), self.settings.prices, chain.key, file=path.name)
-        book = TokenBook(chain.facts, self.lake, token_list(self.configs / "tokens" / f"{chain.key}.toml", chain.facts))
+        book = TokenBook(chain.facts, self.lake, token_list(self._tokens(chain), chain.facts))
         return Snapshotter(chain, self.lake, self.tail, book, ladder)
+
+    def shown(self, chain: EvmChain) -> ChainFacts:
+        """What documents show of a chain."""
+        from indexer.tokens import token_images
+        from portfolio.facts import ChainFacts
+
+        facts, tokens = chain.facts, token_images(self._tokens(chain), chain.facts)
+        return ChainFacts(facts.key, facts.name, facts.chain_id, facts.explorer, facts.images, tokens)
+
+    def _tokens(self, chain: EvmChain) -> Path:
+        return self.configs / "tokens" / f"{chain.key}.toml"
 
     async def close(self) -> None:
         """Let go of connections and files."""
