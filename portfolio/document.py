@@ -55,7 +55,7 @@ class AssetDocument(msgspec.Struct, rename="camel", frozen=True):
 
 
 class PositionDocument(msgspec.Struct, rename="camel", frozen=True):
-    """One position with parts. Borrowed assets have positive values; `value` is net. The link is its vault's or pool's."""
+    """One position with parts. Borrowed assets have positive values; `value` is net. It links to its vault or pool."""
 
     name: str
     value: str
