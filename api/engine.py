@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Protocol
@@ -52,6 +53,9 @@ class Engine(Protocol):
 
     async def readiness(self) -> Readiness:
         """How far each chain is, without asking any node: it is called every few seconds, by anybody."""
+
+    async def historical(self, accounts: Sequence[Account], day: datetime.date, options: Options) -> list[Portfolio]:
+        """One portfolio per account at 00:00 UTC of a day, in their order."""
 
     def validators(self) -> Validators:
         """The validators of the beacon chain; Unserved where there is none."""

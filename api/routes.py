@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from api import beacon, chains, health, nav, portfolio, protocols, status, wallet
+from api import beacon, chains, health, nav, overview, portfolio, protocols, status, wallet
 from api.router import Route
 
 ROUTES: Final[tuple[Route, ...]] = (
     portfolio.portfolio,
     wallet.wallet,
     nav.nav,
+    overview.token_overview,
     chains.chains,
     protocols.chain_protocols,
     protocols.contract_protocol,

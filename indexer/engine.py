@@ -7,6 +7,7 @@ wants to wait; a partial one is given but never kept as whole.
 from __future__ import annotations
 
 import asyncio
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from chainfolio.assets import Account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Snapshot
-from chainfolio.errors import SourceError, Unavailable
+from chainfolio.errors import SourceError, Unavailable, Unserved
 from indexer import candidates
 from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
 from indexer.follow import Status
@@ -118,6 +119,10 @@ class Engine:
         """How far each chain is, from what the worker and the tail know: no node is asked."""
         chains = [self._ready(chain) for chain in self.system.chains]
         return Readiness(ready=not chains or any(chain.healthy for chain in chains), chains=chains)
+
+    async def historical(self, accounts: Sequence[Account], day: datetime.date, options: Options) -> list[Portfolio]:
+        """One portfolio per account at 00:00 UTC of a day, in their order."""
+        raise Unserved("portfolios of past days")
 
     def validators(self) -> Validators:
         """The validators of the beacon chain: no adapter of one is there yet."""

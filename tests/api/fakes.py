@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -127,6 +128,10 @@ class FakeEngine:
         await self._come("readiness")
         health = ChainReadiness(key="ethereum", healthy=self.ready, head=12, indexed=10, lag_blocks=2)
         return Readiness(ready=self.ready, chains=[health])
+
+    async def historical(self, accounts: Sequence[Account], day: datetime.date, options: Options) -> list[Portfolio]:
+        await self._come("historical", accounts, day, options)
+        return [a_portfolio(account.address) for account in accounts]
 
     def validators(self) -> FakeValidators:
         return FakeValidators(self)

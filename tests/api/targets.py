@@ -13,6 +13,7 @@ REQUIRED: Final = {
     "/v1/chains": "",
     "/v1/beacon/validators/rewards": "rangeType=epoch&rangeFrom=0&rangeTo=1&granularity=day",
     "/v1/beacon": "",
+    "/v1/token-overview": f"addresses={ALICE}&date=2026-03-01",
     "/v1/contract-protocol": f"contract={POOL}",
 }
 
