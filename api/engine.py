@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Protocol
 
 from chainfolio.assets import Account
+from chainfolio.contracts import VirtualUser
 from indexer.answers import ChainFact, Readiness, SyncStatus
 from indexer.registry import Registry
 from indexer.validators import Validators
@@ -56,6 +57,9 @@ class Engine(Protocol):
 
     async def historical(self, accounts: Sequence[Account], day: datetime.date, options: Options) -> list[Portfolio]:
         """One portfolio per account at 00:00 UTC of a day, in their order."""
+
+    async def virtual(self, users: Sequence[VirtualUser], options: Options, *, wait: bool) -> list[Portfolio]:
+        """One portfolio per virtual user, in their order; `wait` wants fresh data of the accounts of a group."""
 
     def validators(self) -> Validators:
         """The validators of the beacon chain; Unserved where there is none."""

@@ -12,19 +12,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from chainfolio.assets import Account
+from chainfolio.assets import ZERO_ADDRESS, Account
 from chainfolio.blocks import Block
-from chainfolio.contracts import Issue, Snapshot
+from chainfolio.contracts import Issue, Quoted, Snapshot, VirtualUser
 from chainfolio.errors import SourceError, Unavailable, Unserved
-from indexer import candidates
+from indexer import candidates, virtual
 from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
 from indexer.follow import Status
 from indexer.registry import Registry
 from indexer.validators import Validators, unserved
+from indexer.virtual import read_group
 from indexer.wiring import System
 from portfolio.compose import portfolio
 from portfolio.document import Portfolio, wallet_only
 from portfolio.facts import ChainFacts, Options
+from portfolio.merge import merge
 from portfolio.nav import Nav, check, nav
 from portfolio.valuation import Valuation, value
 
@@ -94,6 +96,36 @@ class Engine:
         return portfolio(
             address, valuation, self.facts(), updated_ms=updated_us // 1000, options=options, protocols=shown
         )
+
+    async def virtual(self, users: Sequence[VirtualUser], options: Options, *, wait: bool) -> list[Portfolio]:
+        """One portfolio per virtual user, in their order. Written balances are priced now, at one block per chain; a
+        group is its accounts, and fresh where `wait` says so."""
+        groups = [read_group(user) for user in users]
+        members = list(dict.fromkeys(member for group in groups for member in group))
+        real = await self.portfolios(members, options, wait=wait, wallet_only=False) if members else []
+        known = dict(zip(members, real, strict=True))
+        wanted = virtual.wanted(users)
+        quotes = await asyncio.gather(*(self._quoted(key, contracts) for key, contracts in wanted.items()))
+        now_us = self.system.seams.clock.now_us()
+        shown = virtual.Shown(self.facts(), self.system.registry.facts, options, now_us)
+        found = {key: quoted for key, quoted in zip(wanted, quotes, strict=True) if quoted is not None}
+        return [
+            merge([known[member] for member in group], user.address) if group else virtual.document(user, found, shown)
+            for user, group in zip(users, groups, strict=True)
+        ]
+
+    async def _quoted(self, key: str, contracts: Sequence[str]) -> Quoted | None:
+        """Tokens and prices at a chain's head; None where the chain is not configured."""
+        if key not in self.system.settings.chains:
+            return None
+        chain = self.system.chain(key)
+        snapshotter = self._snapshotter(chain)
+        try:
+            return await snapshotter.quote(contracts)
+        except SourceError as error:
+            issue = Issue(key, key, f"the chain could not be read: {error.reason}")
+            tokens = snapshotter.book.known(contracts) | {ZERO_ADDRESS: snapshotter.native}
+            return Quoted(Block(0, "", "", self.system.seams.clock.now_us()), tokens, {}, (issue,))
 
     def facts(self) -> dict[str, ChainFacts]:
         """What documents show of each configured chain."""

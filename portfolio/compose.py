@@ -217,7 +217,7 @@ def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument
         balance=None if valued.amount is None else amounts.text(valued.amount),
         price=None if price is None else amounts.text(price.usd),
         value=None if valued.worth is None else amounts.text(valued.worth),
-        decimal=None if valued.amount is None else str(token.decimals),
+        decimal=None if valued.amount is None or token.decimals is None else str(token.decimals),
         price_source=UNSET if price is None else clean(price.source),
         img_small=small,
         img_large=large,

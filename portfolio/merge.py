@@ -64,6 +64,14 @@ def merge(parts: Sequence[Portfolio], address: str) -> Portfolio:
     )  # fmt: skip
 
 
+def merged(portfolios: Sequence[Portfolio]) -> Portfolio:
+    """One portfolio of several virtual users: their exact sums, under their addresses joined by commas.
+
+    An account that is in two groups is in both of their sums, and so in this one twice.
+    """
+    return merge(portfolios, ",".join(each.address for each in portfolios))
+
+
 # --- what is added up, and what has to agree -------------------------------------------------------------------------
 
 

@@ -1,8 +1,8 @@
 """What is held of each token over all wallets, chains and protocols: the rows of /token-overview.
 
 A token is what has one symbol (in upper case) and one name: that is all that ether on two chains has in common, and it
-is what a reader sees. Two tokens that call themselves alike are one row. What nobody priced is a row of its own, so that
-no sum contains it. Borrowed assets count against what is held.
+is what a reader sees. Two tokens that call themselves alike are one row. What nobody priced is a row of its own: no sum
+contains it. Borrowed assets count against what is held.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from api.app import make_app
 from chainfolio.assets import Account
+from chainfolio.contracts import VirtualUser
 from chainfolio.seams import Seams
 from chainfolio.settings import Server, Settings
 from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
@@ -132,6 +133,10 @@ class FakeEngine:
     async def historical(self, accounts: Sequence[Account], day: datetime.date, options: Options) -> list[Portfolio]:
         await self._come("historical", accounts, day, options)
         return [a_portfolio(account.address) for account in accounts]
+
+    async def virtual(self, users: Sequence[VirtualUser], options: Options, *, wait: bool) -> list[Portfolio]:
+        await self._come("virtual", users, options, wait)
+        return [a_portfolio(user.address) for user in users]
 
     def validators(self) -> FakeValidators:
         return FakeValidators(self)
