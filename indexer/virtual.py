@@ -19,7 +19,7 @@ from chainfolio.assets import ZERO_ADDRESS, Account, Asset, account, evm
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Issue, Price, Quoted, Token, VirtualHolding, VirtualUser
 from chainfolio.errors import BadRequest
-from portfolio.compose import portfolio
+from portfolio.compose import clean, portfolio
 from portfolio.document import WALLET, Portfolio
 from portfolio.facts import ChainFacts, Options, ProtocolFacts
 from portfolio.valuation import Valuation, Valued
@@ -28,6 +28,7 @@ from pricing.guards import MAX_USD
 OFFCHAIN: Final = "offchain"
 CEX: Final = "cex"
 PLACES: Final = {"BALANCE": (WALLET, "WALLET"), "CEX": (CEX, "SPOT")}
+NOBODY: Final = ""  # whose page no explorer has
 CERTAIN: Final = Decimal(1)
 
 
@@ -113,16 +114,17 @@ def document(user: VirtualUser, quoted: Mapping[str, Quoted], shown: Shown) -> P
             parts.append(_on_chain(user, holding, amount, on_chain) if on_chain else _off(user, holding, amount, shown))
     issues += _issues(parts, quoted)
     scope = tuple(sorted({part.chain for part in parts}))
-    found = Valuation(tuple(parts), scope={user.address: scope}, unread={user.address: tuple(issues)})
+    found = Valuation(tuple(parts), scope={NOBODY: scope}, unread={NOBODY: tuple(issues)})
     made = portfolio(
-        user.address,
+        NOBODY,
         found,
         {**shown.chains, OFFCHAIN: ChainFacts(OFFCHAIN, "Off chain", 0)},
         updated_ms=shown.now_us // 1000,
         options=replace(shown.options, sources=False),
-        protocols={**shown.protocols, CEX: ProtocolFacts(CEX, user.label or "Exchange")},
+        protocols={**shown.protocols, CEX: ProtocolFacts(CEX, clean(user.label) or "Exchange")},
     )
-    return msgspec.structs.replace(made, manual_balance_networth=made.networth) if user.type == "BALANCE" else made
+    manual = made.networth if user.type == "BALANCE" else "0"
+    return msgspec.structs.replace(made, address=user.address, manual_balance_networth=manual)
 
 
 def _distinct(holdings: Iterable[VirtualHolding]) -> list[tuple[VirtualHolding, Decimal]]:
@@ -156,7 +158,7 @@ def _valued(user: VirtualUser, token: Token, chain: str, block: Block, amount: D
     """The amount is what its owner wrote, to the last digit, also where the token has fewer: it has no raw."""
     protocol, position = PLACES[user.type]
     worth = None if price is None else amounts.worth(amount, price.usd)
-    return Valued(Holding(user.address, token, 0, protocol, position), chain, block, amount, price, worth)
+    return Valued(Holding(NOBODY, token, 0, protocol, position), chain, block, amount, price, worth)
 
 
 def _issues(parts: Sequence[Valued], quoted: Mapping[str, Quoted]) -> list[Issue]:

@@ -227,11 +227,11 @@ def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument
 
 
 def _explorer_url(valued: Valued, facts: ChainFacts) -> str | UnsetType:
-    """The token's page; the native coin has none, so it is the account's. Absent where no explorer is known."""
+    """The token's page; the native coin has none, so it is the account's. Absent where there is no such page."""
     native = valued.holding.token.asset.is_native
     link = facts.explorer.get("address" if native else "token", "")
     about = valued.holding.account if native else clean(valued.holding.token.asset.contract)
-    return link.replace("{address}", about) if link else UNSET
+    return link.replace("{address}", about) if link and about else UNSET
 
 
 def _sources(valued: Valued) -> Sources:

@@ -22,7 +22,7 @@ from chainfolio.settings import Chain, Settings
 from indexer.engine import Engine
 from indexer.virtual import Shown, check, document, wanted
 from indexer.wiring import System
-from portfolio.document import AssetDocument, Portfolio
+from portfolio.document import AssetDocument, Portfolio, encode
 from portfolio.facts import ChainFacts, Options
 from portfolio.merge import merged
 
@@ -149,6 +149,21 @@ def test_several_users_are_one_portfolio_under_their_joined_addresses() -> None:
     whole = merged([balance, exchange])
     assert (whole.address, whole.networth, whole.manual_balance_networth) == ("virtual:7f,virtual:8e", "6010", "2010")
     assert {key: each.value for key, each in whole.asset_by_protocols.items()} == {"cex": "4000", "wallet": "2010"}
+
+
+def test_no_link_names_a_virtual_user() -> None:
+    explorer = {kind: f"https://explorer.example/{kind}/{{address}}" for kind in ("address", "token")}
+    shown = replace(
+        SHOWN,
+        chains={"ethereum": ChainFacts("ethereum", "Ethereum", 1, explorer)},
+        options=Options(explorer_urls=True),
+    )
+    found = document(user(on_chain("1"), on_chain("1", USDC), cash("1")), QUOTED, shown)
+    assert [each.explorer_url for each in assets(found)] == [
+        msgspec.UNSET,
+        f"https://explorer.example/token/{USDC}",
+    ]
+    assert b"virtual" not in encode([found]).replace(b'"address":"virtual:7f"', b"")
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
