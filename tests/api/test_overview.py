@@ -5,13 +5,15 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from api.overview import token_overview
 from chainfolio.assets import Account
 from chainfolio.errors import NotFound
+from portfolio.document import Portfolio
 from portfolio.facts import Options
-from tests.api.fakes import ALICE, BOB, FakeEngine
+from tests.api.fakes import ALICE, BOB, FakeEngine, a_portfolio
 
 PATH = f"/v1/token-overview?addresses={ALICE}"
 
@@ -23,9 +25,20 @@ def test_it_needs_the_pro_plan_and_costs_one() -> None:
 @pytest.mark.parametrize("day", ["2026-03-01", "2024-02-29", "0001-01-01", "9999-12-31"])
 async def test_the_day_reaches_the_engine(ask: Any, engine: FakeEngine, day: str) -> None:
     answer = await ask(f"{PATH},{BOB}&date={day}")
-    assert (answer.status, await answer.json()) == (200, [])
+    assert (answer.status, await answer.json(), answer.headers["X-Completeness"]) == (200, [], "complete")
     accounts = Account("evm", ALICE), Account("evm", BOB)
     assert engine.calls == [("historical", (accounts, datetime.date.fromisoformat(day), Options(images=True)))]
+
+
+async def test_rows_that_may_lack_something_say_so(
+    ask: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def historical(*_: object) -> list[Portfolio]:
+        return [a_portfolio(ALICE), msgspec.structs.replace(a_portfolio(BOB), completeness="partial")]
+
+    monkeypatch.setattr(engine, "historical", historical)
+    answer = await ask(f"{PATH}&date=2026-03-01")
+    assert (answer.status, answer.headers["X-Completeness"]) == (200, "partial")
 
 
 @pytest.mark.parametrize(
