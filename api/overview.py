@@ -43,8 +43,8 @@ class OverviewQuery(msgspec.Struct, frozen=True, kw_only=True):
 )  # fmt: skip
 async def token_overview(request: Context, query: OverviewQuery) -> list[TokenRow]:
     """One row per token, by symbol and name, the largest value first; borrowed amounts count against what is held. What
-    nobody priced has a row of its own, with null as its price and value. The header `X-Completeness` is `partial` where a
-    wallet could not be read whole, as `/portfolio` says in its body, else `complete`."""
+    nobody priced has a row of its own, with null as its price and value. The header `X-Completeness` is `partial` where
+    a wallet could not be read whole, as `/portfolio` says in its body, else `complete`."""
     found = await request.engine.historical(query.addresses, query.date, Options(images=True))
     partial = any(each.completeness == "partial" for each in found)
     request.headers["X-Completeness"] = "partial" if partial else "complete"
