@@ -8,7 +8,10 @@ from decimal import Decimal
 from typing import Protocol
 
 from chainfolio.assets import Account
+from chainfolio.contracts import VirtualUser
 from indexer.answers import ApprovalsPage, ChainFact, Place, Readiness, SyncStatus, TransactionFilter
+from indexer.registry import Registry
+from indexer.validators import Validators
 from portfolio.document import Portfolio
 from portfolio.facts import Options
 from portfolio.transactions import TransactionDocument
@@ -51,7 +54,7 @@ class Engine(Protocol):
         """Portfolios at one block of one chain. BadRequest above its head, Unserved where the chain is not configured,
         HistoryUnavailable where the node has forgotten that block."""
 
-    async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
+    async def historical(self, accounts: Sequence[Account], day: date, options: Options) -> list[Portfolio]:
         """Portfolios as a day (UTC) began. HistoryUnavailable where no chain's node remembers it."""
 
     async def approvals(
@@ -76,3 +79,12 @@ class Engine(Protocol):
 
     async def readiness(self) -> Readiness:
         """How far each chain is, without asking any node: it is called every few seconds, by anybody."""
+
+    async def virtual(self, users: Sequence[VirtualUser], options: Options, *, wait: bool) -> list[Portfolio]:
+        """One portfolio per virtual user, in their order; `wait` wants fresh data of the accounts of a group."""
+
+    def validators(self) -> Validators:
+        """The validators of the beacon chain; Unserved where there is none."""
+
+    def protocols(self) -> Registry:
+        """The protocols that are known, also on chains that are not configured."""

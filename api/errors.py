@@ -113,6 +113,7 @@ CURES: Final = (
     Cure(errors.DeepReorg, 503, "Chain Halted", retry_after_s=60),
     Cure(errors.Missing, 503),
     Cure(errors.Unserved, 501),
+    Cure(errors.NotFound, 404),
 )
 
 
@@ -166,9 +167,10 @@ SHAPES: Final[Mapping[str, Mapping[int, str]]] = {
     "whole": {},
     "coded": {401: MESSAGE, 400: CODED, 404: CODED, 409: CODED, 422: CODED, 500: CODED},
     "approvals": {400: MESSAGE, 502: MESSAGE},
-    "beacon": {401: MESSAGE, 403: ERROR, 404: ERROR, 500: TEXT},
+    "beacon": {400: ERROR, 401: MESSAGE, 403: ERROR, 404: ERROR, 500: TEXT},
     "at-block": {401: MESSAGE, 500: TEXT},
     "historical": {},
+    "contract-protocol": {404: MESSAGE, 500: MESSAGE},
 }
 
 

@@ -15,7 +15,7 @@ from api.errors import Flaw
 from chainfolio.settings import Settings
 
 MAX_FLAWS: Final = 20  # a URL has room for thousands of unknown parameters; nobody reads that many
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,77})\Z", re.ASCII)
+_INTEGER = re.compile(r"(?:0|-?[1-9][0-9]{0,77})\Z", re.ASCII)
 
 
 class Refused(ValueError):

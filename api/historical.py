@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
-from typing import Annotated, Any
 
 import msgspec
 
 from api.addresses import Addresses
 from api.context import Context
-from api.errors import Flaw, Problem, invalid
+from api.dates import Day, check_begun
+from api.errors import Problem
 from api.examples import EXAMPLE
 from api.failures import READING
-from api.fields import Reader, Refused, shown
 from api.router import get
 from chainfolio.assets import Account
-from chainfolio.settings import Settings
 from portfolio.document import Portfolio
-
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z", re.ASCII)
-
-
-def read_day(values: list[str], settings: Settings) -> date:
-    """A day of the calendar, written `YYYY-MM-DD` and no other way."""
-    if len(values) > 1:
-        raise Refused("is given more than once")
-    try:
-        if _DAY.match(values[0]):
-            return date.fromisoformat(values[0])
-    except ValueError:
-        raise Refused(f"cannot be {shown(values[0])}: the calendar has no such day (format YYYY-MM-DD)") from None
-    raise Refused(f"cannot be {shown(values[0])}: its format is YYYY-MM-DD")
-
-
-def _schema(settings: Settings) -> dict[str, Any]:
-    return {"type": "string", "format": "date"}
-
-
-Day = Annotated[
-    date,
-    Reader(read_day, _schema),
-    msgspec.Meta(
-        description="The day, `YYYY-MM-DD`, today at the latest. Its beginning is meant: 00:00 UTC.",
-        examples=["2026-03-01"],
-    ),
-]
+from portfolio.facts import Options
 
 
 class HistoricalQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -72,12 +41,9 @@ class HistoricalQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 async def historical(request: Context, query: HistoricalQuery) -> list[Portfolio]:
     """One portfolio per address, read at the last block of each chain before 00:00 UTC of the date. A chain that began
     later is absent. Each address needs a historical subscription; a date before its start is answered too."""
-    today = datetime.fromtimestamp(request.parts.seams.clock.now_us() // 1_000_000, UTC).date()
-    if query.date > today:
-        words = f"`date` cannot be {query.date}: it is in the future, today is {today} (format YYYY-MM-DD, UTC)"
-        raise invalid("query", [Flaw(words, ["date"])])
+    check_begun(request, query.date)
     await require_subscriptions(request, query.addresses)
-    return await request.engine.historical(query.addresses, query.date)
+    return await request.engine.historical(query.addresses, query.date, Options())
 
 
 async def require_subscriptions(request: Context, accounts: Sequence[Account]) -> None:

@@ -8,7 +8,18 @@ from typing import Any, Final
 import msgspec
 
 from api.context import Answer
-from api.errors import MESSAGE, TEXT, TITLES, Failure, Problem, ValidationFailure, refusal, shape_of
+from api.errors import (
+    ERROR,
+    MESSAGE,
+    TEXT,
+    TITLES,
+    WHOLE,
+    Failure,
+    Problem,
+    ValidationFailure,
+    refusal,
+    shape_of,
+)
 from api.fields import Field, fields_of
 from api.idempotency import HEADER, REPLAYED, WRITES
 from api.pipeline import KEYED, PUBLIC
@@ -23,6 +34,7 @@ ABOUT: Final = (
 )
 TAGS: Final = {
     "Portfolio": "What wallets hold and what it is worth.",
+    "Validators": "Validators of the Ethereum beacon chain: details, rewards, withdrawals and deposits.",
     "Service": "What this server knows and how fresh it is.",
     "Health": "For whoever runs the server; no key needed.",
     "Documentation": "This description; no key needed.",
@@ -49,6 +61,12 @@ class TooOften(Failure, frozen=True, kw_only=True, rename={"again_s": "retryAfte
 
     again_s: int
     wait_s: int
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why a request was refused, where `error` is the whole sentence."""
+
+    error: str
 
 
 def describe(routes: Sequence[Route], settings: Settings) -> dict[str, Any]:
@@ -98,7 +116,7 @@ class _Schemas:
     """Every type that the routes answer, take or refuse with, as components by name."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        answered: list[Any] = [Failure, ValidationFailure, Message, TooPoor, TooOften]
+        answered: list[Any] = [Failure, ValidationFailure, Message, Reason, TooPoor, TooOften]
         bodies: list[Any] = []
         for route in routes:
             answered += [kind for kind in route.replies.values() if kind is not Answer]
@@ -249,7 +267,8 @@ def _success(route: Route, status: int, kind: Any, schemas: _Schemas) -> dict[st
     return {"description": words, "headers": _headers(route, status), "content": {route.media: content}}
 
 
-_BODIES: Final = {400: ValidationFailure, 402: TooPoor, 429: TooOften}
+KINDS: Final[Mapping[str, Any]] = {MESSAGE: Message, ERROR: Reason}
+_BODIES: Final[Mapping[int, Any]] = {402: TooPoor, 429: TooOften}
 
 
 def _failure(route: Route, status: int, words: str, schemas: _Schemas) -> dict[str, Any]:
@@ -258,9 +277,14 @@ def _failure(route: Route, status: int, words: str, schemas: _Schemas) -> dict[s
     answer = {"description": words, "headers": _headers(route, status)}
     if shape == TEXT:
         return {**answer, "content": {"text/plain": {"schema": {"type": "string"}}}}
-    kind = _BODIES.get(status, Failure) if shape != MESSAGE else Message
+    kinds = [KINDS.get(shape) or _BODIES.get(status, Failure)]
+    if status == 400 and shape == WHOLE:
+        # What the family says of a request that fits the interface and still cannot be meant comes beside it.
+        own = KINDS.get(shape_of(route.envelope, Problem(400, "")))
+        kinds = [ValidationFailure, *([own] if own else [])]
+    schema = schemas.of(kinds[0]) if len(kinds) == 1 else {"anyOf": [schemas.of(kind) for kind in kinds]}
     example = msgspec.json.decode(refusal(route.envelope, problem).body)
-    return {**answer, "content": {"application/json": {"schema": schemas.of(kind), "example": example}}}
+    return {**answer, "content": {"application/json": {"schema": schema, "example": example}}}
 
 
 def _specimen(status: int) -> Problem:

@@ -1,4 +1,4 @@
-"""Every operation the API has: one line each."""
+"""Every operation the API has: one line each, or one a family."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Final
 from api import (
     approvals,
     at_block,
+    beacon,
     chains,
     credits,
     health,
     historical,
     nav,
+    overview,
     portfolio,
+    protocols,
     status,
     sync,
     transactions,
@@ -28,10 +31,14 @@ ROUTES: Final[tuple[Route, ...]] = (
     nav.nav,
     transactions.transactions,
     approvals.approvals,
+    overview.token_overview,
     chains.chains,
+    protocols.chain_protocols,
+    protocols.contract_protocol,
     credits.credits,
     status.status,
     sync.sync_transactions,
+    *beacon.ROUTES,
     health.healthz,
     health.readyz,
 )

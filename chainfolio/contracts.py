@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Literal
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
@@ -67,3 +69,46 @@ class Snapshot:
     prices: tuple[Price, ...]
     issues: tuple[Issue, ...]
     requests: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """Tokens by contract (the zero address: the native coin), and their prices, all of one block of one chain."""
+
+    block: Block
+    tokens: Mapping[str, Token]
+    prices: Mapping[Asset, Price]
+    issues: tuple[Issue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualHolding:
+    """`amount`, an exact decimal, of a coin that somebody wrote down.
+
+    On a chain (by its key) it is of the token at `contract`, or of the native coin where that is empty, and priced like
+    any other. On no chain it is of `symbol`, cash at an exchange for example, at the price in USD that its owner fixed;
+    None: nobody did.
+    """
+
+    amount: str
+    chain: str = ""
+    contract: str = ""
+    symbol: str = ""
+    name: str = ""
+    usd: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualUser:
+    """A portfolio that its owner made up: `holdings` of a BALANCE or a CEX, real `accounts` of a GROUP."""
+
+    id: str
+    type: Literal["BALANCE", "CEX", "GROUP"]
+    label: str
+    holdings: tuple[VirtualHolding, ...] = ()
+    accounts: tuple[str, ...] = ()
+
+    @property
+    def address(self) -> str:
+        """How requests and answers name it."""
+        return f"virtual:{self.id}"

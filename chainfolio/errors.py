@@ -114,6 +114,12 @@ class Unserved(ChainfolioError):
         self.what = what
 
 
+class NotFound(ChainfolioError):
+    """What was asked for is well formed and does not exist: no such validator, no protocol at that contract."""
+
+    exit_code = 9
+
+
 class BadRequest(ChainfolioError):
     """The caller asked for something that cannot be meant: a malformed address, an unknown chain."""
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
-from chainfolio.assets import Account
+from chainfolio.assets import ZERO_ADDRESS, Account
 from chainfolio.blocks import Block
-from chainfolio.contracts import Issue, Snapshot
+from chainfolio.contracts import Issue, Quoted, Snapshot, VirtualUser
 from chainfolio.errors import BadRequest, HistoryUnavailable, SourceError, Unavailable, Unserved
-from indexer import candidates
+from indexer import candidates, virtual
 from indexer.answers import (
     ApprovalsPage,
     ChainFact,
@@ -28,10 +28,14 @@ from indexer.answers import (
 )
 from indexer.follow import Status
 from indexer.history import History, midnight_us
+from indexer.registry import Registry
+from indexer.validators import Validators, unserved
+from indexer.virtual import read_group
 from indexer.wiring import System
 from portfolio.compose import portfolio
 from portfolio.document import Portfolio, encode_one, wallet_only
 from portfolio.facts import ChainFacts, Options
+from portfolio.merge import merge
 from portfolio.nav import Nav, check, nav
 from portfolio.transactions import TransactionDocument
 from portfolio.valuation import Valuation, value
@@ -63,13 +67,17 @@ class Engine:
     _running: dict[str, asyncio.Task[_Kept]] = field(default_factory=dict)
     _history: History = field(default_factory=History)
     _snapshotters: dict[str, Snapshotter] = field(default_factory=dict)
+    _facts: dict[str, ChainFacts] = field(default_factory=dict)
 
     async def portfolios(
         self, accounts: Sequence[Account], options: Options, *, wait: bool, wallet_only: bool
     ) -> list[Portfolio]:
         """One portfolio per account, in their order. `wait` wants fresh data; `wallet_only` is always read live."""
         known = await self._known(accounts, wait=wait or wallet_only, live=wallet_only)
-        documents = [self._document(a, kept, options) for a, kept in zip(accounts, known, strict=True)]
+        documents = [
+            self._document(a.address, kept.valuation, kept.updated_us, options)
+            for a, kept in zip(accounts, known, strict=True)
+        ]
         return [_wallet(document) for document in documents] if wallet_only else documents
 
     async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
@@ -77,12 +85,10 @@ class Engine:
         known = await self._known(accounts, wait=wait, live=False)
         for account, kept in zip(accounts, known, strict=True):
             if options not in kept.written:
-                kept.written[options] = encode_one(self._document(account, kept, options))
+                kept.written[options] = encode_one(
+                    self._document(account.address, kept.valuation, kept.updated_us, options)
+                )
         return [kept.written[options] for kept in known]
-
-    def _document(self, account: Account, kept: _Kept, options: Options) -> Portfolio:
-        updated_ms = kept.updated_us // 1000
-        return portfolio(account.address, kept.valuation, self.facts(), updated_ms=updated_ms, options=options)
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
         """Portfolios at one block of one chain, which is read anew. BadRequest above the head, HistoryUnavailable where
@@ -90,13 +96,10 @@ class Engine:
         evm = self._configured(chain, "the portfolio at a block")
         await self._check_height(evm, height)
         snapshot = await self._snapshotter(evm).take([each.address for each in accounts], await evm.block(height))
-        valuation, facts, now_ms = value([snapshot]), self.facts(), self.system.seams.clock.now_us() // 1000
-        return [
-            portfolio(each.address, valuation, facts, updated_ms=now_ms, options=options, block_number=height)
-            for each in accounts
-        ]
+        valuation, now_us = value([snapshot]), self.system.seams.clock.now_us()
+        return [self._document(each.address, valuation, now_us, options, height) for each in accounts]
 
-    async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
+    async def historical(self, accounts: Sequence[Account], day: date, options: Options) -> list[Portfolio]:
         """Portfolios at the last block before 00:00 UTC of a day, on every chain there was by then. A chain that cannot
         say is an issue; where none can, its error is raised, HistoryUnavailable if all have forgotten."""
         chains = self.system.chains
@@ -105,14 +108,14 @@ class Engine:
         failed = [item for item in lived if isinstance(item, SourceError)]
         if failed and len(failed) == len(lived):
             raise next((item for item in failed if not isinstance(item, HistoryUnavailable)), failed[0])
-        instant_us, facts = midnight_us(day), self.facts()
+        instant_us = midnight_us(day)
         snapshots = [
             _unreadable(chain, _addresses(chain, accounts), item, instant_us) if isinstance(item, SourceError) else item
             for chain, item in zip(chains, taken, strict=True)
             if item is not None
         ]
         whole = _everybody(value(snapshots), accounts, chains)
-        return [portfolio(each.address, whole, facts, updated_ms=instant_us // 1000) for each in accounts]
+        return [self._document(each.address, whole, instant_us, options) for each in accounts]
 
     async def _past(self, chain: EvmChain, accounts: Sequence[Account], day: date) -> Snapshot | SourceError | None:
         """What accounts of the chain's kind held as the day began; None where there was no chain, or is no account."""
@@ -173,14 +176,50 @@ class Engine:
             self._read_soon(account)
         return bool(idle)
 
+    def _document(
+        self, address: str, valuation: Valuation, updated_us: int, options: Options, height: int | None = None
+    ) -> Portfolio:
+        return portfolio(
+            address, valuation, self.facts(), updated_ms=updated_us // 1000, options=options, block_number=height,
+            protocols=self.system.registry.facts,
+        )  # fmt: skip
+
+    async def virtual(self, users: Sequence[VirtualUser], options: Options, *, wait: bool) -> list[Portfolio]:
+        """One portfolio per virtual user, in their order. Written balances are priced now, at one block per chain; a
+        group is its accounts, and fresh where `wait` says so."""
+        groups = [read_group(user) for user in users]
+        members = list(dict.fromkeys(member for group in groups for member in group))
+        real = await self.portfolios(members, options, wait=wait, wallet_only=False) if members else []
+        known = dict(zip(members, real, strict=True))
+        wanted = virtual.wanted(users)
+        quotes = await asyncio.gather(*(self._quoted(key, contracts) for key, contracts in wanted.items()))
+        now_us = self.system.seams.clock.now_us()
+        shown = virtual.Shown(self.facts(), self.system.registry.facts, options, now_us)
+        found = {key: quoted for key, quoted in zip(wanted, quotes, strict=True) if quoted is not None}
+        return [
+            merge([known[member] for member in group], user.address) if group else virtual.document(user, found, shown)
+            for user, group in zip(users, groups, strict=True)
+        ]
+
+    async def _quoted(self, key: str, contracts: Sequence[str]) -> Quoted | None:
+        """Tokens and prices at a chain's head; None where the chain is not configured."""
+        if key not in self.system.settings.chains:
+            return None
+        chain = self.system.chain(key)
+        snapshotter = self._snapshotter(chain)
+        try:
+            return await snapshotter.quote(contracts)
+        except SourceError as error:
+            issue = Issue(key, key, f"the chain could not be read: {error.reason}")
+            tokens = snapshotter.book.known(contracts) | {ZERO_ADDRESS: snapshotter.native}
+            return Quoted(Block(0, "", "", self.system.seams.clock.now_us()), tokens, {}, (issue,))
+
     def facts(self) -> dict[str, ChainFacts]:
         """What documents show of each configured chain."""
-        return {
-            chain.key: ChainFacts(
-                chain.key, chain.facts.name, chain.facts.chain_id, chain.facts.explorer, chain.facts.images
-            )
-            for chain in self.system.chains
-        }
+        for chain in self.system.chains:
+            if chain.key not in self._facts:
+                self._facts[chain.key] = self.system.shown(chain)
+        return self._facts
 
     def chains(self) -> list[ChainFact]:
         """Every configured chain, by name."""
@@ -199,6 +238,14 @@ class Engine:
         """How far each chain is, from what the worker and the tail know: no node is asked."""
         chains = [self._ready(chain) for chain in self.system.chains]
         return Readiness(ready=not chains or any(chain.healthy for chain in chains), chains=chains)
+
+    def validators(self) -> Validators:
+        """The validators of the beacon chain: no adapter of one is there yet."""
+        raise unserved()
+
+    def protocols(self) -> Registry:
+        """The protocols of the configs, also on chains that are not configured."""
+        return self.system.registry
 
     def _ready(self, chain: EvmChain) -> ChainReadiness:
         status, tail = self.indexing.get(chain.key), self.system.tail

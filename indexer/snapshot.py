@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.evm.tokens import describe
 from chainfolio.asking import Asking, Reverted, drive
-from chainfolio.assets import Asset
+from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.blocks import Block
 from chainfolio.calls import Call, NativeBalance, Read
-from chainfolio.contracts import Holding, Issue, Snapshot, Token
+from chainfolio.contracts import Holding, Issue, Quoted, Snapshot, Token
 from chainfolio.errors import Reorged
 from indexer import candidates
 from indexer.tokens import TokenBook
@@ -52,6 +52,26 @@ class Snapshotter:
                 raise
             # Our top has just left the chain, and the follower does not know yet: the head is the other "now".
             return await self._at(accounts, (await self.chain.heads()).latest, extra, before)
+
+    async def quote(self, contracts: Sequence[str]) -> Quoted:
+        """What some tokens and the native coin are and what they are worth, all at the head of the chain."""
+        try:
+            return await self._quoted(contracts)
+        except Reorged:
+            return await self._quoted(contracts)
+
+    async def _quoted(self, contracts: Sequence[str]) -> Quoted:
+        block = (await self.chain.heads()).latest
+        tokens, quotes, failed = await self._known(sorted(set(contracts)), block)
+        native = {ZERO_ADDRESS: self.native}
+        prices = {price.asset: price for price in quotes.prices}
+        return Quoted(block, tokens | native, prices, (*failed, *_refusals(quotes)))
+
+    @property
+    def native(self) -> Token:
+        """The native coin as a token."""
+        native = self.chain.facts.native
+        return Token(self.chain.facts.native_asset, native.symbol, native.name, native.decimals)
 
     async def _at(self, accounts: Sequence[str], block: Block, extra: Sequence[str], before: int) -> Snapshot:
         wanted = await asyncio.to_thread(self._wanted, accounts, block.height, extra)
@@ -107,8 +127,7 @@ class Snapshotter:
 
     def _natives(self, accounts: Sequence[str], raws: Sequence[Any]) -> tuple[list[Holding], list[Issue]]:
         """The native coins of each account, zero included, and an issue where they are not known."""
-        native = self.chain.facts.native
-        token = Token(self.chain.facts.native_asset, native.symbol, native.name, native.decimals)
+        token = self.native
         known = [
             Holding(account, token, raw) for account, raw in zip(accounts, raws, strict=True) if isinstance(raw, int)
         ]

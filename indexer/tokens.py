@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chainfolio.assets import Asset
+from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.contracts import Token
 from chainfolio.tables import TOKENS
 
@@ -71,3 +71,10 @@ def token_list(path: Path, facts: Facts) -> dict[str, Token]:
         row["address"]: Token(facts.token_asset(row["address"]), row["symbol"], row["symbol"], row["decimals"])
         for row in tomllib.loads(path.read_text())["tokens"]
     }
+
+
+def token_images(path: Path, facts: Facts) -> dict[str, dict[str, str]]:
+    """The pictures of the tokens of `configs/tokens/<chain>.toml`, and of the native coin at the zero address."""
+    rows = tomllib.loads(path.read_text())["tokens"] if path.exists() else []
+    found = {row["address"]: row["images"] for row in rows if "images" in row}
+    return found | ({ZERO_ADDRESS: facts.native.images} if facts.native.images else {})

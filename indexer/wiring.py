@@ -15,7 +15,9 @@ from chainfolio.settings import Settings
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
+    from indexer.registry import Registry
     from indexer.snapshot import Snapshotter
+    from portfolio.facts import ChainFacts
     from storage.lake import Lake
     from storage.tail import Tail
 
@@ -34,6 +36,7 @@ class System:
     _lake: Lake | None = None
     _tail: Tail | None = None
     _chains: dict[str, EvmChain] = field(default_factory=dict)
+    _registry: Registry | None = None
 
     @property
     def lake(self) -> Lake:
@@ -75,6 +78,16 @@ class System:
         """All configured chains, by key."""
         return [self.chain(key) for key in sorted(self.settings.chains)]
 
+    @property
+    def registry(self) -> Registry:
+        """The protocols of the configs."""
+        if self._registry is None:
+            from indexer.registry import load
+
+            known = {path.stem for path in (self.configs / "chains").glob("*.toml")} | self.settings.chains.keys()
+            self._registry = load(self.configs / "protocols", known)
+        return self._registry
+
     def datasets(self, chain: EvmChain) -> tuple[str, ...]:
         """The datasets to index on a chain: those of its settings, else all there are."""
         return check_datasets(chain, chain.settings.datasets or list(chain.datasets))
@@ -87,8 +100,19 @@ class System:
 
         path = Path(self.settings.prices_file) if self.settings.prices_file else self.configs / "prices.toml"
         ladder = sources(_toml(path), self.settings.prices, chain.key, file=path.name)
-        book = TokenBook(chain.facts, self.lake, token_list(self.configs / "tokens" / f"{chain.key}.toml", chain.facts))
+        book = TokenBook(chain.facts, self.lake, token_list(self._tokens(chain), chain.facts))
         return Snapshotter(chain, self.lake, self.tail, book, ladder)
+
+    def shown(self, chain: EvmChain) -> ChainFacts:
+        """What documents show of a chain."""
+        from indexer.tokens import token_images
+        from portfolio.facts import ChainFacts
+
+        facts, tokens = chain.facts, token_images(self._tokens(chain), chain.facts)
+        return ChainFacts(facts.key, facts.name, facts.chain_id, facts.explorer, facts.images, tokens)
+
+    def _tokens(self, chain: EvmChain) -> Path:
+        return self.configs / "tokens" / f"{chain.key}.toml"
 
     async def close(self) -> None:
         """Let go of connections and files."""

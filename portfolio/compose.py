@@ -26,7 +26,7 @@ from portfolio.document import (
     Sources,
     percentages,
 )
-from portfolio.facts import ChainFacts, Options
+from portfolio.facts import ChainFacts, Options, ProtocolFacts, pictures
 from portfolio.valuation import Position, Valuation, Valued
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -47,6 +47,23 @@ class _Place:
         return amounts.total([*loose, *(position.worth for position in self.nested)])
 
 
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What the parts of a protocol's tree are shown with."""
+
+    account: str
+    protocol: ProtocolFacts
+    options: Options
+
+    def pictures(self, images: Mapping[str, str]) -> tuple[str | UnsetType, str | UnsetType]:
+        return _pictures(images, self.options)
+
+    def link(self, facts: ChainFacts, address: str) -> str | UnsetType:
+        """The explorer's page of an address; absent where there is no such page or address, or nobody asked."""
+        page = facts.explorer.get("address", "")
+        return page.replace("{address}", address) if self.options.explorer_urls and page and address else UNSET
+
+
 # protocol -> chain -> position type
 _Tree = defaultdict[str, defaultdict[str, defaultdict[str, _Place]]]
 
@@ -58,11 +75,11 @@ def portfolio(
     *,
     updated_ms: int,
     options: Options = NO_OPTIONS,
-    protocols: Mapping[str, str] | None = None,
+    protocols: Mapping[str, ProtocolFacts] | None = None,
     rates: Mapping[str, Decimal] | None = None,
     block_number: int | None = None,
 ) -> Portfolio:
-    """The portfolio of one address. `chains` are found by the snapshots' chain, `protocols` are names by their key.
+    """The portfolio of one address. `chains` are found by the snapshots' chain, `protocols` by their key.
 
     `rates` are USD prices of the currencies shown. With a `block_number` (at-block) it is echoed and the price adapters
     stay empty, as the service describes it.
@@ -74,13 +91,14 @@ def portfolio(
         for chain in sorted({*own.scope[address], *(key for kinds in tree.values() for key in kinds)})
     }
     shares = percentages(worth)
+    names = {key: (protocols or {}).get(key) or ProtocolFacts(key, "Wallet" if key == WALLET else key) for key in tree}
     adapters = {clean(valued.price.source) for valued in own.everything if valued.price and valued.worth is not None}
     return Portfolio(
         address=address,
         networth=amounts.text(amounts.total(list(worth.values()))),
         last_updated=str(updated_ms),
         asset_by_protocols={
-            key: _protocol(key, (protocols or {}).get(key), tree[key], chains, options) for key in sorted(tree)
+            key: _protocol(names[key], tree[key], chains, _Frame(address, names[key], options)) for key in sorted(tree)
         },
         chains={chains[key].key: _chain(chains[key], worth[key], shares[key], options) for key in worth},
         completeness="partial" if any(issue.spoils for issue in own.unread[address]) else "complete",
@@ -103,56 +121,66 @@ def _tree(own: Valuation) -> _Tree:
 
 
 def _protocol(
-    key: str,
-    name: str | None,
+    protocol: ProtocolFacts,
     by_chain: Mapping[str, Mapping[str, _Place]],
     chains: Mapping[str, ChainFacts],
-    options: Options,
+    frame: _Frame,
 ) -> ProtocolDocument:
     held = {chain: kinds for chain, kinds in by_chain.items() if kinds}
     worth = amounts.total([place.worth for kinds in held.values() for place in kinds.values()])
-    picture = options.placeholder if options.images else UNSET
+    small, large = frame.pictures(protocol.images)
     return ProtocolDocument(
-        name=name or ("Wallet" if key == WALLET else key),
-        key=key,
+        name=protocol.name,
+        key=protocol.key,
         value=amounts.text(worth),
-        chains={chains[chain].key: _protocol_chain(chains[chain], held[chain], options) for chain in sorted(held)},
-        img_small=picture,
-        img_large=picture,
-    )
-
-
-def _protocol_chain(facts: ChainFacts, kinds: Mapping[str, _Place], options: Options) -> ProtocolChainDocument:
-    small, large = _chain_images(facts, options)
-    return ProtocolChainDocument(
-        name=facts.name,
-        key=facts.key,
-        value=amounts.text(amounts.total([place.worth for place in kinds.values()])),
-        protocol_positions={kind: _positions(kind, kinds[kind], facts, options) for kind in sorted(kinds)},
+        chains={chains[chain].key: _protocol_chain(chains[chain], held[chain], frame) for chain in sorted(held)},
         img_small=small,
         img_large=large,
     )
 
 
-def _positions(kind: str, place: _Place, facts: ChainFacts, options: Options) -> PositionsDocument:
-    nested = sorted(place.nested, key=_position_key)
-    return PositionsDocument(
-        name=NAMES.get(kind, kind.capitalize()),
-        total_value=amounts.text(place.worth),
-        assets=_assets(place.loose, facts, options),
-        protocol_positions=tuple(_position(each, facts, options) for each in nested),
+def _protocol_chain(facts: ChainFacts, kinds: Mapping[str, _Place], frame: _Frame) -> ProtocolChainDocument:
+    small, large = frame.pictures(facts.images)
+    return ProtocolChainDocument(
+        name=facts.name,
+        key=facts.key,
+        value=amounts.text(amounts.total([place.worth for place in kinds.values()])),
+        protocol_positions={kind: _positions(kind, kinds[kind], facts, frame) for kind in sorted(kinds)},
+        img_small=small,
+        img_large=large,
     )
 
 
-def _position(position: Position, facts: ChainFacts, options: Options) -> PositionDocument:
+def _positions(kind: str, place: _Place, facts: ChainFacts, frame: _Frame) -> PositionsDocument:
+    nested = sorted(place.nested, key=_position_key)
+    small, large = frame.pictures(frame.protocol.images)
+    return PositionsDocument(
+        name=NAMES.get(kind, kind.capitalize()),
+        total_value=amounts.text(place.worth),
+        assets=_assets(place.loose, facts, frame.options),
+        protocol_positions=tuple(_position(each, facts, frame) for each in nested),
+        img_small=small,
+        img_large=large,
+        explorer_url=frame.link(facts, frame.account),
+    )
+
+
+def _position(position: Position, facts: ChainFacts, frame: _Frame) -> PositionDocument:
+    small, large = frame.pictures(frame.protocol.images)
+    options = frame.options
     return PositionDocument(
         name=clean(position.name),
         value=amounts.text(position.worth),
         unlock_at=str(position.unlock_s),
         health_rate=UNSET if position.health is None else amounts.text(position.health),
+        vault_address=position.vault,
+        pool_address=position.pool,
         supply_assets=_assets(position.supplied, facts, options),
         borrow_assets=_assets(position.borrowed, facts, options),
         reward_assets=_assets(position.rewards, facts, options),
+        img_small=small,
+        img_large=large,
+        explorer_url=frame.link(facts, position.vault or position.pool),
     )
 
 
@@ -179,7 +207,7 @@ def _position_key(position: Position) -> tuple[Decimal, str, int, list[list[_Ass
 def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument:
     token, price = valued.holding.token, valued.price
     contract = clean(token.asset.contract)
-    picture = options.placeholder if options.images else UNSET
+    small, large = _pictures(facts.tokens.get(contract, {}), options)
     return AssetDocument(
         symbol=clean(token.symbol).lower(),
         name=clean(token.name).lower(),
@@ -189,21 +217,21 @@ def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument
         balance=None if valued.amount is None else amounts.text(valued.amount),
         price=None if price is None else amounts.text(price.usd),
         value=None if valued.worth is None else amounts.text(valued.worth),
-        decimal=None if valued.amount is None else str(token.decimals),
+        decimal=None if valued.amount is None or token.decimals is None else str(token.decimals),
         price_source=UNSET if price is None else clean(price.source),
-        img_small=picture,
-        img_large=picture,
+        img_small=small,
+        img_large=large,
         explorer_url=_explorer_url(valued, facts) if options.explorer_urls else UNSET,
         sources=_sources(valued) if options.sources else UNSET,
     )
 
 
 def _explorer_url(valued: Valued, facts: ChainFacts) -> str | UnsetType:
-    """The token's page; the native coin has none, so it is the account's. Absent where no explorer is known."""
+    """The token's page; the native coin has none, so it is the account's. Absent where there is no such page."""
     native = valued.holding.token.asset.is_native
     link = facts.explorer.get("address" if native else "token", "")
     about = valued.holding.account if native else clean(valued.holding.token.asset.contract)
-    return link.replace("{address}", about) if link else UNSET
+    return link.replace("{address}", about) if link and about else UNSET
 
 
 def _sources(valued: Valued) -> Sources:
@@ -220,7 +248,7 @@ def _sources(valued: Valued) -> Sources:
 
 
 def _chain(facts: ChainFacts, worth: Decimal, share: str, options: Options) -> ChainDocument:
-    small, large = _chain_images(facts, options)
+    small, large = _pictures(facts.images, options)
     return ChainDocument(
         name=facts.name,
         key=facts.key,
@@ -232,11 +260,8 @@ def _chain(facts: ChainFacts, worth: Decimal, share: str, options: Options) -> C
     )
 
 
-def _chain_images(facts: ChainFacts, options: Options) -> tuple[str | UnsetType, str | UnsetType]:
-    if not options.images:
-        return UNSET, UNSET
-    small = facts.images.get("small") or facts.images.get("large") or options.placeholder
-    return small, facts.images.get("large") or small
+def _pictures(images: Mapping[str, str], options: Options) -> tuple[str | UnsetType, str | UnsetType]:
+    return pictures(images, options.placeholder) if options.images else (UNSET, UNSET)
 
 
 def _issues(issues: Sequence[Issue]) -> tuple[IssueDocument, ...]:

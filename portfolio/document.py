@@ -55,7 +55,7 @@ class AssetDocument(msgspec.Struct, rename="camel", frozen=True):
 
 
 class PositionDocument(msgspec.Struct, rename="camel", frozen=True):
-    """One position with parts. Borrowed assets have positive values; `value` is net."""
+    """One position with parts. Borrowed assets have positive values; `value` is net. It links to its vault or pool."""
 
     name: str
     value: str
@@ -71,10 +71,14 @@ class PositionDocument(msgspec.Struct, rename="camel", frozen=True):
     borrow_assets: tuple[AssetDocument, ...] = ()
     reward_assets: tuple[AssetDocument, ...] = ()
     dex_assets: tuple[AssetDocument, ...] = ()
+    img_small: str | UnsetType = UNSET
+    img_large: str | UnsetType = UNSET
+    explorer_url: str | UnsetType = UNSET
 
 
 class PositionsDocument(msgspec.Struct, rename="camel", frozen=True):
-    """All positions of one type: loose `assets` and nested `protocolPositions`, both always there."""
+    """All positions of one type: loose `assets` and nested `protocolPositions`, both always there. The link is the
+    account's."""
 
     name: str
     total_value: str
@@ -86,6 +90,7 @@ class PositionsDocument(msgspec.Struct, rename="camel", frozen=True):
     protocol_positions: tuple[PositionDocument, ...] = ()
     img_small: str | UnsetType = UNSET
     img_large: str | UnsetType = UNSET
+    explorer_url: str | UnsetType = UNSET
 
 
 class ProtocolChainDocument(msgspec.Struct, rename="camel", frozen=True):

@@ -15,12 +15,25 @@ PLACEHOLDER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ChainFacts:
-    """One chain as answers show it; `explorer` and `images` are as in `configs/chains`."""
+    """One chain as answers show it; `explorer` and `images` are as in `configs/chains`.
+
+    `tokens` are the pictures of its tokens by contract (the zero address: the native coin), as in `configs/tokens`.
+    """
 
     key: str
     name: str
     chain_id: int
     explorer: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
+    tokens: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolFacts:
+    """One protocol as answers show it; `images` are as in `configs/protocols`."""
+
+    key: str
+    name: str
     images: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -32,3 +45,9 @@ class Options:
     explorer_urls: bool = False
     sources: bool = False
     placeholder: str = PLACEHOLDER
+
+
+def pictures(images: Mapping[str, str], placeholder: str) -> tuple[str, str]:
+    """The small and the large picture: either stands in for the other, the placeholder for both."""
+    small = images.get("small") or images.get("large") or placeholder
+    return small, images.get("large") or small

@@ -47,6 +47,8 @@ class Position:
     rewards: tuple[Valued, ...] = ()
     health: Decimal | None = None
     unlock_s: int = 0
+    vault: str = ""
+    pool: str = ""
 
     @property
     def worth(self) -> Decimal:

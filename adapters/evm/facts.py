@@ -20,6 +20,7 @@ class Native(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     decimals: int
     slip44: int
     also_at: str | None = None
+    images: dict[str, str] = {}
 
 
 class Wrapped(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

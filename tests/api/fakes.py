@@ -15,6 +15,7 @@ from aiohttp import web
 
 from api.app import make_app
 from chainfolio.assets import Account
+from chainfolio.contracts import VirtualUser
 from chainfolio.seams import Seams
 from chainfolio.settings import Server, Settings
 from indexer.answers import (
@@ -27,10 +28,12 @@ from indexer.answers import (
     SyncStatus,
     TransactionFilter,
 )
+from indexer.registry import Protocol, Registry
 from portfolio.document import Portfolio, ProtocolDocument, encode_one
 from portfolio.facts import Options
 from portfolio.transactions import TransactionDocument
 from storage.state.meter import Admit, Admitted
+from tests.api.beacon import FakeValidators
 
 KEY = "cf_live_" + "A1b2C3d4E5" * 3 + "x7Yz90"
 OTHER_ENVIRONMENT = KEY.replace("cf_live_", "cf_test_")
@@ -38,6 +41,16 @@ ALICE = "0x" + "a1" * 20
 BOB = "0x" + "b0" * 20
 SOL = "So11111111111111111111111111111111111111112"
 TRON = "TR7NHqjeKQxGTCi8q8ZY4pL8otSzgjLj6t"
+POOL = "0x" + "9a" * 20  # a contract of aave3 on both chains, and on one that is not configured
+PROTOCOLS = Registry(
+    [
+        Protocol("aave3", "Aave V3", {chain: {"pool": [POOL]} for chain in ("ethereum", "optimism", "base")}),
+        Protocol(
+            "lido", "Lido", {"ethereum": {"steth": ["0x" + "5e" * 20]}}, {"small": "https://images.example/l.svg"}
+        ),
+        *(Protocol(f"p{n}", f"P {n:02}", {"optimism": {"pool": [f"0x{n:040x}"]}}) for n in range(1, 41)),
+    ]
+)
 STARKNET = "0x" + "0" * 60 + "beef"
 
 
@@ -47,8 +60,8 @@ class Caller:
 
     account_id: str = "acc_1"
     key_id: str = "key_1"
-    plan: str = "FREE"
-    grants: frozenset[str] = frozenset({"portfolio"})
+    plan: str = "PRO"
+    grants: frozenset[str] = frozenset({"portfolio", "at-block", "enterprise"})
     plan_expires_us: int | None = None
 
 
@@ -149,7 +162,7 @@ class FakeEngine:
         (account,) = accounts
         return [msgspec.structs.replace(a_portfolio(account.address), block_number=str(height))]
 
-    async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
+    async def historical(self, accounts: Sequence[Account], day: date, options: Options) -> list[Portfolio]:
         await self._come("historical", accounts, day)
         return [a_portfolio(account.address) for account in accounts]
 
@@ -191,6 +204,16 @@ class FakeEngine:
         await self._come("readiness")
         health = ChainReadiness(key="ethereum", healthy=self.ready, head=12, indexed=10, lag_blocks=2)
         return Readiness(ready=self.ready, chains=[health])
+
+    async def virtual(self, users: Sequence[VirtualUser], options: Options, *, wait: bool) -> list[Portfolio]:
+        await self._come("virtual", users, options, wait)
+        return [a_portfolio(user.address) for user in users]
+
+    def validators(self) -> FakeValidators:
+        return FakeValidators(self)
+
+    def protocols(self) -> Registry:
+        return PROTOCOLS
 
 
 def an_approval(height: int, raw: int = 5) -> Approval:

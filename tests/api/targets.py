@@ -5,23 +5,42 @@ from __future__ import annotations
 from typing import Final
 
 from api.router import Route
-from tests.api.fakes import ALICE
+from api.routes import ROUTES
+from tests.api.fakes import ALICE, POOL
 
+# What stands in the paths; and what the routes require that do not ask for addresses, or for more than these.
+IN_PATHS: Final = {"{chain}": "ethereum", "{key}": "ethereum", "{index}": "7", "{pubkey}": "0x" + "ab" * 48}
 REQUIRED: Final = {
-    "/v1/portfolio/at-block": f"?addresses={ALICE}&chainKey=ethereum&blockNumber=7",
-    "/v1/historical": f"?addresses={ALICE}&date=2024-02-29",
-    "/v1/transactions": f"?addresses={ALICE}&limit=10&offset=0",
+    "/v1/portfolio/at-block": f"addresses={ALICE}&chainKey=ethereum&blockNumber=7",
+    "/v1/historical": f"addresses={ALICE}&date=2024-02-29",
+    "/v1/transactions": f"addresses={ALICE}&limit=10&offset=0",
+    "/v1/chains/{key}/protocols": "",
+    "/v1/beacon/validators/rewards/index/{index}": "rangeType=epoch&rangeFrom=0&rangeTo=1&granularity=day",
+    "/v1/beacon/validators/rewards/pubkey/{pubkey}": "rangeType=epoch&rangeFrom=0&rangeTo=1&granularity=day",
+    "/v1/token-overview": f"addresses={ALICE}&date=2026-03-01",
+    "/v1/contract-protocol": f"contract={POOL}",
 }
 BODIES: Final = {"/v1/sync-transactions": f'{{"addresses":["{ALICE}"]}}'}
 
 
 def target(route: Route) -> str:
     """Path and query."""
-    takes_addresses = "query" in route.arguments
-    query = REQUIRED.get(route.path, f"?addresses={ALICE}" if takes_addresses else "")
-    return route.path.replace("{chain}", "ethereum") + query
+    path = route.path
+    for name, value in IN_PATHS.items():
+        path = path.replace(name, value)
+    query = REQUIRED.get(route.path)
+    if query is None:
+        fields = getattr(route.arguments.get("query"), "__struct_fields__", ())
+        query = f"addresses={ALICE}" if "addresses" in fields else ""
+    return f"{path}?{query}" if query else path
 
 
 def body(route: Route) -> str:
     """The body; empty where none is taken."""
     return BODIES.get(route.path, "")
+
+
+GETS: Final = [route for route in ROUTES if route.method == "GET"]
+PATHS: Final = [target(route).partition("?")[0] for route in GETS]
+TARGETS: Final = [target(route) for route in GETS]
+KEYED: Final = [route for route in ROUTES if not route.public]

@@ -13,17 +13,11 @@ from structlog.testing import capture_logs
 from api.edge import takes_gzip
 from api.errors import CURES, SHAPES, Problem, invalid, refusal
 from api.nav import number
-from api.routes import ROUTES
 from api.status import moment
 from chainfolio import errors
 from chainfolio.settings import Server
 from tests.api.fakes import ALICE, BOB, KEY, FakeEngine
-from tests.api.targets import target
-
-GETS = [route for route in ROUTES if route.method == "GET"]
-PATHS = [target(route).partition("?")[0] for route in GETS]
-TARGETS = [target(route) for route in GETS]
-
+from tests.api.targets import PATHS, TARGETS
 
 # --- bodies ----------------------------------------------------------------------------------------------------------
 

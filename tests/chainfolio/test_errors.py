@@ -36,6 +36,7 @@ MADE: dict[str, tuple[ChainfolioError, int, type[Exception]]] = {
     "StaleTable": (errors.StaleTable("transfers", 1, 2, "ethereum"), 5, errors.StoreError),
     "DeepReorg": (errors.DeepReorg("ethereum", 7, "0xaa", "0xbb"), 6, errors.ChainfolioError),
     "Unserved": (errors.Unserved("validators", cure="add a beacon node"), 8, errors.ChainfolioError),
+    "NotFound": (errors.NotFound("Validator not found for index 7"), 9, errors.ChainfolioError),
     "Missing": (errors.Missing("node.js is not installed"), 7, errors.ChainfolioError),
 }
 FIELDS: dict[str, dict[str, object]] = {
@@ -52,7 +53,7 @@ FIELDS: dict[str, dict[str, object]] = {
 }
 PACKAGES = ("adapters", "api", "chainfolio", "cli", "indexer", "portfolio", "pricing", "storage")
 # The roots are there to be caught; the others wait for their first endpoints.
-UNUSED = {"ChainfolioError", "SourceError", "NotCovered", "Unserved"}
+UNUSED = {"ChainfolioError", "SourceError", "NotCovered"}
 each = pytest.mark.parametrize("name", MADE)
 
 
@@ -76,7 +77,7 @@ def test_each_kind_has_its_place_in_the_tree_and_its_exit_code(name: str) -> Non
 
 
 def test_exit_codes_never_clash_with_those_of_the_shell() -> None:
-    assert {kind.exit_code for kind in tree()} == set(range(1, 9))
+    assert {kind.exit_code for kind in tree()} == set(range(1, 10))
 
 
 @each

@@ -15,6 +15,7 @@ REGISTRY = ROOT.parent / "shared" / "data" / "registry"
 
 CHAINS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONFIGS / "chains").glob("*.toml"))}
 TOKENS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONFIGS / "tokens").glob("*.toml"))}
+PROTOCOLS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONFIGS / "protocols").glob("*.toml"))}
 PRICES = tomllib.loads((CONFIGS / "prices.toml").read_text())
 FEEDS = [(chain, *feed) for chain, facts in PRICES["chainlink"].items() for feed in facts.items()]
 
@@ -40,7 +41,7 @@ def registry(name: str) -> Any:
 def test_a_chain_has_all_the_keys_it_needs_and_no_unknown_one(key: str) -> None:
     chain = CHAINS[key]
     assert REQUIRED <= chain.keys() <= REQUIRED | OPTIONAL.keys() | {"genesis"}
-    assert chain["native"].keys() - {"also_at"} == {"symbol", "name", "decimals", "slip44"}
+    assert chain["native"].keys() - {"also_at", "images"} == {"symbol", "name", "decimals", "slip44"}
     assert all(chain[table].keys() <= keys for table, keys in OPTIONAL.items() if table in chain)
     assert (chain["key"], chain["family"]) == (key, "evm")
 
@@ -74,7 +75,7 @@ def test_no_two_chains_share_an_id_or_a_genesis() -> None:
 def test_tokens_are_listed_once_on_a_chain_we_know(key: str) -> None:
     assert key in CHAINS
     tokens = TOKENS[key]["tokens"]
-    assert all(token.keys() == {"address", "symbol", "decimals"} for token in tokens)
+    assert all(token.keys() - {"images"} == {"address", "symbol", "decimals"} for token in tokens)
     assert all(ADDRESS.fullmatch(token["address"]) and 0 <= token["decimals"] <= 36 for token in tokens)
     assert len({token["address"] for token in tokens}) == len(tokens)
 
@@ -119,3 +120,66 @@ def test_feeds_are_dollar_feeds_of_the_chainlink_registry() -> None:
         theirs = known[CHAINS[chain]["chain_id"], fact["feed"]]
         assert theirs["name"].endswith(" / USD"), asset
         assert 10 ** fact["decimals"] == int(theirs["multiply"])
+
+
+# --- protocols -------------------------------------------------------------------------------------------------------
+
+
+def places(key: str) -> list[tuple[str, str, str]]:
+    """Chain, role and address of every contract of a protocol."""
+    return [
+        (chain, role, address)
+        for chain, roles in PROTOCOLS[key]["contracts"].items()
+        for role, addresses in roles.items()
+        for address in addresses
+    ]
+
+
+@pytest.mark.parametrize("key", PROTOCOLS)
+def test_the_contracts_of_a_protocol_lie_on_chains_we_know(key: str) -> None:
+    assert PROTOCOLS[key]["key"] == key
+    assert PROTOCOLS[key]["contracts"].keys() <= CHAINS.keys()
+    assert places(key)
+    assert all(ADDRESS.fullmatch(address) and address != ZERO for _, _, address in places(key))
+
+
+def test_no_contract_is_of_two_protocols_nor_everybodys() -> None:
+    found = [(chain, address) for key in PROTOCOLS for chain, _, address in places(key)]
+    assert len(found) == len(set(found))
+    permit2 = "0x000000000022d473030f116ddee9f6b43ac78ba3"
+    assert permit2 not in {address for _, address in found}
+
+
+@needs_registry
+@pytest.mark.parametrize("key", ["aave2", "aave3"])
+def test_aave_contracts_are_those_of_its_address_book_for_that_version(key: str) -> None:
+    names = {
+        "pool": "POOL", "addresses_provider": "POOL_ADDRESSES_PROVIDER",
+        "data_provider": "AAVE_PROTOCOL_DATA_PROVIDER", "native_gateway": "WETH_GATEWAY",
+    }  # fmt: skip
+    known = {
+        (market["CHAIN_ID"], role, market[name].lower())
+        for book, market in registry("aave_markets.json.gz").items()
+        if book.startswith(f"AaveV{key[-1]}")
+        for role, name in names.items()
+        if name in market
+    }
+    assert {(CHAINS[chain]["chain_id"], role, address) for chain, role, address in places(key)} <= known
+
+
+@needs_registry
+@pytest.mark.parametrize("key", ["uniswap2", "uniswap3", "uniswap4"])
+def test_uniswap_contracts_are_those_of_its_deployments(key: str) -> None:
+    names = {
+        "uniswap2": {"factory": "UniswapV2Factory", "router": "UniswapV2Router02"},
+        "uniswap3": {
+            "factory": "UniswapV3Factory", "position_manager": "NonfungiblePositionManager", "router": "SwapRouter",
+            "migrator": "V3Migrator",
+        },
+        "uniswap4": {
+            "pool_manager": "PoolManager", "position_manager": "PositionManager", "state_view": "StateView",
+        },
+    }[key]  # fmt: skip
+    deployed = json.loads((REGISTRY / "uniswap_deployments.json").read_text())
+    for chain, role, address in places(key):
+        assert deployed[str(CHAINS[chain]["chain_id"])][names[role]].lower() == address

@@ -73,7 +73,9 @@ def indexed(world: World, folder: Path) -> Settings:
 
 def the_day(settings: Settings, wallets: list[str], day: date = DAY) -> list[dict[str, Any]]:
     accounts = [account(wallet) for wallet in wallets]
-    found: list[dict[str, Any]] = as_json(over(settings, lambda system: Engine(system).historical(accounts, day)))
+    found: list[dict[str, Any]] = as_json(
+        over(settings, lambda system: Engine(system).historical(accounts, day, Options()))
+    )
     return found
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from chainfolio.amounts import MAX_RAW
+from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.contracts import Token
 from chainfolio.errors import HistoryUnavailable
 from indexer.snapshot import Snapshotter
@@ -74,6 +75,29 @@ async def test_a_total_is_what_it_would_be_without_hostile_tokens(
         assert Decimal(document.networth) == Decimal(ether) * 2000 / 10**18 + Decimal(dollars) / 10**6
         assert document.completeness == "complete"
         assert document.issues != ()
+
+
+async def test_what_is_held_nowhere_is_described_and_priced_at_one_block_of_the_head(
+    hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path
+) -> None:
+    subject, tokens = hostile
+    usdc, silent, absent = subject.token("USDC"), tokens["decimals 256"], "0x" + "de" * 20
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        facts = indexed.chain.facts
+        prices = fixed({str(facts.native_asset): "2000", str(facts.token_asset(usdc)): "1"}, "test")
+        snapshotter = Snapshotter(
+            indexed.chain, indexed.lake, indexed.tail, TokenBook(facts, indexed.lake, {}), (prices,)
+        )
+        quoted = await snapshotter.quote([usdc, silent, absent, usdc])
+        assert quoted.block.height == subject.height
+        assert {contract: token.decimals for contract, token in quoted.tokens.items()} == {
+            ZERO_ADDRESS: 18, usdc: 6, silent: None, absent: None,
+        }  # fmt: skip
+        assert {price.usd: price.time_us for price in quoted.prices.values()} == {
+            Decimal(2000): quoted.block.time_us,
+            Decimal(1): quoted.block.time_us,
+        }
+        assert quoted.issues == ()
 
 
 async def test_what_hostile_tokens_call_themselves_can_be_printed(

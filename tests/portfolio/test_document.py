@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -20,7 +21,7 @@ from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.contracts import Holding, Issue, Snapshot
 from portfolio.compose import clean, iso, portfolio
 from portfolio.document import encode, percentages, wallet_only
-from portfolio.facts import PLACEHOLDER, Options
+from portfolio.facts import PLACEHOLDER, Options, ProtocolFacts
 from portfolio.valuation import Position, value, valued
 from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, IDS, USDC, erc20, native, price, snapshot
 
@@ -42,7 +43,7 @@ def assets(answer: Any, chain: str = "ethereum") -> list[dict[str, Any]]:
     return found
 
 
-def lending() -> Position:
+def lending(pool: str = "") -> Position:
     weth, usdc = erc20("0x" + "ee" * 20, 18, "WETH"), erc20()
     return Position(
         ALICE,
@@ -53,6 +54,7 @@ def lending() -> Position:
         supplied=(valued(Holding(ALICE, weth, 10**18 // 2), "ethereum", BLOCK, price(weth, "2000")),),
         borrowed=(valued(Holding(ALICE, usdc, 400_000_000), "ethereum", BLOCK, price(usdc, "1")),),
         health=Decimal("1.90"),
+        pool=pool,
     )
 
 
@@ -77,7 +79,7 @@ def test_the_public_example_comes_out_field_by_field() -> None:
     answer = tree(
         [snapshot(Holding(ALICE, native(), 10**18 // 2), prices=(price(native(), "2000.00"),))],
         positions=(lending(),),
-        protocols={"aave3": "Aave V3"},
+        protocols={"aave3": ProtocolFacts("aave3", "Aave V3")},
         rates={"ETH": Decimal(2000)},
     )
     aave = answer["assetByProtocols"].pop("aave3")
@@ -182,6 +184,70 @@ def test_images_explorer_links_and_sources_are_there_when_asked() -> None:
         "priceTime": "2025-10-09T08:53:15Z", "confidence": "0.9", "detail": "feed 0xfeed round 7",
     }  # fmt: skip
     assert usdc["sources"] | {"raw": "5", "priceSource": None, "priceTime": None, "confidence": None} == usdc["sources"]
+
+
+def pictured(node: Any, found: dict[str, set[str]], path: str = "") -> dict[str, set[str]]:
+    """Every picture and link in a tree, by what carries it."""
+    for key, inner in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        if key in ("imgSmall", "imgLarge", "explorerUrl"):
+            found.setdefault(path, set()).add(key)
+        pictured(inner, found, path if isinstance(key, int) else f"{path}.{key}".lstrip("."))
+    return found
+
+
+def test_pictures_and_links_are_on_every_level_when_asked_for_and_on_none_otherwise() -> None:
+    snapshots = [snapshot(Holding(ALICE, native(), 7), Holding(ALICE, erc20(), 5))]
+    facts = {"aave3": ProtocolFacts("aave3", "Aave V3", {"large": "https://images.example/aave.png"})}
+    chains = {
+        **CHAINS,
+        "ethereum": replace(CHAINS["ethereum"], tokens={USDC: {"small": "https://images.example/u.png"}}),
+    }
+
+    def shown(options: Options) -> Any:
+        valuation = value(snapshots, (lending(pool="0x" + "90" * 20),))
+        document = portfolio(ALICE, valuation, chains, updated_ms=0, options=options, protocols=facts)
+        return json.loads(encode([document]))[0]
+
+    assert pictured(shown(Options()), {}) == {}
+    answer = shown(Options(images=True, explorer_urls=True))
+    both, all_three = {"imgSmall", "imgLarge"}, {"imgSmall", "imgLarge", "explorerUrl"}
+    on = "assetByProtocols.{}.chains.ethereum"
+    aave, wallet = on.format("aave3"), on.format("wallet")
+    lent, loose = f"{aave}.protocolPositions.LENDING", f"{wallet}.protocolPositions.WALLET"
+    nested = f"{lent}.protocolPositions"
+    assert pictured(answer, {}) == {
+        "chains.ethereum": both,
+        "assetByProtocols.aave3": both,
+        "assetByProtocols.wallet": both,
+        aave: both,
+        wallet: both,
+        lent: all_three,
+        loose: all_three,
+        f"{loose}.assets": all_three,
+        nested: all_three,
+        f"{nested}.supplyAssets": all_three,
+        f"{nested}.borrowAssets": all_three,
+    }
+    lending_, wallet_ = answer["assetByProtocols"]["aave3"], assets(answer)
+    (position,) = lending_["chains"]["ethereum"]["protocolPositions"]["LENDING"]["protocolPositions"]
+    assert {lending_["imgSmall"], lending_["imgLarge"], position["imgSmall"]} == {"https://images.example/aave.png"}
+    assert (position["poolAddress"], position["explorerUrl"]) == (
+        "0x" + "90" * 20,
+        "https://etherscan.io/address/0x" + "90" * 20,
+    )
+    assert {asset["symbol"]: asset["imgLarge"] for asset in wallet_} == {
+        "eth": PLACEHOLDER,
+        "usdc": "https://images.example/u.png",
+    }
+
+
+def test_a_position_without_a_contract_has_no_link() -> None:
+    answer = tree([snapshot()], positions=(lending(),), options=Options(explorer_urls=True))
+    assert pictured(answer["assetByProtocols"]["aave3"], {}) == {
+        "chains.ethereum.protocolPositions.LENDING": {"explorerUrl"},
+        "chains.ethereum.protocolPositions.LENDING.protocolPositions.supplyAssets": {"explorerUrl"},
+        "chains.ethereum.protocolPositions.LENDING.protocolPositions.borrowAssets": {"explorerUrl"},
+    }
 
 
 def test_assets_are_ordered_by_value_then_contract_with_the_unpriced_last() -> None:

@@ -1,0 +1,52 @@
+"""The `date` parameter: a calendar day of UTC, written in exactly one way."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from datetime import UTC
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from api.context import Context
+from api.errors import Flaw, invalid
+from api.fields import Reader, Refused, shown
+from chainfolio.settings import Settings
+
+FORMAT: Final = "Invalid date format. Use YYYY-MM-DD"
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z", re.ASCII)
+
+
+def read_day(values: list[str], settings: Settings) -> datetime.date:
+    """The day in the text; Refused where it is none."""
+    if len(values) > 1:
+        raise Refused("is given more than once")
+    (text,) = values
+    try:
+        if _DAY.match(text):
+            return datetime.date.fromisoformat(text)
+    except ValueError:  # a day that no calendar has
+        pass
+    raise Refused(f"cannot be {shown(text)}: {FORMAT}")
+
+
+def _schema(settings: Settings) -> dict[str, Any]:
+    return {"type": "string", "format": "date", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}
+
+
+Day = Annotated[
+    datetime.date,
+    Reader(read_day, _schema),
+    msgspec.Meta(
+        description="A day, `YYYY-MM-DD`, today at the latest: the state at 00:00 UTC of it.", examples=["2026-03-01"]
+    ),
+]
+
+
+def check_begun(request: Context, day: datetime.date) -> None:
+    """400 for a day that has not begun."""
+    today = datetime.datetime.fromtimestamp(request.parts.seams.clock.now_us() // 1_000_000, UTC).date()
+    if day > today:
+        words = f"`date` cannot be {day}: it is in the future, today is {today} (format YYYY-MM-DD, UTC)"
+        raise invalid("query", [Flaw(words, ["date"])])

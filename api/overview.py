@@ -1,0 +1,52 @@
+"""GET /v1/token-overview: what is held of each token, over all wallets, chains and protocols, on a day."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from api.addresses import Addresses
+from api.context import Context
+from api.dates import Day, check_begun
+from api.failures import READING
+from api.router import get
+from portfolio.facts import Options
+from portfolio.overview import TokenRow, overview
+
+_IMAGE: Final = "https://images.example/eth.svg"
+
+
+class OverviewQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which wallets, on which day."""
+
+    addresses: Addresses
+    date: Day
+
+
+@get(
+    "/v1/token-overview",
+    tag="Portfolio",
+    summary="Tokens over all wallets on a day",
+    needs="pro",
+    fails={**READING, 404: "No snapshot can be built for that day.", 501: "This server knows no past days."},
+    example=[
+        {
+            "image": _IMAGE, "symbol": "ETH", "name": "ether", "price": "2000", "balance": "0.75", "value": "1500",
+            "percentage": "100",
+            "protocolsDetailed": [
+                {"key": "wallet", "name": "Wallet", "value": "1000", "balance": "0.5", "image": _IMAGE},
+                {"key": "aave3", "name": "Aave V3", "value": "500", "balance": "0.25", "image": _IMAGE},
+            ],
+        }
+    ],
+)  # fmt: skip
+async def token_overview(request: Context, query: OverviewQuery) -> list[TokenRow]:
+    """One row per token, by symbol and name, the largest value first; borrowed amounts count against what is held. What
+    nobody priced has a row of its own, with null as its price and value. The header `X-Completeness` is `partial` where
+    a wallet could not be read whole, as `/portfolio` says in its body, else `complete`."""
+    check_begun(request, query.date)
+    found = await request.engine.historical(query.addresses, query.date, Options(images=True))
+    partial = any(each.completeness == "partial" for each in found)
+    request.headers["X-Completeness"] = "partial" if partial else "complete"
+    return overview(found)

@@ -1,0 +1,159 @@
+"""GET /v1/chains/{key}/protocols and /v1/contract-protocol: which protocols there are, and whose a contract is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from api.context import Context
+from api.fields import shown
+from api.router import get
+from chainfolio.errors import BadRequest, NotFound
+from indexer.registry import Protocol
+from portfolio.facts import PLACEHOLDER, pictures
+
+_IMAGE: Final = "https://images.example/aave3.svg"
+
+
+class ChainPath(msgspec.Struct, frozen=True):
+    """One chain."""
+
+    key: Annotated[str, msgspec.Meta(description="The chain's key, as `/v1/chains` names it.", examples=["ethereum"])]
+
+
+class PageQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which page of a list."""
+
+    page: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1, description="The page, from 1.")] = 1
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="How many of them to a page.")] = 20
+
+
+class ListedProtocol(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One protocol. `uuid` is made from its key, and so never changes; this server has no protocols of its users."""
+
+    uuid: str
+    name: str
+    key: str
+    img_small: str
+    img_large: str
+    is_user_protocol: bool = False
+
+
+class Pagination(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where a page stands."""
+
+    page: int
+    limit: int
+    has_more: bool
+
+
+class ProtocolsPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Protocols of one chain, by name."""
+
+    data: list[ListedProtocol]
+    pagination: Pagination
+
+
+@get(
+    "/v1/chains/{key}/protocols",
+    tag="Service",
+    summary="Protocols known on a chain",
+    cost=0,
+    fails={404: "This server has no such chain."},
+    example={
+        "data": [
+            {
+                "uuid": "8b49d5a3-740d-53b3-942d-653c8616c4f0", "name": "Aave V3", "key": "aave3",
+                "imgSmall": _IMAGE, "imgLarge": _IMAGE, "isUserProtocol": False,
+            }
+        ],
+        "pagination": {"page": 1, "limit": 20, "hasMore": False},
+    },
+)  # fmt: skip
+async def chain_protocols(request: Context, path: ChainPath, query: PageQuery) -> ProtocolsPage:
+    """The protocols with known contracts on the chain, by name. A page after the last one is empty."""
+    if path.key not in _chains(request):
+        raise NotFound(f"no chain {shown(path.key)} is configured", cure="/v1/chains lists those that are")
+    found = request.engine.protocols().on(path.key)
+    first, end = (query.page - 1) * query.limit, query.page * query.limit
+    return ProtocolsPage(
+        data=[_listed(protocol) for protocol in found[first:end]],
+        pagination=Pagination(page=query.page, limit=query.limit, has_more=end < len(found)),
+    )
+
+
+def _chains(request: Context) -> set[str]:
+    return {chain.key for chain in request.engine.chains()}
+
+
+def _listed(protocol: Protocol) -> ListedProtocol:
+    small, large = pictures(protocol.images, PLACEHOLDER)
+    return ListedProtocol(uuid=protocol.uuid, name=protocol.name, key=protocol.key, img_small=small, img_large=large)
+
+
+# --- whose contract is this? -----------------------------------------------------------------------------------------
+
+
+class ContractQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which contract, on which chain."""
+
+    contract: Annotated[
+        str,
+        msgspec.Meta(
+            pattern="^0[xX][0-9a-fA-F]{40}$",
+            max_length=42,  # closes what `$` leaves open: a line break after the last digit
+            description="The contract's EVM address, in any case.",
+            examples=["0x87870bca3f3fd6335c3f4ce8392d69350b4fa4e2"],
+        ),
+    ]
+    chain: Annotated[
+        Annotated[str, msgspec.Meta(min_length=1)] | None,
+        msgspec.Meta(description="The key of the chain to look on; without it every chain is looked at."),
+    ] = None
+
+
+class ContractProtocol(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The protocol of a contract; `chainKey` where no chain was asked for."""
+
+    name: str
+    key: str
+    img_small: str
+    img_large: str
+    chain_key: str | UnsetType = UNSET
+
+
+class ContractAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """`protocol` where a chain was asked for, else `protocols`: one for each chain where the contract is one's."""
+
+    protocol: ContractProtocol | UnsetType = UNSET
+    protocols: list[ContractProtocol] | UnsetType = UNSET
+
+
+@get(
+    "/v1/contract-protocol",
+    tag="Service",
+    summary="Which protocol a contract belongs to",
+    needs="portfolio",
+    cost=5,
+    envelope="contract-protocol",
+    fails={404: "The contract is of no known protocol."},
+    example={"protocol": {"name": "Aave V3", "key": "aave3", "imgSmall": _IMAGE, "imgLarge": _IMAGE}},
+)
+async def contract_protocol(request: Context, query: ContractQuery) -> ContractAnswer:
+    """The protocol whose contract this is, from the server's registry; a chain that is not configured is refused."""
+    contract, chains = query.contract.lower(), _chains(request)
+    if query.chain is not None and query.chain not in chains:
+        raise BadRequest("chain", f"{shown(query.chain)} is not configured", cure="/v1/chains lists those that are")
+    found = request.engine.protocols().of(contract, chains if query.chain is None else {query.chain})
+    if not found:
+        raise NotFound(f"No protocol found for contract {contract}")
+    if query.chain is not None:
+        return ContractAnswer(protocol=_short(found[0][1]))
+    return ContractAnswer(protocols=[_short(protocol, chain) for chain, protocol in found])
+
+
+def _short(protocol: Protocol, chain: str | UnsetType = UNSET) -> ContractProtocol:
+    small, large = pictures(protocol.images, PLACEHOLDER)
+    return ContractProtocol(name=protocol.name, key=protocol.key, img_small=small, img_large=large, chain_key=chain)

@@ -1,0 +1,112 @@
+"""The protocols of `configs/protocols/*.toml`: their keys, names, pictures, and where their contracts lie."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from chainfolio.assets import ZERO_ADDRESS, evm
+from chainfolio.errors import BadRequest, BadSettings
+from portfolio.document import WALLET
+from portfolio.facts import ProtocolFacts
+
+# Whoever makes the id of a protocol from its key makes the same one: UUIDv5 in this name space.
+NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, "protocols.chainfolio")
+SIZES: Final = ("small", "large")
+_KEY = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
+
+
+class Protocol(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One protocol as its file describes it; `contracts` are addresses by chain key and by what they are there for."""
+
+    key: str
+    name: str
+    contracts: dict[str, dict[str, list[str]]]
+    images: dict[str, str] = {}
+
+    @property
+    def uuid(self) -> str:
+        """Its id: the same wherever its key is the same."""
+        return str(uuid.uuid5(NAMESPACE, self.key))
+
+    @property
+    def places(self) -> Iterator[tuple[str, str, str]]:
+        """Chain, role and address of each contract."""
+        for chain, roles in self.contracts.items():
+            for role, addresses in roles.items():
+                for address in addresses:
+                    yield chain, role, address
+
+
+class Registry:
+    """Protocols by key, by chain and by contract. A contract belongs to one protocol of its chain."""
+
+    def __init__(self, protocols: Sequence[Protocol]) -> None:
+        self.protocols = tuple(sorted(protocols, key=lambda each: (each.name.casefold(), each.key)))
+        self._at: dict[str, dict[str, Protocol]] = {}
+        for protocol in self.protocols:
+            for chain, role, address in protocol.places:
+                other = self._at.setdefault(address, {}).setdefault(chain, protocol)
+                if other is not protocol:
+                    where = f"contracts.{chain}.{role}"
+                    raise BadSettings(_file(protocol.key), f"{where}: {address} belongs to {other.key} already")
+
+    def on(self, chain: str) -> tuple[Protocol, ...]:
+        """The protocols of a chain, by name."""
+        return tuple(each for each in self.protocols if chain in each.contracts)
+
+    def of(self, contract: str, chains: Collection[str]) -> list[tuple[str, Protocol]]:
+        """Chain and protocol of a contract, by its canonical address, on each of these chains where it is one's."""
+        found = self._at.get(contract, {})
+        return [(chain, found[chain]) for chain in sorted(found) if chain in chains]
+
+    @cached_property
+    def facts(self) -> dict[str, ProtocolFacts]:
+        """What documents show of each protocol."""
+        return {each.key: ProtocolFacts(each.key, each.name, each.images) for each in self.protocols}
+
+
+def load(folder: Path, chains: Collection[str]) -> Registry:
+    """The registry in a folder, whose files may name these chains; BadSettings says which file and key is wrong."""
+    return Registry([_protocol(path, chains) for path in sorted(folder.glob("*.toml"))])
+
+
+def _protocol(path: Path, chains: Collection[str]) -> Protocol:
+    try:
+        protocol = msgspec.convert(tomllib.loads(path.read_text()), Protocol)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise BadSettings(path.name, str(error)) from None
+    if protocol.key != path.stem or not _KEY.match(protocol.key) or protocol.key == WALLET:
+        raise BadSettings(path.name, f"key: `{protocol.key}` is not a protocol key that the file is named after")
+    if not protocol.name.strip() or not protocol.contracts:
+        raise BadSettings(path.name, "name and contracts are not empty")
+    for size, link in protocol.images.items():
+        if size not in SIZES or not link.startswith(("https://", "http://", "data:image/")):
+            raise BadSettings(path.name, f"images.{size}: pictures are `small` and `large`, each an absolute URL")
+    for chain in protocol.contracts:
+        if chain not in chains:
+            known = ", ".join(sorted(chains))
+            raise BadSettings(path.name, f"contracts.{chain}: no such chain", cure=f"one of {known}")
+    for chain, role, address in protocol.places:
+        _check(address, path.name, f"contracts.{chain}.{role}")
+    return protocol
+
+
+def _check(address: str, file: str, where: str) -> None:
+    try:
+        canonical = evm(address)
+    except BadRequest as error:
+        raise BadSettings(file, f"{where}: {error.reason}", cure=error.cure) from None
+    if canonical != address or address == ZERO_ADDRESS:
+        raise BadSettings(file, f"{where}: {address} is not a contract's address in lower case")
+
+
+def _file(key: str) -> str:
+    return f"{key}.toml"

@@ -1,0 +1,238 @@
+"""Several portfolios as one. Sums are exact; what the parts do not agree on is left out, and never guessed.
+
+Equal assets of one place become one: balances and values are added up, and where their prices differ the price shown is
+value by balance, to 18 places. What nobody priced stays a row of its own beside what is priced. Nested positions stay
+apart, each with its own health. The order is that of any document, and the order of the parts changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from chainfolio import amounts
+from portfolio.document import (
+    UNKNOWN,
+    AssetDocument,
+    ChainDocument,
+    Portfolio,
+    PositionDocument,
+    PositionsDocument,
+    ProtocolChainDocument,
+    ProtocolDocument,
+    Sources,
+    every_asset,
+    percentages,
+    rounded,
+)
+
+T = TypeVar("T")
+PLACES: Final = 18
+# The order that a row has where everything that orders rows is equal: any, but always the same.
+_WHOLE: Final = msgspec.json.Encoder(order="deterministic")
+
+
+def merge(parts: Sequence[Portfolio], address: str) -> Portfolio:
+    """One portfolio of all the parts (at least one), as of the oldest of them; partial where any of them is."""
+    assert parts, "nothing to merge"
+    protocols = {key: _protocol(each) for key, each in _grouped(part.asset_by_protocols for part in parts).items()}
+    chains = _grouped(part.chains for part in parts)
+    values = {key: _total(chain.value for chain in each) for key, each in chains.items()}
+    shares = percentages(values)
+    held = [asset for each in protocols.values() for chain in each.chains.values() for asset in every_asset(chain)]
+    issues = {issue for part in parts for issue in part.issues}
+    return Portfolio(
+        address=address,
+        networth=_sum(part.networth for part in parts),
+        last_updated=min((part.last_updated for part in parts), key=int),
+        asset_by_protocols=protocols,
+        chains={key: _chain(chains[key], values[key], shares[key]) for key in chains},
+        completeness="partial" if any(part.completeness == "partial" for part in parts) else "complete",
+        issues=tuple(sorted(issues, key=lambda issue: (issue.adapter, issue.subject, issue.reason))),
+        unpriced_assets=sum(asset.value is None for asset in held),
+        price_adapters=tuple(sorted({adapter for part in parts for adapter in part.price_adapters})),
+        conversion_rates=_rates(parts),
+        block_number=_agreed(part.block_number for part in parts),
+        **_sums(parts, "cash_balance", "daily_income", "daily_expense", "fees", "fees_fiat", "open_pnl", "closed_pnl",
+                "total_cost_basis", "manual_balance_networth"),
+    )  # fmt: skip
+
+
+def merged(portfolios: Sequence[Portfolio]) -> Portfolio:
+    """One portfolio of several virtual users: their exact sums, under their addresses joined by commas.
+
+    An account that is in two groups is in both of their sums, and so in this one twice.
+    """
+    return merge(portfolios, ",".join(each.address for each in portfolios))
+
+
+# --- what is added up, and what has to agree -------------------------------------------------------------------------
+
+
+def _total(values: Iterable[str]) -> Decimal:
+    return amounts.total([Decimal(value) for value in values])
+
+
+def _sum(values: Iterable[str]) -> str:
+    """The exact sum; unknown as soon as one of the values is."""
+    listed = list(values)
+    return UNKNOWN if UNKNOWN in listed else amounts.text(_total(listed))
+
+
+def _sums(parts: Sequence[Any], *names: str) -> dict[str, Any]:
+    return {name: _sum(getattr(part, name) for part in parts) for name in names}
+
+
+def _pnl(parts: Sequence[Any]) -> dict[str, Any]:
+    return _sums(parts, "total_cost_basis", "total_open_pnl", "total_closed_pnl")
+
+
+def _agreed(values: Iterable[T | UnsetType]) -> T | UnsetType:
+    """The value that all parts have; absent where they have several."""
+    found = list(values)
+    return found[0] if all(value == found[0] for value in found) else UNSET
+
+
+def _links(parts: Sequence[Any], *names: str) -> dict[str, Any]:
+    return {name: _agreed(getattr(part, name) for part in parts) for name in names}
+
+
+def _pictures(parts: Sequence[Any]) -> dict[str, Any]:
+    return _links(parts, "img_small", "img_large")
+
+
+def _grouped(parts: Iterable[Mapping[str, T]]) -> dict[str, list[T]]:
+    """The values by key, sorted by key."""
+    found: defaultdict[str, list[T]] = defaultdict(list)
+    for part in parts:
+        for key, value in part.items():
+            found[key].append(value)
+    return {key: found[key] for key in sorted(found)}
+
+
+def _rates(parts: Sequence[Portfolio]) -> dict[str, str]:
+    """Each rate as the newest part has it."""
+    newest: dict[str, tuple[int, Decimal]] = {}
+    for part in parts:
+        for symbol, rate in part.conversion_rates.items():
+            found = int(part.last_updated), Decimal(rate)
+            newest[symbol] = max(newest.get(symbol, found), found)
+    return {symbol: amounts.text(newest[symbol][1]) for symbol in sorted(newest)}
+
+
+# --- the tree --------------------------------------------------------------------------------------------------------
+
+
+def _chain(parts: Sequence[ChainDocument], value: Decimal, share: str) -> ChainDocument:
+    return ChainDocument(
+        name=min(part.name for part in parts),
+        key=parts[0].key,
+        chain_id=min(part.chain_id for part in parts),
+        value=amounts.text(value),
+        value_percentile=share,
+        **_pnl(parts),
+        **_pictures(parts),
+    )
+
+
+def _protocol(parts: Sequence[ProtocolDocument]) -> ProtocolDocument:
+    return ProtocolDocument(
+        name=min(part.name for part in parts),
+        key=parts[0].key,
+        value=_sum(part.value for part in parts),
+        chains={key: _protocol_chain(each) for key, each in _grouped(part.chains for part in parts).items()},
+        **_pnl(parts),
+        **_pictures(parts),
+    )
+
+
+def _protocol_chain(parts: Sequence[ProtocolChainDocument]) -> ProtocolChainDocument:
+    kinds = _grouped(part.protocol_positions for part in parts)
+    return ProtocolChainDocument(
+        name=min(part.name for part in parts),
+        key=parts[0].key,
+        value=_sum(part.value for part in parts),
+        protocol_positions={kind: _positions(each) for kind, each in kinds.items()},
+        **_pnl(parts),
+        **_pictures(parts),
+    )
+
+
+def _positions(parts: Sequence[PositionsDocument]) -> PositionsDocument:
+    return PositionsDocument(
+        name=min(part.name for part in parts),
+        total_value=_sum(part.total_value for part in parts),
+        unlock_at=max((part.unlock_at for part in parts), key=int),
+        assets=_assets(asset for part in parts for asset in part.assets),
+        protocol_positions=tuple(
+            sorted((nested for part in parts for nested in part.protocol_positions), key=_position_key)
+        ),
+        **_pnl(parts),
+        **_links(parts, "img_small", "img_large", "explorer_url"),
+    )
+
+
+def _position_key(position: PositionDocument) -> tuple[Decimal, str, int, bytes]:
+    return Decimal(position.value).copy_negate(), position.name, int(position.unlock_at), _WHOLE.encode(position)
+
+
+def _assets(assets: Iterable[AssetDocument]) -> tuple[AssetDocument, ...]:
+    """Equal assets made one, in the order of every document."""
+    same: defaultdict[tuple[object, ...], list[AssetDocument]] = defaultdict(list)
+    for each in assets:
+        known = each.balance is None, each.value is None
+        same[each.chain_contract, each.symbol, each.name, each.decimal, *known].append(each)
+    return tuple(sorted((_asset(parts) for parts in same.values()), key=_asset_key))
+
+
+def _asset_key(asset: AssetDocument) -> tuple[bool, Decimal, str, bytes]:
+    worth = amounts.ZERO if asset.value is None else Decimal(asset.value).copy_negate()
+    return asset.value is None, worth, asset.contract, _WHOLE.encode(asset)
+
+
+def _asset(parts: Sequence[AssetDocument]) -> AssetDocument:
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    balance = None if first.balance is None else _total(str(part.balance) for part in parts)
+    value = None if first.value is None else _total(str(part.value) for part in parts)
+    return AssetDocument(
+        symbol=first.symbol,
+        name=first.name,
+        contract=first.contract,
+        chain_key=first.chain_key,
+        chain_contract=first.chain_contract,
+        balance=None if balance is None else amounts.text(balance),
+        price=_price([part.price for part in parts], balance, value),
+        value=None if value is None else amounts.text(value),
+        decimal=first.decimal,
+        sources=_sources([part.sources for part in parts]),
+        **_sums(parts, "open_pnl", "total_cost_basis"),
+        **_links(parts, "price_source", "img_small", "img_large", "explorer_url"),
+    )
+
+
+def _price(prices: Sequence[str | None], balance: Decimal | None, value: Decimal | None) -> str | None:
+    """The price that all have; else the mean by balance, which is what the sums say it is."""
+    same = _agreed(prices)
+    if not isinstance(same, UnsetType):
+        return same
+    if not balance or value is None:
+        return None
+    return amounts.text(rounded(Fraction(value) / Fraction(balance), PLACES))
+
+
+def _sources(found: Sequence[Sources | UnsetType]) -> Sources | UnsetType:
+    """Where the numbers come from, as long as that is one block and one price; `raw` is their sum."""
+    given = [each for each in found if isinstance(each, Sources)]
+    if len(given) < len(found):
+        return UNSET
+    alike = _agreed(msgspec.structs.replace(each, raw="") for each in given)
+    raw = str(sum(int(each.raw) for each in given))
+    return msgspec.structs.replace(alike, raw=raw) if isinstance(alike, Sources) else UNSET

@@ -1,0 +1,161 @@
+"""What is held of each token over all wallets, chains and protocols: the rows of /token-overview.
+
+A token is what has one symbol (in upper case) and one name: that is all that ether on two chains has in common, and it
+is what a reader sees. Two tokens that call themselves alike are one row. What nobody priced is a row of its own: no sum
+contains it. Borrowed assets count against what is held.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+
+from chainfolio import amounts
+from portfolio.document import AssetDocument, Portfolio, PositionsDocument, ProtocolDocument, percentages, rounded
+from portfolio.facts import PLACEHOLDER
+
+PLACES: Final = 18
+
+
+class TokenShare(msgspec.Struct, frozen=True, kw_only=True):
+    """What one protocol holds of a token; null where it is not known."""
+
+    key: str
+    name: str
+    value: str | None
+    balance: str | None
+    image: str
+
+
+class TokenRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One token. `percentage` is its part of the net worth; `price`, `value` and `percentage` are null where nobody
+    priced it, `balance` where it has no decimals. What is owed beyond what is held is negative."""
+
+    image: str
+    symbol: str
+    name: str
+    price: str | None
+    balance: str | None
+    value: str | None
+    percentage: str | None
+    protocols_detailed: tuple[TokenShare, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One asset where it was found; `sign` is -1 where it is owed."""
+
+    asset: AssetDocument
+    protocol: ProtocolDocument
+    sign: int
+
+    def signed(self, text: str | None) -> Decimal | None:
+        if text is None:
+            return None
+        return Decimal(text) if self.sign > 0 else Decimal(text).copy_negate()
+
+
+def overview(portfolios: Iterable[Portfolio]) -> list[TokenRow]:
+    """One row per token, the largest value first, the unpriced last, then by symbol and name."""
+    found: defaultdict[tuple[str, str, bool, bool], list[_Part]] = defaultdict(list)
+    for part in (part for portfolio in portfolios for part in _parts(portfolio)):
+        asset = part.asset
+        found[asset.symbol.upper(), asset.name, asset.value is None, asset.balance is None].append(part)
+    values = {key: _value(parts) for key, parts in found.items()}
+    # The keys of shares are texts: a token's place in this list.
+    shares = percentages({str(at): values[key] or amounts.ZERO for at, key in enumerate(found)})
+    rows = [
+        (values[key], _row(parts, None if values[key] is None else shares[str(at)]))
+        for at, (key, parts) in enumerate(found.items())
+    ]
+    return [row for _, row in sorted(rows, key=_order)]
+
+
+def _order(item: tuple[Decimal | None, TokenRow]) -> tuple[bool, Decimal, str, str, bool]:
+    value, row = item
+    return value is None, (value or amounts.ZERO).copy_negate(), row.symbol, row.name, row.balance is None
+
+
+def _parts(portfolio: Portfolio) -> Iterator[_Part]:
+    for protocol in portfolio.asset_by_protocols.values():
+        for chain in protocol.chains.values():
+            for positions in chain.protocol_positions.values():
+                yield from (_Part(asset, protocol, sign) for asset, sign in _signed(positions))
+
+
+def _signed(positions: PositionsDocument) -> Iterator[tuple[AssetDocument, int]]:
+    yield from ((asset, 1) for asset in positions.assets)
+    for nested in positions.protocol_positions:
+        held = (*nested.assets, *nested.supply_assets, *nested.reward_assets, *nested.dex_assets)
+        yield from ((asset, 1) for asset in held)
+        yield from ((asset, -1) for asset in nested.borrow_assets)
+
+
+def _row(parts: Sequence[_Part], share: str | None) -> TokenRow:
+    by_protocol: defaultdict[str, list[_Part]] = defaultdict(list)
+    for part in parts:
+        by_protocol[part.protocol.key].append(part)
+    shares = [_share(each) for each in by_protocol.values()]
+    first = parts[0].asset
+    return TokenRow(
+        image=_image(part.asset.img_small for part in parts),
+        symbol=first.symbol.upper(),
+        name=first.name,
+        price=_price(parts),
+        balance=_text(_balance(parts)),
+        value=_text(_value(parts)),
+        percentage=share,
+        protocols_detailed=tuple(sorted(shares, key=_share_order)),
+    )
+
+
+def _share(parts: Sequence[_Part]) -> TokenShare:
+    return TokenShare(
+        key=parts[0].protocol.key,
+        name=min(part.protocol.name for part in parts),
+        value=_text(_value(parts)),
+        balance=_text(_balance(parts)),
+        image=_image(part.protocol.img_small for part in parts),
+    )
+
+
+def _share_order(share: TokenShare) -> tuple[Decimal, str]:
+    return Decimal(share.value or 0).copy_negate(), share.key
+
+
+def _value(parts: Sequence[_Part]) -> Decimal | None:
+    return _net([part.signed(part.asset.value) for part in parts])
+
+
+def _balance(parts: Sequence[_Part]) -> Decimal | None:
+    return _net([part.signed(part.asset.balance) for part in parts])
+
+
+def _net(values: Sequence[Decimal | None]) -> Decimal | None:
+    known = [value for value in values if value is not None]
+    return amounts.total(known) if known else None
+
+
+def _price(parts: Sequence[_Part]) -> str | None:
+    """The price that all parts have; else the mean by balance, what is owed weighing like what is held."""
+    prices = {part.asset.price for part in parts}
+    if len(prices) == 1:
+        return prices.pop()
+    balance = amounts.total([Decimal(part.asset.balance or 0) for part in parts])
+    value = amounts.total([Decimal(part.asset.value or 0) for part in parts])
+    return amounts.text(rounded(Fraction(value) / Fraction(balance), PLACES)) if balance else None
+
+
+def _text(value: Decimal | None) -> str | None:
+    return None if value is None else amounts.text(value)
+
+
+def _image(links: Iterable[str | msgspec.UnsetType]) -> str:
+    found = {link for link in links if isinstance(link, str)} - {PLACEHOLDER}
+    return min(found, default=PLACEHOLDER)

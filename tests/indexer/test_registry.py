@@ -1,0 +1,88 @@
+"""The registry of protocols: read strictly, and every mistake told with its file and key."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from chainfolio.errors import BadSettings
+from chainfolio.settings import Settings
+from indexer.registry import NAMESPACE, load
+from indexer.wiring import System
+
+ONE, TWO = "0x" + "01" * 20, "0x" + "02" * 20
+CHAINS = ("base", "ethereum")
+GOOD = f'key = "aave3"\nname = "Aave V3"\ncontracts.ethereum.pool = ["{ONE}"]\n'
+
+
+def write(folder: Path, **files: str) -> Path:
+    for key, text in files.items():
+        (folder / f"{key}.toml").write_text(text)
+    return folder
+
+
+def test_protocols_are_found_by_chain_and_by_contract(tmp_path: Path) -> None:
+    other = f'key = "lido"\nname = "lido"\ncontracts.base.a = ["{ONE}"]\ncontracts.ethereum = {{b = ["{TWO}"]}}\n'
+    registry = load(write(tmp_path, lido=other, aave3=GOOD), CHAINS)
+    assert [each.key for each in registry.on("ethereum")] == ["aave3", "lido"]
+    assert [each.key for each in registry.on("base")] == ["lido"]
+    assert registry.on("linea") == ()
+    assert [(chain, each.key) for chain, each in registry.of(ONE, CHAINS)] == [("base", "lido"), ("ethereum", "aave3")]
+    assert [chain for chain, _ in registry.of(ONE, ["ethereum"])] == ["ethereum"]
+    assert registry.of("0x" + "03" * 20, CHAINS) == []
+
+
+def test_an_id_is_made_from_the_key_alone(tmp_path: Path) -> None:
+    (protocol,) = load(write(tmp_path, aave3=GOOD), CHAINS).protocols
+    assert protocol.uuid == str(uuid.uuid5(NAMESPACE, "aave3")) == "8b49d5a3-740d-53b3-942d-653c8616c4f0"
+    assert uuid.UUID(protocol.uuid).version == 5
+
+
+def test_documents_are_told_names_and_pictures(tmp_path: Path) -> None:
+    text = GOOD + 'images = {small = "https://images.example/a.svg"}\n'
+    facts = load(write(tmp_path, aave3=text), CHAINS).facts["aave3"]
+    assert (facts.name, facts.images) == ("Aave V3", {"small": "https://images.example/a.svg"})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("key =", "aave3.toml: Invalid value"),
+        ('key = "aave3"\nname = "Aave"', "missing required field `contracts`"),
+        (GOOD + "site = 'x'", "unknown field `site`"),
+        (GOOD.replace("aave3", "aave2"), "`aave2` is not a protocol key that the file is named after"),
+        (GOOD.replace("Aave V3", " "), "name and contracts are not empty"),
+        ('key = "aave3"\nname = "Aave"\ncontracts = {}', "name and contracts are not empty"),
+        (GOOD.replace("ethereum", "etherium"), "contracts.etherium: no such chain (one of base, ethereum)"),
+        (GOOD.replace(ONE, "0x12"), "contracts.ethereum.pool: '0x12' is not an EVM address"),
+        (GOOD.replace(ONE, "0x" + "AB" * 20), "contracts.ethereum.pool: 0xABAB"),
+        (GOOD.replace(ONE, "0x" + "00" * 20), "is not a contract's address in lower case"),
+        (GOOD.replace(f'["{ONE}"]', f'"{ONE}"'), "Expected `array`, got `str`"),
+        (GOOD + 'images.small = "logo.png"', "images.small: pictures are"),
+        (GOOD + 'images.huge = "https://x.example/a.png"', "images.huge: pictures are"),
+    ],
+)
+def test_a_mistake_is_told_with_its_file_and_key(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(BadSettings) as caught:
+        load(write(tmp_path, aave3=text), CHAINS)
+    assert str(caught.value).startswith("aave3.toml: ")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["wallet", "Aave3", "aave-3", "3aave", "a" * 33])
+def test_a_key_is_a_word_that_is_not_taken(tmp_path: Path, key: str) -> None:
+    with pytest.raises(BadSettings, match="is not a protocol key"):
+        load(write(tmp_path, **{key: GOOD.replace("aave3", key)}), CHAINS)
+
+
+def test_a_contract_belongs_to_one_protocol_of_a_chain(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match=f"contracts.ethereum.pool: {ONE} belongs to aave3 already"):
+        load(write(tmp_path, aave3=GOOD, spark=GOOD.replace("aave3", "spark").replace("Aave V3", "Spark")), CHAINS)
+
+
+def test_the_shipped_registry_is_read_once() -> None:
+    system = System(Settings())
+    assert {"aave3", "lido", "uniswap3"} <= {each.key for each in system.registry.on("ethereum")}
+    assert system.registry is system.registry

@@ -1,0 +1,205 @@
+"""Several portfolios as one: exact, in any order, and silent about nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chainfolio import amounts
+from chainfolio.amounts import MAX_RAW
+from chainfolio.contracts import Holding, Issue
+from portfolio.compose import portfolio
+from portfolio.document import AssetDocument, Portfolio, encode, every_asset
+from portfolio.facts import Options
+from portfolio.merge import merge
+from portfolio.valuation import Position, Valued, value, valued
+from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, USDC, erc20, native, price, snapshot
+
+ADDRESSES = [f"0x{n:040x}" for n in (1, 2, 3)]
+RAWS = st.one_of(st.integers(1, MAX_RAW), st.integers(1, 10**9))
+USD = st.none() | st.decimals(Decimal("1E-18"), 10**6, places=18).map(str)
+TOKENS = st.sampled_from([("ethereum", None), ("base", None), *(("ethereum", each) for each in ADDRESSES)])
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> Portfolio:
+    """A portfolio of loose tokens on two chains and of lending positions that have a name each."""
+    wallet = draw(st.dictionaries(TOKENS, st.tuples(RAWS, USD), max_size=4))
+    loose: dict[str, list[Any]] = {"ethereum": [], "base": []}
+    prices: dict[str, list[Any]] = {"ethereum": [], "base": []}
+    for (chain, contract), (raw, usd) in wallet.items():
+        token = native(chain) if contract is None else erc20(contract, draw(st.sampled_from([6, None])))
+        loose[chain].append(Holding(ALICE, token, raw))
+        prices[chain] += [price(token, usd)] if usd else []
+    issues = draw(st.lists(st.sampled_from([Issue("a", "b", "c"), Issue("a", "b", "d", spoils=False)])))
+    snapshots = [
+        snapshot(*loose[chain], prices=tuple(prices[chain]), chain=chain, issues=tuple(issues)) for chain in loose
+    ]
+    names = draw(st.sets(st.sampled_from("xyz"), max_size=2))
+    positions = [lent(name, draw(RAWS), draw(RAWS)) for name in sorted(names)]
+    updated_ms = draw(st.integers(0, 10**13))
+    rates = draw(st.dictionaries(st.sampled_from(["ETH", "SOL"]), st.integers(1, 9).map(Decimal)))
+    options = Options(images=True, explorer_urls=True, sources=True)
+    found = value(snapshots, positions)
+    return portfolio(ALICE, found, CHAINS, updated_ms=updated_ms, rates=rates, options=options)
+
+
+def lent(name: str, supplied: int, borrowed: int) -> Position:
+    def part(raw: int) -> tuple[Valued, ...]:
+        return (valued(Holding(ALICE, erc20(), raw), "ethereum", BLOCK, price(erc20(), "1.000000000000000001")),)
+
+    return Position(ALICE, "ethereum", "aave3", "LENDING", name, supplied=part(supplied), borrowed=part(borrowed))
+
+
+def everything(document: Portfolio) -> list[AssetDocument]:
+    return [
+        asset
+        for protocol in document.asset_by_protocols.values()
+        for chain in protocol.chains.values()
+        for asset in every_asset(chain)
+    ]
+
+
+def exact(texts: list[str]) -> Decimal:
+    return amounts.total([Decimal(text) for text in texts])
+
+
+some = st.lists(documents(), min_size=1, max_size=4)
+
+
+@given(documents())
+def test_a_merge_of_one_is_itself(document: Portfolio) -> None:
+    assert encode([merge([document], ALICE)]) == encode([document])
+
+
+@given(some)
+@settings(max_examples=50)
+def test_every_level_is_the_exact_sum_of_the_parts_and_of_what_is_in_it(parts: list[Portfolio]) -> None:
+    whole = merge(parts, "all")
+    assert Decimal(whole.networth) == exact([part.networth for part in parts])
+    assert Decimal(whole.networth) == exact([chain.value for chain in whole.chains.values()])
+    assert Decimal(whole.networth) == exact([each.value for each in whole.asset_by_protocols.values()])
+    for protocol in whole.asset_by_protocols.values():
+        assert Decimal(protocol.value) == exact([chain.value for chain in protocol.chains.values()])
+        for chain in protocol.chains.values():
+            kinds = chain.protocol_positions.values()
+            assert Decimal(chain.value) == exact([kind.total_value for kind in kinds])
+            for kind in kinds:
+                loose = [asset.value for asset in kind.assets if asset.value is not None]
+                nested = [position.value for position in kind.protocol_positions]
+                assert Decimal(kind.total_value) == exact([*loose, *nested])
+
+
+@given(some)
+@settings(max_examples=50)
+def test_no_balance_is_lost_and_none_is_there_twice(parts: list[Portfolio]) -> None:
+    def held(documents: list[Portfolio]) -> dict[tuple[str, bool], Decimal]:
+        found: dict[tuple[str, bool], Decimal] = {}
+        for asset in (asset for document in documents for asset in everything(document)):
+            key = asset.chain_contract, asset.value is None
+            found[key] = amounts.total([found.get(key, Decimal(0)), Decimal(asset.balance or 0)])
+        return found
+
+    assert held([merge(parts, "all")]) == held(parts)
+    for chain in merge(parts, "all").asset_by_protocols["wallet"].chains.values():
+        rows = [
+            (each.chain_contract, each.decimal, each.value is None)
+            for each in chain.protocol_positions["WALLET"].assets
+        ]
+        assert len(rows) == len(set(rows))
+
+
+@given(some, st.randoms())
+@settings(max_examples=50)
+def test_the_order_of_the_parts_changes_nothing(parts: list[Portfolio], random: Any) -> None:
+    shuffled = random.sample(parts, len(parts))
+    assert encode([merge(shuffled, "all")]) == encode([merge(parts, "all")])
+
+
+@given(some)
+@settings(max_examples=50)
+def test_what_is_not_known_of_a_part_is_not_known_of_the_whole(parts: list[Portfolio]) -> None:
+    whole = merge(parts, "all")
+    assert (whole.completeness == "partial") is any(part.completeness == "partial" for part in parts)
+    assert set(whole.issues) == {issue for part in parts for issue in part.issues}
+    assert whole.unpriced_assets == sum(asset.value is None for asset in everything(whole))
+    assert int(whole.last_updated) == min(int(part.last_updated) for part in parts)
+    assert set(whole.price_adapters) == {adapter for part in parts for adapter in part.price_adapters}
+
+
+def one(*holdings: Holding, usd: str = "2", at_ms: int = 0, address: str = ALICE, **more: Any) -> Portfolio:
+    prices = tuple(price(holding.token, usd) for holding in holdings)
+    mine = [replace(holding, account=address) for holding in holdings]
+    found = value([snapshot(*mine, prices=prices, accounts=(address,))])
+    return portfolio(address, found, CHAINS, updated_ms=at_ms, **more)
+
+
+def loose(document: Portfolio) -> tuple[AssetDocument, ...]:
+    return document.asset_by_protocols["wallet"].chains["ethereum"].protocol_positions["WALLET"].assets
+
+
+def test_equal_assets_at_other_prices_show_the_mean_that_their_sums_have() -> None:
+    ether = Holding(ALICE, native(), 10**18)
+    whole = merge([one(ether, usd="2"), one(replace(ether, raw=2 * 10**18), usd="5")], "all")
+    (asset,) = loose(whole)
+    assert (asset.balance, asset.value, asset.price) == ("3", "12", "4")
+    whole = merge([one(ether, usd="1"), one(replace(ether, raw=2 * 10**18), usd="2")], "all")
+    (asset,) = loose(whole)
+    assert (asset.value, asset.price) == ("5", "1.666666666666666667")
+    assert abs(Fraction(str(asset.price)) - Fraction(5, 3)) < Fraction(1, 10**18)
+
+
+def test_what_nobody_priced_stays_beside_what_is_priced() -> None:
+    priced, unpriced = one(Holding(ALICE, native(), 10**18)), one(Holding(ALICE, native(), 10**18), usd="0")
+    whole = merge([priced, unpriced], "all")
+    assert [(asset.balance, asset.value) for asset in loose(whole)] == [("1", "2"), ("1", None)]
+    assert (whole.networth, whole.unpriced_assets) == ("2", 1)
+
+
+def test_nested_positions_stay_apart() -> None:
+    parts = [
+        portfolio(ALICE, value([snapshot()], [lent("Main", raw, 1)]), CHAINS, updated_ms=0) for raw in (1001, 2001)
+    ]
+    kind = merge(parts, "all").asset_by_protocols["aave3"].chains["ethereum"].protocol_positions["LENDING"]
+    assert [position.name for position in kind.protocol_positions] == ["Main", "Main"]
+    assert Decimal(kind.protocol_positions[0].value) > Decimal(kind.protocol_positions[1].value)
+
+
+def test_shares_are_of_the_whole() -> None:
+    parts = [one(Holding(ALICE, native(), 10**18), usd="3")]
+    ether = native("base")
+    held = snapshot(Holding(ALICE, ether, 10**18), prices=(price(ether, "1"),), chain="base")
+    parts.append(portfolio(ALICE, value([held]), CHAINS, updated_ms=0))
+    shares = {key: chain.value_percentile for key, chain in merge(parts, "all").chains.items()}
+    assert shares == {"base": "25", "ethereum": "75"}
+
+
+def test_links_and_lineage_that_differ_are_left_out_and_others_stay() -> None:
+    options = Options(images=True, explorer_urls=True, sources=True)
+    held = Holding(ALICE, native(), 3), Holding(ALICE, erc20(), 5)
+    whole = merge([one(*held, options=options), one(*held, address=BOB, options=options)], "all")
+    ether, usdc = sorted(loose(whole), key=lambda asset: asset.contract)
+    assert ether.explorer_url is msgspec.UNSET
+    assert usdc.explorer_url == f"https://etherscan.io/token/{USDC}"
+    assert isinstance(ether.img_small, str)
+    assert not isinstance(usdc.sources, msgspec.UnsetType)
+    assert usdc.sources.raw == "10"
+
+
+@pytest.mark.parametrize(("left", "right", "both"), [("1.5", "2", "3.5"), ("N/A", "2", "N/A"), ("N/A", "N/A", "N/A")])
+def test_a_sum_with_an_unknown_part_is_unknown(left: str, right: str, both: str) -> None:
+    parts = [msgspec.structs.replace(one(), open_pnl=pnl, fees=fee) for pnl, fee in ((left, "7"), (right, "8"))]
+    whole = merge(parts, "all")
+    assert (whole.open_pnl, whole.fees) == (both, "15")
+
+
+def test_rates_are_those_of_the_newest_part() -> None:
+    parts = [one(at_ms=at, rates={"ETH": Decimal(usd)}) for at, usd in ((5, 1), (9, 3), (7, 2))]
+    assert merge(parts, "all").conversion_rates == {"ETH": "3"}
