@@ -71,10 +71,9 @@ def _reserved(context: Context, admitted: Admitted, cost: int) -> None:
     """Put the charge on the request, or refuse for want of credits."""
     if not cost:
         return
-    if admitted.call_id is None:
+    if admitted.held is None:
         raise _too_poor(cost, admitted.available or 0)
-    assert context.principal is not None, "authenticated before"
-    context.http[CHARGE] = Charge(context.parts.state.meter, context.principal.account_id, admitted.call_id)
+    context.http[CHARGE] = Charge(context.parts.state.meter, admitted.held)
 
 
 def rate_headers(bucket: str, admitted: Admitted) -> dict[str, str]:

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from api.keys import Meter
 from chainfolio.errors import StoreError
+from storage.state.meter import Held
 
 log = structlog.stdlib.get_logger("chainfolio.api")
 
@@ -18,23 +19,22 @@ class Charge:
     """Reserved credits of one call."""
 
     meter: Meter
-    account_id: str
-    call_id: int
+    held: Held
 
     async def void(self) -> None:
         """Give them back, before the refusal is told. A store that is away gives them back later, by itself."""
         try:
-            await self.meter.settle(self.account_id, self.call_id, "void")
+            await self.meter.settle(self.held, "void")
         except StoreError as error:
             log.warning("not voided", reason=error.message, then="the reservation expires")
 
     def void_soon(self) -> None:
         """Give them back, as soon as may be: nobody is left to be told."""
-        self.meter.settle_soon(self.account_id, self.call_id, "void")
+        self.meter.settle_soon(self.held, "void")
 
     def post_soon(self) -> None:
         """Take them: the answer has been sent."""
-        self.meter.settle_soon(self.account_id, self.call_id, "post")
+        self.meter.settle_soon(self.held, "post")
 
 
 CHARGE = web.RequestKey("charge", Charge)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol, TypeVar
 
 from storage.state.database import Transaction
-from storage.state.meter import Admit, Admitted
+from storage.state.meter import Admit, Admitted, Held
 
 T = TypeVar("T")
 
@@ -17,10 +17,10 @@ class Meter(Protocol):
     async def admit(self, asked: Admit) -> Admitted:
         """Let a request in, or not."""
 
-    async def settle(self, account_id: str, call_id: int, kind: str) -> None:
+    async def settle(self, held: Held, kind: str) -> None:
         """Post or void; on return it is in the ledger."""
 
-    def settle_soon(self, account_id: str, call_id: int, kind: str) -> None:
+    def settle_soon(self, held: Held, kind: str) -> None:
         """Post or void without waiting."""
 
 

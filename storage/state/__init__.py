@@ -22,7 +22,9 @@ from storage.state.meter import Meter
 
 T = TypeVar("T")
 HOLD_S: Final = 600
-KNOWN_FOR_S: Final = 0.5  # how long a key may be believed without a look, where a look is a round trip
+LOOK_S: Final = 0.05  # how long what is known of keys is believed without asking whether anything changed
+LOOK_FAR_S: Final = 0.25  # the same where asking is a round trip
+MANY: Final = 100_000
 
 
 class State:
@@ -35,7 +37,8 @@ class State:
         self.database, self.clock, self.random = database, clock, random
         self.meter = Meter(database, clock, random, hold_s * 1_000_000)
         self._pepper = pepper
-        self._known: dict[bytes, tuple[float, Principal | None]] = {}
+        self._known: dict[bytes, tuple[int | None, Principal]] = {}
+        self._changes, self._looked_s = -1, float("-inf")
 
     @classmethod
     def open(cls, url: str, pepper: bytes, clock: Clock, random: random.Random, hold_s: int = HOLD_S) -> State:
@@ -104,30 +107,41 @@ class State:
 
     def authenticate(self, token: str) -> Principal | None:
         """Who a key belongs to; None for an unknown, revoked or expired one, and at once for a typing error."""
-        return self._looked_up(digest(self._pepper, token)) if well_formed(token) else None
-
-    async def caller(self, token: str) -> Principal | None:
-        """`authenticate` for the event loop; a key that was revoked may be believed for KNOWN_FOR_S more."""
         if not well_formed(token):
             return None
+        found = self.database.look(lambda tx: self._checked(tx, digest(self._pepper, token)))
+        return found[1] if found else None
+
+    async def caller(self, token: str) -> Principal | None:
+        """`authenticate` for the event loop; a key that was revoked may be believed for a moment more."""
         hash = digest(self._pepper, token)
-        if self.database.quick:
-            return self._looked_up(hash)
+        await self._forget_what_changed()
+        known = self._known.get(hash)
+        if known is None:
+            if not well_formed(token):
+                return None
+            known = await self._look(lambda tx: self._checked(tx, hash))
+            if known is None:
+                return None
+            self._known[hash] = known
+        expires_us, principal = known
+        return principal if expires_us is None or self.clock.now_us() < expires_us else None
+
+    async def _forget_what_changed(self) -> None:
         now_s = self.clock.monotonic_s()
-        at_s, principal = self._known.get(hash, (0.0, None))
-        if principal is None or now_s - at_s > KNOWN_FOR_S:
-            principal = await self.database.run(lambda tx: self._checked(tx, hash))
-            if len(self._known) > 10_000:
-                self._known.clear()
-            self._known[hash] = (now_s, principal)
-        return principal
+        if 0 <= now_s - self._looked_s < (LOOK_S if self.database.quick else LOOK_FAR_S):
+            return
+        changes = await self._look(accounts.changes)
+        if changes != self._changes or len(self._known) > MANY:
+            self._known.clear()
+        self._changes, self._looked_s = changes, now_s
 
-    def _looked_up(self, hash: bytes) -> Principal | None:
-        return self.database.look(lambda tx: self._checked(tx, hash))
+    async def _look(self, work: Work[T]) -> T:
+        return self.database.look(work) if self.database.quick else await self.database.run(work)
 
-    def _checked(self, tx: Transaction, hash: bytes) -> Principal | None:
+    def _checked(self, tx: Transaction, hash: bytes) -> tuple[int | None, Principal] | None:
         found = accounts.principal(tx, hash, self.clock.now_us())
-        return found[1] if found and hmac.compare_digest(found[0], hash) else None
+        return found[1:] if found and hmac.compare_digest(found[0], hash) else None
 
     def _new_key(self, account_id: str, name: str, expires: int | None) -> tuple[Key, str]:
         token = make_key(self.random)

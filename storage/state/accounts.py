@@ -130,6 +130,7 @@ def grant(tx: Transaction, id: str, name: str, now_us: int) -> bool:
     if name in existing(tx, id).grants:
         return False
     tx.run(_ADD_GRANT, account_id=id, name=name)
+    tx.run(_CHANGED)
     audit.note(tx, now_us, audit.OPERATOR, id, "granted", {"grant": name})
     return True
 
@@ -139,6 +140,7 @@ def revoke_grant(tx: Transaction, id: str, name: str, now_us: int) -> bool:
     existing(tx, id)
     if not tx.run(_DROP_GRANT, owner=id, grant=name):
         return False
+    tx.run(_CHANGED)
     audit.note(tx, now_us, audit.OPERATOR, id, "grant revoked", {"grant": name})
     return True
 
@@ -147,6 +149,7 @@ def set_plan(tx: Transaction, id: str, plan: str, until_us: int | None, now_us: 
     """Move an account to another plan; `until_us` None is for good."""
     before = existing(tx, id)
     tx.run(_SET_PLAN, owner=id, new_plan=plan, until=until_us)
+    tx.run(_CHANGED)
     detail = {"from": before.plan, "to": plan, "expires_us": until_us}
     audit.note(tx, now_us, audit.OPERATOR, id, "plan changed", detail)
 
@@ -166,6 +169,7 @@ def revoke_key(tx: Transaction, id: str, now_us: int) -> bool:
     """End a key; False if there is no such key or it was revoked before."""
     if not tx.run(_REVOKE, key_id=id, now=now_us):
         return False
+    tx.run(_CHANGED)
     owner = one(tx.rows(_OWNER, key_id=id))
     assert owner is not None, "a key that was revoked has an account"
     audit.note(tx, now_us, audit.OPERATOR, owner[0], "key revoked", {"key": id})
@@ -177,14 +181,21 @@ def keys(tx: Transaction, account_id: str) -> list[Key]:
     return [Key(*row) for row in tx.rows(_KEYS_OF, account_id=account_id)]
 
 
-def principal(tx: Transaction, hash: bytes, now_us: int) -> tuple[bytes, Principal] | None:
-    """Whose key has this hash, and the hash as it is kept; None for an unknown, revoked or expired one."""
+def changes(tx: Transaction) -> int:
+    """How often keys, grants or plans have changed: as long as this stays, what is known of them holds."""
+    row = one(tx.rows(_CHANGES))
+    assert row is not None, "the mark is made with the tables"
+    return int(row[0])
+
+
+def principal(tx: Transaction, hash: bytes, now_us: int) -> tuple[bytes, int | None, Principal] | None:
+    """Whose key has this hash, the hash as it is kept, and when the key ends; None for one that opens nothing."""
     rows = tx.rows(_PRINCIPAL, hash=hash, now=now_us)
     if not rows:
         return None
-    kept, account_id, key_id, plan, plan_expires_us, _ = rows[0]
-    grants = frozenset(row[5] for row in rows if row[5])
-    return bytes(kept), Principal(account_id, key_id, plan, plan_expires_us, grants)
+    kept, expires_us, account_id, key_id, plan, plan_expires_us, _ = rows[0]
+    grants = frozenset(row[6] for row in rows if row[6])
+    return bytes(kept), expires_us, Principal(account_id, key_id, plan, plan_expires_us, grants)
 
 
 def checked_grants(names: Iterable[str]) -> frozenset[str]:

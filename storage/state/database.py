@@ -7,7 +7,7 @@ times a second: one small transaction that a power cut (not a crash) may undo, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
@@ -15,16 +15,20 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects import sqlite as sqlite_dialect
 
 T = TypeVar("T")
-Arguments = Mapping[str, Any]
 
 DIALECTS: dict[str, Any] = {
     "sqlite": sqlite_dialect.dialect(paramstyle="named"),
     "postgresql": postgresql.psycopg.dialect(),  # type: ignore[no-untyped-call]
+    "sqlite-rows": sqlite_dialect.dialect(paramstyle="qmark"),
+    "postgresql-rows": postgresql.psycopg.dialect(paramstyle="format"),  # type: ignore[no-untyped-call]
 }
 
 
 class Statement:
-    """One SQL statement with `:name` parameters, in the words of each database; made when it is first needed."""
+    """One SQL statement with `:name` parameters, in the words of each database; made when it is first needed.
+
+    `columns` are those that an insert fills; `many` gives them in the order of the table.
+    """
 
     __slots__ = ("_built", "_columns", "_texts")
 
@@ -34,7 +38,7 @@ class Statement:
         self._texts: dict[str, str] = {}
 
     def text(self, dialect: str) -> str:
-        """The SQL for one of DIALECTS, as its driver takes it."""
+        """The SQL for one of DIALECTS, as its driver takes it; `-rows` takes values by their place."""
         found = self._texts.get(dialect)
         if found is None:
             compiled = self._built.compile(dialect=DIALECTS[dialect], column_keys=self._columns)
@@ -53,8 +57,8 @@ class Transaction(Protocol):
     def run(self, statement: Statement, **arguments: Any) -> int:
         """How many rows a statement changed."""
 
-    def many(self, statement: Statement, rows: Sequence[Arguments]) -> None:
-        """The same statement for each of the rows."""
+    def many(self, statement: Statement, rows: Sequence[tuple[Any, ...]]) -> int:
+        """The same insert for each of the rows, whose values stand in the table's order; how many were added."""
 
 
 Work = Callable[[Transaction], T]

@@ -30,7 +30,15 @@ MOVES: Final[Mapping[str, tuple[str, str]]] = {
 MAX_CREDITS: Final = 2**53 - 1  # the API gives credits as a JSON number
 
 _LEDGER, _BALANCES = schema.ledger, schema.balances
-ADD = Statement(_LEDGER.insert(), [name for name in _LEDGER.c.keys() if name != "id"])  # noqa: SIM118
+COLUMNS: Final = ("account_id", "at_us", "kind", "amount", "debit", "credit", "call_id", "memo")
+ADD = Statement(_LEDGER.insert(), COLUMNS)
+# What was settled before is skipped: text, because each dialect of SQLAlchemy would build it another way.
+SETTLE = Statement(
+    sa.text(
+        f"INSERT INTO ledger ({', '.join(COLUMNS)}) VALUES ({', '.join(f':{name}' for name in COLUMNS)}) "
+        "ON CONFLICT DO NOTHING"
+    )
+)
 BALANCE = Statement(
     sa.select(_BALANCES.c.available, _BALANCES.c.held, _BALANCES.c.earned)
     .where(_BALANCES.c.account_id == argument("account_id"))
@@ -69,9 +77,15 @@ _CHECK = Statement(
     .select_from(_BALANCES.outerjoin(_LEDGER, _LEDGER.c.account_id == _BALANCES.c.account_id))
     .group_by(_BALANCES.c.account_id, *(_BALANCES.c[place] for place in PLACES))
 )
-_HELD = schema.reservations
-_OPEN = Statement(
-    sa.select(_HELD.c.account_id, sa.cast(sa.func.sum(_HELD.c.amount), schema.Long)).group_by(_HELD.c.account_id)
+_SETTLING = _LEDGER.alias("settling")
+OPEN = sa.and_(
+    _LEDGER.c.kind == literal("reserve"),
+    ~sa.exists().where(_SETTLING.c.call_id == _LEDGER.c.call_id, sa.text(f"settling.{schema.SETTLED.text}")),
+)
+_HELD = Statement(
+    sa.select(_LEDGER.c.account_id, sa.cast(sa.func.sum(_LEDGER.c.amount), schema.Long))
+    .where(OPEN)
+    .group_by(_LEDGER.c.account_id)
 )
 
 
@@ -105,14 +119,11 @@ class Balance:
                 setattr(self, place, getattr(self, place) + change)
 
 
-def entry(account_id: str, at_us: int, kind: str, amount: int, call_id: int | None, memo: str) -> dict[str, Any]:
-    """A row of the ledger, as ADD takes it."""
+def entry(account_id: str, at_us: int, kind: str, amount: int, call_id: int | None, memo: str) -> tuple[Any, ...]:
+    """A row of the ledger, as `many` takes it for ADD."""
     assert amount > 0, f"{kind} of {amount}"
     debit, credit = MOVES[kind]
-    return {
-        "account_id": account_id, "at_us": at_us, "kind": kind, "amount": amount, "debit": debit, "credit": credit,
-        "call_id": call_id, "memo": memo,
-    }  # fmt: skip
+    return (account_id, at_us, kind, amount, debit, credit, call_id, memo)
 
 
 def balance(tx: Transaction, account_id: str) -> Balance:
@@ -143,7 +154,7 @@ def credit(tx: Transaction, account_id: str, amount: int, now_us: int, memo: str
     if found.available + amount > MAX_CREDITS:
         raise BadRequest("credits", f"an account holds at most {MAX_CREDITS:,}")
     kind = "grant" if amount > 0 else "adjust"
-    tx.run(ADD, **entry(account_id, now_us, kind, abs(amount), None, memo))
+    tx.many(ADD, [entry(account_id, now_us, kind, abs(amount), None, memo)])
     found.move(kind, abs(amount))
     keep(tx, account_id, found)
     audit.note(tx, now_us, audit.OPERATOR, account_id, "credits changed", {"amount": amount, "memo": memo})
@@ -164,7 +175,7 @@ def totals(tx: Transaction) -> dict[str, tuple[int, int]]:
 def check(tx: Transaction) -> list[str]:
     """What does not add up, in words; an empty list is a sound ledger."""
     wrong = []
-    reserved = {account_id: int(amount) for account_id, amount in tx.rows(_OPEN)}
+    reserved = {account_id: int(amount) for account_id, amount in tx.rows(_HELD)}
     for account_id, *sums in tx.rows(_CHECK):
         kept, added = sums[:3], [int(value) for value in sums[3:]]
         wrong += [

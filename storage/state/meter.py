@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 import structlog
@@ -21,7 +21,7 @@ import structlog
 from chainfolio.errors import StoreError
 from chainfolio.seams import Clock
 from storage.state import ledger, schema
-from storage.state.database import Database, Statement, Taken, Transaction, argument, one
+from storage.state.database import Database, Statement, Taken, Transaction, argument, literal, one
 
 WINDOW_US: Final = 60_000_000
 MANY: Final = 512  # operations in one transaction: others wait for its lock
@@ -31,7 +31,7 @@ _LANE_BITS: Final = 14
 
 log = structlog.stdlib.get_logger("chainfolio.state")
 
-_BUCKETS, _RESERVATIONS = schema.buckets, schema.reservations
+_BUCKETS = schema.buckets
 _BUCKET = Statement(
     sa.select(_BUCKETS.c.moments)
     .where(_BUCKETS.c.key_id == argument("key_id"), _BUCKETS.c.name == argument("name"))
@@ -43,15 +43,16 @@ _SET_BUCKET = Statement(
     .where(_BUCKETS.c.key_id == argument("of_key"), _BUCKETS.c.name == argument("of_name"))
     .values(moments=argument("new_moments"))
 )
-_HOLD = Statement(_RESERVATIONS.insert())
-_RELEASE = Statement(
-    _RESERVATIONS.delete().where(_RESERVATIONS.c.call_id == argument("call")).returning(_RESERVATIONS.c.amount)
+_MARKS, _LEDGER = schema.marks, schema.ledger
+_MARK = Statement(sa.select(_MARKS.c.value).where(_MARKS.c.name == literal("settled")).with_for_update())
+_SET_MARK = Statement(_MARKS.update().where(_MARKS.c.name == literal("settled")).values(value=argument("new_value")))
+_OLD = Statement(
+    sa.select(sa.func.max(_LEDGER.c.id)).where(_LEDGER.c.id > argument("mark"), _LEDGER.c.at_us <= argument("late"))
 )
-_EXPIRED = Statement(
-    sa.select(_RESERVATIONS.c.call_id, _RESERVATIONS.c.account_id)
-    .where(_RESERVATIONS.c.expires_us <= argument("now"))
-    .order_by(_RESERVATIONS.c.call_id)
-    .suffix_with(sa.text(f"LIMIT {MANY}"))
+_OPEN = Statement(
+    sa.select(_LEDGER.c.id, _LEDGER.c.at_us, _LEDGER.c.account_id, _LEDGER.c.call_id, _LEDGER.c.amount)
+    .where(_LEDGER.c.id > argument("mark"), ledger.OPEN)
+    .order_by(_LEDGER.c.id)
 )
 
 
@@ -67,10 +68,19 @@ class Admit:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """Credits that are reserved for a call."""
+
+    account_id: str
+    call_id: int
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
 class Admitted:
     """What became of it. `remaining` of the `limit` can still come, `reset_us` is when one more than that could.
 
-    `call_id` is there where credits were reserved; where they were not, `available` says how many there are.
+    `held` is there where credits were reserved; where they were not, `available` says how many there are.
     """
 
     let_in: bool
@@ -78,16 +88,15 @@ class Admitted:
     remaining: int
     reset_us: int
     now_us: int
-    call_id: int | None = None
+    held: Held | None = None
     available: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Post or void what was reserved for a call; again, or after it expired, changes nothing."""
+    """Post or void what is held for a call; again, or after it expired, changes nothing."""
 
-    account_id: str
-    call_id: int
+    held: Held
     kind: str
 
 
@@ -113,13 +122,13 @@ class Meter:
         assert found is not None, "an Admit is answered"
         return found
 
-    async def settle(self, account_id: str, call_id: int, kind: str) -> None:
+    async def settle(self, held: Held, kind: str) -> None:
         """Post or void; on return it is in the ledger."""
-        await self._do(Settle(account_id, call_id, kind))
+        await self._do(Settle(held, kind))
 
-    def settle_soon(self, account_id: str, call_id: int, kind: str) -> None:
+    def settle_soon(self, held: Held, kind: str) -> None:
         """Post or void without waiting. If it never comes to it, the reservation expires and nobody has paid."""
-        self._do(Settle(account_id, call_id, kind)).add_done_callback(_told)
+        self._do(Settle(held, kind)).add_done_callback(_told)
 
     async def close(self) -> None:
         """Do what is waiting, and stop."""
@@ -157,23 +166,26 @@ class Meter:
                 if not future.done():
                     future.set_exception(error)
             return
-        for (operation, future), result in zip(batch, results, strict=True):
+        for (_, future), result in zip(batch, results, strict=True):
             if not future.done():
                 future.set_result(result)
-            elif result is not None and result.call_id is not None:
+            elif result is not None and result.held is not None:
                 # Who asked has gone: nobody else knows of this reservation.
-                self.settle_soon(operation.account_id, result.call_id, "void")
+                self.settle_soon(result.held, "void")
 
     async def _applied(self, operations: Sequence[Operation]) -> list[Admitted | None]:
-        for _ in range(3):
+        one_by_one = False
+        for _ in range(4):
             try:
-                return await self.database.hot(lambda tx: self._apply(tx, operations))
+                return await self.database.hot(lambda tx: self._apply(tx, operations, one_by_one))  # noqa: B023
             except Taken:  # another process made the same bucket or the same id in the same microsecond
                 continue
+            except _Settled:
+                one_by_one = True
         raise StoreError("state", "the meter's ids clash", cure="check the clocks of the machines")
 
-    def _apply(self, tx: Transaction, operations: Sequence[Operation]) -> list[Admitted | None]:
-        round = _Round(tx, self.clock.now_us(), self.hold_us, self._ids(len(operations)))
+    def _apply(self, tx: Transaction, operations: Sequence[Operation], one_by_one: bool) -> list[Admitted | None]:
+        round = _Round(tx, self.clock.now_us(), self._ids(len(operations)), one_by_one)
         round.load(operations)
         results = [round.admit(o) if isinstance(o, Admit) else round.settle(o) for o in operations]
         round.keep()
@@ -192,22 +204,25 @@ class Meter:
         while True:
             await asyncio.sleep(SWEEP_S)
             try:
-                await self.database.hot(lambda tx: expire(tx, self.clock.now_us()))
+                await self.database.run(lambda tx: expire(tx, self.clock.now_us(), self.hold_us))
             except StoreError as error:
                 log.warning("sweep failed", reason=error.message)
+
+
+class _Settled(Exception):
+    """Something of the batch had been settled before: which, is seen one by one."""
 
 
 class _Round:
     """One transaction of the meter: what it read, changes in memory, and writes at its end."""
 
-    def __init__(self, tx: Transaction, now_us: int, hold_us: int, ids: list[int]) -> None:
-        self.tx, self.now_us, self.hold_us = tx, now_us, hold_us
-        self.ids = ids
+    def __init__(self, tx: Transaction, now_us: int, ids: list[int], one_by_one: bool) -> None:
+        self.tx, self.now_us, self.ids, self.one_by_one = tx, now_us, ids, one_by_one
         self.buckets: dict[tuple[str, str], array[int]] = {}
         self.new_buckets: set[tuple[str, str]] = set()
         self.balances: dict[str, ledger.Balance] = {}
-        self.rows: list[dict[str, object]] = []
-        self.held: list[dict[str, object]] = []
+        self.reserved: list[tuple[Any, ...]] = []
+        self.settled: list[tuple[Any, ...]] = []
 
     def load(self, operations: Sequence[Operation]) -> None:
         """Read everything, in one order for all processes: whoever locks in order cannot lock in a circle."""
@@ -217,7 +232,8 @@ class _Round:
             self.buckets[key] = array("q", row[0] if row else b"")
             if row is None:
                 self.new_buckets.add(key)
-        paying = {o.account_id for o in operations if isinstance(o, Settle) or o.cost}
+        paying = {o.account_id for o in admits if o.cost}
+        paying.update(o.held.account_id for o in operations if isinstance(o, Settle))
         for account_id in sorted(paying):
             self.balances[account_id] = ledger.balance(self.tx, account_id)
 
@@ -239,19 +255,22 @@ class _Round:
         balance = self.balances[asked.account_id]
         if balance.available < asked.cost:
             return Admitted(True, asked.limit, remaining, reset_us, now_us, None, balance.available)
-        call_id = self.ids.pop()
-        self._move(asked.account_id, "reserve", asked.cost, call_id, asked.key_id)
-        expires_us = self.now_us + self.hold_us
-        self.held.append(
-            {"call_id": call_id, "account_id": asked.account_id, "amount": asked.cost, "expires_us": expires_us}
+        held = Held(asked.account_id, self.ids.pop(), asked.cost)
+        balance.move("reserve", held.amount)
+        self.reserved.append(
+            ledger.entry(held.account_id, self.now_us, "reserve", held.amount, held.call_id, asked.key_id)
         )
-        return Admitted(True, asked.limit, remaining, reset_us, now_us, call_id)
+        return Admitted(True, asked.limit, remaining, reset_us, now_us, held)
 
     def settle(self, asked: Settle) -> Admitted | None:
-        """Once: what is no longer reserved was settled before, or has expired."""
-        row = one(self.tx.rows(_RELEASE, call=asked.call_id))
-        if row is not None:
-            self._move(asked.account_id, asked.kind, row[0], asked.call_id, "")
+        """Once: what was settled before, or has expired, stays as it is."""
+        held = asked.held
+        row = ledger.entry(held.account_id, self.now_us, asked.kind, held.amount, held.call_id, "")
+        if not self.one_by_one:
+            self.settled.append(row)
+        elif not self.tx.many(ledger.SETTLE, [row]):
+            return None
+        self.balances[held.account_id].move(asked.kind, held.amount)
         return None
 
     def keep(self) -> None:
@@ -261,27 +280,35 @@ class _Round:
                 self.tx.run(_ADD_BUCKET, key_id=key[0], name=key[1], moments=moments.tobytes())
             else:
                 self.tx.run(_SET_BUCKET, of_key=key[0], of_name=key[1], new_moments=moments.tobytes())
-        if self.rows:
-            self.tx.many(ledger.ADD, self.rows)
-            self.tx.many(_HOLD, self.held)
-            for account_id in {row["account_id"] for row in self.rows}:
-                ledger.keep(self.tx, str(account_id), self.balances[str(account_id)])
-
-    def _move(self, account_id: str, kind: str, amount: int, call_id: int, memo: str) -> None:
-        self.rows.append(ledger.entry(account_id, self.now_us, kind, amount, call_id, memo))
-        self.balances[account_id].move(kind, amount)
+        self.tx.many(ledger.ADD, self.reserved)
+        if self.tx.many(ledger.SETTLE, self.settled) < len(self.settled):
+            raise _Settled
+        for account_id, balance in self.balances.items():
+            ledger.keep(self.tx, account_id, balance)
 
 
-def expire(tx: Transaction, now_us: int) -> int:
-    """Void what was reserved for calls that nobody settled in time; how many."""
-    late = tx.rows(_EXPIRED, now=now_us)
+def expire(tx: Transaction, now_us: int, hold_us: int) -> int:
+    """Give back what was reserved for calls that nobody settled in time; how many.
+
+    Everything up to a mark in the ledger is settled, so that only what came after it is looked at. The mark stays
+    behind what is younger than `hold_us`: a row with a smaller number may still be on its way into the ledger.
+    """
+    row = one(tx.rows(_MARK))
+    assert row is not None, "the mark is made with the tables"
+    mark, late_us = row[0], now_us - hold_us
+    waiting = tx.rows(_OPEN, mark=mark)
+    late = [found for found in waiting if found[1] <= late_us]
     if late:
-        operations = [Settle(account_id, call_id, "expire") for call_id, account_id in late]
-        round = _Round(tx, now_us, 0, [])
+        round = _Round(tx, now_us, [], one_by_one=True)
+        operations = [Settle(Held(account_id, call_id, amount), "expire") for *_, account_id, call_id, amount in late]
         round.load(operations)
         for operation in operations:
             round.settle(operation)
         round.keep()
+    still = min((found[0] for found in waiting if found[1] > late_us), default=None)
+    ((old,),) = tx.rows(_OLD, mark=mark, late=late_us)
+    if old is not None:
+        tx.run(_SET_MARK, new_value=old if still is None else min(old, still - 1))
     return len(late)
 
 

@@ -17,7 +17,7 @@ import psycopg
 
 from chainfolio.errors import Busy, StorageFull, StoreError
 from chainfolio.settings import masked
-from storage.state.database import Arguments, Statement, Taken, Work
+from storage.state.database import Statement, Taken, Work
 from storage.state.migrations import migrate_postgres
 from storage.state.schema import HEAD
 
@@ -149,7 +149,8 @@ class _Transaction:
         """How many rows a statement changed."""
         return self._cursor.execute(statement.text("postgresql"), arguments).rowcount
 
-    def many(self, statement: Statement, rows: Sequence[Arguments]) -> None:
-        """The same statement for each of the rows."""
+    def many(self, statement: Statement, rows: Sequence[tuple[Any, ...]]) -> int:
+        """The same insert for each of the rows; how many were added."""
         if rows:
-            self._cursor.executemany(statement.text("postgresql"), rows)
+            self._cursor.executemany(statement.text("postgresql-rows"), rows)
+        return self._cursor.rowcount if rows else 0

@@ -60,6 +60,8 @@ def _owner(*, key: bool = False) -> sa.Column[str]:
 
 # --- credits ---------------------------------------------------------------------------------------------------------
 
+SETTLED = sa.text("kind IN ('post', 'void', 'expire')")
+
 # Every row moves `amount` credits of one account from one place to another: `operator`, `available`, `held`, `earned`.
 ledger = sa.Table(
     "ledger",
@@ -74,6 +76,8 @@ ledger = sa.Table(
     sa.Column("call_id", Long, comment="the call that they were reserved for"),
     sa.Column("memo", sa.Text, nullable=False),
     sa.CheckConstraint("amount > 0", name="amount"),
+    # What was reserved for a call is posted, voided or expired once.
+    sa.Index("uq_ledger_settled", "call_id", unique=True, sqlite_where=SETTLED, postgresql_where=SETTLED),
     sqlite_strict=True,
 )
 
@@ -88,13 +92,11 @@ balances = sa.Table(
     sqlite_strict=True,
 )
 
-reservations = sa.Table(
-    "reservations",
+marks = sa.Table(
+    "marks",
     metadata,
-    sa.Column("call_id", Long, primary_key=True, autoincrement=False),
-    sa.Column("account_id", sa.Text, nullable=False),
-    sa.Column("amount", Long, nullable=False),
-    sa.Column("expires_us", Long, nullable=False),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value", Long, nullable=False, comment="access: changes so far; settled: a row of the ledger"),
     sqlite_strict=True,
 )
 

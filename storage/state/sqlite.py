@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import apsw
 
 from chainfolio.errors import Busy, StorageFull, StoreError
-from storage.state.database import Arguments, Statement, Taken, Work
+from storage.state.database import Statement, Taken, Work
 from storage.state.migrations import migrate_sqlite
 from storage.state.schema import HEAD
 
@@ -118,10 +118,12 @@ class _Transaction:
         self._connection.execute(statement.text("sqlite"), arguments)
         return self._connection.changes()
 
-    def many(self, statement: Statement, rows: Sequence[Arguments]) -> None:
-        """The same statement for each of the rows."""
+    def many(self, statement: Statement, rows: Sequence[tuple[Any, ...]]) -> int:
+        """The same insert for each of the rows; how many were added."""
+        before = self._connection.total_changes()
         if rows:
-            self._connection.executemany(statement.text("sqlite"), rows)
+            self._connection.executemany(statement.text("sqlite-rows"), rows)
+        return self._connection.total_changes() - before
 
 
 def _connect(path: Path, *, synchronous: str) -> apsw.Connection:

@@ -32,7 +32,7 @@ from indexer.registry import Protocol, Registry
 from portfolio.document import Portfolio, ProtocolDocument, encode_one
 from portfolio.facts import Options
 from portfolio.transactions import TransactionDocument
-from storage.state.meter import Admit, Admitted
+from storage.state.meter import Admit, Admitted, Held
 from tests.api.beacon import FakeValidators
 
 KEY = "cf_live_" + "A1b2C3d4E5" * 3 + "x7Yz90"
@@ -74,14 +74,14 @@ class FakeMeter:
 
     async def admit(self, asked: Admit) -> Admitted:
         self.asked.append(asked)
-        call_id = len(self.asked) if asked.cost else None
-        return Admitted(True, asked.limit, asked.limit - len(self.asked), 60_000_000, 0, call_id)
+        held = Held(asked.account_id, len(self.asked), asked.cost) if asked.cost else None
+        return Admitted(True, asked.limit, asked.limit - len(self.asked), 60_000_000, 0, held)
 
-    async def settle(self, account_id: str, call_id: int, kind: str) -> None:
-        self.settled.append((call_id, kind))
+    async def settle(self, held: Held, kind: str) -> None:
+        self.settled.append((held.call_id, kind))
 
-    def settle_soon(self, account_id: str, call_id: int, kind: str) -> None:
-        self.settled.append((call_id, kind))
+    def settle_soon(self, held: Held, kind: str) -> None:
+        self.settled.append((held.call_id, kind))
 
 
 class FakeTransaction:

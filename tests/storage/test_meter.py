@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from chainfolio.errors import BadRequest
 from storage.state import State, ledger
 from storage.state.accounts import Account
-from storage.state.meter import WINDOW_US, Admit, Admitted, expire
+from storage.state.meter import WINDOW_US, Admit, Admitted, Held, expire
 from tests.storage.stores import KINDS, Stores
 from tests.storage.test_state import PEPPER, Hands
 
@@ -47,10 +47,10 @@ def call(account: Account, *, limit: int = 0, cost: int = 0, key: str = "k", buc
     return Admit(account.id, key, bucket, limit, cost)
 
 
-async def reserve(state: State, account: Account, cost: int = 1) -> int:
+async def reserve(state: State, account: Account, cost: int = 1) -> Held:
     admitted = await state.meter.admit(call(account, cost=cost))
-    assert admitted.call_id is not None
-    return admitted.call_id
+    assert admitted.held is not None
+    return admitted.held
 
 
 # --- rates -----------------------------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ async def test_the_refused_are_told_when_and_are_not_counted(state: State, accou
     for _ in range(9):
         refused = await state.meter.admit(call(account, limit=2, cost=1))
         assert (refused.let_in, refused.remaining, refused.reset_us) == (False, 0, 1_000_000 + WINDOW_US)
-        assert refused.call_id is None
+        assert refused.held is None
     clock.us = 1_000_000 + WINDOW_US
     assert (await state.meter.admit(call(account, limit=2))).let_in
     assert not (await state.meter.admit(call(account, limit=2))).let_in
@@ -106,10 +106,10 @@ async def test_a_clock_that_goes_back_makes_no_room(state: State, account: Accou
 async def test_what_is_held_is_not_available_until_it_is_given_back(state: State, account: Account) -> None:
     held = await reserve(state, account, 4)
     assert state.balance(account.id) == 6
-    await state.meter.settle(account.id, held, "void")
+    await state.meter.settle(held, "void")
     assert state.balance(account.id) == 10
     held = await reserve(state, account, 4)
-    await state.meter.settle(account.id, held, "post")
+    await state.meter.settle(held, "post")
     assert state.balance(account.id) == 6
     found = state.database.look(lambda tx: ledger.history(tx, account.id))
     assert [(row.kind, row.amount, row.debit, row.credit) for row in reversed(found)] == [
@@ -123,7 +123,7 @@ async def test_what_is_held_is_not_available_until_it_is_given_back(state: State
 
 async def test_a_call_is_settled_once_whatever_comes_after(state: State, account: Account) -> None:
     held = await reserve(state, account, 3)
-    await asyncio.gather(*(state.meter.settle(account.id, held, kind) for kind in ("post", "void", "post", "void")))
+    await asyncio.gather(*(state.meter.settle(held, kind) for kind in ("post", "void", "post", "void")))
     assert state.balance(account.id) == 7
     assert state.database.look(ledger.totals)["post"] == (3, 1)
     assert state.database.look(ledger.totals)["void"] == (0, 0)
@@ -131,8 +131,8 @@ async def test_a_call_is_settled_once_whatever_comes_after(state: State, account
 
 async def test_nobody_spends_what_is_not_there(state: State, account: Account) -> None:
     found = await asyncio.gather(*(state.meter.admit(call(account, cost=3)) for _ in range(8)))
-    assert sum(each.call_id is not None for each in found) == 3
-    assert {each.available for each in found if each.call_id is None} == {1}
+    assert sum(each.held is not None for each in found) == 3
+    assert {each.available for each in found if each.held is None} == {1}
     assert state.balance(account.id) == 1
 
 
@@ -141,11 +141,11 @@ async def test_what_nobody_settles_expires_in_the_customers_favour(
 ) -> None:
     held = await reserve(state, account, 3)
     clock.us += 60_000_000 - 1
-    assert await state.database.hot(lambda tx: expire(tx, clock.now_us())) == 0
+    assert await state.database.hot(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us)) == 0
     clock.us += 1
-    assert await state.database.hot(lambda tx: expire(tx, clock.now_us())) == 1
+    assert await state.database.hot(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us)) == 1
     assert state.balance(account.id) == 10
-    await state.meter.settle(account.id, held, "post")
+    await state.meter.settle(held, "post")
     assert state.balance(account.id) == 10
 
 
@@ -187,27 +187,29 @@ def test_any_order_of_events_adds_up(data: st.DataObject, stores: Stores) -> Non
                 case "reserve":
                     cost = data.draw(st.integers(1, 9))
                     found: Admitted = await state.meter.admit(call(owner, cost=cost))
-                    assert (found.call_id is not None) == (cost <= free)
-                    if found.call_id is not None:
-                        open_calls[found.call_id] = cost
+                    assert (found.held is not None) == (cost <= free)
+                    if found.held is not None:
+                        open_calls[found.held] = cost
                         free -= cost
                 case "wait":
                     clock.us += 2_000_000
-                    await state.database.hot(lambda tx: expire(tx, clock.now_us()))
+                    await state.database.hot(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us))
                     free += sum(open_calls.values())
                     open_calls.clear()
                 case kind if open_calls:
-                    call_id = data.draw(st.sampled_from(sorted(open_calls)))
-                    cost = open_calls.pop(call_id)
-                    await state.meter.settle(owner.id, call_id, kind)
+                    held = data.draw(st.sampled_from(sorted(open_calls, key=lambda each: each.call_id)))
+                    cost = open_calls.pop(held)
+                    await state.meter.settle(held, kind)
                     free, earned = (free + cost, earned) if kind == "void" else (free, earned + cost)
             assert state.balance(owner.id) == free
         await state.meter.close()
 
-    asyncio.run(steps())
-    assert state.database.look(ledger.check) == []
-    assert state.database.look(ledger.totals)["post"][0] == earned
-    state.close()
+    try:
+        asyncio.run(steps())
+        assert state.database.look(ledger.check) == []
+        assert state.database.look(ledger.totals)["post"][0] == earned
+    finally:
+        state.close()
 
 
 # --- several processes -----------------------------------------------------------------------------------------------
@@ -225,8 +227,8 @@ async def main(url, account, seed):
         for each in range(40):
             admitted = await state.meter.admit(Admit(account, "k", "all", 100, 1))
             found.append(admitted.let_in)
-            if admitted.call_id is not None:
-                await state.meter.settle(account, admitted.call_id, "post" if each % 2 else "void")
+            if admitted.held is not None:
+                await state.meter.settle(admitted.held, "post" if each % 2 else "void")
         return sum(found)
     print(json.dumps(sum(await asyncio.gather(*map(client, range(4))))))
     await state.meter.close()

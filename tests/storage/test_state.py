@@ -286,3 +286,26 @@ def test_several_that_open_a_new_store_at_once_all_find_it_whole(tmp_path: Path)
     started = [subprocess.Popen([sys.executable, "-c", use, url], cwd=ROOT, stderr=subprocess.PIPE) for _ in range(4)]
     assert [each.communicate()[1].decode() for each in started] == [""] * 4
     open_database(url).close()
+
+
+# --- who calls, on the event loop ------------------------------------------------------------------------------------
+
+
+async def test_what_is_known_of_a_key_ends_with_the_key(state: State, again: Again, clock: Hands) -> None:
+    account, token = state.create_account("ann", grants=["portfolio"])
+    short = state.create_key(account.id, "short", expires=9_000_000)[1]
+    assert [caller is not None for caller in (await state.caller(token), await state.caller(short))] == [True, True]
+    clock.us = 9_000_000
+    assert [caller is not None for caller in (await state.caller(token), await state.caller(short))] == [True, False]
+    elsewhere = again()
+    elsewhere.database.change(lambda tx: accounts.grant(tx, account.id, "enterprise", clock.us))
+    elsewhere.database.change(lambda tx: accounts.set_plan(tx, account.id, "PRO", None, clock.us))
+    clock.us += 1_000_000
+    caller = await state.caller(token)
+    assert caller is not None
+    assert (caller.plan, caller.grants) == ("PRO", {"portfolio", "enterprise"})
+    (first, _) = state.keys(account.id)
+    elsewhere.revoke_key(first.id)
+    clock.us += 1_000_000
+    assert await state.caller(token) is None
+    assert await state.caller("nonsense") is None

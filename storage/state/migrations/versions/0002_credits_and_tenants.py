@@ -51,6 +51,10 @@ def _credits() -> None:
         sqlite_strict=True,
     )
     op.create_index("ix_ledger_account_id", "ledger", ["account_id"])
+    settled = sa.text("kind IN ('post', 'void', 'expire')")
+    op.create_index(
+        "uq_ledger_settled", "ledger", ["call_id"], unique=True, sqlite_where=settled, postgresql_where=settled
+    )
     op.create_table(
         "balances",
         sa.Column("account_id", sa.Text, nullable=False),
@@ -62,14 +66,13 @@ def _credits() -> None:
         sqlite_strict=True,
     )
     op.create_table(
-        "reservations",
-        sa.Column("call_id", Long, nullable=False, autoincrement=False),
-        sa.Column("account_id", sa.Text, nullable=False),
-        sa.Column("amount", Long, nullable=False),
-        sa.Column("expires_us", Long, nullable=False),
-        sa.PrimaryKeyConstraint("call_id", name="pk_reservations"),
+        "marks",
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("value", Long, nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_marks"),
         sqlite_strict=True,
     )
+    op.execute("INSERT INTO marks VALUES ('access', 0), ('settled', 0)")
     op.create_table(
         "buckets",
         sa.Column("key_id", sa.Text, nullable=False),
