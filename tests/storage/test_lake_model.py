@@ -71,6 +71,11 @@ class LakeModel(RuleBasedStateMachine):
             found = pa.Table.from_batches(self.lake.arrow(table, chain), table.schema())
             assert Counter(map(_row, found.to_pylist())) == Counter(map(_row, rows))
             assert self.lake.count(table, chain) == len(rows)
+            if table is ACCOUNT_TRANSFERS:
+                for account in {row["account"] for row in rows} | {"0x"}:
+                    own = self.lake.account_transfers(chain, account).collect().select(table.names)
+                    mine = Counter(_row(row) for row in rows if row["account"] == account)
+                    assert Counter(map(_row, own.to_arrow().cast(table.schema()).to_pylist())) == mine
 
 
 def _row(row: dict[str, Any]) -> tuple[Any, ...]:
