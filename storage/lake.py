@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +27,7 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 from chainfolio.amounts import MAX_DEC38
 from chainfolio.blocks import Span
 from chainfolio.errors import Busy, StaleTable, StorageFull, StoreError
-from chainfolio.tables import TABLES, Table, bucket
+from chainfolio.tables import TABLES, Column, Table, bucket
 from storage.disk import sync
 from storage.history import Footers, history
 from storage.parquet import Bucket, Folder, Written, check, in_order, read, write
@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 ATTEMPTS = 8
 REVISION = "chainfolio.revision"
 RETENTION_H = 168
+# What each type of the log may be in a table.
+KINDS = {
+    "string": ("text",), "integer": ("int",), "long": ("long",), "boolean": ("bool",), "timestamp": ("time",),
+    "binary": ("bytes", "raw"),
+}  # fmt: skip
 # Files below this are merged with their neighbours.
 SMALL_BYTES = 64 * 2**20
 
@@ -65,7 +70,7 @@ class Lake:
         # long write keeps no reader waiting.
         self._readers: dict[str, DeltaTable] = {}
         self._writers: dict[str, DeltaTable] = {}
-        self._lists: dict[str, tuple[int, list[Written]]] = {}
+        self._lists: dict[str, tuple[int, int, list[Written]]] = {}
         self._footers = Footers()
         self._reading = threading.Lock()
         self._writing: dict[str, threading.Lock] = {name: threading.Lock() for name in TABLES}
@@ -287,6 +292,17 @@ class Lake:
         with _said(table), self._reading:
             return self._held(self._readers, table) is not None
 
+    def as_written(self, table: Table) -> Table:
+        """The table with the columns and the revision it was written with, by which its rows can be read; as it is
+        where nobody wrote it yet."""
+        with _said(table), self._reading:
+            handle = self._held(self._readers, table)
+            return table if handle is None or _revision(handle) == table.revision else _as_written(table, handle)
+
+    def is_stale(self, table: Table) -> bool:
+        """Whether the table was written by another revision than this release's."""
+        return self.as_written(table).revision != table.revision
+
     def last(self, table: Table, stream: str) -> int:
         """The number of the last batch of `stream` in the table; -1 where there is none."""
         with _said(table), self._reading:
@@ -384,9 +400,10 @@ class Lake:
                 return []
             known = self._lists.get(table.name)
             if known is None or known[0] != handle.version():
-                _check_revision(table, handle)
-                known = self._lists[table.name] = (handle.version(), _listed(handle))
-        return _chosen(known[1], chain, bucket)
+                known = self._lists[table.name] = (handle.version(), _revision(handle), _listed(handle))
+        if known[1] != table.revision:
+            raise StaleTable(table.name, known[1], table.revision)
+        return _chosen(known[2], chain, bucket)
 
     def _held(self, handles: dict[str, DeltaTable], table: Table) -> DeltaTable | None:
         """The handle for a table, brought to its newest version."""
@@ -536,8 +553,25 @@ def _schema(table: Table) -> Schema:
     return Schema.from_arrow(schema.set(0, schema.field(0).with_metadata({REVISION: str(table.revision)})))
 
 
+def _revision(handle: DeltaTable) -> int:
+    return int(handle.schema().fields[0].metadata.get(REVISION, 0))
+
+
+def _as_written(table: Table, handle: DeltaTable) -> Table:
+    """A table in the columns that a handle has."""
+    known = {(column.name, column.type): column for column in table.columns}
+    columns = []
+    for field in handle.schema().fields:
+        kinds = KINDS[json.loads(field.type.to_json())]
+        same = [known[field.name, kind] for kind in kinds if (field.name, kind) in known]
+        columns.append(same[0] if same else Column(field.name, kinds[0], "of another revision", field.nullable))
+    names = {column.name for column in columns}
+    order = tuple(name for name in table.order if name in names)
+    return replace(table, columns=tuple(columns), order=order, revision=_revision(handle))
+
+
 def _check_revision(table: Table, handle: DeltaTable) -> None:
-    found = int(handle.schema().fields[0].metadata.get(REVISION, 0))
+    found = _revision(handle)
     if found != table.revision:
         raise StaleTable(table.name, found, table.revision)
 
