@@ -7,6 +7,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import evm
@@ -79,7 +80,7 @@ async def _index(system: System, options: argparse.Namespace, lanes: Sequence[La
         span = check_span(chain.key, first, heads.finalized if options.last is None else options.last, heads.finalized)
         await check_anchor(chain, system.tail)
         if options.estimate:
-            await _estimate(chain, missing(system.tail, chain.key, span, datasets, contracts), options)
+            await _estimate(system, chain, missing(system.tail, chain.key, span, datasets, contracts), options)
             return
         progress = Progress(system.seams.clock, 0, on_change=watcher(chain.key, quiet=options.json))
         collector = Collector(chain, system.lake, system.tail, system.seams, progress)
@@ -141,10 +142,10 @@ def together(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict
     return {endpoint: dict(counts) for endpoint, counts in total.items()}
 
 
-async def _estimate(chain: EvmChain, work: Sequence[Work], options: argparse.Namespace) -> None:
+async def _estimate(system: System, chain: EvmChain, work: Sequence[Work], options: argparse.Namespace) -> None:
     from indexer.estimate import estimate
 
-    result = await estimate(chain, work)
+    result = await estimate(chain, work, Path(system.settings.data))
     if options.json:
         one_line(result)
         return

@@ -12,7 +12,7 @@ Nothing is written to the lake at or above the lowest block of the tail: from th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -188,7 +188,7 @@ class Collector:
         now_s = self.seams.clock.monotonic_s
         pending, writing = _Pending(now_s()), None
         try:
-            async with aclosing(self._chunks(span, work)) as chunks:
+            async with aclosing(self._chunks(span, work, self.progress.begin)) as chunks:
                 async for chunk in chunks:
                     pending.add(chunk)
                     self.progress.add(
@@ -207,7 +207,9 @@ class Collector:
             if writing is not None:
                 await writing
 
-    async def _chunks(self, span: Span, work: Work) -> AsyncGenerator[Fetched, None]:
+    async def _chunks(
+        self, span: Span, work: Work, begun: Callable[[int], None] = lambda blocks: None
+    ) -> AsyncGenerator[Fetched, None]:
         """The span's chunks in order, linked to each other. The first goes alone: it learns what the node allows."""
         pieces = span.cut(self.chain.settings.span)
         flying: list[asyncio.Task[Fetched]] = []
@@ -219,6 +221,7 @@ class Collector:
                     link = before if width == 1 else None
                     fetch = self.chain.collect(piece, work.datasets, work.contracts, link)
                     flying.append(asyncio.create_task(fetch))
+                    begun(len(piece))
                 if not flying:
                     return
                 chunk = await flying.pop(0)
