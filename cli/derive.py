@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     for_bulk()
 
     async def work(system: System) -> dict[str, int]:
-        from indexer import derive
+        from indexer import derive, losses
         from indexer.rederive import rederive
 
         chain = system.chain(options.chain)
@@ -40,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
         derive.check(named)
         with ExitStack() as locks:
             locks.enter_context(system.tail.lock(chain.key))
+            losses.check(system.lake, system.tail, chain.key)
             written = _mended(system, chain.key, locks)
             if not written.keys() & set(base):
                 written |= rederive(chain, system.lake, base)
@@ -50,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
     def _mended(system: System, held: str, locks: ExitStack) -> dict[str, int]:
         """Tables that another revision wrote are made again first, those of all chains: they are one table."""
-        from indexer import mend
+        from indexer import losses, mend
 
         if not mend.stale(system.lake):
             return {}
@@ -58,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
         for key in keys:
             if key != held:
                 locks.enter_context(system.tail.lock(key))
+                losses.check(system.lake, system.tail, key)
         return mend.mend([system.chain(key) for key in keys], system.lake, system.tail)
 
     start_s = time.monotonic()

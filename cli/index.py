@@ -58,7 +58,7 @@ def start_lanes(given: Settings, chain: str) -> list[Lane]:
 
 
 async def _index(system: System, options: argparse.Namespace, lanes: Sequence[Lane]) -> None:
-    from indexer import derive
+    from indexer import derive, losses
     from indexer.collect import Collector, check_anchor, check_span, missing
     from indexer.progress import Progress
     from indexer.wiring import check_datasets
@@ -71,6 +71,7 @@ async def _index(system: System, options: argparse.Namespace, lanes: Sequence[La
     with system.tail.lock(chain.key):
         if options.rewind is not None:
             _rewind(system, chain, options.rewind)
+        losses.check(system.lake, system.tail, chain.key)
         if system.tail.blocks(chain.key):  # what is final by now belongs into the lake before anything is written to it
             from indexer.follow import Follower
 
@@ -98,10 +99,13 @@ def _names(given: str | None) -> list[str]:
 
 
 def _rewind(system: System, chain: EvmChain, height: int) -> None:
+    from indexer import losses
     from indexer.collect import rewind
 
     if height < 0:
         raise BadRequest("rewind", "a block height is at least 0")
+    if height:  # what stays must be known to both
+        losses.check(system.lake, system.tail, chain.key)
     rewind(system.lake, system.tail, chain.key, height)
 
 

@@ -22,6 +22,7 @@ from chainfolio.errors import BadAnswer, BadRequest, DeepReorg
 from chainfolio.seams import Seams
 from chainfolio.tables import TABLES
 from indexer.lanes import Ends
+from indexer.losses import newest_batch
 from indexer.progress import Progress
 
 if TYPE_CHECKING:
@@ -320,7 +321,7 @@ def rewind(lake: Lake, tail: Tail, chain: str, height: int) -> int:
     The caller holds the chain's lock. It is written down before it is begun: a killed one is finished by the next run.
     """
     first = min([height, *(batch.span.first for batch in tail.open_batches(chain))])
-    tail.open_batch(chain, Span(first, NO_END), REWIND)
+    tail.open_batch(chain, Span(first, NO_END), REWIND, after=newest_batch(lake, chain))
     finish_rewind(lake, tail, chain)
     return first
 
