@@ -357,12 +357,6 @@ class Lake:
         assert isinstance(frame, pl.DataFrame)
         return _with_decimals(frame.lazy(), table, columns or ())
 
-    def arrow(
-        self, table: Table, chain: str, columns: Sequence[str] | None = None, *, bucket: int | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """A chain's rows as of now in stored order, some ten thousand at a time, for re-derivation."""
-        return self._batches(table, self._files(table, chain, bucket), list(columns or table.names))
-
     def window(self, table: Table, chain: str, span: Span) -> pa.Table:
         """A chain's rows at some heights, in the table's order. Without Polars: loading that takes longer than this."""
         import pyarrow.compute as pc

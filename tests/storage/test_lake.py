@@ -18,17 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from chainfolio.amounts import MAX_DEC38
+from chainfolio.blocks import Span
 from chainfolio.errors import StaleTable, StorageFull, StoreError
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, LOGS, TABLES, TRANSFERS, Column, Table, bucket
 from storage.history import Footers
 from storage.lake import Lake
 from storage.parquet import Folder
+from tests.storage.conftest import stored
 
 Maker = Callable[..., pa.Table]
-
-
-def stored(lake: Lake, table: Table, chain: str) -> pa.Table:
-    return pa.Table.from_batches(lake.arrow(table, chain), table.schema())
 
 
 def multiset(*tables: pa.Table) -> Counter[tuple[Any, ...]]:
@@ -44,7 +42,7 @@ def test_a_table_nobody_wrote_is_empty_and_has_its_columns(lake: Lake) -> None:
     names = [*TRANSFERS.names, "token_id_dec", "raw_dec"]
     assert lake.scan(TRANSFERS, chain="a").collect().to_dict(as_series=False) == {name: [] for name in names}
     assert (lake.files(TRANSFERS), lake.count(TRANSFERS), lake.chains(TRANSFERS)) == ([], 0, [])
-    assert list(lake.arrow(TRANSFERS, "a")) == []
+    assert lake.window(TRANSFERS, "a", Span(0, 9)).num_rows == 0
     assert lake.last(TRANSFERS, "a/transfers") == -1
     assert lake.compact(TRANSFERS, "a").rows == 0
     lake.rewind("a", 0)
@@ -147,9 +145,8 @@ def test_rows_lie_in_the_tables_order(lake: Lake, made: Maker) -> None:
     lake.append(LOGS, made(LOGS, "a", range(20, 30)), stream="s", batch=1)
     lake.append(LOGS, backwards, stream="s", batch=2)
     assert stored(lake, LOGS, "a").slice(0, 60).equals(rows)
-    some = pa.Table.from_batches(lake.arrow(LOGS, "a", ["height", "chain"]))
-    assert some.column_names == ["height", "chain"]
-    assert some["height"].to_pylist() == sorted([*rows["height"].to_pylist(), *range(20, 30), *range(20, 30)])
+    heights = stored(lake, LOGS, "a")["height"].to_pylist()
+    assert heights == sorted([*rows["height"].to_pylist(), *range(20, 30), *range(20, 30)])
 
 
 def test_the_history_of_an_account_is_read_from_its_bucket_alone(lake: Lake, made: Maker) -> None:
@@ -248,7 +245,7 @@ def test_a_table_of_another_revision_is_neither_read_nor_added_to(lake: Lake, ma
     for use in (
         lambda: lake.append(newer, made(newer, "a", [2]), stream="s", batch=6),
         lambda: lake.scan(newer),
-        lambda: lake.arrow(newer, "a"),
+        lambda: lake.window(newer, "a", Span(0, 9)),
         lambda: lake.replace(newer, "a", []),
         lambda: Lake(lake.uri).count(newer),
     ):
@@ -408,7 +405,7 @@ def test_a_damaged_table_is_named_in_one_sentence(lake: Lake, made: Maker) -> No
     lake.append(BLOCKS, made(BLOCKS, "a", [1]), stream="s", batch=1)
     os.remove(lake.files(BLOCKS)[0])
     with pytest.raises(StoreError, match="lake: table blocks: ") as caught:
-        list(lake.arrow(BLOCKS, "a"))
+        lake.window(BLOCKS, "a", Span(0, 9))
     assert "\n" not in caught.value.message
 
 

@@ -7,14 +7,13 @@ import tempfile
 from collections import Counter
 from typing import Any
 
-import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, Table
 from storage.lake import Lake
-from tests.storage.conftest import make
+from tests.storage.conftest import make, stored
 
 chains = st.sampled_from(["a", "b"])
 tables = st.sampled_from([BLOCKS, ACCOUNT_TRANSFERS])
@@ -68,7 +67,7 @@ class LakeModel(RuleBasedStateMachine):
     def agrees(self) -> None:
         for (name, chain), rows in self.rows.items():
             table = BLOCKS if name == "blocks" else ACCOUNT_TRANSFERS
-            found = pa.Table.from_batches(self.lake.arrow(table, chain), table.schema())
+            found = stored(self.lake, table, chain)
             assert Counter(map(_row, found.to_pylist())) == Counter(map(_row, rows))
             assert self.lake.count(table, chain) == len(rows)
             if table is ACCOUNT_TRANSFERS:
