@@ -197,6 +197,7 @@ class Collector:
                         events=chunk.events,
                         restored=chunk.restored,
                         requests=self.chain.requests,
+                        begun=True,
                     )
                     if pending.is_full(now_s()) or chunk.span.last == span.last:
                         if writing is not None:

@@ -38,18 +38,20 @@ class Progress:
         self._flying, self._took_s = deque(), deque(maxlen=8)
 
     def begin(self, blocks: int) -> None:
-        """A chunk was sent for. Chunks are counted as done in the order in which they were begun."""
+        """A chunk was sent for. Those that are begun here are done in the order in which they were begun."""
         self._flying.append((self.clock.monotonic_s(), blocks))
 
-    def add(self, *, blocks: int = 0, events: int = 0, restored: int = 0, requests: int | None = None) -> None:
-        """Count what was just done and tell whoever watches."""
+    def add(
+        self, *, blocks: int = 0, events: int = 0, restored: int = 0, requests: int | None = None, begun: bool = False
+    ) -> None:
+        """Count what was just done and tell whoever watches; `begun` for a chunk that `begin` was told of."""
         self.blocks += blocks
         self.events += events
         self.restored += restored
         if requests is not None:
             self.requests = requests
         now_s = self.clock.monotonic_s()
-        if self._flying:
+        if begun:
             begun_s, _ = self._flying.popleft()
             if len(self._seen) > 1:
                 self._took_s.append(now_s - begun_s)

@@ -54,9 +54,7 @@ def older(table: Table, without: str = "") -> Table:
     """A table as an older release had it."""
     columns = (*(column for column in table.columns if column.name != without), Column("gone", "long", "no more"))
     order = tuple(name for name in table.order if name != without)
-    return replace(
-        table, revision=table.revision + 7, order=order, columns=(*columns, Column("gone", "long", "no more"))
-    )
+    return replace(table, revision=table.revision + 7, order=order, columns=columns)
 
 
 def age(lake: Lake, table: Table, without: str = "") -> None:
