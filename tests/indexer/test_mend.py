@@ -110,7 +110,7 @@ async def test_the_command_that_the_error_names_mends_the_tables_of_all_chains(
         await indexed.derive()
         others = indexed.lake.window(TABLES["transfers"], KEY, ALL)
         others = others.set_column(0, others.schema.field(0), pa.array(["other"] * len(others)))
-        indexed.lake.append(TABLES["transfers"], others, stream="other/collect", batch=1)
+        indexed.lake.append(TABLES["transfers"], others, stream="other/aside", batch=1)
         age(indexed.lake, TABLES["transfers"])
     env = environment(subject, folder, EVERYTHING)
     command = [sys.executable, "-m", "cli.main", "derive", KEY, "--tables", "transfers", "--json"]
