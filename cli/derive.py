@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from cli.common import Commands, one_line, with_system
@@ -29,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     for_bulk()
 
     async def work(system: System) -> dict[str, int]:
-        from indexer import derive
+        from indexer import derive, losses
         from indexer.rederive import rederive
 
         chain = system.chain(options.chain)
@@ -37,12 +38,29 @@ def run(options: argparse.Namespace) -> int:
         base = [name for name in named if name in derive.DECODED] if named else list(derive.DECODED)
         made = [name for name in named if name in derive.DERIVED] if named else list(derive.DERIVED)
         derive.check(named)
-        with system.tail.lock(chain.key):
-            written = rederive(chain, system.lake, base)
+        with ExitStack() as locks:
+            locks.enter_context(system.tail.lock(chain.key))
+            losses.check(system.lake, system.tail, chain.key)
+            written = _mended(system, chain.key, locks)
+            if not written.keys() & set(base):
+                written |= rederive(chain, system.lake, base)
             written |= derive.derive(system.lake, system.tail, chain.key, [n for n in made if n != HISTORY or not base])
             if base and HISTORY in made:
                 written[HISTORY] = derive.account_transfers_again(system.lake, system.tail, chain.key)
         return written
+
+    def _mended(system: System, held: str, locks: ExitStack) -> dict[str, int]:
+        """Tables that another revision wrote are made again first, those of all chains: they are one table."""
+        from indexer import losses, mend
+
+        if not mend.stale(system.lake):
+            return {}
+        keys = mend.chains(system.lake)
+        for key in keys:
+            if key != held:
+                locks.enter_context(system.tail.lock(key))
+                losses.check(system.lake, system.tail, key)
+        return mend.mend([system.chain(key) for key in keys], system.lake, system.tail)
 
     start_s = time.monotonic()
     written = with_system(options, work)

@@ -7,6 +7,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import evm
@@ -57,7 +58,7 @@ def start_lanes(given: Settings, chain: str) -> list[Lane]:
 
 
 async def _index(system: System, options: argparse.Namespace, lanes: Sequence[Lane]) -> None:
-    from indexer import derive
+    from indexer import derive, losses
     from indexer.collect import Collector, check_anchor, check_span, missing
     from indexer.progress import Progress
     from indexer.wiring import check_datasets
@@ -70,6 +71,7 @@ async def _index(system: System, options: argparse.Namespace, lanes: Sequence[La
     with system.tail.lock(chain.key):
         if options.rewind is not None:
             _rewind(system, chain, options.rewind)
+        losses.check(system.lake, system.tail, chain.key)
         if system.tail.blocks(chain.key):  # what is final by now belongs into the lake before anything is written to it
             from indexer.follow import Follower
 
@@ -79,7 +81,7 @@ async def _index(system: System, options: argparse.Namespace, lanes: Sequence[La
         span = check_span(chain.key, first, heads.finalized if options.last is None else options.last, heads.finalized)
         await check_anchor(chain, system.tail)
         if options.estimate:
-            await _estimate(chain, missing(system.tail, chain.key, span, datasets, contracts), options)
+            await _estimate(system, chain, missing(system.tail, chain.key, span, datasets, contracts), options)
             return
         progress = Progress(system.seams.clock, 0, on_change=watcher(chain.key, quiet=options.json))
         collector = Collector(chain, system.lake, system.tail, system.seams, progress)
@@ -97,10 +99,13 @@ def _names(given: str | None) -> list[str]:
 
 
 def _rewind(system: System, chain: EvmChain, height: int) -> None:
+    from indexer import losses
     from indexer.collect import rewind
 
     if height < 0:
         raise BadRequest("rewind", "a block height is at least 0")
+    if height:  # what stays must be known to both
+        losses.check(system.lake, system.tail, chain.key)
     rewind(system.lake, system.tail, chain.key, height)
 
 
@@ -141,10 +146,10 @@ def together(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict
     return {endpoint: dict(counts) for endpoint, counts in total.items()}
 
 
-async def _estimate(chain: EvmChain, work: Sequence[Work], options: argparse.Namespace) -> None:
+async def _estimate(system: System, chain: EvmChain, work: Sequence[Work], options: argparse.Namespace) -> None:
     from indexer.estimate import estimate
 
-    result = await estimate(chain, work)
+    result = await estimate(chain, work, Path(system.settings.data))
     if options.json:
         one_line(result)
         return

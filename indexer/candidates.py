@@ -39,7 +39,7 @@ def met(lake: Lake, tail: Tail, chain: str, account: str, height: int) -> set[st
     for span in _unsorted(tail, chain, height):
         within = pl.col("height").is_between(span.first, span.last)
         found |= tokens(lake.scan(TRANSFERS, chain=chain).filter(mine, within))
-    return found | tokens(lake.account_transfers(chain, account))
+    return found | tokens(lake.account_transfers(chain, account, ("standard", "height", "token")))
 
 
 def _unsorted(tail: Tail, chain: str, height: int) -> Spans:

@@ -12,7 +12,7 @@ Nothing is written to the lake at or above the lowest block of the tail: from th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from chainfolio.errors import BadAnswer, BadRequest, DeepReorg
 from chainfolio.seams import Seams
 from chainfolio.tables import TABLES
 from indexer.lanes import Ends
+from indexer.losses import newest_batch
 from indexer.progress import Progress
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class Collector:
         now_s = self.seams.clock.monotonic_s
         pending, writing = _Pending(now_s()), None
         try:
-            async with aclosing(self._chunks(span, work)) as chunks:
+            async with aclosing(self._chunks(span, work, self.progress.begin)) as chunks:
                 async for chunk in chunks:
                     pending.add(chunk)
                     self.progress.add(
@@ -196,6 +197,7 @@ class Collector:
                         events=chunk.events,
                         restored=chunk.restored,
                         requests=self.chain.requests,
+                        begun=True,
                     )
                     if pending.is_full(now_s()) or chunk.span.last == span.last:
                         if writing is not None:
@@ -207,7 +209,9 @@ class Collector:
             if writing is not None:
                 await writing
 
-    async def _chunks(self, span: Span, work: Work) -> AsyncGenerator[Fetched, None]:
+    async def _chunks(
+        self, span: Span, work: Work, begun: Callable[[int], None] = lambda blocks: None
+    ) -> AsyncGenerator[Fetched, None]:
         """The span's chunks in order, linked to each other. The first goes alone: it learns what the node allows."""
         pieces = span.cut(self.chain.settings.span)
         flying: list[asyncio.Task[Fetched]] = []
@@ -219,6 +223,7 @@ class Collector:
                     link = before if width == 1 else None
                     fetch = self.chain.collect(piece, work.datasets, work.contracts, link)
                     flying.append(asyncio.create_task(fetch))
+                    begun(len(piece))
                 if not flying:
                     return
                 chunk = await flying.pop(0)
@@ -317,7 +322,7 @@ def rewind(lake: Lake, tail: Tail, chain: str, height: int) -> int:
     The caller holds the chain's lock. It is written down before it is begun: a killed one is finished by the next run.
     """
     first = min([height, *(batch.span.first for batch in tail.open_batches(chain))])
-    tail.open_batch(chain, Span(first, NO_END), REWIND)
+    tail.open_batch(chain, Span(first, NO_END), REWIND, after=newest_batch(lake, chain))
     finish_rewind(lake, tail, chain)
     return first
 

@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import BadRequest
 from chainfolio.tables import ACCOUNT_TRANSFERS, ALLOWANCES, APPROVALS, BALANCES, TRANSFERS, Table
+from storage.tail import Batch
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
     from storage.lake import Lake
-    from storage.tail import Batch, Tail
+    from storage.tail import Tail
 
 DERIVED = ("account_transfers", "balances", "allowances")
 DECODED = ("transfers", "approvals", "logs")
 SOURCES = ("transfers", "native")
+# Tables that are made whole each time, and from what.
+WHOLE = {"balances": (TRANSFERS, BALANCES), "allowances": (APPROVALS, ALLOWANCES)}
 WINDOW_ROWS = 250_000
 
 
@@ -32,14 +35,12 @@ def derive(lake: Lake, tail: Tail, chain: str, wanted: Sequence[str] = DERIVED) 
     written = {}
     if "account_transfers" in wanted:
         written["account_transfers"] = sum(_follow(lake, tail, chain, source) for source in SOURCES)
-    if "balances" in wanted:
-        from portfolio.ledger import balances
-
-        written["balances"] = _whole(lake, tail, chain, TRANSFERS, BALANCES, balances)
-    if "allowances" in wanted:
-        from portfolio.ledger import allowances
-
-        written["allowances"] = _whole(lake, tail, chain, APPROVALS, ALLOWANCES, allowances)
+    for name, (source, target) in WHOLE.items():
+        if name in wanted:
+            rows = whole(lake, tail, chain, name)
+            if lake.exists(source):
+                lake.replace(target, chain, rows)
+            written[name] = len(rows)
     return written
 
 
@@ -60,19 +61,20 @@ def pending(tail: Tail, chain: str, source: str, filter_: str) -> Spans:
     return in_lake(tail, chain, source, filter_) - done
 
 
-def _whole(
-    lake: Lake, tail: Tail, chain: str, source: Table, target: Table, compute: Callable[[pl.LazyFrame], pl.DataFrame]
-) -> int:
+def whole(lake: Lake, tail: Tail, chain: str, name: str) -> pa.Table:
+    """The rows of `balances` or `allowances` of a chain, from all that is in the lake."""
     import polars as pl
 
+    from portfolio import ledger
+
+    source, target = WHOLE[name]
     if not lake.exists(source):
-        return 0
+        return target.schema().empty_table()
     filters = tail.cover_filters(chain, source.name)
     height = max((span.last for filter_ in filters for span in in_lake(tail, chain, source.name, filter_)), default=0)
+    compute: Callable[[pl.LazyFrame], pl.DataFrame] = getattr(ledger, name)
     frame = compute(lake.scan(source, chain=chain)).with_columns(pl.lit(height, pl.Int64).alias("height"))
-    rows = in_schema(frame.with_columns(pl.lit(chain).alias("chain")), target)
-    lake.replace(target, chain, rows)
-    return len(rows)
+    return in_schema(frame.with_columns(pl.lit(chain).alias("chain")), target)
 
 
 def in_schema(frame: pl.DataFrame, table: Table) -> pa.Table:
@@ -99,11 +101,15 @@ def _account_rows(lake: Lake, tail: Tail, chain: str, source: str, filter_: str,
     return _commit(lake, tail, batch)
 
 
-def _commit(lake: Lake, tail: Tail, batch: Batch) -> int:
+def _rows(lake: Lake, tail: Tail, batch: Batch) -> pa.Table:
     """One batch of `account_transfers`, made from the rows that are in `transfers`: the same whenever it is made."""
     from portfolio.ledger import account_transfers
 
-    table = in_schema(account_transfers(_source_rows(lake, tail, batch).collect()), ACCOUNT_TRANSFERS)
+    return in_schema(account_transfers(_source_rows(lake, tail, batch).collect()), ACCOUNT_TRANSFERS)
+
+
+def _commit(lake: Lake, tail: Tail, batch: Batch) -> int:
+    table = _rows(lake, tail, batch)
     lake.append(ACCOUNT_TRANSFERS, table, stream=f"{batch.chain}/derive", batch=batch.number)
     tail.close_batch(batch)
     return len(table)
@@ -176,6 +182,22 @@ def account_transfers_again(lake: Lake, tail: Tail, chain: str) -> int:
     counted = Counted(batches())
     lake.replace(ACCOUNT_TRANSFERS, chain, counted)
     return counted.rows
+
+
+def account_transfers_of_cover(lake: Lake, tail: Tail, chain: str) -> Iterator[pa.RecordBatch]:
+    """The rows that `account_transfers` of a chain has by its cover, made again: for a table of another revision.
+
+    What a killed process had committed, and not closed, counts as covered.
+    """
+    committed = lake.last(ACCOUNT_TRANSFERS, f"{chain}/derive")
+    for batch in tail.open_batches(chain):
+        if batch.datasets[0].startswith("account_transfers/") and batch.number <= committed:
+            tail.close_batch(batch)
+    for name in (f"account_transfers/{source}" for source in SOURCES):
+        for filter_ in tail.cover_filters(chain, name):
+            for span in tail.cover(chain, name, filter_):
+                for window in _windows(lake, chain, span):
+                    yield from _rows(lake, tail, Batch(chain, 0, window, (name,), (filter_,))).to_batches()
 
 
 class Counted:

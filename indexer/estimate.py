@@ -2,40 +2,74 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from chainfolio.blocks import Span
-from indexer.collect import Work
+from chainfolio.tables import TABLES
+from indexer.collect import BATCH_BLOCKS, BATCH_ROWS, Work
+from storage.lake import Lake
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
+    from adapters.evm.chain import EvmChain, Fetched
+    from chainfolio.seams import Clock
 
 SAMPLES = 5
 BYTES_PER_EVENT = 20
 
 
-async def estimate(chain: EvmChain, work: Sequence[Work]) -> dict[str, int]:
-    """Blocks, events, requests, megabytes and seconds of a run; asking costs five chunks of each kind of work."""
+async def estimate(chain: EvmChain, work: Sequence[Work], scratch: Path) -> dict[str, int]:
+    """Blocks, events, requests, megabytes and seconds of a run; asking costs five chunks of each kind of work, and one
+    commit of what they had to a lake below `scratch`, which is gone afterwards."""
     clock = chain.node.seams.clock
+    commits_s = 0.0
     events = requests = spent_s = 0.0
     for item in work:
         pieces = [piece for span in item.spans for piece in span.cut(chain.settings.span)]
         samples = _spread(pieces)
-        before, start_s, found = chain.requests, clock.monotonic_s(), 0
-        for sample in samples:
-            found += (await chain.collect(sample, item.datasets, item.contracts)).events
+        before, start_s = chain.requests, clock.monotonic_s()
+        chunks = [await chain.collect(sample, item.datasets, item.contracts) for sample in samples]
+        found = sum(chunk.events for chunk in chunks)
         share = sum(len(sample) for sample in samples) / len(item.spans)
         events += found / share
         requests += (chain.requests - before) * len(pieces) / len(samples)
         spent_s += (clock.monotonic_s() - start_s) / share
+        commits_s += await asyncio.to_thread(_commits_s, chunks, share, len(item.spans), scratch, clock)
     return {
         "blocks": sum(len(item.spans) for item in work),
         "events": round(events),
         "requests": round(requests),
         "megabytes": -(-round(events) * BYTES_PER_EVENT // 1_000_000),
-        "seconds": -(-round(spent_s) // chain.settings.concurrency),
+        "seconds": math.ceil(spent_s / chain.settings.concurrency + commits_s / chain.settings.lanes),
     }
+
+
+def _commits_s(chunks: Sequence[Fetched], share: float, blocks: int, scratch: Path, clock: Clock) -> float:
+    """Seconds of all commits: one batch like those of the run is made up of what was fetched, and written twice, for
+    the first time makes the tables too."""
+    fetched = {
+        name: pa.concat_tables([chunk.tables[name] for chunk in chunks if name in chunk.tables])
+        for name in {name for chunk in chunks for name in chunk.tables}
+    }
+    rows = sum(map(len, fetched.values()))
+    if not rows:
+        return 0.0
+    batches = max(1, math.ceil(rows / share / BATCH_ROWS), math.ceil(blocks / BATCH_BLOCKS))
+    times = max(1, round(rows / share / batches / rows))
+    scratch.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="estimate-", dir=scratch) as folder:
+        lake, start_s = Lake(folder), 0.0
+        for batch in range(2):
+            start_s = clock.monotonic_s()
+            for name, table in fetched.items():
+                lake.append(TABLES[name], pa.concat_tables([table] * times), stream="estimate", batch=batch)
+        return batches * (clock.monotonic_s() - start_s)
 
 
 def _spread(pieces: Sequence[Span]) -> list[Span]:

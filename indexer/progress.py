@@ -13,7 +13,11 @@ WINDOW_S = 20.0
 
 @dataclass(slots=True)
 class Progress:
-    """Blocks and events done out of a known number of blocks. Rates and the estimate look at the last 20 seconds."""
+    """Blocks and events done out of a known number of blocks. Rates and the estimate look at the last 20 seconds.
+
+    The first chunk goes alone and pays for all that is loaded and learnt: it is no measure of what follows. A chunk on
+    its way counts for the part of it that is likely done, since those that were begun together come back together.
+    """
 
     clock: Clock
     blocks_total: int
@@ -24,24 +28,46 @@ class Progress:
     rows: int = 0
     on_change: Callable[[Progress], None] = lambda progress: None
     _start_s: float = field(init=False)
-    _seen: deque[tuple[float, int, int]] = field(init=False, repr=False)
+    _seen: deque[tuple[float, float, int]] = field(init=False, repr=False)
+    _flying: deque[tuple[float, int]] = field(init=False, repr=False)
+    _took_s: deque[float] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._start_s = self.clock.monotonic_s()
-        self._seen = deque([(self._start_s, 0, 0)])
+        self._seen = deque([(self._start_s, 0.0, 0)])
+        self._flying, self._took_s = deque(), deque(maxlen=8)
 
-    def add(self, *, blocks: int = 0, events: int = 0, restored: int = 0, requests: int | None = None) -> None:
-        """Count what was just done and tell whoever watches."""
+    def begin(self, blocks: int) -> None:
+        """A chunk was sent for. Those that are begun here are done in the order in which they were begun."""
+        self._flying.append((self.clock.monotonic_s(), blocks))
+
+    def add(
+        self, *, blocks: int = 0, events: int = 0, restored: int = 0, requests: int | None = None, begun: bool = False
+    ) -> None:
+        """Count what was just done and tell whoever watches; `begun` for a chunk that `begin` was told of."""
         self.blocks += blocks
         self.events += events
         self.restored += restored
         if requests is not None:
             self.requests = requests
         now_s = self.clock.monotonic_s()
-        self._seen.append((now_s, self.blocks, self.events))
-        while len(self._seen) > 2 and self._seen[0][0] < now_s - WINDOW_S:
+        if begun:
+            begun_s, _ = self._flying.popleft()
+            if len(self._seen) > 1:
+                self._took_s.append(now_s - begun_s)
+        self._seen.append((now_s, self.blocks + self._likely(now_s), self.events))
+        while len(self._seen) > 2 and (self._seen[0][0] < now_s - WINDOW_S or self._is_first(now_s)):
             self._seen.popleft()
         self.on_change(self)
+
+    def _is_first(self, now_s: float) -> bool:
+        """Whether the oldest thing seen is the start, and more than the first chunk has come back since."""
+        return self._seen[0][0] == self._start_s and self._seen[1][0] < now_s
+
+    def _likely(self, now_s: float) -> float:
+        """Blocks on their way that are likely done: a chunk takes as long as the slowest of the last ones did."""
+        usual_s = max(self._took_s, default=0.0)
+        return sum(blocks * min(1.0, (now_s - then_s) / usual_s) for then_s, blocks in self._flying if usual_s > 0)
 
     @property
     def seconds(self) -> float:
@@ -59,4 +85,4 @@ class Progress:
     def eta_s(self) -> float | None:
         """Seconds left; None before anything is done."""
         rate, _ = self.rates
-        return (self.blocks_total - self.blocks) / rate if rate > 0 else None
+        return max(0.0, self.blocks_total - self._seen[-1][1]) / rate if rate > 0 else None

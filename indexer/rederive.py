@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chainfolio.errors import StoreError
 from chainfolio.tables import APPROVALS, LOGS, TABLES, TRANSFERS, Table
 from indexer.derive import DECODED, Counted
 
@@ -35,7 +36,7 @@ def rederive(chain: EvmChain, lake: Lake, tables: Sequence[str] = DECODED) -> di
     if not tables:
         return {}
     with tempfile.TemporaryDirectory(prefix="chainfolio-") as folder:
-        aside = _Aside(Path(folder))
+        aside = Aside(Path(folder))
         for window in lake.windows(STORED, chain.key, WINDOW_ROWS):
             stored = {table.name: lake.window(table, chain.key, window) for table in STORED}
             aside.add(stored, decoded(chain, stored))
@@ -45,7 +46,7 @@ def rederive(chain: EvmChain, lake: Lake, tables: Sequence[str] = DECODED) -> di
         return {name: _replace(lake, chain.key, TABLES[name], aside) for name in DECODED}
 
 
-def _replace(lake: Lake, chain: str, table: Table, aside: _Aside) -> int:
+def _replace(lake: Lake, chain: str, table: Table, aside: Aside) -> int:
     counted = Counted(aside.batches(table.name))
     if table is LOGS and not aside.logs_change:
         return sum(batch.num_rows for batch in counted)  # as it was: nothing to write
@@ -56,8 +57,8 @@ def _replace(lake: Lake, chain: str, table: Table, aside: _Aside) -> int:
 def decoded(chain: EvmChain, stored: dict[str, pa.Table]) -> dict[str, pa.Table]:
     """The rows of one window by the decoder of today; native transfers stand for no log and pass as they are."""
     is_native = pc.equal(stored["transfers"]["standard"], "native")
-    native = stored["transfers"].filter(is_native)
-    logs = _once(chain.restore({**stored, "transfers": stored["transfers"].filter(pc.invert(is_native))}))
+    native = fitted(TRANSFERS, stored["transfers"].filter(is_native))
+    logs = _once(_restored(chain, {**stored, "transfers": stored["transfers"].filter(pc.invert(is_native))}))
     tables = {table.name: table.schema().empty_table() for table in STORED}
     tables |= chain.decode(logs, ("transfers", "approvals"))
     if len(native):
@@ -66,13 +67,41 @@ def decoded(chain: EvmChain, stored: dict[str, pa.Table]) -> dict[str, pa.Table]
     return tables
 
 
+def _restored(chain: EvmChain, stored: dict[str, pa.Table]) -> Logs:
+    try:
+        return chain.restore(stored)
+    except KeyError as error:
+        raise _lacks(str(error.args[0])) from error
+
+
+def fitted(table: Table, rows: pa.Table) -> pa.Table:
+    """Rows of any revision in the columns of this one, unknown where they do not have one that may be."""
+    for column in table.columns:
+        if len(rows) and not column.nullable and column.name not in rows.column_names:
+            raise _lacks(f"no column {column.name}")
+    return pa.table(
+        [
+            rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
+            for field in table.schema()
+        ],
+        schema=table.schema(),
+    )
+
+
+def _lacks(what: str) -> StoreError:
+    return StoreError(
+        "lake", f"what an older release stored does not say all that this one keeps: {what}",
+        cure="index into a new data folder; the old one stays readable by the release that wrote it",
+    )  # fmt: skip
+
+
 def _once(logs: Logs) -> Logs:
     """Sorted logs without those that two tables stood for: a kill in the middle of a re-derivation leaves such."""
     again = (np.diff(logs.height) == 0) & (np.diff(logs.log_index) == 0)
     return logs.take(np.flatnonzero(np.concatenate([[True], ~again]))) if again.any() else logs
 
 
-class _Aside:
+class Aside:
     """Decoded rows on their way, a file a table, so that memory does not grow with history."""
 
     def __init__(self, folder: Path) -> None:

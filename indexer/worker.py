@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span
 from chainfolio.errors import Busy, ChainfolioError, DeepReorg, SourceError, StorageFull
-from indexer import derive
+from indexer import derive, losses
 from indexer.collect import Collector, check_anchor, missing
 from indexer.follow import Follower, Status
 from indexer.progress import Progress
@@ -55,6 +55,7 @@ class Worker:
     async def _chain(self, chain: EvmChain) -> None:
         system, datasets = self.system, self.system.datasets(chain)
         with system.tail.lock(chain.key):
+            losses.check(system.lake, system.tail, chain.key)
             follower = Follower(chain, system.lake, system.tail, system.seams, datasets)
             follower.status = self.status[chain.key]
             await asyncio.to_thread(follower.recover)

@@ -12,7 +12,8 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,9 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 from chainfolio.amounts import MAX_DEC38
 from chainfolio.blocks import Span
 from chainfolio.errors import Busy, StaleTable, StorageFull, StoreError
-from chainfolio.tables import TABLES, Table, bucket
+from chainfolio.tables import TABLES, Column, Table, bucket
 from storage.disk import sync
+from storage.history import Footers, history
 from storage.parquet import Bucket, Folder, Written, check, in_order, read, write
 
 if TYPE_CHECKING:
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
 ATTEMPTS = 8
 REVISION = "chainfolio.revision"
 RETENTION_H = 168
+# What each type of the log may be in a table.
+KINDS = {
+    "string": ("text",), "integer": ("int",), "long": ("long",), "boolean": ("bool",), "timestamp": ("time",),
+    "binary": ("bytes", "raw"),
+}  # fmt: skip
 # Files below this are merged with their neighbours.
 SMALL_BYTES = 64 * 2**20
 
@@ -63,7 +70,8 @@ class Lake:
         # long write keeps no reader waiting.
         self._readers: dict[str, DeltaTable] = {}
         self._writers: dict[str, DeltaTable] = {}
-        self._lists: dict[str, tuple[int, list[Written]]] = {}
+        self._lists: dict[str, tuple[int, int, list[Written]]] = {}
+        self._footers = Footers()
         self._reading = threading.Lock()
         self._writing: dict[str, threading.Lock] = {name: threading.Lock() for name in TABLES}
 
@@ -284,6 +292,17 @@ class Lake:
         with _said(table), self._reading:
             return self._held(self._readers, table) is not None
 
+    def as_written(self, table: Table) -> Table:
+        """The table with the columns and the revision it was written with, by which its rows can be read; as it is
+        where nobody wrote it yet."""
+        with _said(table), self._reading:
+            handle = self._held(self._readers, table)
+            return table if handle is None or _revision(handle) == table.revision else _as_written(table, handle)
+
+    def is_stale(self, table: Table) -> bool:
+        """Whether the table was written by another revision than this release's."""
+        return self.as_written(table).revision != table.revision
+
     def last(self, table: Table, stream: str) -> int:
         """The number of the last batch of `stream` in the table; -1 where there is none."""
         with _said(table), self._reading:
@@ -307,19 +326,36 @@ class Lake:
 
         Beside each raw stands its `_dec`, which costs nothing where nobody asks for it.
         """
-        return self._scan(table, chain)
-
-    def account_transfers(self, chain: str, account: str) -> pl.LazyFrame:
-        """One account's rows of `account_transfers`: one bucket's files, few row groups of them."""
         import polars as pl
 
-        return self._scan(TABLES["account_transfers"], chain, bucket(account)).filter(pl.col("account") == account)
+        empty = pl.DataFrame(pl.from_arrow(table.schema().empty_table()))
+        files = self.files(table, chain)
+        if not files:
+            return _with_decimals(empty.lazy(), table)
+        # By a list of files, not by the handle: that moves on to newer versions under a frame nobody has collected yet.
+        rows = pl.scan_parquet(
+            files,
+            schema={name: kind for name, kind in empty.schema.items() if name not in table.partitions},
+            hive_partitioning=True,
+            hive_schema={name: empty.schema[name] for name in table.partitions},
+            storage_options=self.options or None,
+        ).select(table.names)
+        return _with_decimals(rows, table)
 
-    def arrow(
-        self, table: Table, chain: str, columns: Sequence[str] | None = None, *, bucket: int | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """A chain's rows as of now in stored order, some ten thousand at a time, for re-derivation."""
-        return self._batches(table, self._files(table, chain, bucket), list(columns or table.names))
+    def account_transfers(self, chain: str, account: str, columns: Sequence[str] | None = None) -> pl.LazyFrame:
+        """One account's rows of `account_transfers`, read now: a few row groups of one bucket's files.
+
+        `columns` are those to read, default all. As with `scan`, beside each raw stands its `_dec`.
+        """
+        import polars as pl
+
+        table = TABLES["account_transfers"]
+        files = self._files(table, chain, bucket(account))
+        with _said(table):
+            rows = history(table, files, account, columns or table.names, self._folder(table), self._footers)
+        frame = pl.from_arrow(rows)
+        assert isinstance(frame, pl.DataFrame)
+        return _with_decimals(frame.lazy(), table, columns or ())
 
     def window(self, table: Table, chain: str, span: Span) -> pa.Table:
         """A chain's rows at some heights, in the table's order. Without Polars: loading that takes longer than this."""
@@ -351,23 +387,6 @@ class Lake:
         with _said(table):
             yield from read(table, files, columns, self._folder(table).open)
 
-    def _scan(self, table: Table, chain: str | None, bucket: int | None = None) -> pl.LazyFrame:
-        import polars as pl
-
-        empty = pl.DataFrame(pl.from_arrow(table.schema().empty_table()))
-        files = [self._address(table, file) for file in self._files(table, chain, bucket)]
-        if not files:
-            return _with_decimals(empty.lazy(), table)
-        # By a list of files, not by the handle: that moves on to newer versions under a frame nobody has collected yet.
-        rows = pl.scan_parquet(
-            files,
-            schema={name: kind for name, kind in empty.schema.items() if name not in table.partitions},
-            hive_partitioning=True,
-            hive_schema={name: empty.schema[name] for name in table.partitions},
-            storage_options=self.options or None,
-        ).select(table.names)
-        return _with_decimals(rows, table)
-
     def _files(self, table: Table, chain: str | None = None, bucket: int | None = None) -> list[Written]:
         with _said(table), self._reading:
             handle = self._held(self._readers, table)
@@ -375,20 +394,32 @@ class Lake:
                 return []
             known = self._lists.get(table.name)
             if known is None or known[0] != handle.version():
-                _check_revision(table, handle)
-                known = self._lists[table.name] = (handle.version(), _listed(handle))
-        return _chosen(known[1], chain, bucket)
+                known = self._lists[table.name] = (handle.version(), _revision(handle), _listed(handle))
+        if known[1] != table.revision:
+            raise StaleTable(table.name, known[1], table.revision)
+        return _chosen(known[2], chain, bucket)
 
     def _held(self, handles: dict[str, DeltaTable], table: Table) -> DeltaTable | None:
         """The handle for a table, brought to its newest version."""
         if table.name in handles:
-            handles[table.name].update_incremental()
+            if not self._is_newest(table, handles[table.name].version()):
+                handles[table.name].update_incremental()
         else:
             try:
                 handles[table.name] = DeltaTable(self._path(table), storage_options=self.options or None)
             except TableNotFoundError:
                 return None
         return handles[table.name]
+
+    def _is_newest(self, table: Table, version: int) -> bool:
+        """Whether no commit follows: a local log is asked by name, which takes a hundredth of listing it.
+
+        A log is cleaned from its oldest entry on: where the version's own entry still is, so is the one after it.
+        """
+        if not self.is_local:
+            return False
+        own, next_ = (Path(self._path(table), "_delta_log", f"{number:020}.json") for number in (version, version + 1))
+        return own.exists() and not next_.exists()
 
     def _folder(self, table: Table) -> Folder | Bucket:
         if self.is_local:
@@ -405,18 +436,24 @@ class Lake:
         return f"{self._path(table)}/{file.path}"
 
 
-def _with_decimals(rows: pl.LazyFrame, table: Table) -> pl.LazyFrame:
+def _with_decimals(rows: pl.LazyFrame, table: Table, columns: Sequence[str] = ()) -> pl.LazyFrame:
     """Rows with a DECIMAL(38,0) beside each raw; null where the raw is null or does not fit."""
+    return rows.with_columns(_decimals(tuple(
+        column.name for column in table.columns if column.type == "raw" and column.name in (columns or table.names)
+    )))  # fmt: skip
+
+
+@cache
+def _decimals(raws: tuple[str, ...]) -> list[pl.Expr]:
     import polars as pl
 
     decimals = []
-    for column in table.columns:
-        if column.type == "raw":
-            high = pl.col(column.name).bin.slice(0, 16)
-            low = pl.col(column.name).bin.slice(16, 16).bin.reinterpret(dtype=pl.Int128, endianness="big")
-            fits = (high == bytes(16)) & low.is_between(0, MAX_DEC38)
-            decimals.append(pl.when(fits).then(low).cast(pl.Decimal(38, 0)).alias(f"{column.name}_dec"))
-    return rows.with_columns(decimals)
+    for name in raws:
+        high = pl.col(name).bin.slice(0, 16)
+        low = pl.col(name).bin.slice(16, 16).bin.reinterpret(dtype=pl.Int128, endianness="big")
+        fits = (high == bytes(16)) & low.is_between(0, MAX_DEC38)
+        decimals.append(pl.when(fits).then(low).cast(pl.Decimal(38, 0)).alias(f"{name}_dec"))
+    return decimals
 
 
 def _each(rows: Any) -> Iterable[Any]:
@@ -510,8 +547,25 @@ def _schema(table: Table) -> Schema:
     return Schema.from_arrow(schema.set(0, schema.field(0).with_metadata({REVISION: str(table.revision)})))
 
 
+def _revision(handle: DeltaTable) -> int:
+    return int(handle.schema().fields[0].metadata.get(REVISION, 0))
+
+
+def _as_written(table: Table, handle: DeltaTable) -> Table:
+    """A table in the columns that a handle has."""
+    known = {(column.name, column.type): column for column in table.columns}
+    columns = []
+    for field in handle.schema().fields:
+        kinds = KINDS[json.loads(field.type.to_json())]
+        same = [known[field.name, kind] for kind in kinds if (field.name, kind) in known]
+        columns.append(same[0] if same else Column(field.name, kinds[0], "of another revision", field.nullable))
+    names = {column.name for column in columns}
+    order = tuple(name for name in table.order if name in names)
+    return replace(table, columns=tuple(columns), order=order, revision=_revision(handle))
+
+
 def _check_revision(table: Table, handle: DeltaTable) -> None:
-    found = int(handle.schema().fields[0].metadata.get(REVISION, 0))
+    found = _revision(handle)
     if found != table.revision:
         raise StaleTable(table.name, found, table.revision)
 

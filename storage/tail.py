@@ -209,10 +209,7 @@ class Tail:
         """Write an intent down. Its number is above every earlier one of the chain, and above `after`: pass the lake's
         last where this file may be younger than the lake."""
         with self._write() as connection:
-            (highest,) = connection.execute(
-                "SELECT coalesce(max(number), 0) FROM batches WHERE chain = ?", (chain,)
-            ).fetchone()
-            batch = Batch(chain, max(highest, after) + 1, span, tuple(datasets), tuple(filters), lane)
+            batch = Batch(chain, max(self.newest_batch(chain), after) + 1, span, tuple(datasets), tuple(filters), lane)
             what = (json.dumps(batch.datasets), json.dumps(batch.filters))
             connection.execute(
                 "INSERT INTO batches (chain, number, first, last, datasets, filters, lane) "
@@ -220,6 +217,10 @@ class Tail:
                 (chain, batch.number, span.first, span.last, *what, lane),
             )
         return batch
+
+    def newest_batch(self, chain: str) -> int:
+        """The highest number of a chain's batches, done or not; 0 where there was none."""
+        return int(self._read("SELECT coalesce(max(number), 0) FROM batches WHERE chain = ?", chain)[0][0])
 
     def open_batches(self, chain: str) -> list[Batch]:
         """Intents that were not carried out to the end, in the order of their numbers."""

@@ -76,8 +76,7 @@ class Index:
 
     def stored(self, table: str) -> pa.Table:
         """The rows of the lake, in the table's order."""
-        schema = TABLES[table].schema()
-        rows = pa.Table.from_batches(self.lake.arrow(TABLES[table], self.key), schema)
+        rows = self.lake.window(TABLES[table], self.key, Span(0, 2**62))
         return rows.sort_by([(name, "ascending") for name in TABLES[table].order])
 
     def rows(self, table: str) -> list[Row]:

@@ -10,7 +10,7 @@ from storage.lake import Lake
 from storage.tail import Tail
 
 WRITES = {
-    Lake: ("append", "replace", "rewind"),
+    Lake: ("append", "replace", "recreate", "rewind"),
     Tail: ("put", "add_cover", "rollback", "drop", "rewind", "open_batch", "close_batch"),
 }
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chainfolio.blocks import Span
 from indexer.collect import missing
 from indexer.estimate import estimate
+from storage.lake import Lake
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import index
 
@@ -28,7 +31,8 @@ async def test_an_estimate_is_near_what_it_costs(busy: EvmSubject, tmp_path: Pat
     async with index(busy, tmp_path, datasets=datasets, span=10) as indexed:
         work = missing(indexed.tail, indexed.key, Span(13, busy.height - 64), datasets, ())
         await indexed.chain.heads()
-        told = await estimate(indexed.chain, work)
+        told = await estimate(indexed.chain, work, tmp_path / "data")
+        assert list((tmp_path / "data").iterdir()) == [], "the trial commit leaves nothing behind"
         before = indexed.chain.requests
         progress = await indexed.fill(13, busy.height - 64)
         assert told["blocks"] == progress.blocks == progress.blocks_total
@@ -38,6 +42,26 @@ async def test_an_estimate_is_near_what_it_costs(busy: EvmSubject, tmp_path: Pat
 
 async def test_nothing_missing_costs_nothing(busy: EvmSubject, tmp_path: Path) -> None:
     async with index(busy, tmp_path) as indexed:
-        told = await estimate(indexed.chain, [])
+        told = await estimate(indexed.chain, [], tmp_path)
         assert set(told.values()) == {0}
         assert indexed.chain.requests == 0
+
+
+async def test_what_commits_take_is_part_of_the_estimate(
+    busy: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended = Lake.append
+
+    def slowly(*arguments: Any, **named: Any) -> bool:
+        time.sleep(0.5)
+        return appended(*arguments, **named)
+
+    async with index(busy, tmp_path, datasets=("transfers",), span=10) as indexed:
+        work = missing(indexed.tail, indexed.key, Span(13, busy.height - 64), ("transfers",), ())
+        await indexed.chain.heads()
+        quick = await estimate(indexed.chain, work, tmp_path)
+        monkeypatch.setattr(Lake, "append", slowly)
+        monkeypatch.setattr("indexer.estimate.BATCH_ROWS", 100)
+        slow = await estimate(indexed.chain, work, tmp_path)
+        batches = -(-slow["events"] // 100)
+        assert slow["seconds"] - quick["seconds"] >= batches * 0.5 - 1

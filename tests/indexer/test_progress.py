@@ -71,3 +71,51 @@ def test_a_run_that_slows_down_is_foretold_by_what_it_does_lately() -> None:
         progress.add(blocks=10)
     assert progress.rates[0] == pytest.approx(10, rel=0.05)
     assert progress.eta_s == pytest.approx(440, rel=0.05)
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize("alone", [False, True], ids=["by waiting", "by one processor"])
+@pytest.mark.parametrize("chunks", [20, 100])
+@pytest.mark.parametrize("warm_up_s", [0.5, 4.0])
+def test_a_short_run_is_foretold_once_two_rounds_are_back(
+    width: int, alone: bool, chunks: int, warm_up_s: float
+) -> None:
+    """The first goes alone and is slow; then so many at once, each waiting by itself, or all for one processor."""
+    clock, chance = ManualClock(), random.Random(width)
+    progress, foretold = Progress(clock, chunks * 100), []
+    flying: list[float] = []
+    left, free_s, start_s = chunks, clock.now_s, clock.now_s
+    for at in range(chunks):
+        while left and len(flying) < (width if at else 1):
+            progress.begin(100)
+            took_s = chance.uniform(0.45, 0.55) if at else warm_up_s
+            free_s = max(free_s, clock.now_s) + took_s
+            flying.append(free_s if alone else clock.now_s + took_s)
+            left -= 1
+        clock.now_s = max(clock.now_s, flying.pop(0))
+        progress.add(blocks=100, begun=True)
+        foretold.append(clock.now_s + (progress.eta_s or 0.0) - start_s)
+    spent_s = clock.now_s - start_s
+    for end_s in foretold[max(2 * width, chunks // 10) :]:
+        assert abs(end_s - spent_s) <= 0.2 * spent_s
+
+
+def test_the_first_chunk_is_foretold_by_itself() -> None:
+    clock = ManualClock()
+    progress = Progress(clock, 400)
+    progress.begin(100)
+    clock.now_s += 2
+    progress.add(blocks=100, begun=True)
+    assert progress.eta_s == pytest.approx(6)
+
+
+def test_what_another_lane_did_does_not_end_a_chunk_of_this_one() -> None:
+    clock = ManualClock()
+    progress = Progress(clock, 1_000)
+    progress.begin(100)
+    for _ in range(4):
+        clock.now_s += 1
+        progress.add(blocks=100)
+    progress.add(blocks=100, begun=True)
+    assert progress.blocks == 500
+    assert progress.eta_s == pytest.approx(3.75, rel=0.1)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from chainfolio.amounts import MAX_DEC38, MAX_RAW
@@ -48,6 +50,22 @@ def make(table: Table, chain: str, heights: Iterable[int], per_block: int = 2, s
             values = [None if chance.random() < 0.2 else value for value in values]
         columns[column.name] = values
     return pa.table(columns, schema=table.schema())
+
+
+def stored(lake: Lake, table: Table, chain: str) -> pa.Table:
+    """A chain's rows as they lie in the files, one file after the other."""
+    parts = [table.schema().empty_table()]
+    for path in lake.files(table, chain):
+        rows = pq.ParquetFile(path).read()
+        place: dict[str, Any] = {"chain": chain, "bucket": int((re.findall(r"bucket=(\d+)", path) or [0])[0])}
+        columns = [
+            pa.array([place[field.name]] * len(rows), field.type)
+            if field.name in table.partitions
+            else rows[field.name]
+            for field in table.schema()
+        ]
+        parts.append(pa.table(columns, schema=table.schema()))
+    return pa.concat_tables(parts)
 
 
 def _value(kind: str, chance: random.Random) -> Any:

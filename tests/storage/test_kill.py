@@ -26,7 +26,7 @@ def test_a_writer_that_is_killed_at_any_moment_loses_and_doubles_nothing(tmp_pat
     assert int(done.stdout) == KILLS
     tail = Tail(tmp_path / "tail.db")
     lake = Lake(str(tmp_path / "lake"))
-    heights = [height for rows in lake.arrow(BLOCKS, "a", ["height"]) for height in rows["height"].to_pylist()]
+    heights = lake.scan(BLOCKS, chain="a").collect()["height"].to_list()
     anchor = tail.anchor("a")
     assert anchor is not None
     assert anchor.height > 20 * KILLS // 10, "most children came far enough to be killed in the middle of something"

@@ -18,16 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from chainfolio.amounts import MAX_DEC38
+from chainfolio.blocks import Span
 from chainfolio.errors import StaleTable, StorageFull, StoreError
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, LOGS, TABLES, TRANSFERS, Column, Table, bucket
+from storage.history import Footers
 from storage.lake import Lake
 from storage.parquet import Folder
+from tests.storage.conftest import stored
 
 Maker = Callable[..., pa.Table]
-
-
-def stored(lake: Lake, table: Table, chain: str) -> pa.Table:
-    return pa.Table.from_batches(lake.arrow(table, chain), table.schema())
 
 
 def multiset(*tables: pa.Table) -> Counter[tuple[Any, ...]]:
@@ -43,7 +42,7 @@ def test_a_table_nobody_wrote_is_empty_and_has_its_columns(lake: Lake) -> None:
     names = [*TRANSFERS.names, "token_id_dec", "raw_dec"]
     assert lake.scan(TRANSFERS, chain="a").collect().to_dict(as_series=False) == {name: [] for name in names}
     assert (lake.files(TRANSFERS), lake.count(TRANSFERS), lake.chains(TRANSFERS)) == ([], 0, [])
-    assert list(lake.arrow(TRANSFERS, "a")) == []
+    assert lake.window(TRANSFERS, "a", Span(0, 9)).num_rows == 0
     assert lake.last(TRANSFERS, "a/transfers") == -1
     assert lake.compact(TRANSFERS, "a").rows == 0
     lake.rewind("a", 0)
@@ -146,9 +145,8 @@ def test_rows_lie_in_the_tables_order(lake: Lake, made: Maker) -> None:
     lake.append(LOGS, made(LOGS, "a", range(20, 30)), stream="s", batch=1)
     lake.append(LOGS, backwards, stream="s", batch=2)
     assert stored(lake, LOGS, "a").slice(0, 60).equals(rows)
-    some = pa.Table.from_batches(lake.arrow(LOGS, "a", ["height", "chain"]))
-    assert some.column_names == ["height", "chain"]
-    assert some["height"].to_pylist() == sorted([*rows["height"].to_pylist(), *range(20, 30), *range(20, 30)])
+    heights = stored(lake, LOGS, "a")["height"].to_pylist()
+    assert heights == sorted([*rows["height"].to_pylist(), *range(20, 30), *range(20, 30)])
 
 
 def test_the_history_of_an_account_is_read_from_its_bucket_alone(lake: Lake, made: Maker) -> None:
@@ -156,12 +154,47 @@ def test_the_history_of_an_account_is_read_from_its_bucket_alone(lake: Lake, mad
     lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=1)
     lake.append(ACCOUNT_TRANSFERS, made(ACCOUNT_TRANSFERS, "b", range(100)), stream="t", batch=1)
     account = rows["account"][0].as_py()
-    frame = lake.account_transfers("a", account)
-    assert f"chain=a/bucket={bucket(account)}/" in frame.explain()
-    assert "other sources" not in frame.explain()
-    found = frame.collect().select(ACCOUNT_TRANSFERS.names).to_arrow().cast(ACCOUNT_TRANSFERS.schema())
+    for path in lake.files(ACCOUNT_TRANSFERS):
+        if f"chain=a/bucket={bucket(account)}/" not in path:
+            os.remove(path)
+    frame = lake.account_transfers("a", account).collect()
+    found = frame.select(ACCOUNT_TRANSFERS.names).to_arrow().cast(ACCOUNT_TRANSFERS.schema())
     assert multiset(found) == multiset(rows.filter(pa.compute.equal(rows["account"], account)))
-    assert lake.account_transfers("a", "0x' OR 1=1").collect().is_empty()
+    assert frame.schema == lake.scan(ACCOUNT_TRANSFERS).collect_schema()
+    assert lake.account_transfers("z", account).collect().schema == frame.schema
+    some = lake.account_transfers("a", account, ("raw", "height", "chain")).collect()
+    assert some.equals(frame.select("raw", "height", "chain", "raw_dec"))
+    assert lake.account_transfers("z", account).collect().is_empty()
+
+
+def test_an_account_may_fill_many_row_groups_or_share_one(
+    lake: Lake, made: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import polars as pl
+
+    monkeypatch.setattr("storage.parquet.ACCOUNT_ROW_GROUP", 3)
+    parts = [made(ACCOUNT_TRANSFERS, "a", range(at, at + 40), per_block=3) for at in (0, 40)]
+    for batch, rows in enumerate(parts):
+        lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=batch)
+    whole = lake.scan(ACCOUNT_TRANSFERS, chain="a")
+    accounts = set(parts[0]["account"].to_pylist())
+    assert len(accounts) > 20
+    for account in (*accounts, "", "0x", "0x' OR 1=1", "~"):
+        plain = whole.filter(pl.col("account") == account).collect()
+        assert lake.account_transfers("a", account).collect().equals(plain), "the same rows in the same order"
+
+
+def test_no_more_footers_are_kept_than_was_said(lake: Lake, made: Maker) -> None:
+    rows = made(ACCOUNT_TRANSFERS, "a", range(100), per_block=3)
+    lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=1)
+    folder = Folder(Path(lake.uri, "account_transfers"))
+    paths = [str(Path(path).relative_to(folder.root)) for path in lake.files(ACCOUNT_TRANSFERS)]
+    one = pq.read_metadata(folder.root / paths[0]).serialized_size
+    footers = Footers(limit=3 * one)
+    for path in paths * 2:
+        assert footers.of(path, folder).num_rows == pq.read_metadata(folder.root / path).num_rows
+        assert footers.size <= 3 * one
+    assert footers.of(paths[-1], folder) is footers.of(paths[-1], folder)
 
 
 def test_replacing_one_chain_leaves_the_others(lake: Lake, made: Maker) -> None:
@@ -212,7 +245,7 @@ def test_a_table_of_another_revision_is_neither_read_nor_added_to(lake: Lake, ma
     for use in (
         lambda: lake.append(newer, made(newer, "a", [2]), stream="s", batch=6),
         lambda: lake.scan(newer),
-        lambda: lake.arrow(newer, "a"),
+        lambda: lake.window(newer, "a", Span(0, 9)),
         lambda: lake.replace(newer, "a", []),
         lambda: Lake(lake.uri).count(newer),
     ):
@@ -372,7 +405,7 @@ def test_a_damaged_table_is_named_in_one_sentence(lake: Lake, made: Maker) -> No
     lake.append(BLOCKS, made(BLOCKS, "a", [1]), stream="s", batch=1)
     os.remove(lake.files(BLOCKS)[0])
     with pytest.raises(StoreError, match="lake: table blocks: ") as caught:
-        list(lake.arrow(BLOCKS, "a"))
+        lake.window(BLOCKS, "a", Span(0, 9))
     assert "\n" not in caught.value.message
 
 
@@ -384,6 +417,19 @@ def test_an_object_store_is_written_and_read_like_a_folder(lake: Lake, made: Mak
         assert lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=batch)
     lake.compact(ACCOUNT_TRANSFERS, "a")
     assert multiset(stored(lake, ACCOUNT_TRANSFERS, "a")) == multiset(*parts)
+    account = parts[0]["account"][0].as_py()
+    own = [rows.filter(pa.compute.equal(rows["account"], account)) for rows in parts]
+    found = lake.account_transfers("a", account).collect().select(ACCOUNT_TRANSFERS.names).to_arrow()
+    assert multiset(found.cast(ACCOUNT_TRANSFERS.schema())) == multiset(*own)
+
+
+def test_a_reader_sees_what_another_process_committed(lake: Lake, made: Maker) -> None:
+    other = Lake(lake.uri)
+    account = made(ACCOUNT_TRANSFERS, "a", [0])["account"][0].as_py()
+    for batch in range(3):
+        lake.append(ACCOUNT_TRANSFERS, made(ACCOUNT_TRANSFERS, "a", [0]), stream="s", batch=batch)
+        assert other.count(ACCOUNT_TRANSFERS) == 2 * (batch + 1)
+        assert other.account_transfers("a", account).collect().height >= batch + 1
 
 
 def test_opening_the_lake_and_the_tail_loads_no_engine() -> None:

@@ -7,14 +7,13 @@ import tempfile
 from collections import Counter
 from typing import Any
 
-import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, Table
 from storage.lake import Lake
-from tests.storage.conftest import make
+from tests.storage.conftest import make, stored
 
 chains = st.sampled_from(["a", "b"])
 tables = st.sampled_from([BLOCKS, ACCOUNT_TRANSFERS])
@@ -68,9 +67,14 @@ class LakeModel(RuleBasedStateMachine):
     def agrees(self) -> None:
         for (name, chain), rows in self.rows.items():
             table = BLOCKS if name == "blocks" else ACCOUNT_TRANSFERS
-            found = pa.Table.from_batches(self.lake.arrow(table, chain), table.schema())
+            found = stored(self.lake, table, chain)
             assert Counter(map(_row, found.to_pylist())) == Counter(map(_row, rows))
             assert self.lake.count(table, chain) == len(rows)
+            if table is ACCOUNT_TRANSFERS:
+                for account in {row["account"] for row in rows} | {"0x"}:
+                    own = self.lake.account_transfers(chain, account).collect().select(table.names)
+                    mine = Counter(_row(row) for row in rows if row["account"] == account)
+                    assert Counter(map(_row, own.to_arrow().cast(table.schema()).to_pylist())) == mine
 
 
 def _row(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -1,0 +1,89 @@
+"""Tables that another revision wrote, made again in the columns of this one, from what is stored: no node is asked.
+
+A table has one revision for all chains, so all chains are mended at once; the caller holds all their locks. What is
+decoded from logs is decoded again as in `rederive`. Its first commit gives `logs` a revision that no release has, and
+its last one takes that away: a mend that was killed in between is one that is still due.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chainfolio.tables import ACCOUNT_TRANSFERS, LOGS, TABLES, Table
+from indexer import rederive
+from indexer.derive import DECODED, DERIVED, WHOLE, Counted, account_transfers_of_cover, whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from adapters.evm.chain import EvmChain
+    from storage.lake import Lake
+    from storage.tail import Tail
+
+HALF_WAY = replace(LOGS, revision=0)
+
+
+def stale(lake: Lake) -> list[str]:
+    """The tables that can be made again, and have to be."""
+    return [name for name in (*DECODED, *DERIVED) if lake.is_stale(TABLES[name])]
+
+
+def chains(lake: Lake) -> list[str]:
+    """The chains that have rows in any table that can be made again, whoever wrote it."""
+    return sorted({key for name in (*DECODED, *DERIVED) for key in lake.chains(lake.as_written(TABLES[name]))})
+
+
+def mend(every: Sequence[EvmChain], lake: Lake, tail: Tail) -> dict[str, int]:
+    """Make all stale tables again, of all chains; how many rows each has now."""
+    names, written = stale(lake), dict[str, int]()
+    if set(names) & set(DECODED):
+        written |= _decoded(every, lake, tail)
+    elif ACCOUNT_TRANSFERS.name in names:
+        written |= _histories(every, lake, tail)
+    for name in names:
+        if name in WHOLE:
+            rows = [whole(lake, tail, chain.key, name) for chain in every]
+            lake.recreate(TABLES[name], rows)
+            written[name] = sum(map(len, rows))
+    return written
+
+
+def _decoded(every: Sequence[EvmChain], lake: Lake, tail: Tail) -> dict[str, int]:
+    with tempfile.TemporaryDirectory(prefix="chainfolio-") as folder:
+        asides = [_aside(chain, lake, Path(folder, chain.key)) for chain in every]
+        lake.recreate(HALF_WAY, _all(asides, rederive.KEPT))
+        written = {name: _recreate(lake, TABLES[name], _all(asides, name)) for name in DECODED if name != LOGS.name}
+        written |= _histories(every, lake, tail)
+        return written | {LOGS.name: _recreate(lake, LOGS, _all(asides, LOGS.name))}
+
+
+def _histories(every: Sequence[EvmChain], lake: Lake, tail: Tail) -> dict[str, int]:
+    rows = (batch for chain in every for batch in account_transfers_of_cover(lake, tail, chain.key))
+    return {ACCOUNT_TRANSFERS.name: _recreate(lake, ACCOUNT_TRANSFERS, rows)}
+
+
+def _recreate(lake: Lake, table: Table, rows: Iterator[pa.RecordBatch]) -> int:
+    counted = Counted(rows)
+    lake.recreate(table, counted)
+    return counted.rows
+
+
+def _all(asides: Sequence[rederive.Aside], name: str) -> Iterator[pa.RecordBatch]:
+    for aside in asides:
+        yield from aside.batches(name)
+
+
+def _aside(chain: EvmChain, lake: Lake, folder: Path) -> rederive.Aside:
+    """All logs of a chain by the decoder of today, in files aside."""
+    folder.mkdir()
+    tables = {table.name: lake.as_written(table) for table in rederive.STORED}
+    aside = rederive.Aside(folder)
+    for window in lake.windows(list(tables.values()), chain.key, rederive.WINDOW_ROWS):
+        stored = {name: lake.window(table, chain.key, window) for name, table in tables.items()}
+        aside.add({LOGS.name: rederive.fitted(LOGS, stored[LOGS.name])}, rederive.decoded(chain, stored))
+    aside.close()
+    return aside

@@ -1,0 +1,92 @@
+"""One account's rows out of its bucket's files: only the row groups that have some are read.
+
+The files of a bucket are sorted by account, and their footers say where each row group begins and ends. A file never
+changes, so a footer that was read once stays right for as long as any version of the table names its file.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from chainfolio.tables import Table
+from storage.parquet import Bucket, Folder, Written, completed
+
+# As they lie in the files; in memory a footer takes about twelve times as much.
+FOOTER_BYTES = 4 * 2**20
+
+
+class Footers:
+    """The footers that were asked for last, at most so many bytes of them. Safe to use from several threads."""
+
+    def __init__(self, limit: int = FOOTER_BYTES) -> None:
+        self.size = 0
+        self._limit = limit
+        self._kept: OrderedDict[str, pq.FileMetaData] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, path: str, folder: Folder | Bucket) -> pq.FileMetaData:
+        """The footer of a file, kept or read now."""
+        with self._lock:
+            if path in self._kept:
+                self._kept.move_to_end(path)
+                return self._kept[path]
+        with folder.open(path) as parquet:
+            footer = parquet.metadata
+        with self._lock:
+            if path not in self._kept:
+                self._kept[path] = footer
+                self.size += footer.serialized_size
+            while self.size > self._limit:
+                _, oldest = self._kept.popitem(last=False)
+                self.size -= oldest.serialized_size
+        return footer
+
+
+def history(
+    table: Table,
+    files: Iterable[Written],
+    account: str,
+    columns: Sequence[str],
+    folder: Folder | Bucket,
+    footers: Footers,
+) -> pa.Table:
+    """An account's rows, in the order of the files and of the rows in each, with the columns asked for."""
+    schema = pa.schema([table.schema().field(name) for name in columns])
+    inside = {"account", *columns} - set(table.partitions)
+    parts = []
+    for file in files:
+        footer = footers.of(file.path, folder)
+        if groups := _groups(footer, account):
+            with folder.open(file.path, footer) as parquet:
+                rows = parquet.read_row_groups(groups, columns=inside)
+            parts.append(pa.Table.from_arrays(completed(file, _own(rows, account), schema), schema=schema))
+    return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+def _groups(footer: pq.FileMetaData, account: str) -> range:
+    """The row groups that may have rows of an account."""
+    column = footer.schema.names.index("account")
+
+    def ends(at: int) -> pq.Statistics:
+        return footer.row_group(at).column(column).statistics
+
+    count = range(footer.num_row_groups)
+    first = bisect_left(count, account, key=lambda at: ends(at).max)
+    return range(first, bisect_right(count, account, lo=first, key=lambda at: ends(at).min))
+
+
+def _own(rows: pa.Table, account: str) -> pa.Table:
+    """The rows of an account among sorted ones."""
+    accounts = rows["account"]
+
+    def name(at: int) -> str:
+        return str(accounts[at])
+
+    first = bisect_left(range(len(accounts)), account, key=name)
+    return rows.slice(first, bisect_right(range(len(accounts)), account, lo=first, key=name) - first)
