@@ -81,8 +81,21 @@ _REVOKE = Statement(
     .values(revoked_us=argument("now"))
 )
 _OWNER = Statement(sa.select(_KEYS.c.account_id).where(_KEYS.c.id == argument("key_id")))
+_MARKS = schema.marks
+_CHANGES = Statement(sa.select(_MARKS.c.value).where(_MARKS.c.name == literal("access")))
+_CHANGED = Statement(
+    _MARKS.update().where(_MARKS.c.name == literal("access")).values(value=_MARKS.c.value + literal(1))
+)
 _PRINCIPAL = Statement(
-    sa.select(_KEYS.c.hash, _ACCOUNTS.c.id, _KEYS.c.id, _ACCOUNTS.c.plan, _ACCOUNTS.c.plan_expires_us, _GRANTS.c.name)
+    sa.select(
+        _KEYS.c.hash,
+        _KEYS.c.expires_us,
+        _ACCOUNTS.c.id,
+        _KEYS.c.id,
+        _ACCOUNTS.c.plan,
+        _ACCOUNTS.c.plan_expires_us,
+        _GRANTS.c.name,
+    )  # fmt: skip
     .select_from(_KEYS.join(_ACCOUNTS).outerjoin(_GRANTS, _GRANTS.c.account_id == _ACCOUNTS.c.id))
     .where(_KEYS.c.hash == argument("hash"), _KEYS.c.revoked_us.is_(None))
     .where(sa.or_(_KEYS.c.expires_us.is_(None), _KEYS.c.expires_us > argument("now")))

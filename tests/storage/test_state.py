@@ -303,7 +303,7 @@ async def test_what_is_known_of_a_key_ends_with_the_key(state: State, again: Aga
     clock.us += 1_000_000
     caller = await state.caller(token)
     assert caller is not None
-    assert (caller.plan, caller.grants) == ("PRO", {"portfolio", "enterprise"})
+    assert (caller.plan, set(caller.grants)) == ("PRO", {"portfolio", "enterprise"})
     (first, _) = state.keys(account.id)
     elsewhere.revoke_key(first.id)
     clock.us += 1_000_000
