@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from chainfolio.errors import BadRequest
 from storage.state import audit, schema
-from storage.state.database import Statement, Transaction, argument, one
+from storage.state.database import Statement, Transaction, argument, literal, one
 
 PLANS: Final = ("FREE", "LITE", "PRO")
 GRANTS: Final = ("portfolio", "at-block", "enterprise")
@@ -95,7 +95,7 @@ _PRINCIPAL = Statement(
         _ACCOUNTS.c.plan,
         _ACCOUNTS.c.plan_expires_us,
         _GRANTS.c.name,
-    )  # fmt: skip
+    )
     .select_from(_KEYS.join(_ACCOUNTS).outerjoin(_GRANTS, _GRANTS.c.account_id == _ACCOUNTS.c.id))
     .where(_KEYS.c.hash == argument("hash"), _KEYS.c.revoked_us.is_(None))
     .where(sa.or_(_KEYS.c.expires_us.is_(None), _KEYS.c.expires_us > argument("now")))
