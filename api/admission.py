@@ -35,7 +35,9 @@ async def admit(context: Context, proceed: Proceed) -> Answer:
         raise problem
     if name is None:
         _reserved(context, admitted, cost)
-    with _waiting(context):
+        if not _waits(context):
+            return await proceed(context)
+    with _place(context):
         if name is None:
             return await proceed(context)
         return await claimed(context, name, lambda: _paid(context, proceed, cost))
@@ -109,10 +111,14 @@ def _too_poor(cost: int, available: int) -> Problem:
 # --- who waits for fresh data ----------------------------------------------------------------------------------------
 
 
+def _waits(context: Context) -> bool:
+    return getattr(context.arguments.get("query"), "wait_for_sync", False)
+
+
 @contextmanager
-def _waiting(context: Context) -> Iterator[None]:
+def _place(context: Context) -> Iterator[None]:
     """Hold one of the key's places for requests that wait for a read, which may take as long as a node takes."""
-    if not getattr(context.arguments.get("query"), "wait_for_sync", False):
+    if not _waits(context):
         yield
         return
     assert context.principal is not None, "authenticated before"

@@ -32,6 +32,7 @@ class Parts:
     settings: Settings
     seams: Seams
     waiting: Counter[str] = field(default_factory=Counter)
+    queries: dict[tuple[type, str], msgspec.Struct] = field(default_factory=dict)
     secret: bytes = b""
 
     def __post_init__(self) -> None:
@@ -39,14 +40,13 @@ class Parts:
             object.__setattr__(self, "secret", self.seams.random.randbytes(32))
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A whole answer, ready to be sent."""
 
     body: bytes
     status: int = 200
     content_type: str = JSON
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
 
 
 @dataclass(slots=True)

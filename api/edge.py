@@ -6,14 +6,16 @@ import asyncio
 import itertools
 import re
 import zlib
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
+from backports import zstd
 
 from api.charge import CHARGE
-from api.context import Answer, Parts
+from api.context import JSON, Answer, Parts
 from api.errors import Problem, problem_of, refusal
 
 REQUEST_ID: Final = web.RequestKey("request_id", str)
@@ -31,6 +33,8 @@ _ALWAYS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
+_ALWAYS_OPEN: Final = {**_ALWAYS, "Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "*"}
+_NOT_AT_ALL = re.compile(r"\s*q\s*=\s*0(?:\.0{0,3})?\s*")
 _PREFLIGHT: Final = {
     "Access-Control-Allow-Methods": ", ".join(READS),
     "Access-Control-Allow-Headers": "Authorization, X-Request-Id",
@@ -41,16 +45,17 @@ log = structlog.stdlib.get_logger("chainfolio.api")
 
 def edge(parts: Parts) -> Middleware:
     """The outermost middleware."""
+    name, clock, cors, say = _namer(parts), parts.seams.clock, parts.settings.server.cors, log.bind()
 
     @web.middleware
     async def outermost(request: web.Request, handler: Handler) -> web.StreamResponse:
-        began_s = parts.seams.clock.monotonic_s()
-        request[REQUEST_ID] = _request_id(request, parts)
+        began_s = clock.monotonic_s()
+        request[REQUEST_ID] = name(request)
         request[CALLER] = {}
         try:
             response = await _answered(request, handler)
             await _refund(request, response)
-            _dress(request, response, cors=parts.settings.server.cors)
+            _dress(request, response, cors=cors)
             await _compress(request, response)
             await _send(request, response)
         except BaseException as error:
@@ -59,7 +64,7 @@ def edge(parts: Parts) -> Middleware:
             if isinstance(error, asyncio.CancelledError):
                 log.info("left", request_id=request[REQUEST_ID], method=request.method, path=_path(request))
             raise
-        _note(request, response, parts.seams.clock.monotonic_s() - began_s)
+        _note(say, request, response, clock.monotonic_s() - began_s)
         return response
 
     return outermost
@@ -99,14 +104,8 @@ def sent(answer: Answer) -> web.Response:
     """An answer as the web server takes it."""
     if answer.status == 204:
         return web.Response(status=204, headers=answer.headers)
-    charset = None if answer.content_type == "application/json" else "utf-8"
-    return web.Response(
-        body=answer.body,
-        status=answer.status,
-        content_type=answer.content_type,
-        charset=charset,
-        headers=answer.headers,
-    )
+    kind = answer.content_type if answer.content_type == JSON else f"{answer.content_type}; charset=utf-8"
+    return web.Response(body=answer.body, status=answer.status, headers={"Content-Type": kind, **answer.headers})
 
 
 def refused(error: Exception, request: web.Request, envelope: str = "whole") -> web.Response:
@@ -149,36 +148,44 @@ def _of_server(error: web.HTTPException) -> Problem:
     return Problem(error.status, error.reason, error.reason)
 
 
-def _request_id(request: web.Request, parts: Parts) -> str:
-    given = request.headers.get("X-Request-Id", "")
-    return given if _SANE_ID.match(given) else f"{parts.seams.random.getrandbits(128):032x}"
+def _namer(parts: Parts) -> Callable[[web.Request], str]:
+    """Names for requests: their own where they bring a sane one, else a number that no other process counts from."""
+    prefix, numbers = f"{parts.seams.random.getrandbits(80):020x}", itertools.count(1)
+
+    def name(request: web.Request) -> str:
+        given = request.headers.get("X-Request-Id")
+        return given if given and _SANE_ID.match(given) else f"{prefix}{next(numbers):012x}"
+
+    return name
 
 
 def _dress(request: web.Request, response: web.StreamResponse, *, cors: bool) -> None:
     headers = response.headers
-    headers.update(_ALWAYS)
     headers["X-Request-Id"] = request[REQUEST_ID]
-    headers.setdefault("Cache-Control", "no-store")
-    if cors and request.method in READS:
-        headers["Access-Control-Allow-Origin"] = "*"
-        headers["Access-Control-Expose-Headers"] = "*"
-        if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
-            headers.update(_PREFLIGHT)
+    if "Cache-Control" not in headers:
+        headers["Cache-Control"] = "no-store"
+    if not (cors and request.method in READS):
+        headers.update(_ALWAYS)
+        return
+    headers.update(_ALWAYS_OPEN)
+    if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
+        headers.update(_PREFLIGHT)
 
 
 async def _compress(request: web.Request, response: web.StreamResponse) -> None:
-    """Gzip a body that is worth it, for a client that takes it; the same body is the same bytes."""
+    """Compress a body that is worth it, as the client takes it; the same body is the same bytes."""
     if not isinstance(response, web.Response) or not isinstance(response.body, bytes):
         return
     body = response.body
     if len(body) < COMPRESS_FROM:
         return
     response.headers["Vary"] = "Accept-Encoding"
-    if not takes_gzip(request.headers.get("Accept-Encoding", "")):
+    coding = coding_of(request.headers.get("Accept-Encoding", ""))
+    if not coding:
         return
-    small = _gzip(body) if len(body) < COMPRESS_ASIDE else await asyncio.to_thread(_gzip, body)
-    response.headers["Content-Encoding"] = "gzip"
-    response.body = small
+    press = _PRESSES[coding]
+    response.body = press(body) if len(body) < COMPRESS_ASIDE else await asyncio.to_thread(press, body)
+    response.headers["Content-Encoding"] = coding
 
 
 def _gzip(body: bytes) -> bytes:
@@ -186,13 +193,18 @@ def _gzip(body: bytes) -> bytes:
     return press.compress(body) + press.flush()
 
 
-def takes_gzip(accept: str) -> bool:
-    """Whether an Accept-Encoding header names gzip with a quality above zero."""
+_PRESSES: Final[Mapping[str, Callable[[bytes], bytes]]] = {"zstd": zstd.compress, "gzip": _gzip}
+
+
+def coding_of(accept: str) -> str:
+    """The best compression that an Accept-Encoding header names with a quality above zero; empty for none."""
+    if not accept:
+        return ""
+    taken = {}
     for item in accept[:500].split(","):
         coding, _, parameter = item.partition(";")
-        if coding.strip().lower() in ("gzip", "x-gzip"):
-            return not re.fullmatch(r"\s*q\s*=\s*0(?:\.0{0,3})?\s*", parameter)
-    return False
+        taken[coding.strip().lower().removeprefix("x-")] = not _NOT_AT_ALL.fullmatch(parameter)
+    return next((coding for coding in _PRESSES if taken.get(coding)), "")
 
 
 def _path(request: web.Request) -> str:
@@ -200,8 +212,8 @@ def _path(request: web.Request) -> str:
     return request.path[:200]
 
 
-def _note(request: web.Request, response: web.StreamResponse, took_s: float) -> None:
-    log.info(
+def _note(say: Any, request: web.Request, response: web.StreamResponse, took_s: float) -> None:
+    say.info(
         "request",
         request_id=request[REQUEST_ID],
         method=request.method,

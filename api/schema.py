@@ -13,6 +13,7 @@ from api.errors import Flaw, Problem, invalid
 from api.fields import read
 
 MAX_BODY: Final = 1024 * 1024
+MANY_QUERIES: Final = 4096
 _JSON_TYPE = re.compile(r'application/json(?:\s*;\s*charset="?utf-8"?)?\s*\Z', re.IGNORECASE)
 
 
@@ -39,15 +40,27 @@ async def fill(context: Context) -> None:
     request = context.http
     if "path" in wanted:
         context.arguments["path"] = _sound("path", read(wanted["path"], _Path(request.match_info), (), settings))
-    query = wanted.get("query", Nothing)
-    found = _sound("query", read(query, request.query, request.query.keys(), settings))
+    found = _query(context, wanted.get("query", Nothing))
     if "query" in wanted:
         context.arguments["query"] = found
     if "body" in wanted:
         context.arguments["body"] = await _body(context, wanted["body"])
 
 
-class Nothing(msgspec.Struct):
+def _query(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
+    """The query's Struct. Who asks again asks the same, mostly: what was read from a text stays read."""
+    known, text = context.parts.queries, (kind, context.http.query_string)
+    found = known.get(text)
+    if found is None:
+        query = context.http.query
+        found = _sound("query", read(kind, query, query.keys(), context.parts.settings))
+        if len(known) >= MANY_QUERIES:
+            known.clear()
+        known[text] = found
+    return found
+
+
+class Nothing(msgspec.Struct, frozen=True):
     """No parameters."""
 
 

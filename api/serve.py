@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import logging
 import multiprocessing
 import signal
@@ -107,10 +108,19 @@ async def _until_told(make: Make, settings: Settings, port: int, reuse_port: boo
         # Workers do not outlive the process that would restart them.
         loop.add_reader(parent.sentinel, orphaned, parent.sentinel)
     app = await make(settings)
+    _settle_memory()
     async with listening(app, settings.server.host, port, reuse_port=reuse_port) as bound:
         log.info("listening", host=settings.server.host, port=bound)
         await told.wait()
     log.info("stopped")
+
+
+def _settle_memory() -> None:
+    """Take what start-up made out of the garbage collector's sight: it would look through all of it for every few
+    requests, which costs more than the requests do."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 # --- several processes -----------------------------------------------------------------------------------------------

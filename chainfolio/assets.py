@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from chainfolio.errors import BadRequest
@@ -34,6 +35,7 @@ class Account:
         return self.address
 
 
+@lru_cache(8192)
 def account(written: str) -> Account:
     """The canonical account behind an address as people write it; BadRequest says what is wrong with it."""
     if _EVM.match(written):

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 import sqlalchemy as sa
 import structlog
 
@@ -56,8 +57,7 @@ _OPEN = Statement(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Admit:
+class Admit(msgspec.Struct, frozen=True):
     """May a request of this key come in, and are its credits there? `limit` 0 asks for no rate, `cost` 0 for none."""
 
     account_id: str
@@ -67,8 +67,7 @@ class Admit:
     cost: int
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """Credits that are reserved for a call."""
 
     account_id: str
@@ -76,8 +75,7 @@ class Held:
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(msgspec.Struct, frozen=True):
     """What became of it. `remaining` of the `limit` can still come, `reset_us` is when one more than that could.
 
     `held` is there where credits were reserved; where they were not, `available` says how many there are.
@@ -92,8 +90,7 @@ class Admitted:
     available: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Settle:
+class Settle(msgspec.Struct, frozen=True):
     """Post or void what is held for a call; again, or after it expired, changes nothing."""
 
     held: Held
