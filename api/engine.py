@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Protocol
 
 from chainfolio.assets import Account
+from chainfolio.contracts import VirtualUser
 from indexer.answers import ChainFact, Readiness, SyncStatus
 from portfolio.document import Portfolio
 from portfolio.facts import Options
@@ -38,6 +39,11 @@ class Engine(Protocol):
         self, accounts: Sequence[Account], options: Options, *, wait: bool, wallet_only: bool
     ) -> list[Portfolio]:
         """One portfolio per account, in their order. `wait` wants fresh data; `wallet_only` is always read live."""
+
+    async def virtual(
+        self, users: Sequence[VirtualUser], options: Options, *, wait: bool, aggregated: bool
+    ) -> list[Portfolio]:
+        """One portfolio per virtual user, in their order; `aggregated` gives one over all of them."""
 
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Nav:
         """One value over all accounts; a currency nobody can convert to is a typed error."""

@@ -8,11 +8,24 @@ from typing import Any, Final
 import msgspec
 
 from api.context import Answer
-from api.errors import MESSAGE, TEXT, TITLES, Failure, Problem, ValidationFailure, shape_of
+from api.errors import (
+    CODED,
+    CODES,
+    MESSAGE,
+    TEXT,
+    TITLES,
+    CodedFailure,
+    Failure,
+    Problem,
+    ValidationFailure,
+    refusal,
+    shape_of,
+)
 from api.fields import Field, fields_of
 from api.pipeline import KEYED, PUBLIC
 from api.router import Route
 from chainfolio.settings import Settings
+from storage.state.refusals import Code
 
 VERSION: Final = "1.0.0"
 ABOUT: Final = (
@@ -21,6 +34,9 @@ ABOUT: Final = (
 )
 TAGS: Final = {
     "Portfolio": "What wallets hold and what it is worth.",
+    "Virtual users": "Portfolios that an account defined itself.",
+    "Address book": "The wallets that an account knows.",
+    "Bundles": "Named groups of wallets out of the address book.",
     "Service": "What this server knows and how fresh it is.",
     "Health": "For whoever runs the server; no key needed.",
     "Documentation": "This description; no key needed.",
@@ -79,7 +95,7 @@ class _Schemas:
     """Every type that the routes answer, take or refuse with, as components by name."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        answered: list[Any] = [Failure, ValidationFailure, Message]
+        answered: list[Any] = [Failure, ValidationFailure, CodedFailure, Message]
         bodies: list[Any] = []
         for route in routes:
             answered += [kind for kind in route.replies.values() if kind is not Answer]
@@ -148,6 +164,9 @@ def _parameters(route: Route, settings: Settings) -> list[dict[str, Any]]:
         for segment in ("path", "query")
         if segment in route.arguments
         for field in fields_of(route.arguments[segment]).values()
+    ] + [
+        {"name": name, "in": "header", "required": False, "description": words, "schema": {"type": "string"}}
+        for name, words in route.takes.items()
     ]
 
 
@@ -198,10 +217,19 @@ def failures(route: Route) -> Mapping[int, str]:
         found |= {413: "The body is longer than 1 MiB.", 415: "The body is not JSON."}
     for step in PUBLIC if route.public else KEYED:
         found |= step.refuses
+    for status in {CODES[code][0] for code in route.codes}:
+        told = [found[status]] if status in found else []
+        found[status] = " ".join([*told, *(f"`{code}`: {CODES[code][1]}" for code in _codes(route, status))])
     return {**found, **route.fails}
 
 
+def _codes(route: Route, status: int) -> list[Code]:
+    return [code for code in route.codes if CODES[code][0] == status]
+
+
 def _success(route: Route, status: int, kind: Any, schemas: _Schemas) -> dict[str, Any]:
+    if status == 204:
+        return {"description": "Done; there is no body.", "headers": _headers(route, status)}
     content: dict[str, Any] = {"schema": {"type": "object" if route.media == "application/json" else "string"}}
     if kind is not Answer:
         content["schema"] = schemas.of(kind)
@@ -212,29 +240,39 @@ def _success(route: Route, status: int, kind: Any, schemas: _Schemas) -> dict[st
 
 
 def _failure(route: Route, status: int, words: str, schemas: _Schemas) -> dict[str, Any]:
-    problem = _specimen(status)
+    problem = _specimen(route, status)
     shape = shape_of(route.envelope, problem)
     answer = {"description": words, "headers": _headers(route, status)}
     if shape == TEXT:
         return {**answer, "content": {"text/plain": {"schema": {"type": "string"}}}}
-    kind = ValidationFailure if status == 400 else Message if shape == MESSAGE else Failure
-    example = {"error": problem.error, "message": problem.message, **problem.extras}
-    return {**answer, "content": {"application/json": {"schema": schemas.of(kind), "example": example}}}
+    kinds: list[Any] = [{MESSAGE: Message, CODED: CodedFailure}.get(shape, Failure)]
+    if status == 400:
+        kinds = [ValidationFailure]
+        if _codes(route, 400):  # a code is told in another form than what does not fit the interface
+            kinds.append(CodedFailure if route.envelope == "coded" else Failure)
+    found = [schemas.of(kind) for kind in kinds]
+    schema = found[0] if len(found) == 1 else {"anyOf": found}
+    example = msgspec.json.decode(refusal(route.envelope, problem).body)
+    return {**answer, "content": {"application/json": {"schema": schema, "example": example}}}
 
 
-def _specimen(status: int) -> Problem:
+def _specimen(route: Route, status: int) -> Problem:
     """A problem of that status as it really looks, for the examples."""
     if status == 400:
-        words = "`addresses` is required"
-        details = {"query": [{"message": words, "path": ["addresses"]}]}
+        query = fields_of(route.arguments["query"]) if "query" in route.arguments else {}
+        name = next((field.name for field in query.values() if field.required), "")
+        words = f"`{name}` is required" if name else "unknown parameter 'x'"
+        details = {"query": [{"message": words, "path": [name or "x"]}]}
         return Problem(400, words, "Validation Failed", extras={"details": details})
     known = {
         401: "this API key is not valid",
         500: "something went wrong on our side; the server's log has it as incident 1f0c",
         503: "a node or price source does not answer at the moment",
     }
+    for code in _codes(route, status):
+        return Problem(status, CODES[code][1], code=code)
     extras = {"incident": "1f0c"} if status == 500 else {}
-    return Problem(status, known.get(status, TITLES[status].lower()), extras=extras)
+    return Problem(status, known.get(status, TITLES[status].lower()), code="INTERNAL_ERROR", extras=extras)
 
 
 def _headers(route: Route, status: int) -> dict[str, Any]:

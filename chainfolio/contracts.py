@@ -67,3 +67,27 @@ class Snapshot:
     prices: tuple[Price, ...]
     issues: tuple[Issue, ...]
     requests: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualHolding:
+    """An amount that somebody wrote down. On a chain: its key and the token's contract, `native` for the coin. Else
+    both are empty, `symbol` says of what, and `price_usd` what one is worth, where the writer knows."""
+
+    chain: str
+    contract: str
+    amount: Decimal
+    symbol: str = ""
+    price_usd: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualUser:
+    """A portfolio that its account defined. `type` BALANCE and CEX have `holdings`; GROUP has `accounts`, each a real
+    address in its one form. `id` is a UUID: answers show it as `virtual:<id>`."""
+
+    id: str
+    type: str
+    label: str
+    holdings: tuple[VirtualHolding, ...] = ()
+    accounts: tuple[str, ...] = ()

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from chainfolio.assets import Account
 from chainfolio.blocks import Block
-from chainfolio.contracts import Issue, Snapshot
-from chainfolio.errors import SourceError, Unavailable
+from chainfolio.contracts import Issue, Snapshot, VirtualUser
+from chainfolio.errors import SourceError, Unavailable, Unserved
 from indexer import candidates
 from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
 from indexer.follow import Status
@@ -62,6 +62,12 @@ class Engine:
             for a, kept in zip(accounts, known, strict=True)
         ]
         return [_wallet(document) for document in documents] if wallet_only else documents
+
+    async def virtual(
+        self, users: Sequence[VirtualUser], options: Options, *, wait: bool, aggregated: bool
+    ) -> list[Portfolio]:
+        """One portfolio per virtual user, in their order; `aggregated` gives one over all of them."""
+        raise Unserved("the portfolio of a virtual user")
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
         """Portfolios at one block of one chain: nothing is taken from what was kept."""

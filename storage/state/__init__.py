@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from chainfolio.errors import BadSettings
 from chainfolio.seams import Clock
-from storage.state import accounts, ledger
+from storage.state import accounts, ledger, subscriptions
 from storage.state.accounts import Account, Key, Principal
 from storage.state.credentials import BASE62, PEPPER_BYTES, digest, make_key, well_formed
 from storage.state.database import Database, Transaction, Work
@@ -86,6 +86,11 @@ class State:
     def balance(self, account_id: str) -> int:
         """Credits that can be spent: the sum of the account's rows in the ledger."""
         return self.database.look(lambda tx: ledger.available(tx, account_id))
+
+    async def subscribed(self, account_id: str, addresses: Iterable[str]) -> set[str]:
+        """Those of the addresses (in their one form) that the account gets daily snapshots of now."""
+        wanted, now_us = list(addresses), self.clock.now_us()
+        return await self.database.run(lambda tx: subscriptions.subscribed(tx, account_id, wanted, now_us))
 
     def create_key(self, account_id: str, name: str, expires: int | None = None) -> tuple[Key, str]:
         """One more key for an account, shown now and never again."""

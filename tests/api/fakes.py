@@ -13,6 +13,7 @@ from aiohttp import web
 
 from api.app import make_app
 from chainfolio.assets import Account
+from chainfolio.contracts import VirtualUser
 from chainfolio.seams import Seams
 from chainfolio.settings import Server, Settings
 from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
@@ -86,6 +87,13 @@ class FakeEngine:
     ) -> list[Portfolio]:
         await self._come("portfolios", accounts, options, wait, wallet_only)
         return [a_portfolio(account.address) for account in accounts]
+
+    async def virtual(
+        self, users: Sequence[VirtualUser], options: Options, *, wait: bool, aggregated: bool
+    ) -> list[Portfolio]:
+        await self._come("virtual", users, options, wait, aggregated)
+        addresses = [f"virtual:{user.id}" for user in users]
+        return [a_portfolio(address) for address in ([",".join(addresses)] if aggregated else addresses)]
 
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Value:
         await self._come("nav", accounts, currency, wait)
