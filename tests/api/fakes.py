@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
 
@@ -19,7 +19,9 @@ from chainfolio.settings import Server, Settings
 from indexer.answers import ChainFact, ChainReadiness, Readiness, SyncStatus
 from portfolio.document import Portfolio, ProtocolDocument
 from portfolio.facts import Options
+from storage.state.database import Transaction
 
+T = TypeVar("T")
 KEY = "cf_live_" + "A1b2C3d4E5" * 3 + "x7Yz90"
 OTHER_ENVIRONMENT = KEY.replace("cf_live_", "cf_test_")
 ALICE = "0x" + "a1" * 20
@@ -49,6 +51,9 @@ class FakeKeys:
     def authenticate(self, token: str) -> Caller | None:
         self.asked.append(token)
         return self.keys.get(token)
+
+    async def run(self, work: Callable[[Transaction], T]) -> T:
+        raise AssertionError("nothing is kept here: a test of what is kept has a real store")
 
 
 @dataclass(frozen=True)

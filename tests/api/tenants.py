@@ -91,10 +91,9 @@ class World:
     session: ClientSession
     base: str
 
-    def tenant(self, name: str, plan: str = "PRO", **more: Any) -> Tenant:
+    def tenant(self, name: str, plan: str = "PRO", expires: int | None = None) -> Tenant:
         """One more account."""
-        given = {"credits": 1_000_000, "grants": ["portfolio"]} | more
-        account, key = self.state.create_account(name, plan, **given)
+        account, key = self.state.create_account(name, plan, 1_000_000, ["portfolio"], expires)
         return Tenant(self.session, self.base, account.id, key)
 
 

@@ -137,8 +137,8 @@ async def test_bundles_and_their_sizes_have_limits(world: World) -> None:
         await tenant.bundle(f"{number}", wallets[number])
     said = await tenant.ask("POST", "/v1/bundles", {"name": "sixth", "addresses": [wallets[9]]})
     assert (said.status, said.code, said.json["error"]["quota"]) == (422, "BUNDLE_QUOTA_REACHED", 5)
-    for name, value in (("bundles", 6), ("bundle-size", 11)):
-        world.state.database.change(lambda tx, n=name, v=value: quotas.override(tx, tenant.account, n, v, 1))
+    world.state.database.change(lambda tx: quotas.override(tx, tenant.account, "bundles", 6, 1))
+    world.state.database.change(lambda tx: quotas.override(tx, tenant.account, "bundle-size", 11, 1))
     await tenant.bundle("sixth", wallets[9])
     assert (await tenant.ask("POST", path, {"address": wallets[10]})).status == 200
     assert (await tenant.ask("POST", path, {"address": wallets[11]})).json["error"]["limit"] == 11
