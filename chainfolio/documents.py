@@ -24,9 +24,9 @@ def strict(data: bytes, kind: type[T]) -> T:
     try:
         found = msgspec.json.decode(data, type=kind)
     except UnicodeDecodeError:
-        raise Misfit("the body is not UTF-8", []) from None
+        raise Misfit("it is not UTF-8", []) from None
     except RecursionError:
-        raise Misfit("the body is nested too deep", []) from None
+        raise Misfit("it is nested too deep", []) from None
     except msgspec.DecodeError as error:  # of which ValidationError, which names the place, is a kind
         message, _, place = str(error).partition(" - at ")
         raise Misfit(message, _steps(place)) from None
