@@ -69,8 +69,9 @@ def test_every_operation_says_everything(described: dict[str, Any]) -> None:
     "route", [route for route in ROUTES if route.example is not None], ids=lambda route: route.name
 )
 def test_an_example_is_a_whole_answer(route: Route) -> None:
-    answer = msgspec.json.decode(msgspec.json.encode(route.example), type=route.replies[200])
-    assert msgspec.json.decode(msgspec.json.encode(answer)) == route.example
+    written = msgspec.json.encode(route.example)
+    answer = msgspec.json.decode(written, type=route.replies[200])
+    assert msgspec.json.decode(msgspec.json.encode(answer)) == msgspec.json.decode(written)
 
 
 def test_what_needs_a_key_says_so(described: dict[str, Any]) -> None:
