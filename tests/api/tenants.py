@@ -98,10 +98,11 @@ class World:
 
 
 @asynccontextmanager
-async def a_world(path: Path, settings: Settings | None = None) -> AsyncIterator[World]:
-    """The API over a state store of its own."""
+async def a_world(store: Path | str, settings: Settings | None = None) -> AsyncIterator[World]:
+    """The API over a state store: one at an address, or a new one in a folder."""
     clock = SystemClock()
-    state = State.open(f"sqlite:///{path / 'state.db'}", b"p" * 32, clock, random.Random(1))
+    url = store if isinstance(store, str) else f"sqlite:///{store / 'state.db'}"
+    state = State.open(url, b"p" * 32, clock, random.Random(1))
     engine = FakeEngine()
     app = make_app(engine, state, settings or Settings(), Seams(clock=clock, random=random.Random(2)))
     try:

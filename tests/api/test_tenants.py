@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,8 +21,8 @@ NOBODYS = "00000000-0000-4000-8000-000000000000"
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with a_world(tmp_path) as made:
+async def world(state_url: str) -> AsyncIterator[World]:
+    async with a_world(state_url) as made:
         yield made
 
 
