@@ -12,4 +12,4 @@ async def credits(request: Context) -> int:
     """A bare number: what can be spent now, without what running calls hold."""
     assert request.principal is not None, "a keyed route"
     account_id = request.principal.account_id
-    return await request.parts.state.run(lambda tx: ledger.available(tx, account_id))
+    return await request.parts.state.look(lambda tx: ledger.available(tx, account_id))

@@ -1,7 +1,8 @@
 """Every refusal of the API: which error is which status, and how each family of routes writes it.
 
-This is the one place that knows both `chainfolio.errors` and HTTP. Two tables: CURES says what an error means to a
-client, SHAPES how a family of routes words a status, because the service description gives them different bodies.
+This is the one place that knows both `chainfolio.errors` and HTTP. Three tables: CURES says what an error means to a
+client, CODES what a refused tenant is told, SHAPES how a family of routes words a status, because the service
+description gives them different bodies.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 
 from api.context import Answer
 from chainfolio import errors
+from storage.state.refusals import Code, Refusal
 
 TITLES: Final[Mapping[int, str]] = {
     400: "Bad Request",
@@ -50,6 +52,26 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     cure: str | msgspec.UnsetType = msgspec.UNSET
     incident: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Coded(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What was refused: `code` for programs, `message` for people, and the facts that the code comes with."""
+
+    code: str
+    message: str
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    bundle_id: str | msgspec.UnsetType = msgspec.UNSET
+    quota: int | msgspec.UnsetType = msgspec.UNSET
+    current: int | msgspec.UnsetType = msgspec.UNSET
+    limit: int | msgspec.UnsetType = msgspec.UNSET
+    addresses: list[str] | msgspec.UnsetType = msgspec.UNSET
+    incident: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class CodedFailure(msgspec.Struct, frozen=True):
+    """Why a request about the address book or about bundles was refused."""
+
+    error: Coded
 
 
 class ValidationFailure(msgspec.Struct, frozen=True):
@@ -133,10 +155,35 @@ FAMILY_CURES: Final[Mapping[str, Sequence[Cure]]] = {
 }  # fmt: skip
 
 
+# What a tenant may not do: each code's status, and when it is given.
+CODES: Final[Mapping[Code, tuple[int, str]]] = {
+    "VALIDATION_ERROR": (400, "An address is malformed or unsupported, or the request repeats an address."),
+    "FORBIDDEN": (403, "Something that is asked for does not belong to the account."),
+    "ADDRESSBOOK_ENTRY_NOT_FOUND": (404, "The address is not in the address book, or not in the bundle."),
+    "BUNDLE_NOT_FOUND": (404, "The account has no such bundle."),
+    "DELEGATE_NOT_FOUND": (404, "The account in `X-Delegate-For` has not delegated to the caller's."),
+    "ADDRESSBOOK_ENTRY_NOT_DELETABLE": (
+        409,
+        "The entry is on a paid plan or authorized by the wallet's owner, or a bundle would be left empty or equal to "
+        "another.",
+    ),
+    "BUNDLE_NAME_TAKEN": (409, "Another bundle has this `name`."),
+    "BUNDLE_MEMBERS_ALREADY_BUNDLED": (409, "The bundle `bundleId` holds exactly these addresses."),
+    "ALREADY_SUBSCRIBED": (409, "These `addresses` are subscribed to already."),
+    "ADDRESSBOOK_QUOTA_REACHED": (422, "The address book would hold more than `quota` entries; it has `current`."),
+    "BUNDLE_QUOTA_REACHED": (422, "The account has `quota` bundles."),
+    "BUNDLE_SIZE_LIMIT_EXCEEDED": (422, "A bundle holds at most `limit` addresses."),
+    "BUNDLE_EMPTY": (422, "The bundle would be left empty."),
+    "BUNDLE_ADDRESS_NOT_IN_ADDRESS_BOOK": (422, "These `addresses` are not in the address book."),
+}
+
+
 def problem_of(error: Exception, request_id: str, envelope: str = "whole") -> Problem:
     """The refusal that an exception becomes; whatever is not one of ours is a 500 that only names its incident."""
     if isinstance(error, Problem):
         return error
+    if isinstance(error, Refusal):
+        return Problem(CODES[error.code][0], str(error), code=error.code, extras=error.extras)
     if isinstance(error, errors.BadRequest) and not isinstance(error, errors.BadSettings):
         # Told like a request that does not fit the interface, which it is: only the engine could see it.
         return invalid("query", [Flaw(str(error), [error.field])])

@@ -50,8 +50,7 @@ async def require_subscriptions(request: Context, accounts: Sequence[Account]) -
     """403, naming the addresses that the caller's account has no historical subscription for."""
     assert request.principal is not None, "the caller is known before a handler is called"
     addresses = [account.address for account in accounts]
-    now_us = request.parts.seams.clock.now_us()
-    subscribed = await request.parts.state.subscribed(request.principal.account_id, addresses, now_us)
+    subscribed = await request.parts.state.subscribed(request.principal.account_id, addresses)
     lacking = [address for address in addresses if address not in subscribed]
     if lacking:
         raise Problem(403, f"no historical subscription for {', '.join(lacking)}: see POST /v1/subscribe-snapshot")

@@ -64,9 +64,14 @@ async def _claim(context: Context, name: str) -> Claim | Kept:
     except Taken:  # two at once: the other one has it
         found = "running"
     if found == "running":
-        raise Problem(409, f"the first request with this {HEADER} is still running", headers={"Retry-After": "1"})
+        raise Problem(
+            409,
+            f"the first request with this {HEADER} is still running",
+            code="IDEMPOTENCY_KEY_IN_USE",
+            headers={"Retry-After": "1"},
+        )
     if found == "another":
-        raise Problem(422, f"this {HEADER} was used for another request", code="VALIDATION_ERROR")
+        raise Problem(422, f"this {HEADER} was used for another request", code="IDEMPOTENCY_KEY_REUSED")
     assert not isinstance(found, str), "one of the two"
     return found
 

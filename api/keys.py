@@ -58,8 +58,11 @@ class Keys(Protocol):
     async def caller(self, token: str) -> Principal | None:
         """Whose key this is; None where it is no valid key now."""
 
+    async def look(self, work: Callable[[Transaction], T]) -> T:
+        """Something that is only read."""
+
     async def run(self, work: Callable[[Transaction], T]) -> T:
         """Some work in one transaction, off the event loop."""
 
-    async def subscribed(self, account_id: str, addresses: Collection[str], now_us: int) -> set[str]:
-        """Those of some addresses that the account has a historical subscription for at a moment."""
+    async def subscribed(self, account_id: str, addresses: Collection[str]) -> set[str]:
+        """Those of some addresses that the account has a historical subscription for now."""

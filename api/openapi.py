@@ -9,11 +9,14 @@ import msgspec
 
 from api.context import Answer
 from api.errors import (
+    CODED,
+    CODES,
     ERROR,
     MESSAGE,
     TEXT,
     TITLES,
     WHOLE,
+    CodedFailure,
     Failure,
     Problem,
     ValidationFailure,
@@ -25,6 +28,7 @@ from api.idempotency import HEADER, REPLAYED, WRITES
 from api.pipeline import KEYED, PUBLIC
 from api.router import Route
 from chainfolio.settings import Settings
+from storage.state.refusals import Code
 
 VERSION: Final = "1.0.0"
 BEFORE_ANYBODY: Final = (401, 413, 414, 431, 503)  # refused, maybe, before anybody knows whose rate it would be
@@ -35,6 +39,9 @@ ABOUT: Final = (
 TAGS: Final = {
     "Portfolio": "What wallets hold and what it is worth.",
     "Validators": "Validators of the Ethereum beacon chain: details, rewards, withdrawals and deposits.",
+    "Virtual users": "Portfolios that an account defined itself.",
+    "Address book": "The wallets that an account knows.",
+    "Bundles": "Named groups of wallets out of the address book.",
     "Service": "What this server knows and how fresh it is.",
     "Health": "For whoever runs the server; no key needed.",
     "Documentation": "This description; no key needed.",
@@ -116,7 +123,7 @@ class _Schemas:
     """Every type that the routes answer, take or refuse with, as components by name."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        answered: list[Any] = [Failure, ValidationFailure, Message, Reason, TooPoor, TooOften]
+        answered: list[Any] = [Failure, ValidationFailure, CodedFailure, Message, Reason, TooPoor, TooOften]
         bodies: list[Any] = []
         for route in routes:
             answered += [kind for kind in route.replies.values() if kind is not Answer]
@@ -190,12 +197,19 @@ KEY_PARAMETER: Final = {
 
 def _parameters(route: Route, settings: Settings) -> list[dict[str, Any]]:
     found = [KEY_PARAMETER] if route.method in WRITES else []
-    return found + [
-        _parameter(segment, field, settings)
-        for segment in ("path", "query")
-        if segment in route.arguments
-        for field in fields_of(route.arguments[segment]).values()
-    ]
+    return (
+        found
+        + [
+            _parameter(segment, field, settings)
+            for segment in ("path", "query")
+            if segment in route.arguments
+            for field in fields_of(route.arguments[segment]).values()
+        ]
+        + [
+            {"name": name, "in": "header", "required": False, "description": words, "schema": {"type": "string"}}
+            for name, words in route.takes.items()
+        ]
+    )
 
 
 def _parameter(segment: str, field: Field, settings: Settings) -> dict[str, Any]:
@@ -248,16 +262,25 @@ def failures(route: Route) -> Mapping[int, str]:
     if route.needs:
         found[401 if route.needs == "at-block" else 403] = f"The caller lacks what this needs: {route.needs}."
     if route.cost == 0:
-        del found[402]
+        found.pop(402, None)
     if route.method in WRITES:
         found |= {
             409: "The first request with this Idempotency-Key is still running.",
             422: "This Idempotency-Key was used for another request.",
         }
+    for status in {CODES[code][0] for code in route.codes}:
+        told = [found[status]] if status in found else []
+        found[status] = " ".join([*told, *(f"`{code}`: {CODES[code][1]}" for code in _codes(route, status))])
     return {**found, **route.fails}
 
 
+def _codes(route: Route, status: int) -> list[Code]:
+    return [code for code in route.codes if CODES[code][0] == status]
+
+
 def _success(route: Route, status: int, kind: Any, schemas: _Schemas) -> dict[str, Any]:
+    if status == 204:
+        return {"description": "Done; there is no body.", "headers": _headers(route, status)}
     content: dict[str, Any] = {"schema": {"type": "object" if route.media == "application/json" else "string"}}
     if kind is not Answer:
         content["schema"] = schemas.of(kind)
@@ -267,31 +290,35 @@ def _success(route: Route, status: int, kind: Any, schemas: _Schemas) -> dict[st
     return {"description": words, "headers": _headers(route, status), "content": {route.media: content}}
 
 
-KINDS: Final[Mapping[str, Any]] = {MESSAGE: Message, ERROR: Reason}
+KINDS: Final[Mapping[str, Any]] = {MESSAGE: Message, ERROR: Reason, CODED: CodedFailure}
 _BODIES: Final[Mapping[int, Any]] = {402: TooPoor, 429: TooOften}
 
 
 def _failure(route: Route, status: int, words: str, schemas: _Schemas) -> dict[str, Any]:
-    problem = _specimen(status)
+    problem = _specimen(route, status)
     shape = shape_of(route.envelope, problem)
     answer = {"description": words, "headers": _headers(route, status)}
     if shape == TEXT:
         return {**answer, "content": {"text/plain": {"schema": {"type": "string"}}}}
-    kinds = [KINDS.get(shape) or _BODIES.get(status, Failure)]
+    kinds: list[Any] = [KINDS.get(shape) or _BODIES.get(status, Failure)]
     if status == 400 and shape == WHOLE:
         # What the family says of a request that fits the interface and still cannot be meant comes beside it.
         own = KINDS.get(shape_of(route.envelope, Problem(400, "")))
+        if own is CodedFailure and not _codes(route, 400):
+            own = None
         kinds = [ValidationFailure, *([own] if own else [])]
     schema = schemas.of(kinds[0]) if len(kinds) == 1 else {"anyOf": [schemas.of(kind) for kind in kinds]}
     example = msgspec.json.decode(refusal(route.envelope, problem).body)
     return {**answer, "content": {"application/json": {"schema": schema, "example": example}}}
 
 
-def _specimen(status: int) -> Problem:
+def _specimen(route: Route, status: int) -> Problem:
     """A problem of that status as it really looks, for the examples."""
     if status == 400:
-        words = "`addresses` is required"
-        details = {"query": [{"message": words, "path": ["addresses"]}]}
+        query = fields_of(route.arguments["query"]) if "query" in route.arguments else {}
+        name = next((field.name for field in query.values() if field.required), "")
+        words = f"`{name}` is required" if name else "unknown parameter 'x'"
+        details = {"query": [{"message": words, "path": [name or "x"]}]}
         return Problem(400, words, "Validation Failed", extras={"details": details})
     known = {
         401: "this API key is not valid",
@@ -303,7 +330,9 @@ def _specimen(status: int) -> Problem:
         extras = {"creditsRequired": 1, "creditsAvailable": 0, "creditsNeeded": 1}
     if status == 429:
         extras = {"retryAfter": 12, "retry_after": 12}
-    return Problem(status, known.get(status, TITLES[status].lower()), extras=extras)
+    for code in _codes(route, status):
+        return Problem(status, CODES[code][1], code=code)
+    return Problem(status, known.get(status, TITLES[status].lower()), code="INTERNAL_ERROR", extras=extras)
 
 
 def _headers(route: Route, status: int) -> dict[str, Any]:

@@ -13,9 +13,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, get_type_hints
 
+from storage.state.refusals import Code
+
 AT_BLOCK: Final = "at-block"  # the one bucket beside that of all other routes
 SEGMENTS: Final = ("path", "query", "body")
 Handler = Callable[..., Awaitable[Any]]
+
+
+def one(arguments: Mapping[str, Any]) -> int:
+    """A call costs its price once, whatever it asks for."""
+    return 1
 
 
 @dataclass(frozen=True)
@@ -23,9 +30,11 @@ class Route:
     """One operation: how it is reached, who may call it, what its documentation says.
 
     `public` routes need no key. `needs` is the entitlement: a grant (`portfolio`, `at-block`, `enterprise`) or the plan
-    `pro`. `cost` is in credits, `units` how many times it is charged, `bucket` whose rate it counts in. `envelope` is
-    the family of routes whose error bodies it has (`api.errors.SHAPES`).
-    `fails` adds statuses of its own to those of the pipeline; `answers` replaces the annotated answer.
+    `pro`. `cost` is in credits, `units` says by a call's arguments how many times the cost it is; `bucket` names whose
+    rate it counts in.
+    `envelope` names the family of routes whose error bodies it has (`api.errors.SHAPES`). `codes` are those of
+    `api.errors.CODES` that it may refuse with, `fails` adds other statuses to those of the pipeline; `answers` replaces
+    the annotated answer. `takes` describes the headers that the route reads.
     """
 
     method: str
@@ -37,11 +46,13 @@ class Route:
     public: bool = False
     needs: str = ""
     cost: int = 1
-    units: Callable[[Mapping[str, Any]], int] = lambda arguments: 1
+    units: Callable[[Mapping[str, Any]], int] = one
     bucket: str = "all"
     envelope: str = "whole"
     media: str = "application/json"
+    codes: tuple[Code, ...] = ()
     fails: Mapping[int, str] = field(default_factory=dict)
+    takes: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[int, Any] = field(default_factory=dict)
     example: Any = None
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from api import (
+    addressbook,
     approvals,
     at_block,
     beacon,
+    bundles,
     chains,
     credits,
     health,
@@ -17,8 +19,10 @@ from api import (
     portfolio,
     protocols,
     status,
+    subscriptions,
     sync,
     transactions,
+    virtual_users,
     wallet,
 )
 from api.router import Route
@@ -32,6 +36,20 @@ ROUTES: Final[tuple[Route, ...]] = (
     transactions.transactions,
     approvals.approvals,
     overview.token_overview,
+    subscriptions.subscribe_snapshot,
+    virtual_users.virtual_users,
+    virtual_users.virtual_users_portfolio,
+    addressbook.addressbook,
+    addressbook.add_entries,
+    addressbook.rename_entry,
+    addressbook.remove_entry,
+    bundles.bundles,
+    bundles.create_bundle,
+    bundles.bundle,
+    bundles.rename_bundle,
+    bundles.delete_bundle,
+    bundles.add_member,
+    bundles.remove_member,
     chains.chains,
     protocols.chain_protocols,
     protocols.contract_protocol,

@@ -11,6 +11,7 @@ import msgspec
 from api.context import Answer, Context, Proceed, Step
 from api.errors import Flaw, Problem, invalid
 from api.fields import read
+from chainfolio.documents import Misfit, strict
 
 MAX_BODY: Final = 1024 * 1024
 MANY_QUERIES: Final = 4096
@@ -73,19 +74,10 @@ def _sound(segment: str, found: msgspec.Struct | list[Flaw]) -> msgspec.Struct:
 async def _body(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
     if not _JSON_TYPE.match(context.http.headers.get("Content-Type", "")):
         raise Problem(415, "the body is JSON: send Content-Type: application/json")
-    data = await context.http.read()
     try:
-        return msgspec.json.decode(data, type=kind)
-    except UnicodeDecodeError:
-        raise invalid("body", [Flaw("the body is not UTF-8", [])]) from None
-    except msgspec.DecodeError as error:  # of which ValidationError, which names the place, is a kind
-        message, _, place = str(error).partition(" - at ")
-        raise invalid("body", [Flaw(message, _steps(place))]) from None
-
-
-def _steps(place: str) -> list[str]:
-    """msgspec's `$.entries[0].label` as the list of its parts."""
-    return re.findall(r"[^.\[\]$`]+", place)
+        return strict(await context.http.read(), kind)
+    except Misfit as misfit:
+        raise invalid("body", [Flaw(str(misfit), misfit.path)]) from None
 
 
 SCHEMA = Step("schema", check, refuses={400: "A parameter is unknown, missing, repeated or malformed."})

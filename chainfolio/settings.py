@@ -80,6 +80,15 @@ class Chain(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return f"Chain({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
+class Quotas(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How much an account may keep where the operator gave it no quota of its own. Who has a paid plan that has not
+    lapsed may have any number of address book entries."""
+
+    addressbook: int = 50
+    bundles: int = 5
+    bundle_size: int = 10
+
+
 class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The whole file."""
 
@@ -92,6 +101,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     chains: dict[str, Chain] = {}
     prices: dict[str, str] = {}
     prices_file: str = ""
+    quotas: Quotas = Quotas()
     log_level: str = "info"
 
     @property
@@ -117,6 +127,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 INTEGRITY = ("off", "bloom")
 ADAPTERS = ("evm",)
+SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 # Ours, but no settings: where the file is, what a client's command shows, how tests run.
 NOT_SETTINGS = ("CHAINFOLIO_CONFIG", "CHAINFOLIO_KEY", "CHAINFOLIO_LOCALCHAIN_HOME", "CHAINFOLIO_TESTS")
@@ -169,7 +180,7 @@ def _override(tree: dict[str, Any], env: Mapping[str, str]) -> list[str]:
 
 def _known_path(body: str) -> list[str]:
     section, _, key = body.partition("_")
-    return [section, key] if section in ("server", "limits", "state", "tail", "lake") and key else [body]
+    return [section, key] if section in SECTIONS and key else [body]
 
 
 def _secrets(node: Any, env: Mapping[str, str], path: str) -> Any:
@@ -198,7 +209,7 @@ def _explain(text: str) -> str:
     if "unknown field" not in text:
         return text.replace("Object", "Settings")
     key = text.split("`")[1]
-    known = [f for kind in (Settings, Server, Limits, Store, Lake, Chain) for f in kind.__struct_fields__]
+    known = [f for kind in (Settings, Server, Limits, Store, Lake, Chain, Quotas) for f in kind.__struct_fields__]
     near = difflib.get_close_matches(key, known, 1)
     place = text.split(" - at ")[-1].strip("`").replace("$", "").lstrip(".") if " - at " in text else ""
     where = f" in [{place.replace('[...]', '.*')}]" if place else ""
@@ -228,6 +239,9 @@ def check(settings: Settings) -> None:
         raise BadSettings("server", "workers and max_addresses are at least 1, cache_s at least 0")
     if min(msgspec.structs.astuple(settings.limits)) < 1:
         raise BadSettings("limits", "every one is at least 1")
+    quotas = settings.quotas
+    if quotas.addressbook < 0 or quotas.bundles < 0 or quotas.bundle_size < 1:
+        raise BadSettings("quotas", "addressbook and bundles are at least 0, bundle_size at least 1")
     if settings.log_level not in LOG_LEVELS:
         raise BadSettings("log_level", f"`{settings.log_level}` is none of {', '.join(LOG_LEVELS)}")
 

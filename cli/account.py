@@ -1,15 +1,21 @@
-"""`chainfolio account create|list|show`: who may call the API."""
+"""`chainfolio account …`: who may call the API, what they may do and keep, and what became of their credits."""
 
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from chainfolio.errors import BadRequest
-from cli.common import Commands, one_line, settings, show_json, show_table
+from cli.common import Commands, kept, moment, moment_us, one_line, settings, show_json, show_table
 
+if TYPE_CHECKING:
+    from storage.state import State
+
+PLANS = ("FREE", "LITE", "PRO")
 GRANTS = ("portfolio", "at-block", "enterprise")
+QUOTAS = ("addressbook", "bundles", "bundle-size")
 MAX_CREDITS = 2**53 - 1  # the API gives credits as a JSON number
+EXPIRES = "2027-01-01T00:00:00Z"
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -18,38 +24,54 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     verbs = group.add_subparsers(dest="verb", metavar="VERB", required=True)
     create = verbs.add_parser("create", parents=[common], help="a new account and its first key, shown once")
     create.add_argument("--name", required=True)
-    create.add_argument("--plan", default="FREE", choices=("FREE", "LITE", "PRO"))
+    create.add_argument("--plan", default="FREE", choices=PLANS)
     create.add_argument("--credits", type=int, default=0, metavar="N")
     create.add_argument("--grant", action="append", default=[], choices=GRANTS, help="may be given several times")
-    create.add_argument("--expires", metavar="2027-01-01T00:00:00Z", help="when the plan lapses")
+    create.add_argument("--expires", metavar=EXPIRES, help="when the plan lapses")
     create.set_defaults(run=_create)
     verbs.add_parser("list", parents=[common], help="all accounts").set_defaults(run=_list)
-    show = verbs.add_parser("show", parents=[common], help="one account with its keys")
-    show.add_argument("id")
-    show.set_defaults(run=_show)
+
+    def verb(name: str, run: Any, words: str) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = verbs.add_parser(name, parents=[common], help=words)
+        made.add_argument("id", metavar="ID", help="the account")
+        made.set_defaults(run=run)
+        return made
+
+    verb("show", _show, "one account with its keys, quotas and delegates")
+    credit = verb("credit", _credit, "give credits, or take back (below zero) what no running call holds")
+    credit.add_argument("amount", type=int, metavar="N")
+    credit.add_argument("--memo", default="", help="why, for the ledger")
+    verb("grant", _grant, "grant an entitlement").add_argument("grant", choices=GRANTS)
+    verb("revoke-grant", _revoke_grant, "take an entitlement back").add_argument("grant", choices=GRANTS)
+    plan = verb("plan", _plan, "move to another plan")
+    plan.add_argument("--plan", required=True, choices=PLANS)
+    plan.add_argument("--expires", metavar=EXPIRES, help="when it lapses (default: never)")
+    quota = verb("quota", _quota, "show how much may be kept, or change it")
+    for name in QUOTAS:
+        quota.add_argument(f"--{name}", type=int, metavar="N")
+    quota.add_argument("--default", action="append", default=[], choices=QUOTAS, help="back to what the settings say")
+    delegate = verb("delegate", _delegate, "let another account act for this one's address book and bundles")
+    delegate.add_argument("--to", required=True, metavar="ID", help="who may act for it")
+    delegate.add_argument("--withdraw", action="store_true", help="no longer")
+    verb("audit", _audit, "what was done to it, the oldest first")
+    ledger = verb("ledger", _ledger, "where its credits came from and went, the newest first")
+    ledger.add_argument("--limit", type=int, default=100, metavar="N")
 
 
-def moment_us(written: str) -> int:
-    """A moment in UTC as microseconds."""
-    try:
-        moment = datetime.fromisoformat(written)
-    except ValueError:
-        raise BadRequest("expires", f"{written!r} is not a moment", cure="for example 2027-01-01T00:00:00Z") from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(moment.timestamp()) * 1_000_000 + moment.microsecond
+def existing(state: State, account_id: str) -> None:
+    """Refuse an account that is not there."""
+    if state.account(account_id) is None:
+        raise BadRequest("account", f"there is no account {account_id}", cure="chainfolio account list")
 
 
 def _create(options: argparse.Namespace) -> int:
-    from cli.serve import open_state
-
     expires = moment_us(options.expires) if options.expires else None
     if not options.name.strip():
         raise BadRequest("name", "an account needs a name")
     if not 0 <= options.credits <= MAX_CREDITS:
         raise BadRequest("credits", f"0 to {MAX_CREDITS:,}")
-    state = open_state(settings(options))
-    account, key = state.create_account(options.name, options.plan, options.credits, options.grant, expires)
-    state.close()
+    with kept(options) as state:
+        account, key = state.create_account(options.name, options.plan, options.credits, options.grant, expires)
     if options.json:
         one_line({"accountId": account.id, "apiKey": key})
         return 0
@@ -59,11 +81,8 @@ def _create(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from cli.serve import open_state
-
-    state = open_state(settings(options))
-    rows = [(a.id, a.name, a.plan, ", ".join(sorted(a.grants)), str(state.balance(a.id))) for a in state.accounts()]
-    state.close()
+    with kept(options) as state:
+        rows = [(a.id, a.name, a.plan, ", ".join(sorted(a.grants)), str(state.balance(a.id))) for a in state.accounts()]
     if options.json:
         names = ("accountId", "name", "plan", "grants", "credits")
         show_json([dict(zip(names, row, strict=True)) for row in rows])
@@ -73,18 +92,155 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from cli.serve import open_state
+    from storage.state import delegations, quotas
 
-    state = open_state(settings(options))
-    account = state.account(options.id)
-    if account is None:
-        state.close()
-        raise BadRequest("account", f"there is no account {options.id}", cure="chainfolio account list")
-    keys = state.keys(account.id)
-    balance = state.balance(account.id)
-    state.close()
+    given = settings(options)
+    with kept(options) as state:
+        account = state.account(options.id)
+        if account is None:
+            raise BadRequest("account", f"there is no account {options.id}", cure="chainfolio account list")
+        keys, balance = state.keys(account.id), state.balance(account.id)
+        limits = state.database.look(lambda tx: quotas.limits(tx, options.id, given.quotas))
+        delegates = state.database.look(lambda tx: delegations.delegates(tx, options.id))
     show_json({
-        "accountId": account.id, "name": account.name, "plan": account.plan, "grants": sorted(account.grants),
-        "credits": balance, "keys": [{"id": k.id, "name": k.name, "ends": k.hint} for k in keys],
+        "accountId": account.id, "name": account.name, "plan": account.plan,
+        "expiresAt": moment(account.plan_expires_us), "grants": sorted(account.grants), "credits": balance,
+        "quotas": limits, "delegates": delegates,
+        "keys": [{"id": k.id, "name": k.name, "ends": k.hint} for k in keys],
     })  # fmt: skip
     return 0
+
+
+def _credit(options: argparse.Namespace) -> int:
+    from storage.state import ledger
+
+    with kept(options) as state:
+        now_us = state.clock.now_us()
+        left = state.database.change(lambda tx: ledger.credit(tx, options.id, options.amount, now_us, options.memo))
+    _tell(options, {"accountId": options.id, "credits": left}, f"{options.id} has {left:,} credits")
+    return 0
+
+
+def _grant(options: argparse.Namespace) -> int:
+    from storage.state import accounts
+
+    with kept(options) as state:
+        now_us = state.clock.now_us()
+        state.database.change(lambda tx: accounts.grant(tx, options.id, options.grant, now_us))
+        return _tell_grants(options, state)
+
+
+def _revoke_grant(options: argparse.Namespace) -> int:
+    from storage.state import accounts
+
+    with kept(options) as state:
+        now_us = state.clock.now_us()
+        state.database.change(lambda tx: accounts.revoke_grant(tx, options.id, options.grant, now_us))
+        return _tell_grants(options, state)
+
+
+def _tell_grants(options: argparse.Namespace, state: State) -> int:
+    account = state.account(options.id)
+    grants = sorted(account.grants) if account else []
+    _tell(options, {"accountId": options.id, "grants": grants}, f"{options.id}: {', '.join(grants) or 'no grants'}")
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from storage.state import accounts
+
+    until_us = moment_us(options.expires) if options.expires else None
+    if options.plan == "FREE" and until_us is not None:
+        raise BadRequest("expires", "FREE does not lapse", cure="leave --expires out")
+    with kept(options) as state:
+        now_us = state.clock.now_us()
+        state.database.change(lambda tx: accounts.set_plan(tx, options.id, options.plan, until_us, now_us))
+    ends = moment(until_us)
+    document = {"accountId": options.id, "plan": options.plan, "expiresAt": ends}
+    _tell(options, document, f"{options.id} is on {options.plan}" + (f" until {ends}" if ends else ""))
+    return 0
+
+
+def _quota(options: argparse.Namespace) -> int:
+    from storage.state import quotas
+
+    given = settings(options)
+    changes: dict[str, int | None] = dict.fromkeys(options.default)
+    for name in QUOTAS:
+        value = getattr(options, name.replace("-", "_"))
+        if value is not None and name in changes:
+            raise BadRequest("quota", f"{name} is both given and taken back", cure=f"--{name} or --default {name}")
+        if value is not None:
+            changes[name] = value
+    with kept(options) as state:
+        existing(state, options.id)
+        now_us = state.clock.now_us()
+
+        def change(tx: Any) -> None:
+            for name, value in changes.items():
+                quotas.override(tx, options.id, name, value, now_us)
+
+        if changes:
+            state.database.change(change)
+        limits = state.database.look(lambda tx: quotas.limits(tx, options.id, given.quotas))
+    words = ", ".join(f"{name} {value:,}" for name, value in limits.items())
+    _tell(options, {"accountId": options.id, **limits}, f"{options.id}: {words}")
+    return 0
+
+
+def _delegate(options: argparse.Namespace) -> int:
+    from storage.state import delegations
+
+    with kept(options) as state:
+        now_us = state.clock.now_us()
+        change = delegations.withdraw if options.withdraw else delegations.delegate
+        state.database.change(lambda tx: change(tx, options.id, options.to, now_us))
+        delegates = state.database.look(lambda tx: delegations.delegates(tx, options.id))
+    words = f"{options.id} is acted for by {', '.join(delegates) or 'nobody else'}"
+    _tell(options, {"accountId": options.id, "delegates": delegates}, words)
+    return 0
+
+
+def _audit(options: argparse.Namespace) -> int:
+    from storage.state import audit
+
+    with kept(options) as state:
+        existing(state, options.id)
+        notes = state.database.look(lambda tx: audit.trail(tx, options.id))
+    if options.json:
+        show_json([{"at": moment(n.at_us), "actor": n.actor, "action": n.action, "detail": n.detail} for n in notes])
+        return 0
+    rows = [
+        (moment(n.at_us) or "", n.actor, n.action, " ".join(f"{key}={value}" for key, value in n.detail.items()))
+        for n in notes
+    ]
+    show_table("", [("at", ""), ("actor", ""), ("action", ""), ("detail", "")], rows)
+    return 0
+
+
+def _ledger(options: argparse.Namespace) -> int:
+    from storage.state import ledger
+
+    if not 1 <= options.limit <= 1_000_000:
+        raise BadRequest("limit", "1 to 1,000,000")
+    with kept(options) as state:
+        existing(state, options.id)
+        found = state.database.look(lambda tx: ledger.history(tx, options.id, options.limit))
+    if options.json:
+        show_json([
+            {"id": r.id, "at": moment(r.at_us), "kind": r.kind, "amount": r.amount, "debit": r.debit,
+             "credit": r.credit, "callId": r.call_id, "memo": r.memo}
+            for r in found
+        ])  # fmt: skip
+        return 0
+    rows = [(moment(r.at_us) or "", r.kind, f"{r.amount:,}", r.debit, r.credit, r.memo) for r in found]
+    columns = [("at", ""), ("kind", ""), ("amount", "right"), ("from", ""), ("to", ""), ("memo", "")]
+    show_table("", columns, rows)
+    return 0
+
+
+def _tell(options: argparse.Namespace, document: dict[str, Any], words: str) -> None:
+    if options.json:
+        one_line(document)
+    else:
+        print(words)

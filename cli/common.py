@@ -7,7 +7,9 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +18,7 @@ from chainfolio.settings import Settings, load
 
 if TYPE_CHECKING:
     from indexer.wiring import System
+    from storage.state import State
 
 Commands = Any  # argparse's own type for a group of commands is private
 T = TypeVar("T")
@@ -27,6 +30,36 @@ def settings(options: argparse.Namespace) -> Settings:
     """The settings a command runs with."""
     given = options.config or os.environ.get("CHAINFOLIO_CONFIG")
     return load(Path(given) if given else HERE if HERE.exists() else None)
+
+
+@contextmanager
+def kept(options: argparse.Namespace) -> Iterator[State]:
+    """The state store of the settings a command runs with, let go of afterwards."""
+    from cli.serve import open_state
+
+    state = open_state(settings(options))
+    try:
+        yield state
+    finally:
+        state.close()
+
+
+def moment_us(written: str) -> int:
+    """A moment in UTC as microseconds."""
+    try:
+        moment = datetime.fromisoformat(written)
+    except ValueError:
+        raise BadRequest("expires", f"{written!r} is not a moment", cure="for example 2027-01-01T00:00:00Z") from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(moment.timestamp()) * 1_000_000 + moment.microsecond
+
+
+def moment(at_us: int | None) -> str | None:
+    """Microseconds as a moment in UTC."""
+    if at_us is None:
+        return None
+    seconds, us = divmod(at_us, 1_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{us // 1000:03d}Z"
 
 
 def with_system(options: argparse.Namespace, work: Callable[[System], Awaitable[T]]) -> T:

@@ -6,8 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from chainfolio.errors import BadRequest
-from cli.account import moment_us
-from cli.common import Commands, one_line, settings, show_json, show_table
+from cli.common import Commands, moment_us, one_line, settings, show_json, show_table
 
 if TYPE_CHECKING:
     from storage.state import State

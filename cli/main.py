@@ -11,7 +11,10 @@ from collections.abc import Sequence
 
 from chainfolio.errors import ChainfolioError, StoreError
 
-GROUPS = ("demo", "serve", "worker", "index", "derive", "portfolio", "nav", "account", "key", "sql", "doctor")
+GROUPS = (
+    "demo", "serve", "worker", "index", "derive", "portfolio", "nav",
+    "account", "key", "addressbook", "subscription", "virtual-user", "sql", "doctor",
+)  # fmt: skip
 
 WHERE = "`data` in the settings names a folder that this user may write to"
 
@@ -28,7 +31,7 @@ def parser(groups: Sequence[str] = GROUPS) -> argparse.ArgumentParser:
     common.add_argument("--json", action="store_true", help="print JSON for programs instead of text for people")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for group in groups:
-        importlib.import_module(f"cli.{group}").add(commands, common)
+        importlib.import_module(f"cli.{group.replace('-', '_')}").add(commands, common)
     return top
 
 

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from chainfolio.errors import BadSettings
 from chainfolio.seams import Clock
-from storage.state import accounts, ledger
+from storage.state import accounts, ledger, subscriptions
 from storage.state.accounts import Account, Key, Principal
 from storage.state.credentials import BASE62, PEPPER_BYTES, digest, make_key, well_formed
 from storage.state.database import Database, Transaction, Work
@@ -22,8 +22,7 @@ from storage.state.meter import Meter
 
 T = TypeVar("T")
 HOLD_S: Final = 600
-LOOK_S: Final = 0.05  # how long what is known of keys is believed without asking whether anything changed
-LOOK_FAR_S: Final = 0.25  # the same where asking is a round trip
+LOOK_S: Final = 0.25  # how long what is known of keys is believed where asking whether anything changed is a trip
 MANY: Final = 100_000
 
 
@@ -90,6 +89,11 @@ class State:
         """Credits that can be spent: the sum of the account's rows in the ledger."""
         return self.database.look(lambda tx: ledger.available(tx, account_id))
 
+    async def subscribed(self, account_id: str, addresses: Iterable[str]) -> set[str]:
+        """Those of the addresses (in their one form) that the account gets daily snapshots of now."""
+        wanted, now_us = list(addresses), self.clock.now_us()
+        return await self.database.see(lambda tx: subscriptions.subscribed(tx, account_id, wanted, now_us))
+
     def create_key(self, account_id: str, name: str, expires: int | None = None) -> tuple[Key, str]:
         """One more key for an account, shown now and never again."""
         key, token = self._new_key(account_id, name, expires)
@@ -113,14 +117,14 @@ class State:
         return found[1] if found else None
 
     async def caller(self, token: str) -> Principal | None:
-        """`authenticate` for the event loop; a key that was revoked may be believed for a moment more."""
+        """`authenticate` for the event loop; over a network, a revoked key is believed a moment more."""
         hash = digest(self._pepper, token)
         await self._forget_what_changed()
         known = self._known.get(hash)
         if known is None:
             if not well_formed(token):
                 return None
-            known = await self._look(lambda tx: self._checked(tx, hash))
+            known = await self.look(lambda tx: self._checked(tx, hash))
             if known is None:
                 return None
             self._known[hash] = known
@@ -129,15 +133,16 @@ class State:
 
     async def _forget_what_changed(self) -> None:
         now_s = self.clock.monotonic_s()
-        if 0 <= now_s - self._looked_s < (LOOK_S if self.database.quick else LOOK_FAR_S):
+        if not self.database.quick and 0 <= now_s - self._looked_s < LOOK_S:
             return
-        changes = await self._look(accounts.changes)
+        changes = await self.look(accounts.changes)
         if changes != self._changes or len(self._known) > MANY:
             self._known.clear()
         self._changes, self._looked_s = changes, now_s
 
-    async def _look(self, work: Work[T]) -> T:
-        return self.database.look(work) if self.database.quick else await self.database.run(work)
+    async def look(self, work: Work[T]) -> T:
+        """Something that is only read, as of one moment."""
+        return await self.database.see(work)
 
     def _checked(self, tx: Transaction, hash: bytes) -> tuple[int | None, Principal] | None:
         found = accounts.principal(tx, hash, self.clock.now_us())

@@ -72,13 +72,16 @@ class Database(Protocol):
     """A database with the tables of `schema`, at its newest revision."""
 
     name: str
-    quick: bool  # whether `look` is a matter of microseconds, fit for the event loop
+    quick: bool  # whether a look is no round trip
 
     def look(self, work: Work[T]) -> T:
-        """Read, here and now, what is committed."""
+        """Read, here and now, what is committed, as of one moment."""
 
     def change(self, work: Work[T]) -> T:
         """Read and write in one transaction, here and now; on return it outlives a power cut."""
+
+    async def see(self, work: Work[T]) -> T:
+        """`look`, without holding up the event loop."""
 
     async def run(self, work: Work[T]) -> T:
         """`change`, off the event loop."""

@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import psycopg
+import sqlalchemy as sa
 
 from chainfolio.errors import Busy, StorageFull, StoreError
 from chainfolio.settings import masked
-from storage.state.database import Statement, Taken, Work
+from storage.state.database import Statement, Taken, Transaction, Work
 from storage.state.migrations import migrate_postgres
 from storage.state.schema import HEAD
 
@@ -25,6 +26,7 @@ T = TypeVar("T")
 THREADS: Final = 4
 CONNECT_S: Final = 5
 WAIT_MS: Final = 5000
+_ONE_MOMENT: Final = Statement(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
 _LOST: Final = (psycopg.OperationalError, psycopg.InterfaceError)
 _AGAIN: Final = ("40001", "40P01", "55P03", "57014")  # serialisation, deadlock, lock or statement timed out
 
@@ -46,11 +48,20 @@ class PostgresDatabase:
 
     def look(self, work: Work[T]) -> T:
         """Read, here and now, what is committed."""
-        return self._on_connection(work, durable=True)
+
+        def reading(tx: Transaction) -> T:
+            tx.run(_ONE_MOMENT)
+            return work(tx)
+
+        return self._on_connection(reading, durable=True)
 
     def change(self, work: Work[T]) -> T:
         """Read and write in one transaction, here and now; on return it outlives a power cut."""
         return self._on_connection(work, durable=True)
+
+    async def see(self, work: Work[T]) -> T:
+        """`look`, off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self.look, work)
 
     async def run(self, work: Work[T]) -> T:
         """`change`, off the event loop."""

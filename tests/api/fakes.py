@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -35,6 +35,7 @@ from portfolio.transactions import TransactionDocument
 from storage.state.meter import Admit, Admitted, Held
 from tests.api.beacon import FakeValidators
 
+T = TypeVar("T")
 KEY = "cf_live_" + "A1b2C3d4E5" * 3 + "x7Yz90"
 OTHER_ENVIRONMENT = KEY.replace("cf_live_", "cf_test_")
 ALICE = "0x" + "a1" * 20
@@ -103,11 +104,14 @@ class FakeKeys:
     async def run(self, work: Any) -> Any:
         return work(FakeTransaction())
 
+    async def look(self, work: Any) -> Any:
+        return work(FakeTransaction())
+
     async def caller(self, token: str) -> Caller | None:
         self.asked.append(token)
         return self.keys.get(token)
 
-    async def subscribed(self, account_id: str, addresses: Collection[str], now_us: int) -> set[str]:
+    async def subscribed(self, account_id: str, addresses: Collection[str]) -> set[str]:
         return self.subscriptions.get(account_id, set()) & set(addresses)
 
 

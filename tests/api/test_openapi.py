@@ -9,11 +9,14 @@ import subprocess
 import sys
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import ClientSession
 from openapi_spec_validator import validate
 
 from api.app import PARTS
+from api.router import Route
+from api.routes import ROUTES
 from tests.api.fakes import ALICE, an_app
 
 
@@ -36,6 +39,17 @@ def test_what_is_served_is_what_is_described(described: dict[str, Any]) -> None:
     assert app[PARTS].settings.server.max_addresses == 10
 
 
+def test_codes_are_described_with_their_form(described: dict[str, Any]) -> None:
+    responses = described["paths"]["/v1/bundles"]["post"]["responses"]
+    assert "`BUNDLE_NAME_TAKEN`" in responses["409"]["description"]
+    assert responses["409"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/CodedFailure"}
+    assert len(responses["400"]["content"]["application/json"]["schema"]["anyOf"]) == 2
+    assert responses["401"]["content"]["application/json"]["example"] == {"message": "this API key is not valid"}
+    assert described["paths"]["/v1/bundles/{bundleId}"]["delete"]["responses"]["204"].get("content") is None
+    headers = [p for p in described["paths"]["/v1/bundles"]["get"]["parameters"] if p["in"] == "header"]
+    assert [header["name"] for header in headers] == ["X-Delegate-For"]
+
+
 def operations(described: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return [(path, operation) for path, methods in described["paths"].items() for operation in methods.values()]
 
@@ -49,6 +63,17 @@ def test_every_operation_says_everything(described: dict[str, Any]) -> None:
         assert all(parameter["description"] for parameter in operation["parameters"]), path
         assert all(response["description"] for response in operation["responses"].values()), path
         assert all("X-Request-Id" in response["headers"] for response in operation["responses"].values()), path
+
+
+@pytest.mark.parametrize(
+    "route", [route for route in ROUTES if route.example is not None], ids=lambda route: route.name
+)
+def test_an_example_is_a_whole_answer(route: Route) -> None:
+    written = re.sub(
+        rb'"consensusEfficiency":[0-9.]+', b'"consensusEfficiency":null', msgspec.json.encode(route.example)
+    )
+    answer = msgspec.json.decode(written, type=route.replies[200])
+    assert msgspec.json.decode(msgspec.json.encode(answer)) == msgspec.json.decode(written)
 
 
 def test_what_needs_a_key_says_so(described: dict[str, Any]) -> None:

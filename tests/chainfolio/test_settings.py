@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chainfolio.errors import BadSettings
-from chainfolio.settings import Settings, load, masked
+from chainfolio.settings import Quotas, Settings, load, masked
 
 FILE = "chainfolio.toml"
 SECRET = "s3cr3t0123456789"
@@ -49,6 +49,15 @@ def test_stores_lie_in_data_unless_they_are_told_where(here: Path) -> None:
         "sqlite:///t.db",
         "sqlite:///d/state.db",
     )
+
+
+def test_quotas_have_defaults_a_section_and_variables(here: Path) -> None:
+    assert load(None, {}).quotas == Quotas(addressbook=50, bundles=5, bundle_size=10)
+    given = loaded(here, "[quotas]\nbundles = 7", {"CHAINFOLIO_QUOTAS_BUNDLE_SIZE": "20"})
+    assert given.quotas == Quotas(addressbook=50, bundles=7, bundle_size=20)
+    assert "did you mean `bundle_size`?" in str(refused(here, "[quotas]\nbundlesize = 1"))
+    for wrong in ("addressbook = -1", "bundles = -1", "bundle_size = 0"):
+        assert "at least" in str(refused(here, f"[quotas]\n{wrong}"))
 
 
 # --- what is wrong is named ------------------------------------------------------------------------------------------

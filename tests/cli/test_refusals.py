@@ -252,17 +252,28 @@ def test_every_command_explains_itself(run: Run, group: str) -> None:
     ran = run(group, "--help")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(f"usage: chainfolio {group}")
-    if group not in ("account", "key"):
+    if group not in ("account", "key", "addressbook", "subscription", "virtual-user"):
         assert "--config FILE" in ran.out
         assert "--json" in ran.out
 
 
-@pytest.mark.parametrize(("group", "verb"), [("account", "create"), ("account", "list"), ("account", "show"),
-                                             ("key", "create"), ("key", "list"), ("key", "revoke")])  # fmt: skip
+VERBS = {
+    "account": (
+        "create", "list", "show", "credit", "grant", "revoke-grant", "plan", "quota", "delegate", "audit", "ledger",
+    ),
+    "key": ("create", "list", "revoke"),
+    "addressbook": ("plan", "list"),
+    "subscription": ("add", "list"),
+    "virtual-user": ("add", "list", "remove"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("group", "verb"), [(group, verb) for group, verbs in VERBS.items() for verb in verbs])
 def test_every_verb_explains_itself(run: Run, group: str, verb: str) -> None:
     ran = run(group, verb, "--help")
     assert ran.code == 0
     assert "--config FILE" in ran.out
+    assert "--json" in ran.out
 
 
 def test_the_help_of_all_names_every_command_and_where_settings_come_from(run: Run) -> None:

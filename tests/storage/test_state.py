@@ -304,7 +304,7 @@ async def test_what_is_known_of_a_key_ends_with_the_key(state: State, again: Aga
     caller = await state.caller(token)
     assert caller is not None
     assert (caller.plan, set(caller.grants)) == ("PRO", {"portfolio", "enterprise"})
-    (first, _) = state.keys(account.id)
+    (first,) = (key for key in state.keys(account.id) if key.name == "first")
     elsewhere.revoke_key(first.id)
     clock.us += 1_000_000
     assert await state.caller(token) is None

@@ -1,0 +1,174 @@
+"""/v1/addressbook: the wallets that an account knows, by the names it gave them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, cast
+
+import msgspec
+
+from api.context import Answer, Context
+from api.router import get, write
+from api.status import Moment, moment
+from api.tenants import COMMON, TAKES, keep, look
+from api.texts import LONGEST, tidy
+from storage.state import book
+from storage.state.database import Transaction
+
+Address = Annotated[
+    str,
+    msgspec.Meta(
+        description="A wallet: EVM `0x` + 40 hex digits in any case, Solana base58, Tron `T…`, Starknet `0x` + 64 hex "
+        "digits. It is kept, and answered, in one form.",
+        examples=["0xd8da6bf26964af9d7eed9e03e53415d37aa96045"],
+    ),
+]
+Label = Annotated[
+    str,
+    msgspec.Meta(
+        description="A name for people; trimmed, and empty where there is none.",
+        extra_json_schema={"maxLength": LONGEST},
+    ),
+]
+Plan = Literal["FREE", "LITE", "PRO"]
+FAMILY: Final[dict[str, Any]] = {
+    "tag": "Address book",
+    "needs": "portfolio",
+    "cost": 1,
+    "envelope": "coded",
+    "takes": TAKES,
+}
+
+
+class NewEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A wallet to be known."""
+
+    address: Address
+    label: Label = ""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "label", tidy("label", self.label))
+
+
+class NewEntries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Wallets to be known, each once."""
+
+    entries: Annotated[list[NewEntry], msgspec.Meta(min_length=1, max_length=100)]
+
+
+class NewLabel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another name; an empty one clears it."""
+
+    label: Label
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "label", tidy("label", self.label))
+
+
+class EntryPath(msgspec.Struct, frozen=True):
+    """Which entry."""
+
+    address: Address
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A wallet in the address book. A plan that has lapsed stays, with its end; only `isPaid` is then false."""
+
+    address: str
+    label: str
+    plan: Plan
+    expires_at: Moment | None
+    is_paid: bool
+
+
+class EntryAnswer(msgspec.Struct, frozen=True):
+    """One entry."""
+
+    data: Entry
+
+
+class BookAnswer(msgspec.Struct, frozen=True):
+    """Every entry, in the order in which they were added."""
+
+    data: list[Entry]
+
+
+EXAMPLE: Final = {
+    "address": "0xd8da6bf26964af9d7eed9e03e53415d37aa96045",
+    "label": "Treasury",
+    "plan": "PRO",
+    "expiresAt": "2027-01-01T00:00:00.000Z",
+    "isPaid": True,
+}
+
+
+@get("/v1/addressbook", summary="The address book", codes=COMMON, example={"data": [EXAMPLE]}, **FAMILY)
+async def addressbook(request: Context) -> BookAnswer:
+    """Every wallet saved to the account."""
+    now_us = request.parts.seams.clock.now_us()
+    return await look(request, lambda tx, account_id: _book(tx, account_id, now_us))
+
+
+@write(
+    "POST",
+    "/v1/addressbook",
+    summary="Add wallets",
+    codes=("VALIDATION_ERROR", *COMMON, "ADDRESSBOOK_QUOTA_REACHED"),
+    answers={200: BookAnswer},
+    example={"data": [EXAMPLE]},
+    **FAMILY,
+)
+async def add_entries(request: Context, body: NewEntries) -> Answer:
+    """Adds all of them or none, and answers the whole address book. A wallet that is in it already keeps its label."""
+    now_us, quotas = request.parts.seams.clock.now_us(), request.parts.settings.quotas
+    addresses = book.distinct(entry.address for entry in body.entries)
+    labels = {address: entry.label for address, entry in zip(addresses, body.entries, strict=True)}
+
+    def work(tx: Transaction, account_id: str) -> BookAnswer:
+        book.add(tx, account_id, labels, quotas, now_us)
+        return _book(tx, account_id, now_us)
+
+    return await keep(request, work)
+
+
+@write(
+    "PATCH",
+    "/v1/addressbook/{address}",
+    summary="Rename a wallet",
+    codes=("VALIDATION_ERROR", "ADDRESSBOOK_ENTRY_NOT_FOUND", *COMMON),
+    answers={200: EntryAnswer},
+    example={"data": EXAMPLE},
+    **FAMILY,
+)
+async def rename_entry(request: Context, path: EntryPath, body: NewLabel) -> Answer:
+    """Gives it another label; an empty one clears it."""
+    now_us, address = request.parts.seams.clock.now_us(), book.canonical(path.address)
+    return await keep(request, lambda tx, id: EntryAnswer(_shown(book.rename(tx, id, address, body.label), now_us)))
+
+
+@write(
+    "DELETE",
+    "/v1/addressbook/{address}",
+    summary="Remove a wallet",
+    codes=("VALIDATION_ERROR", "ADDRESSBOOK_ENTRY_NOT_FOUND", *COMMON, "ADDRESSBOOK_ENTRY_NOT_DELETABLE"),
+    answers={204: Answer},
+    **FAMILY,
+)
+async def remove_entry(request: Context, path: EntryPath) -> Answer:
+    """It leaves the bundles that it is in. Refused while its plan is paid for, where its owner authorized it, and where
+    a bundle would be left empty or equal to another one."""
+    now_us, address = request.parts.seams.clock.now_us(), book.canonical(path.address)
+    return await keep(request, lambda tx, id: book.remove(tx, id, address, now_us), 204)
+
+
+def _book(tx: Transaction, account_id: str, now_us: int) -> BookAnswer:
+    return BookAnswer([_shown(entry, now_us) for entry in book.entries(tx, account_id)])
+
+
+def _shown(entry: book.Entry, now_us: int) -> Entry:
+    return Entry(
+        address=entry.address,
+        label=entry.label,
+        plan=cast(Plan, entry.plan),
+        expires_at=moment(entry.expires_us),
+        is_paid=entry.paid(now_us),
+    )

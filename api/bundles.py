@@ -1,0 +1,182 @@
+"""/v1/bundles: named groups of wallets out of the address book."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from api.addressbook import Address
+from api.context import Answer, Context
+from api.router import get, write
+from api.tenants import COMMON, TAKES, keep, look
+from api.texts import LONGEST, tidy
+from storage.state import bundles as store
+from storage.state.book import canonical, distinct
+
+Name = Annotated[
+    str,
+    msgspec.Meta(
+        description="A name for people: trimmed, unique in the account, and case matters.",
+        extra_json_schema={"minLength": 1, "maxLength": LONGEST},
+    ),
+]
+Id = Annotated[str, msgspec.Meta(description="The bundle's id.", examples=["0b5a2c1e-7d0f-4c58-9a0e-3f6f2f1d9b11"])]
+FAMILY: Final[dict[str, Any]] = {
+    "tag": "Bundles",
+    "needs": "portfolio",
+    "cost": 1,
+    "envelope": "coded",
+    "takes": TAKES,
+}
+NOT_FOUND: Final = ("BUNDLE_NOT_FOUND", *COMMON)
+
+
+class NewBundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A bundle to be made."""
+
+    name: Name
+    addresses: Annotated[list[Address], msgspec.Meta(min_length=1, max_length=100)]
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "name", tidy("name", self.name, least=1))
+
+
+class NewName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another name."""
+
+    name: Name
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "name", tidy("name", self.name, least=1))
+
+
+class NewMember(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One more member."""
+
+    address: Address
+
+
+class BundlePath(msgspec.Struct, frozen=True, rename="camel"):
+    """Which bundle."""
+
+    bundle_id: Id
+
+
+class MemberPath(msgspec.Struct, frozen=True, rename="camel"):
+    """Which member of which bundle."""
+
+    bundle_id: Id
+    address: Address
+
+
+class Bundle(msgspec.Struct, frozen=True):
+    """A named group of wallets, never empty, in the order in which they were added."""
+
+    id: str
+    name: str
+    addresses: list[str]
+
+
+class BundleAnswer(msgspec.Struct, frozen=True):
+    """One bundle."""
+
+    data: Bundle
+
+
+class BundlesAnswer(msgspec.Struct, frozen=True):
+    """Every bundle, in the order in which they were made."""
+
+    data: list[Bundle]
+
+
+EXAMPLE: Final = {
+    "id": "0b5a2c1e-7d0f-4c58-9a0e-3f6f2f1d9b11",
+    "name": "Treasury",
+    "addresses": ["0xd8da6bf26964af9d7eed9e03e53415d37aa96045"],
+}
+ONE: Final[dict[str, Any]] = {"answers": {200: BundleAnswer}, "example": {"data": EXAMPLE}, **FAMILY}
+
+
+@get("/v1/bundles", summary="All bundles", codes=COMMON, example={"data": [EXAMPLE]}, **FAMILY)
+async def bundles(request: Context) -> BundlesAnswer:
+    """Every bundle of the account."""
+    found = await look(request, store.every)
+    return BundlesAnswer([_bundle(each) for each in found])
+
+
+@write(
+    "POST",
+    "/v1/bundles",
+    summary="Make a bundle",
+    codes=(
+        "VALIDATION_ERROR", *COMMON, "BUNDLE_NAME_TAKEN", "BUNDLE_MEMBERS_ALREADY_BUNDLED",
+        "BUNDLE_SIZE_LIMIT_EXCEEDED", "BUNDLE_ADDRESS_NOT_IN_ADDRESS_BOOK", "BUNDLE_QUOTA_REACHED",
+    ),
+    **ONE,
+)  # fmt: skip
+async def create_bundle(request: Context, body: NewBundle) -> Answer:
+    """Every address must be in the address book; no two bundles have the same name or exactly the same members."""
+    id = str(uuid.UUID(int=request.parts.seams.random.getrandbits(128), version=4))
+    quotas, addresses = request.parts.settings.quotas, distinct(body.addresses)
+    return await keep(
+        request, lambda tx, account_id: _shown(store.create(tx, account_id, id, body.name, addresses, quotas))
+    )
+
+
+@get("/v1/bundles/{bundleId}", summary="One bundle", codes=NOT_FOUND, **ONE)
+async def bundle(request: Context, path: BundlePath) -> BundleAnswer:
+    """A bundle by its id."""
+    return _shown(await look(request, lambda tx, account_id: store.find(tx, account_id, path.bundle_id)))
+
+
+@write("PATCH", "/v1/bundles/{bundleId}", summary="Rename a bundle", codes=(*NOT_FOUND, "BUNDLE_NAME_TAKEN"), **ONE)
+async def rename_bundle(request: Context, path: BundlePath, body: NewName) -> Answer:
+    """Gives it another name; the name that it has is no change."""
+    return await keep(request, lambda tx, id: _shown(store.rename(tx, id, path.bundle_id, body.name)))
+
+
+@write("DELETE", "/v1/bundles/{bundleId}", summary="Delete a bundle", codes=NOT_FOUND, answers={204: Answer}, **FAMILY)
+async def delete_bundle(request: Context, path: BundlePath) -> Answer:
+    """Its addresses stay in the address book."""
+    return await keep(request, lambda tx, id: store.delete(tx, id, path.bundle_id), 204)
+
+
+@write(
+    "POST",
+    "/v1/bundles/{bundleId}/addresses",
+    summary="Add a member",
+    codes=(
+        "VALIDATION_ERROR", *NOT_FOUND, "BUNDLE_MEMBERS_ALREADY_BUNDLED", "BUNDLE_SIZE_LIMIT_EXCEEDED",
+        "BUNDLE_ADDRESS_NOT_IN_ADDRESS_BOOK",
+    ),
+    **ONE,
+)  # fmt: skip
+async def add_member(request: Context, path: BundlePath, body: NewMember) -> Answer:
+    """Puts one address of the address book into the bundle; one that is in it already is no change."""
+    quotas, address = request.parts.settings.quotas, canonical(body.address)
+    return await keep(request, lambda tx, id: _shown(store.add_member(tx, id, path.bundle_id, address, quotas)))
+
+
+@write(
+    "DELETE",
+    "/v1/bundles/{bundleId}/addresses/{address}",
+    summary="Remove a member",
+    codes=(
+        "VALIDATION_ERROR", *NOT_FOUND, "ADDRESSBOOK_ENTRY_NOT_FOUND", "BUNDLE_MEMBERS_ALREADY_BUNDLED", "BUNDLE_EMPTY",
+    ),
+    **ONE,
+)  # fmt: skip
+async def remove_member(request: Context, path: MemberPath) -> Answer:
+    """Answers the bundle as it is now; the address stays in the address book. The last one cannot be removed."""
+    address = canonical(path.address)
+    return await keep(request, lambda tx, id: _shown(store.remove_member(tx, id, path.bundle_id, address)))
+
+
+def _shown(found: store.Bundle) -> BundleAnswer:
+    return BundleAnswer(_bundle(found))
+
+
+def _bundle(found: store.Bundle) -> Bundle:
+    return Bundle(found.id, found.name, list(found.addresses))

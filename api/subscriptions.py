@@ -1,0 +1,107 @@
+"""POST /v1/subscribe-snapshot: daily snapshots of addresses for a year."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from api.addressbook import Address
+from api.context import Answer, Context
+from api.router import write
+from api.status import Moment, moment
+from api.texts import LONGEST, tidy
+from chainfolio.assets import account
+from chainfolio.errors import BadRequest
+from storage.state import accounts, subscriptions
+from storage.state.book import distinct
+from storage.state.database import Transaction
+
+PRICE: Final = 1200  # credits for one address and year
+
+
+class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An address whose snapshots are wanted."""
+
+    address: Address
+    description: Annotated[
+        str, msgspec.Meta(description="Words for people; trimmed.", extra_json_schema={"maxLength": LONGEST})
+    ] = ""
+
+    def __post_init__(self) -> None:
+        try:
+            account(self.address)
+        except BadRequest as error:
+            raise ValueError(f"`address` is malformed: {error.reason}") from None
+        msgspec.structs.force_setattr(self, "description", tidy("description", self.description))
+
+
+class WantedSnapshots(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Addresses whose snapshots are wanted, each once."""
+
+    addresses: Annotated[list[Wanted], msgspec.Meta(min_length=1, max_length=100)]
+
+
+class Subscription(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One address whose snapshots are taken every day at 00:00 UTC, until `expiresAt`."""
+
+    address: str
+    description: str
+    began_at: Moment | None
+    expires_at: Moment | None
+
+
+class Subscribed(msgspec.Struct, frozen=True):
+    """What has been subscribed to."""
+
+    message: str
+    subscriptions: list[Subscription]
+
+
+@write(
+    "POST",
+    "/v1/subscribe-snapshot",
+    tag="Portfolio",
+    summary="Subscribe to daily snapshots",
+    needs="portfolio",
+    cost=PRICE,
+    units=lambda arguments: len(arguments["body"].addresses),
+    codes=("VALIDATION_ERROR", "ALREADY_SUBSCRIBED"),
+    answers={200: Subscribed},
+    example={
+        "message": "1 address is subscribed to",
+        "subscriptions": [
+            {
+                "address": "0xd8da6bf26964af9d7eed9e03e53415d37aa96045",
+                "description": "Treasury",
+                "beganAt": "2026-03-01T12:00:00.000Z",
+                "expiresAt": "2027-03-01T12:00:00.000Z",
+            }
+        ],
+    },
+)
+async def subscribe_snapshot(request: Context, body: WantedSnapshots) -> Answer:
+    """Subscribes to all of them for one year from now, or to none; 1200 credits an address. An address that is
+    subscribed to already is refused until its year is over."""
+    now_us, principal = request.parts.seams.clock.now_us(), request.principal
+    assert principal is not None, "this route needs a key"
+    owner, actor = principal.account_id, principal.key_id
+    addresses = distinct(each.address for each in body.addresses)
+    texts = {address: each.description for address, each in zip(addresses, body.addresses, strict=True)}
+
+    def work(tx: Transaction) -> Subscribed:
+        accounts.lock(tx, owner)
+        made = subscriptions.add(tx, owner, texts, now_us, actor)
+        count = "1 address is" if len(made) == 1 else f"{len(made)} addresses are"
+        return Subscribed(f"{count} subscribed to", [_shown(each) for each in made])
+
+    return await request.change(work)
+
+
+def _shown(found: subscriptions.Subscription) -> Subscription:
+    return Subscription(
+        address=found.address,
+        description=found.description,
+        began_at=moment(found.began_us),
+        expires_at=moment(found.expires_us),
+    )

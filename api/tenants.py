@@ -1,0 +1,48 @@
+"""Whose address book and bundles a request is about: the caller's own, or those of an account that delegated to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from api.context import Answer, Context
+from storage.state import accounts, audit, delegations
+from storage.state.database import Transaction
+
+T = TypeVar("T")
+DELEGATE: Final = "X-Delegate-For"
+TAKES: Final = {DELEGATE: "The id of an account that delegated to yours: the request is about that account's."}
+COMMON: Final = ("DELEGATE_NOT_FOUND",)
+
+
+async def look(request: Context, work: Callable[[Transaction, str], T]) -> T:
+    """Read what the account has; `work` is given its id."""
+    return await request.parts.state.look(lambda tx: work(tx, _owner(request, tx)))
+
+
+async def keep(request: Context, work: Callable[[Transaction, str], object], status: int = 200) -> Answer:
+    """Change what the account has, with nobody else changing it meanwhile; what a delegate changes is noted."""
+
+    def locked(tx: Transaction) -> object:
+        account_id = _owner(request, tx)
+        accounts.lock(tx, account_id)
+        result = work(tx, account_id)
+        assert request.principal is not None, "this route needs a key"
+        if account_id != request.principal.account_id:
+            now_us, actor = request.parts.seams.clock.now_us(), request.principal.key_id
+            detail = {"by": request.principal.account_id, "call": request.route.name}
+            audit.note(tx, now_us, actor, account_id, "changed by a delegate", detail)
+        return result
+
+    return await request.change(locked, status)
+
+
+def _owner(request: Context, tx: Transaction) -> str:
+    assert request.principal is not None, "this route needs a key"
+    return delegations.acting_for(tx, request.principal.account_id, _named(request))
+
+
+def _named(request: Context) -> str | None:
+    """The account in the header; given twice, they are no account's id."""
+    named = request.http.headers.getall(DELEGATE, [])
+    return ",".join(named) if named else None

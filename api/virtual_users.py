@@ -1,0 +1,123 @@
+"""/v1/virtual-users: portfolios that an account defined itself, and what they are worth."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from api.context import Context
+from api.examples import EXAMPLE
+from api.failures import READING
+from api.fields import Reader, Refused, shown
+from api.router import get
+from chainfolio.settings import Settings
+from portfolio.document import Portfolio
+from portfolio.facts import Options
+from portfolio.merge import merged
+from storage.state import virtual_users as store
+
+_ADDRESS = re.compile(r"virtual:([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\Z", re.ASCII)
+SPECIMEN: Final = "virtual:0b5a2c1e-7d0f-4c58-9a0e-3f6f2f1d9b11"
+Kind = Literal["BALANCE", "CEX", "GROUP"]
+
+
+def read_ids(values: list[str], settings: Settings) -> tuple[str, ...]:
+    """The ids behind `virtual:<id>` values, comma-joined, repeated or both, each once."""
+    found = tuple(dict.fromkeys(_id(item) for value in values for item in value.split(",")))
+    most = settings.server.max_addresses
+    if len(found) > most:
+        raise Refused(f"holds {len(found)} virtual users; at most {most} are answered in one call")
+    return found
+
+
+def _id(written: str) -> str:
+    scheme, mark, rest = written.partition(":")
+    match = _ADDRESS.match(f"{scheme}{mark}{rest.lower()}")
+    if not match:
+        raise Refused(f"cannot hold {shown(written)}: it is written virtual:<uuid>")
+    return match[1]
+
+
+def _schema(settings: Settings) -> dict[str, Any]:
+    return {
+        "type": "array",
+        "items": {"type": "string", "minLength": 44, "maxLength": 44},
+        "minItems": 1,
+        "maxItems": settings.server.max_addresses,
+    }
+
+
+VirtualAddresses = Annotated[
+    tuple[str, ...],
+    Reader(read_ids, _schema),
+    msgspec.Meta(
+        description="Virtual users as `virtual:<uuid>`, joined by commas (or the parameter repeated). Order is kept; "
+        "one that is given twice is answered, and charged, once.",
+        examples=[[SPECIMEN]],
+    ),
+]
+
+
+class VirtualQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What to show of which virtual users."""
+
+    addresses: VirtualAddresses
+    aggregated: Annotated[
+        bool, msgspec.Meta(description="One portfolio over all of them; its `address` is the ids joined by commas.")
+    ] = False
+    wait_for_sync: Annotated[
+        bool, msgspec.Meta(description="Wait for fresh data where what is kept is older than the cache time.")
+    ] = False
+    include_images: Annotated[bool, msgspec.Meta(description="Image URLs for chains, assets and protocols.")] = False
+    include_explorer_urls: Annotated[bool, msgspec.Meta(description="Links to the chain's block explorer.")] = False
+
+
+class VirtualUser(msgspec.Struct, frozen=True):
+    """A portfolio that the account defined: fixed balances, an exchange's balances, or a group of real addresses."""
+
+    address: str
+    type: Kind
+    label: str
+
+
+@get(
+    "/v1/virtual-users",
+    tag="Virtual users",
+    summary="All virtual users",
+    needs="pro",
+    cost=1,
+    example=[{"address": SPECIMEN, "type": "BALANCE", "label": "Cold storage"}],
+)
+async def virtual_users(request: Context) -> list[VirtualUser]:
+    """Every virtual user of the account."""
+    owner = _caller(request)
+    found = await request.parts.state.look(lambda tx: store.every(tx, owner))
+    return [VirtualUser(f"virtual:{each.id}", each.type, each.label) for each in found]
+
+
+@get(
+    "/v1/virtual-users/portfolio",
+    tag="Virtual users",
+    summary="Portfolios of virtual users",
+    needs="pro",
+    cost=1,
+    units=lambda arguments: len(arguments["query"].addresses),
+    codes=("FORBIDDEN",),
+    fails=READING,
+    example=EXAMPLE,
+)
+async def virtual_users_portfolio(request: Context, query: VirtualQuery) -> list[Portfolio]:
+    """One portfolio per virtual user, in order, or one over all of them; 1 credit for each. An id that is not the
+    account's own is refused, whether or not it is anybody else's."""
+    owner = _caller(request)
+    users = await request.parts.state.look(lambda tx: store.chosen(tx, owner, query.addresses))
+    options = Options(images=query.include_images, explorer_urls=query.include_explorer_urls)
+    found = await request.engine.virtual(users, options, wait=query.wait_for_sync)
+    return [merged(found)] if query.aggregated else found
+
+
+def _caller(request: Context) -> str:
+    assert request.principal is not None, "this route needs a key"
+    return request.principal.account_id

@@ -1,0 +1,82 @@
+"""`chainfolio addressbook plan|list`: the plans of the wallets that an account keeps in its address book."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from chainfolio.assets import account
+from cli.common import Commands, kept, moment, moment_us, one_line, show_json, show_table
+
+if TYPE_CHECKING:
+    from storage.state.book import Entry
+    from storage.state.database import Transaction
+
+EXPIRES = "2027-01-01T00:00:00Z"
+
+
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Register the commands."""
+    group = commands.add_parser("addressbook", help="address books of accounts", description=__doc__)
+    verbs = group.add_subparsers(dest="verb", metavar="VERB", required=True)
+    plan = verbs.add_parser("plan", parents=[common], help="move an entry to another plan")
+    plan.add_argument("address")
+    plan.add_argument("--account", required=True, metavar="ID")
+    plan.add_argument("--plan", required=True, choices=("FREE", "LITE", "PRO"))
+    plan.add_argument("--expires", metavar=EXPIRES, help="when it lapses: needed with LITE and PRO, none with FREE")
+    plan.add_argument(
+        "--owner-authorized",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether the wallet's owner authorized the entry, which then cannot be deleted (default: as it is)",
+    )
+    plan.set_defaults(run=_plan)
+    listing = verbs.add_parser("list", parents=[common], help="every entry of an account")
+    listing.add_argument("--account", required=True, metavar="ID")
+    listing.set_defaults(run=_list)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from storage.state import accounts, book
+
+    until_us = moment_us(options.expires) if options.expires else None
+    address = account(options.address).address
+    with kept(options) as state:
+        now_us = state.clock.now_us()
+
+        def change(tx: Transaction) -> Entry:
+            accounts.lock(tx, options.account)
+            authorized = options.owner_authorized
+            return book.set_plan(
+                tx, options.account, address, options.plan, until_us, now_us, owner_authorized=authorized
+            )
+
+        entry = state.database.change(change)
+    document = _document(entry, now_us)
+    one_line(document) if options.json else print(f"{entry.address} is on {entry.plan}")
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    from cli.account import existing
+    from storage.state import book
+
+    with kept(options) as state:
+        existing(state, options.account)
+        now_us = state.clock.now_us()
+        found = state.database.look(lambda tx: book.entries(tx, options.account))
+    if options.json:
+        show_json([_document(entry, now_us) for entry in found])
+        return 0
+    rows = [
+        (e.address, e.label, e.plan, moment(e.expires_us) or "", "yes" if e.owner_authorized else "") for e in found
+    ]
+    show_table("", [("address", ""), ("label", ""), ("plan", ""), ("expires", ""), ("authorized", "")], rows)
+    return 0
+
+
+def _document(entry: Entry, now_us: int) -> dict[str, Any]:
+    return {
+        "address": entry.address, "label": entry.label, "plan": entry.plan, "expiresAt": moment(entry.expires_us),
+        "isPaid": entry.paid(now_us), "ownerAuthorized": entry.owner_authorized,
+    }  # fmt: skip

@@ -1,0 +1,54 @@
+"""How much an account may keep: what the settings say, or what the operator raised (or lowered) it to.
+
+Who has more than a lowered quota keeps it; only adding is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import sqlalchemy as sa
+
+from chainfolio.errors import BadRequest
+from chainfolio.settings import Quotas
+from storage.state import accounts, audit, schema
+from storage.state.database import Statement, Transaction, argument, one
+
+# The name of a quota in the store, and its setting.
+NAMES: Final[Mapping[str, str]] = {"addressbook": "addressbook", "bundles": "bundles", "bundle-size": "bundle_size"}
+MOST: Final = 1_000_000
+
+_QUOTAS = schema.quotas
+_ONE = Statement(
+    sa.select(_QUOTAS.c.value).where(_QUOTAS.c.account_id == argument("account_id"), _QUOTAS.c.name == argument("name"))
+)
+_ADD = Statement(_QUOTAS.insert())
+_DROP = Statement(
+    _QUOTAS.delete().where(_QUOTAS.c.account_id == argument("owner"), _QUOTAS.c.name == argument("quota"))
+)
+
+
+def limit(tx: Transaction, account_id: str, name: str, defaults: Quotas) -> int:
+    """The quota of an account; `name` is one of NAMES."""
+    row = one(tx.rows(_ONE, account_id=account_id, name=name))
+    return int(row[0]) if row else int(getattr(defaults, NAMES[name]))
+
+
+def limits(tx: Transaction, account_id: str, defaults: Quotas) -> dict[str, int]:
+    """All quotas of an account."""
+    return {name: limit(tx, account_id, name, defaults) for name in NAMES}
+
+
+def override(tx: Transaction, account_id: str, name: str, value: int | None, now_us: int) -> None:
+    """Give an account a quota of its own; None takes it back to what the settings say."""
+    if name not in NAMES:
+        raise BadRequest("quota", f"`{name}` is no quota", cure=f"one of {', '.join(NAMES)}")
+    if value is not None and not 0 <= value <= MOST:
+        raise BadRequest("quota", f"0 to {MOST:,}")
+    accounts.lock(tx, account_id)
+    accounts.existing(tx, account_id)
+    tx.run(_DROP, owner=account_id, quota=name)
+    if value is not None:
+        tx.run(_ADD, account_id=account_id, name=name, value=value)
+    audit.note(tx, now_us, audit.OPERATOR, account_id, "quota changed", {"quota": name, "value": value})

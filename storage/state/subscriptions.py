@@ -1,0 +1,78 @@
+"""Subscriptions: for which addresses an account gets daily snapshots, and until when.
+
+Functions of a transaction in which the account is locked (`accounts.lock`); addresses are in their one form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+from storage.state import audit, schema
+from storage.state.database import Statement, Transaction, argument, one
+from storage.state.refusals import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One address whose snapshots are kept from `began_us` until `expires_us`."""
+
+    address: str
+    description: str
+    began_us: int
+    expires_us: int
+
+
+_ROWS = schema.subscriptions
+_COLUMNS = [_ROWS.c[name] for name in Subscription.__slots__]
+_OF = argument("account_id")
+_ALL = Statement(sa.select(*_COLUMNS).where(_ROWS.c.account_id == _OF).order_by(_ROWS.c.began_us, _ROWS.c.address))
+_ONE = Statement(sa.select(*_COLUMNS).where(_ROWS.c.account_id == _OF, _ROWS.c.address == argument("address")))
+_ADD = Statement(_ROWS.insert())
+_DROP = Statement(_ROWS.delete().where(_ROWS.c.account_id == argument("owner"), _ROWS.c.address == argument("wallet")))
+
+
+def every(tx: Transaction, account_id: str) -> list[Subscription]:
+    """An account's subscriptions, the lapsed ones included, the oldest first."""
+    return [Subscription(*row) for row in tx.rows(_ALL, account_id=account_id)]
+
+
+def subscribed(tx: Transaction, account_id: str, addresses: Iterable[str], now_us: int) -> set[str]:
+    """Those of the addresses whose subscription has not lapsed."""
+    found = {each: _one(tx, account_id, each) for each in addresses}
+    return {address for address, row in found.items() if row is not None and row.expires_us > now_us}
+
+
+def add(
+    tx: Transaction, account_id: str, descriptions: Mapping[str, str], now_us: int, actor: str = audit.OPERATOR
+) -> list[Subscription]:
+    """Subscribe to addresses for one year from now: to all of them, or to none.
+
+    One that is subscribed to is refused (ALREADY_SUBSCRIBED, with `addresses`); one that has lapsed begins anew.
+    """
+    running = sorted(subscribed(tx, account_id, descriptions, now_us), key=list(descriptions).index)
+    if running:
+        raise Refusal("ALREADY_SUBSCRIBED", f"already subscribed to {', '.join(running)}", addresses=running)
+    made = [Subscription(each, text, now_us, a_year_after(now_us)) for each, text in descriptions.items()]
+    for each in made:
+        tx.run(_DROP, owner=account_id, wallet=each.address)
+    tx.many(_ADD, [(account_id, each.address, each.description, each.began_us, each.expires_us) for each in made])
+    audit.note(tx, now_us, actor, account_id, "subscribed", {"addresses": [each.address for each in made]})
+    return made
+
+
+def a_year_after(at_us: int) -> int:
+    """The same day and time of the next year in UTC; 29 February becomes 1 March."""
+    seconds, rest_us = divmod(at_us, 1_000_000)
+    at = datetime.fromtimestamp(seconds, UTC)
+    leap = at.month == 2 and at.day == 29
+    later = at.replace(year=at.year + 1, month=3, day=1) if leap else at.replace(year=at.year + 1)
+    return int(later.timestamp()) * 1_000_000 + rest_us
+
+
+def _one(tx: Transaction, account_id: str, address: str) -> Subscription | None:
+    row = one(tx.rows(_ONE, account_id=account_id, address=address))
+    return Subscription(*row) if row else None

@@ -1,0 +1,122 @@
+"""Two accounts over a real state store, and the API in front of it, really listening."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from aiohttp import ClientSession
+from yarl import URL
+
+from api.app import make_app
+from api.serve import listening
+from chainfolio.seams import Seams, SystemClock
+from chainfolio.settings import Settings
+from storage.state import State
+from tests.api.fakes import FakeEngine
+
+UNTRACED = ("x-request-id", "date", "x-ratelimit", "ratelimit")
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer: what a client can tell answers apart by, but for the request's id, the time and how many are left."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body, read."""
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        """The code of a refusal."""
+        code: str = self.json["error"]["code"]
+        return code
+
+
+@dataclass
+class Tenant:
+    """One account with its key, asking."""
+
+    session: ClientSession
+    base: str
+    account: str
+    key: str
+
+    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Said:
+        """One request; a body of bytes goes out as it is."""
+        more: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {} if body is None else {"json": body}
+        sent = {"Authorization": f"Bearer {self.key}"} | {name.replace("_", "-"): v for name, v in headers.items()}
+        if isinstance(body, bytes):
+            sent["Content-Type"] = "application/json"
+        url = URL(f"{self.base}{path}", encoded=True)
+        async with self.session.request(method, url, headers=sent, **more) as answer:
+            told = {name: value for name, value in answer.headers.items() if not name.lower().startswith(UNTRACED)}
+            return Said(answer.status, told, await answer.read())
+
+    async def book(self, *addresses: str) -> None:
+        """Put addresses into the address book."""
+        said = await self.ask("POST", "/v1/addressbook", {"entries": [{"address": each} for each in addresses]})
+        assert said.status == 200, said.body
+
+    async def bundle(self, name: str, *addresses: str) -> str:
+        """Make a bundle; its id."""
+        said = await self.ask("POST", "/v1/bundles", {"name": name, "addresses": addresses})
+        assert said.status == 200, said.body
+        id: str = said.json["data"]["id"]
+        return id
+
+    async def everything(self) -> list[bytes]:
+        """All that the account has, as answered."""
+        paths = "/v1/addressbook", "/v1/bundles", "/v1/virtual-users"
+        return [(await self.ask("GET", path)).body for path in paths]
+
+
+@dataclass
+class World:
+    """A state store, an engine, and who asks."""
+
+    state: State
+    engine: FakeEngine
+    session: ClientSession
+    base: str
+
+    def tenant(self, name: str, plan: str = "PRO", expires: int | None = None) -> Tenant:
+        """One more account."""
+        account, key = self.state.create_account(name, plan, 1_000_000, ["portfolio"], expires)
+        return Tenant(self.session, self.base, account.id, key)
+
+
+@asynccontextmanager
+async def a_world(store: Path | str, settings: Settings | None = None) -> AsyncIterator[World]:
+    """The API over a state store: one at an address, or a new one in a folder."""
+    clock = SystemClock()
+    url = store if isinstance(store, str) else f"sqlite:///{store / 'state.db'}"
+    state = State.open(url, b"p" * 32, clock, random.Random(1))
+    engine = FakeEngine()
+    app = make_app(engine, state, settings or Settings(), Seams(clock=clock, random=random.Random(2)))
+    try:
+        async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, ClientSession() as session:
+            yield World(state, engine, session, f"http://127.0.0.1:{port}")
+    finally:
+        state.close()
+
+
+def wallet(number: int) -> str:
+    """An EVM address."""
+    return f"0x{number:040x}"
+
+
+def encoded(text: str) -> str:
+    """A segment of a path, as clients write it."""
+    return quote(text, safe="")

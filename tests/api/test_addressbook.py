@@ -1,0 +1,208 @@
+"""The address book over HTTP: what is kept, in which form, and what is refused in which words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainfolio.settings import Quotas, Settings
+from storage.state import accounts, book, quotas
+from tests.api.fakes import SOL, STARKNET, TRON
+from tests.api.tenants import Tenant, World, a_world, encoded, wallet
+
+MIXED = "0xD8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
+EVM = MIXED.lower()
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with a_world(tmp_path, Settings(quotas=Quotas(addressbook=4))) as made:
+        yield made
+
+
+@pytest.fixture
+def ann(world: World) -> Tenant:
+    return world.tenant("ann", "FREE")
+
+
+def entry(address: str, label: str = "") -> dict[str, Any]:
+    return {"address": address, "label": label, "plan": "FREE", "expiresAt": None, "isPaid": False}
+
+
+async def post(tenant: Tenant, *entries: dict[str, Any]) -> Any:
+    return await tenant.ask("POST", "/v1/addressbook", {"entries": entries})
+
+
+async def test_every_kind_of_address_is_kept_in_its_one_form(ann: Tenant) -> None:
+    said = await post(ann, {"address": MIXED, "label": " Main\u2003"}, {"address": SOL}, {"address": TRON})
+    assert said.status == 200
+    assert said.json == {"data": [entry(EVM, "Main"), entry(SOL), entry(TRON)]}
+    said = await post(ann, {"address": STARKNET.upper().replace("0X", "0x")})
+    assert said.json["data"][-1] == entry(STARKNET)
+    assert (await ann.ask("GET", "/v1/addressbook")).json == said.json
+
+
+async def test_an_empty_book_is_an_empty_list(ann: Tenant) -> None:
+    assert (await ann.ask("GET", "/v1/addressbook")).json == {"data": []}
+
+
+async def test_adding_again_is_no_error_and_keeps_the_label(ann: Tenant) -> None:
+    await post(ann, {"address": EVM, "label": "first"})
+    said = await post(ann, {"address": MIXED, "label": "second"}, {"address": SOL, "label": "new"})
+    assert said.json == {"data": [entry(EVM, "first"), entry(SOL, "new")]}
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["", "0x12", EVM[:-1], "vitalik.eth", "0X" + "g" * 40, TRON[:-1] + "a", SOL + "1", " " + EVM, "0x" + "0" * 64,
+     "bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq", "virtual:1", "😀", "a" * 5000],
+)  # fmt: skip
+async def test_what_is_no_address_is_refused_with_its_code(ann: Tenant, written: str) -> None:
+    said = await post(ann, {"address": EVM}, {"address": written})
+    assert (said.status, said.code, sorted(said.json["error"])) == (400, "VALIDATION_ERROR", ["code", "message"])
+    if written and "/" not in written:
+        for method, body in (("PATCH", {"label": ""}), ("DELETE", None)):
+            said = await ann.ask(method, f"/v1/addressbook/{encoded(written)}", body)
+            assert (said.status, said.code) == (400, "VALIDATION_ERROR")
+    assert (await ann.ask("GET", "/v1/addressbook")).json == {"data": []}
+
+
+async def test_an_address_is_given_once_in_whatever_spelling(ann: Tenant) -> None:
+    said = await post(ann, {"address": EVM}, {"address": MIXED})
+    assert (said.status, said.code) == (400, "VALIDATION_ERROR")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}", b"[]", b'{"entries":[]}', b'{"entries":null}', b'{"entries":[{"label":"a"}]}', b'{"entries":["a"]}',
+        b'{"entries":[{"address":1}]}', b'{"entries":[{"address":"%s","label":null}]}', b'{"entries":[],"entries":[]}',
+        b'{"entries":[{"address":"%s","plan":"PRO"}]}', b'{"entries":[{"address":"%s","isPaid":true}]}',
+        b'{"entries":[{"address":"%s","expiresAt":"2030-01-01T00:00:00Z"}]}',
+        b'{"entries":[{"address":"%s","ownerAuthorized":true}]}', b'{"entries":[{"address":"%s"}],"account":"x"}',
+        b'{"entries":[{"address":"%s","address":"%s"}]}', b'{"entries":[{"address":"%s","l\\u0061bel":"","label":""}]}',
+        b'{"entries":[{"address":"%s","label":"a\\u0000b"}]}', b'{"entries":[{"address":"%s","label":"\\ud800"}]}',
+        b'{"entries":[{"address":"%s\\u0000"}]}', b'{"entries":' + b"[" * 100_000,
+        b'{"entries":[{"address":' + b'{"a":' * 10_000,
+    ],
+)  # fmt: skip
+async def test_a_body_that_does_not_fit_is_told_so(ann: Tenant, body: bytes) -> None:
+    said = await ann.ask("POST", "/v1/addressbook", body.replace(b"%s", EVM.encode()))
+    assert (said.status, said.json["error"], list(said.json["details"])) == (400, "Validation Failed", ["body"])
+    assert (await ann.ask("GET", "/v1/addressbook")).json == {"data": []}
+
+
+async def test_a_hundred_entries_are_taken_and_one_more_is_not(world: World) -> None:
+    rich = world.tenant("rich", "LITE")
+    hundred = [{"address": wallet(number)} for number in range(1, 101)]
+    assert (await post(rich, *hundred, {"address": wallet(101)})).json["error"] == "Validation Failed"
+    assert len((await post(rich, *hundred)).json["data"]) == 100
+
+
+@pytest.mark.parametrize("label", ["a" * 255, "😀" * 255, " \u2003" * 200 + "a" * 255 + "\u3000", "é" * 255])
+async def test_a_label_has_255_code_points_after_trimming(ann: Tenant, label: str) -> None:
+    said = await post(ann, {"address": EVM, "label": label})
+    assert said.json["data"][0]["label"] == label.strip()
+    said = await ann.ask(
+        "PATCH", f"/v1/addressbook/{EVM}", {"label": label + "x" if label[-1] != "\u3000" else "y" * 256}
+    )
+    assert (said.status, said.json["error"]) == (400, "Validation Failed")
+
+
+async def test_labels_are_composed_before_they_are_counted(ann: Tenant) -> None:
+    said = await post(ann, {"address": EVM, "label": "e\u0301" * 255})
+    assert said.json["data"][0]["label"] == "é" * 255
+    said = await ann.ask("PATCH", f"/v1/addressbook/{EVM}", {"label": "e" + "\u0301" * 100_000})
+    assert said.status == 400
+
+
+async def test_renaming_and_clearing(ann: Tenant) -> None:
+    await ann.book(EVM, SOL)
+    said = await ann.ask("PATCH", f"/v1/addressbook/{MIXED}", {"label": " Ann's "})
+    assert (said.status, said.json) == (200, {"data": entry(EVM, "Ann's")})
+    assert (await ann.ask("PATCH", f"/v1/addressbook/{SOL}", {"label": ""})).json == {"data": entry(SOL)}
+    for body in ({}, {"label": None}, {"label": "a", "plan": "PRO"}, {"label": 1}, "a"):
+        assert (await ann.ask("PATCH", f"/v1/addressbook/{EVM}", body)).json["error"] == "Validation Failed"
+    assert (await ann.ask("GET", "/v1/addressbook")).json == {"data": [entry(EVM, "Ann's"), entry(SOL)]}
+
+
+async def test_addresses_match_as_their_kind_does(ann: Tenant) -> None:
+    await ann.book(EVM, SOL)
+    for other in (SOL.replace("So", "sO"), TRON, wallet(7)):
+        for method, body in (("PATCH", {"label": "x"}), ("DELETE", None)):
+            said = await ann.ask(method, f"/v1/addressbook/{other}", body)
+            assert (said.status, said.code) in ((404, "ADDRESSBOOK_ENTRY_NOT_FOUND"), (400, "VALIDATION_ERROR"))
+    assert (await ann.ask("DELETE", f"/v1/addressbook/{MIXED}")).status == 204
+    assert (await ann.ask("GET", "/v1/addressbook")).json == {"data": [entry(SOL)]}
+
+
+async def test_a_path_is_decoded_once(ann: Tenant) -> None:
+    await ann.book(EVM)
+    once = "".join(f"%{ord(letter):02X}" for letter in EVM)
+    assert (await ann.ask("PATCH", f"/v1/addressbook/{once}", {"label": "a"})).status == 200
+    twice = once.replace("%", "%25")
+    assert (await ann.ask("PATCH", f"/v1/addressbook/{twice}", {"label": "a"})).code == "VALIDATION_ERROR"
+
+
+async def test_deleting_answers_no_body(ann: Tenant) -> None:
+    await ann.book(EVM)
+    said = await ann.ask("DELETE", f"/v1/addressbook/{EVM}")
+    assert (said.status, said.body) == (204, b"")
+    said = await ann.ask("DELETE", f"/v1/addressbook/{EVM}")
+    assert (said.status, said.code) == (404, "ADDRESSBOOK_ENTRY_NOT_FOUND")
+
+
+async def test_the_quota_counts_what_is_new_and_takes_all_or_nothing(ann: Tenant) -> None:
+    await ann.book(*(wallet(number) for number in (1, 2, 3)))
+    said = await post(ann, {"address": wallet(4)}, {"address": wallet(5)})
+    assert (said.status, said.code) == (422, "ADDRESSBOOK_QUOTA_REACHED")
+    assert (said.json["error"]["quota"], said.json["error"]["current"]) == (4, 3)
+    await ann.book(wallet(1), wallet(2), wallet(3), wallet(4))
+    await ann.book(wallet(4))
+    assert (await post(ann, {"address": wallet(5)})).json["error"]["current"] == 4
+    assert len((await ann.ask("GET", "/v1/addressbook")).json["data"]) == 4
+
+
+async def test_a_paid_plan_has_no_quota_while_it_lasts_and_a_raised_one_holds(world: World) -> None:
+    future, past = 2**60, 1
+    for plan, expires, status in (("LITE", future, 200), ("PRO", None, 200), ("PRO", past, 422), ("FREE", None, 422)):
+        tenant = world.tenant("t", plan, expires=expires)
+        said = await post(tenant, *({"address": wallet(number)} for number in range(1, 6)))
+        assert said.status == status, (plan, expires)
+    world.state.database.change(lambda tx: quotas.override(tx, tenant.account, "addressbook", 5, 1))
+    await tenant.book(*(wallet(number) for number in range(1, 6)))
+    world.state.database.change(lambda tx: accounts.set_plan(tx, tenant.account, "LITE", past, 2))
+    assert (await post(tenant, {"address": wallet(6)})).json["error"]["quota"] == 5
+
+
+async def test_plans_of_entries(world: World, ann: Tenant) -> None:
+    await ann.book(EVM, SOL, TRON)
+    now_us = time.time_ns() // 1000
+    hour = 3_600_000_000
+
+    def plan(address: str, plan: str, until: int | None, authorized: bool | None = None) -> book.Entry:
+        return world.state.database.change(
+            lambda tx: book.set_plan(tx, ann.account, address, plan, until, 1, owner_authorized=authorized)
+        )
+
+    plan(EVM, "PRO", 2_000_000_000_123_456)
+    plan(SOL, "LITE", now_us - hour)
+    plan(TRON, "FREE", None, True)
+    found = {each["address"]: each for each in (await ann.ask("GET", "/v1/addressbook")).json["data"]}
+    assert found[EVM] | {"plan": "PRO", "expiresAt": "2033-05-18T03:33:20.123Z", "isPaid": True} == found[EVM]
+    assert (found[SOL]["plan"], found[SOL]["isPaid"], found[SOL]["expiresAt"] is None) == ("LITE", False, False)
+    assert found[TRON] == entry(TRON)
+    for address, status in ((EVM, 409), (TRON, 409), (SOL, 204)):
+        said = await ann.ask("DELETE", f"/v1/addressbook/{address}")
+        assert said.status == status
+        assert status == 204 or said.code == "ADDRESSBOOK_ENTRY_NOT_DELETABLE"
+    await ann.book(EVM)  # adding again changes no plan
+    assert (await ann.ask("PATCH", f"/v1/addressbook/{EVM}", {"label": "x"})).json["data"]["isPaid"] is True
+    plan(EVM, "FREE", None)
+    plan(TRON, "FREE", None, False)
+    for address in (EVM, TRON):
+        assert (await ann.ask("DELETE", f"/v1/addressbook/{address}")).status == 204

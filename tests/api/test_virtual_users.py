@@ -1,0 +1,148 @@
+"""Virtual users and subscriptions over HTTP: whose they are, how many are asked for, what the engine is asked."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from api.router import Route, one
+from api.routes import ROUTES
+from chainfolio.contracts import VirtualHolding, VirtualUser
+from portfolio.facts import Options
+from storage.state import virtual_users
+from tests.api.fakes import SOL
+from tests.api.tenants import Said, Tenant, World, a_world, wallet
+
+A, B = wallet(1), wallet(2)
+BALANCE = b'[{"chain":"ethereum","contract":"native","amount":"1.5"}]'
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with a_world(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def ann(world: World) -> Tenant:
+    return world.tenant("ann")
+
+
+def made(world: World, tenant: Tenant, type: str = "BALANCE", document: bytes = BALANCE) -> VirtualUser:
+    id = str(uuid.uuid4())
+    label, owner = f"my {type}", tenant.account
+    return world.state.database.change(lambda tx: virtual_users.add(tx, owner, id, type, label, document, 1))
+
+
+async def portfolio(tenant: Tenant, addresses: str, more: str = "") -> Said:
+    return await tenant.ask("GET", f"/v1/virtual-users/portfolio?addresses={addresses}{more}")
+
+
+async def test_virtual_users_are_listed_in_the_order_they_were_added(world: World, ann: Tenant) -> None:
+    assert (await ann.ask("GET", "/v1/virtual-users")).json == []
+    first = made(world, ann)
+    second = made(world, ann, "GROUP", f'{{"addresses":["{A}"]}}'.encode())
+    assert (await ann.ask("GET", "/v1/virtual-users")).json == [
+        {"address": f"virtual:{first.id}", "type": "BALANCE", "label": "my BALANCE"},
+        {"address": f"virtual:{second.id}", "type": "GROUP", "label": "my GROUP"},
+    ]
+
+
+async def test_the_engine_is_asked_for_each_once_in_order(world: World, ann: Tenant) -> None:
+    first, second = made(world, ann), made(world, ann, "GROUP", f'{{"addresses":["{A}"]}}'.encode())
+    asked = f"virtual:{second.id.upper()},virtual:{first.id}&addresses=virtual:{second.id}"
+    said = await portfolio(ann, asked, "&includeImages=true&waitForSync=true&includeExplorerUrls=true")
+    assert [each["address"] for each in said.json] == [f"virtual:{second.id}", f"virtual:{first.id}"]
+    ((name, (users, options, wait)),) = world.engine.calls
+    assert (name, wait, options) == ("virtual", True, Options(images=True, explorer_urls=True))
+    assert users == [
+        VirtualUser(second.id, "GROUP", "my GROUP", (), (A,)),
+        VirtualUser(first.id, "BALANCE", "my BALANCE", (VirtualHolding("1.5", "ethereum"),), ()),
+    ]
+
+
+async def test_aggregated_is_one_portfolio(world: World, ann: Tenant) -> None:
+    ids = [f"virtual:{made(world, ann).id}" for _ in "12"]
+    said = await portfolio(ann, ",".join(ids), "&aggregated=true")
+    assert [each["address"] for each in said.json] == [",".join(ids)]
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    ["", "virtual:", "virtual:1", A, SOL, f"virtual:{uuid.UUID(int=1)},", f"VIRTUAL:{uuid.UUID(int=1)}",
+     f"virtual:{uuid.UUID(int=1).hex}", f"virtual:{uuid.UUID(int=1)}%00", f"%20virtual:{uuid.UUID(int=1)}",
+     ",".join(f"virtual:{uuid.UUID(int=number)}" for number in range(1, 12))],
+)  # fmt: skip
+async def test_what_is_no_virtual_user_or_too_many_is_400(world: World, ann: Tenant, addresses: str) -> None:
+    said = await portfolio(ann, addresses)
+    assert (said.status, said.json["error"], list(said.json["details"])) == (400, "Validation Failed", ["query"])
+    assert world.engine.calls == []
+
+
+async def test_ten_are_answered_in_one_call(world: World, ann: Tenant) -> None:
+    ids = [f"virtual:{made(world, ann).id}" for _ in range(10)]
+    assert len((await portfolio(ann, ",".join([*ids, *ids]))).json) == 10
+
+
+# --- subscriptions ---------------------------------------------------------------------------------------------------
+
+
+async def subscribe(tenant: Tenant, *wanted: Any) -> Said:
+    return await tenant.ask("POST", "/v1/subscribe-snapshot", {"addresses": wanted})
+
+
+async def test_subscribing_says_until_when(world: World, ann: Tenant) -> None:
+    said = await subscribe(ann, {"address": A.replace("0x", "0X"), "description": " Main "}, {"address": SOL})
+    assert (said.status, said.json["message"]) == (200, "2 addresses are subscribed to")
+    first, second = said.json["subscriptions"]
+    assert (first["address"], first["description"]) == (A, "Main")
+    assert (second["address"], second["description"]) == (SOL, "")
+    assert int(first["expiresAt"][:4]) == int(first["beganAt"][:4]) + 1
+    assert await world.state.subscribed(ann.account, [A, B, SOL]) == {A, SOL}
+
+
+async def test_what_is_subscribed_to_is_refused_with_the_rest(world: World, ann: Tenant) -> None:
+    await subscribe(ann, {"address": A})
+    said = await subscribe(ann, {"address": B}, {"address": A})
+    assert (said.status, sorted(said.json), said.json["addresses"]) == (409, ["addresses", "error", "message"], [A])
+    said = await subscribe(ann, {"address": B}, {"address": B})
+    assert (said.status, sorted(said.json)) == (400, ["error", "message"])
+    assert await world.state.subscribed(ann.account, [A, B]) == {A}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [[], [A], [{"address": "0x12"}], [{"address": A, "years": 9}], [{"description": "x"}],
+     [{"address": A, "description": "x" * 256}], [{"address": wallet(number)} for number in range(1, 102)]],
+)  # fmt: skip
+async def test_a_body_that_does_not_fit_is_told_so(world: World, ann: Tenant, wanted: list[Any]) -> None:
+    said = await subscribe(ann, *wanted)
+    assert (said.status, said.json["error"], list(said.json["details"])) == (400, "Validation Failed", ["body"])
+
+
+# --- prices ----------------------------------------------------------------------------------------------------------
+
+
+def route(name: str) -> Route:
+    return next(each for each in ROUTES if each.name == name)
+
+
+def test_what_a_call_costs_depends_on_what_it_asks_for() -> None:
+    users, wanted = route("virtual_users_portfolio"), route("subscribe_snapshot")
+    query = users.arguments["query"](addresses=("1", "2", "3"))
+    assert (users.cost, users.units({"query": query})) == (1, 3)
+    body = msgspec.convert({"addresses": [{"address": A}, {"address": B}]}, wanted.arguments["body"])
+    assert (wanted.cost, wanted.units({"body": body})) == (1200, 2)
+    assert {each.units for each in ROUTES if each not in (users, wanted)} == {one}
+
+
+def test_what_tenants_keep_costs_one_credit_and_needs_the_portfolio_grant() -> None:
+    kept = [each for each in ROUTES if each.path.startswith(("/v1/addressbook", "/v1/bundles"))]
+    assert len(kept) == 11
+    assert {(each.cost, each.needs, each.envelope, each.bucket) for each in kept} == {(1, "portfolio", "coded", "all")}
+    assert {each.needs for each in ROUTES if each.path.startswith("/v1/virtual-users")} == {"pro"}
