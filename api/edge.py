@@ -58,7 +58,7 @@ def edge(parts: Parts) -> Middleware:
             _dress(request, response, cors=cors)
             await _compress(request, response)
             await _send(request, response)
-        except BaseException as error:
+        except BaseException as error:  # whoever leaves, or whatever fails: nothing was sent, so nothing is owed
             if (charge := request.get(CHARGE)) is not None:
                 charge.void_soon()
             if isinstance(error, asyncio.CancelledError):

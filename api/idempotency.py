@@ -42,7 +42,7 @@ async def claimed(context: Context, name: str, work: Callable[[], Awaitable[Answ
     context.claim = found
     try:
         answer = await work()
-    except Exception as error:
+    except Exception as error:  # a refusal is kept, a failure frees the key: both go on
         answer = await _refused(context, found, error)
     except asyncio.CancelledError:
         await asyncio.shield(_free(context, found))
