@@ -9,9 +9,10 @@ from aiohttp import web
 
 from api import docs
 from api.context import Context, Parts
-from api.edge import CALLER, REQUEST_ID, edge, refused, sent
+from api.edge import CALLER, OPERATION, REQUEST_ID, edge, refused, sent
 from api.engine import Engine
 from api.keys import Keys
+from api.metrics import Traffic
 from api.pipeline import KEYED, PUBLIC, chained
 from api.router import Route
 from api.routes import ROUTES
@@ -24,7 +25,8 @@ PARTS: Final = web.AppKey("parts", Parts)
 
 def make_app(engine: Engine, state: Keys, settings: Settings, seams: Seams) -> web.Application:
     """Everything the API serves, over an engine and a state store that somebody else opened and closes."""
-    parts = Parts(engine, state, settings, seams)
+    traffic = Traffic(state.meter.moved)
+    parts = Parts(engine, state, settings, seams, traffic, state.secret("cursors"))
     app = web.Application(middlewares=[edge(parts)], client_max_size=MAX_BODY)
     app[PARTS] = parts
     for route in (*ROUTES, *docs.routes(ROUTES, settings)):
@@ -39,6 +41,7 @@ def endpoint(route: Route, parts: Parts) -> Callable[[web.Request], Awaitable[we
     run = chained(PUBLIC if route.public else KEYED)
 
     async def answer(request: web.Request) -> web.Response:
+        request[OPERATION] = route.name
         context = Context(request, route, parts, request[REQUEST_ID])
         try:
             response = sent(await run(context))

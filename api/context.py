@@ -12,6 +12,7 @@ from aiohttp import web
 
 from api.engine import Engine
 from api.keys import Keys, Principal
+from api.metrics import Traffic
 from api.router import Route
 from chainfolio.seams import Seams
 from chainfolio.settings import Settings
@@ -25,19 +26,16 @@ ENCODER = msgspec.json.Encoder(order="deterministic")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What every request works with. `secret` seals cursors: where several processes answer, all need the same one."""
+    """What every request works with. `secret` signs what clients carry back; all processes of a store have the same."""
 
     engine: Engine
     state: Keys
     settings: Settings
     seams: Seams
+    traffic: Traffic = field(default_factory=Traffic)
+    secret: bytes = bytes(32)
     waiting: Counter[str] = field(default_factory=Counter)
     queries: dict[tuple[type, str], msgspec.Struct] = field(default_factory=dict)
-    secret: bytes = b""
-
-    def __post_init__(self) -> None:
-        if not self.secret:
-            object.__setattr__(self, "secret", self.seams.random.randbytes(32))
 
 
 class Answer(msgspec.Struct, frozen=True):

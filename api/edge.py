@@ -20,6 +20,7 @@ from api.errors import Problem, problem_of, refusal
 
 REQUEST_ID: Final = web.RequestKey("request_id", str)
 CALLER: Final = web.RequestKey("caller", dict)
+OPERATION: Final = web.RequestKey("operation", str)
 MAX_URL: Final = 8 * 1024
 MAX_HEADERS: Final = 16 * 1024
 COMPRESS_FROM: Final = 1024
@@ -47,13 +48,21 @@ def edge(parts: Parts) -> Middleware:
     """The outermost middleware."""
     name, clock, cors, say = _namer(parts), parts.seams.clock, parts.settings.server.cors, log.bind()
 
+    traffic, most = parts.traffic, parts.settings.limits.in_flight
+
+    async def shed(request: web.Request) -> web.StreamResponse:
+        """Say at once that there is too much to do: whoever waited in a queue without end would be told too late."""
+        traffic.shed += 1
+        raise Problem(503, "too many requests are running; try again in a moment", headers={"Retry-After": "1"})
+
     @web.middleware
     async def outermost(request: web.Request, handler: Handler) -> web.StreamResponse:
         began_s = clock.monotonic_s()
         request[REQUEST_ID] = name(request)
         request[CALLER] = {}
+        traffic.in_flight += 1
         try:
-            response = await _answered(request, handler)
+            response = await _answered(request, shed if traffic.in_flight > most else handler)
             await _refund(request, response)
             _dress(request, response, cors=cors)
             await _compress(request, response)
@@ -64,7 +73,11 @@ def edge(parts: Parts) -> Middleware:
             if isinstance(error, asyncio.CancelledError):
                 log.info("left", request_id=request[REQUEST_ID], method=request.method, path=_path(request))
             raise
-        _note(say, request, response, clock.monotonic_s() - began_s)
+        finally:
+            traffic.in_flight -= 1
+        took_s = clock.monotonic_s() - began_s
+        traffic.note(request.get(OPERATION, "none"), response.status, took_s)
+        _note(say, request, response, took_s)
         return response
 
     return outermost

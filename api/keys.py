@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, TypeVar
 
 from storage.state.database import Transaction
@@ -13,6 +13,10 @@ T = TypeVar("T")
 
 class Meter(Protocol):
     """Lets requests in under their rate, and reserves and settles their credits."""
+
+    @property
+    def moved(self) -> Mapping[str, int]:
+        """Credits that this process has moved, by kind."""
 
     async def admit(self, asked: Admit) -> Admitted:
         """Let a request in, or not."""
@@ -54,6 +58,9 @@ class Keys(Protocol):
     @property
     def meter(self) -> Meter:
         """Rates and credits."""
+
+    def secret(self, purpose: str) -> bytes:
+        """32 bytes for one purpose, the same in every process of the store."""
 
     async def caller(self, token: str) -> Principal | None:
         """Whose key this is; None where it is no valid key now."""

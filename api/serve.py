@@ -17,6 +17,7 @@ from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, Final
 
+import msgspec
 import structlog
 from aiohttp import web
 
@@ -129,29 +130,38 @@ def _settle_memory() -> None:
 def _many(make: Make, settings: Settings, *, reuse_port: bool) -> None:
     configure_log(settings.log_level)
     with _reserved(settings.server.host, settings.server.port, reuse_port) as port:
-        crew = _Crew(_worker, (make, settings, port, True))
+        crew = _Crew(_worker, lambda number: (make, _numbered(settings, number), port, True))
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, crew.end)
-        for _ in range(settings.server.workers):
-            crew.start()
+        for number in range(settings.server.workers):
+            crew.start(number)
         crew.watch()
     if crew.failed:
         raise SystemExit(1)
 
 
+def _numbered(settings: Settings, number: int) -> Settings:
+    """The settings of one worker: each has a port of its own for its metrics, counted from the one that is set."""
+    if not (port := settings.server.metrics_port):
+        return settings
+    server = msgspec.structs.replace(settings.server, metrics_port=port + number)
+    return msgspec.structs.replace(settings, server=server)
+
+
 class _Crew:
     """The workers and when each began: one that dies is started again, the signal to end is passed on to all."""
 
-    def __init__(self, target: Callable[..., None], arguments: tuple[object, ...]) -> None:
+    def __init__(self, target: Callable[..., None], arguments: Callable[[int], tuple[object, ...]]) -> None:
         self.target, self.arguments = target, arguments
         self.began_s: dict[SpawnProcess, float] = {}
+        self.numbers: dict[SpawnProcess, int] = {}
         self.ending = self.failed = False
 
-    def start(self) -> None:
+    def start(self, number: int) -> None:
         """One more worker: spawned, not forked, so that no thread and no connection of ours is copied."""
-        process = multiprocessing.get_context("spawn").Process(target=self.target, args=self.arguments)
+        process = multiprocessing.get_context("spawn").Process(target=self.target, args=self.arguments(number))
         process.start()
-        self.began_s[process] = time.monotonic()
+        self.began_s[process], self.numbers[process] = time.monotonic(), number
         if self.ending:  # the signal came while it was being started
             process.terminate()
 
@@ -169,11 +179,12 @@ class _Crew:
                 self._gone(process, time.monotonic() - self.began_s.pop(process))
 
     def _gone(self, process: SpawnProcess, lived_s: float) -> None:
+        number = self.numbers.pop(process)
         if self.ending:
             return
         log.error("worker died", exit_code=process.exitcode)
-        if lived_s >= TOO_SOON_S:
-            self.start()
+        if lived_s >= TOO_SOON_S or process.exitcode == -signal.SIGKILL:  # killed from outside: no fault of its own
+            self.start(number)
         else:
             self.failed = True
             self.end()

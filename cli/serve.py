@@ -66,9 +66,9 @@ async def indexing(given: Settings) -> web.Application:
 
 
 def _app(given: Settings, *, work: bool) -> web.Application:
-    from api.app import make_app
+    from api.app import PARTS, make_app
     from indexer.engine import Engine
-    from indexer.metrics import listen
+    from indexer.metrics import Exported, listening
     from indexer.wiring import System
     from indexer.worker import Worker
 
@@ -79,9 +79,11 @@ def _app(given: Settings, *, work: bool) -> web.Application:
 
     async def beside(_: web.Application) -> AsyncIterator[None]:
         task = asyncio.create_task(worker.run()) if work else None
-        if work and given.server.metrics_port and given.server.workers == 1:
-            listen(worker, given.server.host, given.server.metrics_port)
-        yield
+        with contextlib.ExitStack() as stack:
+            if port := given.server.metrics_port:
+                read = [app[PARTS].traffic, *([Exported(worker)] if work else [])]
+                stack.enter_context(listening(read, given.server.host, port))
+            yield
         if task is not None:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):  # its troubles were told while it ran

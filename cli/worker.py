@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -30,16 +31,21 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _work(system: System) -> None:
-    from indexer.metrics import listen
+    from indexer.metrics import Exported, listening
     from indexer.worker import Worker
 
     worker = Worker(system)
     server = system.settings.server
-    if server.metrics_port:
-        listen(worker, server.host, server.metrics_port)
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
+    with contextlib.ExitStack() as stack:
+        if server.metrics_port:
+            stack.enter_context(listening([Exported(worker)], server.host, server.metrics_port))
+        await _until(told, worker)
+
+
+async def _until(told: asyncio.Event, worker: Worker) -> None:
     tasks = [asyncio.create_task(worker.run()), asyncio.create_task(_report(worker)), asyncio.create_task(told.wait())]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

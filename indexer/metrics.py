@@ -5,11 +5,14 @@ Names carry no secret: an endpoint is its host and port.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from chainfolio.errors import BadSettings
 
 if TYPE_CHECKING:
     from indexer.worker import Worker
@@ -50,8 +53,20 @@ class Exported:
         return requests, trouble
 
 
-def listen(worker: Worker, host: str, port: int) -> None:
-    """Serve the metrics at `http://host:port/metrics` from a thread."""
+@contextmanager
+def listening(collectors: Sequence[Any], host: str, port: int) -> Iterator[int]:
+    """Serve what they collect at `http://host:port/metrics` from a thread; gives the port."""
     registry = CollectorRegistry()
-    registry.register(Exported(worker))
-    start_http_server(port, addr=host, registry=registry)
+    for collector in collectors:
+        registry.register(collector)
+    try:
+        server, thread = start_http_server(port, addr=host, registry=registry)
+    except OSError as error:
+        cure = "stop the other server or choose another port"
+        raise BadSettings("server.metrics_port", f"{port} on {host}: {error.strerror}", cure=cure) from None
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -152,6 +152,10 @@ class State:
         token = make_key(self.random)
         return Key(self.new_id("key"), account_id, name, token[-4:], self.clock.now_us(), expires, None), token
 
+    def secret(self, purpose: str) -> bytes:
+        """32 bytes for one purpose, made from the pepper: the same in every process that has it."""
+        return digest(self._pepper, f"secret for {purpose}")
+
     def new_id(self, kind: str) -> str:
         """A name for something new."""
         return f"{kind}_{''.join(self.random.choices(BASE62, k=16))}"

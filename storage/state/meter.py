@@ -11,6 +11,7 @@ import asyncio
 import random
 from array import array
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -108,6 +109,7 @@ class Meter:
     clock: Clock
     random: random.Random
     hold_us: int
+    moved: Counter[str] = field(default_factory=Counter)
     _waiting: list[tuple[Operation, asyncio.Future[Admitted | None]]] = field(default_factory=list)
     _running: asyncio.Task[None] | None = None
     _sweeper: asyncio.Task[None] | None = None
@@ -163,7 +165,11 @@ class Meter:
                 if not future.done():
                     future.set_exception(error)
             return
-        for (_, future), result in zip(batch, results, strict=True):
+        for (operation, future), result in zip(batch, results, strict=True):
+            if isinstance(operation, Settle):
+                self.moved[operation.kind] += operation.held.amount
+            elif result is not None and result.held is not None:
+                self.moved["reserve"] += result.held.amount
             if not future.done():
                 future.set_result(result)
             elif result is not None and result.held is not None:

@@ -17,7 +17,7 @@ from api.app import make_app
 from chainfolio.assets import Account
 from chainfolio.contracts import VirtualUser
 from chainfolio.seams import Seams
-from chainfolio.settings import Server, Settings
+from chainfolio.settings import Limits, Server, Settings
 from indexer.answers import (
     Approval,
     ApprovalsPage,
@@ -72,6 +72,7 @@ class FakeMeter:
     def __init__(self) -> None:
         self.asked: list[Admit] = []
         self.settled: list[tuple[int, str]] = []
+        self.moved: dict[str, int] = {}
 
     async def admit(self, asked: Admit) -> Admitted:
         self.asked.append(asked)
@@ -103,6 +104,9 @@ class FakeKeys:
 
     async def run(self, work: Any) -> Any:
         return work(FakeTransaction())
+
+    def secret(self, purpose: str) -> bytes:
+        return purpose.encode().ljust(32)
 
     async def look(self, work: Any) -> Any:
         return work(FakeTransaction())
@@ -243,8 +247,11 @@ def a_portfolio(address: str) -> Portfolio:
 
 
 def an_app(
-    engine: FakeEngine | None = None, keys: FakeKeys | None = None, server: Server | None = None
+    engine: FakeEngine | None = None,
+    keys: FakeKeys | None = None,
+    server: Server | None = None,
+    limits: Limits | None = None,
 ) -> web.Application:
     """The application over fakes; its random numbers are the same each time."""
-    settings = Settings(server=server or Server())
+    settings = Settings(server=server or Server(), limits=limits or Limits())
     return make_app(engine or FakeEngine(), keys or FakeKeys(), settings, Seams(random=random.Random(1)))

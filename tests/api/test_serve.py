@@ -131,9 +131,17 @@ async def test_a_signal_to_the_whole_group_ends_workers_gently_too() -> None:
 async def test_a_worker_that_dies_young_ends_the_server() -> None:
     async with served(2, 0) as server:
         _, child, *_ = [pid for pid in await asyncio.to_thread(group, server.process.pid) if await ours(pid)]
-        os.kill(child, signal.SIGKILL)
+        os.kill(child, signal.SIGABRT)
         assert await server.ended() == 1
         assert "worker died" in [line["event"] for line in server.lines]
+
+
+async def test_a_worker_that_is_killed_is_replaced_however_young() -> None:
+    async with served(2, 0) as server:
+        _, child, *_ = [pid for pid in await asyncio.to_thread(group, server.process.pid) if await ours(pid)]
+        os.kill(child, signal.SIGKILL)
+        await server.logged("listening", 3)
+        assert not await refused(server.port)
 
 
 async def test_workers_do_not_outlive_their_parent() -> None:

@@ -1,0 +1,73 @@
+"""What Prometheus may read of this process' API: requests by operation and status, how long they took, credits moved.
+
+Plain numbers, written on the event loop and read when somebody scrapes them; no label comes from a request.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+@dataclass(slots=True)
+class _Times:
+    """A histogram of one operation: how many fell under each bound, and their sum in seconds."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
+    sum_s: float = 0.0
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """As Prometheus has them: each with all below it."""
+        found: list[tuple[str, float]] = []
+        total = 0
+        for bound, count in zip([*map(str, BOUNDS_S), "+Inf"], self.counts, strict=True):
+            total += count
+            found.append((bound, total))
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class Traffic:
+    """The requests of one process. `moved` is the meter's own count of credits by kind."""
+
+    moved: Mapping[str, int] = field(default_factory=dict)
+    in_flight: int = 0
+    answered: Counter[tuple[str, int]] = field(default_factory=Counter)
+    shed: int = 0
+    _times: dict[str, _Times] = field(default_factory=dict)
+
+    def note(self, operation: str, status: int, took_s: float) -> None:
+        """One request is answered."""
+        self.answered[operation, status] += 1
+        times = self._times.get(operation)
+        if times is None:
+            times = self._times[operation] = _Times()
+        times.counts[bisect_left(BOUNDS_S, took_s)] += 1
+        times.sum_s += took_s
+
+    def collect(self) -> Iterator[Metric]:
+        """All of it, for a registry."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        answered = CounterMetricFamily("chainfolio_api_requests", "requests", labels=["operation", "status"])
+        for (operation, status), count in sorted(self.answered.items()):
+            answered.add_metric([operation, str(status)], count)
+        took = HistogramMetricFamily("chainfolio_api_seconds", "from request to answer", labels=["operation"])
+        for operation, times in sorted(self._times.items()):
+            took.add_metric([operation], times.buckets(), times.sum_s)
+        credits = CounterMetricFamily("chainfolio_credits", "credits moved, by kind", labels=["kind"])
+        for kind, amount in sorted(self.moved.items()):
+            credits.add_metric([kind], amount)
+        yield answered
+        yield took
+        yield credits
+        yield CounterMetricFamily("chainfolio_api_shed", "requests refused because too many ran", value=self.shed)
+        yield GaugeMetricFamily("chainfolio_api_in_flight", "requests that run now", value=self.in_flight)
