@@ -125,8 +125,11 @@ def refused(error: Exception, request: web.Request, envelope: str = "whole") -> 
     """The answer for an error; what is our own fault is logged whole, and only named to the client."""
     problem = problem_of(error, request[REQUEST_ID], envelope)
     if not isinstance(error, Problem) and problem.status >= 500:
-        tell = log.error if problem.status == 500 else log.warning
-        tell("failed", request_id=request[REQUEST_ID], path=_path(request), status=problem.status, exc_info=error)
+        about = {"request_id": request[REQUEST_ID], "path": _path(request), "status": problem.status}
+        if problem.status == 500:
+            log.error("failed", **about, exc_info=error)
+        else:  # named by its kind and its words: where it came from is no news
+            log.warning("failed", **about, kind=type(error).__name__, reason=str(error))
     return sent(refusal(envelope, problem))
 
 

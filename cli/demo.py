@@ -43,6 +43,7 @@ port = {port}
 [chains.local]
 facts = "{folder}/local.toml"
 rpc = ["{url}"]
+at_block = true
 """
 CONTRACTS = "Uniswap V2 and V3, Aave V3, ERC-4626, MasterChef, Chainlink…"
 WALLETS = ("alice", "bob", "carol", "dave", "erin", "frank")
@@ -156,9 +157,12 @@ async def _serve(given: Settings, address: str, folder: Path, say: Callable[[str
     """The API with a key, a ready command to try, and the worker following the chain, until interrupted."""
     from api.serve import configure_log, listening
     from cli.serve import indexing, open_state
+    from storage.state import subscriptions
 
     state = open_state(given)
-    _, key = state.create_account("demo", "PRO", 10_000, ("portfolio", "at-block"))
+    account, key = state.create_account("demo", "PRO", 10_000, ("portfolio", "at-block", "enterprise"))
+    now_us = state.clock.now_us()
+    state.database.change(lambda tx: subscriptions.add(tx, account.id, {address: "demo"}, now_us))
     state.close()
     configure_log("warning")
     app = await indexing(given)

@@ -22,7 +22,7 @@ import structlog
 
 from chainfolio.errors import StoreError
 from chainfolio.seams import Clock
-from storage.state import ledger, schema
+from storage.state import idempotency, ledger, schema
 from storage.state.database import Database, Statement, Taken, Transaction, argument, literal, one
 
 WINDOW_US: Final = 60_000_000
@@ -202,12 +202,17 @@ class Meter:
         self._last_id = ids[-1]
         return ids
 
+    def _swept(self, tx: Transaction) -> None:
+        now_us = self.clock.now_us()
+        expire(tx, now_us, self.hold_us)
+        idempotency.forget(tx, now_us)
+
     async def _sweep(self) -> None:
-        """Expire what the dead have reserved."""
+        """Expire what the dead have reserved, and forget answers that nobody will ask for again."""
         while True:
             await asyncio.sleep(SWEEP_S)
             try:
-                await self.database.run(lambda tx: expire(tx, self.clock.now_us(), self.hold_us))
+                await self.database.run(self._swept)
             except StoreError as error:
                 log.warning("sweep failed", reason=error.message)
 
