@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from api import schema
+from api.auth import caller
 from api.charge import CHARGE, Charge
 from api.context import Answer, Context, Proceed, Step
 from api.entitlement import missing
@@ -24,10 +25,8 @@ WINDOW_S: Final = WINDOW_US // 1_000_000
 
 async def admit(context: Context, proceed: Proceed) -> Answer:
     """Let the request in, or refuse it; what it reserved is the edge's to settle."""
-    problem = await _flaw(context)
+    problem, cost, admitted = await _asked(context)
     name = context.idempotency_key
-    cost = 0 if problem or context.http.method == "HEAD" else context.route.cost * context.units
-    admitted = await _admitted(context, 0 if name else cost, rate=True)
     context.headers.update(rate_headers(context.route.bucket, admitted))
     if not admitted.let_in:
         raise _too_often(admitted)
@@ -41,6 +40,18 @@ async def admit(context: Context, proceed: Proceed) -> Answer:
         if name is None:
             return await proceed(context)
         return await claimed(context, name, lambda: _paid(context, proceed, cost))
+
+
+async def _asked(context: Context) -> tuple[Problem | None, int, Admitted]:
+    """What is wrong with the request, what it costs, and whether it may come in, as of one state of keys and grants."""
+    while True:
+        problem = await _flaw(context)
+        cost = 0 if problem or context.http.method == "HEAD" else context.route.cost * context.units
+        admitted = await _admitted(context, 0 if context.idempotency_key else cost, rate=True)
+        if not admitted.stale:
+            return problem, cost, admitted
+        context.parts.state.forget()
+        context.principal = await caller(context)
 
 
 async def _paid(context: Context, proceed: Proceed, cost: int) -> Answer:
@@ -62,10 +73,13 @@ async def _flaw(context: Context) -> Problem | None:
 
 
 async def _admitted(context: Context, cost: int, *, rate: bool) -> Admitted:
-    caller, limits = context.principal, context.parts.settings.limits
-    assert caller is not None, "authenticated before"
+    limits = context.parts.settings.limits
     limit = limits.at_block_per_minute if context.route.bucket == AT_BLOCK else limits.per_minute
-    asked = Admit(caller.account_id, caller.key_id, context.route.bucket, limit if rate else 0, cost)
+    known = context.principal
+    assert known is not None, "authenticated before"
+    asked = Admit(
+        known.account_id, known.key_id, context.route.bucket, limit if rate else 0, cost, known.as_of if rate else None
+    )
     return await context.parts.state.meter.admit(asked)
 
 

@@ -18,11 +18,12 @@ HOW: Final = "send your API key as the header `Authorization: Bearer <key>`"
 
 async def authenticate(context: Context, proceed: Proceed) -> Answer:
     """Put the caller's account and key on the context."""
-    context.principal = await _caller(context)
+    context.principal = await caller(context)
     return await proceed(context)
 
 
-async def _caller(context: Context) -> Principal:
+async def caller(context: Context) -> Principal:
+    """Whose key the request has; 401 where it has none that opens anything."""
     headers = context.http.headers.getall("Authorization", [])
     if len(headers) != 1:
         raise unauthorized(f"one API key is needed: {HOW}" if headers else f"an API key is needed: {HOW}")

@@ -48,6 +48,10 @@ class Principal(Protocol):
         """When the plan lapses; None is never."""
 
     @property
+    def as_of(self) -> int:
+        """How many changes of keys, grants and plans this knows of."""
+
+    @property
     def grants(self) -> Collection[str]:
         """What the operator has granted: `portfolio`, `at-block`, `enterprise`."""
 
@@ -64,6 +68,9 @@ class Keys(Protocol):
 
     async def caller(self, token: str) -> Principal | None:
         """Whose key this is; None where it is no valid key now."""
+
+    def forget(self) -> None:
+        """Look every key up anew."""
 
     async def look(self, work: Callable[[Transaction], T]) -> T:
         """Something that is only read."""

@@ -22,7 +22,6 @@ from storage.state.meter import Meter
 
 T = TypeVar("T")
 HOLD_S: Final = 600
-LOOK_S: Final = 0.25  # how long what is known of keys is believed where asking whether anything changed is a trip
 MANY: Final = 100_000
 
 
@@ -37,7 +36,6 @@ class State:
         self.meter = Meter(database, clock, random, hold_s * 1_000_000)
         self._pepper = pepper
         self._known: dict[bytes, tuple[int | None, Principal]] = {}
-        self._changes, self._looked_s = -1, float("-inf")
 
     @classmethod
     def open(cls, url: str, pepper: bytes, clock: Clock, random: random.Random, hold_s: int = HOLD_S) -> State:
@@ -117,9 +115,9 @@ class State:
         return found[1] if found else None
 
     async def caller(self, token: str) -> Principal | None:
-        """`authenticate` for the event loop; over a network, a revoked key is believed a moment more."""
+        """`authenticate` for the event loop, from memory where the key was seen before: the meter says `stale` where
+        that is no longer true, and then `forget` is due."""
         hash = digest(self._pepper, token)
-        await self._forget_what_changed()
         known = self._known.get(hash)
         if known is None:
             if not well_formed(token):
@@ -127,18 +125,15 @@ class State:
             known = await self.look(lambda tx: self._checked(tx, hash))
             if known is None:
                 return None
+            if len(self._known) >= MANY:
+                self._known.clear()
             self._known[hash] = known
         expires_us, principal = known
         return principal if expires_us is None or self.clock.now_us() < expires_us else None
 
-    async def _forget_what_changed(self) -> None:
-        now_s = self.clock.monotonic_s()
-        if not self.database.quick and 0 <= now_s - self._looked_s < LOOK_S:
-            return
-        changes = await self.look(accounts.changes)
-        if changes != self._changes or len(self._known) > MANY:
-            self._known.clear()
-        self._changes, self._looked_s = changes, now_s
+    def forget(self) -> None:
+        """Look every key up anew: some key, grant or plan has changed."""
+        self._known.clear()
 
     async def look(self, work: Work[T]) -> T:
         """Something that is only read, as of one moment."""

@@ -43,13 +43,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is calling, as a valid key says."""
+    """Who is calling, as a valid key says; true as long as `changes` are still `as_of`."""
 
     account_id: str
     key_id: str
     plan: str
     plan_expires_us: int | None
     grants: frozenset[str]
+    as_of: int
 
 
 _ACCOUNTS, _GRANTS, _KEYS = schema.accounts, schema.grants, schema.keys
@@ -208,7 +209,7 @@ def principal(tx: Transaction, hash: bytes, now_us: int) -> tuple[bytes, int | N
         return None
     kept, expires_us, account_id, key_id, plan, plan_expires_us, _ = rows[0]
     grants = frozenset(row[6] for row in rows if row[6])
-    return bytes(kept), expires_us, Principal(account_id, key_id, plan, plan_expires_us, grants)
+    return bytes(kept), expires_us, Principal(account_id, key_id, plan, plan_expires_us, grants, changes(tx))
 
 
 def checked_grants(names: Iterable[str]) -> frozenset[str]:

@@ -72,7 +72,6 @@ class Database(Protocol):
     """A database with the tables of `schema`, at its newest revision."""
 
     name: str
-    quick: bool  # whether a look is no round trip
 
     def look(self, work: Work[T]) -> T:
         """Read, here and now, what is committed, as of one moment."""

@@ -22,7 +22,7 @@ import structlog
 
 from chainfolio.errors import StoreError
 from chainfolio.seams import Clock
-from storage.state import idempotency, ledger, schema
+from storage.state import accounts, idempotency, ledger, schema
 from storage.state.database import Database, Statement, Taken, Transaction, argument, literal, one
 
 WINDOW_US: Final = 60_000_000
@@ -59,13 +59,17 @@ _OPEN = Statement(
 
 
 class Admit(msgspec.Struct, frozen=True):
-    """May a request of this key come in, and are its credits there? `limit` 0 asks for no rate, `cost` 0 for none."""
+    """May a request of this key come in, and are its credits there? `limit` 0 asks for no rate, `cost` 0 for none.
+
+    `as_of` are the `accounts.changes` that what is known of the key holds for; None asks for no check of that.
+    """
 
     account_id: str
     key_id: str
     bucket: str
     limit: int
     cost: int
+    as_of: int | None = None
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -79,7 +83,8 @@ class Held(msgspec.Struct, frozen=True):
 class Admitted(msgspec.Struct, frozen=True):
     """What became of it. `remaining` of the `limit` can still come, `reset_us` is when one more than that could.
 
-    `held` is there where credits were reserved; where they were not, `available` says how many there are.
+    `held` is there where credits were reserved; where they were not, `available` says how many there are. `stale`:
+    keys, grants or plans have changed since the key was looked up, and nothing was counted.
     """
 
     let_in: bool
@@ -89,6 +94,7 @@ class Admitted(msgspec.Struct, frozen=True):
     now_us: int
     held: Held | None = None
     available: int | None = None
+    stale: bool = False
 
 
 class Settle(msgspec.Struct, frozen=True):
@@ -99,6 +105,7 @@ class Settle(msgspec.Struct, frozen=True):
 
 
 Operation = Admit | Settle
+_Waiter = asyncio.Future[Admitted | None] | None
 
 
 @dataclass(slots=True)
@@ -110,7 +117,7 @@ class Meter:
     random: random.Random
     hold_us: int
     moved: Counter[str] = field(default_factory=Counter)
-    _waiting: list[tuple[Operation, asyncio.Future[Admitted | None]]] = field(default_factory=list)
+    _waiting: list[tuple[Operation, _Waiter]] = field(default_factory=list)
     _running: asyncio.Task[None] | None = None
     _sweeper: asyncio.Task[None] | None = None
     _last_id: int = 0
@@ -127,7 +134,7 @@ class Meter:
 
     def settle_soon(self, held: Held, kind: str) -> None:
         """Post or void without waiting. If it never comes to it, the reservation expires and nobody has paid."""
-        self._do(Settle(held, kind)).add_done_callback(_told)
+        self._queue(Settle(held, kind), None)
 
     async def close(self) -> None:
         """Do what is waiting, and stop."""
@@ -138,12 +145,15 @@ class Meter:
 
     def _do(self, operation: Operation) -> asyncio.Future[Admitted | None]:
         future: asyncio.Future[Admitted | None] = asyncio.get_running_loop().create_future()
+        self._queue(operation, future)
+        return future
+
+    def _queue(self, operation: Operation, future: _Waiter) -> None:
         self._waiting.append((operation, future))
         if self._running is None:
             self._running = asyncio.create_task(self._drain())
         if self._sweeper is None:
             self._sweeper = asyncio.create_task(self._sweep())
-        return future
 
     async def _drain(self) -> None:
         try:
@@ -156,13 +166,13 @@ class Meter:
             if self._waiting:
                 self._running = asyncio.create_task(self._drain())
 
-    async def _batch(self, batch: Sequence[tuple[Operation, asyncio.Future[Admitted | None]]]) -> None:
-        operations = [operation for operation, _ in batch]
+    async def _batch(self, batch: Sequence[tuple[Operation, _Waiter]]) -> None:
         try:
-            results = await self._applied(operations)
+            results = await self._applied([operation for operation, _ in batch])
         except Exception as error:  # all of the batch failed alike, and nothing of it was done
+            log.warning("not metered", reason=str(error), then="what is reserved expires")
             for _, future in batch:
-                if not future.done():
+                if future is not None and not future.done():
                     future.set_exception(error)
             return
         for (operation, future), result in zip(batch, results, strict=True):
@@ -170,6 +180,8 @@ class Meter:
                 self.moved[operation.kind] += operation.held.amount
             elif result is not None and result.held is not None:
                 self.moved["reserve"] += result.held.amount
+            if future is None:
+                continue
             if not future.done():
                 future.set_result(result)
             elif result is not None and result.held is not None:
@@ -229,12 +241,15 @@ class _Round:
         self.buckets: dict[tuple[str, str], array[int]] = {}
         self.new_buckets: set[tuple[str, str]] = set()
         self.balances: dict[str, ledger.Balance] = {}
+        self.changes: int | None = None
         self.reserved: list[tuple[Any, ...]] = []
         self.settled: list[tuple[Any, ...]] = []
 
     def load(self, operations: Sequence[Operation]) -> None:
         """Read everything, in one order for all processes: whoever locks in order cannot lock in a circle."""
         admits = [operation for operation in operations if isinstance(operation, Admit)]
+        if any(operation.as_of is not None for operation in admits):
+            self.changes = accounts.changes(self.tx)
         for key in sorted({(o.key_id, o.bucket) for o in admits if o.limit}):
             row = one(self.tx.rows(_BUCKET, key_id=key[0], name=key[1]))
             self.buckets[key] = array("q", row[0] if row else b"")
@@ -248,6 +263,8 @@ class _Round:
     def admit(self, asked: Admit) -> Admitted:
         """The rate first: who comes too often is not asked for credits."""
         remaining, reset_us, now_us = 0, self.now_us, self.now_us
+        if asked.as_of is not None and asked.as_of != self.changes:
+            return Admitted(False, asked.limit, 0, reset_us, now_us, stale=True)
         if asked.limit:
             moments = self.buckets[asked.key_id, asked.bucket]
             # A clock that went back must not make room: time stands still until it has caught up.
@@ -318,8 +335,3 @@ def expire(tx: Transaction, now_us: int, hold_us: int) -> int:
     if old is not None:
         tx.run(_SET_MARK, new_value=old if still is None else min(old, still - 1))
     return len(late)
-
-
-def _told(future: asyncio.Future[Admitted | None]) -> None:
-    if not future.cancelled() and (error := future.exception()) is not None:
-        log.warning("not settled", reason=str(error), then="the reservation expires")

@@ -35,7 +35,6 @@ class PostgresDatabase:
     """One database, shared by threads, processes and machines."""
 
     name = "postgresql"
-    quick = False
 
     def __init__(self, url: str) -> None:
         self.url = url

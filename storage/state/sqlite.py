@@ -33,7 +33,6 @@ class SqliteDatabase:
     """One file, shared by the threads of this process and by other processes."""
 
     name = "sqlite"
-    quick = True
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -64,6 +64,7 @@ class Caller:
     plan: str = "PRO"
     grants: frozenset[str] = frozenset({"portfolio", "at-block", "enterprise"})
     plan_expires_us: int | None = None
+    as_of: int = 0
 
 
 class FakeMeter:
@@ -107,6 +108,9 @@ class FakeKeys:
 
     def secret(self, purpose: str) -> bytes:
         return purpose.encode().ljust(32)
+
+    def forget(self) -> None:
+        raise AssertionError("the fake meter calls nobody stale")
 
     async def look(self, work: Any) -> Any:
         return work(FakeTransaction())
