@@ -26,7 +26,7 @@ from api.errors import (
 from api.fields import Field, fields_of
 from api.idempotency import HEADER, REPLAYED, WRITES
 from api.pipeline import KEYED, PUBLIC
-from api.router import Route
+from api.router import Route, one
 from chainfolio.settings import Settings
 from storage.state.refusals import Code
 
@@ -171,7 +171,7 @@ def _operation(route: Route, schemas: _Schemas, settings: Settings) -> dict[str,
         "operationId": route.name,
         "tags": [route.tag],
         "summary": route.summary,
-        "description": route.description,
+        "description": f"{route.description} {_price(route)}".strip(),
         "parameters": _parameters(route, settings),
         "responses": _responses(route, schemas),
     }
@@ -181,6 +181,15 @@ def _operation(route: Route, schemas: _Schemas, settings: Settings) -> dict[str,
     if route.public:
         operation["security"] = []
     return operation
+
+
+def _price(route: Route) -> str:
+    if route.public:
+        return ""
+    if not route.cost:
+        return "Free of charge."
+    each = "" if route.units is one else " for each address"
+    return f"Costs {route.cost} credit{'s' if route.cost > 1 else ''}{each}."
 
 
 # --- parameters ------------------------------------------------------------------------------------------------------

@@ -152,6 +152,7 @@ function address(path, box) {
   let filled = path;
   for (const field of box.querySelectorAll("[data-in]")) {
     if (field.value === "") continue;
+    if (field.dataset.in === "header") continue;
     if (field.dataset.in === "path") filled = filled.replace(`{${field.name}}`, encodeURIComponent(field.value));
     else query.append(field.name, field.value);
   }
@@ -159,15 +160,26 @@ function address(path, box) {
   return filled + (written ? `?${written}` : "");
 }
 
-async function send(path, operation, box, button) {
+/** What is sent beside the address: the key, header parameters, and the body where the operation takes one. */
+function around(operation, box) {
+  const headers = {};
+  const key = $("key").value.trim();
+  if (key && operation.security?.length !== 0) headers.Authorization = `Bearer ${key}`;
+  for (const field of box.querySelectorAll("[data-in=header]")) {
+    if (field.value !== "") headers[field.name] = field.value;
+  }
+  const body = box.querySelector("textarea")?.value;
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  return { headers, body };
+}
+
+async function send(path, method, operation, box, button) {
   const result = box.querySelector(".result");
   const url = address(path, box);
-  const key = $("key").value.trim();
   button.disabled = true;
   const began = performance.now();
   try {
-    const headers = key && operation.security?.length !== 0 ? { Authorization: `Bearer ${key}` } : {};
-    const answer = await fetch(url, { headers });
+    const answer = await fetch(url, { method: method.toUpperCase(), ...around(operation, box) });
     const text = await answer.text();
     const json = (answer.headers.get("Content-Type") || "").includes("json");
     result.replaceChildren(
@@ -182,11 +194,38 @@ async function send(path, operation, box, button) {
   button.disabled = false;
 }
 
-function curl(path, operation, box) {
+function curl(path, method, operation, box) {
   const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
-  const key = operation.security?.length === 0 ? "" : ` \\\n  -H "Authorization: Bearer $CHAINFOLIO_KEY"`;
-  const command = `curl ${quoted(location.origin + address(path, box))}${key}`;
-  box.querySelector(".result").replaceChildren(el("pre", {}, command));
+  const { headers, body } = around(operation, box);
+  delete headers.Authorization;
+  const words = [`curl ${method === "get" ? "" : `-X ${method.toUpperCase()} `}${quoted(location.origin + address(path, box))}`];
+  if (operation.security?.length !== 0) words.push('-H "Authorization: Bearer $CHAINFOLIO_KEY"');
+  for (const [name, value] of Object.entries(headers)) words.push(`-H ${quoted(`${name}: ${value}`)}`);
+  if (body !== undefined) words.push(`-d ${quoted(body)}`);
+  box.querySelector(".result").replaceChildren(el("pre", {}, words.join(" \\\n  ")));
+}
+
+/** The least that a schema takes, to begin from. */
+function sample(schema) {
+  const known = resolved(schema);
+  if (known.examples) return known.examples[0];
+  if (known.default !== undefined) return known.default;
+  if (known.enum) return known.enum[0];
+  if (known.type === "object") {
+    const names = known.required?.length ? known.required : Object.keys(known.properties || {});
+    return Object.fromEntries(names.map((name) => [name, sample(known.properties[name])]));
+  }
+  if (known.type === "array") return [sample(known.items)];
+  return { integer: 0, number: 0, boolean: false }[known.type] ?? "";
+}
+
+function body(operation) {
+  const schema = operation.requestBody?.content["application/json"].schema;
+  if (!schema) return [];
+  const text = JSON.stringify(sample(schema), null, 2);
+  const field = el("textarea", { class: "body", "aria-label": "body", spellcheck: "false", rows: text.split("\n").length + 1 });
+  field.value = text;
+  return [el("h4", {}, "Body"), el("p", {}, `JSON: ${kind(schema)}`), fields(schema), field];
 }
 
 const anchor = (operation) => `op-${operation.operationId}`;
@@ -194,7 +233,7 @@ const anchor = (operation) => `op-${operation.operationId}`;
 function operationBox(path, method, operation) {
   const box = el("section", { class: "operation", id: anchor(operation) });
   const list = operation.parameters || [];
-  const button = el("button", { type: "button", onclick: () => send(path, operation, box, button) }, "Send");
+  const button = el("button", { type: "button", onclick: () => send(path, method, operation, box, button) }, "Send");
   box.append(
     el("div", { class: "head" },
       el("div", { class: "line" },
@@ -204,16 +243,14 @@ function operationBox(path, method, operation) {
       el("h3", {}, operation.summary),
       el("p", {}, ...prose(operation.description))),
     el("div", { class: "part" },
-      list.length ? el("h4", {}, "Parameters") : null, ...parameters(list),
+      list.length ? el("h4", {}, "Parameters") : null, ...parameters(list), ...body(operation),
       el("h4", {}, "Answers"), ...responses(operation.responses)));
-  if (method === "get") {
-    box.append(el("div", { class: "try" }, button,
-      el("button", { type: "button", class: "quiet", onclick: () => curl(path, operation, box) }, "as curl"),
-      el("div", { class: "result", "aria-live": "polite" })));
-    box.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && event.target.tagName === "INPUT") button.click();
-    });
-  }
+  box.append(el("div", { class: "try" }, button,
+    el("button", { type: "button", class: "quiet", onclick: () => curl(path, method, operation, box) }, "as curl"),
+    el("div", { class: "result", "aria-live": "polite" })));
+  box.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && event.target.tagName === "INPUT") button.click();
+  });
   return box;
 }
 
@@ -232,7 +269,7 @@ function draw() {
     for (const [path, methods] of Object.entries(description.paths)) {
       for (const [method, operation] of Object.entries(methods)) {
         if (!operation.tags.includes(tag.name)) continue;
-        $("nav").append(el("a", { href: `#${anchor(operation)}` }, path));
+        $("nav").append(el("a", { href: `#${anchor(operation)}`, title: path }, operation.summary));
         $("main").append(operationBox(path, method, operation));
       }
     }

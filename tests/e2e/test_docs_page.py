@@ -24,7 +24,7 @@ async def test_the_page_draws_every_operation_and_its_form_gets_a_portfolio(
         await page.open(f"{server.url}/docs")
         await page.once("document.querySelectorAll('section.operation').length > 0")
         drawn = await page.says("[...document.querySelectorAll('section.operation .path')].map(a => a.textContent)")
-        assert sorted(drawn) == sorted(description["paths"])
+        assert sorted(drawn) == sorted(path for path, methods in description["paths"].items() for _ in methods)
 
         operation = description["paths"]["/v1/portfolio"]["get"]["operationId"]
         box = PORTFOLIO.format(operation=json.dumps(operation))
@@ -36,5 +36,19 @@ async def test_the_page_draws_every_operation_and_its_form_gets_a_portfolio(
         assert (await page.says(f"{box}.querySelector('.result .status').textContent")).startswith("200")
         shown = json.loads(await page.says(f"{box}.querySelector('.result pre').textContent"))
         assert shown == [await server.portfolio(world.wallets["alice"])]
+
+        box = PORTFOLIO.format(operation='"add_entries"')
+        entry = {"address": world.wallets["alice"], "label": "Alice"}
+        text = json.dumps(json.dumps({"entries": [entry]}))
+        await page.says(f"{box}.querySelector('textarea').value = {text}")
+        await page.says(f"{box}.querySelector('[name=Idempotency-Key]').value = 'once'")
+        await page.says(f"{box}.querySelector('.try .quiet').click()")
+        command = await page.says(f"{box}.querySelector('.result pre').textContent")
+        assert command.startswith("curl -X POST ")
+        assert "Idempotency-Key: once" in command
+        await page.says(f"{box}.querySelector('.try button').click()")
+        await page.once(f"{box}.querySelector('.result .status')")
+        shown = json.loads(await page.says(f"{box}.querySelector('.result pre').textContent"))
+        assert [each["label"] for each in shown["data"]] == ["Alice"]
         assert (await page.picture()).startswith(b"\x89PNG")
         assert page.complaints == []
