@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from typing import Any, Generic, TypeVar
@@ -26,11 +27,10 @@ class Answer:
     headers: Mapping[str, str]
     body: bytes
 
-    def read(self, kind: type[T] | Any) -> T:
+    def read(self, kind: type[T]) -> T:
         """The body as that kind; raises msgspec.ValidationError where it is not exactly that."""
         assert self.headers.get("content-type", "").startswith("application/json"), self.headers
-        found: T = msgspec.json.decode(self.body, type=kind)
-        return found
+        return msgspec.json.decode(self.body, type=kind)
 
 
 class Refused(Exception):
@@ -78,17 +78,16 @@ class Client:
         finally:
             line.close()
 
-    def get(self, kind: type[T] | Any, path: str, **query: str | int | bool) -> T:
+    def get(self, kind: type[T], path: str, **query: str | int | bool) -> T:
         """The document at a path."""
         return self.done("GET", path, kind, query)
 
-    def done(self, method: str, path: str, kind: type[T] | Any, query: Query | str = "", body: Any = None) -> T:
+    def done(self, method: str, path: str, kind: type[T], query: Query | str = "", body: Any = None) -> T:
         """The document that a call which succeeds answers."""
         answer = self.ask(method, path, query, body)
         if not 200 <= answer.status < 300:
             raise Refused(f"{method} {path}", answer)
-        found: T = answer.read(kind)
-        return found
+        return answer.read(kind)
 
     def gone(self, path: str) -> None:
         """Deletes; the answer is 204 and empty."""
@@ -102,8 +101,10 @@ class Client:
         return self.get(list[shapes.Portfolio], "/portfolio", addresses=addresses, **query)
 
     def at_block(self, addresses: str, chain_key: str, block_number: int) -> list[shapes.Portfolio]:
-        query = {"addresses": addresses, "chainKey": chain_key, "blockNumber": block_number}
-        return self.get(list[shapes.Portfolio], "/portfolio/at-block", **query)
+        return self.get(
+            list[shapes.Portfolio], "/portfolio/at-block",
+            addresses=addresses, chainKey=chain_key, blockNumber=block_number,
+        )  # fmt: skip
 
     def historical(self, addresses: str, date: str) -> list[shapes.Portfolio]:
         return self.get(list[shapes.Portfolio], "/historical", addresses=addresses, date=date)
@@ -119,8 +120,7 @@ class Client:
 
     def transactions(self, addresses: str, limit: int, offset: int, **query: str) -> list[shapes.Transaction]:
         asked: dict[str, str | int] = {"addresses": addresses, "limit": limit, "offset": offset, **query}
-        found: shapes.Transactions = self.get(shapes.Transactions, "/transactions", **asked)
-        return found.transactions
+        return self.get(shapes.Transactions, "/transactions", **asked).transactions
 
     def approvals(self, chain: str, addresses: str, **query: str | int) -> shapes.Approvals:
         return self.get(shapes.Approvals, f"/approvals/{chain}", addresses=addresses, **query)
@@ -191,3 +191,25 @@ class Client:
 
     def protocols(self, chain: str, **query: int) -> shapes.KnownProtocols:
         return self.get(shapes.KnownProtocols, f"/chains/{chain}/protocols", **query)
+
+
+def asked(client: Client, path: str, method: str = "GET", body: Any = None, **headers: str) -> Answer:
+    """One call to a path that is written with its query."""
+    where, _, query = path.partition("?")
+    return client.ask(method, where, query, body, **headers)
+
+
+@contextmanager
+def costs(client: Client, credits: int) -> Iterator[None]:
+    """What is done inside takes exactly so many credits."""
+    before = client.credits()
+    yield
+    assert before - client.credits() == credits
+
+
+def free(client: Client, path: str, status: int, kind: type[T]) -> T:
+    """The refusal of a call, which cost nothing."""
+    with costs(client, 0):
+        answer = asked(client, path)
+    assert answer.status == status, answer.body
+    return answer.read(kind)

@@ -38,7 +38,7 @@ class Shape(Struct, frozen=True, kw_only=True, rename="camel"):
     """An object of an answer."""
 
 
-class Pictured(Shape):
+class Pictured(Shape, frozen=True, kw_only=True):
     """What has pictures, where they were asked for."""
 
     img_small: Url | UnsetType = UNSET
@@ -46,7 +46,7 @@ class Pictured(Shape):
     explorer_url: Url | UnsetType = UNSET
 
 
-class Sources(Shape):
+class Sources(Shape, frozen=True, kw_only=True):
     """Where the numbers of an asset are from."""
 
     block_number: Whole
@@ -56,12 +56,12 @@ class Sources(Shape):
     confidence: Exact | None
 
 
-class Asset(Pictured):
+class Asset(Pictured, frozen=True, kw_only=True):
     """An amount of one thing, and its worth in USD."""
 
     symbol: Text
     name: Text
-    contract: Address
+    contract: Text
     chain_key: Text
     chain_contract: Text
     balance: Exact
@@ -74,7 +74,7 @@ class Asset(Pictured):
     sources: Sources | UnsetType = UNSET
 
 
-class Nested(Pictured):
+class Nested(Pictured, frozen=True, kw_only=True):
     """One position of several in a protocol, by name."""
 
     name: Text
@@ -91,7 +91,7 @@ class Nested(Pictured):
     dex_assets: list[Asset] | UnsetType = UNSET
 
 
-class Position(Pictured):
+class Position(Pictured, frozen=True, kw_only=True):
     """All positions of one type; both lists are always there."""
 
     name: Text
@@ -103,7 +103,7 @@ class Position(Pictured):
     unlock_at: Whole
 
 
-class Totals(Pictured):
+class Totals(Pictured, frozen=True, kw_only=True):
     """A name, a key and what it is worth."""
 
     name: Text
@@ -114,26 +114,26 @@ class Totals(Pictured):
     total_open_pnl: Pnl
 
 
-class ChainOfProtocol(Totals):
+class ChainOfProtocol(Totals, frozen=True, kw_only=True):
     """What a protocol holds on one chain."""
 
     protocol_positions: dict[PositionType, Position]
 
 
-class Protocol(Totals):
+class Protocol(Totals, frozen=True, kw_only=True):
     """What a protocol holds."""
 
     chains: dict[str, ChainOfProtocol]
 
 
-class ChainTotal(Totals):
+class ChainTotal(Totals, frozen=True, kw_only=True):
     """What is on a chain, and its share of the net worth in percent."""
 
     chain_id: int
     value_percentile: Exact
 
 
-class Portfolio(Shape):
+class Portfolio(Shape, frozen=True, kw_only=True):
     """What an address has."""
 
     address: Owner
@@ -166,7 +166,7 @@ class Portfolio(Shape):
         ]
 
 
-class Nav(Shape):
+class Nav(Shape, frozen=True, kw_only=True):
     """Net asset value; both numbers are JSON numbers, read without loss."""
 
     nav: Raw
@@ -178,7 +178,7 @@ class Nav(Shape):
             Decimal(bytes(raw).decode())  # a string would have its quotation marks
 
 
-class ApprovedAsset(Shape):
+class ApprovedAsset(Shape, frozen=True, kw_only=True):
     """The token of an approval, where it is tracked."""
 
     name: str
@@ -193,7 +193,7 @@ class ApprovedAsset(Shape):
     img_large: Url | UnsetType = UNSET
 
 
-class Approval(Shape):
+class Approval(Shape, frozen=True, kw_only=True):
     """One Approval event."""
 
     block: Whole
@@ -206,15 +206,15 @@ class Approval(Shape):
     asset: ApprovedAsset | UnsetType = UNSET
 
 
-class Approvals(Shape):
+class Approvals(Shape, frozen=True, kw_only=True):
     """A page of approvals."""
 
     page_size: Count
     items: list[Approval]
-    cursor: str | None | UnsetType = UNSET
+    cursor: str | UnsetType | None = UNSET
 
 
-class Entry(Shape):
+class Entry(Shape, frozen=True, kw_only=True):
     """An address book entry."""
 
     address: Address
@@ -224,7 +224,7 @@ class Entry(Shape):
     is_paid: bool
 
 
-class Bundle(Shape):
+class Bundle(Shape, frozen=True, kw_only=True):
     """A named group of entries."""
 
     id: Text
@@ -232,7 +232,7 @@ class Bundle(Shape):
     addresses: Annotated[list[Address], Meta(min_length=1)]
 
 
-class VirtualUser(Shape):
+class VirtualUser(Shape, frozen=True, kw_only=True):
     """A portfolio that the account defined."""
 
     address: Virtual
@@ -240,7 +240,7 @@ class VirtualUser(Shape):
     label: str
 
 
-class Status(Shape):
+class Status(Shape, frozen=True, kw_only=True):
     """When an address was read."""
 
     address: Address
@@ -249,16 +249,16 @@ class Status(Shape):
     sync_in_progress: bool
 
 
-class Chain(Shape):
+class Chain(Shape, frozen=True, kw_only=True):
     """A configured chain."""
 
     chain_id: int
     key: Text
     name: Text
     symbol: Text
-    color: str | None
-    img_small: Url | None
-    img_large: Url | None
+    color: Text
+    img_small: Url
+    img_large: Url
     explorer_token_url: str | None
     explorer_transaction_url: str | None
     explorer_address_url: str | None
@@ -267,18 +267,18 @@ class Chain(Shape):
     is_transactions_supported: bool
 
 
-class KnownProtocol(Shape):
+class KnownProtocol(Shape, frozen=True, kw_only=True):
     """A protocol of a chain."""
 
     uuid: Text
     name: Text
     key: Text
-    img_small: Url | None
-    img_large: Url | None
+    img_small: Url
+    img_large: Url
     is_user_protocol: bool
 
 
-class Pagination(Shape):
+class Pagination(Shape, frozen=True, kw_only=True):
     """Where a page of protocols stands."""
 
     page: int
@@ -286,14 +286,14 @@ class Pagination(Shape):
     has_more: bool
 
 
-class KnownProtocols(Shape):
+class KnownProtocols(Shape, frozen=True, kw_only=True):
     """A page of a chain's protocols."""
 
     data: list[KnownProtocol]
     pagination: Pagination
 
 
-class ProtocolPart(Shape):
+class ProtocolPart(Shape, frozen=True, kw_only=True):
     """What of a token is in one protocol."""
 
     key: Text
@@ -303,7 +303,7 @@ class ProtocolPart(Shape):
     image: Url
 
 
-class TokenTotal(Shape):
+class TokenTotal(Shape, frozen=True, kw_only=True):
     """One token over all protocols."""
 
     image: Url
@@ -316,14 +316,14 @@ class TokenTotal(Shape):
     protocols_detailed: list[ProtocolPart]
 
 
-class ChainNamed(Shape):
+class ChainNamed(Shape, frozen=True, kw_only=True):
     """The chain or the protocol of a transaction."""
 
     key: str
     name: str
 
 
-class Movement(Shape):
+class Movement(Shape, frozen=True, kw_only=True):
     """An asset that a transaction moved."""
 
     symbol: Text
@@ -332,7 +332,7 @@ class Movement(Shape):
     chain_key: Text
 
 
-class Transaction(Shape):
+class Transaction(Shape, frozen=True, kw_only=True):
     """A transaction of a wallet: the fields that known clients read."""
 
     hash: Hash
@@ -349,13 +349,13 @@ class Transaction(Shape):
     fees_fiat: Exact
 
 
-class Transactions(Shape):
+class Transactions(Shape, frozen=True, kw_only=True):
     """A page of transactions."""
 
     transactions: list[Transaction]
 
 
-class Subscribed(Shape):
+class Subscribed(Shape, frozen=True, kw_only=True):
     """What came of a subscription."""
 
     message: Text
@@ -364,27 +364,27 @@ class Subscribed(Shape):
 # --- errors ---
 
 
-class Refusal(Shape):
+class Refusal(Shape, frozen=True, kw_only=True):
     """`{error, message}` and the `{message}` of which it is an extension."""
 
     message: Text
     error: Text | UnsetType = UNSET
 
 
-class Detail(Shape):
+class Detail(Shape, frozen=True, kw_only=True):
     """One thing that is wrong with a request."""
 
     message: Text
 
 
-class Invalid(Shape):
+class Invalid(Shape, frozen=True, kw_only=True):
     """A request that does not fit the schema; details by segment of the request."""
 
     error: Literal["Validation Failed"]
     details: Annotated[dict[Literal["query", "path", "body", "headers"], list[Detail]], Meta(min_length=1)]
 
 
-class Unpaid(Shape):
+class Unpaid(Shape, frozen=True, kw_only=True):
     """Too few credits."""
 
     error: Text
@@ -394,7 +394,7 @@ class Unpaid(Shape):
     credits_needed: int
 
 
-class Limited(Shape):
+class Limited(Shape, frozen=True, kw_only=True):
     """Too many requests; the wait in seconds, twice."""
 
     error: Text
@@ -403,13 +403,13 @@ class Limited(Shape):
     retry_after_too: int = field(name="retry_after")
 
 
-class BeaconRefusal(Shape):
+class BeaconRefusal(Shape, frozen=True, kw_only=True):
     """What validator routes say."""
 
     error: Text
 
 
-class Coded(Shape):
+class Coded(Shape, frozen=True, kw_only=True):
     """The inside of an address book's or bundle's error, with the extra fields of all codes."""
 
     code: Literal[
@@ -427,7 +427,7 @@ class Coded(Shape):
     addresses: list[str] | UnsetType = UNSET
 
 
-class Enveloped(Shape):
+class Enveloped(Shape, frozen=True, kw_only=True):
     """What the address book and bundles say."""
 
     error: Coded
