@@ -1,4 +1,4 @@
-"""The commands of the manual, run as somebody at a terminal runs them: a demo, a second server, accounts."""
+"""The commands of the manual: a demo and a second server as processes of their own, and accounts for them."""
 
 from __future__ import annotations
 

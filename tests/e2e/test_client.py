@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import subprocess
 from decimal import Context, Decimal
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import msgspec
@@ -26,6 +29,9 @@ EXACTLY = Context(prec=200)  # more digits than any sum here has
 UNLIMITED = str(2**256 - 1)
 AAVE_POOL = "0x87870bca3f3fd6335c3f4ce8392d69350b4fa4e2"
 SUBSCRIPTION = 1_200
+APPROVED_CHAINS = (
+    "arbitrum", "avalanche", "base", "binance", "ethereum", "fantom", "gnosis", "linea", "optimism", "polygon",
+)  # fmt: skip
 CURRENCIES = ("EUR", "CAD", "AED", "CHF", "SGD", "ETH", "SOL", "cbBTC", "EURC", "BNB")
 AT_BLOCK = f"/portfolio/at-block?addresses={DAVE}&chainKey=ethereum&blockNumber=40"
 
@@ -51,6 +57,12 @@ def total(*numbers: str) -> Decimal:
     for number in numbers:
         found = EXACTLY.add(found, Decimal(number))
     return found
+
+
+@pytest.mark.skipif(which("curl") is None, reason="there is no curl here")
+def test_the_line_that_the_demo_prints_works(demo: Demo) -> None:
+    done = subprocess.run(shlex.split(demo.curl), capture_output=True, check=True, timeout=60)
+    assert [portfolio["address"] for portfolio in json.loads(done.stdout)] == [ALICE]
 
 
 # --- portfolio ---
@@ -327,7 +339,7 @@ def test_every_bad_request_for_approvals_is_one_message(me: Client, path: str) -
     assert set(free(me, path, 400, dict[str, str])) == {"message"}
 
 
-@pytest.mark.parametrize("chain", ["arbitrum", "avalanche", "base", "binance", "ethereum", "fantom", "gnosis"])
+@pytest.mark.parametrize("chain", APPROVED_CHAINS)
 def test_approvals_of_chains_that_the_demo_does_not_have_are_refused_by_name(me: Client, chain: str) -> None:
     refusal = free(me, f"/approvals/{chain}?addresses={DAVE}", 501, shapes.Refusal)
     assert chain in refusal.message
