@@ -1,0 +1,155 @@
+"""Every example of the page about the API is run, as it stands there, and answers in the shape that is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+import pytest
+
+from tests.e2e.running import ALICE, Demo, Running
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "use-the-api.md"
+FENCES = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+# What a reader takes from one answer into a later call.
+TAKEN: dict[str, Callable[[Any], Any]] = {
+    "CURSOR": lambda answer: answer["cursor"],
+    "BUNDLE": lambda answer: answer["data"]["id"],
+    "VIRTUAL": lambda answer: answer[0]["address"],
+}
+
+pytestmark = [
+    pytest.mark.node,
+    pytest.mark.xdist_group("demo"),
+    pytest.mark.skipif(which("curl") is None, reason="there is no curl here"),
+]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A command, and the answer that the page shows for it, if it does."""
+
+    command: str
+    shown: str | None
+
+    @property
+    def name(self) -> str:
+        """What it asks for."""
+        method = re.search(r"-X (\w+)", self.command)
+        path = re.search(r"\$URL(/[^\"?]+)", self.command)
+        assert path
+        return f"{method[1] if method else 'GET'} {path[1]}"
+
+
+def examples() -> Iterator[Example]:
+    fences = FENCES.findall(PAGE.read_text())
+    for number, (language, body) in enumerate(fences):
+        if language == "sh":
+            after = fences[number + 1] if number + 1 < len(fences) else ("", "")
+            yield Example(body, after[1] if after[0] == "json" else None)
+
+
+EXAMPLES = list(examples())
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a command came to."""
+
+    status: int
+    body: str
+
+
+@pytest.fixture(scope="module")
+def answers(demo: Demo, ethereum: Running, tmp_path_factory: pytest.TempPathFactory) -> list[Answered]:
+    """All examples, in the order of the page. Those about Ethereum go to the server that has a chain of that name."""
+    holdings = tmp_path_factory.mktemp("holdings") / "holdings.json"
+    holdings.write_text(json.dumps([{"chain": "local", "contract": "native", "amount": "1.5"}]))
+    (owner,) = [each["accountId"] for each in demo.command("account", "list") if each["name"] == "demo"]
+    demo.command(
+        "virtual-user", "add", "--account", owner, "--type", "BALANCE", "--label", "Cold", "--file", str(holdings)
+    )
+    there = ethereum.account("reader", grants=("portfolio", "at-block")).key
+    found: list[Answered] = []
+    taken: dict[str, str] = {}
+    for example in EXAMPLES:
+        url, key = (ethereum.url, there) if "ethereum" in example.command else (demo.url, demo.key)
+        given = {**os.environ, "URL": f"{url}/v1", "KEY": key, "WALLET": ALICE, **taken}
+        found.append(run(example.command, given))
+        taken |= take(found[-1].body)
+    return found
+
+
+def run(command: str, given: dict[str, str]) -> Answered:
+    """Runs a command in a shell, where curl says the status behind the body."""
+    script = "curl() { command curl -w '\\n%{http_code}' \"$@\"; }\n" + command
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script], env=given, capture_output=True, text=True, check=False, timeout=60
+    )
+    body, _, status = done.stdout.rpartition("\n")
+    return Answered(int(status or 0), body or done.stderr)
+
+
+def take(body: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, pick in TAKEN.items():
+        try:
+            value = pick(json.loads(body))
+        except (ValueError, LookupError, TypeError):
+            continue
+        if isinstance(value, str):
+            found[name] = value
+    return found
+
+
+def differences(shown: Any, answered: Any, where: str = "answer") -> list[str]:
+    """Where an answer lacks what is shown, or is of another type there; it may hold more."""
+    if isinstance(shown, bool) or shown is None or isinstance(answered, bool):
+        return [] if type(shown) is type(answered) else [f"{where}: {answered!r}, shown {shown!r}"]
+    if isinstance(shown, (int, float)):
+        return [] if isinstance(answered, (int, float)) else [f"{where}: {answered!r}, shown {shown!r}"]
+    if type(shown) is not type(answered):
+        return [f"{where}: {answered!r}, shown {shown!r}"]
+    if isinstance(shown, dict):
+        missing = [f"{where}.{name}: missing" for name in shown if name not in answered]
+        return missing + [
+            line
+            for name in shown
+            if name in answered
+            for line in differences(shown[name], answered[name], f"{where}.{name}")
+        ]
+    if isinstance(shown, list) and shown:
+        return differences(shown[0], answered[0], f"{where}[0]") if answered else [f"{where}: empty"]
+    return []
+
+
+def test_the_page_shows_every_group_of_calls() -> None:
+    text = "\n".join(example.command for example in EXAMPLES)
+    groups = ("portfolio", "wallet", "nav", "historical", "token-overview", "portfolio/at-block", "approvals",
+              "addressbook", "bundles", "virtual-users", "chains", "status", "credits", "contract-protocol",
+              "subscribe-snapshot", "sync-transactions")  # fmt: skip
+    assert [group for group in groups if f"$URL/{group}" not in text] == []
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)), ids=lambda number: f"{number} {EXAMPLES[number].name}")
+def test_an_example_works_and_answers_what_is_shown(answers: list[Answered], number: int) -> None:
+    example, answer = EXAMPLES[number], answers[number]
+    assert answer.status == (204 if is_deletion(example) else 200), f"{example.command}\n{answer.body[:600]}"
+    if answer.status == 204:
+        assert answer.body == ""
+        return
+    document = json.loads(answer.body)
+    if example.shown is not None:
+        assert differences(json.loads(example.shown), document) == []
+
+
+def is_deletion(example: Example) -> bool:
+    """Taking an address out of a bundle answers with the bundle."""
+    return example.name.startswith("DELETE") and "/addresses/" not in example.name
