@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal
+from typing import Final, Literal
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
+
+# What a net asset value is asked in; how many digits of a rate are kept is the asker's.
+FIAT: Final = ("USD", "EUR", "CAD", "AED", "CHF", "SGD")
+CRYPTO: Final = ("ETH", "SOL", "cbBTC", "EURC", "BNB")
+CURRENCIES: Final = (*FIAT, *CRYPTO)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from chainfolio.contracts import CURRENCIES
 from chainfolio.errors import BadSettings
 
 
@@ -100,6 +101,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     lake: Lake = Lake()
     chains: dict[str, Chain] = {}
     prices: dict[str, str] = {}
+    rates: dict[str, str] = {}
     prices_file: str = ""
     quotas: Quotas = Quotas()
     log_level: str = "info"
@@ -239,11 +241,20 @@ def check(settings: Settings) -> None:
         raise BadSettings("server", "workers and max_addresses are at least 1, cache_s at least 0")
     if min(msgspec.structs.astuple(settings.limits)) < 1:
         raise BadSettings("limits", "every one is at least 1")
+    for currency, rate in settings.rates.items():
+        if currency == "USD" or currency not in CURRENCIES:
+            raise BadSettings(f"rates.{currency}", "no such currency", cure=f"one of {', '.join(CURRENCIES[1:])}")
+        if not _is_rate(rate):
+            raise BadSettings(f"rates.{currency}", f"`{rate}` is no rate", cure='a decimal above zero, as "0.92"')
     quotas = settings.quotas
     if quotas.addressbook < 0 or quotas.bundles < 0 or quotas.bundle_size < 1:
         raise BadSettings("quotas", "addressbook and bundles are at least 0, bundle_size at least 1")
     if settings.log_level not in LOG_LEVELS:
         raise BadSettings("log_level", f"`{settings.log_level}` is none of {', '.join(LOG_LEVELS)}")
+
+
+def _is_rate(written: str) -> bool:
+    return bool(re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?", written)) and not re.fullmatch(r"[0.]+", written)
 
 
 def _is_http(url: str) -> bool:

@@ -86,7 +86,7 @@ def show(document: Portfolio) -> None:
 
 
 def _cells(asset: AssetDocument) -> tuple[str, str, str, str]:
-    return asset.symbol or asset.contract, asset.balance or "?", asset.price or "-", _money(asset.value)
+    return asset.symbol or asset.contract, _known(asset.balance, "?"), _known(asset.price, "-"), _money(asset.value)
 
 
 def _assets(position: PositionsDocument) -> list[AssetDocument]:
@@ -96,8 +96,14 @@ def _assets(position: PositionsDocument) -> list[AssetDocument]:
     return assets
 
 
-def _money(value: str | None) -> str:
+def _known(text: str, else_shown: str) -> str:
+    from portfolio.document import UNKNOWN
+
+    return else_shown if text == UNKNOWN else text
+
+
+def _money(value: str) -> str:
     """A worth as people read it: thousands apart, two places; the exact figure is in --json."""
     from decimal import Decimal
 
-    return "-" if value is None else f"{Decimal(value):,.2f}"
+    return "-" if _known(value, "") == "" else f"{Decimal(value):,.2f}"

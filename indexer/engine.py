@@ -28,6 +28,7 @@ from indexer.answers import (
 )
 from indexer.follow import Status
 from indexer.history import History, midnight_us
+from indexer.rates import rate
 from indexer.registry import Registry
 from indexer.validators import Validators, unserved
 from indexer.virtual import read_group
@@ -148,7 +149,13 @@ class Engine:
             _refuse_unread(kept.valuation)
         holdings = tuple(valued for kept in known for valued in kept.valuation.holdings)
         positions = tuple(position for kept in known for position in kept.valuation.positions)
-        return nav(Valuation(holdings, positions), currency)
+        whole = Valuation(holdings, positions)
+        if currency == "USD":
+            return nav(whole)
+        found = await rate(
+            self.system.settings, whole, currency, self.system.chains, lambda chain: self._snapshotter(chain).quote([])
+        )
+        return nav(whole, currency, found)
 
     async def approvals(
         self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from chainfolio import amounts
 from chainfolio.contracts import Issue
 from portfolio.document import (
+    UNKNOWN,
     WALLET,
     AssetDocument,
     ChainDocument,
@@ -214,10 +215,10 @@ def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument
         contract=contract,
         chain_key=facts.key,
         chain_contract=f"{facts.key}:{contract}",
-        balance=None if valued.amount is None else amounts.text(valued.amount),
-        price=None if price is None else amounts.text(price.usd),
-        value=None if valued.worth is None else amounts.text(valued.worth),
-        decimal=None if valued.amount is None or token.decimals is None else str(token.decimals),
+        balance=UNKNOWN if valued.amount is None else amounts.text(valued.amount),
+        price=UNKNOWN if price is None else amounts.text(price.usd),
+        value=UNKNOWN if valued.worth is None else amounts.text(valued.worth),
+        decimal=UNKNOWN if valued.amount is None or token.decimals is None else str(token.decimals),
         price_source=UNSET if price is None else clean(price.source),
         img_small=small,
         img_large=large,

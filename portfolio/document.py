@@ -34,17 +34,17 @@ class Sources(msgspec.Struct, rename="camel", frozen=True):
 
 
 class AssetDocument(msgspec.Struct, rename="camel", frozen=True):
-    """One asset. `price` and `value` are null where nobody priced it, `balance` and `decimal` without decimals."""
+    """One asset. `price` and `value` are `N/A` where nobody priced it, `balance` and `decimal` without decimals."""
 
     symbol: str
     name: str
     contract: str
     chain_key: str
     chain_contract: str
-    balance: str | None
-    price: str | None
-    value: str | None
-    decimal: str | None
+    balance: str
+    price: str
+    value: str
+    decimal: str
     open_pnl: str = UNKNOWN
     total_cost_basis: str = UNKNOWN
     price_source: str | UnsetType = UNSET
@@ -198,7 +198,7 @@ def wallet_only(portfolio: Portfolio) -> Portfolio:
         networth=wallet.value,
         asset_by_protocols={WALLET: wallet},
         chains=chains,
-        unpriced_assets=sum(asset.value is None for asset in assets),
+        unpriced_assets=sum(asset.value == UNKNOWN for asset in assets),
         price_adapters=tuple(adapter for adapter in portfolio.price_adapters if adapter in sources),
     )
 

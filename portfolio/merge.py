@@ -55,7 +55,7 @@ def merge(parts: Sequence[Portfolio], address: str) -> Portfolio:
         chains={key: _chain(chains[key], values[key], shares[key]) for key in chains},
         completeness="partial" if any(part.completeness == "partial" for part in parts) else "complete",
         issues=tuple(sorted(issues, key=lambda issue: (issue.adapter, issue.subject, issue.reason))),
-        unpriced_assets=sum(asset.value is None for asset in held),
+        unpriced_assets=sum(asset.value == UNKNOWN for asset in held),
         price_adapters=tuple(sorted({adapter for part in parts for adapter in part.price_adapters})),
         conversion_rates=_rates(parts),
         block_number=_agreed(part.block_number for part in parts),
@@ -186,31 +186,31 @@ def _assets(assets: Iterable[AssetDocument]) -> tuple[AssetDocument, ...]:
     """Equal assets made one, in the order of every document."""
     same: defaultdict[tuple[object, ...], list[AssetDocument]] = defaultdict(list)
     for each in assets:
-        known = each.balance is None, each.value is None
+        known = each.balance == UNKNOWN, each.value == UNKNOWN
         same[each.chain_contract, each.symbol, each.name, each.decimal, *known].append(each)
     return tuple(sorted((_asset(parts) for parts in same.values()), key=_asset_key))
 
 
 def _asset_key(asset: AssetDocument) -> tuple[bool, Decimal, str, bytes]:
-    worth = amounts.ZERO if asset.value is None else Decimal(asset.value).copy_negate()
-    return asset.value is None, worth, asset.contract, _WHOLE.encode(asset)
+    worth = amounts.ZERO if asset.value == UNKNOWN else Decimal(asset.value).copy_negate()
+    return asset.value == UNKNOWN, worth, asset.contract, _WHOLE.encode(asset)
 
 
 def _asset(parts: Sequence[AssetDocument]) -> AssetDocument:
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
-    balance = None if first.balance is None else _total(str(part.balance) for part in parts)
-    value = None if first.value is None else _total(str(part.value) for part in parts)
+    balance = None if first.balance == UNKNOWN else _total(part.balance for part in parts)
+    value = None if first.value == UNKNOWN else _total(part.value for part in parts)
     return AssetDocument(
         symbol=first.symbol,
         name=first.name,
         contract=first.contract,
         chain_key=first.chain_key,
         chain_contract=first.chain_contract,
-        balance=None if balance is None else amounts.text(balance),
+        balance=UNKNOWN if balance is None else amounts.text(balance),
         price=_price([part.price for part in parts], balance, value),
-        value=None if value is None else amounts.text(value),
+        value=UNKNOWN if value is None else amounts.text(value),
         decimal=first.decimal,
         sources=_sources([part.sources for part in parts]),
         **_sums(parts, "open_pnl", "total_cost_basis"),
@@ -218,13 +218,13 @@ def _asset(parts: Sequence[AssetDocument]) -> AssetDocument:
     )
 
 
-def _price(prices: Sequence[str | None], balance: Decimal | None, value: Decimal | None) -> str | None:
+def _price(prices: Sequence[str], balance: Decimal | None, value: Decimal | None) -> str:
     """The price that all have; else the mean by balance, which is what the sums say it is."""
     same = _agreed(prices)
     if not isinstance(same, UnsetType):
         return same
     if not balance or value is None:
-        return None
+        return UNKNOWN
     return amounts.text(rounded(Fraction(value) / Fraction(balance), PLACES))
 
 

@@ -10,13 +10,11 @@ from typing import Final
 import msgspec
 
 from chainfolio import amounts
+from chainfolio.contracts import CURRENCIES, FIAT
 from chainfolio.errors import BadRequest
 from portfolio.document import rounded
 from portfolio.valuation import Valuation
 
-FIAT: Final = ("USD", "EUR", "CAD", "AED", "CHF", "SGD")
-CRYPTO: Final = ("ETH", "SOL", "cbBTC", "EURC", "BNB")
-CURRENCIES: Final = (*FIAT, *CRYPTO)
 PLACES: Final = 18
 
 
@@ -41,8 +39,7 @@ def nav(valuation: Valuation, currency: str = "USD", rate: Decimal | None = None
     `rate` is required for all but USD, and above zero.
     """
     check(currency)
-    if rate is None and currency != "USD":
-        raise BadRequest("currency", f"{currency} is not served yet: no rate source configured", cure="use USD")
+    assert rate is not None or currency == "USD", f"no rate of {currency}"
     price = Decimal(1) if rate is None or currency == "USD" else rate
     assert price > 0, f"not a rate: {price}"
     usd = valuation.worth

@@ -17,33 +17,41 @@ from typing import Final
 import msgspec
 
 from chainfolio import amounts
-from portfolio.document import AssetDocument, Portfolio, PositionsDocument, ProtocolDocument, percentages, rounded
+from portfolio.document import (
+    UNKNOWN,
+    AssetDocument,
+    Portfolio,
+    PositionsDocument,
+    ProtocolDocument,
+    percentages,
+    rounded,
+)
 from portfolio.facts import PLACEHOLDER
 
 PLACES: Final = 18
 
 
 class TokenShare(msgspec.Struct, frozen=True, kw_only=True):
-    """What one protocol holds of a token; null where it is not known."""
+    """What one protocol holds of a token; `N/A` where it is not known."""
 
     key: str
     name: str
-    value: str | None
-    balance: str | None
+    value: str
+    balance: str
     image: str
 
 
 class TokenRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One token. `percentage` is its part of the net worth; `price`, `value` and `percentage` are null where nobody
+    """One token. `percentage` is its part of the net worth; `price`, `value` and `percentage` are `N/A` where nobody
     priced it, `balance` where it has no decimals. What is owed beyond what is held is negative."""
 
     image: str
     symbol: str
     name: str
-    price: str | None
-    balance: str | None
-    value: str | None
-    percentage: str | None
+    price: str
+    balance: str
+    value: str
+    percentage: str
     protocols_detailed: tuple[TokenShare, ...]
 
 
@@ -55,8 +63,8 @@ class _Part:
     protocol: ProtocolDocument
     sign: int
 
-    def signed(self, text: str | None) -> Decimal | None:
-        if text is None:
+    def signed(self, text: str) -> Decimal | None:
+        if text == UNKNOWN:
             return None
         return Decimal(text) if self.sign > 0 else Decimal(text).copy_negate()
 
@@ -66,12 +74,12 @@ def overview(portfolios: Iterable[Portfolio]) -> list[TokenRow]:
     found: defaultdict[tuple[str, str, bool, bool], list[_Part]] = defaultdict(list)
     for part in (part for portfolio in portfolios for part in _parts(portfolio)):
         asset = part.asset
-        found[asset.symbol.upper(), asset.name, asset.value is None, asset.balance is None].append(part)
+        found[asset.symbol.upper(), asset.name, asset.value == UNKNOWN, asset.balance == UNKNOWN].append(part)
     values = {key: _value(parts) for key, parts in found.items()}
     # The keys of shares are texts: a token's place in this list.
     shares = percentages({str(at): values[key] or amounts.ZERO for at, key in enumerate(found)})
     rows = [
-        (values[key], _row(parts, None if values[key] is None else shares[str(at)]))
+        (values[key], _row(parts, UNKNOWN if values[key] is None else shares[str(at)]))
         for at, (key, parts) in enumerate(found.items())
     ]
     return [row for _, row in sorted(rows, key=_order)]
@@ -79,7 +87,7 @@ def overview(portfolios: Iterable[Portfolio]) -> list[TokenRow]:
 
 def _order(item: tuple[Decimal | None, TokenRow]) -> tuple[bool, Decimal, str, str, bool]:
     value, row = item
-    return value is None, (value or amounts.ZERO).copy_negate(), row.symbol, row.name, row.balance is None
+    return value is None, (value or amounts.ZERO).copy_negate(), row.symbol, row.name, row.balance == UNKNOWN
 
 
 def _parts(portfolio: Portfolio) -> Iterator[_Part]:
@@ -97,7 +105,7 @@ def _signed(positions: PositionsDocument) -> Iterator[tuple[AssetDocument, int]]
         yield from ((asset, -1) for asset in nested.borrow_assets)
 
 
-def _row(parts: Sequence[_Part], share: str | None) -> TokenRow:
+def _row(parts: Sequence[_Part], share: str) -> TokenRow:
     by_protocol: defaultdict[str, list[_Part]] = defaultdict(list)
     for part in parts:
         by_protocol[part.protocol.key].append(part)
@@ -126,7 +134,7 @@ def _share(parts: Sequence[_Part]) -> TokenShare:
 
 
 def _share_order(share: TokenShare) -> tuple[Decimal, str]:
-    return Decimal(share.value or 0).copy_negate(), share.key
+    return _or_zero(share.value).copy_negate(), share.key
 
 
 def _value(parts: Sequence[_Part]) -> Decimal | None:
@@ -142,18 +150,23 @@ def _net(values: Sequence[Decimal | None]) -> Decimal | None:
     return amounts.total(known) if known else None
 
 
-def _price(parts: Sequence[_Part]) -> str | None:
+def _price(parts: Sequence[_Part]) -> str:
     """The price that all parts have; else the mean by balance, what is owed weighing like what is held."""
     prices = {part.asset.price for part in parts}
     if len(prices) == 1:
         return prices.pop()
-    balance = amounts.total([Decimal(part.asset.balance or 0) for part in parts])
-    value = amounts.total([Decimal(part.asset.value or 0) for part in parts])
-    return amounts.text(rounded(Fraction(value) / Fraction(balance), PLACES)) if balance else None
+    balance = amounts.total([_or_zero(part.asset.balance) for part in parts])
+    value = amounts.total([_or_zero(part.asset.value) for part in parts])
+    return amounts.text(rounded(Fraction(value) / Fraction(balance), PLACES)) if balance else UNKNOWN
 
 
-def _text(value: Decimal | None) -> str | None:
-    return None if value is None else amounts.text(value)
+def _or_zero(text: str) -> Decimal:
+    """What an unknown number adds to a sum that it is left out of."""
+    return amounts.ZERO if text == UNKNOWN else Decimal(text)
+
+
+def _text(value: Decimal | None) -> str:
+    return UNKNOWN if value is None else amounts.text(value)
 
 
 def _image(links: Iterable[str | msgspec.UnsetType]) -> str:

@@ -141,7 +141,7 @@ def test_net_worth_is_the_sum_of_what_has_a_price_and_the_rest_is_counted(
     assert document["networth"] == amounts.text(total)
     assert document["networth"] == document["assetByProtocols"]["wallet"]["value"]
     assert document["networth"] == document["chains"]["local"]["value"]
-    assert document["unpricedAssets"] == sum(asset["value"] is None for asset in found)
+    assert document["unpricedAssets"] == sum(asset["value"] == "N/A" for asset in found)
     assert (document["completeness"], document["issues"]) == ("complete", [])
 
 
@@ -188,7 +188,7 @@ def test_before_any_contract_there_was_only_ether_and_nobody_knew_its_price(worl
     (found,) = over(given, lambda system: Engine(system).at_block([account(wallet)], "local", 0, SHOWN))
     document = as_json(found)
     (ether,) = assets(document).values()
-    assert (ether["balance"], ether["price"], ether["value"]) == ("10000", None, None)
+    assert (ether["balance"], ether["price"], ether["value"]) == ("10000", "N/A", "N/A")
     assert (document["networth"], document["unpricedAssets"]) == ("0", 1)
 
 

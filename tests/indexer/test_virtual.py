@@ -91,7 +91,7 @@ def test_cash_on_no_chain_has_the_price_that_its_owner_fixed() -> None:
     found = document(user(cash("1000.10"), cash("5", None, "XYZ"), type="CEX"), {}, SHOWN)
     euro, xyz = assets(found, "cex", "offchain")
     assert (euro.symbol, euro.name, euro.value, euro.price_source) == ("eur", "euro", "1073.20731", "fixed")
-    assert (xyz.balance, xyz.value, xyz.decimal) == ("5", None, None)
+    assert (xyz.balance, xyz.value, xyz.decimal) == ("5", "N/A", "N/A")
     chain = found.chains["offchain"]
     assert (chain.name, chain.chain_id, chain.value, chain.value_percentile) == ("Off chain", 0, "1073.20731", "100")
     assert (found.networth, found.unpriced_assets) == ("1073.20731", 1)

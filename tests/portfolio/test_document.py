@@ -116,13 +116,13 @@ def test_wallet_only_leaves_positions_out_of_the_tree_and_out_of_the_sums() -> N
     assert tree(snapshots, positions=(lending(),), wallet=True) == tree(snapshots)
 
 
-def test_an_unpriced_asset_stays_with_null_outside_the_sum_and_is_counted() -> None:
+def test_an_unpriced_asset_stays_as_unknown_outside_the_sum_and_is_counted() -> None:
     answer = tree(
         [snapshot(Holding(ALICE, native(), 10**18), Holding(ALICE, erc20(), 5), prices=(price(native(), "2"),))]
     )
     assert [(a["symbol"], a["balance"], a["price"], a["value"]) for a in assets(answer)] == [
         ("eth", "1", "2", "2"),
-        ("usdc", "0.000005", None, None),
+        ("usdc", "0.000005", "N/A", "N/A"),
     ]
     assert "priceSource" not in assets(answer)[1]
     assert (answer["networth"], answer["unpricedAssets"], answer["completeness"]) == ("2", 1, "complete")
@@ -130,7 +130,7 @@ def test_an_unpriced_asset_stays_with_null_outside_the_sum_and_is_counted() -> N
 
 def test_a_token_without_decimals_is_an_issue_but_cannot_make_the_answer_partial() -> None:
     answer = tree([snapshot(Holding(ALICE, erc20(decimals=None), 5))])
-    assert [(a["balance"], a["decimal"], a["value"]) for a in assets(answer)] == [(None, None, None)]
+    assert [(a["balance"], a["decimal"], a["value"]) for a in assets(answer)] == [("N/A", "N/A", "N/A")]
     assert [issue["subject"] for issue in answer["issues"]] == [f"eip155:1/erc20:{USDC}"]
     assert answer["completeness"] == "complete"
 
@@ -336,11 +336,11 @@ def test_chains_and_protocols_add_up_to_the_net_worth_in_plain_notation(held: li
         (answer["chains"].values(), "value"), (protocols, "value"), (below, "value"), (wrappers, "totalValue"),
     ):  # fmt: skip
         assert sum((Fraction(each[field]) for each in level), Fraction()) == networth
-    assert sum((Fraction(asset["value"]) for asset in everything if asset["value"] is not None), Fraction()) == networth
+    assert sum((Fraction(asset["value"]) for asset in everything if asset["value"] != "N/A"), Fraction()) == networth
     assert len(everything) == sum(raw != 0 for _, _, raw, *_ in held)
-    assert sum(asset["value"] is None for asset in everything) == answer["unpricedAssets"]
+    assert sum(asset["value"] == "N/A" for asset in everything) == answer["unpricedAssets"]
     for text in (number for asset in everything for number in (asset["balance"], asset["price"], asset["value"])):
-        assert text is None or amounts.text(amounts.parse(text, max_digits=1000)) == text
+        assert text == "N/A" or amounts.text(amounts.parse(text, max_digits=1000)) == text
 
 
 @given(HOLDINGS, st.randoms())

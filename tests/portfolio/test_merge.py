@@ -92,7 +92,7 @@ def test_every_level_is_the_exact_sum_of_the_parts_and_of_what_is_in_it(parts: l
             kinds = chain.protocol_positions.values()
             assert Decimal(chain.value) == exact([kind.total_value for kind in kinds])
             for kind in kinds:
-                loose = [asset.value for asset in kind.assets if asset.value is not None]
+                loose = [asset.value for asset in kind.assets if asset.value != "N/A"]
                 nested = [position.value for position in kind.protocol_positions]
                 assert Decimal(kind.total_value) == exact([*loose, *nested])
 
@@ -103,14 +103,14 @@ def test_no_balance_is_lost_and_none_is_there_twice(parts: list[Portfolio]) -> N
     def held(documents: list[Portfolio]) -> dict[tuple[str, bool], Decimal]:
         found: dict[tuple[str, bool], Decimal] = {}
         for asset in (asset for document in documents for asset in everything(document)):
-            key = asset.chain_contract, asset.value is None
+            key = asset.chain_contract, asset.value == "N/A"
             found[key] = amounts.total([found.get(key, Decimal(0)), Decimal(asset.balance or 0)])
         return found
 
     assert held([merge(parts, "all")]) == held(parts)
     for chain in merge(parts, "all").asset_by_protocols["wallet"].chains.values():
         rows = [
-            (each.chain_contract, each.decimal, each.value is None)
+            (each.chain_contract, each.decimal, each.value == "N/A")
             for each in chain.protocol_positions["WALLET"].assets
         ]
         assert len(rows) == len(set(rows))
@@ -129,7 +129,7 @@ def test_what_is_not_known_of_a_part_is_not_known_of_the_whole(parts: list[Portf
     whole = merge(parts, "all")
     assert (whole.completeness == "partial") is any(part.completeness == "partial" for part in parts)
     assert set(whole.issues) == {issue for part in parts for issue in part.issues}
-    assert whole.unpriced_assets == sum(asset.value is None for asset in everything(whole))
+    assert whole.unpriced_assets == sum(asset.value == "N/A" for asset in everything(whole))
     assert int(whole.last_updated) == min(int(part.last_updated) for part in parts)
     assert set(whole.price_adapters) == {adapter for part in parts for adapter in part.price_adapters}
 
@@ -159,7 +159,7 @@ def test_equal_assets_at_other_prices_show_the_mean_that_their_sums_have() -> No
 def test_what_nobody_priced_stays_beside_what_is_priced() -> None:
     priced, unpriced = one(Holding(ALICE, native(), 10**18)), one(Holding(ALICE, native(), 10**18), usd="0")
     whole = merge([priced, unpriced], "all")
-    assert [(asset.balance, asset.value) for asset in loose(whole)] == [("1", "2"), ("1", None)]
+    assert [(asset.balance, asset.value) for asset in loose(whole)] == [("1", "2"), ("1", "N/A")]
     assert (whole.networth, whole.unpriced_assets) == ("2", 1)
 
 

@@ -49,12 +49,6 @@ def test_a_currency_outside_the_enum_is_refused(currency: str) -> None:
         nav.nav(worth("1"), currency)
 
 
-@pytest.mark.parametrize("currency", [each for each in nav.CURRENCIES if each != "USD"])
-def test_a_currency_without_a_rate_is_not_served_yet(currency: str) -> None:
-    with pytest.raises(BadRequest, match="not served yet: no rate source configured"):
-        nav.nav(worth("1"), currency)
-
-
 def test_an_empty_wallet_is_worth_zero() -> None:
     assert nav.encode(nav.nav(value([]))) == b'{"nav":0,"currency":"USD","conversionPrice":1}'
 
