@@ -65,7 +65,9 @@ async def _admitted(context: Context, cost: int, *, rate: bool) -> Admitted:
     caller, limits = context.principal, context.parts.settings.limits
     assert caller is not None, "authenticated before"
     limit = limits.at_block_per_minute if context.route.bucket == AT_BLOCK else limits.per_minute
-    asked = Admit(caller.account_id, caller.key_id, context.route.bucket, limit if rate else 0, cost)
+    asked = Admit(
+        caller.account_id, caller.key_id, context.route.bucket, limit if rate else 0, cost, context.request_id
+    )
     return await context.parts.state.meter.admit(asked)
 
 
