@@ -26,7 +26,9 @@ _CALLS = Statement(
         "WHERE reserved.kind = 'reserve' AND reserved.id > :after AND reserved.id <= :last ORDER BY reserved.id"
     )
 )
-_PAGE_END = Statement(sa.text("SELECT max(id) FROM (SELECT id FROM ledger WHERE id > :after ORDER BY id LIMIT :most) p"))
+_PAGE_END = Statement(
+    sa.text("SELECT max(id) FROM (SELECT id FROM ledger WHERE id > :after ORDER BY id LIMIT :most) page")
+)
 _TWICE = Statement(
     sa.text(
         "SELECT count(*) FROM (SELECT call_id FROM ledger WHERE kind IN ('post', 'void', 'expire') "

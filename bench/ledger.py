@@ -1,8 +1,8 @@
 """Mixed calls over servers that are killed at random: is anybody charged for what never came, or charged twice?
 
-python -m bench.ledger [--calls 1000000] [--clients 64] [--every 4] [--seed N] [--postgres URL]
+python -m bench.ledger [--calls 1000000] [--clients 64] [--every 10] [--seed N] [--postgres URL]
 
-Clients know of every call what came back: a whole answer, or not all of it. Afterwards the ledger is compared with that.
+Clients know of every call what came back: a whole answer, or not all of it. Then the ledger is compared with that.
 They read what they asked for, or leave long before there is an answer: what the system has taken from a server it
 delivers, but who tears the line up at that moment throws it away, and no server can tell.
 """
@@ -28,9 +28,10 @@ from storage.state.database import Statement
 from storage.state.meter import SWEEP_S
 
 SERVERS = 3
-KEYS = 24  # of each client, so that none comes to its limit
+CALLS_A_KEY, MOST_KEYS = 100, 24  # so that no key comes to its limit
 RICH = 10**9
 LOOK_S = 0.1
+EURO = b'[{"symbol":"EUR","amount":"10","priceUsd":"1.08"}]'
 _LOWEST = Statement(sa.text("SELECT min(available), min(held), min(earned) FROM balances"))
 _HELD = Statement(sa.text("SELECT sum(held) FROM balances"))
 
@@ -61,16 +62,14 @@ def measured(url: str, calls: int, clients: int, every_s: float, hold_s: int, se
 
 def _shared(state: State, clients: int, calls: int) -> Shared:
     """Two clients an account, and one account for all that soon has nothing left."""
+    keys = max(1, min(MOST_KEYS, calls // clients // CALLS_A_KEY))
     owners: list[tuple[list[str], str]] = []
     for number in range((clients + 1) // 2):
-        account, tokens = _account(state, f"bench {number}", RICH, 2 * KEYS)
+        account, tokens = _account(state, f"bench {number}", RICH, 2 * keys)
         users = [f"0b5a2c1e-7d0f-4c58-9a0e-{number:06x}{each:06x}" for each in range(4)]
         state.database.change(lambda tx: [virtual_users.add(tx, account, id, "CEX", "", EURO, 0) for id in users])  # noqa: B023
         owners.append((tokens, ",".join(f"virtual:{user}" for user in users)))
-    return Shared(owners, _account(state, "bench poor", max(10, calls // 100), KEYS)[1])
-
-
-EURO = b'[{"symbol":"EUR","amount":"10","priceUsd":"1.08"}]'
+    return Shared(owners, _account(state, "bench poor", max(10, calls // 100), keys)[1])
 
 
 def _account(state: State, name: str, credits: int, keys: int) -> tuple[str, list[str]]:
@@ -86,6 +85,7 @@ class _Run:
         self.lowest, self.over, self.seen = 0, asyncio.Event(), asyncio.Event()
 
     async def all(self, shared: Shared, clients: int, calls: int, kills: int) -> Audit:
+        """Call and kill until there was enough of both, and compare."""
         record, servers, hold_s = Record(), self.servers, self.servers.hold_s
         shoppers = [
             Shopper(number, servers.port, shared, record, random.Random(self.chance.random()), hold_s)
@@ -99,7 +99,7 @@ class _Run:
                 for each in shoppers:
                     work.create_task(each.until(self.over))
                 while len(record) < calls or len(servers.killed) < kills:
-                    await asyncio.sleep(0.05)
+                    await _within(self.over, LOOK_S / 2)
                 took_s = time.monotonic() - began_s
                 self.over.set()
             held = await self._settled()
@@ -169,7 +169,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("--calls", type=int, default=1_000_000)
     parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--every", type=float, default=4.0, help="seconds between kills, on average")
+    parser.add_argument("--every", type=float, default=10.0, help="seconds between kills, on average")
     parser.add_argument("--hold", type=int, default=10, help="seconds after which an unsettled reservation expires")
     parser.add_argument("--seed", type=int, help="of calls and moments")
     parser.add_argument("--postgres", default="", metavar="URL", help="an empty database, instead of an SQLite file")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
+from array import array
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -17,7 +18,6 @@ from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 import uvloop
-from array import array
 
 from bench.figures import Figure, main
 from bench.fleet import address, fleet, opened

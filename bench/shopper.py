@@ -1,4 +1,4 @@
-"""A client that asks for everything there is, in any order, and asks again with the same key where an answer got lost."""
+"""A client that asks for everything there is, in any order, and once more by the same key where an answer got lost."""
 
 from __future__ import annotations
 
