@@ -7,12 +7,13 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import sqlalchemy as sa
 
 from bench.wire import Received
 from storage.state import ledger
-from storage.state.database import Database, Statement
+from storage.state.database import Database, Statement, Transaction
 
 ASKED, LOST, LEFT = -1, 0, -2  # beside the statuses of whole answers: no answer yet, half of one, we did not wait
 REPLAYED, CLOSED = 1, 2
@@ -21,7 +22,7 @@ PAGE = 50_000
 
 _CALLS = Statement(
     sa.text(
-        "SELECT reserved.id, reserved.amount, reserved.memo, settled.kind FROM ledger reserved "
+        "SELECT reserved.amount, reserved.memo, settled.kind FROM ledger reserved "
         "LEFT JOIN ledger settled ON settled.call_id = reserved.call_id AND settled.kind IN ('post', 'void', 'expire') "
         "WHERE reserved.kind = 'reserve' AND reserved.id > :after AND reserved.id <= :last ORDER BY reserved.id"
     )
@@ -151,11 +152,21 @@ def _posted(database: Database, record: Record, found: Audit) -> bytearray:
 
 
 def _reserved(database: Database) -> Iterator[tuple[int, str, str | None]]:
-    after = 0
-    while (last := database.look(lambda tx: tx.rows(_PAGE_END, after=after, most=PAGE))[0][0]) is not None:  # noqa: B023
-        for _, amount, memo, kind in database.look(lambda tx: tx.rows(_CALLS, after=after, last=last)):  # noqa: B023
-            yield amount, memo, kind
-        after = last
+    """Amount, memo and end of every reservation, a page at a time."""
+    after, rows = _page(database, 0)
+    while rows is not None:
+        yield from rows
+        after, rows = _page(database, after)
+
+
+def _page(database: Database, after: int) -> tuple[int, list[tuple[Any, ...]] | None]:
+    """Up to where the page reaches, and its rows; None behind the last one."""
+
+    def read(tx: Transaction) -> tuple[int, list[tuple[Any, ...]] | None]:
+        ((last,),) = tx.rows(_PAGE_END, after=after, most=PAGE)
+        return (after, None) if last is None else (last, tx.rows(_CALLS, after=after, last=last))
+
+    return database.look(read)
 
 
 def _keyed(record: Record, posted: bytearray, found: Audit) -> None:

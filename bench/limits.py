@@ -167,7 +167,7 @@ def _kept_to(flow: Flow, seconds: float) -> Figure:
         "limits", f"a client that keeps to the limit of `{flow.bucket}`: refused",
         f"{flow.statuses[429]} of {flow.statuses.total():,} ({flow.fullest()} in its fullest minute)", "0",
         flow.statuses[429] == 0 and flow.let_in == flow.moments.total(),
-        {"per_minute": flow.statuses.total() / seconds * 60},
+        {"per_minute": flow.statuses.total() / seconds * 60}, in_readme=False,
     )  # fmt: skip
 
 
