@@ -50,6 +50,7 @@ class Record:
     began_s: array[float] = field(default_factory=lambda: array("d"))
     ended_s: array[float] = field(default_factory=lambda: array("d"))
     keys: int = 0
+    workers: set[int] = field(default_factory=set)  # all that ever answered
 
     def __len__(self) -> int:
         return len(self.status)
@@ -72,6 +73,7 @@ class Record:
             return
         self.status[number] = answer.status
         self.worker[number] = int(answer.headers[b"x-worker"])
+        self.workers.add(self.worker[number])
         self.flags[number] |= REPLAYED if b"idempotency-replayed" in answer.headers else 0
 
     def went_well(self, number: int) -> bool:

@@ -137,6 +137,10 @@ class Fleet:
         command = [sys.executable, "-m", "bench.fleet", str(self.port), self.url, "--hold", str(self.hold_s)]
         self._running.append(subprocess.Popen(command, cwd=ROOT, env=environment(), stderr=subprocess.DEVNULL))
 
+    def starting(self, answered: set[int]) -> int:
+        """How many of them have not answered yet, where `answered` are those that have."""
+        return sum(each.pid not in answered for each in self._running)
+
     def kill_one(self, chance: random.Random) -> None:
         """kill -9 for one of them, and another in its place."""
         victim = self._running.pop(chance.randrange(len(self._running)))

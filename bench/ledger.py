@@ -101,7 +101,7 @@ class _Run:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             async with asyncio.TaskGroup() as work:
-                work.create_task(self._kill())
+                work.create_task(self._kill(record))
                 for each in shoppers:
                     work.create_task(each.until(self.over))
                 while len(record) < calls or len(servers.killed) < kills:
@@ -114,9 +114,12 @@ class _Run:
         found.lowest, found.took_s, found.still_held = self.lowest, took_s, held
         return found
 
-    async def _kill(self) -> None:
-        """At moments that nobody foresees one server; now and then two at once."""
+    async def _kill(self, record: Record) -> None:
+        """At moments that nobody foresees one server; now and then two at once. Most have to be there for it: where
+        servers take long to start, there would soon be none."""
         while not await _within(self.over, self.chance.uniform(0.2, 1.8) * self.every_s):
+            if self.servers.starting(record.workers) > 1:
+                continue
             for _ in range(2 if self.chance.random() < 0.1 else 1):
                 await asyncio.to_thread(self.servers.kill_one, self.chance)
 
