@@ -77,8 +77,9 @@ async def _admitted(context: Context, cost: int, *, rate: bool) -> Admitted:
     limit = limits.at_block_per_minute if context.route.bucket == AT_BLOCK else limits.per_minute
     known = context.principal
     assert known is not None, "authenticated before"
+    as_of = known.as_of if rate else None
     asked = Admit(
-        known.account_id, known.key_id, context.route.bucket, limit if rate else 0, cost, known.as_of if rate else None
+        known.account_id, known.key_id, context.route.bucket, limit if rate else 0, cost, context.request_id, as_of
     )
     return await context.parts.state.meter.admit(asked)
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import structlog
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 from aiohttp.typedefs import Handler, Middleware
 from backports import zstd
 
@@ -24,7 +25,6 @@ OPERATION: Final = web.RequestKey("operation", str)
 MAX_URL: Final = 8 * 1024
 MAX_HEADERS: Final = 16 * 1024
 COMPRESS_FROM: Final = 1024
-SMALL_REST: Final = 64 * 1024  # of an answer that the socket has not taken: less than this is gone in a moment
 COMPRESS_ASIDE: Final = 128 * 1024  # more than about a millisecond of work leaves the loop to others
 READS: Final = ("GET", "HEAD", "OPTIONS")
 
@@ -93,24 +93,32 @@ async def _refund(request: web.Request, response: web.StreamResponse) -> None:
 
 async def _send(request: web.Request, response: web.StreamResponse) -> None:
     """Send the answer, and charge for it once all of it has left this process: killed before, it has cost nothing."""
-    await response.prepare(request)
+    writer = await response.prepare(request)
     await response.write_eof()
     charge = request.get(CHARGE)
     if charge is None:
         return
-    await _left(request)
+    assert writer is not None, "nobody has sent it before"
+    await _left(request, writer)
     del request[CHARGE]
     charge.post_soon()
 
 
-async def _left(request: web.Request) -> None:
+async def _left(request: web.Request, writer: AbstractStreamWriter) -> None:
     """Wait until the system has taken every byte; from then on they travel without us."""
-    for _ in itertools.count():
-        if (transport := request.transport) is None:
-            raise ConnectionResetError("the client has gone")
-        if not (rest := transport.get_write_buffer_size()):
+    while (transport := request.transport) is not None and not transport.is_closing():
+        if not transport.get_write_buffer_size():
             return
-        await asyncio.sleep(0.01 if rest > SMALL_REST else 0)
+        await asyncio.sleep(0)  # some loops write at the end of a round, and all is gone
+        if not transport.get_write_buffer_size() or transport.is_closing():
+            continue
+        # With no room allowed for what waits, to drain is to be woken when nothing does: at once, so that a client
+        # that has all and leaves is not taken for one that left before.
+        transport.set_write_buffer_limits(0)
+        await writer.drain()
+        if request.transport is transport and not transport.is_closing():
+            transport.set_write_buffer_limits()
+    raise ConnectionResetError("the client has gone")
 
 
 def sent(answer: Answer) -> web.Response:

@@ -106,7 +106,7 @@ def latest(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:
     return [entry for name in sorted(runs, key=_place) for entry in runs[name][1]]
 
 
-ORDER = ("rate", "full", "cache", "faults", "kills", "snapshot", "lookup", "progress", "serving")
+ORDER = ("rate", "full", "cache", "faults", "kills", "snapshot", "lookup", "progress", "serving", "ledger", "limits")
 
 
 def _place(bench: str) -> int:

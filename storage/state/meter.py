@@ -61,6 +61,7 @@ _OPEN = Statement(
 class Admit(msgspec.Struct, frozen=True):
     """May a request of this key come in, and are its credits there? `limit` 0 asks for no rate, `cost` 0 for none.
 
+    `request_id` goes into the ledger beside the key: by it a row is found for an answer, and an answer for a row.
     `as_of` are the `accounts.changes` that what is known of the key holds for; None asks for no check of that.
     """
 
@@ -69,6 +70,7 @@ class Admit(msgspec.Struct, frozen=True):
     bucket: str
     limit: int
     cost: int
+    request_id: str = ""
     as_of: int | None = None
 
 
@@ -282,9 +284,8 @@ class _Round:
             return Admitted(True, asked.limit, remaining, reset_us, now_us, None, balance.available)
         held = Held(asked.account_id, self.ids.pop(), asked.cost)
         balance.move("reserve", held.amount)
-        self.reserved.append(
-            ledger.entry(held.account_id, self.now_us, "reserve", held.amount, held.call_id, asked.key_id)
-        )
+        memo = f"{asked.key_id} {asked.request_id}".rstrip()
+        self.reserved.append(ledger.entry(held.account_id, self.now_us, "reserve", held.amount, held.call_id, memo))
         return Admitted(True, asked.limit, remaining, reset_us, now_us, held)
 
     def settle(self, asked: Settle) -> Admitted | None:

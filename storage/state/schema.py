@@ -74,7 +74,7 @@ ledger = sa.Table(
     sa.Column("debit", sa.Text, nullable=False, comment="where they were"),
     sa.Column("credit", sa.Text, nullable=False, comment="where they are now"),
     sa.Column("call_id", Long, comment="the call that they were reserved for"),
-    sa.Column("memo", sa.Text, nullable=False),
+    sa.Column("memo", sa.Text, nullable=False, comment="why; for a call its key and its X-Request-Id"),
     sa.CheckConstraint("amount > 0", name="amount"),
     # What was reserved for a call is posted, voided or expired once.
     sa.Index("uq_ledger_settled", "call_id", unique=True, sqlite_where=SETTLED, postgresql_where=SETTLED),

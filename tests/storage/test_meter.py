@@ -100,6 +100,37 @@ async def test_a_clock_that_goes_back_makes_no_room(state: State, account: Accou
     assert refused.reset_us - refused.now_us == WINDOW_US
 
 
+STEP_S = 30
+MINUTE_S = WINDOW_US // 1_000_000
+
+
+@pytest.mark.parametrize("jump_s", [-STEP_S, STEP_S])
+async def test_a_clock_that_jumps_in_one_process_shortens_one_minute_at_most(state_url: str, jump_s: int) -> None:
+    """Two processes, flooded for ten minutes; the clock of one is off from the third to the fifth."""
+    hands = Hands(), Hands()
+    states = [State.open(state_url, PEPPER, clock, random.Random(seed)) for seed, clock in enumerate(hands)]
+    owner, let_in, stamps = states[0].create_account("ann")[0], list[int](), list[int]()
+    for second in range(1, 601):
+        off_s = jump_s if 180 <= second < 300 else 0
+        hands[0].us, hands[1].us = second * 1_000_000, (second + off_s) * 1_000_000
+        for state in states:
+            for _ in range(3):
+                found = await state.meter.admit(call(owner, limit=50))
+                if found.let_in:
+                    let_in.append(second)
+                    stamps.append(found.now_us)
+    assert stamps == sorted(stamps)
+    assert max(sum(at - WINDOW_US < other <= at for other in stamps) for at in stamps) == 50
+    minutes = {at: sum(at - MINUTE_S < other <= at for other in let_in) for at in let_in}
+    beyond = [at for at, count in minutes.items() if count > 50]
+    assert all(180 <= at < 180 + MINUTE_S and minutes[at] <= 100 for at in beyond)
+    assert bool(beyond) == (jump_s > 0), "a step back makes no room at all"
+    assert sum(let_in_at > 600 - 2 * MINUTE_S for let_in_at in let_in) >= 50, "nobody is locked out for good"
+    for state in states:
+        await state.meter.close()
+        state.close()
+
+
 # --- credits ---------------------------------------------------------------------------------------------------------
 
 

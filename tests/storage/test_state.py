@@ -315,7 +315,7 @@ async def renewed(state: State, token: str) -> Principal | None:
     """The caller, as the pipeline gets it: what the meter calls stale is looked up anew."""
     known = await state.caller(token)
     assert known is not None
-    admitted = await state.meter.admit(Admit(known.account_id, known.key_id, "all", 100, 0, known.as_of))
+    admitted = await state.meter.admit(Admit(known.account_id, known.key_id, "all", 100, 0, as_of=known.as_of))
     if not admitted.stale:
         return known
     state.forget()

@@ -1,0 +1,210 @@
+"""What clients received, call by call, beside what the ledger says of the same calls."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from bench.wire import Received
+from storage.state import ledger
+from storage.state.database import Database, Statement, Transaction
+
+ASKED, LOST, LEFT = -1, 0, -2  # beside the statuses of whole answers: no answer yet, half of one, we did not wait
+REPLAYED, CLOSED = 1, 2
+MOMENT_S = 1.0  # of those who closed their line this long before a kill, the last call may have been unsettled
+PAGE = 50_000
+
+_CALLS = Statement(
+    sa.text(
+        "SELECT reserved.amount, reserved.memo, settled.kind FROM ledger reserved "
+        "LEFT JOIN ledger settled ON settled.call_id = reserved.call_id AND settled.kind IN ('post', 'void', 'expire') "
+        "WHERE reserved.kind = 'reserve' AND reserved.id > :after AND reserved.id <= :last ORDER BY reserved.id"
+    )
+)
+_PAGE_END = Statement(
+    sa.text("SELECT max(id) FROM (SELECT id FROM ledger WHERE id > :after ORDER BY id LIMIT :most) page")
+)
+_TWICE = Statement(
+    sa.text(
+        "SELECT count(*) FROM (SELECT call_id FROM ledger WHERE kind IN ('post', 'void', 'expire') "
+        "GROUP BY call_id HAVING count(*) > 1) doubled"
+    )
+)
+
+
+@dataclass(slots=True)
+class Record:
+    """Every call by its number, in columns. `key` is the number of its Idempotency-Key, 0 where it has none."""
+
+    status: array[int] = field(default_factory=lambda: array("h"))
+    cost: array[int] = field(default_factory=lambda: array("b"))
+    key: array[int] = field(default_factory=lambda: array("i"))
+    worker: array[int] = field(default_factory=lambda: array("i"))
+    flags: array[int] = field(default_factory=lambda: array("b"))
+    began_s: array[float] = field(default_factory=lambda: array("d"))
+    ended_s: array[float] = field(default_factory=lambda: array("d"))
+    keys: int = 0
+    workers: set[int] = field(default_factory=set)  # all that ever answered
+
+    def __len__(self) -> int:
+        return len(self.status)
+
+    def begin(self, cost: int, key: int, now_s: float) -> int:
+        """The number of a call that is about to be made. `cost` is what it costs if it goes well."""
+        for column, value in (
+            (self.status, ASKED), (self.cost, cost), (self.key, key), (self.worker, 0), (self.flags, 0),
+        ):  # fmt: skip
+            column.append(value)
+        self.began_s.append(now_s)
+        self.ended_s.append(0.0)
+        return len(self.status) - 1
+
+    def end(self, number: int, answer: Received | int, now_s: float) -> None:
+        """What became of it: a whole answer, LOST or LEFT."""
+        self.ended_s[number] = now_s
+        if isinstance(answer, int):
+            self.status[number] = answer
+            return
+        self.status[number] = answer.status
+        self.worker[number] = int(answer.headers[b"x-worker"])
+        self.workers.add(self.worker[number])
+        self.flags[number] |= REPLAYED if b"idempotency-replayed" in answer.headers else 0
+
+    def went_well(self, number: int) -> bool:
+        """Whether a whole 2xx came."""
+        return 200 <= self.status[number] < 300
+
+
+def request_id(number: int) -> str:
+    """How a call is named to the server, and by it in the ledger."""
+    return f"call-{number}"
+
+
+@dataclass(slots=True)
+class Audit:
+    """What the comparison found. All but `unbilled`, `late` and the totals have to be 0."""
+
+    calls: int
+    statuses: Counter[int]
+    kills: int
+    charged_unreceived: int = 0
+    charged_wrongly: int = 0  # not what such a call costs
+    charged_twice: int = 0  # a call
+    settled_twice: int = 0
+    keys_charged_twice: int = 0
+    keys_charged: int = 0
+    unknown: int = 0  # reservations of calls that nobody made
+    unbilled: int = 0  # whole 2xx that nobody paid for
+    late: int = 0  # of them, those that took longer than a reservation lasts
+    in_flight: int = 0  # calls that were cut off, or just settled, when their server was killed
+    worst: str = ""  # the kill with more unbilled than were in flight at it
+    totals: dict[str, tuple[int, int]] = field(default_factory=dict)
+    unsound: list[str] = field(default_factory=list)
+    lowest: int = 0
+    still_held: int = 0
+    took_s: float = 0.0
+
+    @property
+    def is_sound(self) -> bool:
+        """Nobody was charged for what did not come, nobody twice, nothing is missing."""
+        counts = (
+            self.charged_unreceived, self.charged_wrongly, self.charged_twice, self.settled_twice,
+            self.keys_charged_twice, self.unknown, self.still_held,
+        )  # fmt: skip
+        return not any(counts) and not self.unsound and self.lowest >= 0
+
+    @property
+    def is_billed(self) -> bool:
+        """What was not charged is no more than the kills explain."""
+        return self.unbilled - self.late <= self.in_flight and not self.worst
+
+
+def audit(database: Database, record: Record, killed: Sequence[tuple[float, int]], hold_s: int) -> Audit:
+    """Compare every call with the ledger. `killed` has moments (seconds since 1970) and process ids."""
+    found = Audit(len(record), Counter(record.status), len(killed))
+    posted = _posted(database, record, found)
+    _keyed(record, posted, found)
+    _unbilled(record, posted, killed, hold_s, found)
+    ((found.settled_twice,),) = database.look(lambda tx: tx.rows(_TWICE))
+    found.totals = database.look(ledger.totals)
+    found.unsound = database.look(ledger.check)
+    return found
+
+
+def _posted(database: Database, record: Record, found: Audit) -> bytearray:
+    """How many times each call was charged."""
+    posted = bytearray(len(record))
+    for amount, memo, kind in _reserved(database):
+        name = memo.rpartition(" ")[2]
+        number = int(name.removeprefix("call-")) if name.startswith("call-") else -1
+        if not 0 <= number < len(record):
+            found.unknown += 1
+        elif kind == "post":
+            posted[number] += 1
+            found.charged_unreceived += not record.went_well(number)
+            found.charged_wrongly += amount != record.cost[number]
+    found.charged_twice = sum(times > 1 for times in posted)
+    return posted
+
+
+def _reserved(database: Database) -> Iterator[tuple[int, str, str | None]]:
+    """Amount, memo and end of every reservation, a page at a time."""
+    after, rows = _page(database, 0)
+    while rows is not None:
+        yield from rows
+        after, rows = _page(database, after)
+
+
+def _page(database: Database, after: int) -> tuple[int, list[tuple[Any, ...]] | None]:
+    """Up to where the page reaches, and its rows; None behind the last one."""
+
+    def read(tx: Transaction) -> tuple[int, list[tuple[Any, ...]] | None]:
+        ((last,),) = tx.rows(_PAGE_END, after=after, most=PAGE)
+        return (after, None) if last is None else (last, tx.rows(_CALLS, after=after, last=last))
+
+    return database.look(read)
+
+
+def _keyed(record: Record, posted: bytearray, found: Audit) -> None:
+    charged = Counter(record.key[number] for number, times in enumerate(posted) if times and record.key[number])
+    found.keys_charged = len(charged)
+    found.keys_charged_twice = sum(times > 1 for times in charged.values())
+
+
+def _unbilled(
+    record: Record, posted: bytearray, killed: Sequence[tuple[float, int]], hold_s: int, found: Audit
+) -> None:
+    """A 2xx that cost nothing; of a key that was answered with 2xx, one attempt is charged."""
+    moments = [at for at, _ in killed]
+    last_s = {worker: at for at, worker in killed}
+    in_flight, unbilled = Counter[int](), Counter[int]()
+    keys = {record.key[number] for number, times in enumerate(posted) if times}
+    free_keys = set[int]()
+    for number, status in enumerate(record.status):
+        worker, flags = record.worker[number], record.flags[number]
+        if status == LOST and (at := bisect_right(moments, record.ended_s[number])):
+            in_flight[killed[at - 1][1]] += 1
+        elif flags & CLOSED and worker in last_s and last_s[worker] - MOMENT_S < record.ended_s[number]:
+            in_flight[worker] += 1
+        if not record.went_well(number) or posted[number] or not record.cost[number]:
+            continue
+        if key := record.key[number]:
+            if key in keys or key in free_keys:
+                continue
+            free_keys.add(key)
+        found.unbilled += 1
+        if record.ended_s[number] - record.began_s[number] >= hold_s - 1:
+            found.late += 1
+        elif not flags & REPLAYED:
+            unbilled[worker] += 1
+    found.in_flight = in_flight.total()
+    found.worst = next(
+        (f"process {worker}: {count} unbilled, {in_flight[worker]} in flight" for worker, count in unbilled.items()
+         if count > in_flight[worker]), "",
+    )  # fmt: skip

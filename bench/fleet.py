@@ -1,0 +1,211 @@
+"""Servers that share one port and one state store, over an engine that answers as the address asked for says.
+
+python -m bench.fleet PORT URL [--hold 10]      one of them: it is killed from outside, and started again
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from aiohttp import web
+
+from api.app import make_app
+from api.engine import Engine
+from api.serve import serve
+from bench.places import ROOT
+from bench.runs import environment
+from chainfolio.assets import Account
+from chainfolio.contracts import VirtualUser
+from chainfolio.errors import BadRequest, Unavailable
+from chainfolio.seams import Seams, SystemClock
+from chainfolio.settings import Limits, Quotas, Server, Settings
+from portfolio.document import Portfolio, ProtocolDocument
+from portfolio.facts import Options
+from storage.state import State
+
+PEPPER = bytes(32)
+WORKER = "X-Worker"  # which process answered: the benchmark's own header, not the product's
+BIG_BYTES = 6 * 1024 * 1024  # more than a socket takes at once, so that a kill can cut it
+ENDINGS = ("quick", "slow", "big", "refused", "unavailable", "broken", "hanging")
+
+
+def address(ending: str, number: int = 0) -> str:
+    """An address of which the engine will make what the name says."""
+    return f"0x{ENDINGS.index(ending) + 1:02x}{number:038x}"
+
+
+@dataclass
+class Answers:
+    """An engine whose answers end as the address says. `broken` is a fault of our own, and becomes a 500."""
+
+    chance: random.Random
+    big: bytes = b'{"padding":"' + b"x" * BIG_BYTES + b'"}'
+
+    async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
+        """Portfolios as JSON."""
+        return [await self._one(account.address) for account in accounts]
+
+    async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
+        """Portfolios of somebody who has nothing."""
+        return [_nothing(account.address) for account in accounts]
+
+    async def virtual(self, users: Sequence[VirtualUser], options: Options, *, wait: bool) -> list[Portfolio]:
+        """Portfolios of somebody who has nothing."""
+        return [_nothing(user.address) for user in users]
+
+    async def _one(self, asked: str) -> bytes:
+        match ENDINGS[int(asked[2:4], 16) - 1]:
+            case "slow":
+                await asyncio.sleep(self.chance.uniform(0.02, 0.3))
+            case "hanging":
+                await asyncio.sleep(3600)
+            case "big":
+                return self.big
+            case "refused":
+                raise BadRequest("addresses", "the engine cannot mean this one")
+            case "unavailable":
+                raise Unavailable("node", "no answer")
+            case "broken":
+                raise RuntimeError("a fault of our own, on purpose")
+        return b'{"address":"' + asked.encode() + b'"}'
+
+
+def _nothing(asked: str) -> Portfolio:
+    wallet = ProtocolDocument(name="Wallet", key="wallet", value="0", chains={})
+    return Portfolio(asked, "0", "1700000000000", {"wallet": wallet}, {}, "complete", (), 0, (), {})
+
+
+# --- one server ------------------------------------------------------------------------------------------------------
+
+
+def opened(url: str, hold_s: int) -> State:
+    """The store that the servers share."""
+    return State.open(url, PEPPER, SystemClock(), random.Random(), hold_s)
+
+
+def _serve(options: argparse.Namespace) -> None:
+    async def make(settings: Settings) -> web.Application:
+        state = opened(options.url, options.hold)
+        engine = cast(Engine, Answers(random.Random()))
+        app = make_app(engine, state, settings, Seams(random=random.Random()))
+
+        async def signed(_: web.Request, response: web.StreamResponse) -> None:
+            response.headers[WORKER] = str(os.getpid())
+
+        async def closed(_: web.Application) -> None:
+            await state.meter.close()
+            state.close()
+
+        app.on_response_prepare.append(signed)
+        app.on_cleanup.append(closed)
+        return app
+
+    settings = Settings(
+        server=Server(port=options.port), limits=Limits(hold_s=options.hold), log_level="critical",
+        quotas=Quotas(addressbook=10_000, bundles=1_000),
+    )  # fmt: skip
+    serve(make, settings, reuse_port=True)
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Fleet:
+    """Servers on one port. `killed` is when which process was killed, on the wall clock."""
+
+    url: str
+    size: int
+    hold_s: int
+    port: int = 0
+    killed: list[tuple[float, int]] = field(default_factory=list)
+    _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self) -> None:
+        """One more server."""
+        command = [sys.executable, "-m", "bench.fleet", str(self.port), self.url, "--hold", str(self.hold_s)]
+        self._running.append(subprocess.Popen(command, cwd=ROOT, env=environment(), stderr=subprocess.DEVNULL))
+
+    def starting(self, answered: set[int]) -> int:
+        """How many of them have not answered yet, where `answered` are those that have."""
+        return sum(each.pid not in answered for each in self._running)
+
+    def kill_one(self, chance: random.Random) -> None:
+        """kill -9 for one of them, and another in its place."""
+        victim = self._running.pop(chance.randrange(len(self._running)))
+        at = time.time()
+        victim.kill()
+        victim.wait()
+        self.killed.append((at, victim.pid))
+        self.start()
+
+    def until_up(self, limit_s: float = 60) -> None:
+        """Wait until every one of them answers."""
+        wanted, seen, last_s = {each.pid for each in self._running}, set[int](), time.monotonic() + limit_s
+        while not wanted <= seen:
+            assert time.monotonic() < last_s, f"{len(wanted - seen)} servers did not come up"
+            assert all(each.poll() is None for each in self._running), "a server ended by itself"
+            with contextlib.suppress(OSError, ValueError):
+                seen.add(_pid(self.port))
+
+    def stop(self) -> None:
+        """End all, gently."""
+        for each in self._running:
+            each.terminate()
+        for each in self._running:
+            try:
+                each.wait(30)
+            except subprocess.TimeoutExpired:
+                each.kill()
+                each.wait()
+
+
+@contextlib.contextmanager
+def fleet(url: str, size: int, hold_s: int) -> Iterator[Fleet]:
+    """So many servers over the store at an address, all up."""
+    with socket.socket() as holder:  # keeps the port for those that come and go, and never listens on it
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind(("127.0.0.1", 0))
+        made = Fleet(url, size, hold_s, holder.getsockname()[1])
+        try:
+            for _ in range(size):
+                made.start()
+            made.until_up()
+            yield made
+        finally:
+            made.stop()
+
+
+def _pid(port: int) -> int:
+    with socket.create_connection(("127.0.0.1", port), 5) as line:
+        line.sendall(b"GET /healthz HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
+        head = line.makefile("rb").read().partition(b"\r\n\r\n")[0]
+    found = [row for row in head.split(b"\r\n") if row.lower().startswith(WORKER.lower().encode())]
+    if not found:
+        raise ValueError("no whole answer")
+    time.sleep(0.01)
+    return int(found[0].partition(b":")[2])
+
+
+def main(given: Sequence[str]) -> None:
+    """One server."""
+    parser: Any = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("port", type=int)
+    parser.add_argument("url")
+    parser.add_argument("--hold", type=int, default=10)
+    _serve(parser.parse_args(given))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

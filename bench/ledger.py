@@ -1,0 +1,190 @@
+"""Mixed calls over servers that are killed at random: is anybody charged for what never came, or charged twice?
+
+python -m bench.ledger [--calls 1000000] [--clients 64] [--every 10] [--seed N] [--postgres URL]
+
+Clients know of every call what came back: a whole answer, or not all of it. Then the ledger is compared with that.
+They read what they asked for, or leave long before there is an answer: what the system has taken from a server it
+delivers, but who tears the line up at that moment throws it away, and no server can tell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import random
+import time
+from functools import partial
+
+import sqlalchemy as sa
+import uvloop
+
+from bench.audit import Audit, Record, audit
+from bench.figures import Figure, main
+from bench.fleet import Fleet, fleet, opened
+from bench.places import scratch
+from bench.shopper import Shared, Shopper
+from storage.state import State, virtual_users
+from storage.state.database import Statement, Transaction
+from storage.state.meter import SWEEP_S
+
+SERVERS = 3
+CALLS_A_KEY, MOST_KEYS = 100, 24  # so that no key comes to its limit
+RICH = 10**9
+LOOK_S = 0.1
+EURO = b'[{"symbol":"EUR","amount":"10","priceUsd":"1.08"}]'
+_LOWEST = Statement(sa.text("SELECT min(available), min(held), min(earned) FROM balances"))
+_HELD = Statement(sa.text("SELECT sum(held) FROM balances"))
+
+
+def run(options: argparse.Namespace) -> list[Figure]:
+    """Measure."""
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}")
+    with scratch() as folder:
+        url = options.postgres or f"sqlite:///{folder}/state.db"
+        found = measured(url, options.calls, options.clients, options.every, options.hold, seed)
+    return _figures(found, f"{options.clients} clients, {SERVERS} servers on {url.partition(':')[0]}, seed {seed}")
+
+
+def measured(url: str, calls: int, clients: int, every_s: float, hold_s: int, seed: int, kills: int = 1) -> Audit:
+    """At least so many calls and kills, a kill in `every_s` seconds on average; then what the ledger says of them.
+
+    `hold_s` is after how long a reservation that nobody settles expires.
+    """
+    state = opened(url, hold_s)
+    try:
+        shared = _shared(state, clients, calls)
+        with fleet(url, SERVERS, hold_s) as servers:
+            return uvloop.run(_Run(servers, state, every_s, random.Random(seed)).all(shared, clients, calls, kills))
+    finally:
+        state.close()
+
+
+def _shared(state: State, clients: int, calls: int) -> Shared:
+    """Two clients an account, and one account for all that soon has nothing left."""
+    keys = max(1, min(MOST_KEYS, calls // clients // CALLS_A_KEY))
+    owners: list[tuple[list[str], str]] = []
+    for number in range((clients + 1) // 2):
+        account, tokens = _account(state, f"bench {number}", RICH, 2 * keys)
+        users = [f"0b5a2c1e-7d0f-4c58-9a0e-{number:06x}{each:06x}" for each in range(4)]
+        state.database.change(partial(_add_users, account, users))
+        owners.append((tokens, ",".join(f"virtual:{user}" for user in users)))
+    return Shared(owners, _account(state, "bench poor", max(10, calls // 100), keys)[1])
+
+
+def _add_users(account: str, ids: list[str], tx: Transaction) -> None:
+    for id in ids:
+        virtual_users.add(tx, account, id, "CEX", "", EURO, 0)
+
+
+def _account(state: State, name: str, credits: int, keys: int) -> tuple[str, list[str]]:
+    account, token = state.create_account(name, "PRO", credits, ["portfolio"])
+    return account.id, [token, *(state.create_key(account.id, "more")[1] for _ in range(keys - 1))]
+
+
+class _Run:
+    """Clients that call, servers that are killed, and one who watches the balances."""
+
+    def __init__(self, servers: Fleet, state: State, every_s: float, chance: random.Random) -> None:
+        self.servers, self.state, self.every_s, self.chance = servers, state, every_s, chance
+        self.lowest, self.over, self.seen = 0, asyncio.Event(), asyncio.Event()
+
+    async def all(self, shared: Shared, clients: int, calls: int, kills: int) -> Audit:
+        """Call and kill until there was enough of both, and compare."""
+        record, servers, hold_s = Record(), self.servers, self.servers.hold_s
+        shoppers = [
+            Shopper(number, servers.port, shared, record, random.Random(self.chance.random()), hold_s)
+            for number in range(clients)
+        ]
+        began_s = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch())
+            async with asyncio.TaskGroup() as work:
+                work.create_task(self._kill(record))
+                for each in shoppers:
+                    work.create_task(each.until(self.over))
+                while len(record) < calls or len(servers.killed) < kills:
+                    await _within(self.over, LOOK_S / 2)
+                took_s = time.monotonic() - began_s
+                self.over.set()
+            held = await self._settled()
+            self.seen.set()
+        found = audit(self.state.database, record, servers.killed, hold_s)
+        found.lowest, found.took_s, found.still_held = self.lowest, took_s, held
+        return found
+
+    async def _kill(self, record: Record) -> None:
+        """At moments that nobody foresees one server; now and then two at once. Most have to be there for it: where
+        servers take long to start, there would soon be none."""
+        while not await _within(self.over, self.chance.uniform(0.2, 1.8) * self.every_s):
+            if self.servers.starting(record.workers) > 1:
+                continue
+            for _ in range(2 if self.chance.random() < 0.1 else 1):
+                await asyncio.to_thread(self.servers.kill_one, self.chance)
+
+    async def _watch(self) -> None:
+        """The lowest that any account ever had, anywhere; 0 where none was below it."""
+        while not await _within(self.seen, LOOK_S):
+            (row,) = await self.state.look(lambda tx: tx.rows(_LOWEST))
+            self.lowest = min(self.lowest, *row)
+
+    async def _settled(self) -> int:
+        """Wait for the servers to give back what the dead held; what they still hold after the longest time."""
+        last_s = time.monotonic() + self.servers.hold_s + 3 * SWEEP_S
+        while True:
+            ((held,),) = await self.state.look(lambda tx: tx.rows(_HELD))
+            if not held or time.monotonic() > last_s:
+                return int(held)
+            await asyncio.sleep(LOOK_S)
+
+
+async def _within(told: asyncio.Event, seconds: float) -> bool:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(told.wait(), seconds)
+    return told.is_set()
+
+
+def _figures(found: Audit, about: str) -> list[Figure]:
+    moved = {kind: amount for kind, (amount, _) in found.totals.items()}
+    settled = [moved[kind] for kind in ("post", "void", "expire")]
+    twice = found.charged_twice + found.settled_twice + found.keys_charged_twice
+    whole = sum(times for status, times in found.statuses.items() if 200 <= status < 300)
+    detail = {"statuses": dict(found.statuses), "totals": found.totals, "unsound": found.unsound, "worst": found.worst}
+    return [
+        Figure(
+            "ledger", f"{found.calls:,} calls, {found.kills} kills, {about}: charged without a whole 2xx at the "
+            "client; charged twice", f"{found.charged_unreceived}; {twice} of {found.totals['post'][1]:,}", "0; 0",
+            found.charged_unreceived == twice == 0 and found.is_sound, detail,
+        ),
+        Figure(
+            "ledger", "charged twice: calls; Idempotency-Keys", f"{found.charged_twice + found.settled_twice}; "
+            f"{found.keys_charged_twice} of {found.keys_charged:,}", "0; 0",
+            twice == 0, in_readme=False,
+        ),
+        Figure(
+            "ledger", "credits reserved = posted + voided + expired; wrong amounts; lowest balance",
+            f"{moved['reserve']:,} = {' + '.join(f'{part:,}' for part in settled)}; {found.charged_wrongly}; "
+            f"{found.lowest}", "equal; 0; 0",
+            found.is_sound and moved["reserve"] == sum(settled), in_readme=False,
+        ),
+        Figure(
+            "ledger", "2xx that nobody paid", f"{found.unbilled:,} of {whole:,}, {found.late} for being late",
+            f"≤ {found.in_flight:,} in flight at the kills", found.is_billed,
+        ),
+        Figure("ledger", "calls/s", f"{found.calls / found.took_s:,.0f}"),
+    ]  # fmt: skip
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--calls", type=int, default=1_000_000)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--every", type=float, default=10.0, help="seconds between kills, on average")
+    parser.add_argument("--hold", type=int, default=10, help="seconds after which an unsettled reservation expires")
+    parser.add_argument("--seed", type=int, help="of calls and moments")
+    parser.add_argument("--postgres", default="", metavar="URL", help="an empty database, instead of an SQLite file")
+
+
+if __name__ == "__main__":
+    main(__doc__, run, add)

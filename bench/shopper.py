@@ -1,0 +1,154 @@
+"""A client that asks for everything there is, in any order, and once more by the same key where an answer got lost."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import json
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from bench.audit import CLOSED, LEFT, LOST, Record, request_id
+from bench.fleet import address
+from bench.wire import Line, Lost, Received, written
+
+IN_USE: Final = b"IDEMPOTENCY_KEY_IN_USE"
+OWN: Final = 16  # addresses that a client has for its address book
+KEYED: Final = 0.6  # of the changes that carry an Idempotency-Key
+WEIGHTS: Final = {
+    "quick": 380, "slow": 50, "big": 3, "refused": 30, "unavailable": 30, "broken": 20, "hanging": 8, "unknown": 40,
+    "stranger": 10, "poor": 40, "virtual": 50, "read": 40, "add": 70, "rename": 110, "remove": 40, "bundle": 50,
+    "rename bundle": 20, "drop bundle": 29,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the clients have: of each account keys and virtual users, and the keys of one that has almost nothing."""
+
+    owners: Sequence[tuple[Sequence[str], str]]
+    poor: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call. `cost` is what it costs if it goes well; `key` is the number of its Idempotency-Key, 0 for none."""
+
+    kind: str
+    method: str
+    path: str
+    token: str
+    body: bytes = b""
+    cost: int = 1
+    key: int = 0
+
+
+@dataclass
+class Shopper:
+    """One client: one call at a time."""
+
+    number: int
+    port: int
+    shared: Shared
+    record: Record
+    chance: random.Random
+    again_s: float  # how long the claim of a key lasts whose server died
+    bundles: list[str] = field(default_factory=list)
+    _again: list[tuple[float, int, Call]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._line = Line(self.port)
+        tokens, self._users = self.shared.owners[self.number // 2]
+        self._tokens = tokens[self.number % 2 :: 2]
+
+    async def until(self, over: asyncio.Event) -> None:
+        """Call and call, and at the end ask again for all that got lost."""
+        while not over.is_set():
+            due = self._again and self._again[0][0] <= time.monotonic()
+            await self._do(heapq.heappop(self._again)[2] if due else self._chosen())
+        while self._again:
+            due_s, _, call = heapq.heappop(self._again)
+            await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+            await self._do(call)
+        self._line.leave()
+
+    async def _do(self, call: Call) -> None:
+        now_s = time.time()
+        number = self.record.begin(call.cost, call.key, now_s)
+        headers = {"Authorization": f"Bearer {call.token}", "X-Request-Id": request_id(number)}
+        if call.key:
+            headers["Idempotency-Key"] = f"key-{call.key}"
+        patience_s = self.chance.uniform(0.1, 0.3) if call.kind == "hanging" else 60
+        answer: Received | int
+        try:
+            answer = await self._line.ask(written(call.method, call.path, headers, call.body), patience_s)
+        except Lost:
+            answer = LOST
+        except TimeoutError:
+            answer = LEFT
+        self.record.end(number, answer, time.time())
+        self._learn(call, answer)
+        if not isinstance(answer, int) and self.chance.random() < (0.5 if call.kind == "big" else 0.02):
+            self.record.flags[number] |= CLOSED
+            self._line.leave()
+
+    def _learn(self, call: Call, answer: Received | int) -> None:
+        """What to ask again, and which bundles there are."""
+        if isinstance(answer, int):
+            if call.key:
+                self._later(call, 0.1)
+        elif call.key and (answer.status >= 500 or (answer.status == 409 and IN_USE in answer.body)):
+            self._later(call, self.again_s / 8)
+        elif answer.status == 200 and call.kind == "bundle":
+            self.bundles.append(json.loads(answer.body)["data"]["id"])
+        elif call.key and answer.status < 300 and self.chance.random() < 0.1:
+            self._later(call, 0.0)  # to be told the same once more, for nothing
+
+    def _later(self, call: Call, wait_s: float) -> None:
+        heapq.heappush(self._again, (time.monotonic() + wait_s, len(self.record), call))
+
+    # --- what there is to ask ----------------------------------------------------------------------------------------
+
+    def _chosen(self) -> Call:
+        (kind,) = self.chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
+        token = self.chance.choice(self._tokens)
+        match kind:
+            case "unknown":
+                return Call(kind, "GET", f"/v1/portfolio?addresses={address('quick')}&colour=red", token)
+            case "stranger":
+                return Call(kind, "GET", f"/v1/portfolio?addresses={address('quick')}", f"{token[:-1]}_")
+            case "poor":
+                poor = self.chance.choice(self.shared.poor)
+                return Call(kind, "GET", f"/v1/portfolio?addresses={address('quick')}", poor)
+            case "virtual":
+                users = self._users.split(",")[: self.chance.randint(1, 4)]
+                path = f"/v1/virtual-users/portfolio?addresses={','.join(users)}"
+                return Call(kind, "GET", path, token, cost=len(users))
+            case "read":
+                return Call(kind, "GET", self.chance.choice(("/v1/addressbook", "/v1/bundles")), token)
+            case "add" | "rename" | "remove" | "bundle" | "rename bundle" | "drop bundle":
+                return self._change(kind, token)
+        return Call(kind, "GET", f"/v1/portfolio?addresses={address(kind, self.chance.randrange(1000))}", token)
+
+    def _change(self, kind: str, token: str) -> Call:
+        own = [address("quick", (self.number + 1) * OWN + each) for each in range(OWN)]
+        one, word = self.chance.choice(own), f"name {self.number} {self.chance.randrange(10**9)}"
+        bundle = self.chance.choice(self.bundles) if self.bundles else "none"
+        method, path, body = {
+            "add": ("POST", "/v1/addressbook", {"entries": [{"address": one, "label": word}]}),
+            "rename": ("PATCH", f"/v1/addressbook/{one}", {"label": word}),
+            "remove": ("DELETE", f"/v1/addressbook/{one}", None),
+            "bundle": ("POST", "/v1/bundles", {"name": word, "addresses": self.chance.sample(own, 2)}),
+            "rename bundle": ("PATCH", f"/v1/bundles/{bundle}", {"name": word}),
+            "drop bundle": ("DELETE", f"/v1/bundles/{bundle}", None),
+        }[kind]
+        if kind == "drop bundle" and self.bundles:
+            self.bundles.remove(bundle)
+        key = 0
+        if self.chance.random() < KEYED:
+            self.record.keys += 1
+            key = self.record.keys
+        return Call(kind, method, path, token, json.dumps(body).encode() if body else b"", 1, key)
