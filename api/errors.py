@@ -127,6 +127,7 @@ CURES: Final = (
     Cure(errors.NotCovered, 503, "Not Indexed", retry_after_s=60),
     Cure(errors.HistoryUnavailable, 502, "History Unavailable", "the node keeps no state for that block"),
     Cure(errors.Reorged, 503, words="the chain has just reorganised; ask again", retry_after_s=1),
+    Cure(errors.NodeBehind, 503, words="the chain has not come that far yet", retry_after_s=5),
     Cure(errors.Unavailable, 503, words="a node or price source does not answer at the moment", retry_after_s=5),
     Cure(errors.SourceError, 502, words="a node or price source gave an answer that cannot be used"),
     Cure(errors.Busy, 503, words="the store is busy", retry_after_s=1),

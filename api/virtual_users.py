@@ -72,6 +72,9 @@ class VirtualQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = False
     include_images: Annotated[bool, msgspec.Meta(description="Image URLs for chains, assets and protocols.")] = False
     include_explorer_urls: Annotated[bool, msgspec.Meta(description="Links to the chain's block explorer.")] = False
+    include_sources: Annotated[
+        bool, msgspec.Meta(description="The block of each balance; the source, time and confidence of each price.")
+    ] = False
 
 
 class VirtualUser(msgspec.Struct, frozen=True):
@@ -113,7 +116,9 @@ async def virtual_users_portfolio(request: Context, query: VirtualQuery) -> list
     account's own is refused, whether or not it is anybody else's."""
     owner = _caller(request)
     users = await request.parts.state.look(lambda tx: store.chosen(tx, owner, query.addresses))
-    options = Options(images=query.include_images, explorer_urls=query.include_explorer_urls)
+    options = Options(
+        images=query.include_images, explorer_urls=query.include_explorer_urls, sources=query.include_sources
+    )
     found = await request.engine.virtual(users, options, wait=query.wait_for_sync)
     return [merged(found)] if query.aggregated else found
 

@@ -82,11 +82,14 @@ def _create(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     with kept(options) as state:
-        rows = [(a.id, a.name, a.plan, ", ".join(sorted(a.grants)), str(state.balance(a.id))) for a in state.accounts()]
+        found = [(each, state.balance(each.id)) for each in state.accounts()]
     if options.json:
-        names = ("accountId", "name", "plan", "grants", "credits")
-        show_json([dict(zip(names, row, strict=True)) for row in rows])
+        show_json([
+            {"accountId": a.id, "name": a.name, "plan": a.plan, "grants": sorted(a.grants), "credits": credits}
+            for a, credits in found
+        ])  # fmt: skip
         return 0
+    rows = [(a.id, a.name, a.plan, ", ".join(sorted(a.grants)), f"{credits:,}") for a, credits in found]
     show_table("", [("id", ""), ("name", ""), ("plan", ""), ("grants", ""), ("credits", "right")], rows)
     return 0
 

@@ -16,7 +16,7 @@ import msgspec
 
 from chainfolio.errors import Missing
 from chainfolio.settings import Settings, load
-from cli.common import Commands, show_json
+from cli.common import Commands, one_line, show_json
 
 if TYPE_CHECKING:
     from indexer.progress import Progress
@@ -128,7 +128,7 @@ async def _show(
             print(f"\n{name}")
             show(document)
     if not options.once:
-        await _serve(given, accounts["alice"].address, Path(options.data), say)
+        await _serve(given, accounts["alice"].address, options, say)
     return 0
 
 
@@ -153,7 +153,7 @@ async def _index(system: System, *, quiet: bool) -> Progress:
     return progress
 
 
-async def _serve(given: Settings, address: str, folder: Path, say: Callable[[str], None]) -> None:
+async def _serve(given: Settings, address: str, options: argparse.Namespace, say: Callable[[str], None]) -> None:
     """The API with a key, a ready command to try, and the worker following the chain, until interrupted."""
     from api.serve import configure_log, listening
     from cli.serve import indexing, open_state
@@ -169,10 +169,16 @@ async def _serve(given: Settings, address: str, folder: Path, say: Callable[[str
     async with listening(app, given.server.host, given.server.port) as port:
         url = f"http://{given.server.host}:{port}"
         say("ready")
-        print(f"\nDocumentation: {url}/docs    Key: {key}\nTry:\n")
-        print(f"  curl -s -H 'Authorization: Bearer {key}' '{url}/v1/portfolio?addresses={address}'\n")
-        print(f"  chainfolio --help    settings: --config {folder / 'chainfolio.toml'}\n\nCtrl-C ends it.", flush=True)
+        file = Path(options.data) / "chainfolio.toml"
+        if options.json:
+            one_line({"url": url, "docs": f"{url}/docs", "apiKey": key, "config": str(file)})
+            sys.stdout.flush()
+        else:
+            print(f"\nDocumentation: {url}/docs    Key: {key}\nTry:\n")
+            print(f"  curl -s -H 'Authorization: Bearer {key}' '{url}/v1/portfolio?addresses={address}'\n")
+            print(f"  chainfolio --help    settings: --config {file}\n\nCtrl-C ends it.", flush=True)
         told = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, told.set)
         await told.wait()
+    say("stopped")

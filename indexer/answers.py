@@ -16,9 +16,9 @@ class ChainFact(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     key: str
     name: str
     symbol: str
-    color: str | None = None
-    img_small: str | None = None
-    img_large: str | None = None
+    color: str = ""
+    img_small: str = ""
+    img_large: str = ""
     explorer_token_url: str | None = None
     explorer_transaction_url: str | None = None
     explorer_address_url: str | None = None

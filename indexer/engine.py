@@ -35,7 +35,7 @@ from indexer.virtual import read_group
 from indexer.wiring import System
 from portfolio.compose import portfolio
 from portfolio.document import Portfolio, encode_one, wallet_only
-from portfolio.facts import ChainFacts, Options
+from portfolio.facts import PLACEHOLDER, ChainFacts, Options
 from portfolio.merge import merge
 from portfolio.nav import Nav, check, nav
 from portfolio.transactions import TransactionDocument
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from indexer.snapshot import Snapshotter
 
 KEEP_S = 3600.0
+GREY = "#808080"  # a chain without a colour of its own
 NO_FAMILY = "no chain for this kind of address is configured"
 
 
@@ -344,6 +345,8 @@ def _refuse_unread(valuation: Valuation) -> None:
     """A net asset value has no room for what is not known: a chain that was not read makes it no value at all."""
     for issues in valuation.unread.values():
         for issue in issues:
+            if issue.reason == NO_FAMILY:
+                raise Unserved(f"the net asset value of {issue.subject}", cure=f"{NO_FAMILY}: the operator adds one")
             if issue.spoils and issue.adapter != candidates.ADAPTER:
                 raise Unavailable(issue.adapter, issue.reason)
 
@@ -378,8 +381,8 @@ def _unreadable(chain: EvmChain, addresses: Sequence[str], error: SourceError, t
 def _fact(chain: EvmChain) -> ChainFact:
     facts = chain.facts
     return ChainFact(
-        chain_id=facts.chain_id, key=facts.key, name=facts.name, symbol=facts.native.symbol, color=facts.color or None,
-        img_small=facts.images.get("small"), img_large=facts.images.get("large"),
+        chain_id=facts.chain_id, key=facts.key, name=facts.name, symbol=facts.native.symbol, color=facts.color or GREY,
+        img_small=facts.images.get("small", PLACEHOLDER), img_large=facts.images.get("large", PLACEHOLDER),
         explorer_token_url=facts.explorer.get("token"), explorer_transaction_url=facts.explorer.get("transaction"),
         explorer_address_url=facts.explorer.get("address"),
         is_portfolio_supported=True, is_transactions_supported=False,
