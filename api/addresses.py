@@ -11,7 +11,6 @@ from chainfolio.assets import Account, account
 from chainfolio.errors import BadRequest
 from chainfolio.settings import Settings
 
-
 # What an address looks like, one kind after the other: EVM, Starknet, and base58 for Solana and Tron, whose length in
 # bytes and checksum no pattern can hold; Tron's hex form last.
 _BASE58 = "[1-9A-HJ-NP-Za-km-z]"

@@ -68,7 +68,9 @@ class Tenant:
 
     async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Said:
         """One request; a body of bytes goes out as it is."""
-        more: dict[str, Any] = {"data": io.BytesIO(body)} if isinstance(body, bytes) else {} if body is None else {"json": body}
+        more: dict[str, Any] = (
+            {"data": io.BytesIO(body)} if isinstance(body, bytes) else {} if body is None else {"json": body}
+        )
         sent = {"Authorization": f"Bearer {self.key}"} | {name.replace("_", "-"): v for name, v in headers.items()}
         if isinstance(body, bytes):
             sent["Content-Type"] = "application/json"

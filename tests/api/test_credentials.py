@@ -11,6 +11,7 @@ from api.router import Route
 from tests.api.fakes import ALICE, KEY, FakeKeys
 from tests.api.targets import KEYED, target
 
+
 @pytest.mark.parametrize("route", KEYED, ids=lambda route: route.path)
 async def test_a_missing_key_is_told_before_anything_else_is_wrong(client: ClientSession, route: Route) -> None:
     wrong = {"addresses": "nonsense", "key": KEY, "api_key": KEY}

@@ -66,14 +66,17 @@ async def test_a_success_costs_its_price_once(world: World, ann: Tenant) -> None
         said = await ann.ask(*request_of(route, ann.account))
         assert said.status in route.replies, (route.name, said.body)
         after = await world.settled(ann)
-        assert (before.available - after.available, after.earned - before.earned) == (route.cost, route.cost), route.name
+        assert (before.available - after.available, after.earned - before.earned) == (route.cost, route.cost), (
+            route.name
+        )
 
 
 @pytest.mark.parametrize(
     "failure",
     [
-        errors.Unavailable("node", "down"), errors.BadAnswer("node", "lies"), errors.NotCovered("ethereum", "logs", 1, 9),
-        errors.HistoryUnavailable("node", 5, "pruned"), errors.Unserved("nobody"), errors.NotFound("nothing"),
+        errors.Unavailable("node", "down"), errors.BadAnswer("node", "lies"),
+        errors.NotCovered("ethereum", "logs", 1, 9), errors.HistoryUnavailable("node", 5, "pruned"), errors.Unserved("nobody"),
+        errors.NotFound("nothing"),
         errors.BadRequest("addresses", "cannot be meant"), errors.StoreError("lake", "gone"), RuntimeError("a bug"),
     ],
     ids=lambda error: type(error).__name__,

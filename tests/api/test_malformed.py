@@ -119,7 +119,7 @@ async def test_requests_on_one_connection_are_answered_in_their_order(world: Wor
 @in_one_loop
 async def test_who_closes_too_early_is_let_go(world: World, ann: Tenant) -> None:
     for part in (b"", b"GET", b"GET /v1/credits HTTP/1.1\r\nHost:"):
-        assert await closed_after(world, part) is None
+        await closed_after(world, part)
     head = f"{PLAIN}\nAuthorization: Bearer {ann.key}\nContent-Length: 100".replace("\n", "\r\n")
     await closed_after(world, head.encode() + b"\r\n\r\n{")
     assert (await world.settled(ann)).earned == 0
@@ -135,7 +135,7 @@ async def closed_after(world: World, data: bytes) -> None:
 @in_one_loop
 async def test_another_expectation_than_to_go_on_is_not_met(world: World, ann: Tenant) -> None:
     (answer,) = await sent(world, ann, f"{PLAIN}\nContent-Length: {len(GOOD)}\nExpect: a-miracle", GOOD)
-    assert answer.status in (400, 417)
+    assert answer.status == 417
     assert set(json.loads(answer.body)) == {"error", "message"}
 
 
@@ -155,17 +155,17 @@ PATHS = sorted({path_of(route) for route in ROUTES})
 @in_one_loop
 @pytest.mark.parametrize("path", PATHS)
 async def test_no_path_is_reached_by_another_spelling_or_method(world: World, ann: Tenant, path: str) -> None:
-    port, key = port_of(world), [f"Authorization: Bearer {ann.key}"]
+    port, key, asked = port_of(world), [f"Authorization: Bearer {ann.key}"], len(world.engine.calls)
     first, _, rest = path[1:].partition("/")
     others = [f"{path}/", f"/{path}", f"/%2e%2e{path}", f"{path}/.", f"{path};a=b", f"{path}%20", f"{path}%00"]
     others += [f"/{first.upper()}/{rest}"] if rest else []
     for other in others:
         answer = await raw(port, other, key)
-        assert answer.status in (404, 405) or other.rpartition("/")[0] == path.rpartition("/")[0], other
         assert 400 <= answer.status < 500, (other, answer.body)
     for method in ("CONNECT", "TRACE", "PROPFIND", "get", "BREW", "M" * 40):
         answer = await raw(port, path, key, method)
         assert answer.status in (400, 404, 405), (method, answer.status)
+    assert len(world.engine.calls) == asked
     assert (await world.settled(ann)).earned == 0
 
 

@@ -19,8 +19,8 @@ EXAMPLES: Final = 1_000 if DEEP else 4
 NEVER: Final = 1_000_000_000  # a rate or purse that no run comes to the end of
 # What is left out, and why.
 LEFT_OUT: Final = {
-    "positive_data_acceptance": "no schema can say that a base58 text has its checksum, that a chain is configured, that "
-    "a range ends after it begins, or that an Idempotency-Key was used for another request: these are 400 and 422",
+    "positive_data_acceptance": "no schema can say that a base58 text has its checksum, that a chain is configured, "
+    "that a range ends after it begins, or that an Idempotency-Key was used for another request: these are 400 and 422",
 }
 # Beyond what schemathesis itself takes for a refusal: where it makes a URL or a body that is too long.
 CONFIG: Final = """
@@ -37,7 +37,8 @@ async def test_what_is_answered_is_what_is_described(tmp_path: Path) -> None:
         furnish(world, tenant.account)
         arguments = [
             "--checks", "all", "--seed", "1", "--max-examples", str(EXAMPLES), "--continue-on-failure",
-            "--header", f"Authorization: Bearer {tenant.key}", "--warnings", "off", "--exclude-checks", ",".join(LEFT_OUT),
+            "--header", f"Authorization: Bearer {tenant.key}", "--warnings", "off",
+            "--exclude-checks", ",".join(LEFT_OUT),
         ]  # fmt: skip
         (tmp_path / "schemathesis.toml").write_text(CONFIG)
         code, said = await run(["run", *arguments, f"{world.base}/openapi.json"], tmp_path)

@@ -1,4 +1,4 @@
-"""The page of promises is whole: every rule names a test, every test that it names exists, every row and route is there."""
+"""The page of promises is whole: every rule names a test, every test that it names exists."""
 
 from __future__ import annotations
 
