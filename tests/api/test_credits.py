@@ -75,7 +75,8 @@ async def test_a_success_costs_its_price_once(world: World, ann: Tenant) -> None
     "failure",
     [
         errors.Unavailable("node", "down"), errors.BadAnswer("node", "lies"),
-        errors.NotCovered("ethereum", "logs", 1, 9), errors.HistoryUnavailable("node", 5, "pruned"), errors.Unserved("nobody"),
+        errors.NotCovered("ethereum", "logs", 1, 9), errors.HistoryUnavailable("node", 5, "pruned"),
+        errors.Unserved("nobody"),
         errors.NotFound("nothing"),
         errors.BadRequest("addresses", "cannot be meant"), errors.StoreError("lake", "gone"), RuntimeError("a bug"),
     ],

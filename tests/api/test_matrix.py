@@ -7,7 +7,7 @@ import json
 import random
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import pytest_asyncio
@@ -105,7 +105,8 @@ class Cast:
 
     def add(self, kind: str, plan: str = "PRO", expires: int | None = None, **more: object) -> Tenant:
         """One more account for a kind, with its first key."""
-        tenant = self.world.tenant(kind, plan, expires, **{"grants": GRANTS, "credits": PLENTY, **more})  # type: ignore[arg-type]
+        given: dict[str, Any] = {"grants": GRANTS, "credits": PLENTY, **more}
+        tenant = self.world.tenant(kind, plan, expires, **given)
         self.play(kind, tenant, 0)
         return tenant
 

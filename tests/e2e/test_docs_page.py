@@ -24,7 +24,7 @@ async def test_the_page_draws_every_operation_and_its_form_gets_a_portfolio(
         await page.open(f"{server.url}/docs")
         await page.once("document.querySelectorAll('section.operation').length > 0")
         drawn = await page.says("[...document.querySelectorAll('section.operation .path')].map(a => a.textContent)")
-        assert sorted(drawn) == sorted(description["paths"])
+        assert sorted(drawn) == sorted(path for path, methods in description["paths"].items() for _ in methods)
 
         operation = description["paths"]["/v1/portfolio"]["get"]["operationId"]
         box = PORTFOLIO.format(operation=json.dumps(operation))
