@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal, cast
 
 import msgspec
 
+from api.addresses import PATTERN
 from api.context import Answer, Context
 from api.router import get, write
 from api.status import Moment, moment
@@ -20,6 +21,7 @@ Address = Annotated[
         description="A wallet: EVM `0x` + 40 hex digits in any case, Solana base58, Tron `T…`, Starknet `0x` + 64 hex "
         "digits. It is kept, and answered, in one form.",
         examples=["0xd8da6bf26964af9d7eed9e03e53415d37aa96045"],
+        extra_json_schema={"pattern": PATTERN},
     ),
 ]
 Label = Annotated[

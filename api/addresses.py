@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -10,6 +10,12 @@ from api.fields import Reader, Refused
 from chainfolio.assets import Account, account
 from chainfolio.errors import BadRequest
 from chainfolio.settings import Settings
+
+# What an address looks like, one kind after the other: EVM, Starknet, and base58 for Solana and Tron, whose length in
+# bytes and checksum no pattern can hold; Tron's hex form last.
+_BASE58 = "[1-9A-HJ-NP-Za-km-z]"
+PATTERN: Final = f"^(?:0[xX][0-9a-fA-F]{{40,64}}|{_BASE58}{{32,44}}|41[0-9a-fA-F]{{40}})$"
+WRITTEN: Final[dict[str, Any]] = {"type": "string", "pattern": PATTERN, "maxLength": 66}
 
 
 def read_accounts(values: list[str], settings: Settings) -> tuple[Account, ...]:
@@ -55,7 +61,7 @@ def read_account(written: str) -> Account:
 def _schema(settings: Settings) -> dict[str, Any]:
     return {
         "type": "array",
-        "items": {"type": "string", "minLength": 1, "maxLength": 128},
+        "items": WRITTEN,
         "minItems": 1,
         "maxItems": settings.server.max_addresses,
     }

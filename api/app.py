@@ -9,8 +9,9 @@ from aiohttp import web
 
 from api import docs
 from api.context import Context, Parts
-from api.edge import CALLER, OPERATION, REQUEST_ID, edge, refused, sent
+from api.edge import ALWAYS, CALLER, OPERATION, REQUEST_ID, edge, refused, sent
 from api.engine import Engine
+from api.errors import Problem, refusal
 from api.keys import Keys
 from api.metrics import Traffic
 from api.pipeline import KEYED, PUBLIC, chained
@@ -30,9 +31,8 @@ def make_app(engine: Engine, state: Keys, settings: Settings, seams: Seams) -> w
     app = web.Application(middlewares=[edge(parts)], client_max_size=MAX_BODY)
     app[PARTS] = parts
     for route in (*ROUTES, *docs.routes(ROUTES, settings)):
-        app.router.add_route(route.method, route.path, endpoint(route, parts))
-        if route.method == "GET":
-            app.router.add_route("HEAD", route.path, endpoint(route, parts))
+        for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
+            app.router.add_route(method, route.path, endpoint(route, parts), expect_handler=expected)
     return app
 
 
@@ -55,3 +55,14 @@ def endpoint(route: Route, parts: Parts) -> Callable[[web.Request], Awaitable[we
         return response
 
     return answer
+
+
+async def expected(request: web.Request) -> web.Response | None:
+    """What a client waits for before it sends its body: to be told to go on, and nothing else."""
+    if request.headers.get("Expect", "").lower() != "100-continue":
+        told = refusal("whole", Problem(417, "only `Expect: 100-continue` is met here"))
+        headers = {**ALWAYS, "Cache-Control": "no-store"}
+        return web.Response(body=told.body, status=told.status, content_type=told.content_type, headers=headers)
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # the answer itself has not begun
+    return None

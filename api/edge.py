@@ -29,12 +29,12 @@ COMPRESS_ASIDE: Final = 128 * 1024  # more than about a millisecond of work leav
 READS: Final = ("GET", "HEAD", "OPTIONS")
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z", re.ASCII)
-_ALWAYS: Final = {
+ALWAYS: Final = {
     "Server": "chainfolio",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-_ALWAYS_OPEN: Final = {**_ALWAYS, "Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "*"}
+_ALWAYS_OPEN: Final = {**ALWAYS, "Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "*"}
 _NOT_AT_ALL = re.compile(r"\s*q\s*=\s*0(?:\.0{0,3})?\s*")
 _PREFLIGHT: Final = {
     "Access-Control-Allow-Methods": ", ".join(READS),
@@ -189,7 +189,7 @@ def _dress(request: web.Request, response: web.StreamResponse, *, cors: bool) ->
     if "Cache-Control" not in headers:
         headers["Cache-Control"] = "no-store"
     if not (cors and request.method in READS):
-        headers.update(_ALWAYS)
+        headers.update(ALWAYS)
         return
     headers.update(_ALWAYS_OPEN)
     if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:

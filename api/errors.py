@@ -28,6 +28,7 @@ TITLES: Final[Mapping[int, str]] = {
     413: "Payload Too Large",
     414: "URI Too Long",
     415: "Unsupported Media Type",
+    417: "Expectation Failed",
     422: "Unprocessable",
     429: "Rate limit exceeded",
     431: "Request Header Fields Too Large",

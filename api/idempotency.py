@@ -10,6 +10,7 @@ from typing import Final
 
 from api.context import Answer, Context
 from api.errors import Flaw, Problem, invalid, problem_of, refusal
+from api.schema import content
 from storage.state import idempotency
 from storage.state.database import Taken
 from storage.state.idempotency import Claim, Kept
@@ -78,8 +79,8 @@ async def _claim(context: Context, name: str) -> Claim | Kept:
 
 async def _fingerprint(context: Context) -> bytes:
     request = context.http
-    parts = (request.method, request.raw_path, request.headers.get("X-Delegate-For", ""))
-    return hashlib.sha256("\n".join(parts).encode() + b"\n" + await request.read()).digest()
+    parts = (request.method, request.raw_path, ",".join(request.headers.getall("X-Delegate-For", [])))
+    return hashlib.sha256("\n".join(parts).encode() + b"\n" + await content(request)).digest()
 
 
 async def _refused(context: Context, found: Claim, error: Exception) -> Answer:

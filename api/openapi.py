@@ -161,7 +161,7 @@ def _present(struct: msgspec.inspect.StructType) -> list[str]:
     leaves_out = struct.cls.__struct_config__.omit_defaults
     return [
         field.encode_name
-        for field in struct.fields
+        for field in msgspec.structs.fields(struct.cls)
         if field.required or not (leaves_out or field.default is msgspec.UNSET)
     ]
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
+from aiohttp import web
 
 from api.context import Answer, Context, Proceed, Step
 from api.errors import Flaw, Problem, invalid
@@ -75,9 +76,19 @@ async def _body(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
     if not _JSON_TYPE.match(context.http.headers.get("Content-Type", "")):
         raise Problem(415, "the body is JSON: send Content-Type: application/json")
     try:
-        return strict(await context.http.read(), kind)
+        return strict(await content(context.http), kind)
     except Misfit as misfit:
         raise invalid("body", [Flaw(str(misfit), misfit.path)]) from None
+
+
+async def content(request: web.Request) -> bytes:
+    """The bytes of the body; a 400 where they are not encoded as the head says."""
+    try:
+        return await request.read()
+    except web.RequestPayloadError:
+        raise Problem(
+            400, "the body cannot be read: it is not encoded as its head says", code="VALIDATION_ERROR"
+        ) from None
 
 
 SCHEMA = Step("schema", check, refuses={400: "A parameter is unknown, missing, repeated or malformed."})

@@ -22,6 +22,7 @@ import structlog
 from aiohttp import web
 
 from api.edge import MAX_HEADERS, MAX_URL
+from api.unreadable import Runner
 from chainfolio.errors import BadSettings
 from chainfolio.settings import Settings
 
@@ -38,7 +39,7 @@ async def listening(
     app: web.Application, host: str, port: int, *, reuse_port: bool = False, drain_s: float = DRAIN_S
 ) -> AsyncIterator[int]:
     """The app, answering on the port it gives; on leaving, nothing new is taken and what runs is finished."""
-    runner = web.AppRunner(
+    runner = Runner(
         app,
         access_log=None,
         handle_signals=False,

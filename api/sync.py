@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from api.addresses import read_account
+from api.addresses import PATTERN, read_account
 from api.context import Context
 from api.errors import Flaw, invalid
 from api.fields import Refused
@@ -20,7 +20,7 @@ class SyncBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which wallets."""
 
     addresses: Annotated[
-        list[Annotated[str, msgspec.Meta(min_length=1, max_length=128)]],
+        list[Annotated[str, msgspec.Meta(max_length=128, extra_json_schema={"pattern": PATTERN})]],
         msgspec.Meta(min_length=1, description="Wallet addresses of any kind; as many as other calls take."),
     ]
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
-from api.addresses import Addresses, read_account
+from api.addresses import WRITTEN, Addresses, read_account
 from api.context import Context
 from api.errors import Flaw, invalid
 from api.examples import TRANSACTIONS
@@ -113,8 +113,13 @@ def _text(settings: Settings) -> dict[str, Any]:
     return {"type": "string"}
 
 
+def _number(settings: Settings) -> dict[str, Any]:
+    return {"type": "string", "pattern": "^(?:0|[1-9][0-9]{0,77})$"}
+
+
 Texts = tuple[str, ...]
-KEY = {"type": "string", "minLength": 1, "maxLength": 64}
+CHAIN_KEY: Final = {"type": "string", "pattern": "^[a-z0-9][a-z0-9_.-]{0,63}$"}
+PROTOCOL_KEY: Final = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9 _.-]{0,63}$"}
 Start = Annotated[
     int | None,
     Reader(read_start, _text),
@@ -145,11 +150,11 @@ class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel
         str, msgspec.Meta(max_length=256, description="Text in symbols, names and contracts of tokens.")
     ] = ""
     interacting_addresses: Annotated[
-        Texts, Reader(_items(_address), _list({"type": "string", "minLength": 1, "maxLength": 128})),
+        Texts, Reader(_items(_address), _list(WRITTEN)),
         msgspec.Meta(description="Only with one of these counterparties."),
     ] = ()  # fmt: skip
     networks: Annotated[
-        Texts, Reader(_items(_like(_KEY, "the key of a chain")), _list(KEY)),
+        Texts, Reader(_items(_like(_KEY, "the key of a chain")), _list(CHAIN_KEY)),
         msgspec.Meta(description="Only on these chains, by their keys."),
     ] = ()  # fmt: skip
     tx_types: Annotated[
@@ -157,7 +162,7 @@ class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel
         msgspec.Meta(description="Only of these types; case matters."),
     ] = ()  # fmt: skip
     protocols: Annotated[
-        Texts, Reader(_items(_like(_PROTOCOL, "the key of a protocol")), _list(KEY)),
+        Texts, Reader(_items(_like(_PROTOCOL, "the key of a protocol")), _list(PROTOCOL_KEY)),
         msgspec.Meta(description="Only inside these protocols, by their keys."),
     ] = ()  # fmt: skip
     hide_spam: Annotated[bool, msgspec.Meta(description="Leave out what looks like spam.")] = False
@@ -165,7 +170,7 @@ class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     start_date: Start = None
     end_date: End = None
     token_id: Annotated[
-        int | None, Reader(read_token_id, _text), msgspec.Meta(description="Only with this number of a collection.")
+        int | None, Reader(read_token_id, _number), msgspec.Meta(description="Only with this number of a collection.")
     ] = None
 
 

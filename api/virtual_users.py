@@ -19,6 +19,7 @@ from portfolio.merge import merged
 from storage.state import virtual_users as store
 
 _ADDRESS = re.compile(r"virtual:([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\Z", re.ASCII)
+HEX: Final = "[0-9a-fA-F]"
 SPECIMEN: Final = "virtual:0b5a2c1e-7d0f-4c58-9a0e-3f6f2f1d9b11"
 Kind = Literal["BALANCE", "CEX", "GROUP"]
 
@@ -43,7 +44,7 @@ def _id(written: str) -> str:
 def _schema(settings: Settings) -> dict[str, Any]:
     return {
         "type": "array",
-        "items": {"type": "string", "minLength": 44, "maxLength": 44},
+        "items": {"type": "string", "pattern": f"^virtual:{HEX}{{8}}(?:-{HEX}{{4}}){{3}}-{HEX}{{12}}$"},
         "minItems": 1,
         "maxItems": settings.server.max_addresses,
     }

@@ -37,7 +37,6 @@ from tests.api.beacon import FakeValidators
 
 T = TypeVar("T")
 KEY = "cf_live_" + "A1b2C3d4E5" * 3 + "x7Yz90"
-OTHER_ENVIRONMENT = KEY.replace("cf_live_", "cf_test_")
 ALICE = "0x" + "a1" * 20
 BOB = "0x" + "b0" * 20
 SOL = "So11111111111111111111111111111111111111112"

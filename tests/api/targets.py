@@ -6,8 +6,9 @@ from typing import Final
 
 from api.router import Route
 from api.routes import ROUTES
-from tests.api.fakes import ALICE, POOL
+from tests.api.fakes import ALICE, BOB, POOL, SOL
 
+NOBODYS: Final = "00000000-0000-4000-8000-000000000000"
 # What stands in the paths; and what the routes require that do not ask for addresses, or for more than these.
 IN_PATHS: Final = {
     "{chain}": "ethereum",
@@ -15,8 +16,6 @@ IN_PATHS: Final = {
     "{index}": "7",
     "{pubkey}": "0x" + "ab" * 48,
     "{address}": ALICE,
-    "{bundleId}": "b",
-    "{id}": "b",
 }
 REQUIRED: Final = {
     "/v1/portfolio/at-block": f"addresses={ALICE}&chainKey=ethereum&blockNumber=7",
@@ -28,21 +27,30 @@ REQUIRED: Final = {
     "/v1/token-overview": f"addresses={ALICE}&date=2026-03-01",
     "/v1/contract-protocol": f"contract={POOL}",
 }
-BODIES: Final = {"/v1/sync-transactions": f'{{"addresses":["{ALICE}"]}}'}
+# By the name of the operation.
+BODIES: Final = {
+    "sync_transactions": f'{{"addresses":["{ALICE}"]}}',
+    "subscribe_snapshot": f'{{"addresses":[{{"address":"{BOB}"}}]}}',
+    "add_entries": f'{{"entries":[{{"address":"{SOL}"}}]}}',
+    "rename_entry": '{"label":"Cold"}',
+    "create_bundle": f'{{"name":"Other","addresses":["{ALICE}"]}}',
+    "rename_bundle": '{"name":"Vault"}',
+    "add_member": f'{{"address":"{POOL}"}}',
+}
 
 
-def path_of(route: Route) -> str:
+def path_of(route: Route, bundle: str = "b") -> str:
     """A path that leads to the route."""
     path = route.path
-    for name, value in IN_PATHS.items():
+    for name, value in {**IN_PATHS, "{bundleId}": bundle}.items():
         path = path.replace(name, value)
     return path
 
 
-def target(route: Route) -> str:
+def target(route: Route, bundle: str = "b", virtual_user: str = NOBODYS) -> str:
     """Path and query."""
-    path = path_of(route)
-    query = REQUIRED.get(route.path)
+    path = path_of(route, bundle)
+    query = f"addresses=virtual:{virtual_user}" if route.name == "virtual_users_portfolio" else REQUIRED.get(route.path)
     if query is None:
         fields = getattr(route.arguments.get("query"), "__struct_fields__", ())
         query = f"addresses={ALICE}" if "addresses" in fields else ""
@@ -51,7 +59,7 @@ def target(route: Route) -> str:
 
 def body(route: Route) -> str:
     """The body; empty where none is taken."""
-    return BODIES.get(route.path, "")
+    return BODIES.get(route.name, "")
 
 
 # What is kept for a tenant is told by a store, which the fakes have none of.

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import sqlalchemy as sa
 from aiohttp import ClientSession
+from structlog.testing import capture_logs
 from yarl import URL
 
 from api.app import make_app
 from api.serve import listening
 from chainfolio.seams import Seams, SystemClock
 from chainfolio.settings import Settings
-from storage.state import State
+from storage.state import State, ledger, schema
+from storage.state.database import Statement, argument
+from storage.state.ledger import Balance
 from tests.api.fakes import FakeEngine
 
+_BALANCES, _OF_KEYS = schema.balances, schema.buckets
+_BALANCE = Statement(
+    sa.select(_BALANCES.c.available, _BALANCES.c.held, _BALANCES.c.earned).where(
+        _BALANCES.c.account_id == argument("owner")
+    )
+)
+_BUCKETS = Statement(sa.select(_OF_KEYS.c.key_id, _OF_KEYS.c.name, _OF_KEYS.c.moments))
 UNTRACED = ("x-request-id", "date", "x-ratelimit", "ratelimit")
 
 
@@ -55,7 +68,9 @@ class Tenant:
 
     async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Said:
         """One request; a body of bytes goes out as it is."""
-        more: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {} if body is None else {"json": body}
+        more: dict[str, Any] = (
+            {"data": io.BytesIO(body)} if isinstance(body, bytes) else {} if body is None else {"json": body}
+        )
         sent = {"Authorization": f"Bearer {self.key}"} | {name.replace("_", "-"): v for name, v in headers.items()}
         if isinstance(body, bytes):
             sent["Content-Type"] = "application/json"
@@ -91,10 +106,37 @@ class World:
     session: ClientSession
     base: str
 
-    def tenant(self, name: str, plan: str = "PRO", expires: int | None = None) -> Tenant:
+    def tenant(
+        self,
+        name: str,
+        plan: str = "PRO",
+        expires: int | None = None,
+        *,
+        grants: Iterable[str] = ("portfolio",),
+        credits: int = 1_000_000,
+    ) -> Tenant:
         """One more account."""
-        account, key = self.state.create_account(name, plan, 1_000_000, ["portfolio"], expires)
+        account, key = self.state.create_account(name, plan, credits, grants, expires)
         return Tenant(self.session, self.base, account.id, key)
+
+    async def settled(self, tenant: Tenant) -> Balance:
+        """The account's credits, once no running call holds any."""
+        for _ in range(500):
+            ((available, held, earned),) = self.state.database.look(lambda tx: tx.rows(_BALANCE, owner=tenant.account))
+            if not held:
+                return Balance(available, held, earned)
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"{held} credits are still held")
+
+    def held(self, tenant: Tenant) -> int:
+        """What running calls of the account hold now."""
+        ((_, held, _),) = self.state.database.look(lambda tx: tx.rows(_BALANCE, owner=tenant.account))
+        return int(held)
+
+    def counted(self) -> dict[tuple[str, str], int]:
+        """How many requests every bucket has let in, by key and bucket."""
+        found = self.state.database.look(lambda tx: tx.rows(_BUCKETS))
+        return {(key, name): len(bytes(moments)) // 8 for key, name, moments in found}
 
 
 @asynccontextmanager
@@ -106,10 +148,15 @@ async def a_world(store: Path | str, settings: Settings | None = None) -> AsyncI
     engine = FakeEngine()
     app = make_app(engine, state, settings or Settings(), Seams(clock=clock, random=random.Random(2)))
     try:
-        async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, ClientSession() as session:
-            yield World(state, engine, session, f"http://127.0.0.1:{port}")
+        # A failure is logged with its traceback, which structlog draws at length where nobody has set it up.
+        with capture_logs():
+            async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, ClientSession() as session:
+                yield World(state, engine, session, f"http://127.0.0.1:{port}")
     finally:
+        await state.meter.close()
+        unsound = state.database.look(ledger.check)
         state.close()
+    assert unsound == []
 
 
 def wallet(number: int) -> str:

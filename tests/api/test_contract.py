@@ -1,0 +1,56 @@
+"""Promises that nothing else shows: what is in a list, what is not served, what a version means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from api.openapi import describe
+from api.routes import ROUTES
+from chainfolio.settings import Settings
+from tests.api.fakes import ALICE
+
+DESCRIBED = describe(ROUTES, Settings())
+SCHEMAS = DESCRIBED["components"]["schemas"]
+
+
+def test_every_keyed_path_names_the_version() -> None:
+    assert all(route.path.startswith("/v1/") is not route.public for route in ROUTES)
+
+
+@pytest.mark.parametrize("path", ["/v1/airdrop", "/v1/portfolio/proxy/polymarket", "/v1/agent/wallet", "/v2/wallet"])
+async def test_what_is_not_served_is_404(ask: Any, path: str) -> None:
+    assert (await ask(f"{path}?addresses={ALICE}")).status == 404
+
+
+@pytest.mark.parametrize(
+    "chain",
+    ["arbitrum", "avalanche", "base", "binance", "ethereum", "fantom", "gnosis", "linea", "optimism", "polygon"],
+)
+async def test_approvals_are_asked_of_ten_chains(ask: Any, chain: str) -> None:
+    assert (await ask(f"/v1/approvals/{chain}?addresses={ALICE}")).status == 200
+    assert (await ask(f"/v1/approvals/{chain.upper()}?addresses={ALICE}")).status == 400
+    (named,) = [p for p in DESCRIBED["paths"]["/v1/approvals/{chain}"]["get"]["parameters"] if p["in"] == "path"]
+    assert len(named["schema"]["enum"]) == 10
+
+
+def test_a_bundle_has_three_fields() -> None:
+    assert list(SCHEMAS["Bundle"]["properties"]) == ["id", "name", "addresses"]
+
+
+def test_a_validator_has_one_of_eight_statuses() -> None:
+    assert set(SCHEMAS["ValidatorIdentity"]["properties"]["status"]["enum"]) == {
+        "pending", "active_ongoing", "active_exiting", "active_slashed",
+        "exited_unslashed", "exited_slashed", "withdrawal_possible", "withdrawal_done",
+    }  # fmt: skip
+
+
+def test_an_entry_has_one_of_three_plans() -> None:
+    assert set(SCHEMAS["Entry"]["properties"]["plan"]["enum"]) == {"FREE", "LITE", "PRO"}
+
+
+def test_what_is_only_there_when_asked_for_is_not_required() -> None:
+    assert "blockNumber" not in SCHEMAS["Portfolio"]["required"]
+    assert {"imgSmall", "imgLarge", "explorerUrl", "sources"}.isdisjoint(SCHEMAS["AssetDocument"]["required"])
+    assert "balance" in SCHEMAS["AssetDocument"]["required"]

@@ -1,0 +1,401 @@
+"""What calls cost, over HTTP and on both databases: a success its price, once; everything else nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import uuid
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+
+from api.router import AT_BLOCK
+from chainfolio import errors
+from chainfolio.settings import Limits, Settings
+from indexer.answers import ApprovalsPage
+from storage.state import delegations, ledger, virtual_users
+from storage.state.ledger import Balance
+from tests.api import targets
+from tests.api.fakes import ALICE, BOB, SOL, an_approval
+from tests.api.furnished import DOCUMENT, GRANTS, bundle_of, furnish, request_of
+from tests.api.targets import KEYED
+from tests.api.tenants import Said, Tenant, World, a_world, wallet
+
+WALLET = f"/v1/wallet?addresses={ALICE}"
+AT_BLOCK_7 = f"/v1/portfolio/at-block?addresses={ALICE}&chainKey=ethereum&blockNumber=7"
+SYNC = "/v1/sync-transactions", {"addresses": [ALICE]}
+UNTOUCHED = Balance(1_000_000, 0, 0)
+
+
+@pytest.fixture
+async def world(state_url: str) -> AsyncIterator[World]:
+    async with a_world(state_url) as made:
+        yield made
+
+
+@pytest.fixture
+def ann(world: World) -> Tenant:
+    """Who may do everything and has something of everything."""
+    tenant = world.tenant("ann", grants=GRANTS)
+    furnish(world, tenant.account)
+    return tenant
+
+
+def limited(state_url: str, **limits: int) -> AbstractAsyncContextManager[World]:
+    return a_world(state_url, Settings(limits=Limits(**limits)))
+
+
+async def until(fact: Any) -> None:
+    for _ in range(500):
+        if fact():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come to it")
+
+
+# --- what is charged -------------------------------------------------------------------------------------------------
+
+
+async def test_a_success_costs_its_price_once(world: World, ann: Tenant) -> None:
+    for route in KEYED:
+        furnish(world, ann.account)
+        before = await world.settled(ann)
+        said = await ann.ask(*request_of(route, ann.account))
+        assert said.status in route.replies, (route.name, said.body)
+        after = await world.settled(ann)
+        assert (before.available - after.available, after.earned - before.earned) == (route.cost, route.cost), (
+            route.name
+        )
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        errors.Unavailable("node", "down"), errors.BadAnswer("node", "lies"),
+        errors.NotCovered("ethereum", "logs", 1, 9), errors.HistoryUnavailable("node", 5, "pruned"),
+        errors.Unserved("nobody"),
+        errors.NotFound("nothing"),
+        errors.BadRequest("addresses", "cannot be meant"), errors.StoreError("lake", "gone"), RuntimeError("a bug"),
+    ],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+async def test_a_failure_of_the_engine_costs_nothing(world: World, ann: Tenant, failure: Exception) -> None:
+    failed = 0
+    for route in KEYED:
+        furnish(world, ann.account)
+        before = await world.settled(ann)
+        world.engine.failure = failure
+        said = await ann.ask(*request_of(route, ann.account))
+        cost = route.cost if said.status < 300 else 0
+        failed += said.status >= 400
+        assert (await world.settled(ann)).available == before.available - cost, (route.name, said.status)
+    assert failed >= 15, "the routes that ask the engine"
+
+
+REFUSED: list[tuple[int, str, str, Any]] = [
+    (400, "GET", "/v1/wallet", None),
+    (400, "GET", "/v1/wallet?addresses=nonsense", None),
+    (400, "GET", f"{WALLET}&chain=ethereum", None),
+    (400, "GET", f"/v1/approvals/solana?addresses={ALICE}", None),
+    (400, "GET", f"/v1/historical?addresses={ALICE}&date=9999-01-01", None),
+    (400, "POST", "/v1/addressbook", b"{"),
+    (400, "POST", "/v1/addressbook", {"entries": [{"address": "nonsense"}]}),
+    (400, "POST", "/v1/subscribe-snapshot", {"addresses": []}),
+    (403, "GET", f"/v1/historical?addresses={SOL}&date=2024-02-29", None),
+    (403, "GET", f"/v1/virtual-users/portfolio?addresses=virtual:{targets.NOBODYS}", None),
+    (404, "GET", "/v1/contract-protocol?contract=0x" + "00" * 20, None),
+    (404, "GET", "/v1/beacon/validators/details/index/8", None),
+    (404, "PATCH", f"/v1/addressbook/{SOL}", {"label": "x"}),
+    (404, "DELETE", "/v1/bundles/nothing", None),
+    (409, "POST", "/v1/bundles", {"name": "Treasury", "addresses": [ALICE]}),
+    (409, "POST", "/v1/subscribe-snapshot", {"addresses": [{"address": ALICE}, {"address": BOB}]}),
+    (413, "POST", "/v1/addressbook", b'{"entries":' + b" " * 2**20 + b"[]}"),
+    (422, "POST", "/v1/bundles", {"name": "Other", "addresses": [SOL]}),
+]
+
+
+async def test_a_refusal_costs_nothing(world: World, ann: Tenant) -> None:
+    for status, method, target, body in REFUSED:
+        said = await ann.ask(method, target, body)
+        assert said.status == status, (target, said.body)
+        assert await world.settled(ann) == UNTOUCHED, target
+    said = await ann.ask("POST", "/v1/addressbook", None, Content_Type="text/plain")
+    assert said.status == 415
+    assert await world.settled(ann) == UNTOUCHED
+
+
+async def test_head_and_options_are_free(world: World) -> None:
+    poor = world.tenant("poor", grants=GRANTS, credits=0)
+    furnish(world, poor.account)
+    for route in KEYED:
+        _, target, _ = request_of(route, poor.account)
+        assert (await poor.ask("OPTIONS", target)).status == 204
+        if route.method == "GET":
+            assert (await poor.ask("HEAD", target)).status == 200, route.name
+    assert await world.settled(poor) == Balance(0, 0, 0)
+
+
+async def test_virtual_users_cost_one_for_each_after_those_given_twice(world: World, ann: Tenant) -> None:
+    ids = [str(uuid.UUID(int=number, version=4)) for number in range(1, 5)]
+    for id in ids:
+        world.state.database.change(
+            lambda tx, id=id: virtual_users.add(tx, ann.account, id, "BALANCE", "", DOCUMENT, 1)  # type: ignore[misc]
+        )
+    spent = 0
+    for more in ("", "&aggregated=true"):
+        written = ",".join(f"virtual:{id}" for id in [*ids[:3], ids[0].upper()]) + f"&addresses=virtual:{ids[1]}"
+        assert (await ann.ask("GET", f"/v1/virtual-users/portfolio?addresses={written}{more}")).status == 200
+        spent += 3
+        assert (await world.settled(ann)).earned == spent
+
+
+async def test_snapshots_cost_1200_an_address(world: World) -> None:
+    rich, poor = world.tenant("rich", credits=2400), world.tenant("poor", credits=2399)
+    body = {"addresses": [{"address": wallet(1)}, {"address": wallet(2)}]}
+    assert (await rich.ask("POST", "/v1/subscribe-snapshot", body)).status == 200
+    assert await world.settled(rich) == Balance(0, 0, 2400)
+    said = await poor.ask("POST", "/v1/subscribe-snapshot", body)
+    assert said.status == 402
+    told = {name: value for name, value in said.json.items() if name.startswith("credits")}
+    assert told == {"creditsRequired": 2400, "creditsAvailable": 2399, "creditsNeeded": 2400}
+    assert await world.settled(poor) == Balance(2399, 0, 0)
+    assert (await poor.ask("POST", "/v1/subscribe-snapshot", {"addresses": body["addresses"][:1]})).status == 200
+
+
+async def test_nobody_spends_what_is_not_there(world: World) -> None:
+    poor = world.tenant("poor", credits=5)
+    world.engine.delay_s = 0.3
+    said = await asyncio.gather(*(poor.ask("GET", WALLET) for _ in range(20)))
+    assert sorted(each.status for each in said) == [200] * 5 + [402] * 15
+    assert {each.json["creditsAvailable"] for each in said if each.status == 402} == {0}
+    assert await world.settled(poor) == Balance(0, 0, 5)
+
+
+async def test_credits_are_told_without_what_running_calls_hold(world: World, ann: Tenant) -> None:
+    world.engine.delay_s = 60
+    asked = asyncio.create_task(ann.ask("GET", WALLET))
+    await asyncio.wait_for(world.engine.called.wait(), 5)
+    assert (await ann.ask("GET", "/v1/credits")).json == 999_999
+    asked.cancel()
+    await world.settled(ann)
+    assert (await ann.ask("GET", "/v1/credits")).json == 1_000_000
+
+
+# --- who leaves ------------------------------------------------------------------------------------------------------
+
+
+async def connected(world: World, tenant: Tenant, line: str, body: str = "", more: str = "") -> asyncio.StreamWriter:
+    """A request on a connection of its own, whose client reads next to nothing."""
+    endpoint = socket.socket()
+    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    endpoint.setblocking(False)
+    port = int(world.base.rpartition(":")[2])
+    await asyncio.get_running_loop().sock_connect(endpoint, ("127.0.0.1", port))
+    _, writer = await asyncio.open_connection(sock=endpoint, limit=1024)
+    head = f"{line} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {tenant.key}\r\n{more}"
+    content = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
+    writer.write(f"{head}{content}\r\n{body}".encode())
+    return writer
+
+
+async def test_who_leaves_before_the_answer_pays_nothing(world: World, ann: Tenant) -> None:
+    world.engine.delay_s = 60
+    writer = await connected(world, ann, f"GET {WALLET}")
+    await asyncio.wait_for(world.engine.called.wait(), 5)
+    assert world.held(ann) == 1
+    writer.close()
+    assert await world.settled(ann) == UNTOUCHED
+
+
+async def test_who_leaves_in_the_middle_of_the_answer_pays_nothing(world: World, ann: Tenant) -> None:
+    world.engine.page = ApprovalsPage(tuple(an_approval(height) for height in range(40_000)), None)
+    writer = await connected(world, ann, f"GET /v1/approvals/ethereum?addresses={ALICE}")
+    await until(lambda: world.engine.left.is_set())
+    await asyncio.sleep(0.5)
+    assert world.held(ann) == 1, "the answer is longer than what the system takes"
+    writer.transport.abort()
+    assert await world.settled(ann) == UNTOUCHED
+
+
+async def test_who_leaves_frees_the_key_of_the_change(world: World, ann: Tenant) -> None:
+    world.engine.delay_s = 60
+    path, body = SYNC
+    writer = await connected(world, ann, f"POST {path}", json.dumps(body), "Idempotency-Key: k\r\n")
+    await asyncio.wait_for(world.engine.called.wait(), 5)
+    writer.close()
+    assert await world.settled(ann) == UNTOUCHED
+    world.engine.delay_s = 0
+    for _ in range(100):
+        said = await ann.ask("POST", path, body, Idempotency_Key="k")
+        if said.status != 409:
+            break
+        await asyncio.sleep(0.02)
+    assert said.status == 200
+    assert "Idempotency-Replayed" not in said.headers
+    assert (await world.settled(ann)).earned == 1
+
+
+# --- asked for twice -------------------------------------------------------------------------------------------------
+
+WRITES = [route for route in KEYED if route.method != "GET"]
+
+
+async def test_a_change_that_is_asked_for_twice_is_made_and_paid_once(world: World, ann: Tenant) -> None:
+    for route in WRITES:
+        furnish(world, ann.account)
+        before = await world.settled(ann)
+        request = request_of(route, ann.account)
+        first = await ann.ask(*request, Idempotency_Key=route.name)
+        again = [await ann.ask(*request, Idempotency_Key=route.name) for _ in range(3)]
+        assert first.status in route.replies, first.body
+        assert "Idempotency-Replayed" not in first.headers
+        for each in again:
+            assert each.headers.get("Idempotency-Replayed") == "true", route.name
+            assert (each.status, each.body) == (first.status, first.body)
+        assert (await world.settled(ann)).earned - before.earned == route.cost, route.name
+
+
+async def test_a_refusal_is_replayed_too(world: World, ann: Tenant) -> None:
+    body = {"name": "Treasury", "addresses": [ALICE]}
+    first = await ann.ask("POST", "/v1/bundles", body, Idempotency_Key="k")
+    await ann.ask("DELETE", f"/v1/bundles/{bundle_of(ann.account)}")
+    again = await ann.ask("POST", "/v1/bundles", body, Idempotency_Key="k")
+    assert (first.status, again.status, again.body) == (409, 409, first.body)
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert (await world.settled(ann)).earned == 1, "the deletion alone"
+
+
+async def test_a_key_belongs_to_one_request_of_one_account(world: World, ann: Tenant) -> None:
+    bob = world.tenant("bob", grants=GRANTS)
+    furnish(world, bob.account)
+    world.state.database.change(lambda tx: delegations.delegate(tx, bob.account, ann.account, 5))
+    path, body = "/v1/addressbook", {"entries": [{"address": SOL}]}
+    assert (await ann.ask("POST", path, body, Idempotency_Key="k")).status == 200
+    others: list[Said] = [
+        await ann.ask("POST", path, {"entries": [{"address": wallet(1)}]}, Idempotency_Key="k"),
+        await ann.ask("POST", path, body, Idempotency_Key="k", X_Delegate_For=bob.account),
+        await ann.ask("POST", "/v1/bundles", {"name": "x", "addresses": [ALICE]}, Idempotency_Key="k"),
+        await ann.ask("DELETE", f"/v1/addressbook/{ALICE}", Idempotency_Key="k"),
+    ]
+    assert [(each.status, each.code) for each in others] == [(422, "IDEMPOTENCY_KEY_REUSED")] * 4
+    assert (await ann.ask("POST", *SYNC, Idempotency_Key="k")).status == 422
+    assert (await world.settled(ann)).earned == 1
+    assert (await bob.ask("POST", path, body, Idempotency_Key="k")).status == 200
+
+
+async def test_while_the_first_runs_the_second_is_told_to_wait(world: World, ann: Tenant) -> None:
+    path, body = SYNC
+    world.engine.delay_s = 0.6
+    first = asyncio.create_task(ann.ask("POST", path, body, Idempotency_Key="k"))
+    await asyncio.wait_for(world.engine.called.wait(), 5)
+    second = await ann.ask("POST", path, body, Idempotency_Key="k")
+    assert (second.status, second.headers["Retry-After"], sorted(second.json)) == (409, "1", ["error", "message"])
+    assert (await first).status == 200
+    third = await ann.ask("POST", path, body, Idempotency_Key="k")
+    assert (third.status, third.headers["Idempotency-Replayed"]) == (200, "true")
+    assert (await world.settled(ann)).earned == 1
+    assert len(world.engine.calls) == 1
+
+
+async def test_a_failure_frees_the_key(world: World, ann: Tenant) -> None:
+    path, body = SYNC
+    for failure, status in ((errors.Unavailable("node", "down"), 503), (RuntimeError("a bug"), 500)):
+        world.engine.failure = failure
+        assert (await ann.ask("POST", path, body, Idempotency_Key="k")).status == status
+        assert await world.settled(ann) == UNTOUCHED
+    world.engine.failure = None
+    said = await ann.ask("POST", path, body, Idempotency_Key="k")
+    assert (said.status, said.headers.get("Idempotency-Replayed")) == (200, None)
+    assert (await world.settled(ann)).earned == 1
+
+
+async def test_a_want_of_credits_frees_the_key(world: World) -> None:
+    poor = world.tenant("poor", credits=0)
+    path, body = SYNC
+    assert (await poor.ask("POST", path, body, Idempotency_Key="k")).status == 402
+    world.state.database.change(lambda tx: ledger.credit(tx, poor.account, 1, 5, ""))
+    said = await poor.ask("POST", path, body, Idempotency_Key="k")
+    assert (said.status, said.headers.get("Idempotency-Replayed")) == (200, None)
+    assert await world.settled(poor) == Balance(0, 0, 1)
+
+
+async def test_a_key_that_is_none_is_refused_and_a_read_takes_none(world: World, ann: Tenant) -> None:
+    path, body = SYNC
+    for key in ("", " ", "two words", "k" * 256, "ключ"):
+        said = await ann.ask("POST", path, body, Idempotency_Key=key)
+        assert (said.status, list(said.json["details"])) == (400, ["headers"]), key
+    assert await world.settled(ann) == UNTOUCHED
+    for _ in range(2):
+        assert (await ann.ask("GET", WALLET, Idempotency_Key="k")).status == 200
+    assert (await world.settled(ann)).earned == 2
+
+
+# --- how often -------------------------------------------------------------------------------------------------------
+
+
+def statuses(said: Iterable[Said]) -> list[int]:
+    return [each.status for each in said]
+
+
+async def test_the_rate_is_one_of_a_key_over_all_routes_and_at_block_has_its_own(state_url: str) -> None:
+    async with limited(state_url, per_minute=3, at_block_per_minute=2) as world:
+        ann = world.tenant("ann", grants=GRANTS)
+        _, second_key = world.state.create_key(ann.account, "second")
+        other = Tenant(ann.session, ann.base, ann.account, second_key)
+        paths = [WALLET, "/v1/credits", "/v1/addressbook", "/v1/chains", "/v1/beacon/validators/details/index/7"]
+        said = [await ann.ask("GET", path) for path in paths]
+        assert statuses(said) == [200, 200, 200, 429, 429]
+        assert statuses([await ann.ask("GET", AT_BLOCK_7) for _ in range(4)]) == [200, 200, 429, 429]
+        assert statuses([await other.ask("GET", path) for path in (WALLET, AT_BLOCK_7)]) == [200, 200]
+        told, wait = said[-1].json, int(said[-1].headers["Retry-After"])
+        assert sorted(told) == ["error", "message", "retryAfter", "retry_after"]
+        assert told["error"] == "Rate limit exceeded"
+        assert told["retryAfter"] == told["retry_after"] == wait
+        assert 50 <= wait <= 60
+        assert (await world.settled(ann)).earned == 6
+
+
+async def test_a_key_has_360_requests_a_minute_and_100_at_blocks(world: World, ann: Tenant) -> None:
+    assert {(await ann.ask("GET", "/v1/credits")).status for _ in range(360)} == {200}
+    assert (await ann.ask("GET", WALLET)).status == 429
+    assert {(await ann.ask("GET", AT_BLOCK_7)).status for _ in range(100)} == {200}
+    assert (await ann.ask("GET", AT_BLOCK_7)).status == 429
+    key = world.state.keys(ann.account)[0].id
+    assert world.counted() == {(key, "all"): 360, (key, AT_BLOCK): 100}
+    assert (await world.settled(ann)).earned == 100
+
+
+async def test_who_waits_for_fresh_data_has_a_few_places(state_url: str) -> None:
+    async with limited(state_url, waiting_per_key=2) as world:
+        ann = world.tenant("ann", grants=GRANTS)
+        world.engine.delay_s = 60
+        path = f"/v1/portfolio?addresses={ALICE}&waitForSync=true"
+        waiting = [asyncio.create_task(ann.ask("GET", path)) for _ in range(2)]
+        await until(lambda: len(world.engine.calls) == 2)
+        said = await ann.ask("GET", path)
+        assert (said.status, said.headers["Retry-After"], said.json["retryAfter"]) == (429, "1", 1)
+        assert world.held(ann) == 2, "the third holds nothing"
+        for each in waiting:
+            each.cancel()
+        assert await world.settled(ann) == UNTOUCHED
+        world.engine.delay_s = 0
+        assert statuses([await ann.ask("GET", path) for _ in range(3)]) == [200] * 3
+
+
+# --- which comes first -----------------------------------------------------------------------------------------------
+
+
+async def test_the_first_thing_that_is_wrong_is_told(state_url: str) -> None:
+    async with limited(state_url, per_minute=2, at_block_per_minute=2) as world:
+        bad = {name: f"/v1/{name}?nonsense=1" for name in ("wallet", "portfolio/at-block", "virtual-users")}
+        for name, lacking in (("wallet", 403), ("portfolio/at-block", 401), ("virtual-users", 403)):
+            nothing = world.tenant("nothing", "FREE", grants=(), credits=0)
+            unknown = Tenant(nothing.session, nothing.base, "", nothing.key[:-1])
+            assert (await unknown.ask("GET", bad[name])).status == 401
+            assert statuses([await nothing.ask("GET", bad[name]) for _ in range(3)]) == [lacking, lacking, 429]
+        poor = world.tenant("poor", grants=GRANTS, credits=0)
+        assert statuses([await poor.ask("GET", each) for each in (bad["wallet"], WALLET, WALLET)]) == [400, 402, 429]
+        assert sum(world.counted().values()) == 8, "a refusal for the rate is not counted, one without a key neither"

@@ -1,0 +1,255 @@
+"""Every kind of credential against every route that needs a key, over the real state store: what is answered, what it
+costs, and whose rate it counts in."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+import pytest_asyncio
+
+from api.router import Route
+from api.subscriptions import PRICE
+from chainfolio.settings import Limits, Settings
+from storage.state import ledger, schema
+from storage.state.credentials import make_key
+from storage.state.database import Statement, argument
+from storage.state.ledger import Balance
+from tests.api.furnished import GRANTS, fields_of_refusal, furnish, request_of
+from tests.api.targets import KEYED
+from tests.api.tenants import Tenant, World, a_world
+from tests.api.wire import raw
+
+in_one_loop = pytest.mark.asyncio(loop_scope="module")
+
+PER_MINUTE: Final = 400
+PLENTY: Final = 10 * PRICE
+UNKNOWN: Final = make_key(random.Random(99))
+RATE: Final = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit-policy", "ratelimit")
+PRO_ROUTES: Final = ("token_overview", "virtual_users", "virtual_users_portfolio")
+
+
+def sent(line: str) -> Callable[[str], list[str]]:
+    """One line of the head; `{key}` in it is the key."""
+    return lambda key: [line.replace("{key}", key)]
+
+
+def flipped(key: str, at: int) -> str:
+    """The key with one character changed."""
+    other = "A" if key[at] != "A" else "B"
+    return key[:at] + other + key[at + 1 :]
+
+
+# How a good key may be sent, or sent wrongly: the lines of the head, and whether it is let in.
+WORDINGS: Final[dict[str, tuple[Callable[[str], list[str]], bool]]] = {
+    "valid": (sent("Authorization: Bearer {key}"), True),
+    "lower-case scheme": (sent("Authorization: bearer {key}"), True),
+    "upper-case scheme": (sent("authorization: BEARER {key}"), True),
+    "several spaces": (sent("Authorization:   Bearer   {key}   "), True),
+    "tab around": (sent("Authorization:\tBearer {key}\t"), True),
+    "none": (lambda key: [], False),
+    "empty header": (sent("Authorization:"), False),
+    "only the scheme": (sent("Authorization: Bearer"), False),
+    "only the scheme and a space": (sent("Authorization: Bearer "), False),
+    "tab between": (sent("Authorization: Bearer\t{key}"), False),
+    "no scheme": (sent("Authorization: {key}"), False),
+    "Basic": (sent("Authorization: Basic {key}"), False),
+    "Token": (sent("Authorization: Token {key}"), False),
+    "scheme run together": (sent("Authorization: Bearer{key}"), False),
+    "in a cookie": (sent("Cookie: key={key}; Authorization=Bearer {key}"), False),
+    "in X-API-Key": (sent("X-API-Key: {key}"), False),
+    "in Proxy-Authorization": (sent("Proxy-Authorization: Bearer {key}"), False),
+    "good, then bad header": (lambda key: [f"Authorization: Bearer {each}" for each in (key, UNKNOWN)], False),
+    "bad, then good header": (lambda key: [f"Authorization: Bearer {each}" for each in (UNKNOWN, key)], False),
+    "good header twice": (lambda key: [f"Authorization: Bearer {key}"] * 2, False),
+    "joined by comma": (sent("Authorization: Bearer {key}, Bearer {key}"), False),
+    "two tokens": (sent("Authorization: Bearer {key} {key}"), False),
+    "quoted": (sent('Authorization: Bearer "{key}"'), False),
+    "unknown but well-formed": (sent(f"Authorization: Bearer {UNKNOWN}"), False),
+    "bad checksum": (lambda key: [f"Authorization: Bearer {flipped(key, -1)}"], False),
+    "one character flipped": (lambda key: [f"Authorization: Bearer {flipped(key, 20)}"], False),
+    "truncated": (lambda key: [f"Authorization: Bearer {key[:-1]}"], False),
+    "one more character": (sent("Authorization: Bearer {key}A"), False),
+    "other case": (lambda key: [f"Authorization: Bearer {key.swapcase()}"], False),
+    "other environment": (lambda key: [f"Authorization: Bearer {key.replace('cf_live_', 'cf_test_')}"], False),
+    "Unicode look-alike": (lambda key: [f"Authorization: Bearer {key.replace('c', 'с')}"], False),
+    "percent-encoded": (lambda key: [f"Authorization: Bearer {key.replace('_', '%5F')}"], False),
+    "8 KiB": (sent(f"Authorization: Bearer {'A' * 8192}"), False),
+    "in the query": (lambda key: [], False),
+}
+# What no HTTP parser lets pass at all.
+BROKEN: Final[dict[str, Callable[[str], list[str]]]] = {
+    "NUL inside": lambda key: [f"Authorization: Bearer {key[:9]}\0{key[9:]}"],
+    "CR inside": lambda key: [f"Authorization: Bearer {key[:9]}\r{key[9:]}"],
+    "header name with a space": sent("Authorization : Bearer {key}"),
+}
+# What may be true of a key that is sent as it should be: the routes it does not open for what reason.
+HOLDERS: Final = (
+    "second key, both valid", "first key, both valid", "revoked", "rolled, after its grace", "rolled, the new key",
+    "expired", "not yet expired", "lapsed plan", "FREE plan", "without portfolio", "without at-block",
+    "without enterprise", "without credits", "over the limit",
+)  # fmt: skip
+
+
+@dataclass
+class Cast:
+    """Who asks, by kind: the tenant with its key as it is sent, and the id of that key."""
+
+    world: World
+    tenants: dict[str, Tenant] = field(default_factory=dict)
+    key_ids: dict[str, str] = field(default_factory=dict)
+
+    def add(self, kind: str, plan: str = "PRO", expires: int | None = None, **more: object) -> Tenant:
+        """One more account for a kind, with its first key."""
+        given: dict[str, Any] = {"grants": GRANTS, "credits": PLENTY, **more}
+        tenant = self.world.tenant(kind, plan, expires, **given)
+        self.play(kind, tenant, 0)
+        return tenant
+
+    def play(self, kind: str, tenant: Tenant, key: int) -> None:
+        """Let a kind be this tenant with the key it has in that place."""
+        self.tenants[kind] = tenant
+        self.key_ids[kind] = self.world.state.keys(tenant.account)[key].id
+
+    def rolled(self, tenant: Tenant, expires: int | None = None) -> Tenant:
+        """The same account with one more key."""
+        _, token = self.world.state.create_key(tenant.account, "next", expires)
+        return Tenant(tenant.session, tenant.base, tenant.account, token)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cast(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cast]:
+    limits = Limits(per_minute=PER_MINUTE, at_block_per_minute=PER_MINUTE)
+    async with a_world(tmp_path_factory.mktemp("matrix"), Settings(limits=limits)) as world:
+        cast, state, now_us = Cast(world), world.state, world.state.clock.now_us()
+        valid = cast.add("valid")
+        for kind in (*WORDINGS, *BROKEN):
+            cast.play(kind, valid, 0)
+        first = cast.add("first key, both valid")
+        cast.play("second key, both valid", cast.rolled(first), 1)
+        old = cast.add("rolled, after its grace")
+        cast.play("rolled, the new key", cast.rolled(old), 1)
+        cast.add("revoked")
+        for kind in ("revoked", "rolled, after its grace"):
+            assert state.revoke_key(cast.key_ids[kind])
+        for kind, expires in (("expired", now_us - 1), ("not yet expired", now_us + 3_600_000_000)):
+            cast.play(kind, cast.rolled(cast.add(kind), expires), 1)
+        cast.add("lapsed plan", expires=now_us - 1)
+        cast.add("FREE plan", "FREE")
+        for grant in GRANTS:
+            cast.add(f"without {grant}", grants=[each for each in GRANTS if each != grant])
+        cast.add("without credits", credits=0)
+        cast.add("over the limit")
+        assert set(cast.tenants) == {*WORDINGS, *BROKEN, *HOLDERS}
+        yield cast
+
+
+def expected(kind: str, route: Route) -> int:
+    """The status of a request that nothing else is wrong with."""
+    if kind in BROKEN:
+        return 400
+    unknown = kind in ("revoked", "rolled, after its grace", "expired")
+    if unknown or not WORDINGS.get(kind, (None, True))[1]:
+        return 401
+    if kind == "over the limit":
+        return 429
+    lacking = {"lapsed plan": "pro", "FREE plan": "pro"}.get(kind, kind.removeprefix("without "))
+    if kind != "without credits" and route.needs == lacking:
+        return 401 if lacking == "at-block" else 403
+    if kind == "without credits" and route.cost:
+        return 402
+    return min(route.replies)
+
+
+def lines_of(kind: str, key: str) -> list[str]:
+    wording = BROKEN.get(kind) or WORDINGS.get(kind, WORDINGS["valid"])[0]
+    return wording(key)
+
+
+BUCKETS: Final = schema.buckets
+_FORGET: Final = Statement(BUCKETS.delete())
+_FILL: Final = Statement(
+    BUCKETS.insert().values(key_id=argument("key"), name=argument("bucket"), moments=argument("moments"))
+)
+
+
+def counted_before(cast: Cast, kind: str, route: Route) -> dict[tuple[str, str], int]:
+    """Forget all rates, but for who is over the limit: that bucket is full."""
+    state = cast.world.state
+    state.database.change(lambda tx: tx.run(_FORGET))
+    if kind == "over the limit":
+        moments = state.clock.now_us().to_bytes(8, "little") * PER_MINUTE
+        key = cast.key_ids[kind]
+        state.database.change(lambda tx: tx.run(_FILL, key=key, bucket=route.bucket, moments=moments))
+    return cast.world.counted()
+
+
+def check_body(route: Route, status: int, body: bytes, media: str) -> None:
+    """The fields of what was answered; of an answer only that it is one: `test_schemathesis.py` looks into it."""
+    if status == 204:
+        assert body == b""
+        return
+    assert media == "application/json"
+    found = json.loads(body)
+    if status == 400:
+        assert sorted(found) == ["error", "message"]
+    elif status >= 400:
+        assert sorted(found) == fields_of_refusal(route.envelope, status)
+
+
+@in_one_loop
+@pytest.mark.parametrize("kind", [*WORDINGS, *BROKEN, *HOLDERS])
+@pytest.mark.parametrize("route", KEYED, ids=lambda route: route.name)
+async def test_every_key_on_every_route(cast: Cast, route: Route, kind: str) -> None:
+    world, tenant = cast.world, cast.tenants[kind]
+    furnish(world, tenant.account)
+    counted, purse, asked = counted_before(cast, kind, route), await world.settled(tenant), len(world.engine.calls)
+    method, target, body = request_of(route, tenant.account)
+    if kind == "in the query":
+        target += f"{'&' if '?' in target else '?'}key={tenant.key}&api_key={tenant.key}"
+    status = expected(kind, route)
+    port = int(world.base.rpartition(":")[2])
+    said = await raw(port, target, lines_of(kind, tenant.key), method, body)
+    assert said.status == status, said.body
+    check_body(route, status, said.body, said.headers.get("content-type", ""))
+    let_in = status in route.replies
+    known = (kind in HOLDERS and status != 401) or let_in or (route.needs == "at-block" and kind == "without at-block")
+    assert said.headers.get("www-authenticate") == ("Bearer" if status == 401 else None)
+    assert [name in said.headers for name in RATE] == [known] * len(RATE)
+    assert ("retry-after" in said.headers) is (status == 429)
+    assert (said.headers["cache-control"], said.headers["server"]) == ("no-store", "chainfolio")
+    assert tenant.key[:9].encode() not in said.body
+    assert let_in or len(world.engine.calls) == asked, "a refusal reached the engine"
+    cost = route.cost if let_in else 0
+    assert await world.settled(tenant) == Balance(purse.available - cost, 0, purse.earned + cost)
+    if known and status != 429:
+        counted = {(cast.key_ids[kind], route.bucket): 1}
+    assert world.counted() == counted
+    if let_in and cost:
+        refill(cast, tenant, cost)
+
+
+def refill(cast: Cast, tenant: Tenant, cost: int) -> None:
+    """Give back what it cost, for the next route."""
+    cast.world.state.database.change(lambda tx: ledger.credit(tx, tenant.account, cost, 1, "again"))
+
+
+@in_one_loop
+async def test_a_refusal_for_want_of_credits_says_how_many(cast: Cast) -> None:
+    tenant = cast.tenants["without credits"]
+    for route in (each for each in KEYED if each.cost):
+        furnish(cast.world, tenant.account)
+        method, target, body = request_of(route, tenant.account)
+        said = (await tenant.ask(method, target, body)).json
+        numbers = (said["creditsRequired"], said["creditsAvailable"], said["creditsNeeded"])
+        assert numbers == (route.cost, 0, route.cost)
+
+
+def test_the_kinds_are_those_of_the_plan() -> None:
+    assert len({*WORDINGS, *BROKEN, *HOLDERS}) >= 30
+    assert [route.name for route in KEYED if route.needs == "pro"] == list(PRO_ROUTES)
+    assert {route.needs for route in KEYED} == {"", "pro", *GRANTS}

@@ -1,0 +1,49 @@
+"""Requests byte for byte, as no client library would send them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One answer, as it came; the names of its headers are lower-case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+async def exchange(port: int, sent: bytes, wait_s: float = 5) -> bytes:
+    """Send bytes on a connection of their own, and whatever comes back until the server closes it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(sent)
+        return await asyncio.wait_for(reader.read(), wait_s)
+    except ConnectionResetError:  # it was refused before all of it was read
+        return b""
+    finally:
+        writer.close()
+
+
+def heard(data: bytes) -> list[Heard]:
+    """The answers in what came back on a connection; each has a length."""
+    found = []
+    while data:
+        head, _, data = data.partition(b"\r\n\r\n")
+        status, *fields = head.decode().split("\r\n")
+        headers = {name.lower(): value for name, value in (field.split(": ", 1) for field in fields)}
+        length = int(headers.get("content-length", 0))
+        found.append(Heard(int(status.split()[1]), headers, data[:length]))
+        data = data[length:]
+    return found
+
+
+async def raw(port: int, path: str, lines: list[str], method: str = "GET", body: bytes | None = None) -> Heard:
+    """One request with these lines in its head, and its answer."""
+    content = body or b""
+    kind = ["Content-Type: application/json", f"Content-Length: {len(content)}"] if body else []
+    head = [f"{method} {path} HTTP/1.1", "Host: here", "Connection: close", *kind, *lines, "", ""]
+    (answer,) = heard(await exchange(port, "\r\n".join(head).encode() + content))
+    return answer

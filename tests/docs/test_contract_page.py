@@ -1,0 +1,48 @@
+"""The page of promises is whole: every rule names a test, every test that it names exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+from typing import get_args
+
+from storage.state.refusals import Code
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "contract.md").read_text()
+ROWS = [line.strip("|").split("|") for line in PAGE.splitlines() if re.match(r"\| (?!Rule |# )", line)]
+NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+# Codes that the service description does not have.
+OURS = {"FORBIDDEN", "ALREADY_SUBSCRIBED"}
+
+
+@cache
+def found_in(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def test_every_test_that_is_named_exists() -> None:
+    named = NAMED.findall(PAGE)
+    assert len(named) > 150
+    assert [f"{path}::{name}" for path, name in named if name not in found_in(path)] == []
+    assert all(name.startswith("test_") for _, name in named)
+
+
+def test_no_rule_is_without_a_test() -> None:
+    assert len(ROWS) > 130
+    for row in ROWS:
+        assert all(cell.strip() for cell in row), row
+        shown = row[-1].strip().split("<br>")
+        assert all(NAMED.fullmatch(each) for each in shown), row
+
+
+def test_every_decision_has_its_row() -> None:
+    numbers = [int(row[0]) for row in ROWS if row[0].strip().isdigit() and len(row) == 3]
+    assert numbers == list(range(1, 33))
+
+
+def test_every_code_of_a_refusal_has_its_row() -> None:
+    assert [code for code in get_args(Code) if code not in PAGE and code not in OURS] == []
