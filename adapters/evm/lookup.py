@@ -50,7 +50,7 @@ def _done(source: str, known: Known, transaction: bytes, receipt: bytes) -> Done
     if b"null" in (transaction, receipt):
         raise NodeBehind(source, f"does not have transaction {known.tx_hash} of block {known.height}")
     sent, given = typed(source, transaction, Mined), typed(source, receipt, MinedReceipt)
-    if known.tx_hash not in (sent.hash.lower(), given.transactionHash.lower()) or sent.hash != given.transactionHash:
+    if {sent.hash.lower(), given.transactionHash.lower()} != {known.tx_hash}:
         raise BadAnswer(source, f"another transaction in answer to {known.tx_hash}")
     if error := _elsewhere(source, known, sent, given):
         raise error
