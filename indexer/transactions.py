@@ -85,6 +85,7 @@ class Statement:
     _subjects: dict[str, Subject] = field(default_factory=dict)
     _histories: dict[str, Activities] = field(default_factory=dict)
     _holes: list[Hole] = field(default_factory=list)
+    _tokens: dict[str, dict[str, Token]] = field(default_factory=dict)
     _lookups: int = 0
 
     async def page(self, subjects: Sequence[Subject], accounts: Sequence[str]) -> list[TransactionDocument]:
@@ -92,15 +93,21 @@ class Statement:
         self._subjects = {subject.key: subject for subject in subjects}
         await asyncio.gather(*(self._read(subject, accounts) for subject in subjects))
         self._check(accounts)
-        keys = together(
-            [key for history in self._histories.values() for key in history.keys if self._is_in_time(key)],
-            self.wanted.newest_first,
-        )
-        certain = [key for key in keys if all(hole.is_clear(key, self.wanted.newest_first) for hole in self._holes)]
-        found = await self._cut(certain)
+        found = await self._cut(await asyncio.to_thread(self._certain))
         if len(found) < self.wanted.limit and self._holes:
             raise self._nearest().error()
         return found
+
+    def _certain(self) -> list[Activity]:
+        """The keys in the order of the list, as far as nothing that nobody indexed could stand among them."""
+        newest_first = self.wanted.newest_first
+        clear = [
+            key
+            for history in self._histories.values()
+            for key in history.keys
+            if self._is_in_time(key) and all(hole.is_clear(key, newest_first) for hole in self._holes)
+        ]
+        return together(clear, newest_first)
 
     def _check(self, accounts: Sequence[str]) -> None:
         for account in accounts:
@@ -193,7 +200,8 @@ class Statement:
             subject = self._subjects[chain]
             ours = await asyncio.to_thread(history.whole, [key for key in keys if key.chain == chain])
             ours = [activity for activity in ours if may_fit(activity)]
-            tokens = await tokens_of(subject.snapshotter, ours)
+            tokens = self._tokens.setdefault(chain, {})
+            await learn(subject.snapshotter, tokens, ours)
             if search := self.wanted.search:
                 native = subject.snapshotter.native
                 ours = [activity for activity in ours if mentions(activity, tokens, native, search)]
@@ -246,14 +254,14 @@ def _mined(done: Done) -> Mined:
     )  # fmt: skip
 
 
-async def tokens_of(snapshotter: Snapshotter, activities: Collection[Activity]) -> dict[str, Token]:
-    """The tokens that activities moved or allowed; who was never asked what it is, is asked once."""
+async def learn(snapshotter: Snapshotter, known: dict[str, Token], activities: Collection[Activity]) -> None:
+    """Add to the known tokens those that activities moved or allowed; who was never asked what it is, is asked once."""
     contracts = {move.token for each in activities for move in each.movements if move.token}
     contracts |= {permission.token for each in activities for permission in each.permissions}
-    known = await asyncio.to_thread(snapshotter.book.known, sorted(contracts))
+    known |= await asyncio.to_thread(snapshotter.book.known, sorted(contracts - known.keys()))
     unknown = sorted(contracts - known.keys())
     if not unknown:
-        return known
+        return
     chain = snapshotter.chain
     block = await snapshotter.now()
     asking = describe(chain.facts, unknown)
@@ -261,4 +269,4 @@ async def tokens_of(snapshotter: Snapshotter, activities: Collection[Activity]) 
     if report.result is None:
         raise BadAnswer(chain.key, f"what tokens are could not be read: {report.reason}")
     await asyncio.to_thread(snapshotter.book.learn, report.result, block.height)
-    return known | report.result
+    known |= report.result

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from adapters.evm.datasets.transactions import Done, Receipt, Transaction, finished
 from adapters.evm.node import Node
-from adapters.evm.wire import Request, quantity, typed
+from adapters.evm.wire import Request, data, quantity, typed
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
 
 
@@ -52,6 +52,8 @@ def _done(source: str, known: Known, transaction: bytes, receipt: bytes) -> Done
     sent, given = typed(source, transaction, Mined), typed(source, receipt, MinedReceipt)
     if {sent.hash.lower(), given.transactionHash.lower()} != {known.tx_hash}:
         raise BadAnswer(source, f"another transaction in answer to {known.tx_hash}")
+    quantity(source, sent.value)
+    data(source, sent.input)
     if error := _elsewhere(source, known, sent, given):
         raise error
     return finished(source, known.height, known.time_s, known.tx_index, sent, given)

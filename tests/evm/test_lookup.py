@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -27,10 +28,8 @@ KNOWN = Known(HASH, 100, 3, 1_700_000_000, BLOCK, True)
 class Answers:
     """A node that has these answers."""
 
-    class facts:  # noqa: N801 - the name that a node has
-        key = "local"
-
     def __init__(self, sent: object, receipt: object) -> None:
+        self.facts = SimpleNamespace(key="local")
         self.content = [msgspec.json.encode(sent), msgspec.json.encode(receipt)]
         self.asked: list[Request] = []
 
@@ -97,6 +96,8 @@ async def test_without_a_kept_header_the_node_must_still_agree_with_itself() -> 
         (SENT, RECEIPT | {"transactionHash": "0x" + "11" * 32}, BadAnswer),
         (SENT | {"hash": "0x" + "11" * 32}, RECEIPT | {"transactionHash": "0x" + "11" * 32}, BadAnswer),
         (SENT | {"value": 7}, RECEIPT, BadAnswer),
+        (SENT | {"value": "0x-7"}, RECEIPT, BadAnswer),
+        (SENT | {"input": "0xzz"}, RECEIPT, BadAnswer),
         (SENT, RECEIPT | {"gasUsed": "21000"}, BadAnswer),
         ([], RECEIPT, BadAnswer),
     ],

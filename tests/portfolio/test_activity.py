@@ -41,7 +41,7 @@ def did(*movements: Movement, by: Mined | None = None, allowed: bool = False) ->
     return Activity("local", ME, 7, 1_000_000, 0, "0x" + "77" * 32, movements, permissions, by or mined())
 
 
-COLLECTIBLE = {"standard": "erc721", "raw": 1, "number": 115}
+COLLECTIBLE: Any = {"standard": "erc721", "raw": 1, "number": 115}
 BY_OTHER = mined(sender=OTHER)
 PLAIN = mined(recipient=OTHER, selector=b"")
 # Rule by rule: the activity, the protocol that was called and the function.
@@ -87,7 +87,7 @@ EXAMPLES: list[tuple[str, Activity, str, str]] = [
 def test_each_rule_has_an_example_that_no_rule_before_it_takes(row: int) -> None:
     name, activity, protocol, function = EXAMPLES[row]
     found = signs(activity, function, {SPAM})
-    assert [number for number, rule in enumerate(RULES) if rule.fits(found, protocol, function)][0] == row
+    assert next(number for number, rule in enumerate(RULES) if rule.fits(found, protocol, function)) == row
     assert type_of(found, protocol, function) == RULES[row].type == name
 
 
