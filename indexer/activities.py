@@ -103,12 +103,13 @@ def _read(
     import polars as pl
 
     moved = _moved(lake, tail, chain, accounts, most)
-    allowed = _both(lake, tail, chain, APPROVALS, pl.col("owner").is_in(accounts)).select(
-        pl.col("owner").alias("account"), *ALLOWED[1:]
-    )
-    sent = _both(lake, tail, chain, TRANSACTIONS, pl.col("sender").is_in(accounts)).select(
-        pl.col("sender").alias("account"), *_of_transaction()
-    )
+    owners, senders = (pl.col(name).is_in(accounts) for name in ("owner", "sender"))
+    allowed = _both(lake, tail, chain, APPROVALS, owners, [pl.col("owner").alias("account"), *ALLOWED[1:]])
+    # One row more than the ceiling of all of them: then one of them is above it.
+    sent = _both(
+        lake, tail, chain, TRANSACTIONS, senders, [pl.col("sender").alias("account"), *_of_transaction()],
+        most * len(accounts) + 1,
+    )  # fmt: skip
     indexed = pl.any_horizontal(
         pl.lit(False), *(pl.col("height").is_between(span.first, span.last) for span in heights)
     )
@@ -145,9 +146,8 @@ def _moved(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: in
         loose.append(lake.scan(TRANSFERS, chain=chain).filter(within, mine).select(TRANSFERS.names).collect())
     parts = [account_transfers(rows).filter(pl.col("account").is_in(accounts)).select(MOVED) for rows in loose]
     for account in accounts:
-        # Two narrow columns first: a history that is refused is not read.
-        places = lake.account_transfers(chain, account, ("height", "tx_index")).collect()
-        check_ceiling(account, places.n_unique(), most)
+        # A history that is refused is not read: that of the zero address would not fit into memory.
+        check_ceiling(account, lake.count_transactions(chain, account, most), most)
         parts.append(lake.account_transfers(chain, account, ROWS).select(MOVED).collect())
     return pl.concat(parts)
 
@@ -161,13 +161,15 @@ def _unsorted(tail: Tail, chain: str) -> Spans:
     return behind
 
 
-def _both(lake: Lake, tail: Tail, chain: str, table: Table, mine: pl.Expr) -> pl.DataFrame:
-    """The rows of a table that are in tail and lake, each once."""
+def _both(
+    lake: Lake, tail: Tail, chain: str, table: Table, mine: pl.Expr, columns: Sequence[Any], most: int | None = None
+) -> pl.DataFrame:
+    """Some rows of tail and lake, in some columns; one that moved on meanwhile is there twice."""
     import polars as pl
 
-    fresh = _fresh(tail, chain, table).filter(mine)
-    stored = lake.scan(table, chain=chain).filter(mine).select(table.names).collect()
-    return pl.concat([fresh, stored]).unique(table.key, keep="first")
+    fresh = _fresh(tail, chain, table).filter(mine).select(columns)
+    stored = lake.scan(table, chain=chain).filter(mine).select(columns)
+    return pl.concat([fresh, (stored if most is None else stored.head(most)).collect()])
 
 
 def _fresh(tail: Tail, chain: str, table: Table, first: int = 0, last: int = 2**62) -> pl.DataFrame:

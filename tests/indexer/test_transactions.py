@@ -228,8 +228,12 @@ async def test_a_payment_between_two_wallets_is_there_for_each_and_one_to_onesel
             ])  # fmt: skip
 
 
-async def test_pages_of_any_size_are_the_whole(subject: EvmSubject, tmp_path: Path) -> None:
+async def test_pages_of_any_size_are_the_whole(
+    subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chance = Random(3)
+    monkeypatch.setattr("indexer.transactions.PIECE", 7)
+    monkeypatch.setattr("indexer.transactions.MOST_PIECE", 20)
     async with index(subject, tmp_path) as indexed:
         await filled(indexed)
         for _ in range(6):
@@ -360,6 +364,11 @@ async def test_an_address_with_more_than_is_served_is_not_found(
             await ask(indexed, [alice], wanted(1), most=count - 1)
         with pytest.raises(NotFound):
             await ask(indexed, [alice], wanted(1), most=3)
+        rows = indexed.stored("account_transfers").to_pylist()
+        places = {(row["height"], row["tx_index"]) for row in rows if row["account"] == alice}
+        assert indexed.lake.count_transactions(indexed.key, alice, 10**6) == len(places) > 4
+        assert 3 < indexed.lake.count_transactions(indexed.key, alice, 3) <= len(places)
+        assert indexed.lake.count_transactions(indexed.key, "0x" + "12" * 20, 3) == 0
 
 
 async def test_what_left_the_chain_is_no_longer_there(tmp_path: Path) -> None:
