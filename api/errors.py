@@ -154,6 +154,7 @@ FAMILY_CURES: Final[Mapping[str, Sequence[Cure]]] = {
         Cure(errors.HistoryUnavailable, 404, words="no snapshot can be built for that date: the nodes keep no state of "
              "that time"),
     ),
+    "transactions": (Cure(errors.NotFound, 404, "Address not indexed"),),
 }  # fmt: skip
 
 
@@ -219,6 +220,7 @@ SHAPES: Final[Mapping[str, Mapping[int, str]]] = {
     "beacon": {400: ERROR, 401: MESSAGE, 403: ERROR, 404: ERROR, 500: TEXT},
     "at-block": {401: MESSAGE, 500: TEXT},
     "historical": {},
+    "transactions": {},
     "contract-protocol": {404: MESSAGE, 500: MESSAGE},
 }
 

@@ -165,8 +165,10 @@ class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel
         Texts, Reader(_items(_like(_PROTOCOL, "the key of a protocol")), _list(PROTOCOL_KEY)),
         msgspec.Meta(description="Only inside these protocols, by their keys."),
     ] = ()  # fmt: skip
-    hide_spam: Annotated[bool, msgspec.Meta(description="Leave out what looks like spam.")] = False
-    hide_dust: Annotated[bool, msgspec.Meta(description="Leave out what is worth next to nothing.")] = False
+    hide_spam: Annotated[bool, msgspec.Meta(description="Leave out transactions of type SPAM.")] = False
+    hide_dust: Annotated[
+        bool, msgspec.Meta(description="Leave out what is worth next to nothing; what has no price is not.")
+    ] = False
     start_date: Start = None
     end_date: End = None
     token_id: Annotated[
@@ -179,16 +181,24 @@ class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     tag="Portfolio",
     summary="Transaction history",
     needs="portfolio",
+    envelope="transactions",
     fails={
-        404: "An address has more transactions than are served.",
-        501: "This server has no source of transactions.",
+        404: "An address has more transactions than are served: 100,000, where the operator sets no other ceiling.",
+        501: "No chain of the address's kind is configured, or a network that is asked for is not.",
         **READING,
     },
     example=TRANSACTIONS,
 )
 async def transactions(request: Context, query: TransactionsQuery) -> Transactions:
-    """Transactions of all the addresses together. There is no total: go on, `offset` raised by `limit`, until a page is
-    not full."""
+    """Transactions of all the addresses together, one record for each wallet that took part. There is no total: go on,
+    `offset` raised by `limit`, until a page is not full.
+
+    They come from the index: token transfers and approvals, native coins and transactions without any event where the
+    operator indexes those. What contracts send inside a transaction (internal transfers of the native coin) is not
+    there yet, so ether that a swap or an unwrapping pays out is not among `assetsIn`. `fees` are what the sender paid.
+    Past prices are not known yet: they are null, and `hideDust` hides nothing. A page that would need blocks which
+    nobody indexed is 503; `startDate` above them avoids that.
+    """
     if query.start_date is not None and query.end_date is not None and query.start_date > query.end_date:
         raise invalid("query", [Flaw("`startDate` is after `endDate`", ["startDate"])])
     found = await request.engine.transactions(query.addresses, _filter(query))

@@ -29,6 +29,7 @@ class Server(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     metrics_port: int = 0
     cors: bool = True
     max_addresses: int = 10
+    max_transactions: int = 100_000
     cache_s: int = 60
 
 
@@ -237,8 +238,8 @@ def check(settings: Settings) -> None:
     server = settings.server
     if not 0 <= server.port <= 65535:
         raise BadSettings("server.port", f"{server.port} is not a port")
-    if server.workers < 1 or server.max_addresses < 1 or server.cache_s < 0:
-        raise BadSettings("server", "workers and max_addresses are at least 1, cache_s at least 0")
+    if min(server.workers, server.max_addresses, server.max_transactions) < 1 or server.cache_s < 0:
+        raise BadSettings("server", "workers, max_addresses and max_transactions are at least 1, cache_s at least 0")
     if min(msgspec.structs.astuple(settings.limits)) < 1:
         raise BadSettings("limits", "every one is at least 1")
     for currency, rate in settings.rates.items():

@@ -174,8 +174,24 @@ class Engine:
         return ApprovalsPage(tuple(items), more, known)
 
     async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> list[TransactionDocument]:
-        """Transactions of accounts. Unserved: nothing makes them out of what is indexed yet."""
-        raise Unserved("the transactions of an account")
+        """One page of what accounts did, over the chains asked for. Unserved where there is no such chain or none of an
+        account's kind, NotFound above the ceiling, NotCovered where the index does not reach."""
+        from indexer.transactions import Statement, Subject
+
+        system = self.system
+        chains = [self._configured(key, "transactions") for key in wanted.networks] or system.chains
+        for account in accounts:
+            if not wanted.networks and not any(chain.facts.family == account.family for chain in chains):
+                raise Unserved(f"the transactions of {account.family} accounts", cure=NO_FAMILY)
+        families = {chain.facts.family for chain in chains}
+        addresses = [account.address for account in accounts if account.family in families]
+        if not addresses:
+            return []
+        subjects = [
+            Subject(self._snapshotter(chain), self.facts()[chain.key], system.datasets(chain)) for chain in chains
+        ]
+        statement = Statement(system.registry, system.functions, system.settings.server.max_transactions, wanted)
+        return await statement.page(subjects, addresses)
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
         """Begin to read accounts anew, behind the caller's back; False where every one is being read already."""
@@ -385,5 +401,5 @@ def _fact(chain: EvmChain) -> ChainFact:
         img_small=facts.images.get("small", PLACEHOLDER), img_large=facts.images.get("large", PLACEHOLDER),
         explorer_token_url=facts.explorer.get("token"), explorer_transaction_url=facts.explorer.get("transaction"),
         explorer_address_url=facts.explorer.get("address"),
-        is_portfolio_supported=True, is_transactions_supported=False,
+        is_portfolio_supported=True, is_transactions_supported=True,
     )  # fmt: skip

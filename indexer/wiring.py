@@ -37,6 +37,7 @@ class System:
     _tail: Tail | None = None
     _chains: dict[str, EvmChain] = field(default_factory=dict)
     _registry: Registry | None = None
+    _functions: dict[bytes, str] | None = None
 
     @property
     def lake(self) -> Lake:
@@ -87,6 +88,15 @@ class System:
             known = {path.stem for path in (self.configs / "chains").glob("*.toml")} | self.settings.chains.keys()
             self._registry = load(self.configs / "protocols", known)
         return self._registry
+
+    @property
+    def functions(self) -> dict[bytes, str]:
+        """The names of functions of the configs, by the first four bytes of call data."""
+        if self._functions is None:
+            from indexer.functions import load
+
+            self._functions = load(self.configs / "functions.toml")
+        return self._functions
 
     def datasets(self, chain: EvmChain) -> tuple[str, ...]:
         """The datasets to index on a chain: those of its settings, else all there are."""

@@ -69,6 +69,24 @@ def history(
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
+def count_places(
+    table: Table, files: Iterable[Written], account: str, most: int, folder: Folder | Bucket, footers: Footers
+) -> int:
+    """In how many transactions an account's rows lie; row group by row group, and no further once above `most`."""
+    place = ["height", "tx_index"]
+    found: set[tuple[int, int]] = set()
+    for file in files:
+        footer = footers.of(file.path, folder)
+        for group in _groups(footer, account):
+            with folder.open(file.path, footer) as parquet:
+                rows = _own(parquet.read_row_group(group, columns=["account", *place]), account)
+            distinct = rows.group_by(place).aggregate([])
+            found.update(zip(*(distinct[name].to_pylist() for name in place), strict=True))
+            if len(found) > most:
+                return len(found)
+    return len(found)
+
+
 def _groups(footer: pq.FileMetaData, account: str) -> range:
     """The row groups that may have rows of an account."""
     column = footer.schema.names.index("account")

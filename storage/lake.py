@@ -29,7 +29,7 @@ from chainfolio.blocks import Span
 from chainfolio.errors import Busy, StaleTable, StorageFull, StoreError
 from chainfolio.tables import TABLES, Column, Table, bucket
 from storage.disk import sync
-from storage.history import Footers, history
+from storage.history import Footers, count_places, history
 from storage.parquet import Bucket, Folder, Written, check, in_order, read, write
 
 if TYPE_CHECKING:
@@ -356,6 +356,13 @@ class Lake:
         frame = pl.from_arrow(rows)
         assert isinstance(frame, pl.DataFrame)
         return _with_decimals(frame.lazy(), table, columns or ())
+
+    def count_transactions(self, chain: str, account: str, most: int) -> int:
+        """In how many transactions an account's transfers lie; counted no further once above `most`."""
+        table = TABLES["account_transfers"]
+        with _said(table):
+            files = self._files(table, chain, bucket(account))
+            return count_places(table, files, account, most, self._folder(table), self._footers)
 
     def window(self, table: Table, chain: str, span: Span) -> pa.Table:
         """A chain's rows at some heights, in the table's order. Without Polars: loading that takes longer than this."""

@@ -18,6 +18,7 @@ from adapters.evm.endpoint import Endpoint, identity
 from adapters.evm.facts import Facts
 from adapters.evm.integrity import Query
 from adapters.evm.logs import Logs, join
+from adapters.evm.lookup import Known, look_up
 from adapters.evm.node import Header, Heads, Node
 from adapters.evm.spans import Chunk, LogReader
 from adapters.evm.transport import HttpTransport, Transport
@@ -84,6 +85,10 @@ class EvmChain:
     async def answer(self, asks: Sequence[Read], block: Block) -> list[Any]:
         """The answers to some reads, all at that block's hash."""
         return await scan.answer(self.node, asks, block)
+
+    async def look_up(self, known: Sequence[Known]) -> list[transactions.Done]:
+        """Transactions that the index knows, in order, with what their receipts say: as `lookup.look_up`."""
+        return await look_up(self.node, known) if known else []
 
     async def examine(self, node: Node) -> dict[str, Any]:
         """How deep a node's state goes and by which route it answers reads: for `doctor`."""

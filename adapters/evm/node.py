@@ -189,6 +189,18 @@ class Node:
 
         return await self.with_any(read)
 
+    async def results(self, asks: Sequence[Request]) -> list[bytes]:
+        """The undecoded answers to some requests, in order, all from one endpoint; a refused one is raised."""
+
+        async def read(endpoint: Endpoint) -> list[bytes]:
+            answers = await endpoint.ask(asks)
+            for answer in answers:
+                if isinstance(answer, SourceError):
+                    raise answer
+            return [answer for answer in answers if isinstance(answer, bytes)]
+
+        return await self.with_any(read)
+
 
 async def headers_of(endpoint: Endpoint, heights: Sequence[int]) -> list[Header]:
     """The headers at some heights from one endpoint, in order, in as few requests as it allows."""

@@ -412,6 +412,20 @@ async def test_without_a_source_transactions_are_not_served(ask: Any, engine: Fa
     assert (answer.status, (await answer.json())["error"]) == (501, "Not Served")
 
 
+async def test_an_address_with_too_many_transactions_is_not_indexed(ask: Any, engine: FakeEngine) -> None:
+    engine.failure = errors.NotFound(f"{ALICE} has more than 100,000 transactions", cure="raise the ceiling")
+    answer = await ask(PAGED)
+    body = await answer.json()
+    assert (answer.status, body["error"]) == (404, "Address not indexed")
+    assert body["message"] == f"{ALICE} has more than 100,000 transactions"
+
+
+async def test_transactions_that_nobody_indexed_are_not_an_empty_list(ask: Any, engine: FakeEngine) -> None:
+    engine.failure = errors.NotCovered("ethereum", "transfers", 0, 99)
+    answer = await ask(PAGED)
+    assert (answer.status, (await answer.json())["error"], answer.headers["Retry-After"]) == (503, "Not Indexed", "60")
+
+
 # --- sync ------------------------------------------------------------------------------------------------------------
 
 
@@ -463,5 +477,5 @@ def test_each_route_says_what_it_needs() -> None:
     assert said["/v1/portfolio/at-block"] == ("at-block", "at-block", "at-block", 1)
     assert said["/v1/historical"] == ("portfolio", "all", "historical", 1)
     assert said["/v1/approvals/{chain}"] == ("portfolio", "all", "approvals", 1)
-    for path in ("/v1/transactions", "/v1/sync-transactions"):
-        assert said[path] == ("portfolio", "all", "whole", 1)
+    assert said["/v1/transactions"] == ("portfolio", "all", "transactions", 1)
+    assert said["/v1/sync-transactions"] == ("portfolio", "all", "whole", 1)

@@ -273,7 +273,13 @@ async def test_the_past_over_http(past: tuple[World, int], given: Settings) -> N
         status, body = await asked(f"/portfolio/at-block?addresses={wallet}&chainKey=monad&blockNumber=5")
         assert (status, body["error"]) == (501, "Not Served")
         assert (await asked(f"/approvals/ethereum?addresses={wallet}"))[0] == 501
-        assert (await asked(f"/transactions?addresses={wallet}&limit=5&offset=0"))[0] == 501
+        status, body = await asked(f"/transactions?addresses={wallet}&limit=5&offset=0")
+        assert (status, len(body["transactions"])) == (200, 5)
+        assert (await asked(f"/transactions?addresses={wallet}&limit=5&offset=0&networks=linea"))[0] == 501
+        solana = "DYw8jCTfwHNRJhhmFcbXvVDTqWMEVFBX6ZKUmG5CNSKK"
+        assert (await asked(f"/transactions?addresses={wallet},{solana}&limit=5&offset=0"))[0] == 501
+        status, body = await asked(f"/transactions?addresses={solana}&limit=5&offset=0&networks=local")
+        assert (status, body) == (200, {"transactions": []})
         sent = await client.post(f"http://127.0.0.1:{port}/v1/sync-transactions", json={"addresses": [wallet]})
         assert await sent.text() == '"Address is syncing"'
         assert (await asked(f"/portfolio?addresses={wallet}&waitForSync=true"))[0] == 200

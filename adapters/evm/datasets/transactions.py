@@ -89,11 +89,13 @@ def done(source: str, block: bytes, receipts: bytes, block_hash: str) -> list[Do
     for index, (sent, receipt) in enumerate(zip(full.transactions, given, strict=True)):
         if receipt.transactionHash.lower() != sent.hash.lower() or receipt.blockHash.lower() != block_hash:
             raise BadAnswer(source, f"receipt {index} of block {full.number} belongs to another transaction")
-        result.append(_done(source, height, time_s, index, sent, receipt))
+        result.append(finished(source, height, time_s, index, sent, receipt))
     return result
 
 
-def _done(source: str, height: int, time_s: int, index: int, sent: Transaction, receipt: Receipt) -> Done:
+def finished(source: str, height: int, time_s: int, index: int, sent: Transaction, receipt: Receipt) -> Done:
+    """A transaction and its receipt in numbers; the fee has its L1, operator and blob parts in it."""
+
     def number(text: str | None, bits: int = 120) -> int:  # room enough, and no fee can outgrow 256 bits
         return quantity(source, text, bits=bits) if text else 0
 

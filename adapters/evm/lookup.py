@@ -1,0 +1,73 @@
+"""Single transactions by their hashes, with what their receipts say, held against where the index has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from adapters.evm.datasets.transactions import Done, Receipt, Transaction, finished
+from adapters.evm.node import Node
+from adapters.evm.wire import Request, data, quantity, typed
+from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Where the index has a transaction. `block_hash` is None where no header of its block is kept; `final` says
+    whether that block may still go."""
+
+    tx_hash: str
+    height: int
+    tx_index: int
+    time_s: int
+    block_hash: str | None
+    final: bool
+
+
+class Mined(Transaction):
+    """A transaction with its place; a pending one has none."""
+
+    blockHash: str | None = None
+    blockNumber: str | None = None
+
+
+class MinedReceipt(Receipt):
+    """A receipt with its place."""
+
+    blockNumber: str = ""
+
+
+async def look_up(node: Node, known: Sequence[Known]) -> list[Done]:
+    """Transactions that the index knows, in order, in one batch. BadAnswer where the node has one elsewhere than the
+    index, Reorged where its block may still go, NodeBehind where the node does not have it."""
+    methods = ("eth_getTransactionByHash", "eth_getTransactionReceipt")
+    asks = [Request(method, (each.tx_hash,)) for each in known for method in methods]
+    answers = iter(await node.results(asks))
+    return [_done(node.facts.key, each, next(answers), next(answers)) for each in known]
+
+
+def _done(source: str, known: Known, transaction: bytes, receipt: bytes) -> Done:
+    if b"null" in (transaction, receipt):
+        raise NodeBehind(source, f"does not have transaction {known.tx_hash} of block {known.height}")
+    sent, given = typed(source, transaction, Mined), typed(source, receipt, MinedReceipt)
+    if {sent.hash.lower(), given.transactionHash.lower()} != {known.tx_hash}:
+        raise BadAnswer(source, f"another transaction in answer to {known.tx_hash}")
+    quantity(source, sent.value)
+    data(source, sent.input)
+    if error := _elsewhere(source, known, sent, given):
+        raise error
+    return finished(source, known.height, known.time_s, known.tx_index, sent, given)
+
+
+def _elsewhere(source: str, known: Known, sent: Mined, given: MinedReceipt) -> SourceError | None:
+    """What is wrong where transaction, receipt and index do not name the same place."""
+    if sent.blockHash is None or sent.blockNumber is None or sent.transactionIndex is None:
+        return Reorged(source, known.height, known.block_hash or "")
+    hashes = {sent.blockHash.lower(), given.blockHash.lower(), *([known.block_hash] if known.block_hash else [])}
+    heights = {quantity(source, text, bits=62) for text in (sent.blockNumber, given.blockNumber)} | {known.height}
+    places = {quantity(source, text, bits=31) for text in (sent.transactionIndex, given.transactionIndex)}
+    if len(hashes) == len(heights) == 1 and places == {known.tx_index}:
+        return None
+    if not known.final:
+        return Reorged(source, known.height, known.block_hash or "")
+    return BadAnswer(source, f"transaction {known.tx_hash} lies elsewhere than in block {known.height} of the index")

@@ -1,0 +1,277 @@
+"""What accounts did, over all chains, as pages of one list: from the index, and from the node what the index lacks.
+
+A page is cut from a total order, so pages that follow one another meet everything once. It is given only where nothing
+that nobody indexed could stand in it or before it: else it is `NotCovered`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from adapters.evm.lookup import Known
+from adapters.evm.tokens import describe
+from chainfolio.asking import drive
+from chainfolio.blocks import Span, Spans
+from chainfolio.contracts import Token
+from chainfolio.errors import BadAnswer, NotCovered
+from indexer.activities import Activities, check_ceiling, indexed_hashes, indexed_transactions, missing, read
+from indexer.answers import TransactionFilter
+from indexer.snapshot import LIVE_LAG, Snapshotter
+from portfolio.activity import Activity, Mined, together
+from portfolio.facts import ChainFacts, ProtocolFacts
+from portfolio.statement import Scene, mentions, protocol_key, record
+from portfolio.transactions import TransactionDocument
+
+if TYPE_CHECKING:
+    from adapters.evm.datasets.transactions import Done
+    from indexer.registry import Registry
+
+NEEDED: Final = ("transfers", "approvals")
+HELPFUL: Final = ("native", "transactions")
+PIECE: Final = 250  # activities that are made whole at a time, at first
+MOST_PIECE: Final = 4000
+# What one request may ask the node for: an answer that filters by more needs `transactions` in the index.
+MOST_LOOKUPS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One chain to read. `datasets` are those that its operator indexes."""
+
+    snapshotter: Snapshotter
+    shown: ChainFacts
+    datasets: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """The chain's key."""
+        return self.snapshotter.chain.key
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The datasets without which an answer would leave something out unsaid."""
+        return (*NEEDED, *(name for name in HELPFUL if name in self.datasets))
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """A span that nobody indexed, and the times of its first and its last block."""
+
+    chain: str
+    dataset: str
+    span: Span
+    first_us: int
+    last_us: int
+
+    def error(self) -> NotCovered:
+        """What it makes of an answer that would need it."""
+        return NotCovered(self.chain, self.dataset, self.span.first, self.span.last)
+
+    def is_clear(self, activity: Activity, newest_first: bool) -> bool:
+        """Whether nothing of the hole could stand before an activity."""
+        return activity.time_us > self.last_us if newest_first else activity.time_us < self.first_us
+
+
+@dataclass(slots=True)
+class Statement:
+    """Answers one question about some accounts on some chains."""
+
+    registry: Registry
+    functions: Mapping[bytes, str]
+    most: int
+    wanted: TransactionFilter
+    _subjects: dict[str, Subject] = field(default_factory=dict)
+    _histories: dict[str, Activities] = field(default_factory=dict)
+    _holes: list[Hole] = field(default_factory=list)
+    _tokens: dict[str, dict[str, Token]] = field(default_factory=dict)
+    _lookups: int = 0
+
+    async def page(self, subjects: Sequence[Subject], accounts: Sequence[str]) -> list[TransactionDocument]:
+        """One page. NotFound above the ceiling, NotCovered where it would need what nobody indexed."""
+        self._subjects = {subject.key: subject for subject in subjects}
+        await asyncio.gather(*(self._read(subject, accounts) for subject in subjects))
+        self._check(accounts)
+        found = await self._cut(await asyncio.to_thread(self._certain))
+        if len(found) < self.wanted.limit and self._holes:
+            raise self._nearest().error()
+        return found
+
+    def _certain(self) -> list[Activity]:
+        """The keys in the order of the list, as far as nothing that nobody indexed could stand among them."""
+        newest_first = self.wanted.newest_first
+        clear = [
+            key
+            for history in self._histories.values()
+            for key in history.keys
+            if self._is_in_time(key) and all(hole.is_clear(key, newest_first) for hole in self._holes)
+        ]
+        return together(clear, newest_first)
+
+    def _check(self, accounts: Sequence[str]) -> None:
+        for account in accounts:
+            count = sum(key.account == account for history in self._histories.values() for key in history.keys)
+            check_ceiling(account, count, self.most)
+
+    def _is_in_time(self, key: Activity) -> bool:
+        since_us, until_us = self.wanted.since_us, self.wanted.until_us
+        return (since_us is None or key.time_us >= since_us) and (until_us is None or key.time_us <= until_us)
+
+    # --- what is known ------------------------------------------------------------------------------------------------
+
+    async def _read(self, subject: Subject, accounts: Sequence[str]) -> None:
+        source = subject.snapshotter
+        head = (await source.chain.heads()).latest.height
+        cover, left = await asyncio.to_thread(missing, source.tail, subject.key, subject.wanted, head, LIVE_LAG)
+        await self._look_for_holes(subject, left)
+        self._histories[subject.key] = await asyncio.to_thread(
+            read, source.lake, source.tail, subject.key, accounts, cover, self.most
+        )
+
+    async def _look_for_holes(self, subject: Subject, left: Spans) -> None:
+        """Keep the first span in the way of the list, by the times of its ends: others come after it."""
+        if not left:
+            return
+        spans = sorted(left, reverse=self.wanted.newest_first)
+        ends = await subject.snapshotter.chain.blocks([end for span in spans for end in (span.first, span.last)])
+        for number, span in enumerate(spans):
+            first_us, last_us = (ends[2 * number + end].time_us for end in (0, 1))
+            since_us, until_us = self.wanted.since_us, self.wanted.until_us
+            if (until_us is None or first_us <= until_us) and (since_us is None or last_us >= since_us):
+                tail = subject.snapshotter.tail
+                lacks = (name for name in subject.wanted if not tail.cover(subject.key, name).covers(span))
+                self._holes.append(Hole(subject.key, next(lacks, NEEDED[0]), span, first_us, last_us))
+                return
+
+    def _nearest(self) -> Hole:
+        if self.wanted.newest_first:
+            return max(self._holes, key=lambda hole: hole.last_us)
+        return min(self._holes, key=lambda hole: hole.first_us)
+
+    # --- what is shown ------------------------------------------------------------------------------------------------
+
+    async def _cut(self, keys: Sequence[Activity]) -> list[TransactionDocument]:
+        first, last = self.wanted.offset, self.wanted.offset + self.wanted.limit
+        if not self._filters:
+            return [document for piece in _pieces(keys[first:last]) for _, document in await self._records(piece)]
+        found: list[TransactionDocument] = []
+        passed = 0
+        grows = all("transactions" in subject.wanted for subject in self._subjects.values())
+        for piece in _pieces(keys, MOST_PIECE if grows else PIECE):
+            for document in await self._fitting(piece):
+                passed += 1
+                if passed > first:
+                    found.append(document)
+                if passed == last:
+                    return found
+        return found
+
+    @property
+    def _filters(self) -> bool:
+        """Whether anything is asked that only a record can say. Dust has no sign while nothing past has a price."""
+        wanted = self.wanted
+        parts = (wanted.search, wanted.counterparties, wanted.types, wanted.protocols, wanted.hide_spam)
+        return any(parts) or wanted.token_id is not None
+
+    async def _fitting(self, piece: Sequence[Activity]) -> list[TransactionDocument]:
+        wanted = self.wanted
+        protocols = {key for written in wanted.protocols for key in (written, protocol_key(written))}
+        records = await self._records(piece, self._may_fit)
+        return [
+            document
+            for activity, document in records
+            if (not wanted.types or document.type in wanted.types)
+            and (not protocols or document.protocol.key in protocols)
+            and (not wanted.counterparties or activity.counterparties & set(wanted.counterparties))
+            and not (wanted.hide_spam and document.type == "SPAM")
+        ]
+
+    def _may_fit(self, activity: Activity) -> bool:
+        """What the index alone says: whoever does not fit is not looked up."""
+        number = self.wanted.token_id
+        return number is None or any(move.token_id == number for move in activity.movements)
+
+    async def _records(
+        self, keys: Sequence[Activity], may_fit: Callable[[Activity], bool] = lambda activity: True
+    ) -> list[tuple[Activity, TransactionDocument]]:
+        """Keys with their records, in the order given, of one round each for tokens and for transactions."""
+        found: dict[tuple[str, str, str], tuple[Activity, TransactionDocument]] = {}
+        for chain, history in self._histories.items():
+            subject = self._subjects[chain]
+            ours = await asyncio.to_thread(history.whole, [key for key in keys if key.chain == chain])
+            ours = [activity for activity in ours if may_fit(activity)]
+            tokens = self._tokens.setdefault(chain, {})
+            await learn(subject.snapshotter, tokens, ours)
+            if search := self.wanted.search:
+                native = subject.snapshotter.native
+                ours = [activity for activity in ours if mentions(activity, tokens, native, search)]
+            scene = self._scene(subject, tokens)
+            for activity in await self._looked_up(subject, history, ours):
+                found[activity.chain, activity.account, activity.tx_hash] = activity, record(activity, scene)
+        places = ((key.chain, key.account, key.tx_hash) for key in keys)
+        return [found[place] for place in places if place in found]
+
+    def _scene(self, subject: Subject, tokens: Mapping[str, Token]) -> Scene:
+        def protocol_of(contract: str) -> ProtocolFacts | None:
+            held = self.registry.of(contract, (subject.key,))
+            return self.registry.facts[held[0][1].key] if held else None
+
+        source = subject.snapshotter
+        return Scene(subject.shown, source.native, tokens, frozenset(source.book.listed), protocol_of, self.functions)
+
+    async def _looked_up(self, subject: Subject, history: Activities, ours: list[Activity]) -> list[Activity]:
+        """Activities with what their transactions say: what the account sent is at hand, the rest is read."""
+        source = subject.snapshotter
+        unknown = [activity for activity in ours if activity.mined is None]
+        stored = await asyncio.to_thread(indexed_transactions, source.lake, source.tail, subject.key, unknown)
+        asked = {activity.tx_hash: activity for activity in unknown if activity.tx_hash not in stored}
+        self._lookups += len(asked)
+        if self._lookups > MOST_LOOKUPS:
+            heights = [activity.height for activity in asked.values()]
+            raise NotCovered(subject.key, "transactions", min(heights), max(heights))
+        final = {activity.height for activity in asked.values()} - history.hashes.keys()
+        hashes = {**await asyncio.to_thread(indexed_hashes, source.lake, subject.key, final), **history.hashes}
+        known = [
+            Known(tx_hash, one.height, one.tx_index, one.time_us // 1_000_000, hashes.get(one.height),
+                  one.height in final)
+            for tx_hash, one in asked.items()
+        ]  # fmt: skip
+        done = await source.chain.look_up(known)
+        stored |= {each.tx_hash: _mined(found) for each, found in zip(known, done, strict=True)}
+        return [one if one.mined else replace(one, mined=stored[one.tx_hash]) for one in ours]
+
+
+def _pieces(keys: Sequence[Activity], most: int = PIECE) -> Iterator[Sequence[Activity]]:
+    """Pieces each twice as long as the one before, so that a filter that finds little reads the lake a few times."""
+    start, size = 0, PIECE
+    while start < len(keys):
+        yield keys[start : start + size]
+        start, size = start + size, min(2 * size, most)
+
+
+def _mined(done: Done) -> Mined:
+    sent, created = done.sent, None if done.sent.to else done.receipt.contractAddress
+    return Mined(
+        sent.sender.lower(), sent.to.lower() if sent.to else None, created.lower() if created else None,
+        int(sent.value, 16), done.fee, done.status == 0, bytes.fromhex(sent.input[2:10]),
+    )  # fmt: skip
+
+
+async def learn(snapshotter: Snapshotter, known: dict[str, Token], activities: Collection[Activity]) -> None:
+    """Add to the known tokens those that activities moved or allowed; who was never asked what it is, is asked once."""
+    contracts = {move.token for each in activities for move in each.movements if move.token}
+    contracts |= {permission.token for each in activities for permission in each.permissions}
+    known |= await asyncio.to_thread(snapshotter.book.known, sorted(contracts - known.keys()))
+    unknown = sorted(contracts - known.keys())
+    if not unknown:
+        return
+    chain = snapshotter.chain
+    block = await snapshotter.now()
+    asking = describe(chain.facts, unknown)
+    report = (await drive({"tokens": asking}, lambda asks: chain.answer(asks, block)))["tokens"]
+    if report.result is None:
+        raise BadAnswer(chain.key, f"what tokens are could not be read: {report.reason}")
+    await asyncio.to_thread(snapshotter.book.learn, report.result, block.height)
+    known |= report.result

@@ -1,0 +1,251 @@
+"""What an account did in one transaction, and what that is called: signs read from it, and a table of rules over them.
+
+Nothing is guessed: a rule names an action only where the movements prove it, or the protocol that was called and the
+function that was called do. Whatever is left is an INTERACTION, or UNDEFINED where somebody else sent it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from chainfolio.assets import ZERO_ADDRESS
+from portfolio.transactions import TransactionType
+
+COLLECTIBLE: Final = ("erc721", "erc1155")
+TRANSFERS: Final = frozenset({"transfer", "transferFrom", "safeTransferFrom", "safeBatchTransferFrom"})
+# A name that wants to be visited: a link, or the address of a site beside a word that lures. A site alone is no sign:
+# honest tokens are named after theirs.
+LINK: Final = re.compile(r"https?:|www\.|\bt\.me/", re.IGNORECASE)
+SITE: Final = re.compile(r"[a-z0-9-]\.[a-z]{2,}\b", re.IGNORECASE)
+LURE: Final = re.compile(r"\b(?:claim|visit|redeem|reward|airdrop|voucher|bonus)", re.IGNORECASE)
+
+Thing = tuple[str | None, int | None]  # contract (None: the native coin) and the number inside a collection
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """One asset that came to the account or left it: `raw` units, in the smallest unit, of what `thing` names."""
+
+    log_index: int
+    item: int
+    direction: Literal["in", "out"]
+    standard: str
+    token: str | None
+    token_id: int | None
+    raw: int
+    counterparty: str
+
+    @property
+    def thing(self) -> Thing:
+        """What moved."""
+        return self.token, self.token_id
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """One approval event of the account's."""
+
+    log_index: int
+    token: str
+    spender: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mined:
+    """What the transaction and its receipt say. `raw` and `fee` are in the native coin's smallest unit; `selector` is
+    the first four bytes of the call data, empty where there is none."""
+
+    sender: str
+    recipient: str | None
+    created: str | None
+    raw: int
+    fee: int
+    failed: bool
+    selector: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """One transaction as one account saw it. `mined` is None until somebody asked."""
+
+    chain: str
+    account: str
+    height: int
+    time_us: int
+    tx_index: int
+    tx_hash: str
+    movements: tuple[Movement, ...] = ()
+    permissions: tuple[Permission, ...] = ()
+    mined: Mined | None = field(default=None, compare=False)
+
+    @property
+    def place(self) -> tuple[int, int, int, str, str, str]:
+        """Where it stands in a list over chains and accounts: no two have the same."""
+        return self.time_us, self.height, self.tx_index, self.tx_hash, self.chain, self.account
+
+    @property
+    def counterparties(self) -> set[str]:
+        """Who was on the other side: of a movement, of an approval, of the transaction itself."""
+        mined = self.mined
+        ends = {mined.sender, mined.recipient, mined.created} if mined else set()
+        others = {move.counterparty for move in self.movements} | {each.spender for each in self.permissions}
+        return {each for each in others | ends if each} - {self.account}
+
+
+def together(activities: Collection[Activity], newest_first: bool) -> list[Activity]:
+    """Activities of any chains and accounts in the one order that pages are cut from."""
+    return sorted(activities, key=lambda each: each.place, reverse=newest_first)
+
+
+# --- signs -----------------------------------------------------------------------------------------------------------
+
+
+def signs(activity: Activity, function: str, baits: Collection[str] = ()) -> frozenset[str]:
+    """What can be said of an activity for certain, as words. `baits` are tokens whose names are no names."""
+    mined, movements = activity.mined, activity.movements
+    assert mined is not None, "what is not known of a transaction says nothing"
+    net: dict[Thing, int] = defaultdict(int)
+    for move in movements:
+        net[move.thing] += move.raw if move.direction == "in" else -move.raw
+    gains, losses = ({thing for thing, raw in net.items() if raw * sign > 0} for sign in (1, -1))
+    sent = mined.sender == activity.account
+    found = {
+        "failed": mined.failed,
+        "sent": sent,
+        "approval": bool(activity.permissions),
+        "moved": bool(movements),
+        "self": any(move.counterparty == activity.account for move in movements),
+        "gain": bool(gains),
+        "loss": bool(losses),
+        "plain": not mined.selector,
+        "transfer": function in TRANSFERS and all(move.token == mined.recipient for move in movements),
+        "poison": not sent and bool(movements) and not any(move.raw for move in movements),
+        "bait": not sent and bool(gains) and not losses and all(move.token in baits for move in movements),
+        **_wrapping(movements, gains | losses),
+        **_minting(movements, gains, losses),
+        **_issuing(movements, gains, losses),
+    }
+    return frozenset(name for name, holds in found.items() if holds)
+
+
+def _wrapping(movements: Sequence[Movement], moved: set[Thing]) -> dict[str, bool]:
+    wrapped = {move.thing for move in movements if move.standard in ("wrap", "unwrap")}
+    return {
+        "wrap": any(move.standard == "wrap" for move in movements),
+        "unwrap": any(move.standard == "unwrap" for move in movements),
+        "other": bool(moved - wrapped - {(None, None)}),
+    }
+
+
+def _minting(movements: Sequence[Movement], gains: set[Thing], losses: set[Thing]) -> dict[str, bool]:
+    came = [move for move in movements if move.direction == "in" and move.thing in gains]
+    minted = {move.thing for move in came if move.counterparty == ZERO_ADDRESS}
+    collectible = {move.thing for move in came if move.standard in COLLECTIBLE}
+    return {
+        "minted": bool(gains) and all(move.counterparty == ZERO_ADDRESS for move in came),
+        "collectible minted": bool(minted & collectible),
+        "collectible gain": bool(collectible),
+        "fungible gain": bool(gains - collectible),
+        "token loss": bool(losses - {(None, None)}),
+    }
+
+
+def _issuing(movements: Sequence[Movement], gains: set[Thing], losses: set[Thing]) -> dict[str, bool]:
+    """Whether what was given went to the contract of the shares that came, or what came is from that of those given."""
+    came = [move for move in movements if move.direction == "in" and move.thing in gains]
+    left = [move for move in movements if move.direction == "out" and move.thing in losses]
+    shares_in, shares_out = {move.token for move in came}, {move.token for move in left}
+    return {
+        "into issuer": len(shares_in) == 1
+        and bool(left)
+        and all(move.counterparty == ZERO_ADDRESS and move.standard == "erc20" for move in came)
+        and {move.counterparty for move in left} == shares_in,
+        "from issuer": len(shares_out) == 1
+        and bool(came)
+        and all(move.counterparty in (ZERO_ADDRESS, move.token) and move.standard == "erc20" for move in left)
+        and {move.counterparty for move in came} == shares_out,
+    }
+
+
+def is_bait(symbol: str, name: str) -> bool:
+    """Whether a token is named after a site to visit or a prize to claim."""
+    written = f"{symbol} {name}"
+    return bool(LINK.search(written) or (SITE.search(written) and LURE.search(written)))
+
+
+# --- rules -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A type, and when it is that: all signs of `needs`, none of `bars`, and, where given, one of these functions
+    called on a contract of one of these protocols."""
+
+    type: TransactionType
+    needs: frozenset[str]
+    bars: frozenset[str] = frozenset()
+    protocols: frozenset[str] = frozenset()
+    functions: frozenset[str] = frozenset()
+
+    def fits(self, found: frozenset[str], protocol: str, function: str) -> bool:
+        """Whether an activity is of this type."""
+        called = not self.protocols or (protocol in self.protocols and function in self.functions)
+        return called and self.needs <= found and not self.bars & found
+
+
+def _rule(type_: TransactionType, needs: str = "", bars: str = "", on: str = "", functions: str = "") -> Rule:
+    def words(text: str) -> frozenset[str]:
+        return frozenset(word.strip() for word in text.split(",") if word.strip())
+
+    return Rule(type_, words(needs), words(bars), frozenset(on.split()), frozenset(functions.split()))
+
+
+# The first that fits. Ether that a contract sends is not indexed, so a rule about one that does is by its function.
+RULES: Final[tuple[Rule, ...]] = (
+    _rule("FAILED", "failed"),
+    _rule("SPAM", "poison", "approval"),
+    _rule("SPAM", "bait", "approval"),
+    _rule("LEND", "loss", on="aave2 aave3", functions="supply supplyWithPermit deposit depositETH"),
+    _rule("LEND", "loss", on="compound", functions="mint"),
+    _rule("BORROW", "gain", on="aave2 aave3 compound", functions="borrow borrowETH"),
+    _rule("WITHDRAW", "gain", on="aave2 aave3", functions="withdraw"),
+    _rule("WITHDRAW", "loss", on="aave2 aave3", functions="withdrawETH withdrawETHWithPermit"),
+    _rule("WITHDRAW", "loss", on="compound", functions="redeem redeemUnderlying"),
+    _rule("STAKE", "loss", on="lido", functions="submit"),
+    _rule("UNSTAKE", "loss", on="lido", functions="requestWithdrawals requestWithdrawalsWithPermit"),
+    _rule("DEPOSIT", "loss", on="eigenlayer", functions="depositIntoStrategy"),
+    _rule("ADDLIQUIDITY", "loss", on="uniswap2", functions="addLiquidity addLiquidityETH"),
+    _rule("ADDLIQUIDITY", "loss", on="uniswap3", functions="mint increaseLiquidity"),
+    _rule(
+        "REMOVELIQUIDITY", "loss", on="uniswap2",
+        functions="removeLiquidity removeLiquidityETH removeLiquidityWithPermit removeLiquidityETHWithPermit",
+    ),
+    _rule("REMOVELIQUIDITY", "sent", on="uniswap3", functions="decreaseLiquidity"),
+    _rule("COLLECT", "gain", on="uniswap3", functions="collect"),
+    _rule("SWAP", "loss", on="uniswap2", functions="swapExactTokensForETH swapTokensForExactETH"),
+    _rule("SELFTRANSFER", "self", "gain, loss"),
+    _rule("WRAP", "wrap", "unwrap, other"),
+    _rule("UNWRAP", "unwrap", "wrap, other"),
+    _rule("DEPOSIT", "into issuer"),
+    _rule("WITHDRAW", "from issuer"),
+    _rule("MINT", "sent, minted", "loss"),
+    _rule("MINT", "sent, minted, collectible gain", "token loss, fungible gain"),
+    _rule("SWAP", "gain, loss", "collectible minted"),
+    _rule("TRANSFEROUT", "loss, plain", "gain"),
+    _rule("TRANSFEROUT", "loss, transfer", "gain"),
+    _rule("TRANSFEROUT", "loss", "gain, sent"),
+    _rule("TRANSFERIN", "gain, transfer", "loss"),
+    _rule("TRANSFERIN", "gain", "loss, sent"),
+    _rule("APPROVAL", "approval", "moved"),
+    _rule("INTERACTION", "sent"),
+    _rule("UNDEFINED"),
+)  # fmt: skip
+
+
+def type_of(found: frozenset[str], protocol: str, function: str) -> TransactionType:
+    """The type of an activity by its signs, the protocol that was called and the function."""
+    return next(rule.type for rule in RULES if rule.fits(found, protocol, function))

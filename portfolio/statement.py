@@ -1,0 +1,154 @@
+"""Activities as the records that /transactions answers with. Nothing here has a price: past ones are not known yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec import UNSET
+
+from chainfolio import amounts
+from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.contracts import Token
+from portfolio.activity import COLLECTIBLE, Activity, Mined, Movement, is_bait, signs, type_of
+from portfolio.compose import clean
+from portfolio.facts import ChainFacts, ProtocolFacts
+from portfolio.transactions import (
+    UNKNOWN_PROTOCOL,
+    Named,
+    Nft,
+    TransactionAssetDocument,
+    TransactionDocument,
+    TransactionUser,
+)
+
+_ALIAS: Final = re.compile(r"[ _-]?v(?=\d+\Z)")
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What the records of one chain need to know beside its activities.
+
+    `tokens` are by contract, those of `listed` are beyond suspicion; `protocol_of` says whose a contract is;
+    `functions` are names by the first four bytes of call data.
+    """
+
+    chain: ChainFacts
+    native: Token
+    tokens: Mapping[str, Token]
+    listed: frozenset[str] = frozenset()
+    protocol_of: Callable[[str], ProtocolFacts | None] = field(default=lambda contract: None)
+    functions: Mapping[bytes, str] = field(default_factory=dict)
+
+
+def record(activity: Activity, scene: Scene) -> TransactionDocument:
+    """One transaction of one wallet. What it says of itself (`mined`) is known by now."""
+    mined = activity.mined
+    assert mined is not None, f"{activity.tx_hash} was not looked up"
+    called = scene.protocol_of(mined.recipient) if mined.recipient else None
+    function = scene.functions.get(mined.selector, "")
+    baits = {move.token for move in activity.movements if move.token and _is_suspect(scene, move.token)}
+    shown = [(move.direction, _asset(activity, move, scene)) for move in activity.movements]
+    link = scene.chain.explorer.get("transaction", "")
+    return TransactionDocument(
+        hash=activity.tx_hash,
+        timestamp=str(activity.time_us // 1_000_000),
+        block_number=activity.height,
+        chain=Named(key=scene.chain.key, name=scene.chain.name),
+        sender=mined.sender,
+        recipient=mined.recipient or mined.created or "",
+        type=type_of(signs(activity, function, baits), called.key if called else "", function),
+        value=_native(mined.raw, scene),
+        value_fiat=None,
+        fees=_native(mined.fee, scene),
+        fees_fiat=None,
+        native_asset_fees=_fee(mined, scene),
+        assets_in=tuple(asset for direction, asset in shown if direction == "in"),
+        assets_out=tuple(asset for direction, asset in shown if direction == "out"),
+        user=TransactionUser(address=activity.account),
+        protocol=_protocol(called or _met(activity, scene)),
+        function_name=function[:1].upper() + function[1:],
+        explorer_url=link.replace("{hash}", activity.tx_hash) if link else UNSET,
+    )
+
+
+def _met(activity: Activity, scene: Scene) -> ProtocolFacts | None:
+    """The protocol on the other side of a movement or an approval, where all that have one agree."""
+    others = [move.counterparty for move in activity.movements] + [each.spender for each in activity.permissions]
+    found = {facts.key: facts for other in others if (facts := scene.protocol_of(other))}
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _protocol(facts: ProtocolFacts | None) -> Named:
+    return Named(key=facts.key, name=facts.name) if facts else UNKNOWN_PROTOCOL
+
+
+def _native(raw: int, scene: Scene) -> str:
+    assert scene.native.decimals is not None, "a native coin has decimals"
+    return amounts.text(amounts.amount(raw, scene.native.decimals))
+
+
+def _is_suspect(scene: Scene, contract: str) -> bool:
+    token = scene.tokens.get(contract)
+    return token is not None and contract not in scene.listed and is_bait(token.symbol, token.name)
+
+
+def _asset(activity: Activity, move: Movement, scene: Scene) -> TransactionAssetDocument:
+    came = move.direction == "in"
+    token = scene.native if move.token is None else scene.tokens.get(move.token)
+    # Collectibles are counted one by one: their contracts give no decimals, and need none.
+    decimals = 0 if move.standard in COLLECTIBLE else token.decimals if token else None
+    contract = move.token or ZERO_ADDRESS
+    return TransactionAssetDocument(
+        symbol=clean(token.symbol).lower() if token else "",
+        name=clean(token.name).lower() if token else "",
+        balance=None if decimals is None else amounts.text(amounts.amount(move.raw, decimals)),
+        price=None,
+        value=None,
+        contract=contract,
+        chain_contract=f"{scene.chain.key}:{contract}",
+        chain_key=scene.chain.key,
+        decimal=None if decimals is None else str(decimals),
+        sender=move.counterparty if came else activity.account,
+        recipient=activity.account if came else move.counterparty,
+        is_asset_in=came,
+        nft=UNSET if move.token_id is None else Nft(token_id=str(move.token_id)),
+    )
+
+
+def _fee(mined: Mined, scene: Scene) -> TransactionAssetDocument:
+    """What the sender paid, as an asset; it goes to nobody in particular."""
+    return TransactionAssetDocument(
+        symbol=clean(scene.native.symbol).lower(),
+        name=clean(scene.native.name).lower(),
+        balance=_native(mined.fee, scene),
+        price=None,
+        value=None,
+        contract=ZERO_ADDRESS,
+        chain_contract=f"{scene.chain.key}:{ZERO_ADDRESS}",
+        chain_key=scene.chain.key,
+        decimal=str(scene.native.decimals),
+        sender=mined.sender,
+        recipient="",
+        is_asset_in=False,
+        is_native_asset_fees=True,
+    )
+
+
+def mentions(activity: Activity, tokens: Mapping[str, Token], native: Token, text: str) -> bool:
+    """Whether a text is part of the symbol, the name or the contract of a token that moved or was approved."""
+    contracts = {move.token for move in activity.movements} | {each.token for each in activity.permissions}
+    wanted = text.casefold()
+    for contract in contracts:
+        token = native if contract is None else tokens.get(contract)
+        words = [contract or ZERO_ADDRESS, *((token.symbol, token.name) if token else ())]
+        if any(wanted in word.casefold() for word in words):
+            return True
+    return False
+
+
+def protocol_key(written: str) -> str:
+    """The key of a protocol from a spelling with its version set apart: aave_v3, uniswap-v3, Uniswap V3."""
+    return _ALIAS.sub("", written.lower())

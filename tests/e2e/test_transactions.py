@@ -1,0 +1,107 @@
+"""Transactions over HTTP are those of the receipts: every one that a wallet took part in, and nothing else."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from localchain.evm import topic
+from tests.e2e.conftest import Server, Serving, World
+
+pytestmark = pytest.mark.node
+
+# Where the wallet's address stands among the topics of each event that says it took part.
+PARTIES = {
+    topic("Transfer(address,address,uint256)"): (1, 2),
+    topic("TransferSingle(address,address,address,uint256,uint256)"): (2, 3),
+    topic("TransferBatch(address,address,address,uint256[],uint256[])"): (2, 3),
+    topic("Approval(address,address,uint256)"): (1,),
+    topic("ApprovalForAll(address,address,bool)"): (1,),
+}
+OF_WETH = {topic("Deposit(address,uint256)"), topic("Withdrawal(address,uint256)")}
+
+
+def receipts_of(world: World, wallet: str) -> dict[str, dict[str, Any]]:
+    """The receipts of all that a wallet took part in, read one by one, the newest first."""
+    found = {}
+    weth, padded = world.deployment.contracts["WETH"].lower(), "0x" + "0" * 24 + wallet[2:]
+    for height in range(world.node.height, -1, -1):
+        block = world.node.rpc("eth_getBlockByNumber", hex(height), True)
+        receipts = world.node.rpc("eth_getBlockReceipts", hex(height))
+        for sent, receipt in reversed(list(zip(block["transactions"], receipts, strict=True))):
+            there = sent["from"] == wallet
+            there |= sent["to"] == wallet and int(sent["value"], 16) > 0 and receipt["status"] == "0x1"
+            for log in receipt["logs"]:
+                places = PARTIES.get(log["topics"][0], ())
+                there |= any(log["topics"][place] == padded for place in places if place < len(log["topics"]))
+                there |= log["topics"][0] in OF_WETH and log["address"] == weth and log["topics"][1] == padded
+            if there:
+                found[sent["hash"]] = {**receipt, "value": sent["value"], "timestamp": block["timestamp"]}
+    return found
+
+
+async def walk(server: Server, query: str, limit: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    while True:
+        page = (await server.json(f"/v1/transactions?{query}&limit={limit}&offset={len(found)}"))["transactions"]
+        found += page
+        if len(page) < limit:
+            return found
+
+
+async def test_each_wallet_did_what_the_receipts_say(world: World, serving: Serving) -> None:
+    async with serving(world) as server:
+        await server.at(world.node.height)
+        for name, wallet in world.wallets.items():
+            right = receipts_of(world, wallet)
+            found = await walk(server, f"addresses={wallet}", 25)
+            assert [each["hash"] for each in found] == list(right), name
+            for each in found:
+                receipt = right[each["hash"]]
+                fee = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
+                assert Decimal(each["fees"]) == Decimal(fee).scaleb(-18)
+                assert Decimal(each["value"]) == Decimal(int(receipt["value"], 16)).scaleb(-18)
+                assert each["timestamp"] == str(int(receipt["timestamp"], 16))
+                assert each["blockNumber"] == int(receipt["blockNumber"], 16)
+                assert each["from"] == receipt["from"]
+                assert each["to"] == (receipt["to"] or receipt["contractAddress"])
+                assert each["chain"] == {"key": "local", "name": "Local"}
+                assert each["user"] == {"address": wallet}
+                assert (each["type"] == "FAILED") is (receipt["status"] == "0x0")
+                assert (each["valueFiat"], each["feesFiat"], each["closedPnl"]) == (None, None, "N/A")
+
+
+async def test_what_came_and_left_is_how_each_balance_came_about(world: World, serving: Serving) -> None:
+    async with serving(world) as server:
+        await server.at(world.node.height)
+        for wallet in world.wallets.values():
+            found = await walk(server, f"addresses={wallet}", 250)
+            for symbol in ("USDC", "WETH", "WBTC"):
+                contract = world.deployment.tokens[symbol].address.lower()
+                total = sum(
+                    (Decimal(asset["balance"]) * sign
+                     for each in found for key, sign in (("assetsIn", 1), ("assetsOut", -1)) for asset in each[key]
+                     if asset["contract"] == contract),
+                    Decimal(0),
+                )  # fmt: skip
+                raw = world.node.call(contract, "balanceOf(address)(uint256)", wallet)
+                assert total == Decimal(raw).scaleb(-world.deployment.tokens[symbol].decimals), symbol
+
+
+async def test_wallets_together_are_their_lists_merged(world: World, serving: Serving) -> None:
+    async with serving(world) as server:
+        await server.at(world.node.height)
+        wallets = list(world.wallets.values())[:3]
+        alone = [each for wallet in wallets for each in await walk(server, f"addresses={wallet}", 250)]
+        both = await walk(server, "addresses=" + ",".join(wallets) + "&sort=ASC", 17)
+        key = "hash"
+        assert sorted((e[key], e["user"]["address"]) for e in both) == sorted(
+            (e[key], e["user"]["address"]) for e in alone
+        )
+        times = [(int(each["timestamp"]), each["blockNumber"]) for each in both]
+        assert times == sorted(times)
+        swaps = await walk(server, "addresses=" + ",".join(wallets) + "&sort=ASC&txTypes=SWAP", 3)
+        assert swaps == [each for each in both if each["type"] == "SWAP"]
+        assert swaps

@@ -1,0 +1,109 @@
+"""Single transactions by hash: exact fees, and nothing that lies elsewhere than the index says."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapters.evm.lookup import Known, look_up
+from adapters.evm.wire import Request
+from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
+
+HASH, BLOCK = "0x" + "5c" * 32, "0x" + "b1" * 32
+SENT: dict[str, Any] = {
+    "hash": HASH, "from": "0x" + "a1" * 20, "to": "0x" + "b2" * 20, "value": "0x7", "nonce": "0x1",
+    "input": "0xa9059cbb00", "type": "0x2", "gasPrice": "0x5", "transactionIndex": "0x3", "blockHash": BLOCK,
+    "blockNumber": "0x64",
+}  # fmt: skip
+RECEIPT: dict[str, Any] = {
+    "transactionHash": HASH, "transactionIndex": "0x3", "blockHash": BLOCK, "blockNumber": "0x64",
+    "gasUsed": "0x5208", "status": "0x1", "effectiveGasPrice": "0x3",
+}  # fmt: skip
+KNOWN = Known(HASH, 100, 3, 1_700_000_000, BLOCK, True)
+
+
+class Answers:
+    """A node that has these answers."""
+
+    def __init__(self, sent: object, receipt: object) -> None:
+        self.facts = SimpleNamespace(key="local")
+        self.content = [msgspec.json.encode(sent), msgspec.json.encode(receipt)]
+        self.asked: list[Request] = []
+
+    async def results(self, asks: list[Request]) -> list[bytes]:
+        self.asked += asks
+        return self.content
+
+
+async def look(sent: object = SENT, receipt: object = RECEIPT, known: Known = KNOWN) -> Any:
+    node: Any = Answers(sent, receipt)
+    (found,) = await look_up(node, [known])
+    assert [ask.params for ask in node.asked] == [(HASH,), (HASH,)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("more", "fee"),
+    [
+        ({}, 21_000 * 3),
+        ({"l1Fee": "0xde0b6b3a7640000"}, 21_000 * 3 + 10**18),
+        ({"l1Fee": "0x1", "operatorFee": "0x2", "blobGasUsed": "0x20000", "blobGasPrice": "0x7"},
+         21_000 * 3 + 3 + 131_072 * 7),
+        ({"effectiveGasPrice": None}, 21_000 * 5),
+    ],
+)  # fmt: skip
+async def test_a_fee_has_all_its_parts(more: dict[str, Any], fee: int) -> None:
+    found = await look(receipt=RECEIPT | more)
+    assert (found.fee, found.status, found.height, found.index) == (fee, 1, 100, 3)
+
+
+@pytest.mark.parametrize(
+    ("sent", "receipt"),
+    [
+        ({"blockHash": "0x" + "b3" * 32}, {"blockHash": "0x" + "b3" * 32}),
+        ({"blockNumber": "0x65"}, {"blockNumber": "0x65"}),
+        ({"transactionIndex": "0x4"}, {"transactionIndex": "0x4"}),
+        ({"blockHash": "0x" + "b3" * 32}, {}),
+        ({}, {"blockNumber": "0x65"}),
+        ({}, {"transactionIndex": "0x2"}),
+    ],
+)
+async def test_what_lies_elsewhere_than_in_the_index_is_refused(sent: dict[str, Any], receipt: dict[str, Any]) -> None:
+    with pytest.raises(BadAnswer, match="elsewhere"):
+        await look(SENT | sent, RECEIPT | receipt)
+    fresh = Known(HASH, 100, 3, 1_700_000_000, BLOCK, False)
+    with pytest.raises(Reorged):
+        await look(SENT | sent, RECEIPT | receipt, fresh)
+
+
+async def test_without_a_kept_header_the_node_must_still_agree_with_itself() -> None:
+    known = Known(HASH, 100, 3, 1_700_000_000, None, True)
+    assert (await look(known=known)).fee == 63_000
+    with pytest.raises(BadAnswer):
+        await look(SENT | {"blockHash": "0x" + "b3" * 32}, known=known)
+
+
+@pytest.mark.parametrize(
+    ("sent", "receipt", "error"),
+    [
+        (None, RECEIPT, NodeBehind),
+        (SENT, None, NodeBehind),
+        (SENT | {"blockHash": None, "blockNumber": None, "transactionIndex": None}, RECEIPT, Reorged),
+        (SENT | {"hash": "0x" + "11" * 32}, RECEIPT, BadAnswer),
+        (SENT, RECEIPT | {"transactionHash": "0x" + "11" * 32}, BadAnswer),
+        (SENT | {"hash": "0x" + "11" * 32}, RECEIPT | {"transactionHash": "0x" + "11" * 32}, BadAnswer),
+        (SENT | {"value": 7}, RECEIPT, BadAnswer),
+        (SENT | {"value": "0x-7"}, RECEIPT, BadAnswer),
+        (SENT | {"input": "0xzz"}, RECEIPT, BadAnswer),
+        (SENT, RECEIPT | {"gasUsed": "21000"}, BadAnswer),
+        ([], RECEIPT, BadAnswer),
+    ],
+)  # fmt: skip
+async def test_an_answer_that_cannot_be_meant_is_refused(
+    sent: object, receipt: object, error: type[SourceError]
+) -> None:
+    with pytest.raises(error):
+        await look(sent, receipt)

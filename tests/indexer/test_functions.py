@@ -1,0 +1,64 @@
+"""Function names by the first four bytes of call data."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from chainfolio.errors import BadSettings
+from indexer.functions import load
+from indexer.wiring import CONFIGS
+from portfolio.activity import RULES, TRANSFERS
+
+SHIPPED = load(CONFIGS / "functions.toml")
+
+
+@pytest.mark.parametrize(
+    ("selector", "name"),
+    [
+        ("a9059cbb", "transfer"),
+        ("095ea7b3", "approve"),
+        ("23b872dd", "transferFrom"),
+        ("d0e30db0", "deposit"),
+        ("2e1a7d4d", "withdraw"),
+        ("38ed1739", "swapExactTokensForTokens"),
+        ("414bf389", "exactInputSingle"),
+        ("617ba037", "supply"),
+        ("a22cb465", "setApprovalForAll"),
+        ("ac9650d8", "multicall"),
+    ],
+)
+def test_well_known_functions_have_their_names(selector: str, name: str) -> None:
+    assert SHIPPED[bytes.fromhex(selector)] == name
+
+
+def test_every_function_that_a_rule_names_is_known() -> None:
+    named = {function for rule in RULES for function in rule.functions} | TRANSFERS
+    assert named <= set(SHIPPED.values())
+
+
+def test_every_protocol_that_a_rule_names_has_a_file() -> None:
+    named = {protocol for rule in RULES for protocol in rule.protocols}
+    assert named <= {path.stem for path in (CONFIGS / "protocols").glob("*.toml")}
+
+
+def test_names_are_names() -> None:
+    assert all(re.fullmatch(r"[a-z][A-Za-z0-9]*", name) for name in SHIPPED.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('signatures = ["many_msg_babbage(bytes1)", "transfer(address,uint256)"]', "begins like"),
+        ("signatures = 5", "array"),
+        ("functions = []", "functions"),
+        ("signatures = [", "functions.toml"),
+    ],
+)
+def test_a_wrong_table_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "functions.toml"
+    path.write_text(text)
+    with pytest.raises(BadSettings, match=told):
+        load(path)

@@ -1,0 +1,220 @@
+"""Rule by rule: an example for each, which fits it and none before it; and what the signs are read from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainfolio.assets import ZERO_ADDRESS, Asset
+from chainfolio.contracts import Token
+from portfolio.activity import RULES, Activity, Mined, Movement, Permission, is_bait, signs, together, type_of
+from portfolio.facts import ChainFacts, ProtocolFacts
+from portfolio.statement import Scene, mentions, protocol_key, record
+
+ME, OTHER, POOL = ("0x" + digit * 40 for digit in "123")
+WETH, USDC, SHARE, NFT, SPAM = ("0x" + digit * 40 for digit in "abcde")
+CALL = bytes.fromhex("deadbeef")
+
+
+def came(
+    token: str | None, sender: str = OTHER, raw: int = 5, standard: str = "erc20", number: int | None = None
+) -> Any:
+    return Movement(1, 0, "in", standard if token else "native", token, number, raw, sender)
+
+
+def left(
+    token: str | None, recipient: str = OTHER, raw: int = 5, standard: str = "erc20", number: int | None = None
+) -> Any:
+    return Movement(0, 0, "out", standard if token else "native", token, number, raw, recipient)
+
+
+def mined(sender: str = ME, recipient: str = POOL, failed: bool = False, selector: bytes = CALL) -> Mined:
+    return Mined(sender, recipient, None, 0, 21_000, failed, selector)
+
+
+def did(*movements: Movement, by: Mined | None = None, allowed: bool = False) -> Activity:
+    permissions = (Permission(9, USDC, OTHER),) if allowed else ()
+    return Activity("local", ME, 7, 1_000_000, 0, "0x" + "77" * 32, movements, permissions, by or mined())
+
+
+COLLECTIBLE: Any = {"standard": "erc721", "raw": 1, "number": 115}
+BY_OTHER = mined(sender=OTHER)
+PLAIN = mined(recipient=OTHER, selector=b"")
+# Rule by rule: the activity, the protocol that was called and the function.
+EXAMPLES: list[tuple[str, Activity, str, str]] = [
+    ("FAILED", did(by=mined(failed=True)), "uniswap2", "addLiquidity"),
+    ("SPAM", did(left(USDC, raw=0), by=BY_OTHER), "", "transferFrom"),
+    ("SPAM", did(came(SPAM), by=BY_OTHER), "", "airdrop"),
+    ("LEND", did(left(USDC, SHARE), came(SHARE, ZERO_ADDRESS)), "aave3", "supply"),
+    ("LEND", did(left(USDC, SHARE), came(SHARE, SHARE)), "compound", "mint"),
+    ("BORROW", did(came(SHARE, ZERO_ADDRESS), came(USDC, POOL)), "aave3", "borrow"),
+    ("WITHDRAW", did(left(SHARE, ZERO_ADDRESS), came(USDC, SHARE)), "aave2", "withdraw"),
+    ("WITHDRAW", did(left(SHARE, POOL)), "aave3", "withdrawETH"),
+    ("WITHDRAW", did(left(SHARE, SHARE), came(USDC, SHARE)), "compound", "redeem"),
+    ("STAKE", did(left(None, SHARE), came(SHARE, ZERO_ADDRESS)), "lido", "submit"),
+    ("UNSTAKE", did(left(SHARE, POOL), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)), "lido", "requestWithdrawals"),
+    ("DEPOSIT", did(left(SHARE, POOL)), "eigenlayer", "depositIntoStrategy"),
+    ("ADDLIQUIDITY", did(left(USDC, POOL), left(WETH, POOL), came(SHARE, ZERO_ADDRESS)), "uniswap2", "addLiquidity"),
+    ("ADDLIQUIDITY", did(left(USDC, POOL), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)), "uniswap3", "mint"),
+    ("REMOVELIQUIDITY", did(left(SHARE, SHARE), came(USDC, SHARE)), "uniswap2", "removeLiquidity"),
+    ("REMOVELIQUIDITY", did(), "uniswap3", "decreaseLiquidity"),
+    ("COLLECT", did(came(USDC, POOL)), "uniswap3", "collect"),
+    ("SWAP", did(left(USDC, POOL)), "uniswap2", "swapExactTokensForETH"),
+    ("SELFTRANSFER", did(left(USDC, ME), came(USDC, ME)), "", "transfer"),
+    ("WRAP", did(left(None, WETH), came(WETH, ZERO_ADDRESS, standard="wrap")), "", "deposit"),
+    ("UNWRAP", did(left(WETH, ZERO_ADDRESS, standard="unwrap")), "", "withdraw"),
+    ("DEPOSIT", did(left(USDC, SHARE), came(SHARE, ZERO_ADDRESS)), "", "deposit"),
+    ("WITHDRAW", did(left(SHARE, ZERO_ADDRESS), came(USDC, SHARE)), "", "redeem"),
+    ("MINT", did(came(USDC, ZERO_ADDRESS)), "", "mint"),
+    ("MINT", did(left(None, POOL), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)), "", "mint"),
+    ("SWAP", did(left(USDC, POOL), came(WETH, POOL)), "", "execute"),
+    ("TRANSFEROUT", did(left(None), by=PLAIN), "", ""),
+    ("TRANSFEROUT", did(left(USDC), by=mined(recipient=USDC)), "", "transfer"),
+    ("TRANSFEROUT", did(left(USDC), by=BY_OTHER), "", "execTransaction"),
+    ("TRANSFERIN", did(came(USDC), by=mined(recipient=USDC)), "", "transferFrom"),
+    ("TRANSFERIN", did(came(USDC), by=BY_OTHER), "", "transfer"),
+    ("APPROVAL", did(allowed=True), "", "approve"),
+    ("INTERACTION", did(left(USDC, POOL)), "", "deposit"),
+    ("UNDEFINED", did(left(USDC, raw=0), allowed=True, by=BY_OTHER), "", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", range(len(RULES)))
+def test_each_rule_has_an_example_that_no_rule_before_it_takes(row: int) -> None:
+    name, activity, protocol, function = EXAMPLES[row]
+    found = signs(activity, function, {SPAM})
+    assert next(number for number, rule in enumerate(RULES) if rule.fits(found, protocol, function)) == row
+    assert type_of(found, protocol, function) == RULES[row].type == name
+
+
+def test_every_rule_is_tried() -> None:
+    assert len(EXAMPLES) == len(RULES)
+
+
+@pytest.mark.parametrize(
+    ("name", "activity", "protocol", "function"),
+    [
+        # What a contract was given for nothing may be anything: only a plain payment is a transfer.
+        ("INTERACTION", did(left(None, POOL)), "", ""),
+        ("INTERACTION", did(left(USDC, POOL), by=mined(recipient=USDC)), "", "burn"),
+        # The function of one protocol says nothing at another's, nor at nobody's.
+        ("INTERACTION", did(left(USDC, POOL)), "convex", "addLiquidity"),
+        ("INTERACTION", did(left(USDC, POOL)), "", "swapExactTokensForETH"),
+        ("INTERACTION", did(came(SHARE, ZERO_ADDRESS), came(USDC, POOL)), "", "borrow"),
+        ("INTERACTION", did(left(USDC, POOL), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)), "", "mint"),
+        # A refund makes a swap of less, not no swap.
+        ("SWAP", did(left(USDC, POOL, 9), came(USDC, POOL, 2), came(WETH, POOL)), "", ""),
+        ("SWAP", did(left(None, POOL), came(NFT, OTHER, **COLLECTIBLE)), "", ""),
+        # All that went out came back: nothing moved.
+        ("INTERACTION", did(left(USDC, POOL, 9), came(USDC, POOL, 9)), "", ""),
+        ("TRANSFERIN", did(came(USDC, ZERO_ADDRESS), by=BY_OTHER), "", "mint"),
+        ("SWAP", did(left(WETH, ZERO_ADDRESS, standard="unwrap"), came(USDC, POOL)), "", ""),
+    ],
+)
+def test_what_is_not_proven_is_not_named(name: str, activity: Activity, protocol: str, function: str) -> None:
+    assert type_of(signs(activity, function, {SPAM}), protocol, function) == name
+
+
+def test_an_approval_along_a_transfer_is_a_transfer() -> None:
+    activity = did(left(USDC), by=BY_OTHER, allowed=True)
+    assert type_of(signs(activity, "transferFrom"), "", "transferFrom") == "TRANSFEROUT"
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name", "bait"),
+    [
+        ("USDC", "USD Coin", False),
+        ("CRO", "Crypto.com Coin", False),
+        ("Curve", "Curve.fi DAI/USDC/USDT", False),
+        ("rETH", "Rocket Pool ETH", False),
+        ("", "", False),
+        ("$ 1000", "Visit apy-claims.com to claim rewards", True),
+        ("t.me/gift", "Gift", True),
+        ("ETH", "https://scam.example", True),
+    ],
+)
+def test_bait_is_a_link_or_a_site_that_lures(symbol: str, name: str, bait: bool) -> None:
+    assert is_bait(symbol, name) is bait
+
+
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+def token(contract: str, symbol: str, decimals: int | None) -> Token:
+    return Token(Asset("eip155:1", "erc20", contract), symbol, f"{symbol} Coin", decimals)
+
+
+SCENE = Scene(
+    ChainFacts("local", "Local", 31337),
+    Token(Asset("eip155:1", "slip44", "60"), "ETH", "Ether", 18),
+    {USDC: token(USDC, "USDC", 6), SHARE: token(SHARE, "???", None), NFT: token(NFT, "CAT", None),
+     SPAM: token(SPAM, "https://gift.example", 0)},
+    protocol_of=lambda contract: {POOL: ProtocolFacts("aave3", "Aave V3")}.get(contract),
+    functions={CALL: "supply"},
+)  # fmt: skip
+
+
+def test_a_token_without_decimals_has_no_balance_and_a_collectible_is_counted() -> None:
+    found = record(did(left(USDC, raw=1_500_000), came(SHARE), came(NFT, **COLLECTIBLE), came(None, raw=10**17)), SCENE)
+    shown = [(a.symbol, a.balance, a.decimal) for a in (*found.assets_out, *found.assets_in)]
+    assert shown == [("usdc", "1.5", "6"), ("???", None, None), ("cat", "1", "0"), ("eth", "0.1", "18")]
+    assert {(a.price, a.value) for a in (*found.assets_out, *found.assets_in)} == {(None, None)}
+
+
+def test_a_record_names_the_protocol_that_was_called_or_met() -> None:
+    assert record(did(left(USDC, SHARE), came(SHARE, ZERO_ADDRESS)), SCENE).type == "LEND"
+    called = record(did(left(USDC, OTHER)), SCENE)
+    assert (called.protocol.key, called.protocol.name, called.function_name) == ("aave3", "Aave V3", "Supply")
+    elsewhere = mined(recipient=OTHER, selector=b"\0\0\0\0")
+    assert record(did(left(USDC, POOL), by=elsewhere), SCENE).protocol.key == "aave3"
+    unknown = record(did(left(USDC, OTHER), by=elsewhere), SCENE)
+    assert (unknown.protocol.key, unknown.protocol.name, unknown.function_name) == ("unknown", "Unknown", "")
+    assert (unknown.sub_protocol.key, unknown.sub_protocol.name) == ("", "")
+
+
+def test_a_listed_token_is_no_spam_whatever_it_is_called() -> None:
+    gift = did(came(SPAM), by=BY_OTHER)
+    assert record(gift, SCENE).type == "SPAM"
+    assert record(gift, replace(SCENE, listed=frozenset({SPAM}))).type == "TRANSFERIN"
+
+
+def test_text_is_looked_for_in_tokens_that_moved_or_were_allowed() -> None:
+    for activity, text, there in [
+        (did(left(USDC)), "uSdc c", True),
+        (did(left(USDC)), USDC[:12].upper(), True),
+        (did(allowed=True), "usdc", True),
+        (did(came(None)), "ether", True),
+        (did(came(None)), "usdc", False),
+        (did(), "eth", False),
+    ]:
+        assert mentions(activity, SCENE.tokens, SCENE.native, text) is there
+
+
+@pytest.mark.parametrize("written", ["aave3", "aave_v3", "aave-v3", "Aave V3", "aavev3"])
+def test_a_protocol_has_several_spellings(written: str) -> None:
+    assert protocol_key(written) == "aave3"
+    assert protocol_key("lido") == "lido"
+
+
+activities = st.builds(
+    Activity,
+    chain=st.sampled_from(["a", "b"]), account=st.sampled_from([ME, OTHER]), height=st.integers(0, 3),
+    time_us=st.integers(0, 2), tx_index=st.integers(0, 2), tx_hash=st.sampled_from(["0x1", "0x2"]),
+)  # fmt: skip
+
+
+@given(st.sets(activities), st.integers(1, 7), st.booleans(), st.randoms())
+def test_the_order_is_total_so_pages_join_to_the_whole(
+    some: set[Activity], size: int, newest: bool, chance: Any
+) -> None:
+    shuffled = sorted(some, key=lambda _: chance.random())
+    whole = together(some, newest)
+    again = together(shuffled, newest)
+    pages = [again[start : start + size] for start in range(0, len(again), size)]
+    assert [each for page in pages for each in page] == whole
+    assert [each.time_us for each in whole] == sorted((each.time_us for each in some), reverse=newest)
+    assert together(some, not newest) == whole[::-1]
