@@ -8,6 +8,7 @@ import msgspec
 
 from chainfolio.assets import ZERO_ADDRESS
 from portfolio.document import (
+    UNKNOWN,
     AssetDocument,
     ChainDocument,
     Portfolio,
@@ -64,8 +65,8 @@ _SENT = TransactionAssetDocument(
     symbol="eth",
     name="ether",
     balance="0.5",
-    price=None,
-    value=None,
+    price=UNKNOWN,
+    value=UNKNOWN,
     contract=ZERO_ADDRESS,
     chain_contract=f"ethereum:{ZERO_ADDRESS}",
     chain_key="ethereum",
@@ -83,9 +84,9 @@ _PAYMENT = TransactionDocument(
     recipient=_SENT.recipient,
     type="TRANSFEROUT",
     value="0.5",
-    value_fiat=None,
+    value_fiat=UNKNOWN,
     fees="0.00042",
-    fees_fiat=None,
+    fees_fiat=UNKNOWN,
     native_asset_fees=msgspec.structs.replace(_SENT, balance="0.00042", recipient="", is_native_asset_fees=True),
     assets_in=(),
     assets_out=(_SENT,),

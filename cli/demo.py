@@ -157,12 +157,9 @@ async def _serve(given: Settings, address: str, options: argparse.Namespace, say
     """The API with a key, a ready command to try, and the worker following the chain, until interrupted."""
     from api.serve import configure_log, listening
     from cli.serve import indexing, open_state
-    from storage.state import subscriptions
 
     state = open_state(given)
-    account, key = state.create_account("demo", "PRO", 10_000, ("portfolio", "at-block", "enterprise"))
-    now_us = state.clock.now_us()
-    state.database.change(lambda tx: subscriptions.add(tx, account.id, {address: "demo"}, now_us))
+    _, key = state.create_account("demo", "PRO", 10_000, ("portfolio", "at-block", "enterprise"))
     state.close()
     configure_log("warning")
     app = await indexing(given)

@@ -14,6 +14,7 @@ from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.contracts import Token
 from portfolio.activity import COLLECTIBLE, Activity, Mined, Movement, is_bait, signs, type_of
 from portfolio.compose import clean
+from portfolio.document import UNKNOWN
 from portfolio.facts import ChainFacts, ProtocolFacts
 from portfolio.transactions import (
     UNKNOWN_PROTOCOL,
@@ -61,9 +62,9 @@ def record(activity: Activity, scene: Scene) -> TransactionDocument:
         recipient=mined.recipient or mined.created or "",
         type=type_of(signs(activity, function, baits), called.key if called else "", function),
         value=_native(mined.raw, scene),
-        value_fiat=None,
+        value_fiat=UNKNOWN,
         fees=_native(mined.fee, scene),
-        fees_fiat=None,
+        fees_fiat=UNKNOWN,
         native_asset_fees=_fee(mined, scene),
         assets_in=tuple(asset for direction, asset in shown if direction == "in"),
         assets_out=tuple(asset for direction, asset in shown if direction == "out"),
@@ -104,13 +105,13 @@ def _asset(activity: Activity, move: Movement, scene: Scene) -> TransactionAsset
     return TransactionAssetDocument(
         symbol=clean(token.symbol).lower() if token else "",
         name=clean(token.name).lower() if token else "",
-        balance=None if decimals is None else amounts.text(amounts.amount(move.raw, decimals)),
-        price=None,
-        value=None,
+        balance=UNKNOWN if decimals is None else amounts.text(amounts.amount(move.raw, decimals)),
+        price=UNKNOWN,
+        value=UNKNOWN,
         contract=contract,
         chain_contract=f"{scene.chain.key}:{contract}",
         chain_key=scene.chain.key,
-        decimal=None if decimals is None else str(decimals),
+        decimal=UNKNOWN if decimals is None else str(decimals),
         sender=move.counterparty if came else activity.account,
         recipient=activity.account if came else move.counterparty,
         is_asset_in=came,
@@ -124,8 +125,8 @@ def _fee(mined: Mined, scene: Scene) -> TransactionAssetDocument:
         symbol=clean(scene.native.symbol).lower(),
         name=clean(scene.native.name).lower(),
         balance=_native(mined.fee, scene),
-        price=None,
-        value=None,
+        price=UNKNOWN,
+        value=UNKNOWN,
         contract=ZERO_ADDRESS,
         chain_contract=f"{scene.chain.key}:{ZERO_ADDRESS}",
         chain_key=scene.chain.key,

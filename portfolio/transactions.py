@@ -54,13 +54,13 @@ class TransactionAssetDocument(msgspec.Struct, rename=_wire, frozen=True, kw_onl
 
     symbol: str
     name: str
-    balance: str | None
-    price: str | None
-    value: str | None
+    balance: str
+    price: str
+    value: str
     contract: str
     chain_contract: str
     chain_key: str
-    decimal: str | None
+    decimal: str
     sender: str
     recipient: str
     is_asset_in: bool
@@ -86,9 +86,9 @@ class TransactionDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=Tru
     recipient: str
     type: TransactionType
     value: str
-    value_fiat: str | None
+    value_fiat: str
     fees: str
-    fees_fiat: str | None
+    fees_fiat: str
     native_asset_fees: TransactionAssetDocument
     assets_in: tuple[TransactionAssetDocument, ...]
     assets_out: tuple[TransactionAssetDocument, ...]

@@ -198,7 +198,8 @@ function curl(path, method, operation, box) {
   const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
   const { headers, body } = around(operation, box);
   delete headers.Authorization;
-  const words = [`curl ${method === "get" ? "" : `-X ${method.toUpperCase()} `}${quoted(location.origin + address(path, box))}`];
+  const verb = method === "get" ? "" : `-X ${method.toUpperCase()} `;
+  const words = [`curl ${verb}${quoted(location.origin + address(path, box))}`];
   if (operation.security?.length !== 0) words.push('-H "Authorization: Bearer $CHAINFOLIO_KEY"');
   for (const [name, value] of Object.entries(headers)) words.push(`-H ${quoted(`${name}: ${value}`)}`);
   if (body !== undefined) words.push(`-d ${quoted(body)}`);
@@ -223,7 +224,8 @@ function body(operation) {
   const schema = operation.requestBody?.content["application/json"].schema;
   if (!schema) return [];
   const text = JSON.stringify(sample(schema), null, 2);
-  const field = el("textarea", { class: "body", "aria-label": "body", spellcheck: "false", rows: text.split("\n").length + 1 });
+  const rows = text.split("\n").length + 1;
+  const field = el("textarea", { class: "body", "aria-label": "body", spellcheck: "false", rows });
   field.value = text;
   return [el("h4", {}, "Body"), el("p", {}, `JSON: ${kind(schema)}`), fields(schema), field];
 }

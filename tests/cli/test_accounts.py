@@ -51,7 +51,7 @@ def test_accounts_are_listed_and_shown_without_their_keys(run: Run) -> None:
     account, key = made(run, "--credits", "500", "--grant", "portfolio")
     listed = run("account", "list", "--json")
     assert listed.json == [
-        {"accountId": account, "name": "Ada", "plan": "FREE", "grants": "portfolio", "credits": "500"}
+        {"accountId": account, "name": "Ada", "plan": "FREE", "grants": ["portfolio"], "credits": 500}
     ]
     shown = run("account", "show", account)
     assert shown.json["credits"] == 500

@@ -47,7 +47,7 @@ def test_credits_are_given_and_taken_with_a_memo(run: Run, ada: str) -> None:
     ]  # fmt: skip
     assert len(run("account", "ledger", ada, "--limit", "1", "--json").json) == 1
     assert "gift" in run("account", "ledger", ada).out
-    assert run("account", "list", "--json").json[0]["credits"] == "400"
+    assert run("account", "list", "--json").json[0]["credits"] == 400
     for amount in ("0", "-401", str(2**53)):
         ran = run("account", "credit", ada, amount, "--json")
         assert (ran.code, ran.error["field"]) == (2, "credits")

@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 Exact = Annotated[str, Meta(pattern=r"^-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?$")]  # plain notation, no trailing zeros
 Whole = Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]*)$")]
+Known = Annotated[str, Meta(pattern=r"^(N/A|-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?)$")]  # or said to be unknown
 Pnl = Annotated[str, Meta(pattern=r"^(N/A|-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?)$")]
 Address = Annotated[
     str, Meta(pattern=r"^(0x[0-9a-f]{40}|0x[0-9a-f]{64}|T[1-9A-HJ-NP-Za-km-z]{33}|[1-9A-HJ-NP-Za-km-z]{32,44})$")
@@ -64,10 +65,10 @@ class Asset(Pictured, frozen=True, kw_only=True):
     contract: Text
     chain_key: Text
     chain_contract: Text
-    balance: Exact
-    price: Exact
-    value: Exact
-    decimal: Whole
+    balance: Known
+    price: Known
+    value: Known
+    decimal: Annotated[str, Meta(pattern=r"^(N/A|0|[1-9][0-9]*)$")]
     open_pnl: Pnl
     total_cost_basis: Pnl
     price_source: str | UnsetType = UNSET
@@ -298,8 +299,8 @@ class ProtocolPart(Shape, frozen=True, kw_only=True):
 
     key: Text
     name: Text
-    value: Exact
-    balance: Exact
+    value: Known
+    balance: Known
     image: Url
 
 
@@ -309,10 +310,10 @@ class TokenTotal(Shape, frozen=True, kw_only=True):
     image: Url
     symbol: Text
     name: Text
-    price: Exact
-    balance: Exact
-    value: Exact
-    percentage: Exact
+    price: Known
+    balance: Known
+    value: Known
+    percentage: Known
     protocols_detailed: list[ProtocolPart]
 
 
@@ -324,10 +325,10 @@ class ChainNamed(Shape, frozen=True, kw_only=True):
 
 
 class Movement(Shape, frozen=True, kw_only=True):
-    """An asset that a transaction moved."""
+    """An asset that a transaction moved; a collectible may call itself nothing."""
 
-    symbol: Text
-    balance: Exact
+    symbol: str
+    balance: Known
     contract: str
     chain_key: Text
 
@@ -344,9 +345,9 @@ class Transaction(Shape, frozen=True, kw_only=True):
     protocol: ChainNamed
     assets_in: list[Movement]
     assets_out: list[Movement]
-    value_fiat: Exact
+    value_fiat: Known
     fees: Exact
-    fees_fiat: Exact
+    fees_fiat: Known
 
 
 class Transactions(Shape, frozen=True, kw_only=True):

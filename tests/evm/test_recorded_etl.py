@@ -128,7 +128,7 @@ def test_receipts() -> None:
     for want in found["expected"]["receipts"]:
         receipt = typed("etl", body(given[want["transaction_hash"]]), transactions.Receipt)
         sent = transactions.Transaction(receipt.transactionHash, "0x" + "00" * 20, "0x0", "0x0", "0x")
-        done = transactions._done("etl", want["block_number"], 0, want["transaction_index"], sent, receipt)
+        done = transactions.finished("etl", want["block_number"], 0, want["transaction_index"], sent, receipt)
         assert done.gas_used == want["gas_used"]
         assert done.gas_price == want["effective_gas_price"]
         assert done.fee == want["gas_used"] * want["effective_gas_price"]

@@ -154,7 +154,7 @@ async def test_what_a_record_says_is_what_the_receipt_says(
             assert Decimal(found.value) == Decimal(number(row["raw"])).scaleb(-18)
             assert (found.type == "FAILED") is (receipt["status"] == "0x0")
             assert found.user.address == account
-            assert (found.value_fiat, found.fees_fiat, found.closed_pnl) == (None, None, "N/A")
+            assert (found.value_fiat, found.fees_fiat, found.closed_pnl) == ("N/A", "N/A", "N/A")
             assert found.explorer_url == f"https://scan.example/tx/{found.hash}"
             fees = found.native_asset_fees
             assert (fees.balance, fees.symbol, fees.is_native_asset_fees) == (found.fees, "eth", True)
@@ -173,7 +173,7 @@ async def test_what_a_record_says_is_what_the_receipt_says(
                 for asset, row in zip(assets, [row for row in moves if row[mine] == account], strict=True):
                     places = decimals.get(asset.contract, 0 if row["token_id"] is not None else 18)
                     assert Decimal(asset.balance or "") == Decimal(number(row["raw"])).scaleb(-places)
-                    assert (asset.decimal, asset.price, asset.value) == (str(places), None, None)
+                    assert (asset.decimal, asset.price, asset.value) == (str(places), "N/A", "N/A")
 
 
 CALLED = {

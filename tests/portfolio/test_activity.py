@@ -161,8 +161,8 @@ SCENE = Scene(
 def test_a_token_without_decimals_has_no_balance_and_a_collectible_is_counted() -> None:
     found = record(did(left(USDC, raw=1_500_000), came(SHARE), came(NFT, **COLLECTIBLE), came(None, raw=10**17)), SCENE)
     shown = [(a.symbol, a.balance, a.decimal) for a in (*found.assets_out, *found.assets_in)]
-    assert shown == [("usdc", "1.5", "6"), ("???", None, None), ("cat", "1", "0"), ("eth", "0.1", "18")]
-    assert {(a.price, a.value) for a in (*found.assets_out, *found.assets_in)} == {(None, None)}
+    assert shown == [("usdc", "1.5", "6"), ("???", "N/A", "N/A"), ("cat", "1", "0"), ("eth", "0.1", "18")]
+    assert {(a.price, a.value) for a in (*found.assets_out, *found.assets_in)} == {("N/A", "N/A")}
 
 
 def test_a_record_names_the_protocol_that_was_called_or_met() -> None:

@@ -104,7 +104,9 @@ def test_no_balance_is_lost_and_none_is_there_twice(parts: list[Portfolio]) -> N
         found: dict[tuple[str, bool], Decimal] = {}
         for asset in (asset for document in documents for asset in everything(document)):
             key = asset.chain_contract, asset.value == "N/A"
-            found[key] = amounts.total([found.get(key, Decimal(0)), Decimal(asset.balance or 0)])
+            found[key] = amounts.total(
+                [found.get(key, Decimal(0)), Decimal("0" if asset.balance == "N/A" else asset.balance)]
+            )
         return found
 
     assert held([merge(parts, "all")]) == held(parts)
