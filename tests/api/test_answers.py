@@ -111,7 +111,7 @@ FAILURES = [
     (errors.NotCovered("ethereum", "transfers", 1, 9), 503, "Not Indexed", "transfers of ethereum", "60"),
     (errors.Unavailable(SECRET, SECRET), 503, "Service Unavailable", "does not answer", "5"),
     (errors.Unavailable("node", "429", retry_after_s=17.2), 503, "Service Unavailable", "does not answer", "17"),
-    (errors.NodeBehind(SECRET, SECRET), 503, "Service Unavailable", "does not answer", "5"),
+    (errors.NodeBehind(SECRET, SECRET), 503, "Service Unavailable", "has not come that far", "5"),
     (errors.Reorged(SECRET, 7, "0xab"), 503, "Service Unavailable", "reorganised", "1"),
     (errors.BadAnswer(SECRET, SECRET), 502, "Bad Gateway", "cannot be used", None),
     (errors.WrongChain(SECRET, SECRET), 502, "Bad Gateway", "cannot be used", None),

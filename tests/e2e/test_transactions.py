@@ -70,7 +70,7 @@ async def test_each_wallet_did_what_the_receipts_say(world: World, serving: Serv
                 assert each["chain"] == {"key": "local", "name": "Local"}
                 assert each["user"] == {"address": wallet}
                 assert (each["type"] == "FAILED") is (receipt["status"] == "0x0")
-                assert (each["valueFiat"], each["feesFiat"], each["closedPnl"]) == (None, None, "N/A")
+                assert (each["valueFiat"], each["feesFiat"], each["closedPnl"]) == ("N/A", "N/A", "N/A")
 
 
 async def test_what_came_and_left_is_how_each_balance_came_about(world: World, serving: Serving) -> None:
