@@ -116,7 +116,7 @@ async def test_a_follower_that_is_killed_again_and_again_has_followed(tmp_path: 
     chance = random.Random(seed)
     with evm(30) as moving:
         kills = 12 * TIMES
-        game = killed(kills, seed, 1_200, ["worker"], environment(moving, tmp_path, EVERYTHING), tmp_path)
+        game = killed(kills, seed, 2_000, ["worker"], environment(moving, tmp_path, EVERYTHING), tmp_path)
         while game.poll() is None:
             moving.trade(chance.randint(1, 3), chance.randrange(2**32))
             if chance.random() < 0.3:
