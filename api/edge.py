@@ -62,7 +62,9 @@ def edge(parts: Parts) -> Middleware:
         request[CALLER] = {}
         traffic.in_flight += 1
         try:
-            response = await _answered(request, shed if traffic.in_flight > most else handler)
+            # Whoever asks whether this process lives is always told.
+            crowded = traffic.in_flight > most and request.path.startswith("/v1/")
+            response = await _answered(request, shed if crowded else handler)
             await _refund(request, response)
             _dress(request, response, cors=cors)
             await _compress(request, response)

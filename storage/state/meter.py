@@ -28,6 +28,7 @@ from storage.state.database import Database, Statement, Taken, Transaction, argu
 WINDOW_US: Final = 60_000_000
 MANY: Final = 512  # operations in one transaction: others wait for its lock
 SWEEP_S: Final = 5.0
+FORGET_US: Final = 3600 * 1_000_000
 _EPOCH_US: Final = 1_735_689_600_000_000  # 2025-01-01: the ids of calls fit 63 bits for 17 years
 _LANE_BITS: Final = 14
 
@@ -123,6 +124,7 @@ class Meter:
     _running: asyncio.Task[None] | None = None
     _sweeper: asyncio.Task[None] | None = None
     _last_id: int = 0
+    _forgot_us: int = 0
 
     async def admit(self, asked: Admit) -> Admitted:
         """Let a request in, or not."""
@@ -219,7 +221,9 @@ class Meter:
     def _swept(self, tx: Transaction) -> None:
         now_us = self.clock.now_us()
         expire(tx, now_us, self.hold_us)
-        idempotency.forget(tx, now_us)
+        if now_us - self._forgot_us >= FORGET_US:  # a look at every row that is kept
+            idempotency.forget(tx, now_us)
+            self._forgot_us = now_us
 
     async def _sweep(self) -> None:
         """Expire what the dead have reserved, and forget answers that nobody will ask for again."""

@@ -63,6 +63,7 @@ async def test_more_than_may_run_at_once_is_refused_at_once() -> None:
         assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
         assert (await answer.json())["error"] == "Service Unavailable"
         assert app[PARTS].traffic.shed == 1
+        assert (await session.get("/healthz")).status == 200
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
