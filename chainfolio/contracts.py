@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
+from chainfolio.calls import Read
 
 # What a net asset value is asked in; how many digits of a rate are kept is the asker's.
 FIAT: Final = ("USD", "EUR", "CAD", "AED", "CHF", "SGD")
@@ -64,8 +65,34 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
+class Position:
+    """One thing inside a protocol that has parts: what was supplied, what is owed, what can be claimed.
+
+    Its `type` is one of the service's; borrowed parts are positive like all others. `instead`: contracts of the
+    account's loose tokens that this is another view of. `reads`: the calls behind it with their answers.
+    """
+
+    account: str
+    protocol: str
+    type: str
+    name: str
+    supplied: tuple[Holding, ...] = ()
+    borrowed: tuple[Holding, ...] = ()
+    rewards: tuple[Holding, ...] = ()
+    health: Decimal | None = None
+    unlock_s: int = 0
+    vault: str = ""
+    pool: str = ""
+    instead: tuple[str, ...] = ()
+    reads: tuple[tuple[Read, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything read for some accounts on one chain at one block, with what could not be read."""
+    """Everything read for some accounts on one chain at one block, with what could not be read.
+
+    `holdings` are all tokens that they hold, those that `positions` are another view of too.
+    """
 
     chain: str
     block: Block
@@ -74,6 +101,7 @@ class Snapshot:
     prices: tuple[Price, ...]
     issues: tuple[Issue, ...]
     requests: int = 0
+    positions: tuple[Position, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     prices: dict[str, str] = {}
     rates: dict[str, str] = {}
     prices_file: str = ""
+    protocols: str = ""
     quotas: Quotas = Quotas()
     log_level: str = "info"
 

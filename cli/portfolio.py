@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from portfolio.document import AssetDocument, Portfolio, PositionsDocument
 
 COLUMNS = (
-    ("chain", ""), ("protocol", ""), ("asset", ""), ("balance", "right"), ("price USD", "right"),
+    ("chain", ""), ("protocol", ""), ("position", ""), ("asset", ""), ("balance", "right"), ("price USD", "right"),
     ("worth USD", "right"),
 )  # fmt: skip
 
@@ -72,11 +72,11 @@ def show(document: Portfolio) -> None:
     """One portfolio as a table."""
     at = f" at block {document.block_number}" if isinstance(document.block_number, str) else ""
     rows = [
-        (chain.key, protocol.name, *_cells(asset))
+        (chain.key, protocol.name, nested, *_cells(asset, side))
         for protocol in document.asset_by_protocols.values()
         for chain in protocol.chains.values()
         for position in chain.protocol_positions.values()
-        for asset in _assets(position)
+        for nested, side, asset in _assets(position)
     ]
     show_table(f"{document.address}{at}: {_money(document.networth)} USD", COLUMNS, rows)
     if document.unpriced_assets:
@@ -85,15 +85,19 @@ def show(document: Portfolio) -> None:
         print(f"  {issue.adapter}: {issue.subject}: {issue.reason}")
 
 
-def _cells(asset: AssetDocument) -> tuple[str, str, str, str]:
-    return asset.symbol or asset.contract, _known(asset.balance, "?"), _known(asset.price, "-"), _money(asset.value)
+def _cells(asset: AssetDocument, side: str) -> tuple[str, str, str, str]:
+    sign = "-" if side == "owed" and _known(asset.value, "") else ""
+    named = f"{asset.symbol or asset.contract}{f' ({side})' if side else ''}"
+    return named, _known(asset.balance, "?"), _known(asset.price, "-"), sign + _money(asset.value)
 
 
-def _assets(position: PositionsDocument) -> list[AssetDocument]:
-    assets: list[AssetDocument] = list(position.assets)
+def _assets(position: PositionsDocument) -> list[tuple[str, str, AssetDocument]]:
+    """Each asset with the name of its position, where it has one, and the side of it that is not simply owned."""
+    found = [("", "", asset) for asset in position.assets]
     for nested in position.protocol_positions:
-        assets += [*nested.supply_assets, *nested.borrow_assets, *nested.reward_assets, *nested.assets]
-    return assets
+        sides = (("", nested.supply_assets), ("owed", nested.borrow_assets), ("claimable", nested.reward_assets))
+        found += [(nested.name, side, asset) for side, assets in sides for asset in assets]
+    return found
 
 
 def _known(text: str, else_shown: str) -> str:

@@ -86,7 +86,8 @@ class System:
             from indexer.registry import load
 
             known = {path.stem for path in (self.configs / "chains").glob("*.toml")} | self.settings.chains.keys()
-            self._registry = load(self.configs / "protocols", known)
+            own = [Path(self.settings.protocols)] if self.settings.protocols else []
+            self._registry = load([self.configs / "protocols", *own], known)
         return self._registry
 
     @property
@@ -104,6 +105,8 @@ class System:
 
     def snapshotter(self, chain: EvmChain) -> Snapshotter:
         """What takes snapshots of a chain."""
+        from indexer.families import families
+        from indexer.protocols import Protocols, rows
         from indexer.snapshot import Snapshotter
         from indexer.tokens import TokenBook, token_list
         from pricing.registry import sources
@@ -111,7 +114,8 @@ class System:
         path = Path(self.settings.prices_file) if self.settings.prices_file else self.configs / "prices.toml"
         ladder = sources(_toml(path), self.settings.prices, chain.key, file=path.name)
         book = TokenBook(chain.facts, self.lake, token_list(self._tokens(chain), chain.facts))
-        return Snapshotter(chain, self.lake, self.tail, book, ladder)
+        protocols = Protocols(rows(chain.key, self.registry, families()))
+        return Snapshotter(chain, self.lake, self.tail, book, ladder, protocols)
 
     def shown(self, chain: EvmChain) -> ChainFacts:
         """What documents show of a chain."""

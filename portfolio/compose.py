@@ -28,7 +28,7 @@ from portfolio.document import (
     percentages,
 )
 from portfolio.facts import ChainFacts, Options, ProtocolFacts, pictures
-from portfolio.valuation import Position, Valuation, Valued
+from portfolio.valuation import Valuation, Valued, ValuedPosition
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES: Final = {"WALLET": "wallet", "LIQUIDITYPOOL": "Liquidity Pool", "LEVERAGED FARMING": "Leveraged Farming"}
@@ -40,7 +40,7 @@ class _Place:
     """What one protocol has on one chain under one position type."""
 
     loose: list[Valued] = field(default_factory=list)
-    nested: list[Position] = field(default_factory=list)
+    nested: list[ValuedPosition] = field(default_factory=list)
 
     @property
     def worth(self) -> Decimal:
@@ -166,7 +166,7 @@ def _positions(kind: str, place: _Place, facts: ChainFacts, frame: _Frame) -> Po
     )
 
 
-def _position(position: Position, facts: ChainFacts, frame: _Frame) -> PositionDocument:
+def _position(position: ValuedPosition, facts: ChainFacts, frame: _Frame) -> PositionDocument:
     small, large = frame.pictures(frame.protocol.images)
     options = frame.options
     return PositionDocument(
@@ -200,7 +200,7 @@ def _asset_key(valued: Valued) -> _AssetKey:
     return valued.worth is None, worth, contract, str(token.asset), valued.holding.raw, token.symbol, token.name
 
 
-def _position_key(position: Position) -> tuple[Decimal, str, int, list[list[_AssetKey]]]:
+def _position_key(position: ValuedPosition) -> tuple[Decimal, str, int, list[list[_AssetKey]]]:
     parts = (position.supplied, position.borrowed, position.rewards)
     return position.worth.copy_negate(), position.name, position.unlock_s, [sorted(map(_asset_key, p)) for p in parts]
 

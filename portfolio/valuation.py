@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 from chainfolio import amounts
+from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.contracts import Holding, Issue, Price, Snapshot
+from chainfolio.calls import Read
+from chainfolio.contracts import Holding, Issue, Position, Price, Snapshot
 
 UNCLEAR: Final = "the token does not say its decimals: how much this is cannot be known"
 
@@ -31,11 +33,8 @@ class Valued:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """One thing inside a protocol that has parts: what was supplied, what is owed, what can be claimed.
-
-    Borrowed parts are positive like all others; it is the position's worth that is net.
-    """
+class ValuedPosition:
+    """A position with what its parts are worth. Borrowed parts are positive like all others: its worth is net."""
 
     account: str
     chain: str
@@ -49,6 +48,7 @@ class Position:
     unlock_s: int = 0
     vault: str = ""
     pool: str = ""
+    reads: tuple[tuple[Read, Any], ...] = ()
 
     @property
     def worth(self) -> Decimal:
@@ -68,7 +68,7 @@ class Valuation:
     them was not."""
 
     holdings: tuple[Valued, ...]
-    positions: tuple[Position, ...] = ()
+    positions: tuple[ValuedPosition, ...] = ()
     scope: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unread: Mapping[str, tuple[Issue, ...]] = field(default_factory=dict)
 
@@ -102,9 +102,13 @@ def _worths(parts: Iterable[Valued]) -> list[Decimal]:
     return [part.worth for part in parts if part.worth is not None]
 
 
-def value(snapshots: Sequence[Snapshot], positions: Sequence[Position] = ()) -> Valuation:
-    """Snapshots of several chains, valued at the prices read with them. Holdings of zero are left out."""
+def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = ()) -> Valuation:
+    """Snapshots of several chains, valued at the prices read with them.
+
+    Left out are holdings of zero, and those that a position is another view of.
+    """
     holdings: list[Valued] = []
+    inside = list(positions)
     scope: dict[str, tuple[str, ...]] = {}
     unread: dict[str, tuple[Issue, ...]] = {}
     for snapshot in snapshots:
@@ -114,12 +118,26 @@ def value(snapshots: Sequence[Snapshot], positions: Sequence[Position] = ()) -> 
             scope[account] = tuple(sorted({*scope.get(account, ()), snapshot.chain}))
             unread[account] = (*unread.get(account, ()), *ours)
         prices = {price.asset: price for price in reversed(snapshot.prices)}
+        shown = {(each.account, contract) for each in snapshot.positions for contract in each.instead}
         holdings += [
             valued(holding, snapshot.chain, snapshot.block, prices.get(holding.token.asset))
             for holding in snapshot.holdings
-            if holding.raw != 0
+            if holding.raw != 0 and (holding.account, holding.token.asset.contract) not in shown
         ]
-    return Valuation(tuple(holdings), tuple(positions), scope, unread)
+        inside += [_valued_position(each, snapshot, prices) for each in snapshot.positions]
+    return Valuation(tuple(holdings), tuple(inside), scope, unread)
+
+
+def _valued_position(position: Position, snapshot: Snapshot, prices: Mapping[Asset, Price]) -> ValuedPosition:
+    """One position, its parts valued like loose holdings."""
+    supplied, borrowed, rewards = (
+        tuple(valued(part, snapshot.chain, snapshot.block, prices.get(part.token.asset)) for part in side)
+        for side in (position.supplied, position.borrowed, position.rewards)
+    )
+    return ValuedPosition(
+        position.account, snapshot.chain, position.protocol, position.type, position.name, supplied, borrowed, rewards,
+        position.health, position.unlock_s, position.vault, position.pool, position.reads,
+    )  # fmt: skip
 
 
 def valued(holding: Holding, chain: str, block: Block, price: Price | None) -> Valued:

@@ -22,14 +22,14 @@ from chainfolio.contracts import Holding, Issue, Snapshot
 from portfolio.compose import clean, iso, portfolio
 from portfolio.document import encode, percentages, wallet_only
 from portfolio.facts import PLACEHOLDER, Options, ProtocolFacts
-from portfolio.valuation import Position, value, valued
+from portfolio.valuation import ValuedPosition, value, valued
 from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, IDS, USDC, erc20, native, price, snapshot
 
 NOTHING = {"totalCostBasis": "N/A", "totalClosedPnl": "N/A", "totalOpenPnl": "N/A"}
 
 
 def tree(
-    snapshots: list[Snapshot], *, positions: tuple[Position, ...] = (), wallet: bool = False, **options: Any
+    snapshots: list[Snapshot], *, positions: tuple[ValuedPosition, ...] = (), wallet: bool = False, **options: Any
 ) -> Any:
     """The answer for Alice, as a client parses it."""
     document = portfolio(ALICE, value(snapshots, positions), CHAINS, updated_ms=1_760_000_000_000, **options)
@@ -43,9 +43,9 @@ def assets(answer: Any, chain: str = "ethereum") -> list[dict[str, Any]]:
     return found
 
 
-def lending(pool: str = "") -> Position:
+def lending(pool: str = "") -> ValuedPosition:
     weth, usdc = erc20("0x" + "ee" * 20, 18, "WETH"), erc20()
-    return Position(
+    return ValuedPosition(
         ALICE,
         "ethereum",
         "aave3",
