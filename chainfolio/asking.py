@@ -34,9 +34,14 @@ class Reverted:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The read failed for a reason that says nothing about the contract; never to be taken for zero."""
+    """The read gave no value; never to be taken for zero.
+
+    `by_contract`: that is the contract's doing (there is none, or it answers what cannot be meant), and every node
+    would say the same; else the read itself failed, and says nothing about the contract.
+    """
 
     reason: str
+    by_contract: bool = False
 
 
 @dataclass(slots=True)

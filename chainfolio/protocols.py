@@ -6,16 +6,19 @@ read, what a token is called or worth, nor how its reads travel. What it read is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeVar
 
-from chainfolio.asking import Reverted, Unknown
-from chainfolio.calls import Reads
+from chainfolio.asking import Asking, Reverted, Unknown
+from chainfolio.calls import Call, Read
 from chainfolio.errors import ChainfolioError
 
 Value = TypeVar("Value")
+
+# What a decoder is: it yields calls, is sent their values, and returns a Found, several, parts, or None.
+Decoding = Asking["Call | Maybe", Any, Any]
 
 
 class Unread(ChainfolioError):
@@ -35,7 +38,8 @@ class Found:
     """One position as its decoder found it. Parts of zero may be left in; borrowed parts are positive.
 
     `instead`: tokens of the account that this position is another view of; they are no longer shown as loose ones.
-    `name`: where it has one of its own; else it is called by what was supplied.
+    `name`: where it has one of its own; else it is called by what was supplied. `unknown`: what of it could not be
+    read, where the rest of it is worth showing.
     """
 
     kind: str
@@ -48,6 +52,7 @@ class Found:
     vault: str = ""
     pool: str = ""
     instead: tuple[str, ...] = ()
+    unknown: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,28 +125,43 @@ class Family:
 
     name: str
     rules: tuple[Rule, ...]
-    position: Callable[[Met], Reads] | None = None
-    unwrap: Callable[[Met, int], Reads] | None = None
+    position: Callable[[Met], Decoding] | None = None
+    unwrap: Callable[[Met, int], Decoding] | None = None
     kind: str = ""
 
 
-def known(answer: Any) -> Any:
-    """An answer that a decoder cannot do without; Unread where there is none."""
-    if isinstance(answer, Reverted):
-        raise Unread("a contract refused to say what the position is made of")
-    if isinstance(answer, Unknown):
-        raise Unread(f"a contract could not be read: {answer.reason}")
-    return answer
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """A call that a contract may refuse: answered with None where it does, or where there is none such."""
+
+    call: Call
 
 
-def all_known(answers: Sequence[Any]) -> Sequence[Any]:
-    """Answers that a decoder cannot do without; Unread where one is missing."""
-    return [known(answer) for answer in answers]
+def reading(decoder: Callable[..., Asking[Call | Maybe, Any, Value]], *given: Any) -> Asking[Read, Any, Value]:
+    """A decoder as an asking: it is sent values, and goes on only where it got all that it cannot do without.
 
-
-def said(answer: Any, otherwise: Value) -> Any | Value:
-    """An answer, or what stands for a contract that refuses; Unread where the read itself failed.
-
-    Only a revert is a contract's word: a read that failed says nothing.
+    Unread where a contract refuses what was no `Maybe`, and where a read fails, which says nothing of the contract.
     """
-    return otherwise if isinstance(answer, Reverted) else known(answer)
+    running = decoder(*given)
+    values: list[Any] | None = None
+    while True:
+        try:
+            asks = next(running) if values is None else running.send(values)
+        except StopIteration as stop:
+            result: Value = stop.value
+            return result
+        calls = [ask.call if isinstance(ask, Maybe) else ask for ask in asks]
+        answers = yield calls
+        values = [
+            _value(call, answer, isinstance(ask, Maybe)) for ask, call, answer in zip(asks, calls, answers, strict=True)
+        ]
+
+
+def _value(call: Call, answer: Any, refusable: bool) -> Any:
+    refused = isinstance(answer, Reverted) or (isinstance(answer, Unknown) and answer.by_contract)
+    if refused and refusable:
+        return None
+    if isinstance(answer, Reverted | Unknown):
+        why = answer.reason if isinstance(answer, Unknown) else "it refuses"
+        raise Unread(f"{call.to} did not say {call.signature.partition('(')[0]}: {why}")
+    return answer

@@ -15,7 +15,18 @@ from chainfolio.asking import Asking, Report, lockstep
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call, Read, Reads
 from chainfolio.contracts import Issue
-from chainfolio.protocols import Always, Collection, Counterparty, Family, Found, Met, Part, Token
+from chainfolio.protocols import (
+    Always,
+    Collection,
+    Counterparty,
+    Decoding,
+    Family,
+    Found,
+    Met,
+    Part,
+    Token,
+    reading,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from indexer.candidates import Encounters
@@ -180,15 +191,13 @@ def unwrapping(meeting: Meeting, raw: int) -> Reads:
     return _guarded(meeting.row.family.unwrap, meeting.met, raw)
 
 
-def _position(meeting: Meeting) -> Callable[..., Reads] | None:
+def _position(meeting: Meeting) -> Callable[..., Decoding] | None:
     return meeting.row.family.position
 
 
-def _guarded(decoder: Callable[..., Reads] | None, *given: Any) -> Reads:
+def _guarded(decoder: Callable[..., Decoding] | None, *given: Any) -> Reads:
     """A decoder's asking; one that raises before it asks fails like one that raises later."""
-    if decoder is None:
-        return None
-    return (yield from decoder(*given))
+    return None if decoder is None else (yield from reading(decoder, *given))
 
 
 def outcome(meeting: Meeting, report: Report[Any]) -> Outcome:

@@ -63,6 +63,11 @@ class Unfolding:
         """Positions as decoders found them."""
         for each in outcomes:
             self.issues += [each.issue] if each.issue else []
+            self.issues += [
+                Issue(each.meeting.row.protocol, each.meeting.met.contract, f"not known: {found.unknown}")
+                for found in each.found
+                if found.unknown
+            ]
             self.opened += [
                 Open(each.meeting.met.account, each.meeting.row.protocol, found, list(each.reads))
                 for found in each.found

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.calls import Call, Reads
-from chainfolio.protocols import Family, Found, Met, Part, Token, all_known, known
+from chainfolio.calls import Call
+from chainfolio.protocols import Decoding, Family, Found, Maybe, Met, Part, Token
 
 UNDERLYING = "UNDERLYING_ASSET_ADDRESS()(address)"
 # Of the whole struct up to the addresses of the three tokens: what comes behind differs from release to release.
@@ -18,38 +18,37 @@ NO_DEBT = (1 << 256) - 1
 WAD_DECIMALS = 18
 
 
-def position(met: Met) -> Reads:
+def position(met: Met) -> Decoding:
     """What an account has in one market: balances grow by the second and are in units of what was supplied."""
     pool, account = met.contract, met.account
-    first = yield [
+    standing, *told = yield [
         Call(pool, ACCOUNT, (account,)),
         *(Call(token, UNDERLYING) for token in met.tokens),
         *(Call(token, "balanceOf(address)(uint256)", (account,)) for token in met.tokens),
     ]
-    standing, *rest = all_known(first)
-    below, held = rest[: len(met.tokens)], dict(zip(met.tokens, rest[len(met.tokens) :], strict=True))
+    below, held = told[: len(met.tokens)], dict(zip(met.tokens, told[len(met.tokens) :], strict=True))
     *reserves, incentives = yield [
         *(Call(pool, RESERVE, (asset,)) for asset in below),
-        Call(met.tokens[0], "getIncentivesController()(address)"),
+        Maybe(Call(met.tokens[0], "getIncentivesController()(address)")),
     ]
     supplied: list[Part] = []
     borrowed: list[Part] = []
     genuine: list[str] = []
-    for token, asset, reserve in zip(met.tokens, below, all_known(reserves), strict=True):
+    for token, asset, reserve in zip(met.tokens, below, reserves, strict=True):
         side = {reserve[8]: supplied, reserve[9]: borrowed, reserve[10]: borrowed}.get(token)
         if side is not None:  # else it only says that it belongs to this market
             side.append(Part(asset, held[token]))
             genuine.append(token)
-    rewards: tuple[Part, ...] = ()
-    if genuine and isinstance(incentives, str) and incentives != ZERO_ADDRESS:
-        (answer,) = yield [Call(incentives, REWARDS, (tuple(genuine), account))]
-        rewards = tuple(Part(token, raw) for token, raw in zip(*known(answer), strict=True))
+    earned: tuple[tuple[str, ...], tuple[int, ...]] | None = ((), ())
+    if genuine and incentives not in (None, ZERO_ADDRESS):
+        (earned,) = yield [Maybe(Call(incentives, REWARDS, (tuple(genuine), account)))]
     health = standing[5]
     return Found(
         "LENDING",
         supplied=tuple(supplied),
         borrowed=tuple(borrowed),
-        rewards=rewards,
+        rewards=tuple(Part(token, raw) for token, raw in zip(*(earned or ((), ())), strict=True)),
+        unknown="" if earned else "what it earned beside interest",
         name="Lending market",
         health=None if health == NO_DEBT else amounts.amount(health, WAD_DECIMALS),
         pool=pool,
@@ -57,10 +56,10 @@ def position(met: Met) -> Reads:
     )
 
 
-def unwrap(met: Met, raw: int) -> Reads:
+def unwrap(met: Met, raw: int) -> Decoding:
     """An interest-bearing token is its own amount of what was supplied."""
-    (asset,) = all_known((yield [Call(met.contract, UNDERLYING)]))
-    (reserve,) = all_known((yield [Call(met.answer, RESERVE, (asset,))]))
+    (asset,) = yield [Call(met.contract, UNDERLYING)]
+    (reserve,) = yield [Call(met.answer, RESERVE, (asset,))]
     return (Part(asset, raw),) if reserve[8] == met.contract else None
 
 

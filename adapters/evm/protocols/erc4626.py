@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from chainfolio.asking import Reverted, Unknown
-from chainfolio.calls import Call, Reads
-from chainfolio.protocols import Family, Met, Part, Token, known
+from chainfolio.calls import Call
+from chainfolio.protocols import Decoding, Family, Maybe, Met, Part, Token
 
 KIND = "VAULT"
 
 
-def unwrap(met: Met, raw: int) -> Reads:
+def unwrap(met: Met, raw: int) -> Decoding:
     """The asset that redeeming so many shares gives now, fees taken off where the vault takes any.
 
     A vault whose redemption goes through a queue refuses to preview it; what its shares stand for is then its answer.
@@ -18,10 +17,9 @@ def unwrap(met: Met, raw: int) -> Reads:
     asset, whole, paid = yield [
         Call(vault, "asset()(address)"),
         Call(vault, "convertToAssets(uint256)(uint256)", (raw,)),
-        Call(vault, "previewRedeem(uint256)(uint256)", (raw,)),
+        Maybe(Call(vault, "previewRedeem(uint256)(uint256)", (raw,))),
     ]
-    worth = known(whole) if isinstance(paid, Reverted | Unknown) else paid
-    return (Part(known(asset), worth),)
+    return (Part(asset, whole if paid is None else paid),)
 
 
 FAMILY = Family(

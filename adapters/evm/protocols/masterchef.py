@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from chainfolio.calls import Call, Reads
-from chainfolio.protocols import Counterparty, Family, Found, Met, Part, all_known
+from chainfolio.calls import Call
+from chainfolio.protocols import Counterparty, Decoding, Family, Found, Met, Part
 
 MOST_POOLS = 5_000
 
 
-def position(met: Met) -> Reads:
+def position(met: Met) -> Decoding:
     """One position for each pool of the farm in which the account has something.
 
     What differs from fork to fork is in the protocol's file: `pending` and `reward`, as signatures of calls.
     """
     chef, account = met.contract, met.account
-    count, reward = all_known((yield [Call(chef, "poolLength()(uint256)"), Call(chef, met.options["reward"])]))
+    count, reward = yield [Call(chef, "poolLength()(uint256)"), Call(chef, met.options["reward"])]
     pools = range(min(count, MOST_POOLS))
-    users = all_known((yield [Call(chef, "userInfo(uint256,address)(uint256,uint256)", (at, account)) for at in pools]))
+    users = yield [Call(chef, "userInfo(uint256,address)(uint256,uint256)", (at, account)) for at in pools]
     staked = [(at, raw) for at, (raw, _) in zip(pools, users, strict=True) if raw]
-    told = all_known(
-        (
-            yield [
-                *(Call(chef, "poolInfo(uint256)(address)", (at,)) for at, _ in staked),
-                *(Call(chef, met.options["pending"], (at, account)) for at, _ in staked),
-            ]
-        )
-    )
+    told = yield [
+        *(Call(chef, "poolInfo(uint256)(address)", (at,)) for at, _ in staked),
+        *(Call(chef, met.options["pending"], (at, account)) for at, _ in staked),
+    ]
     shares, pending = told[: len(staked)], told[len(staked) :]
     return [
         Found("FARMING", supplied=(Part(share, raw),), rewards=(Part(reward, earned),), pool=chef)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from chainfolio.calls import Call, Reads
-from chainfolio.protocols import Counterparty, Family, Found, Met, Part, all_known
+from chainfolio.calls import Call
+from chainfolio.protocols import Counterparty, Decoding, Family, Found, Met, Part
 
 
-def position(met: Met) -> Reads:
+def position(met: Met) -> Decoding:
     """What an account has staked, and what it could claim."""
     farm = met.contract
-    staked, earned, share, reward = all_known(
-        (
-            yield [
-                Call(farm, "balanceOf(address)(uint256)", (met.account,)),
-                Call(farm, "earned(address)(uint256)", (met.account,)),
-                Call(farm, "stakingToken()(address)"),
-                Call(farm, "rewardsToken()(address)"),
-            ]
-        )
-    )
+    staked, earned, share, reward = yield [
+        Call(farm, "balanceOf(address)(uint256)", (met.account,)),
+        Call(farm, "earned(address)(uint256)", (met.account,)),
+        Call(farm, "stakingToken()(address)"),
+        Call(farm, "rewardsToken()(address)"),
+    ]
     return Found("FARMING", supplied=(Part(share, staked),), rewards=(Part(reward, earned),), pool=farm)
 
 

@@ -5,39 +5,31 @@ from __future__ import annotations
 from math import isqrt
 
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.calls import Call, Reads
-from chainfolio.protocols import Family, Met, Part, Token, all_known
+from chainfolio.calls import Call
+from chainfolio.protocols import Decoding, Family, Met, Part, Token
 
 BALANCE_OF = "balanceOf(address)(uint256)"
 
 
-def unwrap(met: Met, raw: int) -> Reads:
+def unwrap(met: Met, raw: int) -> Decoding:
     """What burning so many shares gives: the part of what the pair holds, once the protocol has taken its fee.
 
     None where the factory does not know the pair: anybody can write a token that claims to be one.
     """
     pair, factory = met.contract, met.answer
-    token0, token1, supply, k_last, (reserve0, reserve1) = all_known(
-        (
-            yield [
-                Call(pair, "token0()(address)"),
-                Call(pair, "token1()(address)"),
-                Call(pair, "totalSupply()(uint256)"),
-                Call(pair, "kLast()(uint256)"),
-                Call(pair, "getReserves()(uint112,uint112)"),
-            ]
-        )
-    )
-    genuine, fee_to, held0, held1 = all_known(
-        (
-            yield [
-                Call(factory, "getPair(address,address)(address)", (token0, token1)),
-                Call(factory, "feeTo()(address)"),
-                Call(token0, BALANCE_OF, (pair,)),
-                Call(token1, BALANCE_OF, (pair,)),
-            ]
-        )
-    )
+    token0, token1, supply, k_last, (reserve0, reserve1) = yield [
+        Call(pair, "token0()(address)"),
+        Call(pair, "token1()(address)"),
+        Call(pair, "totalSupply()(uint256)"),
+        Call(pair, "kLast()(uint256)"),
+        Call(pair, "getReserves()(uint112,uint112)"),
+    ]
+    genuine, fee_to, held0, held1 = yield [
+        Call(factory, "getPair(address,address)(address)", (token0, token1)),
+        Call(factory, "feeTo()(address)"),
+        Call(token0, BALANCE_OF, (pair,)),
+        Call(token1, BALANCE_OF, (pair,)),
+    ]
     if genuine != pair:
         return None
     if fee_to != ZERO_ADDRESS:

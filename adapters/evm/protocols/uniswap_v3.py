@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from adapters.evm.protocols.ticks import Growth, amounts, inside
-from chainfolio.asking import Reverted
-from chainfolio.calls import Call, Reads
-from chainfolio.protocols import Collection, Family, Found, Met, Part, all_known
+from chainfolio.calls import Call
+from chainfolio.protocols import Collection, Decoding, Family, Found, Maybe, Met, Part
 
 POSITIONS = (
     "positions(uint256)(uint96,address,address,address,uint24,int24,int24,uint128,uint256,uint256,uint128,uint128)"
@@ -13,32 +12,27 @@ POSITIONS = (
 TICKS = "ticks(int24)(uint128,int128,uint256,uint256)"
 
 
-def position(met: Met) -> Reads:
+def position(met: Met) -> Decoding:
     """What closing the position gives, and what it has earned and not collected."""
     manager = met.contract
     owner, factory, stored = yield [
-        Call(manager, "ownerOf(uint256)(address)", (met.id,)),
+        Maybe(Call(manager, "ownerOf(uint256)(address)", (met.id,))),
         Call(manager, "factory()(address)"),
-        Call(manager, POSITIONS, (met.id,)),
+        Maybe(Call(manager, POSITIONS, (met.id,))),
     ]
-    if isinstance(owner, Reverted) or owner != met.account:
+    if owner != met.account:
         return None  # burnt, or somebody else's by now
-    factory, stored = all_known((factory, stored))
     _, _, token0, token1, fee, lower, upper, liquidity, grown0, grown1, owed0, owed1 = stored
     if not (liquidity or owed0 or owed1):
         return None
-    (pool,) = all_known((yield [Call(factory, "getPool(address,address,uint24)(address)", (token0, token1, fee))]))
-    (price, tick), whole0, whole1, at_lower, at_upper = all_known(
-        (
-            yield [
-                Call(pool, "slot0()(uint160,int24)"),
-                Call(pool, "feeGrowthGlobal0X128()(uint256)"),
-                Call(pool, "feeGrowthGlobal1X128()(uint256)"),
-                Call(pool, TICKS, (lower,)),
-                Call(pool, TICKS, (upper,)),
-            ]
-        )
-    )
+    (pool,) = yield [Call(factory, "getPool(address,address,uint24)(address)", (token0, token1, fee))]
+    (price, tick), whole0, whole1, at_lower, at_upper = yield [
+        Call(pool, "slot0()(uint160,int24)"),
+        Call(pool, "feeGrowthGlobal0X128()(uint256)"),
+        Call(pool, "feeGrowthGlobal1X128()(uint256)"),
+        Call(pool, TICKS, (lower,)),
+        Call(pool, TICKS, (upper,)),
+    ]
     raw0, raw1 = amounts(liquidity, price, lower, upper)
     outside = [(at, Growth(*said[2:])) for at, said in ((lower, at_lower), (upper, at_upper))]
     grown = inside(tick, outside[0], outside[1], Growth(whole0, whole1)) - Growth(grown0, grown1)
