@@ -6,6 +6,7 @@ so that a hundred positions take as many rounds as the longest of them, and prot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,6 +32,9 @@ from chainfolio.protocols import (
 if TYPE_CHECKING:
     from indexer.candidates import Encounters
     from indexer.registry import Registry
+
+
+_ADDRESS = re.compile(r"0x[0-9a-f]{40}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +206,9 @@ def _guarded(decoder: Callable[..., Decoding] | None, *given: Any) -> Reads:
 
 def outcome(meeting: Meeting, report: Report[Any]) -> Outcome:
     """What a decoder's report comes to."""
-    result, reason = report.result, report.reason
-    found = () if result is None else (result,) if isinstance(result, Found) else tuple(result)
-    if report.status != "ok":
-        found = ()
-    elif not all(isinstance(each, Found) and _sound(each) for each in found):
+    reason = report.reason
+    found = _founds(report.result) if report.status == "ok" else ()
+    if found is None:
         found, reason = (), "the decoder found what is no position"
     if not reason:
         return Outcome(meeting, found, reads=tuple(report.reads))
@@ -216,12 +218,16 @@ def outcome(meeting: Meeting, report: Report[Any]) -> Outcome:
     return Outcome(meeting, issue=Issue(meeting.row.protocol, subject, said, spoils=meeting.sure))
 
 
-def _sound(found: Found) -> bool:
-    return all(is_part(part) for part in (*found.supplied, *found.borrowed, *found.rewards))
+def _founds(result: Any) -> tuple[Found, ...] | None:
+    """What a decoder returned, as positions; None where something is none."""
+    several = () if result is None else result if isinstance(result, list | tuple) else (result,)
+    sound = all(
+        isinstance(each, Found) and all(map(is_part, (*each.supplied, *each.borrowed, *each.rewards)))
+        for each in several
+    )
+    return tuple(several) if sound else None
 
 
 def is_part(part: Any) -> bool:
     """Whether this is an amount of a token."""
-    return (
-        isinstance(part, Part) and isinstance(part.raw, int) and part.raw >= 0 and len(part.token) == len(ZERO_ADDRESS)
-    )
+    return isinstance(part, Part) and isinstance(part.raw, int) and part.raw >= 0 and bool(_ADDRESS.match(part.token))

@@ -98,7 +98,7 @@ def test_a_day_is_what_the_last_block_before_it_says(past: tuple[World, int], gi
             assert asset["balance"] == amounts.text(amounts.amount(raw, decimals))
             assert asset["price"] == amounts.text(price)
             values.append(amounts.worth(amounts.amount(raw, decimals), price))
-        assert document["networth"] == amounts.text(amounts.total(values)) != "0"
+        assert document["assetByProtocols"]["wallet"]["value"] == amounts.text(amounts.total(values)) != "0"
         assert on_chain(world, ZERO_ADDRESS, wallet, last) != on_chain(world, ZERO_ADDRESS, wallet, world.node.height)
 
 
