@@ -35,7 +35,6 @@ COMMAND = [sys.executable, "-m", "cli.main"]
 ALICE = "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
 BOB = "0x3c44cdddb6a900fa2b585dd299e03d12fa4293bc"
 DAVE = "0x15d34aaf54267db7d7c367839aaf71a00a2c6a65"  # holds only what has a price
-ERIN = "0x9965507d1a55bcc2695c58ba16fb37d819b0a4dc"  # farms a token that has none
 FRANK = "0x976ea74026e726554db657fa54763abd0c3a0aa9"  # so does he
 SOLANA = "7EcDhSYGxXyscszYEp35KHN8vvw3svAuLKTzXwCFLtV"
 TRON = "TR7NHqjeKQxGTCi8q8ZY4pL8otSzgjLj6t"

@@ -21,7 +21,7 @@ from msgspec import UNSET
 
 from tests.e2e import shapes
 from tests.e2e.client import Client, Refused, asked, costs, free
-from tests.e2e.running import ALICE, BOB, DAVE, ERIN, FRANK, SOLANA, STARKNET, THE_DAY, TRON, Account, Demo, Running
+from tests.e2e.running import ALICE, BOB, DAVE, FRANK, SOLANA, STARKNET, THE_DAY, TRON, Account, Demo, Running
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("demo")]
 
@@ -117,11 +117,6 @@ def test_pictures_and_links_and_sources_come_when_asked_for(me: Client) -> None:
     for asset in full.assets():
         assert isinstance(asset.sources, shapes.Sources)
         assert asset.sources.price_source == asset.price_source
-
-
-def test_a_wallet_with_something_that_nobody_prices_can_be_read(me: Client) -> None:
-    (found,) = me.portfolio(ERIN)
-    assert {asset.symbol for asset in found.assets() if asset.price == "N/A"} == {"sushi"}
 
 
 def test_a_loan_is_a_lending_position_of_its_protocol(me: Client) -> None:
