@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from chainfolio.errors import ChainfolioError
 
@@ -36,18 +36,18 @@ class Reverted:
 class Unknown:
     """The read gave no value; never to be taken for zero.
 
-    `by_contract`: that is the contract's doing (there is none, or it answers what cannot be meant), and every node
-    would say the same; else the read itself failed, and says nothing about the contract.
+    `cause`: the `read` itself failed, which says nothing about the contract; the contract is `absent`, or does not say
+    whether it is there; or the `contract` answers what cannot be meant. Of the last two every node says the same.
     """
 
     reason: str
-    by_contract: bool = False
+    cause: Literal["read", "absent", "contract"] = "read"
 
 
 @dataclass(slots=True)
 class Report(Generic[Result]):
     """How one asking ended: `ok`, or `failed` with a reason; the number of rounds and asks it took;
-    `reads` are its asks with their answers: where its result comes from."""
+    `reads` are its asks with their answers, where they were recorded: where its result comes from."""
 
     name: str
     status: str = "ok"
@@ -60,11 +60,15 @@ class Report(Generic[Result]):
 
 
 def lockstep(
-    askings: Mapping[str, Asking[Ask, Answer, Result]], *, max_rounds: int = MAX_ROUNDS, max_asks: int = MAX_ASKS
+    askings: Mapping[str, Asking[Ask, Answer, Result]],
+    *,
+    max_rounds: int = MAX_ROUNDS,
+    max_asks: int = MAX_ASKS,
+    record: bool = False,
 ) -> Asking[Ask, Answer, dict[str, Report[Result]]]:
     """All askings as one: a round asks what all of them ask, duplicates removed, and ends with a report of each.
 
-    `max_rounds` and `max_asks` bound each of them, not their sum.
+    `max_rounds` and `max_asks` bound each of them, not their sum; `record` fills the `reads` of their reports.
     """
     reports: dict[str, Report[Result]] = {name: Report(name) for name in askings}
     waiting: dict[str, tuple[Asking[Ask, Answer, Result], Sequence[Ask]]] = {}
@@ -80,7 +84,8 @@ def lockstep(
         running, waiting = waiting, {}
         for name, (asking, asks) in running.items():
             given = [answers[unique[ask]] for ask in asks]
-            reports[name].reads += zip(asks, given, strict=True)
+            if record:
+                reports[name].reads += zip(asks, given, strict=True)
             _step(reports[name], asking, given, waiting, max_rounds, max_asks)
     return reports
 

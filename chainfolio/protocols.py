@@ -62,13 +62,15 @@ class Token:
     The token is one of the protocol's contracts in `role`; with a `question` (a call without arguments that answers
     with an address), the token's answer is: any answer, where there is no role. With `together` the tokens that gave
     one answer are one meeting, whose contract is that answer. `deposited`: only tokens to which the account sent what
-    they answer: whoever mints such a token could else claim anything of it.
+    they answer: whoever mints such a token could else claim anything of it. `facts`: what else the token answers (calls
+    without arguments, an address each) that never changes; asked once with the question, it saves a round ever after.
     """
 
     role: str = ""
     question: str = ""
     together: bool = False
     deposited: bool = False
+    facts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +102,15 @@ class Met:
     """One meeting of an account with a protocol: what a decoder starts from.
 
     `contract` is the one that the rule named, or what it answered where several were met `together`; `answer` what it
-    said to the rule's question; `tokens` those that were met together or (Counterparty) that moved between the two;
-    `id` the token of a collection. `contracts` are all addresses of the protocol on the chain by role, `options` what
-    its file says about how it differs from others.
+    said to the rule's question, `facts` what it said beside; `tokens` those that were met together or (Counterparty)
+    that moved between the two; `id` the token of a collection. `contracts` are all addresses of the protocol on the
+    chain by role, `options` what its file says about how it differs from others.
     """
 
     account: str
     contract: str
     answer: str = ""
+    facts: tuple[str, ...] = ()
     id: int = 0
     tokens: tuple[str, ...] = ()
     contracts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -158,7 +161,7 @@ def reading(decoder: Callable[..., Asking[Call | Maybe, Any, Value]], *given: An
 
 
 def _value(call: Call, answer: Any, refusable: bool) -> Any:
-    refused = isinstance(answer, Reverted) or (isinstance(answer, Unknown) and answer.by_contract)
+    refused = isinstance(answer, Reverted) or (isinstance(answer, Unknown) and answer.cause != "read")
     if refused and refusable:
         return None
     if isinstance(answer, Reverted | Unknown):

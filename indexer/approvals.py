@@ -21,7 +21,8 @@ from chainfolio.errors import BadRequest, NotCovered, SourceError
 from chainfolio.tables import APPROVALS
 from indexer import ipc
 from indexer.answers import Approval, ApprovedAsset, Place
-from indexer.snapshot import BALANCE_OF, LIVE_LAG, Snapshotter
+from indexer.positions import BALANCE_OF
+from indexer.snapshot import LIVE_LAG, Snapshotter
 from pricing.ladder import ladder
 from pricing.quotes import Quotes
 

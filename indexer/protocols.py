@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.asking import Asking, Report, lockstep
+from chainfolio.asking import Asking, Report, Unknown, lockstep
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call, Read, Reads
 from chainfolio.contracts import Issue
@@ -72,15 +72,20 @@ class Outcome:
 
 @dataclass
 class Protocols:
-    """The protocols of one chain. What tokens answer to the rules' questions is asked once and remembered."""
+    """The protocols of one chain. What tokens answer to the rules' questions is asked once and remembered.
+
+    `plain` are tokens known to be no share of anything, which need not be asked: the wrapped native coin, of which
+    everybody has some, takes any call it does not know for a deposit, and burns all the gas that it is given.
+    """
 
     rows: Sequence[Row]
+    plain: frozenset[str] = frozenset()
     _answers: dict[tuple[str, str], str] = field(default_factory=dict)
     _asked: set[str] = field(default_factory=set)
 
     @cached_property
     def _questions(self) -> tuple[str, ...]:
-        asked = {rule.question for _, rule in self._rules(Token) if rule.question}
+        asked = {question for _, rule in self._rules(Token) for question in (rule.question, *rule.facts) if question}
         return tuple(sorted(asked))
 
     def _rules(self, kind: type[Any]) -> Iterator[tuple[Row, Any]]:
@@ -88,21 +93,8 @@ class Protocols:
         pairs = [(row, rule) for row in self.rows for rule in row.family.rules if isinstance(rule, kind)]
         yield from sorted(pairs, key=lambda pair: (not pair[1].role, pair[0].protocol))
 
-    def read(self, account: str, encounters: Encounters) -> Asking[Read, Any, list[Outcome]]:
-        """Every position that the account may have by what it met, unfolded no further than its decoder does."""
-        meetings = list(self._by_contract(account, encounters))
-        reports: dict[str, Report[Any]] = yield from lockstep(
-            {
-                "tokens": self._by_token(account, encounters),
-                **{str(at): _guarded(_position(each), each.met) for at, each in enumerate(meetings)},
-            }
-        )
-        by_token: Report[list[Outcome]] = reports["tokens"]
-        if by_token.error is not None:
-            raise by_token.error
-        return [*(outcome(each, reports[str(at)]) for at, each in enumerate(meetings)), *(by_token.result or ())]
-
-    def _by_contract(self, account: str, encounters: Encounters) -> Iterator[Meeting]:
+    def by_contract(self, account: str, encounters: Encounters) -> Iterator[Meeting]:
+        """Meetings by contracts with which the account had to do."""
         for row, rule in self._rules(Counterparty):
             for contract in row.contracts.get(rule.role, ()):
                 if contract in encounters.exchanged:
@@ -116,15 +108,8 @@ class Protocols:
             for contract in row.contracts.get(rule.role, ()):
                 yield Meeting(row, row.met(account, contract), sure=True)
 
-    def _by_token(self, account: str, encounters: Encounters) -> Asking[Read, Any, list[Outcome]]:
-        yield from self.ask(sorted(encounters.tokens))
-        meetings = list(self._of_tokens(account, encounters))
-        askings = {str(at): _guarded(_position(each), each.met) for at, each in enumerate(meetings)}
-        reports: dict[str, Report[Any]] = yield from lockstep(askings)
-        return [outcome(each, reports[str(at)]) for at, each in enumerate(meetings)]
-
-    def _of_tokens(self, account: str, encounters: Encounters) -> Iterator[Meeting]:
-        """Meetings by tokens, of families that read more of them than what a share is worth."""
+    def by_token(self, account: str, encounters: Encounters) -> Iterator[Meeting]:
+        """Meetings by tokens, once those were asked, of families that read more than what a share is worth."""
         for row, rule in self._rules(Token):
             if row.family.position is None:
                 continue
@@ -142,26 +127,39 @@ class Protocols:
         answer = self._answers.get((token, rule.question)) if rule.question else token
         if answer is None or (rule.role and answer not in row.contracts.get(rule.role, ())):
             return None
-        return None if rule.deposited and answer not in sent else answer
+        if (rule.deposited and answer not in sent) or len(self._facts(rule, token)) < len(rule.facts):
+            return None
+        return answer
+
+    def _facts(self, rule: Token, token: str) -> tuple[str, ...]:
+        return tuple(self._answers[token, fact] for fact in rule.facts if (token, fact) in self._answers)
 
     def ask(self, tokens: Sequence[str]) -> Asking[Read, Any, None]:
-        """Put the rules' questions to tokens that have not answered yet; what does not answer is asked again, for it
-        may not have been there at that block."""
-        asks = [
+        """Put the rules' questions to tokens."""
+        asks = self.questions(tokens)
+        if asks:
+            self.learn(asks, (yield asks))
+
+    def questions(self, tokens: Sequence[str]) -> list[Call]:
+        """What to ask tokens that have not answered yet: a proxy may answer later what it refuses now."""
+        return [
             Call(token, question)
             for token in tokens
             for question in self._questions
-            if (token, question) not in self._answers
+            if (token, question) not in self._answers and token not in self.plain
         ]
-        answers = (yield asks) if asks else []
+
+    def learn(self, asks: Sequence[Call], answers: Sequence[Any]) -> None:
+        """Keep what tokens answered. One that says nothing at all is not there at that block, and was not asked."""
         for ask, answer in zip(asks, answers, strict=True):
+            if not isinstance(answer, Unknown) or answer.cause == "contract":
+                self._asked.add(ask.to)
             if isinstance(answer, str) and answer != ZERO_ADDRESS:
                 self._answers[ask.to, ask.signature] = answer
-        self._asked.update(tokens)
 
     def asked(self, token: str) -> bool:
-        """Whether a token was asked by now, in this snapshot or before."""
-        return not self._questions or token in self._asked
+        """Whether a token was asked by now, for this block or another: what it is does not change."""
+        return not self._questions or token in self.plain or token in self._asked
 
     def share(self, account: str, token: str, sent: frozenset[str | None]) -> Meeting | None:
         """The family that can say what lies behind a token, once it was asked. `sent`: all that the account sent."""
@@ -170,7 +168,9 @@ class Protocols:
                 continue
             answer = self._matches(row, rule, token, sent)
             if answer is not None:
-                return Meeting(row, row.met(account, token, answer=answer, tokens=(token,)), sure=bool(rule.role))
+                facts = self._facts(rule, token)
+                met = row.met(account, token, answer=answer, facts=facts, tokens=(token,))
+                return Meeting(row, met, sure=bool(rule.role))
         return None
 
 
@@ -195,17 +195,11 @@ def unwrapping(meeting: Meeting, raw: int) -> Reads:
     return _guarded(meeting.row.family.unwrap, meeting.met, raw)
 
 
-def _position(meeting: Meeting) -> Callable[..., Decoding] | None:
-    return meeting.row.family.position
-
-
-def _guarded(decoder: Callable[..., Decoding] | None, *given: Any) -> Reads:
-    """A decoder's asking; one that raises before it asks fails like one that raises later."""
-    return None if decoder is None else (yield from reading(decoder, *given))
-
-
-def outcome(meeting: Meeting, report: Report[Any]) -> Outcome:
-    """What a decoder's report comes to."""
+def outcome_of(meeting: Meeting) -> Asking[Read, Any, Outcome]:
+    """What the decoder of one meeting reads, whatever its code does."""
+    decoder = _guarded(meeting.row.family.position, meeting.met)
+    reports: dict[str, Report[Any]] = yield from lockstep({"": decoder}, record=True)
+    report = reports[""]
     reason = report.reason
     found = _founds(report.result) if report.status == "ok" else ()
     if found is None:
@@ -218,16 +212,27 @@ def outcome(meeting: Meeting, report: Report[Any]) -> Outcome:
     return Outcome(meeting, issue=Issue(meeting.row.protocol, subject, said, spoils=meeting.sure))
 
 
+def _guarded(decoder: Callable[..., Decoding] | None, *given: Any) -> Reads:
+    """A decoder's asking; one that raises before it asks fails like one that raises later."""
+    return None if decoder is None else (yield from reading(decoder, *given))
+
+
 def _founds(result: Any) -> tuple[Found, ...] | None:
     """What a decoder returned, as positions; None where something is none."""
     several = () if result is None else result if isinstance(result, list | tuple) else (result,)
     sound = all(
-        isinstance(each, Found) and all(map(is_part, (*each.supplied, *each.borrowed, *each.rewards)))
-        for each in several
+        isinstance(each, Found) and are_parts((*each.supplied, *each.borrowed, *each.rewards)) for each in several
     )
     return tuple(several) if sound else None
 
 
-def is_part(part: Any) -> bool:
-    """Whether this is an amount of a token."""
-    return isinstance(part, Part) and isinstance(part.raw, int) and part.raw >= 0 and bool(_ADDRESS.match(part.token))
+def are_parts(parts: Any) -> bool:
+    """Whether these are amounts of tokens, as a decoder has to give them."""
+    return isinstance(parts, list | tuple) and all(
+        isinstance(part, Part)
+        and isinstance(part.token, str)
+        and isinstance(part.raw, int)
+        and part.raw >= 0
+        and bool(_ADDRESS.match(part.token))
+        for part in parts
+    )

@@ -114,7 +114,9 @@ class System:
         path = Path(self.settings.prices_file) if self.settings.prices_file else self.configs / "prices.toml"
         ladder = sources(_toml(path), self.settings.prices, chain.key, file=path.name)
         book = TokenBook(chain.facts, self.lake, token_list(self._tokens(chain), chain.facts))
-        protocols = Protocols(rows(chain.key, self.registry, families()))
+        wrapped = chain.facts.wrapped
+        plain = frozenset([wrapped.address] if wrapped else [])
+        protocols = Protocols(rows(chain.key, self.registry, families()), plain)
         return Snapshotter(chain, self.lake, self.tail, book, ladder, protocols)
 
     def shown(self, chain: EvmChain) -> ChainFacts:

@@ -261,13 +261,13 @@ def _value(ask: Read, entry: _Entry) -> Any:
     if entry.status == 0:
         return Reverted(entry.data)
     if entry.status == 2:
-        return Unknown("there is no contract at that address at this block", by_contract=True)
+        return Unknown("there is no contract at that address at this block", cause="absent")
     if entry.status == 3:
-        return Unknown(f"used up {MORE_GAS:,} gas without an answer", by_contract=True)
+        return Unknown(f"used up {MORE_GAS:,} gas without an answer", cause="contract")
     if isinstance(ask, NativeBalance):
         return int.from_bytes(entry.data, "big")
     if entry.size > len(entry.data) and not _is_raw(ask):
-        return Unknown(f"returned {entry.size} bytes, more than is read", by_contract=True)
+        return Unknown(f"returned {entry.size} bytes, more than is read", cause="contract")
     return decode(ask, entry.data)
 
 
@@ -342,6 +342,6 @@ def _single(source: str, ask: Read, reply: Answer) -> Any:
     content = data(source, typed(source, reply, str))
     if not content:
         return Unknown(
-            "returned nothing: no contract at that address at this block, or an empty answer", by_contract=True
+            "returned nothing: no contract at that address at this block, or an empty answer", cause="absent"
         )
     return _value(ask, _Entry(1, len(content), content))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from chainfolio.asking import Reverted, Unknown, answered, lockstep
-from chainfolio.calls import Call, Read
-from chainfolio.contracts import Issue
+from chainfolio.asking import Reverted, Unknown, answered
+from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.protocols import (
     Always,
     Collection,
@@ -25,14 +24,15 @@ from chainfolio.protocols import (
 )  # fmt: skip
 from indexer.candidates import Encounters
 from indexer.families import families
-from indexer.protocols import Outcome, Protocols, Row, rows
+from indexer.positions import BALANCE_OF, Everything, Reader
+from indexer.protocols import Protocols, Row, rows
 from indexer.registry import Protocol, Registry
-from indexer.unfold import Unfolding
 
 ME, POOL, FARM, SHARE, OTHER, COIN, GOLD = (f"0x{digit * 40}" for digit in "1234567")
 OURS = families()
 ASSET, TOTAL, PREVIEW = "asset()(address)", "convertToAssets(uint256)(uint256)", "previewRedeem(uint256)(uint256)"
 Contracts = Mapping[tuple[str, str], Any]
+NOTHING: Mapping[str, int] = {}
 
 
 def protocols(family: Family, options: Mapping[str, str] | None = None, **roles: str) -> Protocols:
@@ -45,37 +45,28 @@ def asked(contracts: Contracts, ask: Read) -> Any:
     return said(*ask.args) if callable(said) else said
 
 
-def read(given: Protocols, met: Encounters, contracts: Contracts) -> list[Outcome]:
-    found: list[Outcome] = answered(given.read(ME, met), lambda ask: asked(contracts, ask))
+def read(given: Protocols, met: Encounters, contracts: Contracts, held: Mapping[str, int] = NOTHING) -> Everything:
+    """All that is read of an account that met something and holds some tokens."""
+
+    def answer(ask: Read) -> Any:
+        if isinstance(ask, NativeBalance):
+            return 0
+        return held[ask.to] if ask.signature == BALANCE_OF and ask.args == (ME,) else asked(contracts, ask)
+
+    found: Everything = answered(Reader(given, ME, met).everything(tuple(held)), answer)
     return found
 
 
-def unfolded(
-    given: Protocols, met: Encounters, contracts: Contracts, held: Mapping[str, int], found: Sequence[Outcome] = ()
-) -> Unfolding:
-    """Positions and loose tokens, unfolded to the end."""
-    unfolding = Unfolding(given, {ME: met})
-    unfolding.add(found)
-    answered(given.ask(sorted({*held, *unfolding.tokens})), lambda ask: asked(contracts, ask))
-    for token, raw in held.items():
-        unfolding.add_loose(ME, token, raw)
-    while askings := unfolding.askings():
-        reports = answered(lockstep(askings), lambda ask: asked(contracts, ask))
-        unfolding.take(reports)
-        answered(given.ask(sorted(unfolding.tokens)), lambda ask: asked(contracts, ask))
-    return unfolding
-
-
-def supplied(unfolding: Unfolding) -> list[dict[str, int]]:
-    return [each.merged("supplied") for each in unfolding.opened if not each.dropped]
+def supplied(found: Everything) -> list[dict[str, int]]:
+    return [each.behind.parts for each in found.positions]
 
 
 def told(*names: str) -> Family:
-    """A family that finds one supplied unit of the reward for each contract its rules bring up."""
+    """A family that finds as many units of the contract that a rule brought up as its id, or as it has tokens."""
 
     def position(met: Met) -> Decoding:
         yield []
-        return Found("STAKED", supplied=(Part(met.contract, 1),))
+        return Found("STAKED", supplied=(Part(met.contract, met.id or len(met.tokens) or 1),))
 
     rules = (Counterparty("farm"), Collection("ids"), Always("all"), Token("pool", "POOL()(address)", together=True))
     return Family("told", tuple(rule for rule in rules if rule.role in names), position=position)
@@ -86,10 +77,11 @@ def told(*names: str) -> Family:
 
 def test_nobody_is_asked_about_what_nobody_met() -> None:
     given = protocols(told("farm", "ids", "pool"), farm=FARM, ids=OTHER, pool=POOL)
-    asking = given.read(ME, Encounters())
+    asking = Reader(given, ME, Encounters()).everything([])
+    assert next(asking) == [NativeBalance(ME)]
     with pytest.raises(StopIteration) as stop:
-        next(asking)
-    assert stop.value.value == []
+        asking.send([7])
+    assert stop.value.value == Everything(7, {}, (), ())
 
 
 def test_a_counterparty_s_tokens_are_told() -> None:
@@ -108,14 +100,14 @@ def test_a_counterparty_s_tokens_are_told() -> None:
 def test_each_token_of_a_collection_is_a_meeting() -> None:
     given = protocols(told("ids"), ids=OTHER)
     found = read(given, Encounters(ids={OTHER: frozenset({7, 3}), FARM: frozenset({1})}), {})
-    assert [each.meeting.met.id for each in found] == [3, 7]
+    assert [each.found.supplied for each in found.positions] == [(Part(OTHER, 3),), (Part(OTHER, 7),)]
 
 
 def test_tokens_that_give_one_answer_are_one_meeting() -> None:
     given = protocols(told("pool"), pool=POOL)
     contracts = {(SHARE, "POOL()(address)"): POOL, (COIN, "POOL()(address)"): POOL, (GOLD, "POOL()(address)"): OTHER}
     found = read(given, Encounters(tokens=frozenset({SHARE, COIN, GOLD, OTHER})), contracts)
-    assert [(each.meeting.met.contract, each.meeting.met.tokens) for each in found] == [(POOL, (SHARE, COIN))]
+    assert [each.found.supplied for each in found.positions] == [(Part(POOL, 2),)]
 
 
 def test_what_a_token_answered_is_not_asked_again_but_its_silence_is() -> None:
@@ -123,12 +115,15 @@ def test_what_a_token_answered_is_not_asked_again_but_its_silence_is() -> None:
     asks: list[Call] = []
 
     def answer(ask: Read) -> Any:
-        assert isinstance(ask, Call)
+        if isinstance(ask, NativeBalance):
+            return 0
+        if ask.to == POOL:
+            return Reverted()
         asks.append(ask)
         return POOL if ask.to == SHARE else Reverted()
 
     for _ in range(2):
-        answered(given.read(ME, Encounters(tokens=frozenset({SHARE, COIN}))), answer)
+        answered(Reader(given, ME, Encounters(tokens=frozenset({SHARE, COIN}))).everything([]), answer)
     assert [ask.to for ask in asks] == [SHARE, COIN, COIN]
 
 
@@ -140,29 +135,29 @@ HONEST = {(SHARE, ASSET): COIN, (SHARE, TOTAL): lambda raw: raw * 2, (SHARE, PRE
 
 def test_a_vault_that_nobody_lists_is_believed_by_who_sent_it_the_asset() -> None:
     met = Encounters(tokens=frozenset({SHARE}), sent=frozenset({COIN}))
-    assert supplied(unfolded(protocols(VAULT), met, HONEST, {SHARE: 10})) == [{COIN: 19}]
+    assert supplied(read(protocols(VAULT), met, HONEST, {SHARE: 10})) == [{COIN: 19}]
 
 
 def test_a_vault_that_was_sent_to_a_wallet_is_not_believed() -> None:
     met = Encounters(tokens=frozenset({SHARE}), sent=frozenset({GOLD}))
-    assert supplied(unfolded(protocols(VAULT), met, HONEST, {SHARE: 10**30})) == []
+    assert supplied(read(protocols(VAULT), met, HONEST, {SHARE: 10**30})) == []
 
 
 def test_a_vault_that_is_listed_needs_no_deposit() -> None:
     given = protocols(VAULT, vault=SHARE)
-    assert supplied(unfolded(given, Encounters(), HONEST, {SHARE: 10})) == [{COIN: 19}]
+    assert supplied(read(given, Encounters(), HONEST, {SHARE: 10})) == [{COIN: 19}]
 
 
 def test_a_vault_that_will_not_preview_pays_what_its_shares_stand_for() -> None:
     contracts = {key: said for key, said in HONEST.items() if key[1] != PREVIEW}
-    assert supplied(unfolded(protocols(VAULT, vault=SHARE), Encounters(), contracts, {SHARE: 10})) == [{COIN: 20}]
+    assert supplied(read(protocols(VAULT, vault=SHARE), Encounters(), contracts, {SHARE: 10})) == [{COIN: 20}]
 
 
 def test_a_preview_that_could_not_be_read_is_not_a_refusal() -> None:
     contracts = HONEST | {(SHARE, PREVIEW): Unknown("the node ran out of gas")}
-    unfolding = unfolded(protocols(VAULT, vault=SHARE), Encounters(), contracts, {SHARE: 10})
-    assert supplied(unfolding) == []
-    (issue,) = unfolding.issues
+    found = read(protocols(VAULT, vault=SHARE), Encounters(), contracts, {SHARE: 10})
+    assert supplied(found) == []
+    (issue,) = found.issues
     assert "previewRedeem" in issue.reason
     assert issue.spoils
 
@@ -178,14 +173,14 @@ GENUINE = {(FARM, "getPair(address,address)(address)"): SHARE}
 
 def test_a_pair_is_one_if_its_factory_knows_it() -> None:
     given = protocols(OURS["uniswap_v2"], factory=FARM)
-    assert supplied(unfolded(given, Encounters(), PAIR | GENUINE, {SHARE: 10})) == [{COIN: 100, GOLD: 5}]
-    fake = unfolded(given, Encounters(), PAIR | {(FARM, "getPair(address,address)(address)"): OTHER}, {SHARE: 10})
-    assert (supplied(fake), fake.issues) == ([], [])  # a token that lies is a loose token like any other
+    assert supplied(read(given, Encounters(), PAIR | GENUINE, {SHARE: 10})) == [{COIN: 100, GOLD: 5}]
+    fake = read(given, Encounters(), PAIR | {(FARM, "getPair(address,address)(address)"): OTHER}, {SHARE: 10})
+    assert (supplied(fake), fake.issues) == ([], ())  # a token that lies is a loose token like any other
 
 
 def test_a_pair_of_another_factory_is_no_pair() -> None:
     given = protocols(OURS["uniswap_v2"], factory=OTHER)
-    assert supplied(unfolded(given, Encounters(), PAIR | GENUINE, {SHARE: 10})) == []
+    assert supplied(read(given, Encounters(), PAIR | GENUINE, {SHARE: 10})) == []
 
 
 # --- what lies behind shares ---
@@ -201,7 +196,7 @@ def test_shares_of_shares_are_unfolded_and_sums_are_made_once() -> None:
         for vault in (OTHER, COIN)
         for call in (ASSET, TOTAL, PREVIEW)
     }
-    assert supplied(unfolded(given, Encounters(), PAIR | GENUINE | vaults, {SHARE: 10})) == [{GOLD: 5 + 300}]
+    assert supplied(read(given, Encounters(), PAIR | GENUINE | vaults, {SHARE: 10})) == [{GOLD: 5 + 300}]
 
 
 @pytest.mark.parametrize(
@@ -214,9 +209,9 @@ def test_shares_that_go_in_circles_stay_what_they_are_and_are_said(inner: dict[s
         for call in (ASSET, TOTAL, PREVIEW)
     }
     given = Protocols([Row("vaults", VAULT, {"vault": tuple(inner)}, {})])
-    unfolding = unfolded(given, Encounters(), contracts, {SHARE: 10})
-    assert supplied(unfolding) == []  # the loose token stays
-    assert [why in issue.reason for issue in unfolding.issues] == [True]
+    found = read(given, Encounters(), contracts, {SHARE: 10})
+    assert supplied(found) == []  # the loose token stays
+    assert [why in issue.reason for issue in found.issues] == [True]
 
 
 def test_shares_deeper_than_anybody_builds_are_left_and_said() -> None:
@@ -227,9 +222,9 @@ def test_shares_deeper_than_anybody_builds_are_left_and_said() -> None:
         for call in (ASSET, TOTAL, PREVIEW)
     }
     given = Protocols([Row("vaults", VAULT, {"vault": tuple(chain)}, {})])
-    unfolding = unfolded(given, Encounters(), contracts, {chain[0]: 10})
-    assert ["lie in each other" in issue.reason for issue in unfolding.issues] == [True]
-    assert supplied(unfolding) == [{chain[8]: 10}]
+    found = read(given, Encounters(), contracts, {chain[0]: 10})
+    assert ["lie in each other" in issue.reason for issue in found.issues] == [True]
+    assert supplied(found) == [{chain[8]: 10}]
 
 
 # --- decoders that fail ---
@@ -274,36 +269,35 @@ MET = Encounters(exchanged={FARM: frozenset({COIN})})
     ],
 )
 def test_a_decoder_that_breaks_is_an_issue_and_nothing_is_found(what: str) -> None:
-    (outcome,) = read(protocols(broken(what), farm=FARM), MET, READS)
-    assert outcome.found == ()
-    assert isinstance(outcome.issue, Issue)
-    assert (outcome.issue.adapter, outcome.issue.subject, outcome.issue.spoils) == ("ours", FARM, True)
-    assert ME in outcome.issue.reason
+    found = read(protocols(broken(what), farm=FARM), MET, READS)
+    assert found.positions == ()
+    (issue,) = found.issues
+    assert (issue.adapter, issue.subject, issue.spoils) == ("ours", FARM, True)
+    assert ME in issue.reason
 
 
-@pytest.mark.parametrize("said", [Reverted(b"no"), Unknown("out of gas"), Unknown("no contract", by_contract=True)])
+@pytest.mark.parametrize("said", [Reverted(b"no"), Unknown("out of gas"), Unknown("no contract", cause="absent")])
 def test_a_read_that_gives_nothing_is_never_a_position_of_zero(said: Any) -> None:
-    (outcome,) = read(protocols(broken("reads"), farm=FARM), MET, READS | {(FARM, "read()(uint256)"): said})
-    assert (outcome.found, outcome.issue is not None) == ((), True)
+    found = read(protocols(broken("reads"), farm=FARM), MET, READS | {(FARM, "read()(uint256)"): said})
+    assert (found.positions, len(found.issues)) == ((), 1)
 
 
-@pytest.mark.parametrize("said", [Reverted(b"no"), Unknown("no contract", by_contract=True)])
+@pytest.mark.parametrize("said", [Reverted(b"no"), Unknown("no contract", cause="absent")])
 def test_what_a_contract_may_refuse_is_known_to_be_missing(said: Any) -> None:
     found = read(protocols(broken("reads"), farm=FARM), MET, READS | {(FARM, "maybe()(uint256)"): said})
-    unfolding = unfolded(protocols(broken("reads"), farm=FARM), MET, {}, {}, found)
-    assert supplied(unfolding) == [{COIN: 5}]
-    assert [issue.reason for issue in unfolding.issues] == ["not known: its rewards"]
+    assert supplied(found) == [{COIN: 5}]
+    assert [issue.reason for issue in found.issues] == [f"not known of {ME}: its rewards"]
 
 
 def test_what_may_be_refused_must_still_be_read() -> None:
     failed = {(FARM, "maybe()(uint256)"): Unknown("the node could not finish this read")}
-    (outcome,) = read(protocols(broken("reads"), farm=FARM), MET, READS | failed)
-    assert outcome.issue is not None
+    found = read(protocols(broken("reads"), farm=FARM), MET, READS | failed)
+    assert (found.positions, len(found.issues)) == ((), 1)
 
 
 def test_reads_are_written_down_for_whoever_asks_where_a_number_is_from() -> None:
-    (outcome,) = read(protocols(broken("reads"), farm=FARM), MET, READS)
-    assert [(ask.signature, said) for ask, said in outcome.reads if isinstance(ask, Call)] == [
+    (position,) = read(protocols(broken("reads"), farm=FARM), MET, READS).positions
+    assert [(ask.signature, said) for ask, said in position.behind.reads if isinstance(ask, Call)] == [
         ("read()(uint256)", 5), ("maybe()(uint256)", 6),
     ]  # fmt: skip
 

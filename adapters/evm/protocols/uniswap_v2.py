@@ -17,18 +17,15 @@ def unwrap(met: Met, raw: int) -> Decoding:
     None where the factory does not know the pair: anybody can write a token that claims to be one.
     """
     pair, factory = met.contract, met.answer
-    token0, token1, supply, k_last, (reserve0, reserve1) = yield [
-        Call(pair, "token0()(address)"),
-        Call(pair, "token1()(address)"),
-        Call(pair, "totalSupply()(uint256)"),
-        Call(pair, "kLast()(uint256)"),
-        Call(pair, "getReserves()(uint112,uint112)"),
-    ]
-    genuine, fee_to, held0, held1 = yield [
+    token0, token1 = met.facts
+    genuine, fee_to, held0, held1, supply, k_last, (reserve0, reserve1) = yield [
         Call(factory, "getPair(address,address)(address)", (token0, token1)),
         Call(factory, "feeTo()(address)"),
         Call(token0, BALANCE_OF, (pair,)),
         Call(token1, BALANCE_OF, (pair,)),
+        Call(pair, "totalSupply()(uint256)"),
+        Call(pair, "kLast()(uint256)"),
+        Call(pair, "getReserves()(uint112,uint112)"),
     ]
     if genuine != pair:
         return None
@@ -45,7 +42,7 @@ def protocol_fee(supply: int, reserve0: int, reserve1: int, k_last: int) -> int:
 
 FAMILY = Family(
     "uniswap_v2",
-    rules=(Token(role="factory", question="factory()(address)"),),
+    rules=(Token(role="factory", question="factory()(address)", facts=("token0()(address)", "token1()(address)")),),
     unwrap=unwrap,
     kind="LIQUIDITYPOOL",
 )
