@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, Literal
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
+from chainfolio.calls import Answered
 
 # What a net asset value is asked in; how many digits of a rate are kept is the asker's.
 FIAT: Final = ("USD", "EUR", "CAD", "AED", "CHF", "SGD")
@@ -53,7 +54,10 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """USD per amount of one asset: exact, with its source, when it was observed and how sure the source is (0..1)."""
+    """USD per amount of one asset: exact, with its source, when it was observed and how sure the source is (0..1).
+
+    `calls` are the reads that it follows from; a price by decree has none.
+    """
 
     asset: Asset
     usd: Decimal
@@ -61,6 +65,7 @@ class Price:
     time_us: int
     confidence: Decimal
     detail: str = ""
+    calls: tuple[Answered, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from adapters.evm.tokens import describe
 from chainfolio.asking import Asking, Reverted, drive
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.blocks import Block
-from chainfolio.calls import Call, NativeBalance, Read
+from chainfolio.calls import NativeBalance, Read, balance_of
 from chainfolio.contracts import Holding, Issue, Quoted, Snapshot, Token
 from chainfolio.errors import Reorged
 from indexer import candidates
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from storage.tail import Tail
 
 LIVE_LAG = 64  # blocks: an index that is this close to the head is live
-BALANCE_OF = "balanceOf(address)(uint256)"
 
 
 @dataclass(slots=True)
@@ -76,7 +75,7 @@ class Snapshotter:
     async def _at(self, accounts: Sequence[str], block: Block, extra: Sequence[str], before: int) -> Snapshot:
         wanted = await asyncio.to_thread(self._wanted, accounts, block.height, extra)
         asks = [NativeBalance(account) for account in accounts] + [
-            Call(contract, BALANCE_OF, (account,)) for account in accounts for contract in wanted[account]
+            balance_of(contract, account) for account in accounts for contract in wanted[account]
         ]
         raws = await self.chain.answer(asks, block)
         holdings, issues = self._natives(accounts, raws[: len(accounts)])
