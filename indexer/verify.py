@@ -18,6 +18,7 @@ import msgspec
 from adapters.evm.prover import Finding, Findings, prove
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS, Account
+from chainfolio.blocks import Block
 from chainfolio.calls import balance_of
 from chainfolio.contracts import Snapshot, Token
 from chainfolio.errors import BadAnswer, BadRequest, SourceError
@@ -168,18 +169,20 @@ async def _verified(
     height = heads.finalized if height is None else height
     if height > heads.latest.height:
         raise BadRequest("block", f"block {height} is above the head, which is block {heads.latest.height}")
-    ours = _Reading(first, await _snapshot(system, first, account, height))
-    others, silent = [], []
+    ours = await _read(system, first, account, await first.block(height), TokenBook)
+    others, hashes, silent = [], [], []
     for other in rest:
         told(f"reading the same again from {_name(other)}")
         try:
-            others.append(_Reading(other, await _snapshot(system, other, account, height, _Forgetful)))
+            block = await other.block(height)
+            hashes.append(Elsewhere(_name(other), block.hash))
+            others.append(await _read(system, other, account, block, _Forgetful))
         except SourceError as error:
-            silent.append(Fault(_name(other), type(error).__name__, error.reason))
+            silent.append(_fault(other, error))
     await _complete([ours, *others], account)
     findings, proven_by, faults, unable = await _proofs(system, ours, others, chains, account, told)
     silent += unable
-    checks = (*_checks(ours, others, findings),)
+    checks = (*_checks(ours, others, tuple(hashes), findings),)
     counts = Counter(check.status for check in checks)
     snapshot = ours.snapshot
     return Verification(
@@ -193,13 +196,15 @@ def _name(chain: EvmChain) -> str:
     return chain.node.endpoints[0].name
 
 
-async def _snapshot(
-    system: System, chain: EvmChain, account: str, height: int, book: type[TokenBook] = TokenBook
-) -> Snapshot:
-    """What one endpoint says of an account at its own block of a height; with what is known of tokens, or anew."""
+def _fault(chain: EvmChain, error: SourceError) -> Fault:
+    return Fault(_name(chain), type(error).__name__, error.reason)
+
+
+async def _read(system: System, chain: EvmChain, account: str, block: Block, book: type[TokenBook]) -> _Reading:
+    """What one endpoint says of an account at a block; with what is known of tokens, or asking them anew."""
     snapshotter = system.snapshotter(chain)
     snapshotter.book = book(chain.facts, system.lake, snapshotter.book.listed)
-    return await snapshotter.take([account], await chain.block(height))
+    return _Reading(chain, await snapshotter.take([account], block))
 
 
 async def _complete(readings: Sequence[_Reading], account: str) -> None:
@@ -208,7 +213,10 @@ async def _complete(readings: Sequence[_Reading], account: str) -> None:
     for reading in readings:
         missing = sorted(found - reading.held.keys() - {ZERO_ADDRESS})
         asks = [balance_of(contract, account) for contract in missing]
-        answers = await reading.chain.answer(asks, reading.snapshot.block) if asks else []
+        try:
+            answers = await reading.chain.answer(asks, reading.snapshot.block) if asks else []
+        except SourceError:
+            answers = [None] * len(asks)  # it is not there any more: then it has not said
         for contract, raw in zip(missing, answers, strict=True):
             reading.more[contract] = raw if isinstance(raw, int) else None
 
@@ -236,11 +244,11 @@ async def _proofs(
         try:
             found = await prove(chain.node, block, account, ours.held.get(ZERO_ADDRESS), tokens)
         except BadAnswer as error:
-            lied = type(error) is BadAnswer
-            (faults if lied else unable).append(Fault(_name(chain), type(error).__name__, error.reason))
+            contradicts = type(error) is BadAnswer  # its kinds say that something is not served
+            (faults if contradicts else unable).append(_fault(chain, error))
             continue
         except SourceError as error:
-            unable.append(Fault(_name(chain), type(error).__name__, error.reason))
+            unable.append(_fault(chain, error))
             continue
         broken = [finding for finding in (found.native, *found.tokens.values()) if finding.status == "broken"]
         faults += [Fault(_name(chain), "BadProof", reason) for reason in dict.fromkeys(f.reason for f in broken)]
@@ -250,9 +258,10 @@ async def _proofs(
     return *best, faults, unable
 
 
-def _checks(ours: _Reading, others: Sequence[_Reading], findings: Findings | None) -> list[Check]:
+def _checks(
+    ours: _Reading, others: Sequence[_Reading], hashes: tuple[Elsewhere, ...], findings: Findings | None
+) -> list[Check]:
     """One row a number: the block, then each asset's balance, decimals and price, then their sum."""
-    hashes = tuple(Elsewhere(other.name, other.snapshot.block.hash) for other in others)
     header = None if findings is None else findings.header
     rows = [_check("block", "", "", ours.snapshot.block.hash, hashes, header)]
     native = {ZERO_ADDRESS: 0}

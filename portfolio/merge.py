@@ -235,5 +235,5 @@ def _sources(found: Sequence[Sources | UnsetType]) -> Sources | UnsetType:
         return UNSET
     alike = _agreed(msgspec.structs.replace(each, raw="", calls=()) for each in given)
     raw = str(sum(int(each.raw) for each in given))
-    calls = tuple(dict.fromkeys(call for each in given for call in each.calls))
+    calls = tuple(sorted({call for each in given for call in each.calls}, key=_WHOLE.encode))
     return msgspec.structs.replace(alike, raw=raw, calls=calls) if isinstance(alike, Sources) else UNSET
