@@ -49,7 +49,7 @@ class AtBlockQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     include_sources: Annotated[
         bool,
         msgspec.Meta(
-            description="The block of each balance; the source, time and confidence of each price; the calls behind both."
+            description="The block of each balance; source, time and confidence of each price; the calls behind both."
         ),
     ] = False
 

@@ -24,7 +24,7 @@ class PortfolioQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     include_sources: Annotated[
         bool,
         msgspec.Meta(
-            description="The block of each balance; the source, time and confidence of each price; the calls behind both."
+            description="The block of each balance; source, time and confidence of each price; the calls behind both."
         ),
     ] = False
     wait_for_sync: Annotated[

@@ -76,7 +76,7 @@ class VirtualQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     include_sources: Annotated[
         bool,
         msgspec.Meta(
-            description="The block of each balance; the source, time and confidence of each price; the calls behind both."
+            description="The block of each balance; source, time and confidence of each price; the calls behind both."
         ),
     ] = False
 

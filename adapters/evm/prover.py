@@ -31,6 +31,7 @@ PROXY: Final = frozenset((
     0x7050C9E0F4CA769C69BD3A8EF740BC37934F8E2C036E5A723FD8EE048ED3F8C3,
 ))  # fmt: skip
 SHARES: Final = ("scaledBalanceOf(address)(uint256)", "sharesOf(address)(uint256)")
+LIKELY: Final = 26  # places where most tokens keep balances; the others are read where these do not hold it
 MOST_KEYS: Final = 8  # of a token that are proven: more that follow from one account are no balance
 
 Status = Literal["proven", "contradicted", "unprovable", "broken"]
@@ -175,15 +176,18 @@ async def _locate(node: Node, block: Block, account: str, tokens: Sequence[_Toke
         if isinstance(answer, bytes):
             with suppress(BadAnswer):  # it is a hint, and there are other ways
                 _named(source, token, account, typed(source, answer, _AccessList))
-    left = [token for token in tokens if not token.named and token.raw]
-    usual = slots(account, FIRST_SLOTS)
-    reads = [Request("eth_getStorageAt", (token.contract, slot.hex, _at(block))) for token in left for slot in usual]
-    words = await _asked(node, block, reads) if reads else []
-    for k, token in enumerate(left):
-        here = words[k * len(usual) : (k + 1) * len(usual)]
-        token.keys = [
-            slot for slot, word in zip(usual, here, strict=True) if reading(_word(node, word), token.raw) is not None
-        ][:MOST_KEYS]
+    for first, last in (0, LIKELY), (LIKELY, None):
+        left = [token for token in tokens if not token.named and not token.keys and token.raw]
+        await _look(node, block, left, slots(account, FIRST_SLOTS)[first:last])
+
+
+async def _look(node: Node, block: Block, tokens: Sequence[_Token], places: Sequence[Slot]) -> None:
+    """Which of some places hold the balance of each token: for nodes that do not say what a call reads."""
+    reads = [Request("eth_getStorageAt", (token.contract, slot.hex, _at(block))) for token in tokens for slot in places]
+    words = iter(await _asked(node, block, reads) if reads else [])
+    for token in tokens:
+        found = [(slot, _word(node, next(words))) for slot in places]
+        token.keys = [slot for slot, word in found if reading(word, token.raw) is not None][:MOST_KEYS]
 
 
 def _call(account: str) -> str:
