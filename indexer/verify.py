@@ -264,8 +264,7 @@ def _checks(
     """One row a number: the block, then each asset's balance, decimals and price, then their sum."""
     header = None if findings is None else findings.header
     rows = [_check("block", "", "", ours.snapshot.block.hash, hashes, header)]
-    native = {ZERO_ADDRESS: 0}
-    contracts = sorted({contract for reading in (ours, *others) for contract in (native | reading.held)})
+    contracts = sorted({ZERO_ADDRESS, *(contract for reading in (ours, *others) for contract in reading.held)})
     for contract in contracts:
         rows += _of_asset(contract, ours, others, findings)
     rows += _hidden(contracts, ours, findings)
@@ -281,20 +280,21 @@ def _checks(
 
 
 def _of_asset(contract: str, ours: _Reading, others: Sequence[_Reading], findings: Findings | None) -> list[Check]:
-    token = next(reading.tokens[contract] for reading in (ours, *others) if contract in reading.tokens)
-    asset, is_native = str(token.asset), contract == ZERO_ADDRESS
-    finding = None
+    facts, is_native = ours.chain.facts, contract == ZERO_ADDRESS
+    asset = str(facts.native_asset if is_native else facts.token_asset(contract))
+    named = (reading.tokens[contract].symbol for reading in (ours, *others) if contract in reading.tokens)
+    symbol, finding = next(named, facts.native.symbol), None
     if findings is not None:
         finding = findings.native if is_native else findings.tokens.get(contract)
     balances = tuple(Elsewhere(other.name, other.balance(contract)) for other in others)
-    rows = [_check("balance", asset, token.symbol, ours.balance(contract), balances, finding)]
+    rows = [_check("balance", asset, symbol, ours.balance(contract), balances, finding)]
     holders = [other for other in others if contract in other.tokens]  # who holds none has no reason to look at it
     if contract in ours.tokens and not is_native:
         known = tuple(Elsewhere(other.name, _decimals(other, contract)) for other in holders)
-        rows.append(_check("decimals", asset, token.symbol, _decimals(ours, contract), known, None))
+        rows.append(_check("decimals", asset, symbol, _decimals(ours, contract), known, None))
     prices = tuple(Elsewhere(other.name, other.prices.get(contract, UNKNOWN)) for other in holders)
     if contract in ours.prices or any(price.value != UNKNOWN for price in prices):
-        rows.append(_check("price", asset, token.symbol, ours.prices.get(contract, UNKNOWN), prices, None))
+        rows.append(_check("price", asset, symbol, ours.prices.get(contract, UNKNOWN), prices, None))
     return rows
 
 
@@ -304,17 +304,15 @@ def _check(
     """How one number ended: a difference weighs most, then a proof, then an equal reading."""
     said = [other.value for other in others if other.value is not None]
     proof = "" if finding is None else finding.reason
-    same, row = (
-        bool(said) and all(each == mine for each in said),
-        Check(number, asset, symbol, mine, "equal", others, proof),
-    )
+    same = bool(said) and all(each == mine for each in said)
+    row = Check(number, asset, symbol, mine, "equal", others, proof)
     if mine is None:
         return msgspec.structs.replace(row, status="unread", reason="the answer does not have it")
     if said and not same:
         return msgspec.structs.replace(row, status="differs", reason="another endpoint says otherwise")
     if finding is not None and finding.status == "proven":
         return msgspec.structs.replace(row, status="proven")
-    if finding is not None and finding.status == "contradicted" and (not same or asset == "" or _is_native(asset)):
+    if finding is not None and finding.status == "contradicted" and (not same or _is_native(asset)):
         return msgspec.structs.replace(row, status="differs", reason=finding.reason)
     if same:
         return row

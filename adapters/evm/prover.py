@@ -197,9 +197,11 @@ def _call(account: str) -> str:
 
 def _word(node: Node, answer: Answer) -> int:
     """A word of storage, zero where it could not be read: this one is only a hint."""
-    if isinstance(answer, SourceError):
+    source = node.endpoints[0].name
+    try:
+        return 0 if isinstance(answer, SourceError) else int.from_bytes(data(source, typed(source, answer, str)), "big")
+    except BadAnswer:
         return 0
-    return int.from_bytes(data(node.endpoints[0].name, typed(node.endpoints[0].name, answer, str)), "big")
 
 
 def _named(source: str, token: _Token, account: str, found: _AccessList) -> None:

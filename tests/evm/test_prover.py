@@ -379,6 +379,17 @@ async def test_nonsense_for_an_access_list_is_passed_over(local: Local, nonsense
     assert findings.tokens[weth].status == "proven"
 
 
+async def test_nonsense_for_a_word_of_storage_is_no_hint(laid_out: tuple[LocalNode, dict[str, str]]) -> None:
+    node, places = laid_out
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        return unnamed(method, params, result) if method != "eth_getStorageAt" else 7
+
+    findings, _ = await proven(node, ACCOUNT, list(places.values()), node.height, lie)
+    assert findings.native.status == "proven"
+    assert {finding.reason for finding in findings.tokens.values()} == {"none of the 130 usual places holds it"}
+
+
 @pytest.mark.parametrize("nonsense", [None, 7, [], {}, {"accountProof": ["0x"], "storageProof": []}])
 async def test_nonsense_for_a_proof_is_broken(local: Local, nonsense: Any) -> None:
     alice, weth = local.wallets[1], address(local, "WETH")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import msgspec
 import pytest
 
+from adapters.evm.facts import load
 from adapters.evm.prover import Finding
-from indexer.verify import STATUSES, Check, Elsewhere, Fault, Verification, _check
+from chainfolio.blocks import Block
+from chainfolio.contracts import Issue, Snapshot
+from indexer.verify import STATUSES, Check, Elsewhere, Fault, Verification, _check, _checks, _Reading
 
 TOKEN, ETHER = "eip155:1/erc20:0x" + "11" * 20, "eip155:1/slip44:60"
 PROVEN, OTHER, NONE, BROKEN = (
@@ -52,6 +59,19 @@ def test_how_a_number_ends(
 def test_an_odd_token_is_not_called_a_lie_where_two_agree_but_a_native_coin_is_what_the_root_says() -> None:
     assert _check("balance", TOKEN, "T", "5", said("5"), OTHER).status == "equal"
     assert _check("balance", ETHER, "ETH", "5", said("5"), OTHER).status == "differs"
+
+
+def test_what_nobody_could_read_is_there_as_unread() -> None:
+    facts = load(Path(__file__).parents[2] / "configs" / "chains" / "local.toml")
+    chain: Any = SimpleNamespace(facts=facts, node=SimpleNamespace(endpoints=[SimpleNamespace(name="one.test")]))
+    issue = Issue("balance", TOKEN, "the contract refuses", spoils=False)
+    empty = Snapshot("local", Block(1, "0x01", "0x00", 0), ("0xaa",), (), (), (issue,))
+    rows = _checks(_Reading(chain, empty), [], (), None)
+    assert [(row.number, row.symbol or row.asset, row.status) for row in rows] == [
+        ("block", "", "unprovable"),
+        ("balance", "ETH", "unread"),
+        ("balance", TOKEN, "unread"),
+    ]
 
 
 def verification(*statuses: str, faults: tuple[Fault, ...] = ()) -> Verification:
