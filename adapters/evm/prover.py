@@ -22,7 +22,7 @@ from adapters.evm.slots import FIRST_SLOTS, MOST_SLOTS, Slot, reading, slots
 from adapters.evm.wire import Request, data, quantity, typed
 from chainfolio.blocks import Block
 from chainfolio.calls import Call, balance_of
-from chainfolio.errors import BadAnswer, Reorged, SourceError, Unsupported
+from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError, Unsupported
 
 # Keys that a proxy reads before anything of the token: EIP-1967 implementation and beacon, and ZeppelinOS' before it.
 PROXY: Final = frozenset((
@@ -143,10 +143,9 @@ async def _asked(node: Node, block: Block, asks: Sequence[Request]) -> list[Answ
 
 async def _root(node: Node, block: Block) -> tuple[bytes | None, Finding]:
     """The state root of a block, from a header whose fields hash to the block's hash; None where they cannot be."""
-    heights = [block.height, max(0, block.height - 1)]
-    contents = await node.raw_blocks(heights, "eth_getBlockByNumber", False)
-    source = node.endpoints[0].name
-    header, parent = (typed(source, content, dict[str, Any]) for content in contents)
+    source, heights = node.endpoints[0].name, [block.height, max(0, block.height - 1)]
+    answers = await _asked(node, block, [Request("eth_getBlockByNumber", (hex_of(h), False)) for h in heights])
+    header, parent = (_header(source, block, answer) for answer in answers)
     if str(header.get("hash")).lower() != block.hash:
         raise Reorged(source, block.height, block.hash)
     if _is_hashed(source, header):
@@ -156,6 +155,14 @@ async def _root(node: Node, block: Block) -> tuple[bytes | None, Finding]:
         why = "the hashes of this chain's blocks are not those of the header fields that the node gives"
         return None, Finding("unprovable", why)
     raise BadAnswer(source, f"the header of block {block.height} does not hash to {block.hash}: a field is not true")
+
+
+def _header(source: str, block: Block, answer: Answer) -> Mapping[str, Any]:
+    if isinstance(answer, SourceError):
+        raise answer
+    if answer == b"null":
+        raise NodeBehind(source, f"does not have block {block.height}")
+    return typed(source, answer, dict[str, Any])
 
 
 def _is_hashed(source: str, header: Mapping[str, Any]) -> bool:
