@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.calls import Read
+from chainfolio.calls import Answered
 
 # What a net asset value is asked in; how many digits of a rate are kept is the asker's.
 FIAT: Final = ("USD", "EUR", "CAD", "AED", "CHF", "SGD")
@@ -54,7 +54,10 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """USD per amount of one asset: exact, with its source, when it was observed and how sure the source is (0..1)."""
+    """USD per amount of one asset: exact, with its source, when it was observed and how sure the source is (0..1).
+
+    `calls` are the reads that it follows from; a price by decree has none.
+    """
 
     asset: Asset
     usd: Decimal
@@ -62,6 +65,7 @@ class Price:
     time_us: int
     confidence: Decimal
     detail: str = ""
+    calls: tuple[Answered, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ class Position:
     """One thing inside a protocol that has parts: what was supplied, what is owed, what can be claimed.
 
     Its `type` is one of the service's; borrowed parts are positive like all others. `instead`: contracts of the
-    account's loose tokens that this is another view of. `reads`: the calls behind it with their answers.
+    account's loose tokens that this is another view of. `calls`: what was read of it.
     """
 
     account: str
@@ -84,7 +88,7 @@ class Position:
     vault: str = ""
     pool: str = ""
     instead: tuple[str, ...] = ()
-    reads: tuple[tuple[Read, Any], ...] = ()
+    calls: tuple[Answered, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from chainfolio.errors import ChainfolioError, StoreError
 
 GROUPS = (
     "demo", "serve", "worker", "index", "derive", "portfolio", "nav",
-    "account", "key", "addressbook", "subscription", "virtual-user", "sql", "doctor",
+    "verify", "account", "key", "addressbook", "subscription", "virtual-user", "sql", "doctor",
 )  # fmt: skip
 
 WHERE = "`data` in the settings names a folder that this user may write to"

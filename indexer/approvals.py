@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 from chainfolio import amounts
 from chainfolio.asking import Asking, drive
 from chainfolio.blocks import Span, Spans
-from chainfolio.calls import Call, Read
+from chainfolio.calls import Read, balance_of
 from chainfolio.contracts import Token
 from chainfolio.errors import BadRequest, NotCovered, SourceError
 from chainfolio.tables import APPROVALS
 from indexer import ipc
 from indexer.answers import Approval, ApprovedAsset, Place
-from indexer.positions import BALANCE_OF
 from indexer.snapshot import LIVE_LAG, Snapshotter
 from pricing.ladder import ladder
 from pricing.quotes import Quotes
@@ -155,7 +154,7 @@ async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> 
 
 
 def _balances(pairs: Sequence[tuple[str, str]]) -> Asking[Read, Any, dict[tuple[str, str], object]]:
-    raws = yield [Call(token, BALANCE_OF, (account,)) for account, token in pairs]
+    raws = yield [balance_of(token, account) for account, token in pairs]
     return dict(zip(pairs, raws, strict=True))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from chainfolio.assets import ZERO_ADDRESS, Account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Quoted, Snapshot, VirtualUser
-from chainfolio.errors import BadRequest, HistoryUnavailable, SourceError, Unavailable, Unserved
+from chainfolio.errors import BadRequest, HistoryUnavailable, NodeBehind, SourceError, Unavailable, Unserved
 from indexer import candidates, virtual
 from indexer.answers import (
     ApprovalsPage,
@@ -97,9 +97,19 @@ class Engine:
         the node has pruned it, Unserved without such a chain."""
         evm = self._configured(chain, "the portfolio at a block")
         await self._check_height(evm, height)
-        snapshot = await self._snapshotter(evm).take([each.address for each in accounts], await evm.block(height))
+        block = await self._block(evm, height)
+        snapshot = await self._snapshotter(evm).take([each.address for each in accounts], block)
         valuation, now_us = value([snapshot]), self.system.seams.clock.now_us()
         return [self._document(each.address, valuation, now_us, options, height) for each in accounts]
+
+    async def _block(self, chain: EvmChain, height: int) -> Block:
+        """A block that the chain has: who does not have it though the chain has gone on has forgotten it."""
+        try:
+            return await chain.block(height)
+        except NodeBehind as error:
+            if (await chain.heads()).latest.height < height:
+                raise
+            raise HistoryUnavailable(error.source, height, error.reason) from error
 
     async def historical(self, accounts: Sequence[Account], day: date, options: Options) -> list[Portfolio]:
         """Portfolios at the last block before 00:00 UTC of a day, on every chain there was by then. A chain that cannot

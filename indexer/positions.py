@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chainfolio.asking import Asking, Report, lockstep
-from chainfolio.calls import Call, NativeBalance, Read
+from chainfolio.calls import Answered, NativeBalance, Read, balance_of
 from chainfolio.contracts import Holding, Issue, Position, Token
 from chainfolio.errors import BadAnswer
 from chainfolio.protocols import Found, Part
 from indexer.candidates import Encounters
-from indexer.protocols import Meeting, Outcome, Protocols, are_parts, outcome_of, unwrapping
+from indexer.protocols import Meeting, Outcome, Protocols, answered, are_parts, outcome_of, unwrapping
 
-BALANCE_OF = "balanceOf(address)(uint256)"
 DEEPEST = 8
 MOST_ROUNDS, MOST_ASKS = 64, 10_000_000
 Trail = tuple[str, ...]  # the shares that led to a part
@@ -27,11 +26,11 @@ Trail = tuple[str, ...]  # the shares that led to a part
 
 @dataclass(slots=True)
 class Behind:
-    """What lies behind parts of a position, with the reads that say so and what is not known."""
+    """What lies behind parts of a position, with the calls that say so and what is not known."""
 
     parts: dict[str, int] = field(default_factory=dict)
     issues: list[Issue] = field(default_factory=list)
-    reads: list[tuple[Read, Any]] = field(default_factory=list)
+    calls: list[Answered] = field(default_factory=list)
 
     def add(self, part: Part) -> None:
         """Add an amount of a token to what is there of it."""
@@ -42,7 +41,7 @@ class Behind:
         for token, raw in other.parts.items():
             self.add(Part(token, raw))
         self.issues += other.issues
-        self.reads += other.reads
+        self.calls += other.calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ class Open:
         name = found.name or " / ".join(tokens[each].symbol.upper() or each for each in sorted(self.behind.parts))
         return Position(
             self.account, self.protocol, found.kind, name, supplied, borrowed, rewards, found.health, found.unlock_s,
-            found.vault, found.pool, found.instead, tuple(self.behind.reads),
+            found.vault, found.pool, found.instead, tuple(dict.fromkeys(self.behind.calls)),
         )  # fmt: skip
 
 
@@ -127,7 +126,7 @@ class Reader:
 
     def _tokens(self, wanted: Sequence[str]) -> Asking[Read, Any, tuple[Any, dict[str, Any], Several, Several]]:
         """Balances; the positions that go by tokens; and what lies behind the shares among them."""
-        asks: list[Read] = [NativeBalance(self.account), *(Call(each, BALANCE_OF, (self.account,)) for each in wanted)]
+        asks: list[Read] = [NativeBalance(self.account), *(balance_of(each, self.account) for each in wanted)]
         questions = self.protocols.questions(sorted(self.met.tokens))
         native, *answers = yield [*asks, *questions]
         self.protocols.learn(questions, answers[len(wanted) :])
@@ -146,7 +145,7 @@ class Reader:
         behind = yield from _ours({str(at): self._behind(each.supplied) for at, each in enumerate(outcome.found)})
         opened, issues = [], [outcome.issue] if outcome.issue else []
         for found, each in zip(outcome.found, behind.values(), strict=True):
-            each.reads[:0] = outcome.reads
+            each.calls[:0] = outcome.calls
             opened.append(Open(self.account, meeting.row.protocol, found, each))
             issues += each.issues
             if found.unknown:
@@ -198,7 +197,7 @@ class Reader:
             )
             return itself
         behind: Behind = yield from self._behind(report.result, (*trail, part.token))
-        behind.reads[:0] = report.reads
+        behind.calls[:0] = answered(report)
         return behind
 
     def _unknown(self, share: Meeting, why: str) -> Issue:

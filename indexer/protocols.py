@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.asking import Asking, Report, Unknown, lockstep
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.calls import Call, Read, Reads
+from chainfolio.calls import Answered, Call, Read, Reads
 from chainfolio.contracts import Issue
 from chainfolio.protocols import (
     Always,
@@ -67,7 +67,7 @@ class Outcome:
     meeting: Meeting
     found: tuple[Found, ...] = ()
     issue: Issue | None = None
-    reads: tuple[tuple[Read, Any], ...] = ()
+    calls: tuple[Answered, ...] = ()
 
 
 @dataclass
@@ -205,11 +205,16 @@ def outcome_of(meeting: Meeting) -> Asking[Read, Any, Outcome]:
     if found is None:
         found, reason = (), "the decoder found what is no position"
     if not reason:
-        return Outcome(meeting, found, reads=tuple(report.reads))
+        return Outcome(meeting, found, calls=answered(report))
     met = meeting.met
     subject = f"{met.contract}/{met.id}" if met.id else met.contract
     said = f"the position of {met.account} is unknown: {reason}"
     return Outcome(meeting, issue=Issue(meeting.row.protocol, subject, said, spoils=meeting.sure))
+
+
+def answered(report: Report[Any]) -> tuple[Answered, ...]:
+    """What an asking asked, with the answers, as sources name it."""
+    return tuple(Answered(ask, result) for ask, result in report.reads)
 
 
 def _guarded(decoder: Callable[..., Decoding] | None, *given: Any) -> Reads:

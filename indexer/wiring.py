@@ -9,6 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.seams import Seams
 from chainfolio.settings import Settings
@@ -73,6 +75,14 @@ class System:
                 key, settings, self.seams, configs=self.configs, learnt=self.tail.learnt, on_learn=self.tail.learn
             )
         return self._chains[key]
+
+    def alone(self, key: str, url: str) -> EvmChain:
+        """A configured chain at one endpoint only, whoever serves it; the caller closes it."""
+        settings = msgspec.structs.replace(self.chain(key).settings, rpc=[url])
+        built: EvmChain = family(settings.adapter)(
+            key, settings, self.seams, configs=self.configs, learnt=self.tail.learnt, on_learn=self.tail.learn
+        )
+        return built
 
     @property
     def chains(self) -> list[EvmChain]:

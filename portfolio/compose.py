@@ -12,16 +12,19 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 
 from chainfolio import amounts
+from chainfolio.calls import DECIMALS, Answered, Call, NativeBalance, balance_of
 from chainfolio.contracts import Issue
 from portfolio.document import (
     UNKNOWN,
     WALLET,
     AssetDocument,
+    CallDocument,
     ChainDocument,
     IssueDocument,
     Portfolio,
     PositionDocument,
     PositionsDocument,
+    PositionSources,
     ProtocolChainDocument,
     ProtocolDocument,
     Sources,
@@ -182,6 +185,7 @@ def _position(position: ValuedPosition, facts: ChainFacts, frame: _Frame) -> Pos
         img_small=small,
         img_large=large,
         explorer_url=frame.link(facts, position.vault or position.pool),
+        sources=_position_sources(position) if options.sources else UNSET,
     )
 
 
@@ -245,7 +249,44 @@ def _sources(valued: Valued) -> Sources:
         price_time=None if price is None else iso(price.time_us),
         confidence=None if price is None else amounts.text(price.confidence),
         detail=clean(price.detail) if price is not None and price.detail else None,
+        calls=_calls(valued),
     )
+
+
+def _position_sources(position: ValuedPosition) -> PositionSources | UnsetType:
+    if position.block is None:
+        return UNSET
+    calls = tuple(_call("position", call) for call in position.calls)
+    return PositionSources(str(position.block.height), position.block.hash, calls)
+
+
+def _calls(valued: Valued) -> tuple[CallDocument, ...]:
+    """The reads behind an asset's numbers. What is loose in an EVM wallet was read in one way, so that it need not be
+    remembered."""
+    holding, found = valued.holding, []
+    token, contract = holding.token, holding.token.asset.contract
+    if holding.protocol == WALLET and token.asset.chain.startswith("eip155:"):
+        balance = NativeBalance(holding.account) if token.asset.is_native else balance_of(contract, holding.account)
+        found.append(_call("balance", Answered(balance, holding.raw)))
+        if not token.asset.is_native and token.decimals is not None:
+            found.append(_call("decimal", Answered(Call(contract, DECIMALS), token.decimals)))
+    found += [_call("price", call) for call in (valued.price.calls if valued.price is not None else ())]
+    return tuple(found)
+
+
+def _call(number: str, made: Answered) -> CallDocument:
+    result = made.result if isinstance(made.result, tuple) else (made.result,)
+    texts = tuple(map(_written, result))
+    if isinstance(made.read, NativeBalance):
+        return CallDocument(number, "eth_getBalance", None, None, (made.read.account,), texts)
+    return CallDocument(
+        number, "eth_call", made.read.to, made.read.signature, tuple(map(_written, made.read.args)), texts
+    )
+
+
+def _written(value: object) -> str:
+    """An argument or a result as text: numbers in decimal, bytes in hex."""
+    return f"0x{value.hex()}" if isinstance(value, bytes) else clean(str(value))
 
 
 def _chain(facts: ChainFacts, worth: Decimal, share: str, options: Options) -> ChainDocument:

@@ -21,8 +21,21 @@ UNKNOWN: Final = "N/A"
 WALLET: Final = "wallet"
 
 
+class CallDocument(msgspec.Struct, rename="camel", frozen=True):
+    """A read of the chain behind one number (`balance`, `decimal`, `price`, or a whole `position`): made again at the
+    block, it gives the same. `contract` and `signature` are null for `eth_getBalance`. Numbers are decimal, bytes hex."""
+
+    number: str
+    method: str
+    contract: str | None
+    signature: str | None
+    arguments: tuple[str, ...]
+    result: tuple[str, ...]
+
+
 class Sources(msgspec.Struct, rename="camel", frozen=True):
-    """Where an asset's numbers come from: the block of the balance; the price's source, time (ISO 8601), confidence."""
+    """Where an asset's numbers come from: the block at which all was read; the price's source, time (ISO 8601) and
+    confidence; the calls."""
 
     block_number: str
     block_hash: str
@@ -31,6 +44,15 @@ class Sources(msgspec.Struct, rename="camel", frozen=True):
     price_time: str | None
     confidence: str | None
     detail: str | None
+    calls: tuple[CallDocument, ...] = ()
+
+
+class PositionSources(msgspec.Struct, rename="camel", frozen=True):
+    """Where a position's amounts come from: the block and every call that was made of the protocol's contracts."""
+
+    block_number: str
+    block_hash: str
+    calls: tuple[CallDocument, ...]
 
 
 class AssetDocument(msgspec.Struct, rename="camel", frozen=True):
@@ -71,6 +93,7 @@ class PositionDocument(msgspec.Struct, rename="camel", frozen=True):
     borrow_assets: tuple[AssetDocument, ...] = ()
     reward_assets: tuple[AssetDocument, ...] = ()
     dex_assets: tuple[AssetDocument, ...] = ()
+    sources: PositionSources | UnsetType = UNSET
     img_small: str | UnsetType = UNSET
     img_large: str | UnsetType = UNSET
     explorer_url: str | UnsetType = UNSET

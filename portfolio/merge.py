@@ -229,10 +229,11 @@ def _price(prices: Sequence[str], balance: Decimal | None, value: Decimal | None
 
 
 def _sources(found: Sequence[Sources | UnsetType]) -> Sources | UnsetType:
-    """Where the numbers come from, as long as that is one block and one price; `raw` is their sum."""
+    """Where the numbers come from, as long as that is one block and one price; `raw` is their sum, `calls` are all."""
     given = [each for each in found if isinstance(each, Sources)]
     if len(given) < len(found):
         return UNSET
-    alike = _agreed(msgspec.structs.replace(each, raw="") for each in given)
+    alike = _agreed(msgspec.structs.replace(each, raw="", calls=()) for each in given)
     raw = str(sum(int(each.raw) for each in given))
-    return msgspec.structs.replace(alike, raw=raw) if isinstance(alike, Sources) else UNSET
+    calls = tuple(sorted({call for each in given for call in each.calls}, key=_WHOLE.encode))
+    return msgspec.structs.replace(alike, raw=raw, calls=calls) if isinstance(alike, Sources) else UNSET

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.calls import Read
+from chainfolio.calls import Answered
 from chainfolio.contracts import Holding, Issue, Position, Price, Snapshot
 
 UNCLEAR: Final = "the token does not say its decimals: how much this is cannot be known"
@@ -48,7 +48,8 @@ class ValuedPosition:
     unlock_s: int = 0
     vault: str = ""
     pool: str = ""
-    reads: tuple[tuple[Read, Any], ...] = ()
+    block: Block | None = None
+    calls: tuple[Answered, ...] = field(default=(), compare=False)
 
     @property
     def worth(self) -> Decimal:
@@ -136,7 +137,7 @@ def _valued_position(position: Position, snapshot: Snapshot, prices: Mapping[Ass
     )
     return ValuedPosition(
         position.account, snapshot.chain, position.protocol, position.type, position.name, supplied, borrowed, rewards,
-        position.health, position.unlock_s, position.vault, position.pool, position.reads,
+        position.health, position.unlock_s, position.vault, position.pool, snapshot.block, position.calls,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chainfolio.asking import Reverted, Unknown, answered
-from chainfolio.calls import Call, NativeBalance, Read
+from chainfolio.calls import BALANCE_OF, Call, NativeBalance, Read
 from chainfolio.protocols import (
     Always,
     Collection,
@@ -24,7 +24,7 @@ from chainfolio.protocols import (
 )  # fmt: skip
 from indexer.candidates import Encounters
 from indexer.families import families
-from indexer.positions import BALANCE_OF, Everything, Reader
+from indexer.positions import Everything, Reader
 from indexer.protocols import Protocols, Row, rows
 from indexer.registry import Protocol, Registry
 
@@ -297,7 +297,7 @@ def test_what_may_be_refused_must_still_be_read() -> None:
 
 def test_reads_are_written_down_for_whoever_asks_where_a_number_is_from() -> None:
     (position,) = read(protocols(broken("reads"), farm=FARM), MET, READS).positions
-    assert [(ask.signature, said) for ask, said in position.behind.reads if isinstance(ask, Call)] == [
+    assert [(each.read.signature, each.result) for each in position.behind.calls if isinstance(each.read, Call)] == [
         ("read()(uint256)", 5), ("maybe()(uint256)", 6),
     ]  # fmt: skip
 

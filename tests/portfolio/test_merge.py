@@ -193,6 +193,11 @@ def test_links_and_lineage_that_differ_are_left_out_and_others_stay() -> None:
     assert isinstance(ether.img_small, str)
     assert not isinstance(usdc.sources, msgspec.UnsetType)
     assert usdc.sources.raw == "10"
+    assert [(call.arguments, call.result) for call in usdc.sources.calls if call.number == "balance"] == [
+        ((ALICE,), ("5",)),
+        ((BOB,), ("5",)),
+    ]
+    assert [call.number for call in usdc.sources.calls].count("decimal") == 1
 
 
 @pytest.mark.parametrize(("left", "right", "both"), [("1.5", "2", "3.5"), ("N/A", "2", "N/A"), ("N/A", "N/A", "N/A")])

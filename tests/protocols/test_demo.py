@@ -46,7 +46,7 @@ def test_everything_was_read(snapshot: Snapshot) -> None:
     assert {each.protocol for each in snapshot.positions} == {
         "aave3", "erc4626", "sushi", "synthetix", "uniswap2", "uniswap3",
     }  # fmt: skip
-    assert all(each.reads for each in snapshot.positions)
+    assert all(each.calls for each in snapshot.positions)
 
 
 def test_a_pair_s_shares_pay_what_they_are_said_to(demo_world: World, snapshot: Snapshot) -> None:
