@@ -62,6 +62,13 @@ def page(
     return found, None
 
 
+def check_whole(tail: Tail, chain: str, head: int) -> None:
+    """NotCovered where a block up to the head (or close to it) is not indexed."""
+    covered = _covered(tail, chain, head)
+    if covered.first > 0:
+        raise _hole(tail, chain, covered.first - 1)
+
+
 def _covered(tail: Tail, chain: str, start: Place | int) -> Span:
     """The span of the index to read, from where the page starts down to where nothing is indexed."""
     spans = list(tail.cover(chain, APPROVALS.name))
@@ -127,12 +134,17 @@ def _add(found: dict[tuple[int, int], Approval], rows: pl.LazyFrame, wanted: int
     for row in newest.iter_rows(named=True):
         found[row["height"], row["log_index"]] = Approval(
             place=Place(row["height"], row["log_index"], row["tx_hash"]),
-            time_us=(row["time"] - EPOCH) // timedelta(microseconds=1),
+            time_us=time_us(row["time"]),
             token=row["token"],
             owner=row["owner"],
             spender=row["spender"],
             raw=amounts.raw_from_bytes(row["raw"]),
         )
+
+
+def time_us(time: datetime) -> int:
+    """A moment of a table in microseconds."""
+    return (time - EPOCH) // timedelta(microseconds=1)
 
 
 # --- what the tokens are worth now -----------------------------------------------------------------------------------

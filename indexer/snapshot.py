@@ -62,7 +62,7 @@ class Snapshotter:
 
     async def _quoted(self, contracts: Sequence[str]) -> Quoted:
         block = (await self.chain.heads()).latest
-        tokens, quotes, failed = await self._known(sorted(set(contracts)), block)
+        tokens, quotes, failed = await self.known(sorted(set(contracts)), block)
         native = {ZERO_ADDRESS: self.native}
         prices = {price.asset: price for price in quotes.prices}
         return Quoted(block, tokens | native, prices, (*failed, *_refusals(quotes)))
@@ -81,7 +81,7 @@ class Snapshotter:
         raws = await self.chain.answer(asks, block)
         holdings, issues = self._natives(accounts, raws[: len(accounts)])
         held, unknown = self._held(accounts, wanted, raws[len(accounts) :])
-        tokens, quotes, failed = await self._known(sorted({contract for _, contract, _ in held}), block)
+        tokens, quotes, failed = await self.known(sorted({contract for _, contract, _ in held}), block)
         holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
         issues += [*unknown, *failed, *_refusals(quotes)]
         gap = candidates.gaps(self.tail, self.chain.key, block.height)
@@ -138,7 +138,7 @@ class Snapshotter:
         ]
         return known, unknown
 
-    async def _known(self, contracts: Sequence[str], block: Block) -> tuple[dict[str, Token], Quotes, list[Issue]]:
+    async def known(self, contracts: Sequence[str], block: Block) -> tuple[dict[str, Token], Quotes, list[Issue]]:
         """The tokens behind some contracts and what can be said of their prices, in lockstep at the block."""
         known = self.book.known(contracts)
         unknown = [contract for contract in contracts if contract not in known]
