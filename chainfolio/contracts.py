@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, Literal
 
@@ -64,8 +64,17 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
+class Spam:
+    """Why a token that an account holds is taken for spam: a score up to 100, and the reasons, as codes."""
+
+    score: int
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything read for some accounts on one chain at one block, with what could not be read."""
+    """Everything read for some accounts on one chain at one block, with what could not be read. `spam` says by account
+    and contract what of it is taken for spam."""
 
     chain: str
     block: Block
@@ -74,6 +83,7 @@ class Snapshot:
     prices: tuple[Price, ...]
     issues: tuple[Issue, ...]
     requests: int = 0
+    spam: Mapping[tuple[str, str], Spam] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,13 +36,13 @@ def met(lake: Lake, tail: Tail, chain: str, account: str, height: int) -> set[st
         fresh = pl.from_arrow(ipc.load(streams, TRANSFERS))
         assert isinstance(fresh, pl.DataFrame)
         found |= tokens(fresh.lazy().filter(mine))
-    for span in _unsorted(tail, chain, height):
+    for span in unsorted(tail, chain, height):
         within = pl.col("height").is_between(span.first, span.last)
         found |= tokens(lake.scan(TRANSFERS, chain=chain).filter(mine, within))
     return found | tokens(lake.account_transfers(chain, account, ("standard", "height", "token")))
 
 
-def _unsorted(tail: Tail, chain: str, height: int) -> Spans:
+def unsorted(tail: Tail, chain: str, height: int) -> Spans:
     """Heights whose transfers are in the lake but not in `account_transfers` yet."""
     behind = Spans()
     for filter_ in tail.cover_filters(chain, "transfers"):

@@ -16,10 +16,12 @@ from chainfolio.asking import Asking, Reverted, drive
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.blocks import Block
 from chainfolio.calls import Call, NativeBalance, Read
-from chainfolio.contracts import Holding, Issue, Quoted, Snapshot, Token
+from chainfolio.contracts import Holding, Issue, Quoted, Snapshot, Spam, Token
 from chainfolio.errors import Reorged
 from indexer import candidates
+from indexer.arrivals import arrivals
 from indexer.tokens import TokenBook
+from portfolio.spam import Originals, TokenFacts, judge
 from pricing.ladder import ladder
 from pricing.quotes import PriceSource, Quotes
 
@@ -82,12 +84,13 @@ class Snapshotter:
         holdings, issues = self._natives(accounts, raws[: len(accounts)])
         held, unknown = self._held(accounts, wanted, raws[len(accounts) :])
         tokens, quotes, failed = await self.known(sorted({contract for _, contract, _ in held}), block)
+        spam = await asyncio.to_thread(self._spam, held, tokens, quotes, block.height)
         holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
         issues += [*unknown, *failed, *_refusals(quotes)]
         gap = candidates.gaps(self.tail, self.chain.key, block.height)
         return Snapshot(
             self.chain.key, block, tuple(accounts), tuple(holdings), quotes.prices,
-            tuple([*issues, gap] if gap else issues), self.chain.requests - before,
+            tuple([*issues, gap] if gap else issues), self.chain.requests - before, spam,
         )  # fmt: skip
 
     async def now(self) -> Block:
@@ -124,6 +127,31 @@ class Snapshotter:
                 reason = f"the balance of {account} is unknown: {why}"
                 issues.append(Issue("balance", contract, reason, spoils=False))
         return held, issues
+
+    def _spam(
+        self, held: Sequence[tuple[str, str, int]], tokens: Mapping[str, Token], quotes: Quotes, height: int
+    ) -> dict[tuple[str, str], Spam]:
+        """What of the held tokens is taken for spam, by account and contract."""
+        listed = {*self.book.listed, *([self.chain.facts.wrapped.address] if self.chain.facts.wrapped else [])}
+        priced = {price.asset.contract for price in quotes.prices}
+        suspects: dict[str, list[str]] = {}
+        for account, contract, _ in held:
+            if contract not in listed:
+                suspects.setdefault(account, []).append(contract)
+        if not suspects:
+            return {}
+        known = {**self.book.listed, **{each: tokens[each] for each in tokens if each in priced}}
+        originals = Originals.of((each, known[each].symbol, known[each].name) for each in known)
+        originals.add(ZERO_ADDRESS, self.native.symbol, self.native.name)
+        found = {}
+        for account, contracts in suspects.items():
+            came = arrivals(self.lake, self.tail, self.chain.key, account, contracts, listed | priced, height)
+            for contract in contracts:
+                token = tokens[contract]
+                facts = TokenFacts(contract, token.symbol, token.name, False, contract in priced, came.get(contract))
+                if (spam := judge(facts, originals)) is not None:
+                    found[account, contract] = spam
+        return found
 
     def _natives(self, accounts: Sequence[str], raws: Sequence[Any]) -> tuple[list[Holding], list[Issue]]:
         """The native coins of each account, zero included, and an issue where they are not known."""

@@ -1,4 +1,5 @@
-"""What holdings are worth, exactly. What nobody priced stays in sight, outside every sum; no token makes this raise.
+"""What holdings are worth, exactly. What nobody priced, and what is spam, stays in sight, outside every sum; no token
+makes this raise.
 
 A read that failed (`unread`) makes an answer partial. A token that says nonsense about itself (`unclear`) does not:
 else anybody could spoil anybody's portfolio by sending it one.
@@ -7,20 +8,23 @@ else anybody could spoil anybody's portfolio by sending it one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final
 
 from chainfolio import amounts
 from chainfolio.blocks import Block
-from chainfolio.contracts import Holding, Issue, Price, Snapshot
+from chainfolio.contracts import Holding, Issue, Price, Snapshot, Spam
 
 UNCLEAR: Final = "the token does not say its decimals: how much this is cannot be known"
 
 
 @dataclass(frozen=True, slots=True)
 class Valued:
-    """A holding with its amount (None: its token has no decimals), price and worth (None: nobody priced it)."""
+    """A holding with its amount (None: its token has no decimals), price and worth (None: nobody priced it).
+
+    `spam` is why it is taken for spam (None: it is not), `counted` whether sums have it in them.
+    """
 
     holding: Holding
     chain: str
@@ -28,6 +32,8 @@ class Valued:
     amount: Decimal | None
     price: Price | None
     worth: Decimal | None
+    spam: Spam | None = None
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,10 @@ class Valuation:
         tokens = {str(valued.holding.token.asset) for valued in self.everything if valued.amount is None}
         return tuple(Issue("portfolio", token, UNCLEAR) for token in sorted(tokens))
 
+    def with_spam(self) -> Valuation:
+        """The same with what is taken for spam in its sums."""
+        return replace(self, holdings=tuple(replace(valued, counted=True) for valued in self.holdings))
+
     def of(self, account: str) -> Valuation:
         """The part that belongs to one account."""
         return Valuation(
@@ -99,7 +109,7 @@ class Valuation:
 
 
 def _worths(parts: Iterable[Valued]) -> list[Decimal]:
-    return [part.worth for part in parts if part.worth is not None]
+    return [part.worth for part in parts if part.worth is not None and part.counted]
 
 
 def value(snapshots: Sequence[Snapshot], positions: Sequence[Position] = ()) -> Valuation:
@@ -115,11 +125,19 @@ def value(snapshots: Sequence[Snapshot], positions: Sequence[Position] = ()) -> 
             unread[account] = (*unread.get(account, ()), *ours)
         prices = {price.asset: price for price in reversed(snapshot.prices)}
         holdings += [
-            valued(holding, snapshot.chain, snapshot.block, prices.get(holding.token.asset))
+            _unless_spam(
+                valued(holding, snapshot.chain, snapshot.block, prices.get(holding.token.asset)),
+                snapshot.spam.get((holding.account, holding.token.asset.contract)),
+            )
             for holding in snapshot.holdings
             if holding.raw != 0
         ]
     return Valuation(tuple(holdings), tuple(positions), scope, unread)
+
+
+def _unless_spam(valued: Valued, spam: Spam | None) -> Valued:
+    """What is taken for spam stays in sight, and is in no sum."""
+    return valued if spam is None else replace(valued, spam=spam, counted=False)
 
 
 def valued(holding: Holding, chain: str, block: Block, price: Price | None) -> Valued:
