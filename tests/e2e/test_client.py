@@ -127,6 +127,22 @@ def test_a_wallet_with_something_that_nobody_prices_can_be_read(me: Client) -> N
     assert "uni-v2" in {asset.symbol for asset in found.assets()}
 
 
+def test_spam_is_shown_with_its_reasons_and_is_in_no_sum(me: Client) -> None:
+    (found,) = msgspec.json.decode(asked(me, f"/portfolio?addresses={ALICE}").body)
+    (wider,) = msgspec.json.decode(asked(me, f"/portfolio?addresses={ALICE}&includeSpam=true").body)
+    places = found["assetByProtocols"]["wallet"]["chains"]["local"]["protocolPositions"]["WALLET"]["assets"]
+    spam = [asset for asset in places if "spam" in asset]
+    assert {asset["symbol"] for asset in spam} == {"usdc-gift.com", "usd\u0441", "moon"}
+    assert len(spam) == found["spamAssets"] == wider["spamAssets"] == 3
+    assert places[-3:] == spam, "what is spam comes last"
+    for asset in spam:
+        assert asset["spam"]["score"] >= 60
+        assert {"MASS_TRANSFER", "UNSOLICITED", "NO_PRICE"} <= set(asset["spam"]["reasons"])
+    assert found["networth"] == wider["networth"], "nobody prices it here"
+    (dave,) = msgspec.json.decode(asked(me, f"/portfolio?addresses={DAVE}").body)
+    assert dave["spamAssets"] == 0
+
+
 @pytest.mark.xfail(
     raises=AssertionError,
     reason="F2: a loan at Aave is shown as loose wallet tokens without a price, the debt among them",

@@ -1,4 +1,4 @@
-"""Spam as a real node shows it: found by what it is and how it came, in sight, in no sum; and what one bought is not."""
+"""Spam as a real node shows it: found by what it is and how it came; what a wallet did itself is none."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_the_public_example_comes_out_field_by_field() -> None:
         "address": ALICE, "networth": "1600", "cashBalance": "0", "dailyIncome": "0", "dailyExpense": "0",
         "fees": "0", "feesFiat": "0", "lastUpdated": "1760000000000", "openPnl": "N/A", "closedPnl": "N/A",
         "totalCostBasis": "N/A", "manualBalanceNetworth": "0", "priceAdapters": ["example"],
-        "conversionRates": {"ETH": "2000"}, "completeness": "complete", "issues": [], "unpricedAssets": 0,
+        "conversionRates": {"ETH": "2000"}, "completeness": "complete", "issues": [], "unpricedAssets": 0, "spamAssets": 0,
         "chains": {"ethereum": {"name": "Ethereum", "key": "ethereum", "chainId": 1, "value": "1600",
                                 "valuePercentile": "100", **NOTHING}},
         "assetByProtocols": {"wallet": WALLET},

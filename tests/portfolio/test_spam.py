@@ -86,7 +86,8 @@ def test_what_is_on_the_list_is_never_spam(symbol: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("symbol", "name"),
     [("UNI-V2", "Uniswap V2"), ("yvDAI", "DAI yVault"), ("aEthUSDC", "Aave Ethereum USDC"),
-     ("s\u039eTH", "Synth Ether"), ("crvFRAX", "Curve.fi FRAX/USDC"), ("BAI", "not Balancer"), ("sdCRV-gauge", "Stake DAO rewards"), ("", "")],
+     ("s\u039eTH", "Synth Ether"), ("crvFRAX", "Curve.fi FRAX/USDC"), ("BAI", "not Balancer"),
+     ("sdCRV-gauge", "Stake DAO rewards"), ("", "")],
 )  # fmt: skip
 def test_an_unknown_token_with_an_honest_name_is_not_spam_because_somebody_sent_it(symbol: str, name: str) -> None:
     assert judge(facts(symbol, name, arrival=Arrival(moved=2, own=True, recipients=0)), ORIGINALS) is None
