@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio import amounts
-from chainfolio.asking import Asking, drive
+from chainfolio.asking import Asking, Reverted, drive
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.blocks import Block, Span
 from chainfolio.calls import Call, Read
@@ -237,8 +237,12 @@ def _operator(
     """The operator as the contract has it; None where it says that there is none any more."""
     first, *rest = (said[ask] for ask in _may(operator))
     if operator.token_id is not None:
-        gone = first != operator.spender or rest[0] != operator.owner
-        return None if gone else replace(operator, standard="erc721", held=1, label=label)
+        said_of = ((first, operator.spender), (rest[0], operator.owner))
+        # What could not be read is not known to be gone; a token that was burnt refuses.
+        if any(isinstance(answer, Reverted) or (isinstance(answer, str) and answer != own) for answer, own in said_of):
+            return None
+        known = all(isinstance(answer, str) for answer, _ in said_of)
+        return replace(operator, standard="erc721", held=1 if known else None, label=label)
     if first is False:
         return None
     is_721, is_1155, balance = rest
