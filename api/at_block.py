@@ -52,6 +52,9 @@ class AtBlockQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             description="The block of each balance; source, time and confidence of each price; the calls behind both."
         ),
     ] = False
+    include_spam: Annotated[
+        bool, msgspec.Meta(description="Let sums have what is taken for spam in them. It is listed either way.")
+    ] = False
 
 
 @get(
@@ -72,6 +75,9 @@ async def portfolio_at_block(request: Context, query: AtBlockQuery) -> list[Port
     """One portfolio with only that chain in `chains`; `blockNumber` is echoed as a string, `priceAdapters` is empty.
     Balances and prices are those of the block itself."""
     options = Options(
-        images=query.include_images, explorer_urls=query.include_explorer_urls, sources=query.include_sources
+        images=query.include_images,
+        explorer_urls=query.include_explorer_urls,
+        sources=query.include_sources,
+        spam=query.include_spam,
     )
     return await request.engine.at_block(query.addresses, query.chain_key, query.block_number, options)

@@ -27,6 +27,9 @@ class PortfolioQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             description="The block of each balance; source, time and confidence of each price; the calls behind both."
         ),
     ] = False
+    include_spam: Annotated[
+        bool, msgspec.Meta(description="Let sums have what is taken for spam in them. It is listed either way.")
+    ] = False
     wait_for_sync: Annotated[
         bool, msgspec.Meta(description="Wait for fresh data where what is kept is older than the cache time.")
     ] = False
@@ -45,7 +48,10 @@ async def portfolio(request: Context, query: PortfolioQuery) -> Answer:
     """One portfolio per address: wallet tokens and DeFi positions with their worth in USD. A portfolio that could not
     be read whole says so in `completeness` and `issues`; a failed read is never shown as zero."""
     options = Options(
-        images=query.include_images, explorer_urls=query.include_explorer_urls, sources=query.include_sources
+        images=query.include_images,
+        explorer_urls=query.include_explorer_urls,
+        sources=query.include_sources,
+        spam=query.include_spam,
     )
     written = await request.engine.written(query.addresses, options, wait=query.wait_for_sync)
     return Answer(b"[" + b",".join(written) + b"]")

@@ -92,10 +92,19 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class Spam:
+    """Why a token that an account holds is taken for spam: a score up to 100, and the reasons, as codes."""
+
+    score: int
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything read for some accounts on one chain at one block, with what could not be read.
 
-    `holdings` are all tokens that they hold, those that `positions` are another view of too.
+    `holdings` are all tokens that they hold, those that `positions` are another view of too. `spam` says by account and
+    contract what of it is taken for spam.
     """
 
     chain: str
@@ -106,6 +115,7 @@ class Snapshot:
     issues: tuple[Issue, ...]
     requests: int = 0
     positions: tuple[Position, ...] = ()
+    spam: Mapping[tuple[str, str], Spam] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,6 +221,22 @@ ACCOUNT_TRANSFERS = Table(
     derived_from="transfers",
 )
 
+ACCOUNT_APPROVALS = Table(
+    "account_approvals",
+    "Every approval event again, in 64 buckets of whoever gave it, sorted by account: one account's approvals are one "
+    "small read.",
+    (
+        CHAIN,
+        Column("bucket", "int", "CRC-32 of the account, modulo 64"),
+        Column("account", "text", "who allows: the owner of the approval"),
+        *(column for column in APPROVALS.columns if column.name not in ("chain", "owner")),
+    ),
+    key=("chain", "account", "height", "tx_index", "log_index"),
+    order=("account", "height", "tx_index", "log_index"),
+    partitions=("chain", "bucket"),
+    derived_from="approvals",
+)
+
 BALANCES = Table(
     "balances",
     "What each account holds of each fungible token by the events alone, at the last derived height. Tokens whose "
@@ -276,6 +292,7 @@ TOKENS = Table(
 TABLES = {
     table.name: table
     for table in (
-        BLOCKS, TRANSACTIONS, TRANSFERS, APPROVALS, LOGS, ACCOUNT_TRANSFERS, BALANCES, ALLOWANCES, TOKENS,
+        BLOCKS, TRANSACTIONS, TRANSFERS, APPROVALS, LOGS, ACCOUNT_TRANSFERS, ACCOUNT_APPROVALS, BALANCES, ALLOWANCES,
+        TOKENS,
     )
 }  # fmt: skip

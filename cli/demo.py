@@ -64,6 +64,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    from localchain.airdrop import SPAMMED, airdrop
     from localchain.deploy import deploy
     from localchain.errors import LocalChainError
     from localchain.node import LocalNode
@@ -83,6 +84,8 @@ def run(options: argparse.Namespace) -> int:
             traded = trade(node, deployment, blocks=options.blocks)
             count = sum(traded.transactions.values())
             say(f"{count:,} transactions in {options.blocks} blocks, {len(traded.failed)} of them failed on purpose")
+            spam = airdrop(node, deployment)
+            say(f"{len(spam)} spam tokens sent to {len(SPAMMED)} wallets and many strangers")
             given = prepare(Path(options.data), node, deployment, options.port)
             return asyncio.run(_show(given, deployment, options, say))
     except LocalChainError as error:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from chainfolio.errors import ChainfolioError, StoreError
 
 GROUPS = (
-    "demo", "serve", "worker", "index", "derive", "portfolio", "nav",
-    "verify", "account", "key", "addressbook", "subscription", "virtual-user", "sql", "doctor",
+    "demo", "serve", "worker", "index", "derive", "portfolio", "nav", "approvals", "verify",
+    "account", "key", "addressbook", "subscription", "virtual-user", "sql", "doctor",
 )  # fmt: skip
 
 WHERE = "`data` in the settings names a folder that this user may write to"

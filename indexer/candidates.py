@@ -48,7 +48,7 @@ def met(lake: Lake, tail: Tail, chain: str, account: str, height: int) -> Encoun
         fresh = pl.from_arrow(ipc.load(streams, TRANSFERS))
         assert isinstance(fresh, pl.DataFrame)
         parts.append(_sides(fresh.lazy()).filter(own))
-    for span in _unsorted(tail, chain, height):
+    for span in unsorted(tail, chain, height):
         within = pl.col("height").is_between(span.first, span.last)
         parts.append(_sides(lake.scan(TRANSFERS, chain=chain).filter(within)).filter(own))
     parts.append(lake.account_transfers(chain, account, ("height", *KINDS)))
@@ -93,7 +93,7 @@ def _encounters(rows: pl.DataFrame) -> Encounters:
     )
 
 
-def _unsorted(tail: Tail, chain: str, height: int) -> Spans:
+def unsorted(tail: Tail, chain: str, height: int) -> Spans:
     """Heights whose transfers are in the lake but not in `account_transfers` yet."""
     behind = Spans()
     for filter_ in tail.cover_filters(chain, "transfers"):

@@ -1,17 +1,19 @@
 """Tables made from other tables: no node is asked.
 
-`account_transfers` follows `transfers` batch by batch; `balances` and `allowances` are made whole each time. The caller
-holds the chain's lock. Decoding stored logs again is next door, in `rederive`.
+The histories of accounts, `account_transfers` and `account_approvals`, follow their sources batch by batch; `balances`
+and `allowances` are made whole each time. The caller holds the chain's lock. Decoding stored logs again is next door,
+in `rederive`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import BadRequest
-from chainfolio.tables import ACCOUNT_TRANSFERS, ALLOWANCES, APPROVALS, BALANCES, TRANSFERS, Table
+from chainfolio.tables import ALLOWANCES, APPROVALS, BALANCES, TABLES, TRANSFERS, Table
 from storage.tail import Batch
 
 if TYPE_CHECKING:
@@ -21,11 +23,24 @@ if TYPE_CHECKING:
     from storage.lake import Lake
     from storage.tail import Tail
 
-DERIVED = ("account_transfers", "balances", "allowances")
 DECODED = ("transfers", "approvals", "logs")
-SOURCES = ("transfers", "native")
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a table by account is made of: the table, and the datasets that fill it."""
+
+    source: Table
+    datasets: tuple[str, ...]
+
+
+HISTORIES = {
+    "account_transfers": History(TRANSFERS, ("transfers", "native")),
+    "account_approvals": History(APPROVALS, ("approvals",)),
+}
 # Tables that are made whole each time, and from what.
 WHOLE = {"balances": (TRANSFERS, BALANCES), "allowances": (APPROVALS, ALLOWANCES)}
+DERIVED = (*HISTORIES, *WHOLE)
 WINDOW_ROWS = 250_000
 
 
@@ -33,8 +48,9 @@ def derive(lake: Lake, tail: Tail, chain: str, wanted: Sequence[str] = DERIVED) 
     """Bring the derived tables up to what is in the lake; how many rows were written to each."""
     recover(lake, tail, chain)
     written = {}
-    if "account_transfers" in wanted:
-        written["account_transfers"] = sum(_follow(lake, tail, chain, source) for source in SOURCES)
+    for name, history in HISTORIES.items():
+        if name in wanted:
+            written[name] = sum(_follow(lake, tail, chain, name, source) for source in history.datasets)
     for name, (source, target) in WHOLE.items():
         if name in wanted:
             rows = whole(lake, tail, chain, name)
@@ -55,8 +71,8 @@ def in_lake(tail: Tail, chain: str, dataset: str, filter_: str = "") -> Spans:
 
 
 def pending(tail: Tail, chain: str, source: str, filter_: str) -> Spans:
-    """Heights whose rows of one source are in the lake, but not in `account_transfers` yet."""
-    name = f"account_transfers/{source}"
+    """Heights whose rows of one source dataset are in the lake, but not in the history that they belong to yet."""
+    name = next(f"{name}/{source}" for name, history in HISTORIES.items() if source in history.datasets)
     done = tail.cover(chain, name, filter_) | (tail.cover(chain, name, "") if filter_ else ())
     return in_lake(tail, chain, source, filter_) - done
 
@@ -82,47 +98,56 @@ def in_schema(frame: pl.DataFrame, table: Table) -> pa.Table:
     return frame.select(table.names).to_arrow().cast(table.schema())
 
 
-# --- account_transfers -----------------------------------------------------------------------------------------------
+# --- histories of accounts -------------------------------------------------------------------------------------------
 
 
-def _follow(lake: Lake, tail: Tail, chain: str, source: str) -> int:
-    """Rows of `account_transfers` for the spans of one source dataset that have none yet."""
+def _follow(lake: Lake, tail: Tail, chain: str, name: str, source: str) -> int:
+    """Rows of a history for the spans of one source dataset that have none yet."""
     written = 0
     for filter_ in tail.cover_filters(chain, source):
         for span in pending(tail, chain, source, filter_):
-            for window in _windows(lake, chain, span):
-                written += _account_rows(lake, tail, chain, source, filter_, window)
+            for window in _windows(lake, chain, span, HISTORIES[name].source):
+                after = lake.last(TABLES[name], f"{chain}/derive")
+                batch = tail.open_batch(chain, window, (f"{name}/{source}",), (filter_,), after=after)
+                written += _commit(lake, tail, batch)
     return written
 
 
-def _account_rows(lake: Lake, tail: Tail, chain: str, source: str, filter_: str, span: Span) -> int:
-    after = lake.last(ACCOUNT_TRANSFERS, f"{chain}/derive")
-    batch = tail.open_batch(chain, span, (f"account_transfers/{source}",), (filter_,), after=after)
-    return _commit(lake, tail, batch)
+def _history_of(batch: Batch) -> str:
+    """The history that a batch is for; empty where it is for none."""
+    name = batch.datasets[0].partition("/")[0]
+    return name if name in HISTORIES else ""
 
 
 def _rows(lake: Lake, tail: Tail, batch: Batch) -> pa.Table:
-    """One batch of `account_transfers`, made from the rows that are in `transfers`: the same whenever it is made."""
-    from portfolio.ledger import account_transfers
+    """One batch of a history, made from the rows that are in its source: the same whenever it is made."""
+    name = _history_of(batch)
+    return in_schema(_compute(name)(_source_rows(lake, tail, batch, HISTORIES[name].source).collect()), TABLES[name])
 
-    return in_schema(account_transfers(_source_rows(lake, tail, batch).collect()), ACCOUNT_TRANSFERS)
+
+def _compute(name: str) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    from portfolio import ledger
+
+    compute: Callable[[pl.DataFrame], pl.DataFrame] = getattr(ledger, name)
+    return compute
 
 
 def _commit(lake: Lake, tail: Tail, batch: Batch) -> int:
     table = _rows(lake, tail, batch)
-    lake.append(ACCOUNT_TRANSFERS, table, stream=f"{batch.chain}/derive", batch=batch.number)
+    lake.append(TABLES[_history_of(batch)], table, stream=f"{batch.chain}/derive", batch=batch.number)
     tail.close_batch(batch)
     return len(table)
 
 
-def _source_rows(lake: Lake, tail: Tail, batch: Batch) -> pl.LazyFrame:
-    """The transfers of a batch: of one contract, or of all but those whose turn has been."""
+def _source_rows(lake: Lake, tail: Tail, batch: Batch, source: Table) -> pl.LazyFrame:
+    """The source rows of a batch: of one contract, or of all but those whose turn has been."""
     import polars as pl
 
     dataset, filter_ = batch.datasets[0], batch.filters[0]
-    is_native = pl.col("standard") == "native"
-    rows = lake.scan(TRANSFERS, chain=batch.chain).filter(_within(batch.span))
-    rows = rows.filter(is_native if dataset.endswith("/native") else ~is_native)
+    rows = lake.scan(source, chain=batch.chain).filter(_within(batch.span))
+    if source is TRANSFERS:
+        is_native = pl.col("standard") == "native"
+        rows = rows.filter(is_native if dataset.endswith("/native") else ~is_native)
     if filter_:
         return rows.filter(pl.col("token") == filter_)
     for contract in tail.cover_filters(batch.chain, dataset):
@@ -140,13 +165,13 @@ def _within(span: Span) -> pl.Expr:
 def recover(lake: Lake, tail: Tail, chain: str) -> None:
     """Finish the derivations that a killed process, or a full disk, left open."""
     for batch in tail.open_batches(chain):
-        if batch.datasets[0].startswith("account_transfers/"):
+        if _history_of(batch):
             _commit(lake, tail, batch)
 
 
-def _windows(lake: Lake, chain: str, span: Span) -> Iterator[Span]:
-    """A span in pieces of about a quarter of a million transfers, so that memory does not grow with history."""
-    heights = lake.scan(TRANSFERS, chain=chain).filter(_within(span)).group_by("height").len().sort("height").collect()
+def _windows(lake: Lake, chain: str, span: Span, source: Table) -> Iterator[Span]:
+    """A span in pieces of about a quarter of a million rows, so that memory does not grow with history."""
+    heights = lake.scan(source, chain=chain).filter(_within(span)).group_by("height").len().sort("height").collect()
     first, rows = span.first, 0
     for height, count in heights.iter_rows():
         if rows and rows + count > WINDOW_ROWS:
@@ -167,37 +192,36 @@ def check(names: Sequence[str]) -> None:
             raise BadRequest("tables", f"`{name}` cannot be derived", cure=f"there are: {', '.join(known)}")
 
 
-def account_transfers_again(lake: Lake, tail: Tail, chain: str) -> int:
-    """`account_transfers` made whole again from all of `transfers`, for after those have changed; how many rows."""
-    from portfolio.ledger import account_transfers
-
-    derive(lake, tail, chain, ("account_transfers",))
+def history_again(lake: Lake, tail: Tail, chain: str, name: str) -> int:
+    """A history made whole again from all of its source, for after that has changed; how many rows."""
+    derive(lake, tail, chain, (name,))
+    source = HISTORIES[name].source
 
     def batches() -> Iterator[pa.RecordBatch]:
-        covered = _stored_span(lake, chain, (TRANSFERS,))
-        for window in _windows(lake, chain, covered) if covered else ():
-            rows = lake.scan(TRANSFERS, chain=chain).filter(_within(window)).collect()
-            yield from in_schema(account_transfers(rows), ACCOUNT_TRANSFERS).to_batches()
+        covered = _stored_span(lake, chain, (source,))
+        for window in _windows(lake, chain, covered, source) if covered else ():
+            rows = lake.scan(source, chain=chain).filter(_within(window)).collect()
+            yield from in_schema(_compute(name)(rows), TABLES[name]).to_batches()
 
     counted = Counted(batches())
-    lake.replace(ACCOUNT_TRANSFERS, chain, counted)
+    lake.replace(TABLES[name], chain, counted)
     return counted.rows
 
 
-def account_transfers_of_cover(lake: Lake, tail: Tail, chain: str) -> Iterator[pa.RecordBatch]:
-    """The rows that `account_transfers` of a chain has by its cover, made again: for a table of another revision.
+def history_of_cover(lake: Lake, tail: Tail, chain: str, name: str) -> Iterator[pa.RecordBatch]:
+    """The rows that a history of a chain has by its cover, made again: for a table of another revision.
 
     What a killed process had committed, and not closed, counts as covered.
     """
-    committed = lake.last(ACCOUNT_TRANSFERS, f"{chain}/derive")
+    committed = lake.last(TABLES[name], f"{chain}/derive")
     for batch in tail.open_batches(chain):
-        if batch.datasets[0].startswith("account_transfers/") and batch.number <= committed:
+        if _history_of(batch) == name and batch.number <= committed:
             tail.close_batch(batch)
-    for name in (f"account_transfers/{source}" for source in SOURCES):
-        for filter_ in tail.cover_filters(chain, name):
-            for span in tail.cover(chain, name, filter_):
-                for window in _windows(lake, chain, span):
-                    yield from _rows(lake, tail, Batch(chain, 0, window, (name,), (filter_,))).to_batches()
+    for dataset in (f"{name}/{source}" for source in HISTORIES[name].datasets):
+        for filter_ in tail.cover_filters(chain, dataset):
+            for span in tail.cover(chain, dataset, filter_):
+                for window in _windows(lake, chain, span, HISTORIES[name].source):
+                    yield from _rows(lake, tail, Batch(chain, 0, window, (dataset,), (filter_,))).to_batches()
 
 
 class Counted:

@@ -7,7 +7,7 @@ wants to wait; a partial one is given but never kept as whole.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING
@@ -43,6 +43,7 @@ from portfolio.valuation import Valuation, value
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
+    from indexer.allowances import Standing
     from indexer.snapshot import Snapshotter
 
 KEEP_S = 3600.0
@@ -169,10 +170,11 @@ class Engine:
         return nav(whole, currency, found)
 
     async def approvals(
-        self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None
+        self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None, include: Collection[str] = ()
     ) -> ApprovalsPage:
         """Approvals that accounts gave on a chain, as mined, the newest first, from a place on. NotCovered where the
-        index does not reach, BadRequest for a place that has left the chain."""
+        index does not reach, BadRequest for a place that has left the chain, Unserved for what cannot be included."""
+        from indexer.allowances import included
         from indexer.approvals import assets, page
 
         evm = self._configured(chain, "approvals")
@@ -181,7 +183,20 @@ class Engine:
         system = self.system
         items, more = await asyncio.to_thread(page, system.lake, system.tail, evm.key, owners, limit, begin)
         known = await assets(self._snapshotter(evm), {(item.owner, item.token) for item in items})
-        return ApprovalsPage(tuple(items), more, known)
+        found = ApprovalsPage(tuple(items), more, known)
+        if not include:
+            return found
+        return await included(found, self._snapshotter(evm), owners, include, system.labels, first=start is None)
+
+    async def allowances(self, chain: str, account: Account) -> Standing:
+        """All that an account's approvals on a chain still allow, the greatest risk first. NotCovered where there may
+        be approvals that nobody indexed."""
+        from indexer.allowances import standing
+        from indexer.approvals import check_whole
+
+        evm = self._configured(chain, "approvals")
+        check_whole(self.system.tail, evm.key, (await evm.heads()).latest.height)
+        return await standing(self._snapshotter(evm), [account.address], self.system.labels)
 
     async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> list[TransactionDocument]:
         """One page of what accounts did, over the chains asked for. Unserved where there is no such chain or none of an

@@ -72,6 +72,14 @@ class Registry:
         found = self._at.get(contract, {})
         return [(chain, found[chain]) for chain in sorted(found) if chain in chains]
 
+    def label(self, contract: str, chain: str) -> str | None:
+        """What a contract is called on a chain: its protocol, and what it is there for; None where nobody knows it."""
+        protocol = self._at.get(contract, {}).get(chain)
+        if protocol is None:
+            return None
+        roles = [role for key, role, address in protocol.places if (key, address) == (chain, contract)]
+        return protocol.name if roles[0] == protocol.key else f"{protocol.name}: {roles[0].replace('_', ' ')}"
+
     @cached_property
     def facts(self) -> dict[str, ProtocolFacts]:
         """What documents show of each protocol."""

@@ -17,13 +17,15 @@ from chainfolio.asking import Asking, Reverted, drive
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.blocks import Block
 from chainfolio.calls import Read
-from chainfolio.contracts import Holding, Issue, Quoted, Snapshot, Token
+from chainfolio.contracts import Holding, Issue, Quoted, Snapshot, Spam, Token
 from chainfolio.errors import BadAnswer, Reorged
 from indexer import candidates
+from indexer.arrivals import arrivals
 from indexer.candidates import Encounters
 from indexer.positions import MOST_ASKS, MOST_ROUNDS, Everything, Reader
 from indexer.protocols import Protocols
 from indexer.tokens import TokenBook
+from portfolio.spam import Originals, TokenFacts, judge
 from pricing.ladder import ladder
 from pricing.quotes import PriceSource, Quotes
 
@@ -66,7 +68,7 @@ class Snapshotter:
 
     async def _quoted(self, contracts: Sequence[str]) -> Quoted:
         block = (await self.chain.heads()).latest
-        tokens, quotes, failed = await self._known(sorted(set(contracts)), block)
+        tokens, quotes, failed = await self.known(sorted(set(contracts)), block)
         native = {ZERO_ADDRESS: self.native}
         prices = {price.asset: price for price in quotes.prices}
         return Quoted(block, tokens | native, prices, (*failed, *_refusals(quotes)))
@@ -88,9 +90,12 @@ class Snapshotter:
         held, unknown = self._held(read, wanted)
         wallets = {contract for _, contract, _ in held}
         inside = {token for each in opened for token in each.tokens}
-        tokens, quotes, failed = await self._known(sorted((wallets | inside) - {ZERO_ADDRESS}), block)
+        tokens, quotes, failed = await self.known(sorted((wallets | inside) - {ZERO_ADDRESS}), block)
         tokens[ZERO_ADDRESS] = self.native
         holdings, issues = self._natives(read)
+        shares = {(each.account, share) for each in opened for share in each.found.instead}
+        loose = [each for each in held if each[:2] not in shares]
+        spam = await asyncio.to_thread(self._spam, loose, tokens, quotes, block.height)
         holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
         issues += [*unknown, *(issue for everything in read.values() for issue in everything.issues)]
         issues += [*failed, *_refusals(quotes)]
@@ -98,7 +103,7 @@ class Snapshotter:
         return Snapshot(
             self.chain.key, block, tuple(accounts), tuple(holdings), quotes.prices,
             tuple([*issues, gap] if gap else issues), self.chain.requests - before,
-            tuple(each.named(tokens) for each in opened),
+            tuple(each.named(tokens) for each in opened), spam,
         )  # fmt: skip
 
     def _met(self, accounts: Sequence[str], height: int) -> dict[str, Encounters]:
@@ -145,6 +150,31 @@ class Snapshotter:
                     issues.append(Issue("balance", contract, reason, spoils=False))
         return held, issues
 
+    def _spam(
+        self, held: Sequence[tuple[str, str, int]], tokens: Mapping[str, Token], quotes: Quotes, height: int
+    ) -> dict[tuple[str, str], Spam]:
+        """What of the held tokens is taken for spam, by account and contract."""
+        listed = {*self.book.listed, *([self.chain.facts.wrapped.address] if self.chain.facts.wrapped else [])}
+        priced = {price.asset.contract for price in quotes.prices}
+        suspects: dict[str, list[str]] = {}
+        for account, contract, _ in held:
+            if contract not in listed:
+                suspects.setdefault(account, []).append(contract)
+        if not suspects:
+            return {}
+        known = {**self.book.listed, **{each: tokens[each] for each in tokens if each in priced}}
+        originals = Originals.of((each, known[each].symbol, known[each].name) for each in known)
+        originals.add(ZERO_ADDRESS, self.native.symbol, self.native.name)
+        found = {}
+        for account, contracts in suspects.items():
+            came = arrivals(self.lake, self.tail, self.chain.key, account, contracts, listed | priced, height)
+            for contract in contracts:
+                token = tokens[contract]
+                facts = TokenFacts(contract, token.symbol, token.name, False, contract in priced, came.get(contract))
+                if (spam := judge(facts, originals)) is not None:
+                    found[account, contract] = spam
+        return found
+
     def _natives(self, read: Mapping[str, Everything]) -> tuple[list[Holding], list[Issue]]:
         """The native coins of each account, zero included, and an issue where they are not known."""
         known = [
@@ -157,7 +187,7 @@ class Snapshotter:
         ]
         return known, unknown
 
-    async def _known(self, contracts: Sequence[str], block: Block) -> tuple[dict[str, Token], Quotes, list[Issue]]:
+    async def known(self, contracts: Sequence[str], block: Block) -> tuple[dict[str, Token], Quotes, list[Issue]]:
         """The tokens behind some contracts and what can be said of their prices, in lockstep at the block."""
         known = self.book.known(contracts)
         unknown = [contract for contract in contracts if contract not in known]

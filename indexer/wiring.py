@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -39,6 +39,7 @@ class System:
     _tail: Tail | None = None
     _chains: dict[str, EvmChain] = field(default_factory=dict)
     _registry: Registry | None = None
+    _spenders: Registry | None = None
     _functions: dict[bytes, str] | None = None
 
     @property
@@ -95,10 +96,27 @@ class System:
         if self._registry is None:
             from indexer.registry import load
 
-            known = {path.stem for path in (self.configs / "chains").glob("*.toml")} | self.settings.chains.keys()
             own = [Path(self.settings.protocols)] if self.settings.protocols else []
-            self._registry = load([self.configs / "protocols", *own], known)
+            self._registry = load([self.configs / "protocols", *own], self._chain_keys)
         return self._registry
+
+    @property
+    def spenders(self) -> Registry:
+        """The contracts of the configs that people allow to spend for them, beside those of the protocols."""
+        if self._spenders is None:
+            from indexer.registry import load
+
+            self._spenders = load([self.configs / "spenders"], self._chain_keys)
+        return self._spenders
+
+    def labels(self, chain: str, spenders: Iterable[str]) -> dict[str, str]:
+        """What those of some spenders are called that are known on a chain."""
+        found = {each: self.spenders.label(each, chain) or self.registry.label(each, chain) for each in spenders}
+        return {each: label for each, label in found.items() if label is not None}
+
+    @property
+    def _chain_keys(self) -> set[str]:
+        return {path.stem for path in (self.configs / "chains").glob("*.toml")} | self.settings.chains.keys()
 
     @property
     def functions(self) -> dict[bytes, str]:

@@ -28,6 +28,7 @@ from portfolio.document import (
     ProtocolChainDocument,
     ProtocolDocument,
     Sources,
+    SpamDocument,
     percentages,
 )
 from portfolio.facts import ChainFacts, Options, ProtocolFacts, pictures
@@ -47,7 +48,7 @@ class _Place:
 
     @property
     def worth(self) -> Decimal:
-        loose = [valued.worth for valued in self.loose if valued.worth is not None]
+        loose = [valued.worth for valued in self.loose if valued.worth is not None and valued.counted]
         return amounts.total([*loose, *(position.worth for position in self.nested)])
 
 
@@ -88,7 +89,7 @@ def portfolio(
     `rates` are USD prices of the currencies shown. With a `block_number` (at-block) it is echoed and the price adapters
     stay empty, as the service describes it.
     """
-    own = valuation.of(address)
+    own = valuation.of(address).with_spam() if options.spam else valuation.of(address)
     tree = _tree(own)
     worth = {
         chain: amounts.total([place.worth for kinds in tree.values() for place in kinds[chain].values()])
@@ -96,7 +97,8 @@ def portfolio(
     }
     shares = percentages(worth)
     names = {key: (protocols or {}).get(key) or ProtocolFacts(key, "Wallet" if key == WALLET else key) for key in tree}
-    adapters = {clean(valued.price.source) for valued in own.everything if valued.price and valued.worth is not None}
+    summed = [valued for valued in own.everything if valued.worth is not None and valued.counted]
+    adapters = {clean(valued.price.source) for valued in summed if valued.price}
     return Portfolio(
         address=address,
         networth=amounts.text(amounts.total(list(worth.values()))),
@@ -108,6 +110,7 @@ def portfolio(
         completeness="partial" if any(issue.spoils for issue in own.unread[address]) else "complete",
         issues=_issues((*own.unread[address], *own.unclear)),
         unpriced_assets=sum(valued.worth is None for valued in own.everything),
+        spam_assets=sum(valued.spam is not None for valued in own.everything),
         price_adapters=() if block_number is not None else tuple(sorted(adapters)),
         conversion_rates={symbol: amounts.text(usd) for symbol, usd in (rates or {}).items()},
         block_number=UNSET if block_number is None else str(block_number),
@@ -193,15 +196,16 @@ def _assets(parts: Iterable[Valued], facts: ChainFacts, options: Options) -> tup
     return tuple(_asset(valued, facts, options) for valued in sorted(parts, key=_asset_key))
 
 
-_AssetKey = tuple[bool, Decimal, str, str, int, str, str]
+_AssetKey = tuple[bool, bool, Decimal, str, str, int, str, str]
 
 
 def _asset_key(valued: Valued) -> _AssetKey:
-    """The largest first, the unpriced last, then by contract; the rest only so that no tie is left to chance."""
+    """The largest first, then the unpriced, spam last, then by contract; the rest so that no tie is left to chance."""
     token = valued.holding.token
     worth = amounts.ZERO if valued.worth is None else valued.worth.copy_negate()
     contract = token.asset.contract
-    return valued.worth is None, worth, contract, str(token.asset), valued.holding.raw, token.symbol, token.name
+    last = valued.spam is not None, valued.worth is None
+    return *last, worth, contract, str(token.asset), valued.holding.raw, token.symbol, token.name
 
 
 def _position_key(position: ValuedPosition) -> tuple[Decimal, str, int, list[list[_AssetKey]]]:
@@ -228,6 +232,7 @@ def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument
         img_large=large,
         explorer_url=_explorer_url(valued, facts) if options.explorer_urls else UNSET,
         sources=_sources(valued) if options.sources else UNSET,
+        spam=UNSET if valued.spam is None else SpamDocument(valued.spam.score, valued.spam.reasons),
     )
 
 

@@ -1,7 +1,8 @@
 """The answer of /portfolio, field by field. Amounts are decimal strings in plain notation; ids and counts are numbers.
 
 The order of everything is stated, so that equal inputs give equal bytes: chains, protocols and position types by their
-key; assets by value, the largest first, the unpriced last, then by contract; nested positions by value, then by name.
+key; assets by value, the largest first, then the unpriced, spam last, then by contract; nested positions by value, then
+by name.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ WALLET: Final = "wallet"
 
 class CallDocument(msgspec.Struct, rename="camel", frozen=True):
     """A read of the chain behind one number (`balance`, `decimal`, `price`, or a whole `position`): made again at the
-    block, it gives the same. `contract` and `signature` are null for `eth_getBalance`. Numbers are decimal, bytes hex."""
+    block, it gives the same. `contract` and `signature` are null for `eth_getBalance`. Numbers are decimal, bytes are
+    hex."""
 
     number: str
     method: str
@@ -55,8 +57,16 @@ class PositionSources(msgspec.Struct, rename="camel", frozen=True):
     calls: tuple[CallDocument, ...]
 
 
+class SpamDocument(msgspec.Struct, frozen=True):
+    """Why an asset is taken for spam: a score up to 100, and the codes of the reasons, the heaviest first."""
+
+    score: int
+    reasons: tuple[str, ...]
+
+
 class AssetDocument(msgspec.Struct, rename="camel", frozen=True):
-    """One asset. `price` and `value` are `N/A` where nobody priced it, `balance` and `decimal` without decimals."""
+    """One asset. `price` and `value` are `N/A` where nobody priced it, `balance` and `decimal` without decimals. One
+    with `spam` is in no sum unless that was asked for."""
 
     symbol: str
     name: str
@@ -74,6 +84,7 @@ class AssetDocument(msgspec.Struct, rename="camel", frozen=True):
     img_large: str | UnsetType = UNSET
     explorer_url: str | UnsetType = UNSET
     sources: Sources | UnsetType = UNSET
+    spam: SpamDocument | UnsetType = UNSET
 
 
 class PositionDocument(msgspec.Struct, rename="camel", frozen=True):
@@ -168,7 +179,8 @@ class IssueDocument(msgspec.Struct, frozen=True):
 
 
 class Portfolio(msgspec.Struct, rename="camel", frozen=True):
-    """One address. `completeness` is `partial` where a read failed; `unpricedAssets` counts what no sum contains."""
+    """One address. `completeness` is `partial` where a read failed; `unpricedAssets` counts what has no price
+    and `spamAssets` what is taken for spam: neither is in a sum."""
 
     address: str
     networth: str
@@ -190,6 +202,7 @@ class Portfolio(msgspec.Struct, rename="camel", frozen=True):
     total_cost_basis: str = UNKNOWN
     manual_balance_networth: str = "0"
     block_number: str | UnsetType = UNSET
+    spam_assets: int = 0
 
 
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
@@ -222,6 +235,7 @@ def wallet_only(portfolio: Portfolio) -> Portfolio:
         asset_by_protocols={WALLET: wallet},
         chains=chains,
         unpriced_assets=sum(asset.value == UNKNOWN for asset in assets),
+        spam_assets=sum(asset.spam is not UNSET for asset in assets),
         price_adapters=tuple(adapter for adapter in portfolio.price_adapters if adapter in sources),
     )
 

@@ -133,11 +133,19 @@ def account_transfers(transfers: pl.DataFrame) -> pl.DataFrame:
         )
 
     both = pl.concat([seen("recipient", "sender", "in"), seen("sender", "recipient", "out")])
-    accounts = both.get_column("account").unique()
+    return _by_account(both, tables.ACCOUNT_TRANSFERS)
+
+
+def account_approvals(approvals: pl.DataFrame) -> pl.DataFrame:
+    """Every approval event as rows of `account_approvals` in the order of its files."""
+    return _by_account(approvals.rename({"owner": "account"}), tables.ACCOUNT_APPROVALS)
+
+
+def _by_account(rows: pl.DataFrame, table: tables.Table) -> pl.DataFrame:
+    """Rows with the bucket of their account, in the columns and the order of a table."""
+    import polars as pl
+
+    accounts = rows.get_column("account").unique()
     buckets = pl.Series([tables.bucket(account) for account in accounts.to_list()], dtype=pl.Int32)
     known = pl.DataFrame({"account": accounts, "bucket": buckets})
-    return (
-        both.join(known, on="account")
-        .select(tables.ACCOUNT_TRANSFERS.names)
-        .sort("bucket", *tables.ACCOUNT_TRANSFERS.order)
-    )
+    return rows.join(known, on="account").select(table.names).sort("bucket", *table.order)

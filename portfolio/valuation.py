@@ -1,4 +1,5 @@
-"""What holdings are worth, exactly. What nobody priced stays in sight, outside every sum; no token makes this raise.
+"""What holdings are worth, exactly. What nobody priced, and what is spam, stays in sight, outside every sum; no token
+makes this raise.
 
 A read that failed (`unread`) makes an answer partial. A token that says nonsense about itself (`unclear`) does not:
 else anybody could spoil anybody's portfolio by sending it one.
@@ -7,7 +8,7 @@ else anybody could spoil anybody's portfolio by sending it one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final
 
@@ -15,14 +16,17 @@ from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.calls import Answered
-from chainfolio.contracts import Holding, Issue, Position, Price, Snapshot
+from chainfolio.contracts import Holding, Issue, Position, Price, Snapshot, Spam
 
 UNCLEAR: Final = "the token does not say its decimals: how much this is cannot be known"
 
 
 @dataclass(frozen=True, slots=True)
 class Valued:
-    """A holding with its amount (None: its token has no decimals), price and worth (None: nobody priced it)."""
+    """A holding with its amount (None: its token has no decimals), price and worth (None: nobody priced it).
+
+    `spam` is why it is taken for spam (None: it is not), `counted` whether sums have it in them.
+    """
 
     holding: Holding
     chain: str
@@ -30,6 +34,8 @@ class Valued:
     amount: Decimal | None
     price: Price | None
     worth: Decimal | None
+    spam: Spam | None = None
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,10 @@ class Valuation:
         tokens = {str(valued.holding.token.asset) for valued in self.everything if valued.amount is None}
         return tuple(Issue("portfolio", token, UNCLEAR) for token in sorted(tokens))
 
+    def with_spam(self) -> Valuation:
+        """The same with what is taken for spam in its sums."""
+        return replace(self, holdings=tuple(replace(valued, counted=True) for valued in self.holdings))
+
     def of(self, account: str) -> Valuation:
         """The part that belongs to one account."""
         return Valuation(
@@ -100,7 +110,7 @@ class Valuation:
 
 
 def _worths(parts: Iterable[Valued]) -> list[Decimal]:
-    return [part.worth for part in parts if part.worth is not None]
+    return [part.worth for part in parts if part.worth is not None and part.counted]
 
 
 def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = ()) -> Valuation:
@@ -121,7 +131,10 @@ def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = (
         prices = {price.asset: price for price in reversed(snapshot.prices)}
         shown = {(each.account, contract) for each in snapshot.positions for contract in each.instead}
         holdings += [
-            valued(holding, snapshot.chain, snapshot.block, prices.get(holding.token.asset))
+            _unless_spam(
+                valued(holding, snapshot.chain, snapshot.block, prices.get(holding.token.asset)),
+                snapshot.spam.get((holding.account, holding.token.asset.contract)),
+            )
             for holding in snapshot.holdings
             if holding.raw != 0 and (holding.account, holding.token.asset.contract) not in shown
         ]
@@ -139,6 +152,11 @@ def _valued_position(position: Position, snapshot: Snapshot, prices: Mapping[Ass
         position.account, snapshot.chain, position.protocol, position.type, position.name, supplied, borrowed, rewards,
         position.health, position.unlock_s, position.vault, position.pool, snapshot.block, position.calls,
     )  # fmt: skip
+
+
+def _unless_spam(valued: Valued, spam: Spam | None) -> Valued:
+    """What is taken for spam stays in sight, and is in no sum."""
+    return valued if spam is None else replace(valued, spam=spam, counted=False)
 
 
 def valued(holding: Holding, chain: str, block: Block, price: Price | None) -> Valued:

@@ -343,13 +343,14 @@ class Lake:
         return _with_decimals(rows, table)
 
     def account_transfers(self, chain: str, account: str, columns: Sequence[str] | None = None) -> pl.LazyFrame:
-        """One account's rows of `account_transfers`, read now: a few row groups of one bucket's files.
+        """As `of_account`, of `account_transfers`."""
+        return self.of_account(TABLES["account_transfers"], chain, account, columns)
 
-        `columns` are those to read, default all. As with `scan`, beside each raw stands its `_dec`.
-        """
+    def of_account(self, table: Table, chain: str, account: str, columns: Sequence[str] | None = None) -> pl.LazyFrame:
+        """One account's rows of a table by account, read now: a few row groups of one bucket's files. `columns` are
+        those to read, default all. As with `scan`, beside each raw stands its `_dec`."""
         import polars as pl
 
-        table = TABLES["account_transfers"]
         files = self._files(table, chain, bucket(account))
         with _said(table):
             rows = history(table, files, account, columns or table.names, self._folder(table), self._footers)

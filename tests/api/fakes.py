@@ -178,9 +178,9 @@ class FakeEngine:
         return [a_portfolio(account.address) for account in accounts]
 
     async def approvals(
-        self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None
+        self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None, include: Collection[str] = ()
     ) -> ApprovalsPage:
-        await self._come("approvals", accounts, chain, limit, start)
+        await self._come("approvals", accounts, chain, limit, start, include)
         return self.page
 
     async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> list[TransactionDocument]:

@@ -119,7 +119,7 @@ async def test_what_moved_to_the_lake_is_in_the_histories(living: ChainUnderTest
     async with index(living, tmp_path / "whole") as whole:
         await whole.fill_final()
         await whole.derive()
-        for table in ("account_transfers", "balances", "allowances"):
+        for table in ("account_transfers", "account_approvals", "balances", "allowances"):
             assert live.stored(table) == whole.stored(table), table
 
 

@@ -204,6 +204,34 @@ class ApprovedAsset(Shape, frozen=True, kw_only=True):
     img_large: Url | UnsetType = UNSET
 
 
+class Allowance(Shape, frozen=True, kw_only=True):
+    """What is left of an approval at one block."""
+
+    amount: Known
+    unlimited: bool
+    balance: Known
+    value_at_risk: Known
+    block_number: Whole
+    block_hash: Hash
+
+
+class Operator(Shape, frozen=True, kw_only=True):
+    """Who may move collectibles."""
+
+    block: Whole
+    timestamp: Time
+    hash: Hash
+    contract: EvmAddress
+    granted_by: EvmAddress = field(name="from")
+    to: EvmAddress
+    spender_label: str | None
+    standard: Literal["erc721", "erc1155", "N/A"]
+    token_id: Whole | UnsetType = UNSET
+    held: Known
+    block_number: Whole
+    block_hash: Hash
+
+
 class Approval(Shape, frozen=True, kw_only=True):
     """One Approval event."""
 
@@ -215,6 +243,8 @@ class Approval(Shape, frozen=True, kw_only=True):
     to: EvmAddress
     amount: Whole
     asset: ApprovedAsset | UnsetType = UNSET
+    spender_label: str | UnsetType | None = UNSET
+    allowance: Allowance | UnsetType = UNSET
 
 
 class Approvals(Shape, frozen=True, kw_only=True):
@@ -222,6 +252,8 @@ class Approvals(Shape, frozen=True, kw_only=True):
 
     page_size: Count
     items: list[Approval]
+    unpriced_allowances: Count | UnsetType = UNSET
+    operators: list[Operator] | UnsetType = UNSET
     cursor: str | UnsetType | None = UNSET
 
 

@@ -71,10 +71,11 @@ def indexed(subject: EvmSubject, folder: Path) -> dict[str, object]:
 
 async def assert_histories_are_whole(one: Index) -> None:
     """What was derived bit by bit is what is derived at once."""
-    before = one.stored("account_transfers")
-    derive.account_transfers_again(one.lake, one.tail, one.key)
-    assert one.stored("account_transfers") == before
-    assert before.num_rows == 2 * one.stored("transfers").num_rows
+    for name, times in (("account_transfers", 2), ("account_approvals", 1)):
+        before = one.stored(name)
+        derive.history_again(one.lake, one.tail, one.key, name)
+        assert one.stored(name) == before
+        assert before.num_rows == times * one.stored(derive.HISTORIES[name].source.name).num_rows
 
 
 @pytest.mark.parametrize(
