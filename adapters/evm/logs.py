@@ -32,6 +32,8 @@ MAX_DATA = 4 * 1024 * 1024
 MAX_TIME_S = 2**40 - 1
 _VALUE = re.compile(rb'"(\w+)":\s?(?:"([^"\\]*)"|\[([^\]\\]*)\]|(true|false|null))')
 _TOPIC = re.compile(rb'"(0x[0-9a-f]{64})"')
+_TOPICS = re.compile(rb'(?:"0x[0-9a-f]{64}"(?:, ?(?=")|\Z))*\Z')
+_COMMA = re.compile(rb", ?\Z")
 _NUMBERS = {
     b"blockNumber": "height",
     b"transactionIndex": "tx_index",
@@ -254,31 +256,38 @@ def _template(record: bytes) -> _Template | None:
     mask = np.full(len(record), 255, np.uint8)
     numbers: list[tuple[str, int, int]] = []
     texts: list[tuple[str, int, int]] = []
-    topics: tuple[int, ...] = ()
+    topics: tuple[int, ...] | None = None
     data: tuple[int, int] | None = None
     end = 1
     for match in _VALUE.finditer(record):
-        if record[end : match.start()].strip(b" ,"):
+        between = record[end : match.start()]
+        if between if end == 1 else not _COMMA.match(between):
             return None
         end = match.end()
         key, text, items, word = match.groups()
         if key in _NUMBERS and text is not None and re.fullmatch(rb"0x[0-9a-f]{1,15}", text):
             numbers.append((_NUMBERS[key], match.start(2) + 2, match.end(2)))
             mask[match.start(2) + 2 : match.end(2)] = 0
-        elif key in _TEXTS and text is not None and len(text) == _TEXTS[key][1]:
+        elif key in _TEXTS and text is not None and len(text) == _TEXTS[key][1] and text[:2] == b"0x":
             texts.append((_TEXTS[key][0], match.start(2), match.end(2)))
             mask[match.start(2) + 2 : match.end(2)] = 0
-        elif key == b"topics" and items is not None and items.count(b'"') == 2 * len(_TOPIC.findall(items)):
+        elif key == b"topics" and topics is None and items is not None and _TOPICS.match(items):
             topics = tuple(match.start(3) + topic.start(1) for topic in _TOPIC.finditer(items))
             for start in topics:
                 mask[start + 2 : start + 66] = 0
-        elif key == b"data" and text is not None and len(text) % 2 == 0 and text[:2] == b"0x":
+        elif key == b"data" and data is None and text is not None and len(text) % 2 == 0 and text[:2] == b"0x":
             data = (match.start(2) + 2, match.end(2))
             mask[data[0] : data[1]] = 0
         elif key != b"removed" or word != b"false":
             return None  # an unknown or unusual field: let the strict parser judge it
     names = {name for name, _, _ in numbers} | {name for name, _, _ in texts}
-    if record[end:].strip() != b"}" or data is None or len(topics) > 4 or len(names) != len(numbers) + len(texts):
+    if (
+        record[end:].strip() != b"}"
+        or data is None
+        or topics is None
+        or len(topics) > 4
+        or len(names) != len(numbers) + len(texts)
+    ):
         return None
     if not names >= {"address", "tx_hash", "block_hash", "height", "tx_index", "log_index"}:
         return None
