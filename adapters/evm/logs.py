@@ -9,8 +9,8 @@ no error.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -82,6 +82,7 @@ class Logs:
     word: Bytes
     other: dict[int, bytes]
     _first: npt.NDArray[np.uint64] | None = None
+    _of: dict[str, Mask] = field(default_factory=dict)
 
     @property
     def first(self) -> npt.NDArray[np.uint64]:
@@ -89,6 +90,17 @@ class Logs:
         if self._first is None:
             self._first = np.ascontiguousarray(self.topics[0][:, 2:10]).view(np.uint64).ravel()
         return self._first
+
+    def of(self, topic: str) -> Mask:
+        """Which logs are of the event with this first topic: eight bytes first, the rest only where those agree."""
+        if topic not in self._of:
+            wanted = np.frombuffer(topic.encode(), np.uint8)
+            mask = (self.first == wanted[2:10].view(np.uint64)[0]) & (self.topic_count > 0)
+            if mask.any():
+                some = np.flatnonzero(mask)
+                mask[some] = pick(self.topics[0], some).view("V66").ravel() == wanted.view("V66")[0]
+            self._of[topic] = mask
+        return self._of[topic]
 
     def __len__(self) -> int:
         return len(self.height)
@@ -128,7 +140,7 @@ def join(parts: Sequence[Logs]) -> Logs:
     for part in parts:
         other.update({base + row: data for row, data in part.other.items()})
         base += len(part)
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
+    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
     return Logs(**columns, topics=[np.concatenate([part.topics[k] for part in parts]) for k in range(4)], other=other)
 
 
@@ -155,10 +167,10 @@ def parse(source: str, content: bytes | memoryview) -> Logs:
     ends = np.append(starts[1:] - 1, len(buffer) - _blank_tail(buffer) - 1)
     sizes = ends - starts
     left = []
-    for size in np.unique(sizes):
+    for size in sorted(set(sizes.tolist())):
         rows, templates = np.flatnonzero(sizes == size), list[_Template]()
         for start in range(0, len(rows), AT_ONCE):
-            left.append(_fill_alike(logs, buffer, starts, rows[start : start + AT_ONCE], int(size), templates))
+            left.append(_fill_alike(logs, buffer, starts, rows[start : start + AT_ONCE], size, templates))
     for row in np.concatenate(left):
         record = _one(content[int(starts[row]) : int(ends[row])])
         if record is None:
@@ -349,6 +361,26 @@ def pick(column: Bytes, rows: Rows) -> Bytes:
     """Some rows of a matrix: whole rows at a time, which indexing a matrix does not do."""
     width = column.shape[1]
     return np.ascontiguousarray(column).view(f"V{width}").ravel()[rows].view(np.uint8).reshape(len(rows), width)
+
+
+_MIX = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 1)
+
+
+def alike(addresses: Bytes) -> Iterator[tuple[str, Rows]]:
+    """Each distinct address of a column, and where it stands."""
+    if len(addresses) == 0:
+        return
+    # Sorted by a hash of theirs, for numbers are sorted ten times faster than texts. Rows of one hash lie side by side;
+    # an address that shares its hash with another may come twice, in parts.
+    words = np.ascontiguousarray(addresses[:, 2:]).view(np.uint64)
+    hashes = np.zeros(len(words), np.uint64)
+    for k, factor in enumerate(_MIX):
+        hashes += words[:, k] * np.uint64(factor)
+    order = np.argsort(hashes)
+    sorted_words = words[order]
+    changes = np.flatnonzero((sorted_words[1:] != sorted_words[:-1]).any(axis=1)) + 1
+    for rows in np.split(order, changes):
+        yield addresses[rows[0]].tobytes().decode(), rows
 
 
 def _put(column: Bytes, rows: Rows, values: Bytes) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from adapters.evm import events
 from adapters.evm.columns import bytes_of_hex, constant, of_ints, rows_of, table, text
 from adapters.evm.datasets.common import in_order, place
-from adapters.evm.events import Mask, address, is_address, topic_is
+from adapters.evm.events import Mask, address, is_address
 from adapters.evm.logs import Bytes, Logs
 from chainfolio.tables import TRANSFERS
 
@@ -24,7 +24,7 @@ MAX_ITEMS = 10_000
 
 def decode(logs: Logs, chain: str, wrapped: str | None) -> tuple[pa.Table, Mask]:
     """Rows of `transfers`, and which logs they stand for; the others are for somebody else."""
-    moved, single, batch = (topic_is(logs, 0, topic) for topic in TOPICS[:3])
+    moved, single, batch = (logs.of(topic) for topic in TOPICS[:3])
     two = is_address(logs.topics[1]) & is_address(logs.topics[2])
     erc20 = moved & (logs.topic_count == 3) & (logs.data_size == 32) & two
     erc721 = moved & (logs.topic_count == 4) & (logs.data_size == 0) & two
@@ -155,7 +155,7 @@ def _wraps(logs: Logs, chain: str, wrapped: str) -> tuple[list[pa.Table], Mask]:
     here &= (logs.topic_count == 2) & (logs.data_size == 32) & is_address(logs.topics[1])
     groups, done = [], np.zeros(len(logs), np.bool_)
     for standard, topic in (("wrap", events.DEPOSIT), ("unwrap", events.WITHDRAWAL)):
-        mask = here & topic_is(logs, 0, topic)
+        mask = here & logs.of(topic)
         some = logs.take(np.flatnonzero(mask))
         who, nobody = text(address(some.topics[1])), text(np.repeat(events.ZERO[None], len(some), 0))
         sender, recipient = (nobody, who) if standard == "wrap" else (who, nobody)
