@@ -36,7 +36,10 @@ class PlainTransport:
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
         """One exchange; no retry, no redirect."""
-        exchange = _Exchange(self, source, urlsplit(url), timeout_s)
+        try:
+            exchange = _Exchange(self, source, urlsplit(url), timeout_s)
+        except ValueError:  # a port that is none
+            raise unreachable(source) from None
         try:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, exchange.run, body)

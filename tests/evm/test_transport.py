@@ -60,6 +60,11 @@ async def test_what_was_posted_comes_back(serve: Serve, transport: HttpTransport
     assert (posted.status, posted.retry_after_s, posted.body) == (200, 7.0, b'{"a":1}')
 
 
+async def test_an_address_with_a_port_that_is_none_cannot_be_reached(transport: HttpTransport) -> None:
+    with pytest.raises(Unavailable, match="cannot be reached"):
+        await transport.post("node", "http://127.0.0.1:99999/secret", b"{}", 5)
+
+
 @pytest.mark.parametrize(
     ("header", "seconds"),
     [

@@ -27,6 +27,8 @@ def decode(logs: Logs, chain: str, wrapped: str | None) -> tuple[pa.Table, Mask]
     operator &= (logs.word[:, :31] == 0).all(axis=1) & (logs.word[:, 31] <= 1)
     groups = []
     for standard, mask in (("erc20", erc20), ("erc721", erc721), ("operator", operator)):
+        if not mask.any():
+            continue
         some = logs.take(np.flatnonzero(mask))
         value: dict[str, Any] = {
             "erc20": {"raw": some.word},

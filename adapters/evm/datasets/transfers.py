@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from adapters.evm import events
-from adapters.evm.columns import bytes_of_hex, constant, of_ints, rows_of, table, text
+from adapters.evm.columns import bytes_of_hex, constant, ints, of_ints, rows_of, table, text
 from adapters.evm.datasets.common import in_order, place
 from adapters.evm.events import Mask, address, is_address
 from adapters.evm.logs import Bytes, Logs
@@ -52,7 +52,7 @@ def _rows(logs: Logs, chain: str, standard: str, **columns: Any) -> pa.Table:
     n = len(logs)
     nothing = (np.zeros((n, 32), np.uint8), np.zeros(n, np.bool_))
     return table(TRANSFERS, {
-        **place(logs, chain), "item": pa.array(np.zeros(n, np.int32)), "standard": constant(standard, n),
+        **place(logs, chain), "item": ints(np.zeros(n, np.int32)), "standard": constant(standard, n),
         "token": text(logs.address), "operator": constant(None, n), "token_id": nothing, "layout": constant(None, n),
         **columns,
     })  # fmt: skip
@@ -117,7 +117,7 @@ def _batch(logs: Logs, chain: str, row: int) -> pa.Table | None:
         return None
     many = logs.take(np.full(len(pairs), row))
     ids, raws = (of_ints([pair[side] for pair in pairs])[0] for side in (0, 1))
-    item = pa.array(np.arange(len(pairs), dtype=np.int32))
+    item = ints(np.arange(len(pairs)))
     return _rows(
         many,
         chain,
