@@ -353,6 +353,8 @@ class Lake:
         table = TABLES["account_transfers"]
         files = self._files(table, chain, bucket(account))
         with _said(table):
+            if self.is_local:
+                self._footers.foresee(lambda: (self._files(table, chain), self._folder(table)))
             rows = history(table, files, account, columns or table.names, self._folder(table), self._footers)
         frame = pl.from_arrow(rows)
         assert isinstance(frame, pl.DataFrame)
