@@ -91,6 +91,11 @@ class Logs:
             self._first = np.ascontiguousarray(self.topics[0][:, 2:10]).view(np.uint64).ravel()
         return self._first
 
+    @property
+    def most_topics(self) -> int:
+        """How many topics the log has that has most."""
+        return int(self.topic_count.max(initial=0))
+
     def of(self, topic: str) -> Mask:
         """Which logs are of the event with this first topic: eight bytes first, the rest only where those agree."""
         if topic not in self._of:
@@ -110,7 +115,7 @@ class Logs:
         """`n` rows, all still to be filled."""
         height, tx_index, log_index, time_s = (np.full(n, -1, np.int64) for _ in range(4))
         address, tx_hash, block_hash = (np.zeros((n, width), np.uint8) for width in (42, 66, 66))
-        topics = [np.zeros((n, 66), np.uint8) for _ in range(4)]  # zeros cost nothing before they are touched
+        topics = [_untouched(n) for _ in range(4)]
         word = np.zeros((n, 32), np.uint8)
         count, size = np.zeros(n, np.int64), np.zeros(n, np.int64)
         return cls(height, tx_index, log_index, time_s, address, tx_hash, block_hash, count, topics, size, word, {})
@@ -118,16 +123,23 @@ class Logs:
     def take(self, rows: Rows) -> Logs:
         """The given rows, in the given order."""
         moved = {int(old): new for new, old in enumerate(rows)} if self.other else {}
+        used = self.most_topics
+        topics = [pick(topic, rows) if k < used else _untouched(len(rows)) for k, topic in enumerate(self.topics)]
         return Logs(
             self.height[rows], self.tx_index[rows], self.log_index[rows], self.time_s[rows],
             pick(self.address, rows), pick(self.tx_hash, rows), pick(self.block_hash, rows), self.topic_count[rows],
-            [pick(topic, rows) for topic in self.topics], self.data_size[rows], pick(self.word, rows),
+            topics, self.data_size[rows], pick(self.word, rows),
             {moved[row]: data for row, data in self.other.items() if row in moved},
         )  # fmt: skip
 
     def data(self, row: int) -> bytes:
         """The data of one log."""
         return self.word[row].tobytes() if self.data_size[row] == 32 else self.other.get(row, b"")
+
+
+def _untouched(n: int) -> Bytes:
+    """Topics that nobody has: zeros cost nothing before they are touched."""
+    return np.zeros((n, 66), np.uint8)
 
 
 def join(parts: Sequence[Logs]) -> Logs:
@@ -141,7 +153,9 @@ def join(parts: Sequence[Logs]) -> Logs:
         other.update({base + row: data for row, data in part.other.items()})
         base += len(part)
     columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
-    return Logs(**columns, topics=[np.concatenate([part.topics[k] for part in parts]) for k in range(4)], other=other)
+    used = max(part.most_topics for part in parts)
+    topics = [np.concatenate([part.topics[k] for part in parts]) if k < used else _untouched(base) for k in range(4)]
+    return Logs(**columns, topics=topics, other=other)
 
 
 @dataclass(frozen=True, slots=True)
