@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from chainfolio.contracts import CURRENCIES
 from chainfolio.errors import BadSettings
 
 
@@ -243,16 +242,23 @@ def check(settings: Settings) -> None:
         raise BadSettings("server", "workers, max_addresses and max_transactions are at least 1, cache_s at least 0")
     if min(msgspec.structs.astuple(settings.limits)) < 1:
         raise BadSettings("limits", "every one is at least 1")
-    for currency, rate in settings.rates.items():
-        if currency == "USD" or currency not in CURRENCIES:
-            raise BadSettings(f"rates.{currency}", "no such currency", cure=f"one of {', '.join(CURRENCIES[1:])}")
-        if not _is_rate(rate):
-            raise BadSettings(f"rates.{currency}", f"`{rate}` is no rate", cure='a decimal above zero, as "0.92"')
+    if settings.rates:
+        _check_rates(settings.rates)
     quotas = settings.quotas
     if quotas.addressbook < 0 or quotas.bundles < 0 or quotas.bundle_size < 1:
         raise BadSettings("quotas", "addressbook and bundles are at least 0, bundle_size at least 1")
     if settings.log_level not in LOG_LEVELS:
         raise BadSettings("log_level", f"`{settings.log_level}` is none of {', '.join(LOG_LEVELS)}")
+
+
+def _check_rates(rates: Mapping[str, str]) -> None:
+    from chainfolio.contracts import CURRENCIES  # here, for few settings have any
+
+    for currency, rate in rates.items():
+        if currency == "USD" or currency not in CURRENCIES:
+            raise BadSettings(f"rates.{currency}", "no such currency", cure=f"one of {', '.join(CURRENCIES[1:])}")
+        if not _is_rate(rate):
+            raise BadSettings(f"rates.{currency}", f"`{rate}` is no rate", cure='a decimal above zero, as "0.92"')
 
 
 def _is_rate(written: str) -> bool:

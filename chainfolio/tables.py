@@ -42,6 +42,10 @@ class Table:
     revision: int = 1
     derived_from: str = ""
 
+    def __hash__(self) -> int:
+        # Of all columns it would take longer than what is looked up by it.
+        return hash((self.name, self.revision))
+
     @property
     def names(self) -> list[str]:
         """Column names as they stand in files."""

@@ -16,7 +16,6 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Protocol
 
 from chainfolio.blocks import Block, Span
@@ -64,6 +63,8 @@ class Lane:
         self.number = number
         self.requests = 0
         self.troubles: Mapping[str, Mapping[str, int]] = {}
+        from multiprocessing.connection import Connection  # here, for most runs have no lane to talk to
+
         ours, theirs = socket.socketpair()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         self._process = subprocess.Popen(

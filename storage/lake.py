@@ -28,6 +28,7 @@ from chainfolio.amounts import MAX_DEC38
 from chainfolio.blocks import Span
 from chainfolio.errors import Busy, StaleTable, StorageFull, StoreError
 from chainfolio.tables import TABLES, Column, Table, bucket
+from storage.arrays import numbers
 from storage.disk import sync
 from storage.history import Footers, count_places, history
 from storage.parquet import Bucket, Folder, Written, check, in_order, read, write
@@ -353,6 +354,8 @@ class Lake:
 
         files = self._files(table, chain, bucket(account))
         with _said(table):
+            if self.is_local:
+                self._footers.foresee(lambda: (self._files(table, chain), self._folder(table)))
             rows = history(table, files, account, columns or table.names, self._folder(table), self._footers)
         frame = pl.from_arrow(rows)
         assert isinstance(frame, pl.DataFrame)
@@ -367,16 +370,13 @@ class Lake:
 
     def window(self, table: Table, chain: str, span: Span) -> pa.Table:
         """A chain's rows at some heights, in the table's order. Without Polars: loading that takes longer than this."""
-        import pyarrow.compute as pc
-
         files = [file for file in self._files(table, chain) if file.first <= span.last and file.last >= span.first]
         parts = []
         for batch in self._batches(table, files, table.names):
-            heights = batch.column("height")
-            part = pa.table(batch)
-            if pc.min_max(heights) != {"min": span.first, "max": span.last}:
-                part = part.filter(pc.and_(pc.greater_equal(heights, span.first), pc.less_equal(heights, span.last)))
-            parts.append(part)
+            heights = numbers(batch.column("height"))
+            assert heights is not None, "heights are integers"
+            inside = (heights >= span.first) & (heights <= span.last)
+            parts.append(pa.table(batch) if inside.all() else pa.table(batch).filter(pa.array(inside)))
         return in_order(table, pa.concat_tables(parts)) if parts else table.schema().empty_table()
 
     def windows(self, tables: Sequence[Table], chain: str, rows: int) -> Iterator[Span]:

@@ -7,26 +7,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from adapters.evm import facts as chain_facts
-from adapters.evm import scan
-from adapters.evm.datasets import approvals, blocks, logs, transactions, transfers
+from adapters.evm.datasets import approvals, blocks, logs, transfers
 from adapters.evm.endpoint import Endpoint, identity
 from adapters.evm.facts import Facts
 from adapters.evm.integrity import Query
 from adapters.evm.logs import Logs, join
-from adapters.evm.lookup import Known, look_up
 from adapters.evm.node import Header, Heads, Node
 from adapters.evm.spans import Chunk, LogReader
 from adapters.evm.transport import HttpTransport, Transport
 from chainfolio.blocks import Block, Span
-from chainfolio.calls import NativeBalance, Read
 from chainfolio.errors import BadRequest, SourceError, Unavailable
 from chainfolio.seams import Seams
 from chainfolio.settings import Chain as ChainSettings
+
+# State, bodies and look-ups are loaded when they are asked for: a back-fill of logs starts without them.
+if TYPE_CHECKING:
+    from adapters.evm.datasets.transactions import Done
+    from adapters.evm.lookup import Known
+    from chainfolio.calls import Read
 
 LOG_DATASETS: Mapping[str, Any] = {"transfers": transfers, "approvals": approvals}
 DATASETS: Mapping[str, str] = {
@@ -84,14 +87,21 @@ class EvmChain:
 
     async def answer(self, asks: Sequence[Read], block: Block) -> list[Any]:
         """The answers to some reads, all at that block's hash."""
+        from adapters.evm import scan
+
         return await scan.answer(self.node, asks, block)
 
-    async def look_up(self, known: Sequence[Known]) -> list[transactions.Done]:
+    async def look_up(self, known: Sequence[Known]) -> list[Done]:
         """Transactions that the index knows, in order, with what their receipts say: as `lookup.look_up`."""
+        from adapters.evm.lookup import look_up
+
         return await look_up(self.node, known) if known else []
 
     async def examine(self, node: Node) -> dict[str, Any]:
         """How deep a node's state goes and by which route it answers reads: for `doctor`."""
+        from adapters.evm import scan
+        from chainfolio.calls import NativeBalance
+
         heads = await node.connect()
         routes = {scan.OVERRIDE: "state override", scan.MULTICALL: "Multicall3", scan.SINGLES: "single calls"}
         await scan.answer(node, [NativeBalance("0x" + "0" * 40)], heads.latest)
@@ -160,7 +170,9 @@ class EvmChain:
 
     async def _bodies(self, chunk: Chunk, datasets: Sequence[str], tables: dict[str, pa.Table]) -> None:
         """Full blocks and receipts of a span, turned into transactions and native transfers."""
-        every: list[transactions.Done] = []
+        from adapters.evm.datasets import transactions
+
+        every: list[Done] = []
         for start in range(0, len(chunk.headers), BODY_BATCH):
             part = chunk.headers[start : start + BODY_BATCH]
             every += await self._done([header for header in part if header.transactions])
@@ -170,9 +182,11 @@ class EvmChain:
             moved = transactions.native(every, self.key, self.key)
             tables["transfers"] = blocks_in_order(tables.get("transfers"), moved)
 
-    async def _done(self, headers: Sequence[Header]) -> list[transactions.Done]:
+    async def _done(self, headers: Sequence[Header]) -> list[Done]:
         if not headers:
             return []
+        from adapters.evm.datasets import transactions
+
         heights = [header.height for header in headers]
         full, receipts = await asyncio.gather(
             self.node.raw_blocks(heights, "eth_getBlockByNumber", True),

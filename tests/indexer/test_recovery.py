@@ -257,7 +257,7 @@ def _stricter(chain: Any, real: Any, logs: Any, datasets: Any, token: str) -> di
     from adapters.evm.datasets.logs import rows_of_logs
 
     mine = (logs.address == np.frombuffer(token.encode(), np.uint8)).all(axis=1)
-    mine &= events.topic_is(logs, 0, events.TRANSFER)
+    mine &= logs.of(events.TRANSFER)
     tables: dict[str, pa.Table] = real(logs.take(np.flatnonzero(~mine)), datasets)
     raw = rows_of_logs(logs.take(np.flatnonzero(mine)), chain.key)
     tables["logs"] = pa.concat_tables([tables["logs"], raw]) if "logs" in tables else raw

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -172,8 +172,8 @@ def hold(path: Path, pipe: Any) -> None:
 
 
 def test_a_file_of_a_newer_release_is_left_alone(tail: Tail) -> None:
-    with sqlite3.connect(tail.path) as connection:
-        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection = apsw.Connection(str(tail.path))
+    connection.execute(f"PRAGMA user_version = {VERSION + 1}")
     connection.close()
     with pytest.raises(StoreError, match="upgrade Chainfolio"):
         Tail(tail.path)
@@ -188,18 +188,18 @@ def test_a_damaged_file_is_said_to_be_damaged_with_the_cure(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "kind"),
-    [("database or disk is full", StorageFull), ("database is locked", Busy), ("disk I/O error", StoreError)],
+    ("error", "kind"),
+    [(apsw.FullError, StorageFull), (apsw.BusyError, Busy), (apsw.LockedError, Busy), (apsw.IOError, StoreError)],
 )
-def test_errors_of_sqlite_have_their_own_cures(text: str, kind: type[StoreError], tmp_path: Path) -> None:
+def test_errors_of_sqlite_have_their_own_cures(error: type[apsw.Error], kind: type[StoreError], tmp_path: Path) -> None:
     with pytest.raises(kind) as caught, said("tail", tmp_path):
-        raise sqlite3.OperationalError(text)
+        raise error("as SQLite says it")
     assert type(caught.value) is kind
 
 
 def test_a_full_file_loses_nothing_and_goes_on(tail: Tail) -> None:
     tail.put("a", [entry(1)])
-    (pages,) = tail._connection.execute("PRAGMA page_count").fetchone()
+    pages: Any = tail._connection.pragma("page_count")
     tail._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     with pytest.raises(StorageFull):
         tail.put("a", [TailBlock(block(2), {"logs": b"x" * 100_000})])
