@@ -20,7 +20,7 @@ from chainfolio.errors import StoreError
 from storage.disk import held
 from storage.sqlite import connect, said, writing
 
-VERSION = 1
+VERSION = 2
 SCHEMA = """
 CREATE TABLE blocks (
     chain TEXT NOT NULL, height INTEGER NOT NULL, hash TEXT NOT NULL, parent TEXT NOT NULL, time_us INTEGER NOT NULL,
@@ -48,6 +48,8 @@ CREATE TABLE learnt (
     endpoint TEXT NOT NULL, name TEXT NOT NULL, value INTEGER NOT NULL, PRIMARY KEY (endpoint, name)
 ) STRICT, WITHOUT ROWID;
 """
+# Version 2.
+CORDONS = "CREATE TABLE cordons (endpoint TEXT PRIMARY KEY, evidence BLOB NOT NULL) STRICT, WITHOUT ROWID"
 EVERYTHING = ("",)
 
 
@@ -263,6 +265,23 @@ class Tail:
                 (endpoint, name, value),
             )
 
+    def cordoned(self, endpoint: str) -> bytes | None:
+        """The evidence (JSON) for which an endpoint is asked nothing any more; None where it is not cordoned."""
+        found = self._read("SELECT evidence FROM cordons WHERE endpoint = ?", endpoint)
+        return found[0][0] if found else None
+
+    def cordon(self, endpoint: str, evidence: bytes) -> None:
+        """Keep the evidence against an endpoint; the first stays."""
+        with self._write() as connection:
+            connection.execute(
+                "INSERT INTO cordons (endpoint, evidence) VALUES (?, ?) ON CONFLICT DO NOTHING", (endpoint, evidence)
+            )
+
+    def readmit(self, endpoint: str) -> bool:
+        """Forget the evidence against an endpoint; whether there was any."""
+        with self._write() as connection:
+            return connection.execute("DELETE FROM cordons WHERE endpoint = ?", (endpoint,)).rowcount > 0
+
     def _read(self, sql: str, *arguments: object) -> list[Any]:
         with said("tail", self.path), self._lock:
             return self._connection.execute(sql, arguments).fetchall()
@@ -274,15 +293,15 @@ class Tail:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    """Create the tables in a new file; refuse a file of a newer release."""
+    """Create the tables in a new file, add those that an older release did not have; refuse one of a newer release."""
     with said("tail", path):
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version == 0:
+        if version < VERSION:
             with writing(connection):
                 # Another process may have been first.
                 (version,) = connection.execute("PRAGMA user_version").fetchone()
-                if version == 0:
-                    for statement in SCHEMA.split(";\n"):
+                if version < VERSION:
+                    for statement in (*(SCHEMA.split(";\n") if version == 0 else ()), CORDONS):
                         connection.execute(statement)
                     connection.execute(f"PRAGMA user_version = {VERSION}")
                     version = VERSION
