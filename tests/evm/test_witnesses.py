@@ -233,7 +233,7 @@ def test_fewer_endpoints_than_witnesses_are_refused() -> None:
 
 @pytest.mark.parametrize("wrong", [{"sample": 0}, {"witnesses": 0}, {"heal_depth": -1}, {"integrity": "rots"}])
 def test_settings_that_cannot_be_meant_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(BadSettings, match="chains.base"):
+    with pytest.raises(BadSettings, match=r"chains\.base"):
         check(Settings(chains={"base": Chain(rpc=URLS, **wrong)}))
 
 
@@ -242,8 +242,8 @@ async def test_a_cordon_outlives_a_restart_until_the_endpoint_is_readmitted(tmp_
     tail = Tail(tmp_path / "tail.db")
 
     def chain() -> Any:
-        named = {"learnt": tail.learnt, "cordoned": tail.cordoned, "on_cordon": tail.cordon}
-        return family("local", Chain(rpc=URLS), Seams(), configs=configs, **named)
+        settings = Chain(rpc=URLS)
+        return family("local", settings, Seams(), configs=configs, cordoned=tail.cordoned, on_cordon=tail.cordon)
 
     first = chain()
     first.node.cordon(first.node.endpoints[1], "the balance of somebody", "1", "2 by a majority")
