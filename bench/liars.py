@@ -42,6 +42,7 @@ URLS = ("http://one.test", "http://two.test", "http://three.test")
 DATASETS = ("blocks", "transactions", "native", "transfers", "approvals")
 BLOCKS, FINALITY, WINDOW = 120, 16, 20
 BALANCE = "balanceOf(address)(uint256)"
+OFTEN = (0.1, 0.5, 1.0)
 MADE_UP = "0x" + "ba" * 32
 
 
@@ -53,7 +54,7 @@ class Liar:
     liar: str
     about: str
     chance: random.Random
-    often: float = 0.5  # a share of answers, nothing of a chain
+    often: float  # a share of answers, nothing of a chain
     lies: Counter[str] = field(default_factory=Counter)
     requests: int = 0
     _real: HttpTransport = field(default_factory=HttpTransport)
@@ -204,7 +205,9 @@ class Trial:
     seed: int = 1
     truth: Truth = field(default_factory=Truth)
 
-    def chain(self, liar: str, witnesses: int, chance: random.Random) -> tuple[EvmChain, Liar]:
+    def chain(
+        self, liar: str, chance: random.Random, *, witnesses: int = 1, integrity: str = "roots"
+    ) -> tuple[EvmChain, Liar]:
         """The three endpoints in another order each time, none cordoned."""
         path = self.folder / "liars.toml"
         path.write_text(
@@ -214,9 +217,9 @@ class Trial:
         )
         urls = list(URLS)
         chance.shuffle(urls)
-        settings = Chain(rpc=urls, facts=str(path), witnesses=witnesses, integrity="roots", sample=10, span=WINDOW)
+        settings = Chain(rpc=urls, facts=str(path), witnesses=witnesses, integrity=integrity, sample=10, span=WINDOW)
         about = chance.choice(list(LIES))
-        transport = Liar(self.node.url, liar, about, chance)
+        transport = Liar(self.node.url, liar, about, chance, chance.choice(OFTEN))
         # `eth_getBalance` is only used by endpoints that know neither state overrides nor a Multicall3.
         learnt = {"route": SINGLES} if about == "eth_getBalance" else {}
         chain = family(
@@ -236,7 +239,7 @@ class Trial:
 
     async def known(self) -> int:
         """Ask the node itself for everything once; how many requests the reads of one round cost without witnesses."""
-        chain, transport = self.chain("", 1, random.Random(0))
+        chain, transport = self.chain("", random.Random(0))
         heads = await chain.heads()
         for height in range(heads.finalized + 1):
             self.truth.blocks[height] = await chain.block(height)
@@ -246,17 +249,17 @@ class Trial:
             span = Span(first, first + WINDOW - 1)
             self.truth.tables[span] = (await chain.collect(span, DATASETS)).tables
         await chain.close()
-        plain, transport = self.chain("", 1, random.Random(0))
+        plain, transport = self.chain("", random.Random(0))
         await self._round(plain, Outcome(), random.Random(0))
         await plain.close()
         return transport.requests
 
-    async def run(self, reads: int, witnesses: int = 2) -> Outcome:
+    async def run(self, reads: int, *, witnesses: int = 2, integrity: str = "roots") -> Outcome:
         """Rounds until there were so many reads."""
         outcome, chance, start_s = Outcome(), random.Random(self.seed), time.monotonic()
         while outcome.reads < reads:
             liar = chance.choice(URLS)
-            chain, transport = self.chain(liar, witnesses, chance)
+            chain, transport = self.chain(liar, chance, witnesses=witnesses, integrity=integrity)
             await self._round(chain, outcome, chance)
             outcome.rounds += 1
             outcome.requests += transport.requests

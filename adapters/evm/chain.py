@@ -127,10 +127,10 @@ class EvmChain:
         else:
             chunk = await self._reader.read_headers(span, before)
         tables = await asyncio.to_thread(self.decode, chunk.logs, datasets)
-        if "blocks" in datasets:
-            tables["blocks"] = blocks.rows(chunk.headers, self.key)
         if bodies:
             await self._bodies(chunk, datasets, tables)
+        if "blocks" in datasets:  # after the bodies, which prove how many transactions there are
+            tables["blocks"] = blocks.rows(chunk.headers, self.key)
         linked = [header.block() for header in chunk.headers]
         return Fetched(span, tables, linked[-1] if linked else None, linked, len(chunk.logs), chunk.restored)
 

@@ -12,7 +12,7 @@ import msgspec
 from adapters.evm.endpoint import Answer, Endpoint
 from adapters.evm.facts import Facts
 from adapters.evm.pool import Pool
-from adapters.evm.roots import check_header
+from adapters.evm.roots import check_count, check_header
 from adapters.evm.wire import Request, data, quantity, typed
 from chainfolio.blocks import Block
 from chainfolio.errors import (
@@ -206,9 +206,10 @@ class Node(Pool):
         answers = await endpoint.ask(asks, height=heights[0] if heights else 0)
         found = [checked(endpoint.name, _block(endpoint, a), h) for a, h in zip(answers, heights, strict=True)]
         if self.hashed:
-            for answer in answers:
-                if isinstance(answer, bytes):
-                    check_header(self.facts, endpoint.name, answer)
+            for answer, header in zip(answers, found, strict=True):
+                assert isinstance(answer, bytes), "a refusal was raised above"
+                check_header(self.facts, endpoint.name, answer)
+                check_count(self.facts, endpoint.name, header.number, len(header.transactions), header.transactionsRoot)
         return found
 
     async def block(self, height: int) -> Block:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from adapters.evm import logs as columns
@@ -13,8 +14,13 @@ from adapters.evm.facts import Facts
 from adapters.evm.integrity import Query
 from adapters.evm.logs import Logs
 from adapters.evm.node import Header, raw_blocks
-from adapters.evm.roots import check_receipts, check_transactions, logs_of
+from adapters.evm.roots import HEADERS, check_receipts, check_transactions, logs_of, unproven
+from adapters.evm.wire import typed
 from chainfolio.errors import Contradicted
+
+
+class _Bodies(msgspec.Struct):
+    transactions: list[msgspec.Raw]
 
 
 async def prove_logs(facts: Facts, endpoint: Endpoint, logs: Logs, headers: Sequence[Header], query: Query) -> None:
@@ -36,8 +42,12 @@ async def prove_logs(facts: Facts, endpoint: Endpoint, logs: Logs, headers: Sequ
 
 
 def prove_bodies(facts: Facts, source: str, header: Header, block: bytes, receipts: bytes) -> None:
-    """Raise Contradicted where whole bodies (JSON) are not those that a header's roots cover."""
-    check_transactions(facts, source, block, header.transactionsRoot)
+    """Raise Contradicted where whole bodies (JSON) are not those that a header's roots cover. The header may be another
+    endpoint's: its hash covers its roots, but not the list of hashes beside them, which becomes that of the bodies."""
+    if unproven(facts, HEADERS):
+        return
+    if check_transactions(facts, source, block, header.transactionsRoot) is None:
+        header.transactions = typed(source, block, _Bodies).transactions
     check_receipts(facts, source, receipts, header.hash, header.receiptsRoot)
 
 

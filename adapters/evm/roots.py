@@ -21,6 +21,7 @@ from adapters.evm.wire import data, quantity, typed
 from chainfolio.errors import BadAnswer, Contradicted
 
 HEADERS, TRANSACTIONS, RECEIPTS = "headers", "transactions", "receipts"
+EMPTY = bytes.fromhex("56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421")  # of a trie of nothing
 Nibbles = tuple[int, ...]
 Json = Mapping[str, Any]
 
@@ -228,6 +229,12 @@ def check_header(facts: Facts, source: str, header: bytes) -> Unproven | None:
             source, f"header {number}", "its fields", f"they hash to 0x{found.hex()}, it names 0x{named.hex()}"
         )
     return None
+
+
+def check_count(facts: Facts, source: str, number: str, count: int, root: str) -> None:
+    """Raise Contradicted where a header comes with transactions and has the root of none, or the other way round."""
+    if not unproven(facts, TRANSACTIONS) and (count == 0) != (data(source, root) == EMPTY):
+        raise Contradicted(source, f"header {number}", f"{count} transactions", f"it has the root {root}")
 
 
 def check_transactions(facts: Facts, source: str, block: bytes, root: str) -> Unproven | None:
