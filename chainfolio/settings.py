@@ -244,7 +244,7 @@ def check(settings: Settings) -> None:
             raise BadSettings(f"chains.{name}", "span, concurrency and timeout_s are at least 1")
         if chain.sample < 1 or chain.witnesses < 1 or chain.heal_depth < 0:
             raise BadSettings(f"chains.{name}", "sample and witnesses are at least 1, heal_depth at least 0")
-        if chain.witnesses > (named := len(set(chain.rpc))):
+        if chain.witnesses > max(1, named := len(set(chain.rpc))):
             raise BadSettings(
                 f"chains.{name}.witnesses", f"{chain.witnesses} endpoints have to agree, and rpc names {named}",
                 cure="name at least so many different endpoints, one more to decide between two, or lower witnesses",

@@ -77,7 +77,7 @@ def _health(endpoint: Endpoint, best: int | None) -> dict[str, float]:
     health = endpoint.health
     known: dict[str, float | None] = {
         "height": health.height,
-        "lag_blocks": None if best is None or health.height is None else best - health.height,
+        "lag_blocks": health.lag_blocks(best),
         "latency_seconds": health.latency_s,
         "faults": health.faults,
         "cordoned": int(health.evidence is not None),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -88,14 +86,11 @@ class Health:
         )
         return lags, self.is_faulty, slow
 
-    def shown(self, best_height: int | None) -> Mapping[str, Any]:
-        """For people and programs: no address, nothing that may be a secret."""
-        lag = best_height - self.height if best_height is not None and self.height is not None else None
-        return {
-            "height": self.height,
-            "lagBlocks": lag,
-            "latencyMs": None if self.latency_s is None else round(self.latency_s * 1000),
-            "faults": self.faults,
-            "cordoned": self.evidence is not None,
-            "evidence": None if self.evidence is None else msgspec.to_builtins(self.evidence),
-        }
+    @property
+    def latency_ms(self) -> int | None:
+        """The average in milliseconds; None before the first exchange."""
+        return None if self.latency_s is None else round(self.latency_s * 1000)
+
+    def lag_blocks(self, best_height: int | None) -> int | None:
+        """How far it is behind the best; None where that is not known."""
+        return None if best_height is None or self.height is None else max(0, best_height - self.height)

@@ -82,16 +82,15 @@ async def test_every_endpoint_is_looked_at_now_and_then() -> None:
     assert two.transport.order[asked + 1 :] == ["one.test", "one.test", "two.test"]
 
 
-async def test_what_is_shown_has_no_address() -> None:
+async def test_what_is_known_is_told_and_what_is_not_is_none() -> None:
     url = "http://one.test/v2/s3cr3t0123456789"
     one = wired(FakeNode(FakeChain(20)), urls=[url])
     await one.node.connect()
-    shown = one.endpoint.health.shown(one.node.best_height)
-    assert shown == {
-        "height": 20, "lagBlocks": 0, "latencyMs": 0, "faults": 0, "cordoned": False, "evidence": None,
-    }  # fmt: skip
+    health, best = one.endpoint.health, one.node.best_height
+    assert (health.height, health.lag_blocks(best), health.latency_ms, health.faults) == (20, 0, 0, 0)
+    assert (one.endpoint.name, Health().lag_blocks(best), Health().latency_ms) == ("one.test", None, None)
     one.node.cordon(one.endpoint, "a", "b", "c")
-    assert not one.endpoint.health.evidence, "the last one is never cordoned"
+    assert health.evidence is None, "the last one is never cordoned"
 
 
 # --- hedging ---------------------------------------------------------------------------------------------------------
