@@ -42,14 +42,14 @@ async def _theirs(chain: EvmChain, anchor: Block) -> str:
     told = await chain.node.hashes(anchor.height)
     votes = Counter(told.values())
     if votes[anchor.hash] * 2 > len(told):
-        for endpoint in chain.node.endpoints:
-            if told.get(endpoint.name, anchor.hash) != anchor.hash:
-                asked = f"the hash of block {anchor.height}, final for long"
+        for endpoint, block_hash in told.items():
+            if block_hash != anchor.hash:
+                asked = f"the hash of block {anchor.height}, which was final"
                 truth = f"{anchor.hash} by what was indexed, and by a majority"
-                chain.node.cordon(endpoint, asked, told[endpoint.name], truth)
+                chain.node.cordon(endpoint, asked, block_hash, truth)
         return anchor.hash
     if len(votes) != 1 or len(told) < chain.node.witnesses:
-        split = ", ".join(f"{name} has {block_hash}" for name, block_hash in sorted(told.items())) or "nobody answers"
+        split = ", ".join(f"{endpoint.name} has {told[endpoint]}" for endpoint in told) or "nobody answers"
         raise Unavailable(chain.key, f"endpoints do not agree about final block {anchor.height}: {split}")
     return next(iter(votes))
 

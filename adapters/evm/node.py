@@ -216,8 +216,8 @@ class Node(Pool):
         """One block; NodeBehind where the chain is not that far."""
         return (await self.headers([height]))[0].block()
 
-    async def hashes(self, height: int) -> dict[str, str]:
-        """Which hash each endpoint that answers has at a height, by its name: for when they may not agree."""
+    async def hashes(self, height: int) -> dict[Endpoint, str]:
+        """Which hash each endpoint that answers has at a height: for when they may not agree."""
 
         async def of(endpoint: Endpoint) -> list[Header] | SourceError:
             return await self._tried(lambda e: self.headers_at(e, [height]), endpoint, "headers")
@@ -225,7 +225,7 @@ class Node(Pool):
         asked = self.ranked()
         told = await asyncio.gather(*(of(endpoint) for endpoint in asked))
         return {
-            endpoint.name: headers[0].hash
+            endpoint: headers[0].hash
             for endpoint, headers in zip(asked, told, strict=True)
             if not isinstance(headers, SourceError)
         }

@@ -192,11 +192,12 @@ class LogReader:
     async def _corroborate(self, endpoint: Endpoint, other: Endpoint, silent: Sequence[Header], query: Query) -> None:
         try:
             told = await self._by_hash(other, [header.hash for header in silent], query)
+            for header, logs in zip(silent, told, strict=True):
+                check_logs(other.name, logs, [header], query)
         except SourceError as error:
             other.trouble.note(error)
             return
         for header, logs in zip(silent, told, strict=True):
-            check_logs(other.name, logs, [header], query)
             if len(logs):
                 raise Omitted(endpoint.name, f"left out {len(logs)} logs of block {header.height}, twice")
 

@@ -13,6 +13,8 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from adapters.evm.endpoint import Endpoint
+from adapters.evm.transport import HttpTransport
 from chainfolio.blocks import Span
 from chainfolio.errors import DeepReorg, Unavailable
 from chainfolio.seams import Seams
@@ -114,18 +116,36 @@ async def test_without_the_hashes_of_its_blocks_it_stays_halted(living: EvmSubje
         assert live.everything() == before
 
 
-@pytest.mark.parametrize("told", [{"a": "ours", "b": "theirs"}, {"a": "theirs", "b": "others"}, {}])
-async def test_nothing_is_forgotten_while_endpoints_do_not_agree(live: Index, told: dict[str, str]) -> None:
+def telling(live: Index, *words: str) -> list[Endpoint]:
+    """Have as many endpoints as words say "ours", or something else, about the last final block."""
     anchor = live.tail.anchor(live.key)
     assert anchor is not None
+    node = live.chain.node
+    node.endpoints = [Endpoint(f"http://{k}.test", HttpTransport(), live.seams) for k, _ in enumerate(words)]
+    said = [anchor.hash if word == "ours" else f"0x{word}" for word in words]
 
-    async def hashes(height: int) -> dict[str, str]:
-        return {name: anchor.hash if word == "ours" else f"0x{word}" for name, word in told.items()}
+    async def hashes(height: int) -> dict[Endpoint, str]:
+        assert height == anchor.height
+        return dict(zip(node.endpoints, said, strict=True))
 
-    live.chain.node.hashes = hashes  # type: ignore[method-assign]
+    node.hashes = hashes  # type: ignore[method-assign]
+    return node.endpoints
+
+
+@pytest.mark.parametrize("words", [("ours", "theirs"), ("theirs", "others"), ()])
+async def test_nothing_is_forgotten_while_endpoints_do_not_agree(live: Index, words: tuple[str, ...]) -> None:
+    telling(live, *words)
     before = live.everything()
     with pytest.raises(Unavailable, match="do not agree about final block"):
         await heal(live.chain, live.lake, live.tail)
+    assert live.everything() == before
+
+
+async def test_a_majority_that_has_our_past_cordons_who_has_not(live: Index) -> None:
+    endpoints = telling(live, "theirs", "ours", "ours")
+    before = live.everything()
+    assert await heal(live.chain, live.lake, live.tail) is None
+    assert [endpoint.health.evidence is not None for endpoint in endpoints] == [True, False, False]
     assert live.everything() == before
 
 
