@@ -121,15 +121,16 @@ def telling(live: Index, *words: str) -> list[Endpoint]:
     anchor = live.tail.anchor(live.key)
     assert anchor is not None
     node = live.chain.node
-    node.endpoints = [Endpoint(f"http://{k}.test", HttpTransport(), live.seams) for k, _ in enumerate(words)]
+    asked = [Endpoint(f"http://{k}.test", HttpTransport(), live.seams) for k, _ in enumerate(words)]
+    node.endpoints += asked
     said = [anchor.hash if word == "ours" else f"0x{word}" for word in words]
 
     async def hashes(height: int) -> dict[Endpoint, str]:
         assert height == anchor.height
-        return dict(zip(node.endpoints, said, strict=True))
+        return dict(zip(asked, said, strict=True))
 
     node.hashes = hashes  # type: ignore[method-assign]
-    return node.endpoints
+    return asked
 
 
 @pytest.mark.parametrize("words", [("ours", "theirs"), ("theirs", "others"), ()])
