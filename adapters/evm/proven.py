@@ -14,13 +14,17 @@ from adapters.evm.facts import Facts
 from adapters.evm.integrity import Query
 from adapters.evm.logs import Logs
 from adapters.evm.node import Header, raw_blocks
-from adapters.evm.roots import HEADERS, check_receipts, check_transactions, logs_of, unproven
+from adapters.evm.roots import EMPTY, HEADERS, check_receipts, check_transactions, logs_of, unproven
 from adapters.evm.wire import typed
-from chainfolio.errors import Contradicted
+from chainfolio.errors import BadAnswer, Contradicted
 
 
 class _Bodies(msgspec.Struct):
     transactions: list[msgspec.Raw]
+
+
+class _Place(msgspec.Struct):
+    blockHash: str
 
 
 async def prove_logs(facts: Facts, endpoint: Endpoint, logs: Logs, headers: Sequence[Header], query: Query) -> None:
@@ -30,6 +34,7 @@ async def prove_logs(facts: Facts, endpoint: Endpoint, logs: Logs, headers: Sequ
         return
     receipts = await raw_blocks(endpoint, [header.height for header in headers], "eth_getBlockReceipts")
     for header, given in zip(headers, receipts, strict=True):
+        _same_block(endpoint.name, header, given)
         check_receipts(facts, endpoint.name, given, header.hash, header.receiptsRoot)
         covered = _wanted(columns.parse(endpoint.name, logs_of(endpoint.name, given)), query)
         told = logs.take(np.flatnonzero(logs.height == header.height))
@@ -39,6 +44,13 @@ async def prove_logs(facts: Facts, endpoint: Endpoint, logs: Logs, headers: Sequ
                 endpoint.name, f"the logs of block {header.height} {header.hash}", f"{len(found)} logs",
                 f"its receipts root {header.receiptsRoot} covers {len(truth)}, {wrong} of the first differ",
             )  # fmt: skip
+
+
+def _same_block(source: str, header: Header, receipts: bytes) -> None:
+    """BadAnswer, and no lie, where receipts are of another branch, or of a backend that does not have the block yet."""
+    hashes = {each.blockHash.lower() for each in typed(source, receipts, list[_Place])}
+    if hashes != {header.hash} and (hashes or header.receiptsRoot != f"0x{EMPTY.hex()}"):
+        raise BadAnswer(source, f"block {header.height}: the receipts are not those of {header.hash}")
 
 
 def prove_bodies(facts: Facts, source: str, header: Header, block: bytes, receipts: bytes) -> None:

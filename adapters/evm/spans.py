@@ -54,7 +54,7 @@ class LogReader:
         """The logs of one span, verified against the headers of its blocks unless integrity is off."""
 
         async def at(endpoint: Endpoint) -> Chunk:
-            if headers or self.integrity != "off":
+            if headers or self.integrity != "off" or self.node.witnesses > 1:  # what is compared is read alike
                 chain_asked = self.node.headers_at(endpoint, _heights(span))
                 logs, chain = await _both(self._logs(endpoint, span, query), chain_asked)
             else:
