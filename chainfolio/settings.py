@@ -58,7 +58,12 @@ class Lake(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Chain(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One chain: which adapter, which endpoints, from which block. What it is like stands in `configs/chains`."""
+    """One chain: which adapter, which endpoints, from which block. What it is like stands in `configs/chains`.
+
+    `witnesses`: so many endpoints have to give the same answer. `sample`: with integrity "roots", one block in so many
+    is proven whole. `hedge`: whether another endpoint is asked where one takes unusually long. `heal_depth`: how many
+    final blocks a chain that left its past may forget by itself.
+    """
 
     adapter: str = "evm"
     facts: str = ""
@@ -66,6 +71,10 @@ class Chain(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     rpc: list[str] = []
     start_block: int = 0
     integrity: str = "bloom"
+    sample: int = 100
+    witnesses: int = 1
+    hedge: bool = True
+    heal_depth: int = 1024
     datasets: list[str] = []
     contracts: list[str] = []
     span: int = 100
@@ -128,7 +137,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return self.tail.url or f"sqlite:///{self.data_dir / 'tail.db'}"
 
 
-INTEGRITY = ("off", "bloom")
+INTEGRITY = ("off", "bloom", "roots")
 ADAPTERS = ("evm",)
 SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -233,6 +242,13 @@ def check(settings: Settings) -> None:
                 raise BadSettings(f"chains.{name}.rpc", "an endpoint is an http:// or https:// address")
         if chain.span < 1 or chain.concurrency < 1 or chain.timeout_s < 1:
             raise BadSettings(f"chains.{name}", "span, concurrency and timeout_s are at least 1")
+        if chain.sample < 1 or chain.witnesses < 1 or chain.heal_depth < 0:
+            raise BadSettings(f"chains.{name}", "sample and witnesses are at least 1, heal_depth at least 0")
+        if chain.witnesses > max(1, named := len(set(chain.rpc))):
+            raise BadSettings(
+                f"chains.{name}.witnesses", f"{chain.witnesses} endpoints have to agree, and rpc names {named}",
+                cure="name at least so many different endpoints, one more to decide between two, or lower witnesses",
+            )  # fmt: skip
         if chain.start_block < 0 or chain.max_rps < 0 or chain.lanes < 1:
             raise BadSettings(f"chains.{name}", "start_block and max_rps are at least 0, lanes at least 1")
     server = settings.server

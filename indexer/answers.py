@@ -42,6 +42,18 @@ class SyncStatus:
     in_progress: bool
 
 
+class EndpointHealth(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One endpoint of a chain by its host alone; null where it was not asked yet. A cordoned one was caught lying and
+    is asked nothing."""
+
+    endpoint: str
+    height: int | None
+    lag_blocks: int | None
+    latency_ms: int | None
+    faults: int
+    cordoned: bool
+
+
 class ChainReadiness(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How far one chain is indexed. `reason` says in a user's words why it is not healthy, and holds no secret."""
 
@@ -51,6 +63,7 @@ class ChainReadiness(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     indexed: int | None = None
     lag_blocks: int | None = None
     reason: str | None = None
+    endpoints: list[EndpointHealth] = []
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):

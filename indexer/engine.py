@@ -21,6 +21,7 @@ from indexer.answers import (
     ApprovalsPage,
     ChainFact,
     ChainReadiness,
+    EndpointHealth,
     Place,
     Readiness,
     SyncStatus,
@@ -301,7 +302,7 @@ class Engine:
         top = tail.top(chain.key) or tail.anchor(chain.key)
         indexed = top.height if top else None
         if status is None:
-            return ChainReadiness(key=chain.key, healthy=True, indexed=indexed)
+            return ChainReadiness(key=chain.key, healthy=True, indexed=indexed, endpoints=_endpoints(chain))
         reason = status.halted or status.trouble or None
         lag = max(0, status.head - (indexed or 0)) if status.head else None
         return ChainReadiness(
@@ -311,6 +312,7 @@ class Engine:
             indexed=indexed,
             lag_blocks=lag,
             reason=reason,
+            endpoints=_endpoints(chain),
         )
 
     # --- what is kept ------------------------------------------------------------------------------------------------
@@ -380,6 +382,22 @@ class Engine:
         if chain.key not in self._snapshotters:
             self._snapshotters[chain.key] = self.system.snapshotter(chain)
         return self._snapshotters[chain.key]
+
+
+def _endpoints(chain: EvmChain) -> list[EndpointHealth]:
+    """The health of a chain's endpoints, without the evidence: it may repeat what somebody asked."""
+    best = chain.node.best_height
+    return [
+        EndpointHealth(
+            endpoint=endpoint.name,
+            height=(health := endpoint.health).height,
+            lag_blocks=health.lag_blocks(best),
+            latency_ms=health.latency_ms,
+            faults=health.faults,
+            cordoned=health.evidence is not None,
+        )
+        for endpoint in chain.node.endpoints
+    ]
 
 
 def _refuse_unread(valuation: Valuation) -> None:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from indexer.collect import Work
     from indexer.progress import Progress
 
-CALLS = frozenset({"cover", "cover_filters", "anchor", "open_batch", "close_batch", "learnt", "learn", "joins"})
+CALLS = frozenset({
+    "cover", "cover_filters", "anchor", "open_batch", "close_batch", "learnt", "learn", "cordoned", "cordon", "joins",
+})  # fmt: skip
 
 
 class Joins(Protocol):

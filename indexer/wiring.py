@@ -73,8 +73,10 @@ class System:
                     "chain", f"{key} is not configured", cure=f"configured are: {known}; add [chains.{key}]"
                 )
             self._chains[key] = family(settings.adapter)(
-                key, settings, self.seams, configs=self.configs, learnt=self.tail.learnt, on_learn=self.tail.learn
-            )
+                key, settings, self.seams, configs=self.configs,
+                learnt=self.tail.learnt, on_learn=self.tail.learn,
+                cordoned=self.tail.cordoned, on_cordon=self.tail.cordon,
+            )  # fmt: skip
         return self._chains[key]
 
     def alone(self, key: str, url: str) -> EvmChain:

@@ -22,7 +22,7 @@ from storage.sqlite import connect, said, writing
 if TYPE_CHECKING:
     import apsw
 
-VERSION = 1
+VERSION = 2
 SCHEMA = """
 CREATE TABLE blocks (
     chain TEXT NOT NULL, height INTEGER NOT NULL, hash TEXT NOT NULL, parent TEXT NOT NULL, time_us INTEGER NOT NULL,
@@ -50,6 +50,8 @@ CREATE TABLE learnt (
     endpoint TEXT NOT NULL, name TEXT NOT NULL, value INTEGER NOT NULL, PRIMARY KEY (endpoint, name)
 ) STRICT, WITHOUT ROWID;
 """
+# Version 2.
+CORDONS = "CREATE TABLE cordons (endpoint TEXT PRIMARY KEY, evidence BLOB NOT NULL) STRICT, WITHOUT ROWID"
 EVERYTHING = ("",)
 
 
@@ -265,6 +267,24 @@ class Tail:
                 (endpoint, name, value),
             )
 
+    def cordoned(self, endpoint: str) -> bytes | None:
+        """The evidence (JSON) for which an endpoint is asked nothing any more; None where it is not cordoned."""
+        found = self._read("SELECT evidence FROM cordons WHERE endpoint = ?", endpoint)
+        return found[0][0] if found else None
+
+    def cordon(self, endpoint: str, evidence: bytes) -> None:
+        """Keep the evidence against an endpoint; the first stays."""
+        with self._write() as connection:
+            connection.execute(
+                "INSERT INTO cordons (endpoint, evidence) VALUES (?, ?) ON CONFLICT DO NOTHING", (endpoint, evidence)
+            )
+
+    def readmit(self, endpoint: str) -> bool:
+        """Forget the evidence against an endpoint; whether there was any."""
+        with self._write() as connection:
+            connection.execute("DELETE FROM cordons WHERE endpoint = ?", (endpoint,))
+            return connection.changes() > 0
+
     def _read(self, sql: str, *arguments: object) -> list[Any]:
         with said("tail", self.path), self._lock:
             return self._connection.execute(sql, arguments).fetchall()
@@ -281,15 +301,15 @@ def _connected(path: Path, *, reader: bool = False) -> apsw.Connection:
 
 
 def _prepare(connection: apsw.Connection, path: Path) -> apsw.Connection:
-    """Create the tables in a new file; refuse a file of a newer release."""
+    """Create the tables in a new file, add those that an older release did not have; refuse one of a newer release."""
     with said("tail", path):
         version = _version(connection)
-        if version == 0:
+        if version < VERSION:
             with writing(connection):
                 # Another process may have been first.
                 version = _version(connection)
-                if version == 0:
-                    for statement in SCHEMA.split(";\n"):
+                if version < VERSION:
+                    for statement in (*(SCHEMA.split(";\n") if version == 0 else ()), CORDONS):
                         connection.execute(statement)
                     connection.execute(f"PRAGMA user_version = {VERSION}")
                     version = VERSION

@@ -9,15 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 
 from adapters.evm import facts as chain_facts
 from adapters.evm.datasets import approvals, blocks, logs, transfers
 from adapters.evm.endpoint import Endpoint, identity
 from adapters.evm.facts import Facts
+from adapters.evm.health import Evidence
 from adapters.evm.integrity import Query
 from adapters.evm.logs import Logs, join
-from adapters.evm.node import Header, Heads, Node
+from adapters.evm.node import Header, Heads, Node, raw_blocks
 from adapters.evm.spans import Chunk, LogReader
 from adapters.evm.transport import HttpTransport, Transport
 from chainfolio.blocks import Block, Span
@@ -62,7 +64,7 @@ class EvmChain:
     def __init__(self, facts: Facts, node: Node, settings: ChainSettings) -> None:
         self.facts, self.node, self.settings = facts, node, settings
         self.key = facts.key
-        self._reader = LogReader(node, integrity=settings.integrity)
+        self._reader = LogReader(node, integrity=settings.integrity, sample=settings.sample)
 
     @property
     def requests(self) -> int:
@@ -134,10 +136,10 @@ class EvmChain:
         else:
             chunk = await self._reader.read_headers(span, before)
         tables = await asyncio.to_thread(self.decode, chunk.logs, datasets)
-        if "blocks" in datasets:
-            tables["blocks"] = blocks.rows(chunk.headers, self.key)
         if bodies:
             await self._bodies(chunk, datasets, tables)
+        if "blocks" in datasets:  # after the bodies, which prove how many transactions there are
+            tables["blocks"] = blocks.rows(chunk.headers, self.key)
         linked = [header.block() for header in chunk.headers]
         return Fetched(span, tables, linked[-1] if linked else None, linked, len(chunk.logs), chunk.restored)
 
@@ -188,15 +190,35 @@ class EvmChain:
         from adapters.evm.datasets import transactions
 
         heights = [header.height for header in headers]
-        full, receipts = await asyncio.gather(
-            self.node.raw_blocks(heights, "eth_getBlockByNumber", True),
-            self.node.raw_blocks(heights, "eth_getBlockReceipts"),
+
+        async def at(endpoint: Endpoint) -> list[list[Done]]:
+            full, receipts = await asyncio.gather(
+                raw_blocks(endpoint, heights, "eth_getBlockByNumber", True),
+                raw_blocks(endpoint, heights, "eth_getBlockReceipts"),
+            )
+            return [
+                self._body(endpoint.name, header, block, given)
+                for header, block, given in zip(headers, full, receipts, strict=True)
+            ]
+
+        found = await self.node.agreed(
+            at,
+            key=lambda block: tuple(transactions.done_key(item) for item in block),
+            asked=lambda question: f"the transactions of block {heights[question]}",
+            final=lambda question: self.node.is_final(heights[question]),
+            kind="bodies",
         )
-        return [
-            item
-            for header, block, given in zip(headers, full, receipts, strict=True)
-            for item in transactions.done(self.key, block, given, header.hash)
-        ]
+        return [item for block in found for item in block]
+
+    def _body(self, source: str, header: Header, block: bytes, receipts: bytes) -> list[Done]:
+        from adapters.evm.datasets import transactions
+
+        done = transactions.done(source, block, receipts, header.hash)
+        if self.settings.integrity == "roots":
+            from adapters.evm.proven import prove_bodies
+
+            prove_bodies(self.facts, source, header, block, receipts)
+        return done
 
 
 def blocks_in_order(tokens: pa.Table | None, native: pa.Table) -> pa.Table:
@@ -215,6 +237,8 @@ def family(
     transport: Transport | None = None,
     learnt: Callable[[str], Mapping[str, int]] = lambda endpoint: {},
     on_learn: Callable[[str, str, int], None] = lambda endpoint, name, value: None,
+    cordoned: Callable[[str], bytes | None] = lambda endpoint: None,
+    on_cordon: Callable[[str, bytes], None] = lambda endpoint, evidence: None,
 ) -> EvmChain:
     """Build one chain of this family from its settings and its file of facts: the entry point `chainfolio.chains`."""
     facts = chain_facts.load(Path(settings.facts) if settings.facts else configs / "chains" / f"{key}.toml")
@@ -229,8 +253,21 @@ def family(
         Endpoint(
             url, shared, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps,
             concurrency=settings.concurrency * 2, learnt=learnt(identity(url)),
-            on_learn=partial(on_learn, identity(url)),
+            on_learn=partial(on_learn, identity(url)), evidence=_evidence(cordoned(identity(url))),
+            on_cordon=partial(_keep, on_cordon, identity(url)),
         )
         for url in settings.rpc
     ]  # fmt: skip
-    return EvmChain(facts, Node(facts, endpoints, seams), settings)
+    node = Node(
+        facts, endpoints, seams,
+        witnesses=settings.witnesses, hedge=settings.hedge, hashed=settings.integrity == "roots",
+    )  # fmt: skip
+    return EvmChain(facts, node, settings)
+
+
+def _keep(on_cordon: Callable[[str, bytes], None], endpoint: str, evidence: Evidence) -> None:
+    on_cordon(endpoint, msgspec.json.encode(evidence))
+
+
+def _evidence(kept: bytes | None) -> Evidence | None:
+    return None if kept is None else msgspec.json.decode(kept, type=Evidence)

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -290,3 +291,20 @@ TestTailModel = TailModel.TestCase
 TestTailModel.settings = settings(
     max_examples=10 * 30 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 30, stateful_step_count=20
 )
+
+
+def test_a_file_of_the_first_release_gets_what_it_lacks_and_keeps_what_it_has(tmp_path: Path) -> None:
+    path = tmp_path / "tail.db"
+    tail = Tail(path)
+    tail.learn("one", "max_span", 50)
+    tail.close()
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("DROP TABLE cordons")
+        connection.execute("PRAGMA user_version = 1")
+    for _ in range(2):
+        tail = Tail(path)
+        assert tail.learnt("one") == {"max_span": 50}
+        tail.cordon("one", b"first")
+        tail.cordon("one", b"second")
+        assert (tail.cordoned("one"), tail.cordoned("two")) == (b"first", None)
+        tail.close()
