@@ -6,6 +6,7 @@ python -m bench.serving [--seconds 8] [--repeat 5] [--postgres URL]
 from __future__ import annotations
 
 import argparse
+import asyncio
 import random
 import re
 import shutil
@@ -15,23 +16,27 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from decimal import Decimal
 from pathlib import Path
 
+import uvloop
 from aiohttp import web
 
+from api.app import App, make_app
+from api.serve import serve, settle_memory
 from bench.figures import Figure, main, spread
 from bench.places import ROOT, Absent, scratch
 from bench.runs import environment
-from chainfolio.assets import Asset
+from chainfolio.assets import Asset, account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Price, Snapshot, Token
 from chainfolio.seams import SystemClock
-from chainfolio.settings import Chain, Settings
+from chainfolio.settings import Chain, Server, Settings
 from indexer.engine import Engine, _Kept
 from indexer.wiring import System
+from portfolio.facts import Options
 from portfolio.valuation import value
 from storage.state import State, ledger
 
@@ -170,41 +175,44 @@ def _engine() -> Engine:
     return engine
 
 
-async def _bare(body: bytes) -> web.Application:
+async def _bare(port: int) -> None:
+    engine = _engine()
+    written = await engine.written([account(ADDRESS)], Options(), wait=False)
+    body = b"[" + written[0] + b"]"
+
     async def handler(request: web.Request) -> web.Response:
         return web.Response(body=body, content_type="application/json")
 
     app = web.Application()
     app.router.add_get("/v1/portfolio", handler)
-    return app
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    settle_memory()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await asyncio.Event().wait()
 
 
-async def _ours(url: str, engine: Engine) -> web.Application:
-    from api.app import make_app
-
+async def _ours(url: str) -> App:
+    engine = _engine()
+    await engine.written([account(ADDRESS)], Options(), wait=False)
     state = State.open(url, PEPPER, SystemClock(), random.Random(time.time_ns()))
     app = make_app(engine, state, Settings(), engine.system.seams)
 
-    async def beside(_: web.Application) -> None:
+    @asynccontextmanager
+    async def beside() -> AsyncIterator[None]:
+        yield
         await state.meter.close()
         state.close()
 
-    app.on_cleanup.append(beside)
+    app.beside.append(beside)
     return app
 
 
 def _serve(options: argparse.Namespace) -> None:
-    from api.serve import serve
-    from chainfolio.assets import account
-    from chainfolio.settings import Server
-    from portfolio.facts import Options
-
-    async def make(given: Settings) -> web.Application:
-        engine = _engine()
-        written = await engine.written([account(ADDRESS)], Options(), wait=False)
-        return await (_bare(b"[" + written[0] + b"]") if options.serve == "bare" else _ours(options.url, engine))
-
-    serve(make, Settings(server=Server(port=options.port), log_level="warning"))
+    if options.serve == "bare":
+        uvloop.run(_bare(options.port))
+    else:
+        serve(lambda _: _ours(options.url), Settings(server=Server(port=options.port), log_level="warning"))
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
