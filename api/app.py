@@ -14,6 +14,7 @@ from api.dispatch import Paths
 from api.edge import edge, refused
 from api.engine import Engine
 from api.errors import Problem
+from api.heads import Heads
 from api.keys import Keys
 from api.metrics import Traffic
 from api.pipeline import KEYED, PUBLIC, chained
@@ -44,7 +45,8 @@ class App:
             target = endpoint(route, self.parts)
             for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
                 self.paths.add(method, route.path, target)
-        self.serve = edge(self.parts, self.answer)
+        heads = Heads(self.parts.seams.clock, self.parts.settings.server.cors, self.parts.signature)
+        self.serve, self.unreadable = edge(self.parts, heads, self.answer), heads.unreadable
 
     async def answer(self, request: Request) -> Answer:
         """What is answered at a request's path. Every path there is answers OPTIONS, and refuses what it has not."""

@@ -88,7 +88,7 @@ class Connection(RequestHandler):
                 self._keep_alive_from_now()
             else:
                 going_on = False
-                await self._told(self._unreadable)
+                await self._told(self._unreadable())
         if not self._force_close:
             self._task_handler = None
             if self.transport is not None:
@@ -158,7 +158,7 @@ class Connection(RequestHandler):
 class Server(web.Server):
     """Makes connections for whoever answers their requests, and waits for them at its end."""
 
-    def __init__(self, serve: Serve, unreadable: bytes, max_body: int, **options: Any) -> None:
+    def __init__(self, serve: Serve, unreadable: Callable[[], bytes], max_body: int, **options: Any) -> None:
         super().__init__(_never, handler_cancellation=True, **options)  # nobody works, or pays, for who has gone
         self.serve, self.unreadable, self.max_body = serve, unreadable, max_body
 

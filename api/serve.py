@@ -22,7 +22,7 @@ from aiohttp import web
 
 from api.app import App
 from api.connection import Server
-from api.edge import MAX_HEADERS, MAX_URL, unreadable
+from api.edge import MAX_HEADERS, MAX_URL
 from chainfolio.errors import BadSettings
 from chainfolio.settings import Settings
 
@@ -45,7 +45,7 @@ async def listening(
         runner = web.ServerRunner(
             Server(
                 app.serve,
-                unreadable(),
+                app.unreadable,
                 app.max_body,
                 access_log=None,
                 keepalive_timeout=KEEPALIVE_S,

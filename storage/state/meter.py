@@ -36,7 +36,7 @@ log = structlog.stdlib.get_logger("chainfolio.state")
 
 _BUCKETS = schema.buckets
 _BUCKET = Statement(
-    sa.select(_BUCKETS.c.moments)
+    sa.select(_BUCKETS.c.key_id, _BUCKETS.c.name, _BUCKETS.c.moments)
     .where(_BUCKETS.c.key_id == argument("key_id"), _BUCKETS.c.name == argument("name"))
     .with_for_update()
 )
@@ -245,7 +245,8 @@ class _Round:
     def __init__(self, tx: Transaction, now_us: int, ids: list[int], one_by_one: bool) -> None:
         self.tx, self.now_us, self.ids, self.one_by_one = tx, now_us, ids, one_by_one
         self.buckets: dict[tuple[str, str], array[int]] = {}
-        self.new_buckets: set[tuple[str, str]] = set()
+        self.kept: set[tuple[str, str]] = set()
+        self.fuller: set[tuple[str, str]] = set()
         self.balances: dict[str, ledger.Balance] = {}
         self.changes: int | None = None
         self.reserved: list[tuple[Any, ...]] = []
@@ -256,15 +257,13 @@ class _Round:
         admits = [operation for operation in operations if isinstance(operation, Admit)]
         if any(operation.as_of is not None for operation in admits):
             self.changes = accounts.changes(self.tx)
-        for key in sorted({(o.key_id, o.bucket) for o in admits if o.limit}):
-            row = one(self.tx.rows(_BUCKET, key_id=key[0], name=key[1]))
-            self.buckets[key] = array("q", row[0] if row else b"")
-            if row is None:
-                self.new_buckets.add(key)
+        asked = sorted({(o.key_id, o.bucket) for o in admits if o.limit})
+        found = {(key_id, name): array("q", moments) for key_id, name, moments in self.tx.each(_BUCKET, asked)}
+        self.kept.update(found)
+        self.buckets = {key: found.get(key) or array("q") for key in asked}
         paying = {o.account_id for o in admits if o.cost}
-        paying.update(o.held.account_id for o in operations if isinstance(o, Settle))
-        for account_id in sorted(paying):
-            self.balances[account_id] = ledger.balance(self.tx, account_id)
+        paying.update([o.held.account_id for o in operations if isinstance(o, Settle)])
+        self.balances = ledger.balances(self.tx, paying)
 
     def admit(self, asked: Admit) -> Admitted:
         """The rate first: who comes too often is not asked for credits."""
@@ -272,7 +271,8 @@ class _Round:
         if asked.as_of is not None and asked.as_of != self.changes:
             return Admitted(False, asked.limit, 0, reset_us, now_us, stale=True)
         if asked.limit:
-            moments = self.buckets[asked.key_id, asked.bucket]
+            key = (asked.key_id, asked.bucket)
+            moments = self.buckets[key]
             # A clock that went back must not make room: time stands still until it has caught up.
             now_us = max(now_us, moments[-1] if moments else 0)
             del moments[: bisect_right(moments, now_us - WINDOW_US)]
@@ -280,6 +280,7 @@ class _Round:
                 reset_us = moments[len(moments) - asked.limit] + WINDOW_US
                 return Admitted(False, asked.limit, 0, reset_us, now_us)
             moments.append(now_us)
+            self.fuller.add(key)
             remaining, reset_us = asked.limit - len(moments), moments[0] + WINDOW_US
         if not asked.cost:
             return Admitted(True, asked.limit, remaining, reset_us, now_us)
@@ -305,16 +306,13 @@ class _Round:
 
     def keep(self) -> None:
         """Write what has changed."""
-        for key, moments in self.buckets.items():
-            if key in self.new_buckets:
-                self.tx.run(_ADD_BUCKET, key_id=key[0], name=key[1], moments=moments.tobytes())
-            else:
-                self.tx.run(_SET_BUCKET, of_key=key[0], of_name=key[1], new_moments=moments.tobytes())
+        fuller = [(*key, moments.tobytes()) for key, moments in self.buckets.items() if key in self.fuller]
+        self.tx.many(_ADD_BUCKET, [row for row in fuller if row[:2] not in self.kept])
+        self.tx.many(_SET_BUCKET, [(moments, *key) for *key, moments in fuller if tuple(key) in self.kept])
         self.tx.many(ledger.ADD, self.reserved)
         if self.tx.many(ledger.SETTLE, self.settled) < len(self.settled):
             raise _Settled
-        for account_id, balance in self.balances.items():
-            ledger.keep(self.tx, account_id, balance)
+        ledger.keep(self.tx, self.balances)
 
 
 def expire(tx: Transaction, now_us: int, hold_us: int) -> int:
