@@ -6,7 +6,7 @@ the store: whoever comes too often learns only that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -71,7 +71,7 @@ async def _flaw(context: Context) -> Problem | None:
     return None
 
 
-async def _admitted(context: Context, cost: int, *, rate: bool) -> Admitted:
+def _admitted(context: Context, cost: int, *, rate: bool) -> Awaitable[Admitted]:
     limits = context.parts.settings.limits
     limit = limits.at_block_per_minute if context.route.bucket == AT_BLOCK else limits.per_minute
     known = context.principal
@@ -79,7 +79,7 @@ async def _admitted(context: Context, cost: int, *, rate: bool) -> Admitted:
     asked = Admit(
         known.account_id, known.key_id, context.route.bucket, limit if rate else 0, cost, context.request_id, as_of
     )
-    return await context.parts.state.meter.admit(asked)
+    return context.parts.state.meter.admit(asked)
 
 
 def _reserved(context: Context, admitted: Admitted, cost: int) -> None:

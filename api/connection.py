@@ -104,8 +104,10 @@ class Connection(RequestHandler):
     async def _answered(self, message: RawRequestMessage, payload: StreamReader) -> bool:
         """Answer one request; whether another may follow."""
         request = Request(message, payload, self, self.max_body)
+        self._request_in_progress, self._current_request = True, request
         try:
-            await self._worked(request)
+            await self._serve(request)
+            self._done()
             if not payload.is_eof():
                 await self._left_unread(payload)
         except asyncio.CancelledError:
@@ -118,18 +120,16 @@ class Connection(RequestHandler):
             self.force_close()
             return False
         finally:
+            self._done()
             request._task = None  # type: ignore[assignment]  # else the two hold each other
         self._keepalive = request.keep_alive and payload.is_eof()
         return self._keepalive
 
-    async def _worked(self, request: Request) -> None:
-        self._request_in_progress, self._current_request = True, request
-        try:
-            await self._serve(request)
-        finally:
-            self._request_in_progress, self._current_request = False, None
-            if self._handler_waiter is not None and not self._handler_waiter.done():
-                self._handler_waiter.set_result(None)
+    def _done(self) -> None:
+        """Nothing more is to be sent: whoever waits for that, to end the server, goes on."""
+        self._request_in_progress, self._current_request = False, None
+        if self._handler_waiter is not None and not self._handler_waiter.done():
+            self._handler_waiter.set_result(None)
 
     async def _told(self, answer: bytes) -> None:
         self._keepalive = False
