@@ -103,24 +103,21 @@ class Row:
     memo: str
 
 
+@dataclass(slots=True)
 class Balance:
     """Where an account's credits are; changed by `move`, so that it and the rows cannot differ."""
 
-    __slots__ = ("places",)
-
-    def __init__(self, available: int = 0, held: int = 0, earned: int = 0) -> None:
-        self.places = {"available": available, "held": held, "earned": earned, "operator": 0}
-
-    @property
-    def available(self) -> int:
-        """What can be spent."""
-        return self.places["available"]
+    available: int = 0
+    held: int = 0
+    earned: int = 0
 
     def move(self, kind: str, amount: int) -> None:
         """Do what a row of this kind says."""
         source, target = MOVES[kind]
-        self.places[source] -= amount
-        self.places[target] += amount
+        if source != "operator":
+            setattr(self, source, getattr(self, source) - amount)
+        if target != "operator":
+            setattr(self, target, getattr(self, target) + amount)
 
 
 def entry(account_id: str, at_us: int, kind: str, amount: int, call_id: int | None, memo: str) -> tuple[Any, ...]:
@@ -139,7 +136,7 @@ def balances(tx: Transaction, account_ids: Iterable[str]) -> dict[str, Balance]:
 
 def keep(tx: Transaction, found: Mapping[str, Balance]) -> None:
     """Write balances back."""
-    tx.many(SET_BALANCE, [(*(each.places[place] for place in PLACES), id) for id, each in found.items()])
+    tx.many(SET_BALANCE, [(*(getattr(each, place) for place in PLACES), id) for id, each in found.items()])
 
 
 def available(tx: Transaction, account_id: str) -> int:
