@@ -144,7 +144,7 @@ class Connection(RequestHandler):
             async with asyncio.timeout(LINGER_S):
                 while not payload.is_eof() and not self._force_close:
                     await payload.readany()
-        except TimeoutError:
+        except (TimeoutError, web.RequestPayloadError):
             return
 
     def _keep_alive_from_now(self) -> None:
