@@ -194,7 +194,6 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 async def approvals(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> Approvals:
     """ERC-20 `Approval` events as mined, the newest first. A cursor is bound to its chain, its addresses and your
     account; blocks that come meanwhile change no later page. Blocks that are not indexed are an error, never empty."""
-    assert request.principal is not None, "the caller is known before a handler is called"
     owners = sorted(account.address for account in query.addresses)
     question = ("approvals", request.principal.account_id, path.chain, *owners, *query.include)
     start = _place(request.parts.secret, question, query.cursor) if query.cursor else None

@@ -87,12 +87,14 @@ class Engine:
     async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         """The same portfolios as JSON, each written once for as long as what is kept of its account stays the same."""
         known = await self._known(accounts, wait=wait, live=False)
-        for account, kept in zip(accounts, known, strict=True):
-            if options not in kept.written:
-                kept.written[options] = encode_one(
-                    self._document(account.address, kept.valuation, kept.updated_us, options)
-                )
-        return [kept.written[options] for kept in known]
+        return [self._written(account, kept, options) for account, kept in zip(accounts, known, strict=True)]
+
+    def _written(self, account: Account, kept: _Kept, options: Options) -> bytes:
+        found = kept.written.get(options)
+        if found is None:
+            document = self._document(account.address, kept.valuation, kept.updated_us, options)
+            found = kept.written[options] = encode_one(document)
+        return found
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
         """Portfolios at one block of one chain, which is read anew. BadRequest above the head, HistoryUnavailable where

@@ -25,6 +25,7 @@ from storage.state.schema import HEAD
 
 T = TypeVar("T")
 CHECKPOINT_S: Final = 1.0
+HOT_CACHE_KB: Final = 32_000  # the buckets of ten thousand keys
 _JITTER: Final = random.Random()  # when to try again for a lock: nothing that is kept depends on it
 
 
@@ -40,6 +41,7 @@ class SqliteDatabase:
             self._reader = connect(path, reader=True)
             self._writer = connect(path)
             self._hot = connect(path, synchronous="NORMAL")
+            self._hot.execute(f"PRAGMA cache_size = -{HOT_CACHE_KB}")
             # Both would hold up the event loop: locks are waited for there without it, the journal is emptied apart.
             self._hot.set_busy_timeout(0)
             self._hot.execute("PRAGMA wal_autocheckpoint = 0")
@@ -123,8 +125,12 @@ class _Transaction:
         self._connection.execute(statement.text("sqlite"), arguments)
         return self._connection.changes()
 
+    def each(self, statement: Statement, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """What the same select gives for each of the rows."""
+        return self._connection.executemany(statement.text("sqlite-rows"), rows).fetchall() if rows else []
+
     def many(self, statement: Statement, rows: Sequence[tuple[Any, ...]]) -> int:
-        """The same insert for each of the rows; how many were added."""
+        """The same change for each of the rows; how many it changed."""
         before = self._connection.total_changes()
         if rows:
             self._connection.executemany(statement.text("sqlite-rows"), rows)

@@ -11,9 +11,8 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 import msgspec
-from aiohttp import web
 
-from api.app import make_app
+from api.app import App, make_app
 from chainfolio.assets import Account
 from chainfolio.contracts import VirtualUser
 from chainfolio.seams import Seams
@@ -254,7 +253,7 @@ def an_app(
     keys: FakeKeys | None = None,
     server: Server | None = None,
     limits: Limits | None = None,
-) -> web.Application:
+) -> App:
     """The application over fakes; its random numbers are the same each time."""
     settings = Settings(server=server or Server(), limits=limits or Limits())
     return make_app(engine or FakeEngine(), keys or FakeKeys(), settings, Seams(random=random.Random(1)))

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import ClientSession
 from structlog.testing import capture_logs
 
-from api.edge import coding_of
 from api.errors import CURES, SHAPES, Problem, invalid, refusal
+from api.heads import coding_of
 from api.nav import number
 from api.routes import ROUTES
 from api.status import moment
