@@ -7,7 +7,7 @@ so that a hundred positions take as many rounds as the longest of them, and prot
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,10 @@ class Meeting:
     met: Met
     sure: bool
 
+    def at(self, time_s: int) -> Meeting:
+        """The same in a block of that time."""
+        return replace(self, met=replace(self.met, time_s=time_s))
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -84,12 +88,12 @@ class Protocols:
         pairs = [(row, rule) for row in self.rows for rule in row.family.rules if isinstance(rule, kind)]
         yield from sorted(pairs, key=lambda pair: (not pair[1].role, pair[0].protocol))
 
-    def read(self, account: str, encounters: Encounters) -> Asking[Read, Any, list[Outcome]]:
+    def read(self, account: str, encounters: Encounters, time_s: int) -> Asking[Read, Any, list[Outcome]]:
         """Every position that the account may have by what it met, unfolded no further than its decoder does."""
-        meetings = list(self._by_contract(account, encounters))
+        meetings = [each.at(time_s) for each in self._by_contract(account, encounters)]
         reports: dict[str, Report[Any]] = yield from lockstep(
             {
-                "tokens": self._by_token(account, encounters),
+                "tokens": self._by_token(account, encounters, time_s),
                 **{str(at): _guarded(_position(each), each.met) for at, each in enumerate(meetings)},
             }
         )
@@ -112,9 +116,9 @@ class Protocols:
             for contract in row.contracts.get(rule.role, ()):
                 yield Meeting(row, row.met(account, contract), sure=True)
 
-    def _by_token(self, account: str, encounters: Encounters) -> Asking[Read, Any, list[Outcome]]:
+    def _by_token(self, account: str, encounters: Encounters, time_s: int) -> Asking[Read, Any, list[Outcome]]:
         yield from self.ask(sorted(encounters.tokens))
-        meetings = list(self._of_tokens(account, encounters))
+        meetings = [each.at(time_s) for each in self._of_tokens(account, encounters)]
         askings = {str(at): _guarded(_position(each), each.met) for at, each in enumerate(meetings)}
         reports: dict[str, Report[Any]] = yield from lockstep(askings)
         return [outcome(each, reports[str(at)]) for at, each in enumerate(meetings)]

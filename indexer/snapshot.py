@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 LIVE_LAG = 64  # blocks: an index that is this close to the head is live
 BALANCE_OF = "balanceOf(address)(uint256)"
 MOST_ASKS = 10_000_000
+SECOND_US = 1_000_000
 NOTHING: Final[Mapping[str, Asking[Read, Any, Any]]] = {}
 
 
@@ -86,7 +87,7 @@ class Snapshotter:
         raws, outcomes = await self._read(accounts, wanted, met, block)
         holdings, issues = self._natives(accounts, raws[: len(accounts)])
         held, unknown = self._held(accounts, wanted, raws[len(accounts) :])
-        unfolding = Unfolding(self.protocols, met)
+        unfolding = Unfolding(self.protocols, met, block.time_us // SECOND_US)
         unfolding.add(outcomes)
         tokens, quotes, failed = await self._unfold(unfolding, held, block)
         holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
@@ -113,7 +114,9 @@ class Snapshotter:
             Call(contract, BALANCE_OF, (account,)) for account in accounts for contract in wanted[account]
         ]
         askings: dict[str, Asking[Read, Any, Any]] = {"balances": _all(asks)}
-        askings |= {account: self.protocols.read(account, met[account]) for account in accounts}
+        askings |= {
+            account: self.protocols.read(account, met[account], block.time_us // SECOND_US) for account in accounts
+        }
         reports = await self._drive(askings, block)
         outcomes = [each for account in accounts for each in reports[account].result or ()]
         return list(reports["balances"].result or ()), outcomes

@@ -55,6 +55,7 @@ class Unfolding:
 
     protocols: Protocols
     met: Mapping[str, Encounters]
+    time_s: int
     opened: list[Open] = field(default_factory=list)
     issues: list[Issue] = field(default_factory=list)
     _ends: set[tuple[str, str]] = field(default_factory=set)  # account and token that go no further
@@ -89,7 +90,9 @@ class Unfolding:
 
     def askings(self) -> dict[str, Reads]:
         """What to ask for the next level."""
-        return {f"{token} {raw}": unwrapping(share, raw) for (token, raw), share in self._shares().items()}
+        return {
+            f"{token} {raw}": unwrapping(share.at(self.time_s), raw) for (token, raw), share in self._shares().items()
+        }
 
     def _shares(self) -> dict[tuple[str, int], Meeting]:
         found = {}
