@@ -84,8 +84,14 @@ class Protocols:
         return tuple(sorted(asked))
 
     def _rules(self, kind: type[Any]) -> Iterator[tuple[Row, Any]]:
-        """Rules of a kind; those that name contracts come first."""
-        pairs = [(row, rule) for row in self.rows for rule in row.family.rules if isinstance(rule, kind)]
+        """Rules of a kind; those that name contracts come first. A rule that names none is for protocols without any:
+        a file that names its vaults does not mean everybody's."""
+        pairs = [
+            (row, rule)
+            for row in self.rows
+            for rule in row.family.rules
+            if isinstance(rule, kind) and (rule.role or not row.contracts)
+        ]
         yield from sorted(pairs, key=lambda pair: (not pair[1].role, pair[0].protocol))
 
     def read(self, account: str, encounters: Encounters, time_s: int) -> Asking[Read, Any, list[Outcome]]:
