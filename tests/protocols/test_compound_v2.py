@@ -233,6 +233,21 @@ def test_a_position_that_cannot_be_read_is_unknown_not_empty() -> None:
         told(position, MET, says={key: value for key, value in HEALTHY.items() if key[1] != "getAccountSnapshot"})
 
 
+def test_a_market_that_answers_with_an_error_is_unknown_not_empty() -> None:
+    with pytest.raises(Unread):
+        told(position, MET, says={**HEALTHY, (MARKET, "getAccountSnapshot"): (9, 0, 0, 0)})
+
+
+def test_a_comptroller_of_before_the_rewards_that_we_know_says_so_and_the_rest() -> None:
+    options = {"rewards": "comp", "reward": "getCompAddress()(address)"}
+    met = Met(ME, COMPTROLLER, answer=COMPTROLLER, tokens=(MARKET,), options=options)
+    found = told(position, met, says={**HEALTHY, (COMPTROLLER, "getCompAddress"): ASSET})
+    assert found.unknown == "what it earned beside interest"
+    assert found.rewards == ()
+    assert found.supplied == (Part(ASSET, 500),)
+    assert found.health == 5
+
+
 def test_a_market_s_token_inside_something_else_is_what_redeeming_it_gives() -> None:
     met = Met(ME, MARKET, answer=COMPTROLLER)
     ether = {(COMPTROLLER, "markets", MARKET): (True, 0), (MARKET, "exchangeRateCurrent"): 3 * WAD}

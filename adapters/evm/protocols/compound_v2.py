@@ -9,7 +9,7 @@ from typing import Any
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call
-from chainfolio.protocols import Decoding, Family, Found, Maybe, Met, Part, Token
+from chainfolio.protocols import Decoding, Family, Found, Maybe, Met, Part, Token, Unread
 
 WAD, DOUBLE = 10**18, 10**36
 WAD_DECIMALS = 18
@@ -57,22 +57,27 @@ def position(met: Met) -> Decoding:
     for each, raw in zip(owing, told[len(held) :], strict=True):
         each.borrowed = each.owed if raw is None else raw
     unknown = ["the newest interest"] * (None in told) + ["what it owes in VAI"] * bool(minted)
+    healthy = None if unknown else health(markets)
     rewards = (yield from _rewards(met, held, owing)) if "rewards" in met.options else ()
+    unknown += ["what it earned beside interest"] * (rewards is None)
     return Found(
         "LENDING",
         supplied=tuple(Part(each.asset, each.supplied) for each in markets),
         borrowed=tuple(Part(each.asset, each.borrowed) for each in markets),
-        rewards=rewards,
+        rewards=rewards or (),
         unknown=" and ".join(unknown),
         name="Lending market",
-        health=None if unknown else health(markets),
+        health=healthy,
         pool=comptroller,
         instead=tuple(each.token for each in markets),
     )
 
 
 def _markets(met: Met, entered: tuple[str, ...], oracle: str) -> Decoding:
-    """The markets that the comptroller lists, of those that the account entered or whose tokens it met."""
+    """The markets that the comptroller lists, of those that the account entered or whose tokens it met.
+
+    Unread where one answers with the code of an error: the numbers beside it are zeros that mean nothing.
+    """
     tokens = sorted({*entered, *met.tokens})
     listed = yield [Call(met.contract, MARKET, (token,)) for token in tokens]
     factors = {token: factor for token, (known, factor) in zip(tokens, listed, strict=True) if known}
@@ -85,6 +90,9 @@ def _markets(met: Met, entered: tuple[str, ...], oracle: str) -> Decoding:
             Maybe(Call(oracle, "getUnderlyingPrice(address)(uint256)", (token,))),
         )
     ]
+    for token, (error, *_) in zip(factors, told[::3], strict=True):
+        if error:
+            raise Unread(f"{token} did not say getAccountSnapshot: error {error}")
     return [
         Market(token, asset or ZERO_ADDRESS, shares, owed, rate, factor, price or 0, token in entered)
         for (token, factor), ((_, shares, owed, rate), asset, price) in zip(
@@ -105,7 +113,10 @@ def health(markets: list[Market]) -> Decimal | None:
 
 
 def _rewards(met: Met, held: list[Market], owing: list[Market]) -> Decoding:
-    """What claiming would give now: what was written down, and what each market has brought since."""
+    """What claiming would give now: what was written down, and what each market has brought since.
+
+    None where the comptroller does not know these functions, as earlier ones at the same address did not.
+    """
     comptroller, account, word = met.contract, met.account, met.options["rewards"]
     asks = [
         ask
@@ -120,11 +131,13 @@ def _rewards(met: Met, held: list[Market], owing: list[Market]) -> Decoding:
         )
     ]
     token, height, earned, *told = yield [
-        Call(comptroller, met.options["reward"]),
-        Call(comptroller, "getBlockNumber()(uint256)"),
-        Call(comptroller, f"{word}Accrued(address)(uint256)", (account,)),
-        *asks,
+        Maybe(Call(comptroller, met.options["reward"])),
+        Maybe(Call(comptroller, "getBlockNumber()(uint256)")),
+        Maybe(Call(comptroller, f"{word}Accrued(address)(uint256)", (account,))),
+        *map(Maybe, asks),
     ]
+    if None in (token, height, earned, *told):
+        return None
     sides: list[Any] = [*((each.shares, False) for each in held), *((each.owed, True) for each in owing)]
     for (raw, is_debt), at in zip(sides, range(0, len(told), 5), strict=True):
         (index, since), speed, own, total, debt_index = told[at : at + 5]
