@@ -133,9 +133,12 @@ def _unpack(package: str, wanted: Sequence[str], where: Path, lock: int) -> None
         (archive,) = Path(folder).iterdir()
         prefixes = tuple(f"package/{path}" for path in wanted)
         with tarfile.open(archive) as files:
-            members = [file for file in files if file.isfile() and file.name.startswith(prefixes)]
-            files.extractall(folder, members, filter="data")
-        shutil.copytree(Path(folder) / "package", where / "node_modules" / package.rpartition("@")[0])
+            for file in files:
+                content = files.extractfile(file) if file.name.startswith(prefixes) else None
+                if content is not None and ".." not in Path(file.name).parts:
+                    place = where / "node_modules" / package.rpartition("@")[0] / file.name.removeprefix("package/")
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    place.write_bytes(content.read())
 
 
 def _compile(where: Path, lock: int) -> None:

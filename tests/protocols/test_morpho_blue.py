@@ -220,7 +220,8 @@ MET = Met(ME, MORPHO, options={"markets": "0x" + ID.hex()}, time_s=1_000)
 
 
 def test_a_file_without_markets_asks_nothing() -> None:
-    assert told(position, Met(ME, MORPHO, time_s=1_000), says={(MORPHO, "feeRecipient"): NOBODY}) == []
+    with pytest.raises(StopIteration):
+        next(position(Met(ME, MORPHO, time_s=1_000)))
 
 
 def test_what_is_owed_is_rounded_up_and_what_is_held_down() -> None:

@@ -56,7 +56,7 @@ def position(met: Met, release: Release) -> Decoding:
             side.append(Part(asset, held))
             genuine[token] = incentives or ZERO_ADDRESS
     payers = sorted({*genuine.values()} - {ZERO_ADDRESS})
-    earned = yield [Maybe(Call(payer, REWARDS, (tuple(genuine), account))) for payer in payers]
+    earned = (yield [Maybe(Call(payer, REWARDS, (tuple(genuine), account))) for payer in payers]) if payers else []
     return Found(
         "LENDING",
         supplied=tuple(supplied),

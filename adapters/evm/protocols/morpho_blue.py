@@ -74,8 +74,10 @@ def position(met: Met) -> Decoding:
     """
     morpho, account = met.contract, met.account
     ids = [bytes.fromhex(each.removeprefix("0x")) for each in met.options.get("markets", "").split()]
-    own = yield [Call(morpho, POSITION, (each, account)) for each in ids]
+    own = (yield [Call(morpho, POSITION, (each, account)) for each in ids]) if ids else []
     held = {each: shares for each, shares in zip(ids, own, strict=True) if any(shares)}
+    if not held:
+        return None
     told = yield [Call(morpho, ask, (each,)) for each in held for ask in (MARKET, TERMS)]
     totals, terms = told[::2], [Terms(*each) for each in told[1::2]]
     rated = [(each, total) for each, total in zip(terms, totals, strict=True) if each.rates != ZERO_ADDRESS]
