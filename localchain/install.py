@@ -16,6 +16,12 @@ from localchain.errors import InstallFailed, LocalChainError, NodeJsMissing, NoS
 
 SOURCES = Path(__file__).parent / "contracts"
 OLDEST_NODE_JS = 20
+# Packages that bring far more than we deploy: what of them is kept.
+KEPT = {
+    "@uniswap/v4-periphery": [
+        f"foundry-out/{name}.sol" for name in ("PoolManager", "PoolSwapTest", "PositionManager", "StateView")
+    ]
+}
 STAMP = ".complete"  # written last, so that a folder without it was left half-way
 
 Say = Callable[[str], None]
@@ -72,7 +78,7 @@ def ensure(say: Say = _nothing) -> Path:
 def _keys() -> tuple[str, str]:
     """What the installed packages and the compiled contracts depend on, as hashes."""
     manifest = [SOURCES / "package.json", SOURCES / ".npmrc"]
-    sources = [SOURCES / "compile.cjs", *sorted((SOURCES / "src").glob("*.sol"))]
+    sources = [SOURCES / "compile.cjs", *sorted((SOURCES / "src").rglob("*.sol"))]
     return _hash(manifest), _hash([*manifest, *sources])
 
 
@@ -118,7 +124,19 @@ def _install_packages(where: Path, lock: int) -> None:
         shutil.copyfile(SOURCES / name, where / name)
     command = ["npm", "install", "--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund"]
     _run("npm install", command, where, lock)
+    for package, kept in KEPT.items():
+        _thin(where / "node_modules" / package, kept)
     anvil(where)  # optional for npm, since each machine needs another one; not for us
+
+
+def _thin(package: Path, kept: list[str]) -> None:
+    """Removes all of a package but its manifest and what is kept."""
+    aside = package.with_name(f".{package.name}")
+    for name in ("package.json", *kept):
+        (aside / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).rename(aside / name)
+    shutil.rmtree(package)
+    aside.rename(package)
 
 
 def _compile(where: Path, lock: int) -> None:

@@ -10,6 +10,8 @@ const inPackages = (name) => path.join("node_modules", name);
 
 const aave = (folder) => (name) => `@aave/core-v3/artifacts/contracts/${folder}/${name}.sol/${name}.json`;
 const uniswapV3 = (name) => `@uniswap/v3-periphery/artifacts/contracts/${name}`;
+const uniswapV4 = (name) => `@uniswap/v4-periphery/foundry-out/${name}`;
+const balancer = (name) => `@balancer-labs/v2-deployments/dist/tasks/${name}`;
 const PUBLISHED = [
   "canonical-weth/build/contracts/WETH9.json",
   "@uniswap/v2-core/build/UniswapV2Factory.json",
@@ -22,6 +24,20 @@ const PUBLISHED = [
   uniswapV3("lens/QuoterV2.sol/QuoterV2.json"),
   uniswapV3("lens/TickLens.sol/TickLens.json"),
   "@uniswap/liquidity-staker/build/StakingRewards.json",
+  "@uniswap/v3-staker/artifacts/contracts/UniswapV3Staker.sol/UniswapV3Staker.json",
+  uniswapV4("PoolManager.sol/PoolManager.default.json"),
+  uniswapV4("PoolSwapTest.sol/PoolSwapTest.default.json"),
+  uniswapV4("PositionManager.sol/PositionManager.json"),
+  uniswapV4("StateView.sol/StateView.json"),
+  "@pancakeswap-libs/pancake-swap-core/build/PancakeFactory.json",
+  balancer("20210418-authorizer/artifact/Authorizer.json"),
+  balancer("20220725-protocol-fee-percentages-provider/artifact/ProtocolFeePercentagesProvider.json"),
+  balancer("20230206-weighted-pool-v3/artifact/WeightedPoolFactory.json"),
+  balancer("20230206-composable-stable-pool-v3/artifact/ComposableStablePoolFactory.json"),
+  balancer("deprecated/20210624-stable-pool/artifact/StablePoolFactory.json"),
+  ...["VotingEscrow", "GaugeController", "BalancerMinter"].map((name) =>
+    balancer(`20220325-gauge-controller/artifact/${name}.json`)),
+  balancer("20220822-mainnet-gauge-factory-v2/artifact/LiquidityGaugeV5.json"),
   ...["SupplyLogic", "BorrowLogic", "LiquidationLogic", "EModeLogic", "BridgeLogic", "PoolLogic", "FlashLoanLogic",
     "ConfiguratorLogic"].map(aave("protocol/libraries/logic")),
   ...["PoolAddressesProvider", "ACLManager"].map(aave("protocol/configuration")),
@@ -30,11 +46,16 @@ const PUBLISHED = [
   ...["AToken", "StableDebtToken", "VariableDebtToken"].map(aave("protocol/tokenization")),
 ];
 
+// Published under a name that others have too.
+const RENAMED = { BalancerVault: balancer("20210418-vault/artifact/Vault.json") };
+
 const COMPILED = [
   { solc: "solc", evmVersion: "cancun", sources: fs.readdirSync(src).filter((name) => name.endsWith(".sol")).sort(),
     wanted: ["Token", "Vault", "Collectible", "Edition", "Hostile"] },
   { solc: "solc-0.6.12", evmVersion: "istanbul", sources: ["@sushiswap/core/contracts/MasterChef.sol"],
     wanted: ["MasterChef", "SushiToken"], instead: ["@openzeppelin/contracts/", "@openzeppelin/contracts-v3/"] },
+  { solc: "solc-0.6.12", evmVersion: "istanbul", sources: ["uniswap/ConcentratedLiquidity.sol"],
+    wanted: ["ConcentratedLiquidity"] },
   { solc: "solc-0.6.6", evmVersion: "istanbul", wanted: ["FluxAggregator", "EACAggregatorProxy"],
     sources: ["FluxAggregator", "EACAggregatorProxy"].map((name) => `@chainlink/contracts/src/v0.6/${name}.sol`) },
 ];
@@ -50,9 +71,9 @@ function places(linkReferences = {}) {
   return Object.fromEntries(links.map(([library, at]) => [library, at.map((place) => place.start)]));
 }
 
-function published(file) {
+function published(file, name) {
   const { abi, bytecode, linkReferences, evm } = JSON.parse(fs.readFileSync(inPackages(file), "utf8"));
-  write(path.basename(file, ".json"), abi, bytecode?.object ?? bytecode ?? evm.bytecode.object, places(linkReferences));
+  write(name ?? path.basename(file).split(".")[0], abi, bytecode?.object ?? bytecode ?? evm.bytecode.object, places(linkReferences));
 }
 
 function compiled({ solc, evmVersion, sources, wanted, instead: [from, to] = ["", ""] }) {
@@ -85,6 +106,7 @@ function multicall3() {
 }
 
 fs.mkdirSync(out, { recursive: true });
-PUBLISHED.forEach(published);
+PUBLISHED.forEach((file) => published(file));
+Object.entries(RENAMED).forEach(([name, file]) => published(file, name));
 COMPILED.forEach(compiled);
 multicall3();
