@@ -14,11 +14,14 @@ class Call:
 
     Answered with the one output, a tuple of several, `Reverted`, or `Unknown` (no code there, too short, out of gas).
     Addresses in arguments and outputs are canonical text, bytes are bytes, numbers are int.
+    `writes`: the function is no view, and is asked for what it would give if it were sent; nothing is. Such calls
+    travel alone, for in company they are refused, or would be seen by their neighbours.
     """
 
     to: str
     signature: str
     args: tuple[Any, ...] = ()
+    writes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

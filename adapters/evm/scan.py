@@ -98,8 +98,13 @@ async def answer(node: Node, asks: Sequence[Read], block: Block) -> list[Any]:
 
 
 async def _round(node: Node, endpoint: Endpoint, reads: list[_Read], block: Block) -> None:
-    """One request by the best route known; what it could not answer stays open for the next round."""
-    route = endpoint.learnt.get("route", OVERRIDE)
+    """One request by the best route known; what it could not answer stays open for the next round.
+
+    What writes goes first, by single calls: the scanner reads statically, and Multicall3 would keep what was written.
+    """
+    writing = [read for read in reads if isinstance(read.ask, Call) and read.ask.writes]
+    reads = writing or reads
+    route = SINGLES if writing else endpoint.learnt.get("route", OVERRIDE)
     multicall = node.facts.multicall3
     if route == MULTICALL and (multicall is None or block.height < multicall.born):
         route = SINGLES

@@ -1,0 +1,75 @@
+"""A share of a Balancer pool is said to be what leaving the pool pays, to the unit: the published contracts decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from adapters.evm.protocols.balancer_v2 import unwrap
+from chainfolio.asking import Reverted
+from chainfolio.contracts import Snapshot
+from chainfolio.protocols import Met, Part
+from localchain.deploy import deploy
+from localchain.node import LocalNode
+from tests.protocols.balancer_v2_deployment import Balancer, balancer
+from tests.protocols.dictionary import found, read
+from tests.protocols.world import World, parts
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Balancer]]:
+    with LocalNode() as node:
+        deployment = deploy(node)
+        with node.by_hand():
+            it = balancer(node, deployment)
+        yield World(node, deployment, tmp_path_factory.mktemp("balancer"), {"balancer": it.file}), it
+
+
+@pytest.fixture(scope="module")
+def snapshot(made: tuple[World, Balancer]) -> Snapshot:
+    world, _ = made
+    return world.snapshot(world.deployment.accounts["bob"])
+
+
+@pytest.mark.parametrize(("name", "kind"), [("weighted", 1), ("stable", 1), ("composable", 2)])
+def test_leaving_pays_what_is_said(made: tuple[World, Balancer], snapshot: Snapshot, name: str, kind: int) -> None:
+    world, balancer = made
+    assert snapshot.issues == ()
+    pool, bob = balancer.pools[name].lower(), world.deployment.accounts["bob"]
+    (position,) = [each for each in snapshot.positions if each.pool == pool]
+    (shares,) = [each.raw for each in snapshot.holdings if each.token.asset.contract == pool]
+    paid = world.paid(bob, [balancer.exit(world.node, bob, pool, shares, kind)], snapshot.block)
+    assert paid.pop(pool) == -shares
+    assert len(paid) == 2
+    assert parts([position], "supplied") == paid
+
+
+ME, POOL, VAULT, COLLECTOR, A, B = ("0x" + letter * 40 for letter in "123456")
+
+
+def said(**changed: Any) -> dict[tuple[str, str], Any]:
+    answers = {
+        (POOL, "getPoolId"): b"\1" * 32, (VAULT, "getProtocolFeesCollector"): COLLECTOR, (VAULT, "getPool"): (POOL, 0),
+        (VAULT, "getPoolTokens"): ((A, B), (100, 200), 7), (COLLECTOR, "getSwapFeePercentage"): 0,
+        (POOL, "queryExit"): (10, (10, 20)),
+    }  # fmt: skip
+    return {key: changed.get(key[1], value) for key, value in answers.items()}
+
+
+def test_a_share_is_its_part_of_each_token() -> None:
+    assert found(unwrap, Met(ME, POOL, VAULT), 10, answers=said()) == (Part(A, 10), Part(B, 20))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"getPool": (A, 0)}, {"queryExit": (10, (10, 201))}, {"queryExit": (10, (10,))}],
+    ids=["of another pool", "more than there is", "of fewer tokens"],
+)
+def test_a_pool_that_lies_is_none(changed: dict[str, Any]) -> None:
+    assert found(unwrap, Met(ME, POOL, VAULT), 10, answers=said(**changed)) is None
+
+
+def test_a_pool_without_such_an_exit_is_unknown() -> None:
+    assert read(unwrap, Met(ME, POOL, VAULT), 10, answers=said(queryExit=Reverted())).status == "failed"
