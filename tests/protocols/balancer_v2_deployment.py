@@ -1,5 +1,5 @@
 """Balancer V2 on a local chain: three kinds of pools that were traded on, whose protocol takes half of the fees; and
-its escrow and gauge, which are Curve's code."""
+its escrow, which is Curve's code."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ EXIT = "exitPool(bytes32,address,address,(address[],uint256[],bytes,bool))"
 SWAP = "swap((bytes32,uint8,address,address,uint256,bytes),(address,bool,address,bool),uint256,uint256)"
 INIT, EXACT_TOKENS_IN = 0, 1
 GAS = 15_000_000
+WEEK_S = 7 * 86_400
 
 
 @dataclass(frozen=True)
 class Balancer:
-    """The vault and its pools, by name."""
+    """The vault, its pools by name, and the escrow in which shares of the weighted one are locked."""
 
     vault: str
     pools: dict[str, str]
+    escrow: str
 
     @property
     def file(self) -> str:
         """The protocol's file for this chain."""
-        head = 'key = "balancer"\nname = "Balancer"\nfamilies = ["balancer_v2"]\n[contracts.local]\n'
-        return head + f'vault = ["{self.vault.lower()}"]\n'
+        head = 'key = "balancer"\nname = "Balancer"\nfamilies = ["balancer_v2", "voting_escrow"]\n[contracts.local]\n'
+        return head + f'vault = ["{self.vault.lower()}"]\nvoting_escrow = ["{self.escrow.lower()}"]\n'
 
     def exit(self, node: LocalNode, account: str, pool: str, raw: int, kind: int) -> Tx:
         """Leaves a pool with so many shares, for a part of each token."""
@@ -49,7 +51,10 @@ def balancer(node: LocalNode, deployment: Deployment) -> Balancer:
     types = ("address", "address", "uint256", "uint256")
     vault = deployer.create("BalancerVault", "BalancerVault", types, authorizer, weth.address, 0, 0, gas=GAS)
     take_half(deployer, vault, authorizer)
-    made = Balancer(vault, pools(deployer, vault, deployment))
+    found = pools(deployer, vault, deployment)
+    types = ("address", "string", "string", "address")
+    escrow = deployer.create("VotingEscrow", "VotingEscrow", types, found["weighted"], "Vote", "ve", owner)
+    made = Balancer(vault, found, escrow)
     for token in (weth, usdc, dai):
         deployer.do(token.address, "approve(address,uint256)", vault, MAX)
         node.settle([tx(bob, token.address, "approve(address,uint256)", vault, MAX)])
@@ -63,7 +68,20 @@ def balancer(node: LocalNode, deployment: Deployment) -> Balancer:
         asked = join(EXACT_TOKENS_IN, tokens, some, pool)
         node.settle([tx(bob, vault, JOIN, number, bob, bob, asked, gas=GAS)])
         trade(deployer, vault, number, pair)
+    lock(node, made, bob)
     return made
+
+
+def lock(node: LocalNode, made: Balancer, bob: str) -> None:
+    """Bob locks a third of his shares of the weighted pool for some weeks, which pass."""
+    pool = made.pools["weighted"]
+    third = node.call(pool, "balanceOf(address)(uint256)", bob) // 3
+    until = int(node.block()["timestamp"], 16) + 5 * WEEK_S
+    node.settle([
+        tx(bob, pool, "approve(address,uint256)", made.escrow, third),
+        tx(bob, made.escrow, "create_lock(uint256,uint256)", third, until, gas=3_000_000),
+    ])  # fmt: skip
+    node.mine(1, 6 * WEEK_S)
 
 
 def take_half(deployer: Deployer, vault: str, authorizer: str) -> None:

@@ -12,6 +12,7 @@ from chainfolio.asking import Reverted
 from chainfolio.contracts import Snapshot
 from chainfolio.protocols import Met, Part
 from localchain.deploy import deploy
+from localchain.evm import tx
 from localchain.node import LocalNode
 from tests.protocols.balancer_v2_deployment import Balancer, balancer
 from tests.protocols.dictionary import found, read
@@ -39,9 +40,24 @@ def test_leaving_pays_what_is_said(made: tuple[World, Balancer], snapshot: Snaps
     assert snapshot.issues == ()
     pool, bob = balancer.pools[name].lower(), world.deployment.accounts["bob"]
     (position,) = [each for each in snapshot.positions if each.pool == pool]
+    assert position.type == "LIQUIDITYPOOL"
     (shares,) = [each.raw for each in snapshot.holdings if each.token.asset.contract == pool]
     paid = world.paid(bob, [balancer.exit(world.node, bob, pool, shares, kind)], snapshot.block)
     assert paid.pop(pool) == -shares
+    assert len(paid) == 2
+    assert parts([position], "supplied") == paid
+
+
+def test_what_was_locked_is_unfolded_to_what_leaving_pays_once_it_is_free(
+    made: tuple[World, Balancer], snapshot: Snapshot
+) -> None:
+    world, balancer = made
+    pool, bob = balancer.pools["weighted"], world.deployment.accounts["bob"]
+    (position,) = [each for each in snapshot.positions if each.pool == balancer.escrow.lower()]
+    raw, until = world.node.call(balancer.escrow, "locked(address)(int128,uint256)", bob)
+    assert (position.type, position.unlock_s) == ("LOCKED", until)
+    free = tx(bob, balancer.escrow, "withdraw()", gas=2_000_000)
+    paid = world.paid(bob, [free, balancer.exit(world.node, bob, pool, raw, 1)], snapshot.block)
     assert len(paid) == 2
     assert parts([position], "supplied") == paid
 
