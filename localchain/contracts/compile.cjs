@@ -37,7 +37,11 @@ const PUBLISHED = [
   balancer("deprecated/20210624-stable-pool/artifact/StablePoolFactory.json"),
   ...["VotingEscrow", "GaugeController", "BalancerMinter"].map((name) =>
     balancer(`20220325-gauge-controller/artifact/${name}.json`)),
-  balancer("20220822-mainnet-gauge-factory-v2/artifact/LiquidityGaugeV5.json"),
+  ...["LiquidityGaugeV5", "LiquidityGaugeFactory"].map((name) =>
+    balancer(`20220822-mainnet-gauge-factory-v2/artifact/${name}.json`)),
+  balancer("20220325-balancer-token-admin/artifact/BalancerTokenAdmin.json"),
+  balancer("20220325-test-balancer-token/artifact/TestBalancerToken.json"),
+  balancer("20220325-ve-delegation/artifact/VotingEscrowDelegationProxy.json"),
   ...["SupplyLogic", "BorrowLogic", "LiquidationLogic", "EModeLogic", "BridgeLogic", "PoolLogic", "FlashLoanLogic",
     "ConfiguratorLogic"].map(aave("protocol/libraries/logic")),
   ...["PoolAddressesProvider", "ACLManager"].map(aave("protocol/configuration")),
