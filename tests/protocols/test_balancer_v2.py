@@ -12,7 +12,7 @@ from chainfolio.asking import Reverted
 from chainfolio.contracts import Snapshot
 from chainfolio.protocols import Met, Part
 from localchain.deploy import deploy
-from localchain.evm import tx
+from localchain.evm import selector, tx
 from localchain.node import LocalNode
 from tests.protocols.balancer_v2_deployment import Balancer, balancer
 from tests.protocols.dictionary import found, read
@@ -62,6 +62,21 @@ def test_what_was_locked_is_unfolded_to_what_leaving_pays_once_it_is_free(
     assert parts([position], "supplied") == paid
 
 
+def test_a_paused_pool_pays_what_is_said_by_its_last_resort(made: tuple[World, Balancer], snapshot: Snapshot) -> None:
+    world, balancer = made
+    node, pool, owner = world.node, balancer.pools["composable"], world.deployment.accounts["deployer"]
+    authorizer = node.call(balancer.vault, "getAuthorizer()(address)")
+    for call in ("pause()", "enableRecoveryMode()"):
+        action = node.call(pool, "getActionId(bytes4)(bytes32)", bytes.fromhex(selector(call)[2:]))
+        node.settle([tx(owner, authorizer, "grantRole(bytes32,address)", action, owner), tx(owner, pool, call)])
+    later = world.snapshot(world.deployment.accounts["bob"])
+    (position,) = [each for each in later.positions if each.pool == pool.lower()]
+    (shares,) = [each.raw for each in later.holdings if each.token.asset.contract == pool.lower()]
+    paid = world.paid(position.account, [balancer.exit(node, position.account, pool, shares, 255)], later.block)
+    assert paid.pop(pool.lower()) == -shares
+    assert parts([position], "supplied") == paid
+
+
 ME, POOL, VAULT, COLLECTOR, A, B = ("0x" + letter * 40 for letter in "123456")
 
 
@@ -80,12 +95,14 @@ def test_a_share_is_its_part_of_each_token() -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [{"getPool": (A, 0)}, {"queryExit": (10, (10, 201))}, {"queryExit": (10, (10,))}],
-    ids=["of another pool", "more than there is", "of fewer tokens"],
+    [{"getPoolId": Reverted()}, {"getPool": (A, 0)}, {"queryExit": (10, (10, 201))}, {"queryExit": (10, (10,))}],
+    ids=["no pool", "of another pool", "more than there is", "of fewer tokens"],
 )
 def test_a_pool_that_lies_is_none(changed: dict[str, Any]) -> None:
     assert found(unwrap, Met(ME, POOL, VAULT), 10, answers=said(**changed)) is None
 
 
 def test_a_pool_without_such_an_exit_is_unknown() -> None:
-    assert read(unwrap, Met(ME, POOL, VAULT), 10, answers=said(queryExit=Reverted())).status == "failed"
+    answers = said(queryExit=Reverted()) | {(POOL, "inRecoveryMode"): False, (POOL, "totalSupply"): 100}
+    report = read(unwrap, Met(ME, POOL, VAULT), 10, answers=answers)
+    assert (report.status, "no exit" in report.reason) == ("failed", True)
