@@ -66,7 +66,7 @@ def ensure(say: Say = _nothing) -> Path:
     where.mkdir(parents=True, exist_ok=True)
     with _alone(where, say) as lock:
         if not _complete(where / "node_modules", packages):
-            say("installing the EVM node and the published contracts (npm, about 250 MB)")
+            say("installing the EVM node and the published contracts (npm, about 300 MB)")
             _fresh(where / "node_modules", packages, lambda: _install_packages(where, lock))
         if not _complete(where / "compiled", contracts):
             say("compiling the contracts")

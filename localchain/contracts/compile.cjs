@@ -75,9 +75,10 @@ function places(linkReferences = {}) {
   return Object.fromEntries(links.map(([library, at]) => [library, at.map((place) => place.start)]));
 }
 
-function published(file, name) {
+function published(file, as) {
   const { abi, bytecode, linkReferences, evm } = JSON.parse(fs.readFileSync(inPackages(file), "utf8"));
-  write(name ?? path.basename(file).split(".")[0], abi, bytecode?.object ?? bytecode ?? evm.bytecode.object, places(linkReferences));
+  const name = as ?? path.basename(file).split(".")[0];
+  write(name, abi, bytecode?.object ?? bytecode ?? evm.bytecode.object, places(linkReferences));
 }
 
 function compiled({ solc, evmVersion, sources, wanted, instead: [from, to] = ["", ""] }) {
