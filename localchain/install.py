@@ -79,7 +79,11 @@ def _keys() -> tuple[str, str]:
     """What the installed packages and the compiled contracts depend on, as hashes."""
     manifest = [SOURCES / "package.json", SOURCES / ".npmrc"]
     sources = [SOURCES / "compile.cjs", *sorted((SOURCES / "src").rglob("*.sol"))]
-    return _hash(manifest), _hash([*manifest, *sources])
+    return _hash(manifest) + _short(KEPT), _hash([*manifest, *sources])
+
+
+def _short(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:8]
 
 
 def _hash(files: list[Path]) -> str:
