@@ -162,11 +162,12 @@ async def allowances(
     SourceError where the node does not answer. A contract that refuses has an allowance of None: it is not known.
     """
     tokens = sorted({each.token for each in approvals})
-    known, quotes, failed = await snapshotter.known(tokens, block)
-    if failed:
-        raise BadAnswer(snapshotter.chain.key, f"{failed[0].adapter}: {failed[0].reason}")
+    about = await snapshotter.known(tokens, block)
+    if about.issues:
+        raise BadAnswer(snapshotter.chain.key, f"{about.issues[0].adapter}: {about.issues[0].reason}")
+    known = about.tokens
     said = await _driven(snapshotter, block, _left(approvals))
-    prices = {price.asset: price for price in reversed(quotes.prices)}
+    prices = {price.asset: price for price in about.quotes.prices}
     return tuple(
         _allowance(each, said, known[each.token], prices.get(known[each.token].asset), labels.get(each.spender))
         for each in approvals

@@ -7,7 +7,7 @@ said; so does one that leads back to itself, or deeper than anybody builds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,12 +100,16 @@ class Everything:
 
 @dataclass(slots=True)
 class Reader:
-    """Reads one account. `met` is what it met by the block that is read, `time_s` when that was made."""
+    """Reads one account. `met` is what it met by the block that is read, `time_s` when that was made.
+
+    `named` asks for names and prices of tokens: of those that are held, while positions are still being read.
+    """
 
     protocols: Protocols
     account: str
     met: Encounters
     time_s: int = 0
+    named: Callable[[Iterable[str]], Asking[Read, Any, None]] | None = None
 
     def everything(self, wanted: Sequence[str]) -> Asking[Read, Any, Everything]:
         """The balances of the wanted tokens, and every position by what the account met."""
@@ -137,7 +141,8 @@ class Reader:
             str(at): self._position(each) for at, each in enumerate(self.protocols.by_token(self.account, self.met))
         }
         shares = {token: self._share(token, raw) for token, raw in held.items()}
-        results = yield from _ours(by_token | shares)
+        named = {"": self.named(held)} if self.named is not None else {}
+        results = yield from _ours(by_token | shares | named)
         return native, balances, _joined(results[key] for key in by_token), _joined(results[key] for key in shares)
 
     def _position(self, meeting: Meeting) -> Asking[Read, Any, Several]:

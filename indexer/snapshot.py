@@ -8,11 +8,10 @@ positions about six, however many tokens, positions and accounts there are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from adapters.evm.tokens import describe
 from chainfolio.asking import Asking, Reverted, drive
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.blocks import Block
@@ -20,13 +19,13 @@ from chainfolio.calls import Read
 from chainfolio.contracts import Holding, Issue, Quoted, Snapshot, Spam, Token
 from chainfolio.errors import BadAnswer, Reorged
 from indexer import candidates
+from indexer.about import About
 from indexer.arrivals import arrivals
 from indexer.candidates import Encounters
 from indexer.positions import MOST_ASKS, MOST_ROUNDS, Everything, Reader
 from indexer.protocols import Protocols
 from indexer.tokens import TokenBook
 from portfolio.spam import Originals, TokenFacts, judge
-from pricing.ladder import ladder
 from pricing.quotes import PriceSource, Quotes
 
 if TYPE_CHECKING:
@@ -69,10 +68,9 @@ class Snapshotter:
 
     async def _quoted(self, contracts: Sequence[str]) -> Quoted:
         block = (await self.chain.heads()).latest
-        tokens, quotes, failed = await self.known(sorted(set(contracts)), block)
-        native = {ZERO_ADDRESS: self.native}
-        prices = {price.asset: price for price in quotes.prices}
-        return Quoted(block, tokens | native, prices, (*failed, *_refusals(quotes)))
+        about = await self.known(contracts, block)
+        prices = {price.asset: price for price in about.quotes.prices}
+        return Quoted(block, about.tokens, prices, (*about.issues, *_refusals(about.quotes)))
 
     @property
     def native(self) -> Token:
@@ -83,25 +81,22 @@ class Snapshotter:
     async def _at(self, accounts: Sequence[str], block: Block, extra: Sequence[str], before: int) -> Snapshot:
         met = await asyncio.to_thread(self._met, accounts, block.height)
         wanted = {account: self._wanted(met[account].tokens | set(extra)) for account in accounts}
-        readers = {
-            account: Reader(self.protocols, account, met[account], block.time_us // SECOND_US) for account in accounts
-        }
+        about, time_s = self._about(block), block.time_us // SECOND_US
+        readers = {account: Reader(self.protocols, account, met[account], time_s, about.ask) for account in accounts}
         read = await self._read(
             {account: readers[account].everything(tuple(wanted[account])) for account in accounts}, block
         )
         opened = [each for everything in read.values() for each in everything.positions]
         held, unknown = self._held(read, wanted)
-        wallets = {contract for _, contract, _ in held}
-        inside = {token for each in opened for token in each.tokens}
-        tokens, quotes, failed = await self.known(sorted((wallets | inside) - {ZERO_ADDRESS}), block)
-        tokens[ZERO_ADDRESS] = self.native
+        await self._learn(about, {token for each in opened for token in each.tokens})
+        tokens, quotes = about.tokens, about.quotes
         holdings, issues = self._natives(read)
         shares = {(each.account, share) for each in opened for share in each.found.instead}
         loose = [each for each in held if each[:2] not in shares]
         spam = await asyncio.to_thread(self._spam, loose, tokens, quotes, block.height)
         holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
         issues += [*unknown, *(issue for everything in read.values() for issue in everything.issues)]
-        issues += [*failed, *_refusals(quotes)]
+        issues += [*about.issues, *_refusals(quotes)]
         gap = candidates.gaps(self.tail, self.chain.key, block.height)
         return Snapshot(
             self.chain.key, block, tuple(accounts), tuple(holdings), quotes.prices,
@@ -190,23 +185,22 @@ class Snapshotter:
         ]
         return known, unknown
 
-    async def known(self, contracts: Sequence[str], block: Block) -> tuple[dict[str, Token], Quotes, list[Issue]]:
-        """The tokens behind some contracts and what can be said of their prices, in lockstep at the block."""
-        known = self.book.known(contracts)
-        unknown = [contract for contract in contracts if contract not in known]
-        assets = [self.chain.facts.native_asset, *(self.chain.facts.token_asset(contract) for contract in contracts)]
-        askings: dict[str, Asking[Read, Any, Any]] = {"prices": ladder(self.sources, assets, block)}
-        if unknown:
-            askings["tokens"] = describe(self.chain.facts, unknown)
-        reports = await drive(askings, lambda asks: self.chain.answer(asks, block))
-        failed = [(name, report.reason) for name, report in reports.items() if report.status == "failed"]
-        issues = [Issue(name, self.chain.key, reason) for name, reason in failed]
-        if unknown and (fresh := reports["tokens"].result) is not None:
-            await asyncio.to_thread(self.book.learn, fresh, block.height)
-            known |= fresh
-        for contract in contracts:
-            known.setdefault(contract, Token(self.chain.facts.token_asset(contract), "", "", None))
-        return known, reports["prices"].result or Quotes(), issues
+    async def known(self, contracts: Iterable[str], block: Block) -> About:
+        """What some tokens and the native coin are and what can be said of their prices, at a block."""
+        about = self._about(block)
+        await self._learn(about, contracts)
+        return about
+
+    def _about(self, block: Block) -> About:
+        return About(self.chain.facts, self.book, self.sources, block)
+
+    async def _learn(self, about: About, contracts: Iterable[str]) -> None:
+        """Ask for what is still to be asked, and keep what contracts said of themselves."""
+        reports = await drive({"about": about.ask(contracts)}, lambda asks: self.chain.answer(asks, about.block))
+        if (error := reports["about"].error) is not None:
+            raise error
+        if about.fresh:
+            await asyncio.to_thread(self.book.learn, about.fresh, about.block.height)
 
 
 def _refusals(quotes: Quotes) -> list[Issue]:

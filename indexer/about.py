@@ -1,0 +1,75 @@
+"""What tokens are called and what they are worth at one block, each asked once however many accounts have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from adapters.evm.tokens import describe
+from chainfolio.asking import Asking, Report, lockstep
+from chainfolio.assets import ZERO_ADDRESS, Asset
+from chainfolio.blocks import Block
+from chainfolio.calls import Read
+from chainfolio.contracts import Issue, Price, Token
+from indexer.tokens import TokenBook
+from pricing.ladder import ladder
+from pricing.quotes import PriceSource, Quotes, Refusal
+
+if TYPE_CHECKING:
+    from adapters.evm.facts import Facts
+
+
+@dataclass(slots=True)
+class About:
+    """Collects it for one snapshot. `fresh` are tokens that the book did not have."""
+
+    facts: Facts
+    book: TokenBook
+    sources: Sequence[PriceSource]
+    block: Block
+    tokens: dict[str, Token] = field(default_factory=dict)
+    fresh: dict[str, Token] = field(default_factory=dict)
+    issues: list[Issue] = field(default_factory=list)
+    _prices: dict[Asset, Price] = field(default_factory=dict)
+    _refused: list[Refusal] = field(default_factory=list)
+    _asked: set[str] = field(default_factory=set)
+
+    def ask(self, contracts: Iterable[str]) -> Asking[Read, Any, None]:
+        """Ask for what was not asked yet, the native coin (the zero address) with the first."""
+        wanted = sorted({*contracts, ZERO_ADDRESS} - self._asked)
+        if not wanted:
+            return
+        self._asked |= set(wanted)
+        known = self.book.known([contract for contract in wanted if contract != ZERO_ADDRESS])
+        unknown = [contract for contract in wanted if contract not in known and contract != ZERO_ADDRESS]
+        assets = [self._asset(contract) for contract in wanted]
+        askings: dict[str, Asking[Read, Any, Any]] = {"prices": ladder(self.sources, assets, self.block)}
+        if unknown:
+            askings["tokens"] = describe(self.facts, unknown)
+        reports: dict[str, Report[Any]] = yield from lockstep(askings)
+        self.issues += [
+            Issue(name, self.facts.key, report.reason) for name, report in reports.items() if report.status == "failed"
+        ]
+        told = reports["tokens"].result if unknown else None
+        self.fresh |= told or {}
+        self.tokens |= known | (told or {}) | {ZERO_ADDRESS: self._native}
+        for contract in wanted:
+            self.tokens.setdefault(contract, Token(self.facts.token_asset(contract), "", "", None))
+        quotes = reports["prices"].result or Quotes()
+        self._prices |= {price.asset: price for price in quotes.prices}
+        self._refused += quotes.refused
+
+    @property
+    def quotes(self) -> Quotes:
+        """All prices, in the order of their assets, and why others have none."""
+        prices = sorted(self._prices.values(), key=lambda price: str(price.asset))
+        return Quotes(tuple(prices), tuple(sorted(self._refused, key=lambda each: (str(each.asset), each.source))))
+
+    @property
+    def _native(self) -> Token:
+        native = self.facts.native
+        return Token(self.facts.native_asset, native.symbol, native.name, native.decimals)
+
+    def _asset(self, contract: str) -> Asset:
+        return self.facts.native_asset if contract == ZERO_ADDRESS else self.facts.token_asset(contract)
