@@ -16,7 +16,7 @@ from chainfolio.blocks import Span, Spans
 from chainfolio.errors import NotFound, Reorged
 from chainfolio.tables import ACCOUNT_TRANSFERS, APPROVALS, BLOCKS, TRANSACTIONS, TRANSFERS, Table
 from indexer import ipc
-from indexer.derive import pending
+from indexer.derive import SOURCES, pending
 from portfolio.activity import Activity, Mined, Movement, Permission
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _moved(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: in
 def _unsorted(tail: Tail, chain: str) -> Spans:
     """Heights whose transfers are in the lake but not in `account_transfers` yet."""
     behind = Spans()
-    for source in ("transfers", "native"):
+    for source in SOURCES:
         for filter_ in tail.cover_filters(chain, source):
             behind |= pending(tail, chain, source, filter_)
     return behind

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 DERIVED = ("account_transfers", "balances", "allowances")
 DECODED = ("transfers", "approvals", "logs")
-SOURCES = ("transfers", "native")
+SOURCES = ("transfers", "native", "internal")
+# Sources whose rows are one standard of `transfers`; the first has all others.
+OWN = ("native", "internal")
 # Tables that are made whole each time, and from what.
 WHOLE = {"balances": (TRANSFERS, BALANCES), "allowances": (APPROVALS, ALLOWANCES)}
 WINDOW_ROWS = 250_000
@@ -120,9 +122,9 @@ def _source_rows(lake: Lake, tail: Tail, batch: Batch) -> pl.LazyFrame:
     import polars as pl
 
     dataset, filter_ = batch.datasets[0], batch.filters[0]
-    is_native = pl.col("standard") == "native"
-    rows = lake.scan(TRANSFERS, chain=batch.chain).filter(_within(batch.span))
-    rows = rows.filter(is_native if dataset.endswith("/native") else ~is_native)
+    source = dataset.rpartition("/")[2]
+    mine = pl.col("standard") == source if source in OWN else ~pl.col("standard").is_in(OWN)
+    rows = lake.scan(TRANSFERS, chain=batch.chain).filter(_within(batch.span), mine)
     if filter_:
         return rows.filter(pl.col("token") == filter_)
     for contract in tail.cover_filters(batch.chain, dataset):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from indexer.registry import Registry
 
 NEEDED: Final = ("transfers", "approvals")
-HELPFUL: Final = ("native", "transactions")
+HELPFUL: Final = ("native", "transactions", "internal")
 PIECE: Final = 250  # activities that are made whole at a time, at first
 MOST_PIECE: Final = 4000
 # What one request may ask the node for: an answer that filters by more needs `transactions` in the index.

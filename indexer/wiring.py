@@ -99,8 +99,8 @@ class System:
         return self._functions
 
     def datasets(self, chain: EvmChain) -> tuple[str, ...]:
-        """The datasets to index on a chain: those of its settings, else all there are."""
-        return check_datasets(chain, chain.settings.datasets or list(chain.datasets))
+        """The datasets to index on a chain: those of its settings, else the usual ones."""
+        return check_datasets(chain, chain.settings.datasets or chain.usual)
 
     def snapshotter(self, chain: EvmChain) -> Snapshotter:
         """What takes snapshots of a chain."""

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from adapters.evm import facts as chain_facts
-from adapters.evm import scan
-from adapters.evm.datasets import approvals, blocks, logs, transactions, transfers
+from adapters.evm import scan, traces
+from adapters.evm.datasets import approvals, blocks, internal, logs, transactions, transfers
 from adapters.evm.endpoint import Endpoint, identity
 from adapters.evm.facts import Facts
 from adapters.evm.integrity import Query
@@ -35,7 +35,10 @@ DATASETS: Mapping[str, str] = {
     "native": "transfers",
     "transfers": "transfers",
     "approvals": "approvals",
+    "internal": "transfers",
 }
+# Only where the operator asks for it: most nodes do not trace, and those that do charge for it.
+ON_REQUEST = ("internal",)
 BODY_BATCH = 20
 
 
@@ -52,9 +55,11 @@ class Fetched:
 
 
 class EvmChain:
-    """An EVM chain behind its nodes. `datasets` says which datasets there are and which table each fills."""
+    """An EVM chain behind its nodes. `datasets` says which datasets there are and which table each fills, `usual` which
+    are indexed where nobody says otherwise."""
 
     datasets = DATASETS
+    usual = tuple(name for name in DATASETS if name not in ON_REQUEST)
 
     def __init__(self, facts: Facts, node: Node, settings: ChainSettings) -> None:
         self.facts, self.node, self.settings = facts, node, settings
@@ -118,9 +123,8 @@ class EvmChain:
         topics = tuple(topic for name in datasets if name in LOG_DATASETS for topic in LOG_DATASETS[name].TOPICS)
         bodies = any(name in ("transactions", "native") for name in datasets)
         if topics:
-            chunk = await self._reader.read(
-                span, Query(topics, tuple(contracts)), before, headers=bodies or "blocks" in datasets
-            )
+            wanted = bodies or "blocks" in datasets or "internal" in datasets
+            chunk = await self._reader.read(span, Query(topics, tuple(contracts)), before, headers=wanted)
         else:
             chunk = await self._reader.read_headers(span, before)
         tables = await asyncio.to_thread(self.decode, chunk.logs, datasets)
@@ -128,6 +132,9 @@ class EvmChain:
             tables["blocks"] = blocks.rows(chunk.headers, self.key)
         if bodies:
             await self._bodies(chunk, datasets, tables)
+        if "internal" in datasets:
+            inside = await traces.moved(self.node, traces.places(self.key, chunk.headers))
+            tables["transfers"] = blocks_in_order(tables.get("transfers"), internal.rows(inside, self.key))
         linked = [header.block() for header in chunk.headers]
         return Fetched(span, tables, linked[-1] if linked else None, linked, len(chunk.logs), chunk.restored)
 
