@@ -14,7 +14,7 @@ from indexer.registry import Registry
 from indexer.validators import Validators
 from portfolio.document import Portfolio
 from portfolio.facts import Options
-from portfolio.transactions import TransactionDocument
+from portfolio.transactions import Transactions
 
 
 class Nav(Protocol):
@@ -63,9 +63,7 @@ class Engine(Protocol):
         """Approvals that accounts gave on a chain, the newest first, from where an earlier page ended. NotCovered where
         the index does not reach, Unserved where the chain is not configured, BadRequest for a place that is gone."""
 
-    async def transactions(
-        self, accounts: Sequence[Account], wanted: TransactionFilter
-    ) -> Sequence[TransactionDocument]:
+    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> Transactions:
         """The transactions of accounts that a filter lets through; Unserved without a source of them."""
 
     async def sync(self, accounts: Sequence[Account]) -> bool:

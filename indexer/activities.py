@@ -18,6 +18,7 @@ from chainfolio.tables import ACCOUNT_TRANSFERS, APPROVALS, BLOCKS, TRANSACTIONS
 from indexer import ipc
 from indexer.derive import SOURCES, pending
 from portfolio.activity import Activity, Mined, Movement, Permission
+from portfolio.poisoning import Circle, Dealing
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,6 +48,26 @@ class Activities:
     moved: pl.DataFrame
     allowed: pl.DataFrame
     sent: pl.DataFrame
+
+    def circle(self, account: str, listed: Collection[str]) -> Circle:
+        """Whom an account truly dealt with: over the native coin, over tokens of `listed`, or in what it sent itself.
+        Any other contract may say what it likes about anybody."""
+        import polars as pl
+
+        place = list(WHERE)
+        own = self.sent.filter(pl.col("account") == account).select(place).with_columns(pl.lit(True).alias("own"))
+        real = (
+            self.moved.filter(pl.col("account") == account, pl.col("raw") != bytes(32))
+            .join(own, on=place, how="left")
+            .filter(pl.col("token").is_null() | pl.col("token").is_in(sorted(listed)) | pl.col("own"))
+            .sort(place)
+            .group_by("counterparty", "token")
+            .agg(pl.first("height", "tx_index"), pl.col("raw").max())
+        )
+        return Circle.of(
+            Dealing(who, token, (height, tx_index), amounts.raw_from_bytes(raw))
+            for who, token, height, tx_index, raw in real.iter_rows()
+        )
 
     def whole(self, keys: Sequence[Activity]) -> list[Activity]:
         """Some of the keys with their rows, in the order given."""

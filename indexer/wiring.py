@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
     from indexer.registry import Registry
     from indexer.snapshot import Snapshotter
+    from portfolio.activity import Functions
     from portfolio.facts import ChainFacts
     from storage.lake import Lake
     from storage.tail import Tail
@@ -37,7 +38,7 @@ class System:
     _tail: Tail | None = None
     _chains: dict[str, EvmChain] = field(default_factory=dict)
     _registry: Registry | None = None
-    _functions: dict[bytes, str] | None = None
+    _functions: Functions | None = None
 
     @property
     def lake(self) -> Lake:
@@ -90,8 +91,8 @@ class System:
         return self._registry
 
     @property
-    def functions(self) -> dict[bytes, str]:
-        """The names of functions of the configs, by the first four bytes of call data."""
+    def functions(self) -> Functions:
+        """The functions of the configs, by the first four bytes of call data."""
         if self._functions is None:
             from indexer.functions import load
 

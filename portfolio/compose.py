@@ -103,7 +103,7 @@ def portfolio(
         },
         chains={chains[key].key: _chain(chains[key], worth[key], shares[key], options) for key in worth},
         completeness="partial" if any(issue.spoils for issue in own.unread[address]) else "complete",
-        issues=_issues((*own.unread[address], *own.unclear)),
+        issues=issue_documents((*own.unread[address], *own.unclear)),
         unpriced_assets=sum(valued.worth is None for valued in own.everything),
         price_adapters=() if block_number is not None else tuple(sorted(adapters)),
         conversion_rates={symbol: amounts.text(usd) for symbol, usd in (rates or {}).items()},
@@ -265,7 +265,8 @@ def _pictures(images: Mapping[str, str], options: Options) -> tuple[str | UnsetT
     return pictures(images, options.placeholder) if options.images else (UNSET, UNSET)
 
 
-def _issues(issues: Sequence[Issue]) -> tuple[IssueDocument, ...]:
+def issue_documents(issues: Sequence[Issue]) -> tuple[IssueDocument, ...]:
+    """Issues as answers show them: each once, in order."""
     rows = {(clean(issue.adapter), clean(issue.subject), clean(issue.reason)) for issue in issues}
     return tuple(IssueDocument(*row) for row in sorted(rows))
 
