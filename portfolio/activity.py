@@ -262,6 +262,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _rule("BRIDGEIN", "called BRIDGEIN, sent, gain", "loss"),
     _rule("CLAIM", "called CLAIM, known gain", "loss"),
     _rule("CLAIM", "called CLAIM, sent, gain", "loss"),
+    _rule("COLLECT", "called COLLECT, sent, gain", "loss"),
     _rule("AIRDROP", "called AIRDROP, gain", "sent, loss"),
     _rule("OPENVAULT", "called OPENVAULT, sent"),
     _rule("CLOSEVAULT", "called CLOSEVAULT, sent"),

@@ -87,6 +87,7 @@ EXAMPLES: list[tuple[str, Activity, str, str]] = [
     ("BRIDGEIN", did(came(SHARE, ZERO_ADDRESS)), "", "called BRIDGEIN"),
     ("CLAIM", did(came(USDC, POOL), by=BY_OTHER), "", "called CLAIM"),
     ("CLAIM", did(came(SHARE, ZERO_ADDRESS)), "", "called CLAIM"),
+    ("COLLECT", did(came(USDC, POOL)), "", "called COLLECT"),
     ("AIRDROP", did(came(SHARE), by=BY_OTHER), "", "called AIRDROP"),
     ("OPENVAULT", did(left(None, POOL), came(SHARE, ZERO_ADDRESS)), "", "called OPENVAULT"),
     ("CLOSEVAULT", did(left(SHARE, ZERO_ADDRESS), came(None, POOL)), "", "called CLOSEVAULT"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -163,6 +164,44 @@ def _inside(root: Frame) -> Iterator[Frame]:
         if frame.type in MOVING:
             yield frame
         waiting += frame.calls[::-1]
+
+
+# --- lists of explorers: txlistinternal -------------------------------------------------------------------------------
+
+
+class Listed(msgspec.Struct, gc=False):
+    """One row of `txlistinternal`: numbers are decimal text."""
+
+    value: str
+    sender: str = msgspec.field(name="from")
+    to: str = ""
+    hash: str = ""
+    transactionHash: str = ""
+    blockNumber: str = ""
+    contractAddress: str = ""
+    type: str = "call"
+    callType: str = ""
+    isError: str = "0"
+
+
+LISTED_AS: Final = frozenset({"call", "create", "create2", "suicide", "selfdestruct"})
+
+
+def of_list(source: str, listed: Sequence[Listed], place: Place) -> list[Moved]:
+    """The movements of one block in rows that an explorer lists; BadAnswer where one is of no transaction of it."""
+    positions = {tx_hash: index for index, tx_hash in enumerate(place.transactions)}
+    found = []
+    for row in listed:
+        tx_hash = (row.hash or row.transactionHash).lower()
+        index = positions.get(tx_hash)
+        if index is None:
+            raise BadAnswer(source, f"lists {tx_hash[:70]!r} in block {place.height}, which does not have it")
+        moves = row.isError == "0" and row.type in LISTED_AS and row.callType in ("", "call")
+        if moves and not (row.value.isascii() and row.value.isdigit()):
+            raise BadAnswer(source, f"lists a value that is no number: {row.value[:70]!r}")
+        if moves:
+            found += _moved(source, index, row.sender, row.to or row.contractAddress, hex(int(row.value)))
+    return sorted(found, key=lambda moved: moved.tx_index)
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
