@@ -222,6 +222,34 @@ ACCOUNT_TRANSFERS = Table(
     derived_from="transfers",
 )
 
+ACCOUNT_ACTIONS = Table(
+    "account_actions",
+    "What each account did itself: every transaction it sent, every approval it gave, in 64 buckets of the account, "
+    "sorted by account.",
+    (
+        CHAIN,
+        Column("bucket", "int", "CRC-32 of the account, modulo 64"),
+        Column("account", "text", "who sent the transaction, or whose approval it is"),
+        HEIGHT,
+        TIME,
+        TX_INDEX,
+        Column("log_index", "int", "position of the approval's log in its block; -1 for the transaction itself"),
+        TX_HASH,
+        Column("recipient", "text", "of a transaction, as in transactions", nullable=True),
+        Column("created", "text", "of a transaction, as in transactions", nullable=True),
+        Column("raw", "raw", "of a transaction, as in transactions", nullable=True),
+        Column("fee", "raw", "of a transaction, as in transactions", nullable=True),
+        Column("status", "int", "of a transaction, as in transactions", nullable=True),
+        Column("selector", "bytes", "first four bytes of a transaction's call data", nullable=True),
+        Column("token", "text", "of an approval, as in approvals", nullable=True),
+        Column("spender", "text", "of an approval, as in approvals", nullable=True),
+    ),
+    key=("chain", "account", "height", "tx_index", "log_index"),
+    order=("account", "height", "tx_index", "log_index"),
+    partitions=("chain", "bucket"),
+    derived_from="transactions, approvals",
+)
+
 BALANCES = Table(
     "balances",
     "What each account holds of each fungible token by the events alone, at the last derived height. Tokens whose "
@@ -277,6 +305,7 @@ TOKENS = Table(
 TABLES = {
     table.name: table
     for table in (
-        BLOCKS, TRANSACTIONS, TRANSFERS, APPROVALS, LOGS, ACCOUNT_TRANSFERS, BALANCES, ALLOWANCES, TOKENS,
+        BLOCKS, TRANSACTIONS, TRANSFERS, APPROVALS, LOGS, ACCOUNT_TRANSFERS, ACCOUNT_ACTIONS, BALANCES, ALLOWANCES,
+        TOKENS,
     )
 }  # fmt: skip

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from indexer.wiring import System
 
 
-HISTORY = "account_transfers"
-
-
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
     command = commands.add_parser("derive", parents=[common], help="decode stored data again", description=__doc__)
@@ -44,9 +41,10 @@ def run(options: argparse.Namespace) -> int:
             written = _mended(system, chain.key, locks)
             if not written.keys() & set(base):
                 written |= rederive(chain, system.lake, base)
-            written |= derive.derive(system.lake, system.tail, chain.key, [n for n in made if n != HISTORY or not base])
-            if base and HISTORY in made:
-                written[HISTORY] = derive.account_transfers_again(system.lake, system.tail, chain.key)
+            whole = [name for name in made if base and name in derive.HISTORIES]
+            rest = [name for name in made if name not in whole]
+            written |= derive.derive(system.lake, system.tail, chain.key, rest)
+            written |= {name: derive.again(system.lake, system.tail, chain.key, name) for name in whole}
         return written
 
     def _mended(system: System, held: str, locks: ExitStack) -> dict[str, int]:

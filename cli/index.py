@@ -64,7 +64,7 @@ async def _index(system: System, options: argparse.Namespace, lanes: Sequence[La
     from indexer.wiring import check_datasets
 
     chain = system.chain(options.chain)
-    named = _names(options.datasets) or [*system.datasets(chain), "account_transfers"]
+    named = _names(options.datasets) or [*system.datasets(chain), *derive.HISTORIES]
     derived = [name for name in named if name in derive.DERIVED]
     datasets = check_datasets(chain, [name for name in named if name not in derive.DERIVED])
     contracts = [evm(contract) for contract in _names(options.contracts)] or chain.settings.contracts

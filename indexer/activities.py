@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from chainfolio import amounts
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import NotFound, Reorged
-from chainfolio.tables import ACCOUNT_TRANSFERS, APPROVALS, BLOCKS, TRANSACTIONS, TRANSFERS, Table
+from chainfolio.tables import ACCOUNT_ACTIONS, ACCOUNT_TRANSFERS, APPROVALS, BLOCKS, TRANSACTIONS, TRANSFERS, Table
 from indexer import ipc
-from indexer.derive import SOURCES, pending
+from indexer.derive import HISTORIES, pending
 from portfolio.activity import Activity, Mined, Movement, Permission
 from portfolio.poisoning import Circle, Dealing
 
@@ -124,13 +124,7 @@ def _read(
     import polars as pl
 
     moved = _moved(lake, tail, chain, accounts, most)
-    owners, senders = (pl.col(name).is_in(accounts) for name in ("owner", "sender"))
-    allowed = _both(lake, tail, chain, APPROVALS, owners, [pl.col("owner").alias("account"), *ALLOWED[1:]])
-    # One row more than the ceiling of all of them: then one of them is above it.
-    sent = _both(
-        lake, tail, chain, TRANSACTIONS, senders, [pl.col("sender").alias("account"), *_of_transaction()],
-        most * len(accounts) + 1,
-    )  # fmt: skip
+    allowed, sent = _acted(lake, tail, chain, accounts, most)
     indexed = pl.any_horizontal(
         pl.lit(False), *(pl.col("height").is_between(span.first, span.last) for span in heights)
     )
@@ -162,7 +156,7 @@ def _moved(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: in
 
     mine = pl.col("sender").is_in(accounts) | pl.col("recipient").is_in(accounts)
     loose = [_fresh(tail, chain, TRANSFERS).filter(mine)]
-    for span in _unsorted(tail, chain):
+    for span in _unsorted(tail, chain, ACCOUNT_TRANSFERS):
         within = pl.col("height").is_between(span.first, span.last)
         loose.append(lake.scan(TRANSFERS, chain=chain).filter(within, mine).select(TRANSFERS.names).collect())
     parts = [account_transfers(rows).filter(pl.col("account").is_in(accounts)).select(MOVED) for rows in loose]
@@ -173,24 +167,38 @@ def _moved(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: in
     return pl.concat(parts)
 
 
-def _unsorted(tail: Tail, chain: str) -> Spans:
-    """Heights whose transfers are in the lake but not in `account_transfers` yet."""
+def _acted(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Approvals that accounts gave and transactions that they sent, read in the order in which rows move on."""
+    import polars as pl
+
+    owners, senders = (pl.col(name).is_in(accounts) for name in ("owner", "sender"))
+    allowing = [pl.col("owner").alias("account"), *ALLOWED[1:]]
+    own = {"account": pl.col("sender"), "tx_hash": pl.col("hash"), "selector": pl.col("input").bin.slice(0, 4)}
+    sending = [own[name].alias(name) if name in own else pl.col(name) for name in SENT]
+    allowed = [_fresh(tail, chain, APPROVALS).filter(owners).select(allowing)]
+    sent = [_fresh(tail, chain, TRANSACTIONS).filter(senders).select(sending)]
+    for span in _unsorted(tail, chain, ACCOUNT_ACTIONS):
+        within = pl.col("height").is_between(span.first, span.last)
+        allowed.append(lake.scan(APPROVALS, chain=chain).filter(within, owners).select(allowing).collect())
+        # One row more than the ceiling of all of them: then one of them is above it.
+        loose = lake.scan(TRANSACTIONS, chain=chain).filter(within, senders).select(sending)
+        sent.append(loose.head(most * len(accounts) + 1).collect())
+    for account in accounts:
+        check_ceiling(account, lake.count_transactions(chain, account, most, ACCOUNT_ACTIONS.name), most)
+        rows = lake.account_actions(chain, account).with_columns(pl.col("account").alias("sender")).collect()
+        is_sent = pl.col("log_index") < 0
+        allowed.append(rows.filter(~is_sent).select(ALLOWED))
+        sent.append(rows.filter(is_sent).select(SENT))
+    return pl.concat(allowed), pl.concat(sent)
+
+
+def _unsorted(tail: Tail, chain: str, history: Table) -> Spans:
+    """Heights whose rows are in the lake but not sorted by account yet."""
     behind = Spans()
-    for source in SOURCES:
+    for source in HISTORIES[history.name].sources:
         for filter_ in tail.cover_filters(chain, source):
             behind |= pending(tail, chain, source, filter_)
     return behind
-
-
-def _both(
-    lake: Lake, tail: Tail, chain: str, table: Table, mine: pl.Expr, columns: Sequence[Any], most: int | None = None
-) -> pl.DataFrame:
-    """Some rows of tail and lake, in some columns; one that moved on meanwhile is there twice."""
-    import polars as pl
-
-    fresh = _fresh(tail, chain, table).filter(mine).select(columns)
-    stored = lake.scan(table, chain=chain).filter(mine).select(columns)
-    return pl.concat([fresh, (stored if most is None else stored.head(most)).collect()])
 
 
 def _fresh(tail: Tail, chain: str, table: Table, first: int = 0, last: int = 2**62) -> pl.DataFrame:

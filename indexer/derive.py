@@ -1,17 +1,27 @@
 """Tables made from other tables: no node is asked.
 
-`account_transfers` follows `transfers` batch by batch; `balances` and `allowances` are made whole each time. The caller
-holds the chain's lock. Decoding stored logs again is next door, in `rederive`.
+The histories (`account_transfers`, `account_actions`) follow their sources batch by batch; `balances` and `allowances`
+are made whole each time. The caller holds the chain's lock. Decoding stored logs again is next door, in `rederive`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import BadRequest
-from chainfolio.tables import ACCOUNT_TRANSFERS, ALLOWANCES, APPROVALS, BALANCES, TRANSFERS, Table
+from chainfolio.tables import (
+    ACCOUNT_ACTIONS,
+    ACCOUNT_TRANSFERS,
+    ALLOWANCES,
+    APPROVALS,
+    BALANCES,
+    TRANSACTIONS,
+    TRANSFERS,
+    Table,
+)
 from storage.tail import Batch
 
 if TYPE_CHECKING:
@@ -21,22 +31,38 @@ if TYPE_CHECKING:
     from storage.lake import Lake
     from storage.tail import Tail
 
-DERIVED = ("account_transfers", "balances", "allowances")
+DERIVED = ("account_transfers", "account_actions", "balances", "allowances")
 DECODED = ("transfers", "approvals", "logs")
-SOURCES = ("transfers", "native", "internal")
-# Sources whose rows are one standard of `transfers`; the first has all others.
+# Datasets whose rows are one standard of `transfers`; the dataset `transfers` has all others.
 OWN = ("native", "internal")
 # Tables that are made whole each time, and from what.
 WHOLE = {"balances": (TRANSFERS, BALANCES), "allowances": (APPROVALS, ALLOWANCES)}
 WINDOW_ROWS = 250_000
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """A table sorted by account, made from the rows of some datasets, each of which fills one table."""
+
+    table: Table
+    sources: Mapping[str, Table]
+
+
+HISTORIES = {
+    "account_transfers": History(ACCOUNT_TRANSFERS, dict.fromkeys(("transfers", *OWN), TRANSFERS)),
+    "account_actions": History(ACCOUNT_ACTIONS, {"transactions": TRANSACTIONS, "approvals": APPROVALS}),
+}
+# What makes rows of a history from rows of a table: functions of `portfolio.ledger`.
+MAKERS = {TRANSFERS.name: "account_transfers", TRANSACTIONS.name: "actions_sent", APPROVALS.name: "actions_allowed"}
+
+
 def derive(lake: Lake, tail: Tail, chain: str, wanted: Sequence[str] = DERIVED) -> dict[str, int]:
     """Bring the derived tables up to what is in the lake; how many rows were written to each."""
     recover(lake, tail, chain)
     written = {}
-    if "account_transfers" in wanted:
-        written["account_transfers"] = sum(_follow(lake, tail, chain, source) for source in SOURCES)
+    for name, history in HISTORIES.items():
+        if name in wanted:
+            written[name] = sum(_follow(lake, tail, chain, name, source) for source in history.sources)
     for name, (source, target) in WHOLE.items():
         if name in wanted:
             rows = whole(lake, tail, chain, name)
@@ -57,8 +83,8 @@ def in_lake(tail: Tail, chain: str, dataset: str, filter_: str = "") -> Spans:
 
 
 def pending(tail: Tail, chain: str, source: str, filter_: str) -> Spans:
-    """Heights whose rows of one source are in the lake, but not in `account_transfers` yet."""
-    name = f"account_transfers/{source}"
+    """Heights whose rows of one source are in the lake, but not in its history yet."""
+    name = next(f"{name}/{source}" for name, history in HISTORIES.items() if source in history.sources)
     done = tail.cover(chain, name, filter_) | (tail.cover(chain, name, "") if filter_ else ())
     return in_lake(tail, chain, source, filter_) - done
 
@@ -84,47 +110,52 @@ def in_schema(frame: pl.DataFrame, table: Table) -> pa.Table:
     return frame.select(table.names).to_arrow().cast(table.schema())
 
 
-# --- account_transfers -----------------------------------------------------------------------------------------------
+# --- histories -------------------------------------------------------------------------------------------------------
 
 
-def _follow(lake: Lake, tail: Tail, chain: str, source: str) -> int:
-    """Rows of `account_transfers` for the spans of one source dataset that have none yet."""
+def _follow(lake: Lake, tail: Tail, chain: str, name: str, source: str) -> int:
+    """Rows of a history for the spans of one source dataset that have none yet."""
     written = 0
     for filter_ in tail.cover_filters(chain, source):
         for span in pending(tail, chain, source, filter_):
-            for window in _windows(lake, chain, span):
-                written += _account_rows(lake, tail, chain, source, filter_, window)
+            for window in _windows(lake, chain, span, HISTORIES[name].sources[source]):
+                after = max(lake.last(history.table, f"{chain}/derive") for history in HISTORIES.values())
+                batch = tail.open_batch(chain, window, (f"{name}/{source}",), (filter_,), after=after)
+                written += _commit(lake, tail, batch)
     return written
 
 
-def _account_rows(lake: Lake, tail: Tail, chain: str, source: str, filter_: str, span: Span) -> int:
-    after = lake.last(ACCOUNT_TRANSFERS, f"{chain}/derive")
-    batch = tail.open_batch(chain, span, (f"account_transfers/{source}",), (filter_,), after=after)
-    return _commit(lake, tail, batch)
+def _made_from(table: Table, rows: pl.DataFrame, history: History) -> pa.Table:
+    from portfolio import ledger
+
+    make: Callable[[pl.DataFrame], pl.DataFrame] = getattr(ledger, MAKERS[table.name])
+    return in_schema(make(rows), history.table)
 
 
 def _rows(lake: Lake, tail: Tail, batch: Batch) -> pa.Table:
-    """One batch of `account_transfers`, made from the rows that are in `transfers`: the same whenever it is made."""
-    from portfolio.ledger import account_transfers
-
-    return in_schema(account_transfers(_source_rows(lake, tail, batch).collect()), ACCOUNT_TRANSFERS)
+    """One batch of a history, made from the rows that are in the lake: the same whenever it is made."""
+    name, source = batch.datasets[0].split("/")
+    rows = _source_rows(lake, tail, batch, HISTORIES[name].sources[source]).collect()
+    return _made_from(HISTORIES[name].sources[source], rows, HISTORIES[name])
 
 
 def _commit(lake: Lake, tail: Tail, batch: Batch) -> int:
-    table = _rows(lake, tail, batch)
-    lake.append(ACCOUNT_TRANSFERS, table, stream=f"{batch.chain}/derive", batch=batch.number)
+    rows = _rows(lake, tail, batch)
+    table = HISTORIES[batch.datasets[0].split("/")[0]].table
+    lake.append(table, rows, stream=f"{batch.chain}/derive", batch=batch.number)
     tail.close_batch(batch)
-    return len(table)
+    return len(rows)
 
 
-def _source_rows(lake: Lake, tail: Tail, batch: Batch) -> pl.LazyFrame:
-    """The transfers of a batch: of one contract, or of all but those whose turn has been."""
+def _source_rows(lake: Lake, tail: Tail, batch: Batch, table: Table) -> pl.LazyFrame:
+    """The source's rows of a batch: of one contract, or of all but those whose turn has been."""
     import polars as pl
 
     dataset, filter_ = batch.datasets[0], batch.filters[0]
-    source = dataset.rpartition("/")[2]
-    mine = pl.col("standard") == source if source in OWN else ~pl.col("standard").is_in(OWN)
-    rows = lake.scan(TRANSFERS, chain=batch.chain).filter(_within(batch.span), mine)
+    rows = lake.scan(table, chain=batch.chain).filter(_within(batch.span))
+    if table is TRANSFERS:
+        source = dataset.rpartition("/")[2]
+        rows = rows.filter(pl.col("standard") == source if source in OWN else ~pl.col("standard").is_in(OWN))
     if filter_:
         return rows.filter(pl.col("token") == filter_)
     for contract in tail.cover_filters(batch.chain, dataset):
@@ -142,13 +173,13 @@ def _within(span: Span) -> pl.Expr:
 def recover(lake: Lake, tail: Tail, chain: str) -> None:
     """Finish the derivations that a killed process, or a full disk, left open."""
     for batch in tail.open_batches(chain):
-        if batch.datasets[0].startswith("account_transfers/"):
+        if batch.datasets[0].split("/")[0] in HISTORIES:
             _commit(lake, tail, batch)
 
 
-def _windows(lake: Lake, chain: str, span: Span) -> Iterator[Span]:
-    """A span in pieces of about a quarter of a million transfers, so that memory does not grow with history."""
-    heights = lake.scan(TRANSFERS, chain=chain).filter(_within(span)).group_by("height").len().sort("height").collect()
+def _windows(lake: Lake, chain: str, span: Span, table: Table) -> Iterator[Span]:
+    """A span in pieces of about a quarter of a million rows, so that memory does not grow with history."""
+    heights = lake.scan(table, chain=chain).filter(_within(span)).group_by("height").len().sort("height").collect()
     first, rows = span.first, 0
     for height, count in heights.iter_rows():
         if rows and rows + count > WINDOW_ROWS:
@@ -169,37 +200,40 @@ def check(names: Sequence[str]) -> None:
             raise BadRequest("tables", f"`{name}` cannot be derived", cure=f"there are: {', '.join(known)}")
 
 
-def account_transfers_again(lake: Lake, tail: Tail, chain: str) -> int:
-    """`account_transfers` made whole again from all of `transfers`, for after those have changed; how many rows."""
-    from portfolio.ledger import account_transfers
-
-    derive(lake, tail, chain, ("account_transfers",))
+def again(lake: Lake, tail: Tail, chain: str, name: str) -> int:
+    """A history made whole again from all of its sources, for after those have changed; how many rows."""
+    history = HISTORIES[name]
+    derive(lake, tail, chain, (name,))
 
     def batches() -> Iterator[pa.RecordBatch]:
-        covered = _stored_span(lake, chain, (TRANSFERS,))
-        for window in _windows(lake, chain, covered) if covered else ():
-            rows = lake.scan(TRANSFERS, chain=chain).filter(_within(window)).collect()
-            yield from in_schema(account_transfers(rows), ACCOUNT_TRANSFERS).to_batches()
+        for table in dict.fromkeys(history.sources.values()):
+            covered = _stored_span(lake, chain, table)
+            for window in _windows(lake, chain, covered, table) if covered else ():
+                rows = lake.scan(table, chain=chain).filter(_within(window)).collect()
+                yield from _made_from(table, rows, history).to_batches()
 
     counted = Counted(batches())
-    lake.replace(ACCOUNT_TRANSFERS, chain, counted)
+    lake.replace(history.table, chain, counted)
     return counted.rows
 
 
-def account_transfers_of_cover(lake: Lake, tail: Tail, chain: str) -> Iterator[pa.RecordBatch]:
-    """The rows that `account_transfers` of a chain has by its cover, made again: for a table of another revision.
+def of_cover(lake: Lake, tail: Tail, chain: str, name: str) -> Iterator[pa.RecordBatch]:
+    """The rows that a history of a chain has by its cover, made again: for a table of another revision.
 
     What a killed process had committed, and not closed, counts as covered.
     """
-    committed = lake.last(ACCOUNT_TRANSFERS, f"{chain}/derive")
+    history = HISTORIES[name]
+    committed = lake.last(history.table, f"{chain}/derive")
     for batch in tail.open_batches(chain):
-        if batch.datasets[0].startswith("account_transfers/") and batch.number <= committed:
+        if batch.datasets[0].split("/")[0] == name and batch.number <= committed:
             tail.close_batch(batch)
-    for name in (f"account_transfers/{source}" for source in SOURCES):
-        for filter_ in tail.cover_filters(chain, name):
-            for span in tail.cover(chain, name, filter_):
-                for window in _windows(lake, chain, span):
-                    yield from _rows(lake, tail, Batch(chain, 0, window, (name,), (filter_,))).to_batches()
+    for source, table in history.sources.items():
+        for filter_ in tail.cover_filters(chain, f"{name}/{source}"):
+            for span in tail.cover(chain, f"{name}/{source}", filter_):
+                for window in _windows(lake, chain, span, table):
+                    yield from _rows(
+                        lake, tail, Batch(chain, 0, window, (f"{name}/{source}",), (filter_,))
+                    ).to_batches()
 
 
 class Counted:
@@ -214,10 +248,9 @@ class Counted:
             yield batch
 
 
-def _stored_span(lake: Lake, chain: str, tables: Sequence[Table]) -> Span | None:
+def _stored_span(lake: Lake, chain: str, table: Table) -> Span | None:
     import polars as pl
 
     ends = [pl.col("height").min().alias("first"), pl.col("height").max().alias("last")]
-    found = [lake.scan(table, chain=chain).select(ends).collect().row(0) for table in tables]
-    known = [(first, last) for first, last in found if first is not None]
-    return Span(min(first for first, _ in known), max(last for _, last in known)) if known else None
+    first, last = lake.scan(table, chain=chain).select(ends).collect().row(0)
+    return None if first is None else Span(first, last)

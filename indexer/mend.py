@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chainfolio.tables import ACCOUNT_TRANSFERS, LOGS, TABLES, Table
+from chainfolio.tables import LOGS, TABLES, Table
 from indexer import rederive
-from indexer.derive import DECODED, DERIVED, WHOLE, Counted, account_transfers_of_cover, whole
+from indexer.derive import DECODED, DERIVED, HISTORIES, WHOLE, Counted, of_cover, whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,8 +42,8 @@ def mend(every: Sequence[EvmChain], lake: Lake, tail: Tail) -> dict[str, int]:
     names, written = stale(lake), dict[str, int]()
     if set(names) & set(DECODED):
         written |= _decoded(every, lake, tail)
-    elif ACCOUNT_TRANSFERS.name in names:
-        written |= _histories(every, lake, tail)
+    else:
+        written |= _histories(every, lake, tail, [name for name in names if name in HISTORIES])
     for name in names:
         if name in WHOLE:
             rows = [whole(lake, tail, chain.key, name) for chain in every]
@@ -57,13 +57,15 @@ def _decoded(every: Sequence[EvmChain], lake: Lake, tail: Tail) -> dict[str, int
         asides = [_aside(chain, lake, Path(folder, chain.key)) for chain in every]
         lake.recreate(HALF_WAY, _all(asides, rederive.KEPT))
         written = {name: _recreate(lake, TABLES[name], _all(asides, name)) for name in DECODED if name != LOGS.name}
-        written |= _histories(every, lake, tail)
+        written |= _histories(every, lake, tail, [*HISTORIES])
         return written | {LOGS.name: _recreate(lake, LOGS, _all(asides, LOGS.name))}
 
 
-def _histories(every: Sequence[EvmChain], lake: Lake, tail: Tail) -> dict[str, int]:
-    rows = (batch for chain in every for batch in account_transfers_of_cover(lake, tail, chain.key))
-    return {ACCOUNT_TRANSFERS.name: _recreate(lake, ACCOUNT_TRANSFERS, rows)}
+def _histories(every: Sequence[EvmChain], lake: Lake, tail: Tail, names: Sequence[str]) -> dict[str, int]:
+    def rows(name: str) -> Iterator[pa.RecordBatch]:
+        return (batch for chain in every for batch in of_cover(lake, tail, chain.key, name))
+
+    return {name: _recreate(lake, TABLES[name], rows(name)) for name in names}
 
 
 def _recreate(lake: Lake, table: Table, rows: Iterator[pa.RecordBatch]) -> int:

@@ -80,7 +80,7 @@ class Worker:
             await collector.run(missing(system.tail, chain.key, span, datasets, chain.settings.contracts))
             status.indexed = max(status.indexed, last)
         await asyncio.to_thread(derive.recover, system.lake, system.tail, chain.key)
-        await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key, ("account_transfers",))
+        await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key, [*derive.HISTORIES])
 
     async def _follow(self, chain: EvmChain, follower: Follower) -> None:
         system = self.system

@@ -347,9 +347,15 @@ class Lake:
 
         `columns` are those to read, default all. As with `scan`, beside each raw stands its `_dec`.
         """
+        return self._history(TABLES["account_transfers"], chain, account, columns)
+
+    def account_actions(self, chain: str, account: str) -> pl.LazyFrame:
+        """One account's rows of `account_actions`, as `account_transfers`."""
+        return self._history(TABLES["account_actions"], chain, account)
+
+    def _history(self, table: Table, chain: str, account: str, columns: Sequence[str] | None = None) -> pl.LazyFrame:
         import polars as pl
 
-        table = TABLES["account_transfers"]
         files = self._files(table, chain, bucket(account))
         with _said(table):
             rows = history(table, files, account, columns or table.names, self._folder(table), self._footers)
@@ -357,9 +363,10 @@ class Lake:
         assert isinstance(frame, pl.DataFrame)
         return _with_decimals(frame.lazy(), table, columns or ())
 
-    def count_transactions(self, chain: str, account: str, most: int) -> int:
-        """In how many transactions an account's transfers lie; counted no further once above `most`."""
-        table = TABLES["account_transfers"]
+    def count_transactions(self, chain: str, account: str, most: int, name: str = "account_transfers") -> int:
+        """In how many transactions an account's transfers (or what else a table has by account) lie; counted no further
+        once above `most`."""
+        table = TABLES[name]
         with _said(table):
             files = self._files(table, chain, bucket(account))
             return count_places(table, files, account, most, self._folder(table), self._footers)

@@ -71,10 +71,13 @@ def indexed(subject: EvmSubject, folder: Path) -> dict[str, object]:
 
 async def assert_histories_are_whole(one: Index) -> None:
     """What was derived bit by bit is what is derived at once."""
-    before = one.stored("account_transfers")
-    derive.account_transfers_again(one.lake, one.tail, one.key)
-    assert one.stored("account_transfers") == before
-    assert before.num_rows == 2 * one.stored("transfers").num_rows
+    for name in derive.HISTORIES:
+        before = one.stored(name)
+        derive.again(one.lake, one.tail, one.key, name)
+        assert one.stored(name) == before
+    assert one.stored("account_transfers").num_rows == 2 * one.stored("transfers").num_rows
+    sources = [one.stored(name).num_rows for name in ("transactions", "approvals")]
+    assert one.stored("account_actions").num_rows == sum(sources)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from tests.indexer.dying import Died, Fuse, mortal
 from tests.indexer.test_kills import environment
 
 pytestmark = pytest.mark.node
-MADE = ("transfers", "approvals", "logs", "account_transfers", "balances", "allowances")
+MADE = ("transfers", "approvals", "logs", "account_transfers", "account_actions", "balances", "allowances")
 ALL = Span(0, 2**40)
 
 
@@ -139,7 +139,7 @@ async def test_a_mend_may_die_at_any_moment(subject: EvmSubject, filled: Path, t
             mortal(indexed.lake, Fuse(moment))
             with suppress(Died):
                 mend.mend([indexed.chain], indexed.lake, indexed.tail)
-                assert moment == 5, "the two ends of logs, three tables in between"
+                assert moment == 6, "the two ends of logs, four tables in between"
                 return
         async with index(subject, folder) as indexed:
             assert mend.stale(indexed.lake), "what was killed is still due"
@@ -163,7 +163,7 @@ async def test_a_history_that_was_killed_while_it_was_derived_is_whole_after_a_m
         mend.mend([indexed.chain], indexed.lake, indexed.tail)
         await indexed.derive()
         after = indexed.stored("account_transfers")
-        derive.account_transfers_again(indexed.lake, indexed.tail, KEY)
+        derive.again(indexed.lake, indexed.tail, KEY, "account_transfers")
         assert indexed.stored("account_transfers") == after
 
 

@@ -23,7 +23,7 @@ from tests.chains.index import EVERYTHING, FETCHED, Index, index
 from tests.indexer.dying import Died, Fuse, mortal
 
 pytestmark = pytest.mark.node
-TABLES = (*FETCHED, "account_transfers", "balances", "allowances")
+TABLES = (*FETCHED, "account_transfers", "account_actions", "balances", "allowances")
 LAST = 24
 EVERY = 1 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 3
 Run = Callable[[Index], Awaitable[None]]
@@ -161,7 +161,7 @@ async def test_decoding_again_may_die_at_any_moment(subject: EvmSubject, known: 
 
     async def run(indexed: Index) -> None:
         await asyncio.to_thread(rederive.rederive, indexed.chain, indexed.lake)
-        derive.account_transfers_again(indexed.lake, indexed.tail, indexed.key)
+        derive.again(indexed.lake, indexed.tail, indexed.key, "account_transfers")
 
     assert await every_death(subject, known, tmp_path, tmp_path / "before", run) >= 3
 

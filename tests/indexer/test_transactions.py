@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from chainfolio.errors import NodeBehind, NotCovered, NotFound
+from chainfolio.tables import Table
 from indexer.answers import TransactionFilter
 from indexer.functions import load
 from indexer.registry import Protocol, Registry
@@ -289,6 +290,33 @@ async def test_what_an_index_was_not_asked_for_is_said(
         issues = Subject(source, ChainFacts("local", "Local", 31337), datasets).issues
         assert [issue.subject for issue in issues] == unknown
         assert {issue.adapter for issue in issues} <= {"local"}
+
+
+async def test_what_an_account_did_is_found_without_reading_what_others_did(
+    subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice = wallets(subject)[1]
+    async with index(subject, tmp_path) as indexed:
+        await filled(indexed)
+        before = await ask(indexed, [alice])
+        read: list[str] = []
+        scan = indexed.lake.scan
+
+        def noted(table: Table, **more: Any) -> Any:
+            read.append(table.name)
+            return scan(table, **more)
+
+        monkeypatch.setattr(indexed.lake, "scan", noted)
+        assert len(await ask(indexed, [alice], wanted(20))) == 20
+        # What others sent to her is looked up by height, in `transactions`; everything else is sorted by account.
+        assert set(read) <= {"transactions", "tokens"}
+        assert read.count("transactions") <= 1
+        rows = indexed.stored("account_actions").to_pylist()
+        mine = [row for row in rows if row["account"] == alice and row["log_index"] == -1]
+        assert {row["tx_hash"] for row in mine} <= {each.hash for each in before}
+        sent = {row["hash"]: row for row in indexed.stored("transactions").to_pylist() if row["sender"] == alice}
+        assert {row["tx_hash"]: row["fee"] for row in mine} == {name: row["fee"] for name, row in sent.items()}
+        assert all(row["selector"] == sent[row["tx_hash"]]["input"][:4] for row in mine)
 
 
 async def test_pages_of_any_size_are_the_whole(
