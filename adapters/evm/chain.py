@@ -15,6 +15,7 @@ from adapters.evm import facts as chain_facts
 from adapters.evm import scan, traces
 from adapters.evm.datasets import approvals, blocks, internal, logs, transactions, transfers
 from adapters.evm.endpoint import Endpoint, identity
+from adapters.evm.explorer import Explorer, Fetching
 from adapters.evm.facts import Facts
 from adapters.evm.integrity import Query
 from adapters.evm.logs import Logs, join
@@ -61,8 +62,8 @@ class EvmChain:
     datasets = DATASETS
     usual = tuple(name for name in DATASETS if name not in ON_REQUEST)
 
-    def __init__(self, facts: Facts, node: Node, settings: ChainSettings) -> None:
-        self.facts, self.node, self.settings = facts, node, settings
+    def __init__(self, facts: Facts, node: Node, settings: ChainSettings, explorer: Explorer | None = None) -> None:
+        self.facts, self.node, self.settings, self.explorer = facts, node, settings, explorer
         self.key = facts.key
         self._reader = LogReader(node, integrity=settings.integrity)
 
@@ -74,6 +75,8 @@ class EvmChain:
     async def close(self) -> None:
         """Let go of connections."""
         await self.node.close()
+        if self.explorer:
+            await self.explorer.close()
 
     async def heads(self) -> Heads:
         """The newest block and the newest final height; the endpoints are checked on the way."""
@@ -133,7 +136,8 @@ class EvmChain:
         if bodies:
             await self._bodies(chunk, datasets, tables)
         if "internal" in datasets:
-            inside = await traces.moved(self.node, traces.places(self.key, chunk.headers))
+            places = traces.places(self.key, chunk.headers)
+            inside = await (self.explorer.moved(places) if self.explorer else traces.moved(self.node, places))
             tables["transfers"] = blocks_in_order(tables.get("transfers"), internal.rows(inside, self.key))
         linked = [header.block() for header in chunk.headers]
         return Fetched(span, tables, linked[-1] if linked else None, linked, len(chunk.logs), chunk.restored)
@@ -226,4 +230,8 @@ def family(
         )
         for url in settings.rpc
     ]  # fmt: skip
-    return EvmChain(facts, Node(facts, endpoints, seams), settings)
+    explorer = None
+    if settings.explorer:
+        fetching = Fetching(HttpTransport())
+        explorer = Explorer(settings.explorer, fetching, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps)
+    return EvmChain(facts, Node(facts, endpoints, seams), settings, explorer)

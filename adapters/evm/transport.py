@@ -46,6 +46,13 @@ class HttpTransport:
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
         """One exchange; no retry, no redirect."""
+        return await self._exchange(source, "POST", url, body, timeout_s)
+
+    async def get(self, source: str, url: str, timeout_s: float) -> Posted:
+        """As `post`, of what is asked by its address alone."""
+        return await self._exchange(source, "GET", url, None, timeout_s)
+
+    async def _exchange(self, source: str, method: str, url: str, body: bytes | None, timeout_s: float) -> Posted:
         import aiohttp  # here, for what is decoded again needs no connection, and this takes a tenth of a second
 
         if self._session is None:
@@ -55,8 +62,8 @@ class HttpTransport:
         headers = {"content-type": "application/json", "accept-encoding": "gzip, deflate"}
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(10.0, timeout_s))
         try:
-            async with self._session.post(
-                url, data=body, headers=headers, timeout=timeout, allow_redirects=False
+            async with self._session.request(
+                method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
             ) as answer:
                 content = await self._read(source, answer)
                 return Posted(answer.status, _retry_after(answer.headers.get("retry-after")), content)
