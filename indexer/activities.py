@@ -185,7 +185,7 @@ def _acted(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: in
         sent.append(loose.head(most * len(accounts) + 1).collect())
     for account in accounts:
         check_ceiling(account, lake.count_transactions(chain, account, most, ACCOUNT_ACTIONS.name), most)
-        rows = lake.account_actions(chain, account).with_columns(pl.col("account").alias("sender")).collect()
+        rows = lake.rows_of(ACCOUNT_ACTIONS, chain, account).with_columns(pl.col("account").alias("sender")).collect()
         is_sent = pl.col("log_index") < 0
         allowed.append(rows.filter(~is_sent).select(ALLOWED))
         sent.append(rows.filter(is_sent).select(SENT))

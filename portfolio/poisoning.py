@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from msgspec import UNSET
-
 from chainfolio.assets import ZERO_ADDRESS
 from portfolio.activity import Activity, Movement
 from portfolio.transactions import Flag
@@ -112,7 +110,7 @@ def flags(activity: Activity, found: Poisoning, signs: Collection[str], baits: C
         others = sorted({move.counterparty for move in activity.movements} - found.resembled.keys())
         warnings += [Flag("POISONING", "somebody else moved nothing in this wallet's name", address=o) for o in others]
     warnings += [
-        Flag("SPAM", "the token is named after a site to visit or a prize to claim", address=token, resembles=UNSET)
+        Flag("SPAM", "the token is named after a site to visit or a prize to claim", address=token)
         for token in sorted({move.token for move in activity.movements if move.token} & set(baits))
     ]
     return tuple(warnings)

@@ -343,29 +343,23 @@ class Lake:
         return _with_decimals(rows, table)
 
     def account_transfers(self, chain: str, account: str, columns: Sequence[str] | None = None) -> pl.LazyFrame:
-        """One account's rows of `account_transfers`, read now: a few row groups of one bucket's files.
+        """One account's rows of `account_transfers`, read now: a few row groups of one bucket's files. `columns` are
+        those to read, default all. As with `scan`, beside each raw stands its `_dec`."""
+        return self.rows_of(TABLES["account_transfers"], chain, account, columns)
 
-        `columns` are those to read, default all. As with `scan`, beside each raw stands its `_dec`.
-        """
-        return self._history(TABLES["account_transfers"], chain, account, columns)
-
-    def account_actions(self, chain: str, account: str) -> pl.LazyFrame:
-        """One account's rows of `account_actions`, as `account_transfers`."""
-        return self._history(TABLES["account_actions"], chain, account)
-
-    def _history(self, table: Table, chain: str, account: str, columns: Sequence[str] | None = None) -> pl.LazyFrame:
+    def rows_of(self, table: Table, chain: str, account: str, columns: Sequence[str] | None = None) -> pl.LazyFrame:
+        """One account's rows of any table that is sorted by account, as `account_transfers`."""
         import polars as pl
 
-        files = self._files(table, chain, bucket(account))
         with _said(table):
+            files = self._files(table, chain, bucket(account))
             rows = history(table, files, account, columns or table.names, self._folder(table), self._footers)
         frame = pl.from_arrow(rows)
         assert isinstance(frame, pl.DataFrame)
         return _with_decimals(frame.lazy(), table, columns or ())
 
     def count_transactions(self, chain: str, account: str, most: int, name: str = "account_transfers") -> int:
-        """In how many transactions an account's transfers (or what else a table has by account) lie; counted no further
-        once above `most`."""
+        """In how many transactions an account's rows of a table by account lie; no further once above `most`."""
         table = TABLES[name]
         with _said(table):
             files = self._files(table, chain, bucket(account))
