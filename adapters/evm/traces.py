@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -84,5 +85,5 @@ async def _ask(endpoint: Endpoint, route: Route, part: Sequence[Place]) -> list[
             raise answer
         if answer == b"null":
             raise BadAnswer(endpoint.name, f"has no traces of block {place.height}")
-        found.append(route.read(endpoint.name, answer, place))
+        found.append(await asyncio.to_thread(route.read, endpoint.name, answer, place))
     return found
