@@ -6,13 +6,13 @@ the store: whoever comes too often learns only that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from api import schema
 from api.auth import caller
-from api.charge import CHARGE, Charge
+from api.charge import Charge
 from api.context import Answer, Context, Proceed, Step
 from api.entitlement import missing
 from api.errors import Problem
@@ -51,7 +51,7 @@ async def _asked(context: Context) -> tuple[Problem | None, int, Admitted]:
         if not admitted.stale:
             return problem, cost, admitted
         context.parts.state.forget()
-        context.principal = await caller(context)
+        context.http.principal = await caller(context)
 
 
 async def _paid(context: Context, proceed: Proceed, cost: int) -> Answer:
@@ -61,7 +61,6 @@ async def _paid(context: Context, proceed: Proceed, cost: int) -> Answer:
 
 async def _flaw(context: Context) -> Problem | None:
     """What will be refused, if the rate allows to say so."""
-    assert context.principal is not None, "authenticated before"
     if problem := missing(context.route, context.principal, context.parts.seams.clock.now_us()):
         return problem
     try:
@@ -72,16 +71,15 @@ async def _flaw(context: Context) -> Problem | None:
     return None
 
 
-async def _admitted(context: Context, cost: int, *, rate: bool) -> Admitted:
+def _admitted(context: Context, cost: int, *, rate: bool) -> Awaitable[Admitted]:
     limits = context.parts.settings.limits
     limit = limits.at_block_per_minute if context.route.bucket == AT_BLOCK else limits.per_minute
     known = context.principal
-    assert known is not None, "authenticated before"
     as_of = known.as_of if rate else None
     asked = Admit(
         known.account_id, known.key_id, context.route.bucket, limit if rate else 0, cost, context.request_id, as_of
     )
-    return await context.parts.state.meter.admit(asked)
+    return context.parts.state.meter.admit(asked)
 
 
 def _reserved(context: Context, admitted: Admitted, cost: int) -> None:
@@ -90,7 +88,7 @@ def _reserved(context: Context, admitted: Admitted, cost: int) -> None:
         return
     if admitted.held is None:
         raise _too_poor(cost, admitted.available or 0)
-    context.http[CHARGE] = Charge(context.parts.state.meter, admitted.held)
+    context.http.charge = Charge(context.parts.state.meter, admitted.held)
 
 
 def rate_headers(bucket: str, admitted: Admitted) -> dict[str, str]:
@@ -136,7 +134,6 @@ def _place(context: Context) -> Iterator[None]:
     if not _waits(context):
         yield
         return
-    assert context.principal is not None, "authenticated before"
     waiting, key = context.parts.waiting, context.principal.key_id
     most = context.parts.settings.limits.waiting_per_key
     if waiting[key] >= most:

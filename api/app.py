@@ -2,67 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
 from api import docs
-from api.context import Context, Parts
-from api.edge import ALWAYS, CALLER, OPERATION, REQUEST_ID, edge, refused, sent
+from api.context import Answer, Context, Parts
+from api.dispatch import Paths
+from api.edge import edge, refused
 from api.engine import Engine
-from api.errors import Problem, refusal
+from api.errors import Problem
+from api.heads import Heads
 from api.keys import Keys
 from api.metrics import Traffic
 from api.pipeline import KEYED, PUBLIC, chained
+from api.request import MAX_BODY, Request
 from api.router import Route
 from api.routes import ROUTES
-from api.schema import MAX_BODY
 from chainfolio.seams import Seams
 from chainfolio.settings import Settings
 
-PARTS: Final = web.AppKey("parts", Parts)
+Endpoint = Callable[[Request], Awaitable[Answer]]
 
 
-def make_app(engine: Engine, state: Keys, settings: Settings, seams: Seams) -> web.Application:
+@dataclass(eq=False)
+class App:
+    """What is served, as `api.serve.listening` takes it. `max_body` is in bytes.
+
+    `beside` is entered before the first request is taken, and left after the last one is answered.
+    """
+
+    parts: Parts
+    routes: Iterable[Route]
+    max_body: int = MAX_BODY
+    beside: list[Callable[[], AbstractAsyncContextManager[object]]] = field(default_factory=list)
+    paths: Paths[Endpoint] = field(default_factory=Paths)
+
+    def __post_init__(self) -> None:
+        for route in self.routes:
+            target = endpoint(route, self.parts)
+            for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
+                self.paths.add(method, route.path, target)
+        heads = Heads(self.parts.seams.clock, self.parts.settings.server.cors, self.parts.signature)
+        self.serve, self.unreadable = edge(self.parts, heads, self.answer), heads.unreadable
+
+    async def answer(self, request: Request) -> Answer:
+        """What is answered at a request's path. Every path there is answers OPTIONS, and refuses what it has not."""
+        target, request.match, allowed = self.paths.find(request.method, request.rel_url.path_safe)
+        if target is not None:
+            return await target(request)
+        if not allowed:
+            raise Problem(404, "there is nothing at this path; /docs lists what there is")
+        allow = ", ".join(sorted({*allowed, "OPTIONS"}))
+        if request.method == "OPTIONS":
+            return Answer(b"", 204, headers={"Allow": allow})
+        raise Problem(405, f"this path takes {allow}", headers={"Allow": allow})
+
+
+def make_app(
+    engine: Engine, state: Keys, settings: Settings, seams: Seams, signature: Mapping[str, str] | None = None
+) -> App:
     """Everything the API serves, over an engine and a state store that somebody else opened and closes."""
     traffic = Traffic(state.meter.moved)
-    parts = Parts(engine, state, settings, seams, traffic, state.secret("cursors"))
-    app = web.Application(middlewares=[edge(parts)], client_max_size=MAX_BODY)
-    app[PARTS] = parts
-    for route in (*ROUTES, *docs.routes(ROUTES, settings)):
-        for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
-            app.router.add_route(method, route.path, endpoint(route, parts), expect_handler=expected)
-    return app
+    parts = Parts(engine, state, settings, seams, traffic, state.secret("cursors"), signature or {})
+    return App(parts, (*ROUTES, *docs.routes(ROUTES, settings)))
 
 
-def endpoint(route: Route, parts: Parts) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """A route behind its pipeline, as the web server calls it."""
+def endpoint(route: Route, parts: Parts) -> Endpoint:
+    """A route behind its pipeline."""
     run = chained(PUBLIC if route.public else KEYED)
 
-    async def answer(request: web.Request) -> web.Response:
-        request[OPERATION] = route.name
-        context = Context(request, route, parts, request[REQUEST_ID])
+    async def answer(request: Request) -> Answer:
+        request.operation = route.name
         try:
-            response = sent(await run(context))
-        except web.HTTPException:
-            raise  # the server's own, such as a body that is too long
+            if "Expect" in request.headers:
+                await _expected(request)
+            return await run(Context(request, route, parts))
+        except web.HTTPRequestEntityTooLarge:
+            return refused(Problem(413, "the body is too long"), request)
         except Exception as error:  # every refusal and failure of the route, in its family's words
-            response = refused(error, request, route.envelope)
-        response.headers.update(context.headers)
-        if context.principal is not None:
-            request[CALLER].update(account=context.principal.account_id, key=context.principal.key_id)
-        return response
+            return refused(error, request, route.envelope)
 
     return answer
 
 
-async def expected(request: web.Request) -> web.Response | None:
+async def _expected(request: Request) -> None:
     """What a client waits for before it sends its body: to be told to go on, and nothing else."""
-    if request.headers.get("Expect", "").lower() != "100-continue":
-        told = refusal("whole", Problem(417, "only `Expect: 100-continue` is met here"))
-        headers = {**ALWAYS, "Cache-Control": "no-store"}
-        return web.Response(body=told.body, status=told.status, content_type=told.content_type, headers=headers)
-    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    request.writer.output_size = 0  # the answer itself has not begun
-    return None
+    if request.headers["Expect"].lower() != "100-continue":
+        raise Problem(417, "only `Expect: 100-continue` is met here")
+    await request.connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")

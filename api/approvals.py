@@ -1,8 +1,9 @@
-"""GET /v1/approvals/{chain}: whom wallets allowed to spend their ERC-20 tokens, as mined, the newest first."""
+"""GET /v1/approvals/{chain}: whom wallets allowed to spend their ERC-20 tokens, as mined, the newest first; and, where
+asked for, what is left of that."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -10,15 +11,32 @@ from api.addresses import EvmAddresses
 from api.context import Context
 from api.cursors import MAX_CHARS, Forged, seal, unseal
 from api.errors import Flaw, invalid
+from api.fields import Reader, Refused, shown
 from api.router import get
 from api.status import moment
 from chainfolio.amounts import text
-from indexer.answers import Approval, ApprovedAsset, Place
+from chainfolio.settings import Settings
+from indexer.answers import Allowance, ApprovalsPage, ApprovedAsset, Operator, Place
+from portfolio.document import UNKNOWN
 
 ApprovalChain = Literal[
     "arbitrum", "avalanche", "base", "binance", "ethereum", "fantom", "gnosis", "linea", "optimism", "polygon"
 ]
+Included = Literal["allowance", "operators", "permit2"]
 Moment = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+
+
+def read_included(values: list[str], settings: Settings) -> tuple[str, ...]:
+    """What to include, comma-joined or repeated, in one order whatever was written; Refused names what is unknown."""
+    written = {item for value in values for item in value.split(",")}
+    known = get_args(Included)
+    for item in sorted(written - set(known)):
+        raise Refused(f"cannot be {shown(item)}: it is one of {', '.join(known)}")
+    return tuple(sorted(written))
+
+
+def _included_schema(_: Settings) -> dict[str, Any]:
+    return {"type": "array", "items": {"enum": list(get_args(Included))}, "minItems": 1}
 
 
 class ApprovalsPath(msgspec.Struct, frozen=True):
@@ -38,6 +56,17 @@ class ApprovalsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             min_length=1, max_length=MAX_CHARS, description="`cursor` of the page before; none for the first page."
         ),
     ] = ""
+    include: Annotated[
+        tuple[str, ...],
+        Reader(read_included, _included_schema),
+        msgspec.Meta(
+            description="What to read from the chain beside the events, joined by commas. `allowance`: what is "
+            "left of each approval that no later one replaced, and what it puts at risk. `operators`: who may move "
+            "collectibles (ERC-721, ERC-1155), on the first page. Either names the spenders that are known. `permit2` "
+            "is not served yet.",
+            examples=[["allowance"]],
+        ),
+    ] = ()
 
 
 class TokenAsset(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,9 +82,27 @@ class TokenAsset(msgspec.Struct, frozen=True, kw_only=True):
     contract: str
 
 
-class TokenApproval(msgspec.Struct, frozen=True, kw_only=True, rename={"owner": "from", "spender": "to"}):
+class AllowanceLeft(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is left of an approval at one block. `amount` and `balance` are raw, `valueAtRisk` is the USD of the smaller
+    of the two; each is `N/A` where it is not known, which is not zero."""
+
+    amount: str
+    unlimited: bool
+    balance: str
+    value_at_risk: str
+    block_number: str
+    block_hash: str
+
+
+class TokenApproval(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={"owner": "from", "spender": "to", "spender_label": "spenderLabel"},
+):
     """One approval. `amount` is raw, 2^256-1 is unlimited; `asset` is absent where the token is not tracked or its
-    balance or price is not known at the moment."""
+    balance or price is not known at the moment. With `include`: `spenderLabel` is null where nobody knows the spender,
+    `allowance` is absent where a later approval replaced this one."""
 
     block: str
     timestamp: Moment
@@ -65,14 +112,45 @@ class TokenApproval(msgspec.Struct, frozen=True, kw_only=True, rename={"owner": 
     spender: str
     amount: str
     asset: TokenAsset | msgspec.UnsetType = msgspec.UNSET
+    spender_label: str | msgspec.UnsetType | None = msgspec.UNSET
+    allowance: AllowanceLeft | msgspec.UnsetType = msgspec.UNSET
+
+
+class CollectibleOperator(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={
+        "owner": "from", "spender": "to", "spender_label": "spenderLabel", "token_id": "tokenId",
+        "block_number": "blockNumber", "block_hash": "blockHash",
+    },
+):  # fmt: skip
+    """Who may move collectibles at one block: all of a collection, or the one with `tokenId`. `standard` is erc721 or
+    erc1155; `held` is how many could be moved (ids, of ERC-1155). Both are `N/A` where they are not known."""
+
+    block: str
+    timestamp: Moment
+    hash: str
+    contract: str
+    owner: str
+    spender: str
+    spender_label: str | None
+    standard: str
+    token_id: str | msgspec.UnsetType = msgspec.UNSET
+    held: str
+    block_number: str
+    block_hash: str
 
 
 class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One page. `cursor` is null on the last one."""
+    """One page. `cursor` is null on the last one. `unpricedAllowances` counts the allowances of this page whose value
+    at risk is not known."""
 
     cursor: str | None
     page_size: int
     items: tuple[TokenApproval, ...]
+    unpriced_allowances: int | msgspec.UnsetType = msgspec.UNSET
+    operators: tuple[CollectibleOperator, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 @get(
@@ -82,7 +160,7 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     needs="portfolio",
     envelope="approvals",
     fails={
-        501: "This server does not know that chain.",
+        501: "This server does not know that chain, or not what is to be included.",
         502: "The node of that chain does not answer.",
         503: "Not now: the blocks of this page are not indexed, or the store cannot answer. `cure` says what the "
         "operator can do.",
@@ -116,14 +194,20 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 async def approvals(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> Approvals:
     """ERC-20 `Approval` events as mined, the newest first. A cursor is bound to its chain, its addresses and your
     account; blocks that come meanwhile change no later page. Blocks that are not indexed are an error, never empty."""
-    assert request.principal is not None, "the caller is known before a handler is called"
     owners = sorted(account.address for account in query.addresses)
-    question = ("approvals", request.principal.account_id, path.chain, *owners)
+    question = ("approvals", request.principal.account_id, path.chain, *owners, *query.include)
     start = _place(request.parts.secret, question, query.cursor) if query.cursor else None
-    page = await request.engine.approvals(path.chain, query.addresses, query.limit, start)
+    page = await request.engine.approvals(path.chain, query.addresses, query.limit, start, query.include)
     more = None if page.more is None else seal(request.parts.secret, question, page.more)
-    items = tuple(_shown(item, page.assets.get((item.owner, item.token)), path.chain) for item in page.items)
-    return Approvals(cursor=more, page_size=len(items), items=items)
+    items = _items(page, path.chain)
+    unknown = sum(each.at_risk is None for each in page.allowances.values())
+    return Approvals(
+        cursor=more,
+        page_size=len(items),
+        items=items,
+        unpriced_allowances=unknown if "allowance" in query.include else msgspec.UNSET,
+        operators=msgspec.UNSET if page.operators is None else _operators(page),
+    )
 
 
 def _place(secret: bytes, question: tuple[str, ...], cursor: str) -> Place:
@@ -134,22 +218,72 @@ def _place(secret: bytes, question: tuple[str, ...], cursor: str) -> Place:
         raise invalid("query", [Flaw(words, ["cursor"])]) from None
 
 
-def _shown(item: Approval, asset: ApprovedAsset | None, chain: str) -> TokenApproval:
-    at = moment(item.time_us)
-    assert at is not None, "a mined block has a time"
-    return TokenApproval(
-        block=str(item.place.height),
-        timestamp=at,
-        hash=item.place.tx_hash,
-        contract=item.token,
-        owner=item.owner,
-        spender=item.spender,
-        amount=str(item.raw),
-        asset=msgspec.UNSET if asset is None else _asset(asset, item.token, chain),
+def _items(page: ApprovalsPage, chain: str) -> tuple[TokenApproval, ...]:
+    return tuple(
+        TokenApproval(
+            block=str(item.place.height),
+            timestamp=_moment(item.time_us),
+            hash=item.place.tx_hash,
+            contract=item.token,
+            owner=item.owner,
+            spender=item.spender,
+            amount=str(item.raw),
+            asset=_asset(page.assets.get((item.owner, item.token)), item.token, chain),
+            spender_label=msgspec.UNSET if page.block is None else page.labels.get(item.spender),
+            allowance=_allowance(page, page.allowances.get(item.place)),
+        )
+        for item in page.items
     )
 
 
-def _asset(asset: ApprovedAsset, contract: str, chain: str) -> TokenAsset:
+def _moment(time_us: int) -> str:
+    at = moment(time_us)
+    assert at is not None, "a mined block has a time"
+    return at
+
+
+def _allowance(page: ApprovalsPage, left: Allowance | None) -> AllowanceLeft | msgspec.UnsetType:
+    if left is None or page.block is None:
+        return msgspec.UNSET
+    return AllowanceLeft(
+        amount=_known(left.raw),
+        unlimited=left.unlimited,
+        balance=_known(left.balance),
+        value_at_risk=UNKNOWN if left.at_risk is None else text(left.at_risk),
+        block_number=str(page.block.height),
+        block_hash=page.block.hash,
+    )
+
+
+def _known(number: int | None) -> str:
+    return UNKNOWN if number is None else str(number)
+
+
+def _operators(page: ApprovalsPage) -> tuple[CollectibleOperator, ...]:
+    return tuple(_operator(page, each) for each in page.operators or ())
+
+
+def _operator(page: ApprovalsPage, operator: Operator) -> CollectibleOperator:
+    assert page.block is not None, "what is read from the chain is of a block"
+    return CollectibleOperator(
+        block=str(operator.place.height),
+        timestamp=_moment(operator.time_us),
+        hash=operator.place.tx_hash,
+        contract=operator.token,
+        owner=operator.owner,
+        spender=operator.spender,
+        spender_label=operator.label,
+        standard=operator.standard or UNKNOWN,
+        token_id=msgspec.UNSET if operator.token_id is None else str(operator.token_id),
+        held=_known(operator.held),
+        block_number=str(page.block.height),
+        block_hash=page.block.hash,
+    )
+
+
+def _asset(asset: ApprovedAsset | None, contract: str, chain: str) -> TokenAsset | msgspec.UnsetType:
+    if asset is None:
+        return msgspec.UNSET
     return TokenAsset(
         name=asset.name.lower(),
         symbol=asset.symbol.lower(),

@@ -47,7 +47,13 @@ class AtBlockQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     include_images: Annotated[bool, msgspec.Meta(description="Image URLs for chains, assets and protocols.")] = False
     include_explorer_urls: Annotated[bool, msgspec.Meta(description="Links to the chain's block explorer.")] = False
     include_sources: Annotated[
-        bool, msgspec.Meta(description="The block of each balance; the source, time and confidence of each price.")
+        bool,
+        msgspec.Meta(
+            description="The block of each balance; source, time and confidence of each price; the calls behind both."
+        ),
+    ] = False
+    include_spam: Annotated[
+        bool, msgspec.Meta(description="Let sums have what is taken for spam in them. It is listed either way.")
     ] = False
 
 
@@ -69,6 +75,9 @@ async def portfolio_at_block(request: Context, query: AtBlockQuery) -> list[Port
     """One portfolio with only that chain in `chains`; `blockNumber` is echoed as a string, `priceAdapters` is empty.
     Balances and prices are those of the block itself."""
     options = Options(
-        images=query.include_images, explorer_urls=query.include_explorer_urls, sources=query.include_sources
+        images=query.include_images,
+        explorer_urls=query.include_explorer_urls,
+        sources=query.include_sources,
+        spam=query.include_spam,
     )
     return await request.engine.at_block(query.addresses, query.chain_key, query.block_number, options)

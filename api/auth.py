@@ -18,7 +18,7 @@ HOW: Final = "send your API key as the header `Authorization: Bearer <key>`"
 
 async def authenticate(context: Context, proceed: Proceed) -> Answer:
     """Put the caller's account and key on the context."""
-    context.principal = await caller(context)
+    context.http.principal = await caller(context)
     return await proceed(context)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import structlog
-from aiohttp import web
 
 from api.keys import Meter
 from chainfolio.errors import StoreError
@@ -35,6 +34,3 @@ class Charge:
     def post_soon(self) -> None:
         """Take them: the answer has been sent."""
         self.meter.settle_soon(self.held, "post")
-
-
-CHARGE = web.RequestKey("charge", Charge)

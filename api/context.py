@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from aiohttp import web
 
 from api.engine import Engine
 from api.keys import Keys, Principal
 from api.metrics import Traffic
+from api.request import Request
 from api.router import Route
 from chainfolio.seams import Seams
 from chainfolio.settings import Settings
@@ -26,7 +26,10 @@ ENCODER = msgspec.json.Encoder(order="deterministic")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What every request works with. `secret` signs what clients carry back; all processes of a store have the same."""
+    """What every request works with. `secret` signs what clients carry back; all processes of a store have the same.
+
+    `signature` are headers that every answer of this process has.
+    """
 
     engine: Engine
     state: Keys
@@ -34,6 +37,7 @@ class Parts:
     seams: Seams
     traffic: Traffic = field(default_factory=Traffic)
     secret: bytes = bytes(32)
+    signature: Mapping[str, str] = field(default_factory=dict)
     waiting: Counter[str] = field(default_factory=Counter)
     queries: dict[tuple[type, str], msgspec.Struct] = field(default_factory=dict)
 
@@ -49,17 +53,11 @@ class Answer(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Context:
-    """One request on its way. `headers` are on the answer whatever it becomes; the steps fill in the rest.
+    """One request on its way, which the steps fill in."""
 
-    `request_id` may be the caller's own word for the request: good for finding it in the log, never a key of anything.
-    """
-
-    http: web.Request
+    http: Request
     route: Route
     parts: Parts
-    request_id: str
-    headers: dict[str, str] = field(default_factory=dict)
-    principal: Principal | None = None
     idempotency_key: str | None = None
     claim: Claim | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -77,6 +75,22 @@ class Context:
         answer = await self.parts.state.run(whole)
         self.claim = None
         return answer
+
+    @property
+    def principal(self) -> Principal:
+        """Who asks; known after authentication."""
+        assert self.http.principal is not None, "authenticated before"
+        return self.http.principal
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What is on the answer whatever it becomes."""
+        return self.http.extras
+
+    @property
+    def request_id(self) -> str:
+        """May be the caller's own word for the request: good for finding it in the log, never a key of anything."""
+        return self.http.id
 
     @property
     def units(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Protocol
@@ -58,10 +58,11 @@ class Engine(Protocol):
         """Portfolios as a day (UTC) began. HistoryUnavailable where no chain's node remembers it."""
 
     async def approvals(
-        self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None
+        self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None, include: Collection[str] = ()
     ) -> ApprovalsPage:
         """Approvals that accounts gave on a chain, the newest first, from where an earlier page ended. NotCovered where
-        the index does not reach, Unserved where the chain is not configured, BadRequest for a place that is gone."""
+        the index does not reach, Unserved where the chain is not configured or what to `include` (`allowance`,
+        `operators`, `permit2`) is not known, BadRequest for a place that is gone."""
 
     async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> Transactions:
         """The transactions of accounts that a filter lets through; Unserved without a source of them."""

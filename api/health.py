@@ -29,10 +29,30 @@ async def healthz(request: Context) -> Health:
     answers={200: Readiness, 503: Readiness},
     example={
         "ready": True,
-        "chains": [{"key": "ethereum", "healthy": True, "head": 120, "indexed": 118, "lagBlocks": 2, "reason": None}],
+        "chains": [
+            {
+                "key": "ethereum",
+                "healthy": True,
+                "head": 120,
+                "indexed": 118,
+                "lagBlocks": 2,
+                "reason": None,
+                "endpoints": [
+                    {
+                        "endpoint": "127.0.0.1:8545",
+                        "height": 120,
+                        "lagBlocks": 0,
+                        "latencyMs": 12,
+                        "faults": 0,
+                        "cordoned": False,
+                    }
+                ],
+            }
+        ],
     },
 )
 async def readyz(request: Context) -> Answer:
-    """503 while not ready, with the same body: each chain's head, what is indexed, the lag, and what ails it."""
+    """503 while not ready, with the same body: each chain's head, what is indexed, the lag, what ails it, and the
+    health of its endpoints."""
     found = await request.engine.readiness()
     return encoded(found, 200 if found.ready else 503)

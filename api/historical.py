@@ -48,7 +48,6 @@ async def historical(request: Context, query: HistoricalQuery) -> list[Portfolio
 
 async def require_subscriptions(request: Context, accounts: Sequence[Account]) -> None:
     """403, naming the addresses that the caller's account has no historical subscription for."""
-    assert request.principal is not None, "the caller is known before a handler is called"
     addresses = [account.address for account in accounts]
     subscribed = await request.parts.state.subscribed(request.principal.account_id, addresses)
     lacking = [address for address in addresses if address not in subscribed]

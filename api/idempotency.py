@@ -54,7 +54,6 @@ async def claimed(context: Context, name: str, work: Callable[[], Awaitable[Answ
 
 
 async def _claim(context: Context, name: str) -> Claim | Kept:
-    assert context.principal is not None, "authenticated before"
     account_id, now_us = context.principal.account_id, context.parts.seams.clock.now_us()
     stale_us = context.parts.settings.limits.hold_s * 1_000_000
     mark = await _fingerprint(context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated
 
 import msgspec
@@ -22,7 +23,13 @@ class PortfolioQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     include_images: Annotated[bool, msgspec.Meta(description="Image URLs for chains, assets and protocols.")] = False
     include_explorer_urls: Annotated[bool, msgspec.Meta(description="Links to the chain's block explorer.")] = False
     include_sources: Annotated[
-        bool, msgspec.Meta(description="The block of each balance; the source, time and confidence of each price.")
+        bool,
+        msgspec.Meta(
+            description="The block of each balance; source, time and confidence of each price; the calls behind both."
+        ),
+    ] = False
+    include_spam: Annotated[
+        bool, msgspec.Meta(description="Let sums have what is taken for spam in them. It is listed either way.")
     ] = False
     wait_for_sync: Annotated[
         bool, msgspec.Meta(description="Wait for fresh data where what is kept is older than the cache time.")
@@ -41,8 +48,11 @@ class PortfolioQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 async def portfolio(request: Context, query: PortfolioQuery) -> Answer:
     """One portfolio per address: wallet tokens and DeFi positions with their worth in USD. A portfolio that could not
     be read whole says so in `completeness` and `issues`; a failed read is never shown as zero."""
-    options = Options(
-        images=query.include_images, explorer_urls=query.include_explorer_urls, sources=query.include_sources
-    )
+    options = _options(query.include_images, query.include_explorer_urls, query.include_sources, query.include_spam)
     written = await request.engine.written(query.addresses, options, wait=query.wait_for_sync)
-    return Answer(b"[" + b",".join(written) + b"]")
+    return Answer(b"".join((b"[", b",".join(written), b"]")))
+
+
+@cache
+def _options(images: bool, explorer_urls: bool, sources: bool, spam: bool) -> Options:
+    return Options(images=images, explorer_urls=explorer_urls, sources=sources, spam=spam)

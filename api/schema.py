@@ -12,9 +12,9 @@ from aiohttp import web
 from api.context import Answer, Context, Proceed, Step
 from api.errors import Flaw, Problem, invalid
 from api.fields import read
+from api.request import Request
 from chainfolio.documents import Misfit, strict
 
-MAX_BODY: Final = 1024 * 1024
 MANY_QUERIES: Final = 4096
 _JSON_TYPE = re.compile(r'application/json(?:\s*;\s*charset="?utf-8"?)?\s*\Z', re.IGNORECASE)
 
@@ -41,7 +41,7 @@ async def fill(context: Context) -> None:
     settings = context.parts.settings
     request = context.http
     if "path" in wanted:
-        context.arguments["path"] = _sound("path", read(wanted["path"], _Path(request.match_info), (), settings))
+        context.arguments["path"] = _sound("path", read(wanted["path"], _Path(request.match), (), settings))
     found = _query(context, wanted.get("query", Nothing))
     if "query" in wanted:
         context.arguments["query"] = found
@@ -51,7 +51,7 @@ async def fill(context: Context) -> None:
 
 def _query(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
     """The query's Struct. Who asks again asks the same, mostly: what was read from a text stays read."""
-    known, text = context.parts.queries, (kind, context.http.query_string)
+    known, text = context.parts.queries, (kind, context.http.rel_url.raw_query_string)
     found = known.get(text)
     if found is None:
         query = context.http.query
@@ -81,7 +81,7 @@ async def _body(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
         raise invalid("body", [Flaw(str(misfit), misfit.path)]) from None
 
 
-async def content(request: web.Request) -> bytes:
+async def content(request: Request) -> bytes:
     """The bytes of the body; a 400 where they are not encoded as the head says."""
     try:
         return await request.read()

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import errno
 import gc
-import logging
 import multiprocessing
 import signal
 import socket
@@ -21,8 +20,9 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from api.app import App
+from api.connection import Server
 from api.edge import MAX_HEADERS, MAX_URL
-from api.unreadable import Runner
 from chainfolio.errors import BadSettings
 from chainfolio.settings import Settings
 
@@ -30,34 +30,38 @@ DRAIN_S: Final = 30.0
 KEEPALIVE_S: Final = 75.0
 TOO_SOON_S: Final = 5.0  # a worker that dies this young will die again: the server ends instead of spinning
 
-Make = Callable[[Settings], Awaitable[web.Application]]
+Make = Callable[[Settings], Awaitable[App]]
 log = structlog.stdlib.get_logger("chainfolio.api")
 
 
 @contextlib.asynccontextmanager
 async def listening(
-    app: web.Application, host: str, port: int, *, reuse_port: bool = False, drain_s: float = DRAIN_S
+    app: App, host: str, port: int, *, reuse_port: bool = False, drain_s: float = DRAIN_S
 ) -> AsyncIterator[int]:
     """The app, answering on the port it gives; on leaving, nothing new is taken and what runs is finished."""
-    runner = Runner(
-        app,
-        access_log=None,
-        handle_signals=False,
-        shutdown_timeout=drain_s,
-        handler_cancellation=True,  # nobody works, or pays, for a client that has gone
-        keepalive_timeout=KEEPALIVE_S,
-        # Room for the edge to see what is too long and say so; beyond this the parser itself answers 400.
-        max_line_size=2 * MAX_URL,
-        max_field_size=2 * MAX_HEADERS,
-        logger=_quiet(),
-    )
-    await runner.setup()
-    try:
-        with _naming(host, port):
-            await web.TCPSite(runner, host, port, reuse_port=reuse_port or None).start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    async with contextlib.AsyncExitStack() as stack:
+        for beside in app.beside:
+            await stack.enter_async_context(beside())
+        runner = web.ServerRunner(
+            Server(
+                app.serve,
+                app.unreadable,
+                app.max_body,
+                access_log=None,
+                keepalive_timeout=KEEPALIVE_S,
+                # Room for the edge to see what is too long and say so; beyond this the parser itself answers 400.
+                max_line_size=2 * MAX_URL,
+                max_field_size=2 * MAX_HEADERS,
+            ),
+            shutdown_timeout=drain_s,
+        )
+        await runner.setup()
+        try:
+            with _naming(host, port):
+                await web.TCPSite(runner, host, port, reuse_port=reuse_port or None).start()
+            yield runner.addresses[0][1]
+        finally:
+            await runner.cleanup()
 
 
 def serve(make: Make, settings: Settings, *, reuse_port: bool = False) -> None:
@@ -110,14 +114,14 @@ async def _until_told(make: Make, settings: Settings, port: int, reuse_port: boo
         # Workers do not outlive the process that would restart them.
         loop.add_reader(parent.sentinel, orphaned, parent.sentinel)
     app = await make(settings)
-    _settle_memory()
+    settle_memory()
     async with listening(app, settings.server.host, port, reuse_port=reuse_port) as bound:
         log.info("listening", host=settings.server.host, port=bound)
         await told.wait()
     log.info("stopped")
 
 
-def _settle_memory() -> None:
+def settle_memory() -> None:
     """Take what start-up made out of the garbage collector's sight: it would look through all of it for every few
     requests, which costs more than the requests do."""
     gc.collect()
@@ -241,14 +245,3 @@ def configure_log(level: str) -> None:
         # One write a line: workers share the stream.
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
-
-
-def _quiet() -> logging.Logger:
-    """The web server's own logger, without the requests that it could not parse: it would quote their headers."""
-    logger = logging.getLogger("chainfolio.http")
-    logger.addFilter(_unquoted)
-    return logger
-
-
-def _unquoted(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith("Error handling request")

@@ -74,7 +74,10 @@ class VirtualQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     include_images: Annotated[bool, msgspec.Meta(description="Image URLs for chains, assets and protocols.")] = False
     include_explorer_urls: Annotated[bool, msgspec.Meta(description="Links to the chain's block explorer.")] = False
     include_sources: Annotated[
-        bool, msgspec.Meta(description="The block of each balance; the source, time and confidence of each price.")
+        bool,
+        msgspec.Meta(
+            description="The block of each balance; source, time and confidence of each price; the calls behind both."
+        ),
     ] = False
 
 
@@ -125,5 +128,4 @@ async def virtual_users_portfolio(request: Context, query: VirtualQuery) -> list
 
 
 def _caller(request: Context) -> str:
-    assert request.principal is not None, "this route needs a key"
     return request.principal.account_id

@@ -106,7 +106,10 @@ def latest(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:
     return [entry for name in sorted(runs, key=_place) for entry in runs[name][1]]
 
 
-ORDER = ("rate", "full", "cache", "faults", "kills", "snapshot", "lookup", "progress", "serving", "ledger", "limits")
+ORDER = (
+    "rate", "full", "cache", "faults", "liars", "kills", "snapshot", "lookup", "progress", "serving", "ledger",
+    "limits",
+)  # fmt: skip
 
 
 def _place(bench: str) -> int:

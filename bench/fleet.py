@@ -14,13 +14,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from aiohttp import web
-
-from api.app import make_app
+from api.app import App, make_app
 from api.engine import Engine
 from api.serve import serve
 from bench.places import ROOT
@@ -95,20 +94,18 @@ def opened(url: str, hold_s: int) -> State:
 
 
 def _serve(options: argparse.Namespace) -> None:
-    async def make(settings: Settings) -> web.Application:
+    async def make(settings: Settings) -> App:
         state = opened(options.url, options.hold)
         engine = cast(Engine, Answers(random.Random()))
-        app = make_app(engine, state, settings, Seams(random=random.Random()))
+        app = make_app(engine, state, settings, Seams(random=random.Random()), {WORKER: str(os.getpid())})
 
-        async def signed(_: web.Request, response: web.StreamResponse) -> None:
-            response.headers[WORKER] = str(os.getpid())
-
-        async def closed(_: web.Application) -> None:
+        @asynccontextmanager
+        async def closed() -> AsyncIterator[None]:
+            yield
             await state.meter.close()
             state.close()
 
-        app.on_response_prepare.append(signed)
-        app.on_cleanup.append(closed)
+        app.beside.append(closed)
         return app
 
     settings = Settings(

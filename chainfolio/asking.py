@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from chainfolio.errors import ChainfolioError
 
@@ -34,34 +34,41 @@ class Reverted:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The read failed for a reason that says nothing about the contract; never to be taken for zero."""
+    """The read gave no value; never to be taken for zero.
+
+    `cause`: the `read` itself failed, which says nothing about the contract; the contract is `absent`, or does not say
+    whether it is there; or the `contract` answers what cannot be meant. Of the last two every node says the same.
+    """
 
     reason: str
+    cause: Literal["read", "absent", "contract"] = "read"
 
 
 @dataclass(slots=True)
 class Report(Generic[Result]):
-    """How one asking ended: `ok`, or `failed` with a reason; the number of rounds and asks it took."""
+    """How one asking ended: `ok`, or `failed` with a reason; the number of rounds and asks it took;
+    `reads` are its asks with their answers, where they were recorded: where its result comes from."""
 
     name: str
     status: str = "ok"
     reason: str = ""
     rounds: int = 0
     asks: int = 0
+    reads: list[tuple[Any, Any]] = field(default_factory=list, repr=False)
     result: Result | None = None
     error: BaseException | None = field(default=None, repr=False)
 
 
-async def drive(
+def lockstep(
     askings: Mapping[str, Asking[Ask, Answer, Result]],
-    answer: Callable[[list[Ask]], Awaitable[Sequence[Answer]]],
     *,
     max_rounds: int = MAX_ROUNDS,
     max_asks: int = MAX_ASKS,
-) -> dict[str, Report[Result]]:
-    """Run all askings to their end, one batch a round: `answer` gets the asks of all of them, duplicates removed.
+    record: bool = False,
+) -> Asking[Ask, Answer, dict[str, Report[Result]]]:
+    """All askings as one: a round asks what all of them ask, duplicates removed, and ends with a report of each.
 
-    An error of `answer` itself (the node is gone) is raised: nobody got an answer, so there is nothing to report on.
+    `max_rounds` and `max_asks` bound each of them, not their sum; `record` fills the `reads` of their reports.
     """
     reports: dict[str, Report[Result]] = {name: Report(name) for name in askings}
     waiting: dict[str, tuple[Asking[Ask, Answer, Result], Sequence[Ask]]] = {}
@@ -72,12 +79,37 @@ async def drive(
         for _, asks in waiting.values():
             for ask in asks:
                 unique.setdefault(ask, len(unique))
-        answers = await answer(list(unique)) if unique else []
+        answers = yield list(unique)
         assert len(answers) == len(unique), "one answer per ask, in order"
         running, waiting = waiting, {}
         for name, (asking, asks) in running.items():
-            _step(reports[name], asking, [answers[unique[ask]] for ask in asks], waiting, max_rounds, max_asks)
+            given = [answers[unique[ask]] for ask in asks]
+            if record:
+                reports[name].reads += zip(asks, given, strict=True)
+            _step(reports[name], asking, given, waiting, max_rounds, max_asks)
     return reports
+
+
+async def drive(
+    askings: Mapping[str, Asking[Ask, Answer, Result]],
+    answer: Callable[[list[Ask]], Awaitable[Sequence[Answer]]],
+    *,
+    max_rounds: int = MAX_ROUNDS,
+    max_asks: int = MAX_ASKS,
+) -> dict[str, Report[Result]]:
+    """Run all askings to their end, in lockstep, one batch a round.
+
+    An error of `answer` itself (the node is gone) is raised: nobody got an answer, so there is nothing to report on.
+    """
+    running = lockstep(askings, max_rounds=max_rounds, max_asks=max_asks)
+    answers: Sequence[Answer] | None = None
+    while True:
+        try:
+            asks = next(running) if answers is None else running.send(answers)
+        except StopIteration as stop:
+            reports: dict[str, Report[Result]] = stop.value
+            return reports
+        answers = await answer(list(asks)) if asks else []
 
 
 def _step(

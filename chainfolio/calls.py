@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from chainfolio.asking import Asking
+
+BALANCE_OF: Final = "balanceOf(address)(uint256)"
+DECIMALS: Final = "decimals()(uint8)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,5 +31,18 @@ class NativeBalance:
     account: str
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A read and what it gave: whoever makes it again at the same block gets the same."""
+
+    read: Call | NativeBalance
+    result: Any
+
+
 Read = Call | NativeBalance
 Reads = Asking[Read, Any, Any]
+
+
+def balance_of(contract: str, account: str) -> Call:
+    """How much of a token an account holds."""
+    return Call(contract, BALANCE_OF, (account,))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, Literal
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
+from chainfolio.calls import Answered
 
 # What a net asset value is asked in; how many digits of a rate are kept is the asker's.
 FIAT: Final = ("USD", "EUR", "CAD", "AED", "CHF", "SGD")
@@ -53,7 +54,10 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """USD per amount of one asset: exact, with its source, when it was observed and how sure the source is (0..1)."""
+    """USD per amount of one asset: exact, with its source, when it was observed and how sure the source is (0..1).
+
+    `calls` are the reads that it follows from; a price by decree has none.
+    """
 
     asset: Asset
     usd: Decimal
@@ -61,11 +65,47 @@ class Price:
     time_us: int
     confidence: Decimal
     detail: str = ""
+    calls: tuple[Answered, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """One thing inside a protocol that has parts: what was supplied, what is owed, what can be claimed.
+
+    Its `type` is one of the service's; borrowed parts are positive like all others. `instead`: contracts of the
+    account's loose tokens that this is another view of. `calls`: what was read of it.
+    """
+
+    account: str
+    protocol: str
+    type: str
+    name: str
+    supplied: tuple[Holding, ...] = ()
+    borrowed: tuple[Holding, ...] = ()
+    rewards: tuple[Holding, ...] = ()
+    health: Decimal | None = None
+    unlock_s: int = 0
+    vault: str = ""
+    pool: str = ""
+    instead: tuple[str, ...] = ()
+    calls: tuple[Answered, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Spam:
+    """Why a token that an account holds is taken for spam: a score up to 100, and the reasons, as codes."""
+
+    score: int
+    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything read for some accounts on one chain at one block, with what could not be read."""
+    """Everything read for some accounts on one chain at one block, with what could not be read.
+
+    `holdings` are all tokens that they hold, those that `positions` are another view of too. `spam` says by account and
+    contract what of it is taken for spam.
+    """
 
     chain: str
     block: Block
@@ -74,6 +114,8 @@ class Snapshot:
     prices: tuple[Price, ...]
     issues: tuple[Issue, ...]
     requests: int = 0
+    positions: tuple[Position, ...] = ()
+    spam: Mapping[tuple[str, str], Spam] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

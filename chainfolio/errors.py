@@ -57,6 +57,19 @@ class BadAnswer(SourceError):
     """Trying again will not help: malformed, contradicts a hash, not what was asked."""
 
 
+class Contradicted(BadAnswer):
+    """What a source gave is contradicted: by a hash that covers it, or by a majority of the others. `asked`, `given`
+    and `truth` are the evidence."""
+
+    def __init__(self, source: str, asked: str, given: str, truth: str) -> None:
+        super().__init__(source, f"{asked}: gave {given}; {truth}")
+        self.asked, self.given, self.truth = asked, given, truth
+
+
+class Disputed(BadAnswer):
+    """Sources contradict each other, and no majority of them says the same."""
+
+
 class WrongChain(BadAnswer):
     """The endpoint serves another chain than the settings say."""
 

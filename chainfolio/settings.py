@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from chainfolio.contracts import CURRENCIES
 from chainfolio.errors import BadSettings
 
 
@@ -59,7 +58,12 @@ class Lake(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Chain(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One chain: which adapter, which endpoints, from which block. What it is like stands in `configs/chains`."""
+    """One chain: which adapter, which endpoints, from which block. What it is like stands in `configs/chains`.
+
+    `witnesses`: so many endpoints have to give the same answer. `sample`: with integrity "roots", one block in so many
+    is proven whole. `hedge`: whether another endpoint is asked where one takes unusually long. `heal_depth`: how many
+    final blocks a chain that left its past may forget by itself.
+    """
 
     adapter: str = "evm"
     facts: str = ""
@@ -68,6 +72,10 @@ class Chain(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     explorer: str = ""
     start_block: int = 0
     integrity: str = "bloom"
+    sample: int = 100
+    witnesses: int = 1
+    hedge: bool = True
+    heal_depth: int = 1024
     datasets: list[str] = []
     contracts: list[str] = []
     span: int = 100
@@ -106,6 +114,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     prices: dict[str, str] = {}
     rates: dict[str, str] = {}
     prices_file: str = ""
+    protocols: str = ""
     quotas: Quotas = Quotas()
     log_level: str = "info"
 
@@ -130,7 +139,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return self.tail.url or f"sqlite:///{self.data_dir / 'tail.db'}"
 
 
-INTEGRITY = ("off", "bloom")
+INTEGRITY = ("off", "bloom", "roots")
 ADAPTERS = ("evm",)
 SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -237,6 +246,13 @@ def check(settings: Settings) -> None:
             raise BadSettings(f"chains.{name}.explorer", "an explorer's interface is an http:// or https:// address")
         if chain.span < 1 or chain.concurrency < 1 or chain.timeout_s < 1:
             raise BadSettings(f"chains.{name}", "span, concurrency and timeout_s are at least 1")
+        if chain.sample < 1 or chain.witnesses < 1 or chain.heal_depth < 0:
+            raise BadSettings(f"chains.{name}", "sample and witnesses are at least 1, heal_depth at least 0")
+        if chain.witnesses > max(1, named := len(set(chain.rpc))):
+            raise BadSettings(
+                f"chains.{name}.witnesses", f"{chain.witnesses} endpoints have to agree, and rpc names {named}",
+                cure="name at least so many different endpoints, one more to decide between two, or lower witnesses",
+            )  # fmt: skip
         if chain.start_block < 0 or chain.max_rps < 0 or chain.lanes < 1:
             raise BadSettings(f"chains.{name}", "start_block and max_rps are at least 0, lanes at least 1")
     server = settings.server
@@ -246,16 +262,23 @@ def check(settings: Settings) -> None:
         raise BadSettings("server", "workers, max_addresses and max_transactions are at least 1, cache_s at least 0")
     if min(msgspec.structs.astuple(settings.limits)) < 1:
         raise BadSettings("limits", "every one is at least 1")
-    for currency, rate in settings.rates.items():
-        if currency == "USD" or currency not in CURRENCIES:
-            raise BadSettings(f"rates.{currency}", "no such currency", cure=f"one of {', '.join(CURRENCIES[1:])}")
-        if not _is_rate(rate):
-            raise BadSettings(f"rates.{currency}", f"`{rate}` is no rate", cure='a decimal above zero, as "0.92"')
+    if settings.rates:
+        _check_rates(settings.rates)
     quotas = settings.quotas
     if quotas.addressbook < 0 or quotas.bundles < 0 or quotas.bundle_size < 1:
         raise BadSettings("quotas", "addressbook and bundles are at least 0, bundle_size at least 1")
     if settings.log_level not in LOG_LEVELS:
         raise BadSettings("log_level", f"`{settings.log_level}` is none of {', '.join(LOG_LEVELS)}")
+
+
+def _check_rates(rates: Mapping[str, str]) -> None:
+    from chainfolio.contracts import CURRENCIES  # here, for few settings have any
+
+    for currency, rate in rates.items():
+        if currency == "USD" or currency not in CURRENCIES:
+            raise BadSettings(f"rates.{currency}", "no such currency", cure=f"one of {', '.join(CURRENCIES[1:])}")
+        if not _is_rate(rate):
+            raise BadSettings(f"rates.{currency}", f"`{rate}` is no rate", cure='a decimal above zero, as "0.92"')
 
 
 def _is_rate(written: str) -> bool:

@@ -42,6 +42,10 @@ class Table:
     revision: int = 1
     derived_from: str = ""
 
+    def __hash__(self) -> int:
+        # Of all columns it would take longer than what is looked up by it.
+        return hash((self.name, self.revision))
+
     @property
     def names(self) -> list[str]:
         """Column names as they stand in files."""
@@ -222,32 +226,41 @@ ACCOUNT_TRANSFERS = Table(
     derived_from="transfers",
 )
 
-ACCOUNT_ACTIONS = Table(
-    "account_actions",
-    "What each account did itself: every transaction it sent, every approval it gave, in 64 buckets of the account, "
-    "sorted by account.",
+ACCOUNT_APPROVALS = Table(
+    "account_approvals",
+    "Every approval event again, in 64 buckets of whoever gave it, sorted by account: one account's approvals are one "
+    "small read.",
     (
         CHAIN,
         Column("bucket", "int", "CRC-32 of the account, modulo 64"),
-        Column("account", "text", "who sent the transaction, or whose approval it is"),
-        HEIGHT,
-        TIME,
-        TX_INDEX,
-        Column("log_index", "int", "position of the approval's log in its block; -1 for the transaction itself"),
-        TX_HASH,
-        Column("recipient", "text", "of a transaction, as in transactions", nullable=True),
-        Column("created", "text", "of a transaction, as in transactions", nullable=True),
-        Column("raw", "raw", "of a transaction, as in transactions", nullable=True),
-        Column("fee", "raw", "of a transaction, as in transactions", nullable=True),
-        Column("status", "int", "of a transaction, as in transactions", nullable=True),
-        Column("selector", "bytes", "first four bytes of a transaction's call data", nullable=True),
-        Column("token", "text", "of an approval, as in approvals", nullable=True),
-        Column("spender", "text", "of an approval, as in approvals", nullable=True),
+        Column("account", "text", "who allows: the owner of the approval"),
+        *(column for column in APPROVALS.columns if column.name not in ("chain", "owner")),
     ),
     key=("chain", "account", "height", "tx_index", "log_index"),
     order=("account", "height", "tx_index", "log_index"),
     partitions=("chain", "bucket"),
-    derived_from="transactions, approvals",
+    derived_from="approvals",
+)
+
+ACCOUNT_TRANSACTIONS = Table(
+    "account_transactions",
+    "Every transaction again, in 64 buckets of whoever sent it, sorted by account: what one account sent is one small "
+    "read.",
+    (
+        CHAIN,
+        Column("bucket", "int", "CRC-32 of the account, modulo 64"),
+        Column("account", "text", "who signed it: the sender of the transaction"),
+        HEIGHT,
+        TIME,
+        TX_INDEX,
+        TX_HASH,
+        *(column for column in TRANSACTIONS.columns if column.name in ("recipient", "created", "raw", "status", "fee")),
+        Column("selector", "bytes", "first four bytes of the call data"),
+    ),
+    key=("chain", "account", "height", "tx_index"),
+    order=("account", "height", "tx_index"),
+    partitions=("chain", "bucket"),
+    derived_from="transactions",
 )
 
 BALANCES = Table(
@@ -305,7 +318,7 @@ TOKENS = Table(
 TABLES = {
     table.name: table
     for table in (
-        BLOCKS, TRANSACTIONS, TRANSFERS, APPROVALS, LOGS, ACCOUNT_TRANSFERS, ACCOUNT_ACTIONS, BALANCES, ALLOWANCES,
-        TOKENS,
+        BLOCKS, TRANSACTIONS, TRANSFERS, APPROVALS, LOGS, ACCOUNT_TRANSFERS, ACCOUNT_APPROVALS, ACCOUNT_TRANSACTIONS,
+        BALANCES, ALLOWANCES, TOKENS,
     )
 }  # fmt: skip

@@ -38,6 +38,7 @@ multicall3 = {{address = "{multicall}", born = 0}}
 SETTINGS = """\
 data = "{folder}"
 prices_file = "{folder}/prices.toml"
+protocols = "{folder}/protocols"
 [server]
 port = {port}
 [chains.local]
@@ -47,6 +48,7 @@ at_block = true
 """
 CONTRACTS = "Uniswap V2 and V3, Aave V3, ERC-4626, MasterChef, Chainlink…"
 WALLETS = ("alice", "bob", "carol", "dave", "erin", "frank")
+SUSHI = {"pending": "pendingSushi(uint256,address)(uint256)", "reward": "sushi()(address)"}
 HEARTBEAT_S = 365 * 86400  # the demo's feeds move when its script says so
 
 
@@ -62,6 +64,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    from localchain.airdrop import SPAMMED, airdrop
     from localchain.deploy import deploy
     from localchain.errors import LocalChainError
     from localchain.node import LocalNode
@@ -81,6 +84,8 @@ def run(options: argparse.Namespace) -> int:
             traded = trade(node, deployment, blocks=options.blocks)
             count = sum(traded.transactions.values())
             say(f"{count:,} transactions in {options.blocks} blocks, {len(traded.failed)} of them failed on purpose")
+            spam = airdrop(node, deployment)
+            say(f"{len(spam)} spam tokens sent to {len(SPAMMED)} wallets and many strangers")
             given = prepare(Path(options.data), node, deployment, options.port)
             return asyncio.run(_show(given, deployment, options, say))
     except LocalChainError as error:
@@ -94,9 +99,30 @@ def prepare(folder: Path, node: LocalNode, deployment: Deployment, port: int) ->
     weth, multicall = deployment.contracts["WETH"].lower(), deployment.contracts["Multicall3"].lower()
     (folder / "local.toml").write_text(FACTS.format(weth=weth, multicall=multicall))
     (folder / "prices.toml").write_text("[chainlink.local]\n" + "".join(_feeds(deployment)))
+    (folder / "protocols").mkdir()
+    for key, text in protocols(deployment).items():
+        (folder / "protocols" / f"{key}.toml").write_text(text)
     path = folder / "chainfolio.toml"
     path.write_text(SETTINGS.format(folder=folder, port=port, url=node.url))
     return load(path, {})
+
+
+def protocols(deployment: Deployment) -> dict[str, str]:
+    """The protocols of this chain, as files like any operator's: forks of what the decoders know."""
+    at = {name: address.lower() for name, address in deployment.contracts.items()}
+    rows = {
+        "uniswap2": ("Uniswap V2", "uniswap_v2", {"factory": "UniswapV2Factory", "router": "UniswapV2Router02"}, {}),
+        "uniswap3": ("Uniswap V3", "uniswap_v3", {"position_manager": "NonfungiblePositionManager"}, {}),
+        "aave3": ("Aave V3", "aave_v3", {"pool": "Pool"}, {}),
+        "sushi": ("Sushi", "masterchef", {"chef": "MasterChef"}, SUSHI),
+        "synthetix": ("Staking rewards", "staking_rewards", {"staking_rewards": "StakingRewards"}, {}),
+    }
+    return {
+        key: f'key = "{key}"\nname = "{name}"\nfamilies = ["{family}"]\n'
+        + "".join(["[options]\n", *(f'{option} = "{call}"\n' for option, call in options.items())])
+        + "".join(["[contracts.local]\n", *(f'{role} = ["{at[contract]}"]\n' for role, contract in roles.items())])
+        for key, (name, family, roles, options) in rows.items()
+    }
 
 
 def _feeds(deployment: Deployment) -> Iterator[str]:

@@ -41,10 +41,11 @@ def run(options: argparse.Namespace) -> int:
             written = _mended(system, chain.key, locks)
             if not written.keys() & set(base):
                 written |= rederive(chain, system.lake, base)
-            whole = [name for name in made if base and name in derive.HISTORIES]
-            rest = [name for name in made if name not in whole]
-            written |= derive.derive(system.lake, system.tail, chain.key, rest)
-            written |= {name: derive.again(system.lake, system.tail, chain.key, name) for name in whole}
+            written |= derive.derive(
+                system.lake, system.tail, chain.key, [n for n in made if not base or n not in derive.HISTORIES]
+            )
+            for name in [n for n in made if base and n in derive.HISTORIES]:
+                written[name] = derive.history_again(system.lake, system.tail, chain.key, name)
         return written
 
     def _mended(system: System, held: str, locks: ExitStack) -> dict[str, int]:

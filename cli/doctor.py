@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import platform
 import time
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.errors import ChainfolioError, SourceError
+import msgspec
+
+from chainfolio.errors import BadRequest, ChainfolioError, SourceError
 from chainfolio.tables import TABLES
 from cli.common import Commands, show_json, show_table, with_system
 
@@ -22,11 +25,16 @@ LIBRARIES = ("aiohttp", "polars", "deltalake", "duckdb", "pyarrow", "msgspec")
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
     command = commands.add_parser("doctor", parents=[common], help="check endpoints and stores", description=__doc__)
+    command.add_argument(
+        "--readmit", metavar="HOST", help="believe an endpoint again that was cordoned, by its name in the report"
+    )
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; the exit code is 3 where an endpoint is of no use, 5 where a store is."""
+    if options.readmit:
+        with_system(options, partial(readmit, name=options.readmit))
     report = with_system(options, examine)
     if options.json:
         show_json(report)
@@ -46,7 +54,11 @@ async def examine(system: System) -> dict[str, Any]:
         except ChainfolioError as error:
             endpoints.append({"chain": key, "endpoint": "-", "ok": False, "problem": str(error)})
             continue
-        endpoints += [await _endpoint(chain, k) for k in range(len(chain.node.endpoints))]
+        found = [await _endpoint(chain, k) for k in range(len(chain.node.endpoints))]
+        best = chain.node.best_height
+        for endpoint, row in zip(chain.node.endpoints, found, strict=True):
+            row["lagBlocks"] = endpoint.health.lag_blocks(best)
+        endpoints += found
     return {
         "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
         "stores": [
@@ -55,6 +67,15 @@ async def examine(system: System) -> dict[str, Any]:
         ],
         "endpoints": endpoints,
     }
+
+
+async def readmit(system: System, name: str) -> None:
+    """Forget the evidence against an endpoint; BadRequest where none of that name is cordoned."""
+    from adapters.evm.endpoint import identity, name_of
+
+    urls = {url for chain in system.settings.chains.values() for url in chain.rpc if name_of(url) == name}
+    if not sum(system.tail.readmit(identity(url)) for url in urls):
+        raise BadRequest("readmit", f"no endpoint `{name}` is cordoned", cure="take the name from `chainfolio doctor`")
 
 
 def _store(name: str, look: Any) -> dict[str, Any]:
@@ -70,8 +91,15 @@ async def _endpoint(chain: EvmChain, number: int) -> dict[str, Any]:
     from adapters.evm.node import Node
 
     endpoint = chain.node.endpoints[number]
-    alone = Node(chain.facts, [endpoint], chain.node.seams)
-    found: dict[str, Any] = {"chain": chain.key, "endpoint": endpoint.name, "ok": True, "problem": ""}
+    alone = Node(chain.facts, [endpoint], chain.node.seams, hashed=chain.node.hashed)
+    evidence = endpoint.health.evidence
+    found: dict[str, Any] = {
+        "chain": chain.key, "endpoint": endpoint.name, "ok": True, "problem": "",
+        "cordoned": evidence is not None, "evidence": None, "unproven": list(chain.facts.unproven),
+    }  # fmt: skip
+    if evidence is not None:
+        problem = f"cordoned: {evidence.asked}: gave {evidence.given}; {evidence.truth}"
+        return found | {"ok": False, "problem": problem, "evidence": msgspec.to_builtins(evidence)}
     try:
         start_s = time.monotonic()
         heads = await alone.connect()
@@ -81,14 +109,25 @@ async def _endpoint(chain: EvmChain, number: int) -> dict[str, Any]:
         found |= await chain.examine(alone)
     except SourceError as error:
         found |= {"ok": False, "problem": str(error)}
-    return found
+    return found | {"faults": endpoint.health.faults}
 
 
 def _show(report: dict[str, Any]) -> None:
     print("  ".join(f"{name} {number}" for name, number in report["versions"].items()))
     for store in report["stores"]:
         print(f"{store['store']}: {'ok' if store['ok'] else store['problem']}")
-    names = ("chain", "endpoint", "head", "final", "headAgeS", "latencyMs", "oldestState", "reads", "problem")
+    names = (
+        "chain",
+        "endpoint",
+        "head",
+        "final",
+        "lagBlocks",
+        "headAgeS",
+        "latencyMs",
+        "oldestState",
+        "reads",
+        "problem",
+    )
     rows = [[str(endpoint.get(name, "-")) for name in names] for endpoint in report["endpoints"]]
     if rows:
         show_table("", [(name, "") for name in names], rows)

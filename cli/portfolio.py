@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from portfolio.document import AssetDocument, Portfolio, PositionsDocument
 
 COLUMNS = (
-    ("chain", ""), ("protocol", ""), ("asset", ""), ("balance", "right"), ("price USD", "right"),
+    ("chain", ""), ("protocol", ""), ("position", ""), ("asset", ""), ("balance", "right"), ("price USD", "right"),
     ("worth USD", "right"),
 )  # fmt: skip
 
@@ -25,6 +25,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument("address", nargs="+")
     command.add_argument("--chain", help="only this chain; needed with --block where several are configured")
     command.add_argument("--block", type=int, metavar="N", help="at this block instead of now")
+    command.add_argument("--include-spam", action="store_true", help="let sums have what is taken for spam in them")
     command.add_argument("--sources", action="store_true", help="name block and price source of each number")
     command.set_defaults(run=run)
 
@@ -35,7 +36,8 @@ def run(options: argparse.Namespace) -> int:
 
     accounts = list(dict.fromkeys(account(written) for written in options.address))
     documents = with_system(
-        options, lambda system: read(system, accounts, options.chain, options.block, options.sources)
+        options,
+        lambda system: read(system, accounts, options.chain, options.block, options.sources, spam=options.include_spam),
     )
     if options.json:
         show_json(msgspec.to_builtins(documents))
@@ -46,13 +48,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def read(
-    system: System, accounts: list[Account], chain: str | None, block: int | None, sources: bool
+    system: System, accounts: list[Account], chain: str | None, block: int | None, sources: bool, *, spam: bool = False
 ) -> list[Portfolio]:
     """Portfolios over all chains now, or of one chain at a block."""
     from indexer.engine import Engine
     from portfolio.facts import Options
 
-    shown = Options(sources=sources, explorer_urls=False, images=False)
+    shown = Options(sources=sources, explorer_urls=False, images=False, spam=spam)
     keys = sorted(system.settings.chains)
     check_chains(system)
     if block is not None and block < 0:
@@ -72,28 +74,37 @@ def show(document: Portfolio) -> None:
     """One portfolio as a table."""
     at = f" at block {document.block_number}" if isinstance(document.block_number, str) else ""
     rows = [
-        (chain.key, protocol.name, *_cells(asset))
+        (chain.key, protocol.name, nested, *_cells(asset, side))
         for protocol in document.asset_by_protocols.values()
         for chain in protocol.chains.values()
         for position in chain.protocol_positions.values()
-        for asset in _assets(position)
+        for nested, side, asset in _assets(position)
     ]
     show_table(f"{document.address}{at}: {_money(document.networth)} USD", COLUMNS, rows)
     if document.unpriced_assets:
         print(f"  {document.unpriced_assets} assets have no price and are in no sum")
+    if document.spam_assets:
+        print(f"  {document.spam_assets} assets are taken for spam and are in no sum unless --include-spam says so")
     for issue in document.issues:
         print(f"  {issue.adapter}: {issue.subject}: {issue.reason}")
 
 
-def _cells(asset: AssetDocument) -> tuple[str, str, str, str]:
-    return asset.symbol or asset.contract, _known(asset.balance, "?"), _known(asset.price, "-"), _money(asset.value)
+def _cells(asset: AssetDocument, side: str) -> tuple[str, str, str, str]:
+    from portfolio.document import SpamDocument
+
+    sign = "-" if side == "owed" and _known(asset.value, "") else ""
+    spam = f"spam: {', '.join(asset.spam.reasons)}" if isinstance(asset.spam, SpamDocument) else ""
+    named = f"{asset.symbol or asset.contract}{f' ({side or spam})' if side or spam else ''}"
+    return named, _known(asset.balance, "?"), _known(asset.price, "-"), sign + _money(asset.value)
 
 
-def _assets(position: PositionsDocument) -> list[AssetDocument]:
-    assets: list[AssetDocument] = list(position.assets)
+def _assets(position: PositionsDocument) -> list[tuple[str, str, AssetDocument]]:
+    """Each asset with the name of its position, where it has one, and the side of it that is not simply owned."""
+    found = [("", "", asset) for asset in position.assets]
     for nested in position.protocol_positions:
-        assets += [*nested.supply_assets, *nested.borrow_assets, *nested.reward_assets, *nested.assets]
-    return assets
+        sides = (("", nested.supply_assets), ("owed", nested.borrow_assets), ("claimable", nested.reward_assets))
+        found += [(nested.name, side, asset) for side, assets in sides for asset in assets]
+    return found
 
 
 def _known(text: str, else_shown: str) -> str:

@@ -12,8 +12,7 @@ from chainfolio.settings import Settings, check
 from cli.common import Commands, settings
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
+    from api.app import App
     from storage.state import State
 
 PEPPER = "pepper"
@@ -55,18 +54,18 @@ def open_state(given: Settings) -> State:
     return State.open(given.state_url, secret, SystemClock(), random.SystemRandom(), given.limits.hold_s)
 
 
-async def answering(given: Settings) -> web.Application:
+async def answering(given: Settings) -> App:
     """The API alone."""
     return _app(given, work=False)
 
 
-async def indexing(given: Settings) -> web.Application:
+async def indexing(given: Settings) -> App:
     """The API with a worker beside it; with several processes, whichever holds a chain's lock indexes it."""
     return _app(given, work=True)
 
 
-def _app(given: Settings, *, work: bool) -> web.Application:
-    from api.app import PARTS, make_app
+def _app(given: Settings, *, work: bool) -> App:
+    from api.app import make_app
     from indexer.engine import Engine
     from indexer.metrics import Exported, listening
     from indexer.wiring import System
@@ -77,20 +76,23 @@ def _app(given: Settings, *, work: bool) -> web.Application:
     engine = Engine(system, worker.status)
     app = make_app(engine, state, given, system.seams)
 
-    async def beside(_: web.Application) -> AsyncIterator[None]:
+    @contextlib.asynccontextmanager
+    async def beside() -> AsyncIterator[None]:
         task = asyncio.create_task(worker.run()) if work else None
-        with contextlib.ExitStack() as stack:
-            if port := given.server.metrics_port:
-                read = [app[PARTS].traffic, *([Exported(worker)] if work else [])]
-                stack.enter_context(listening(read, given.server.host, port))
-            yield
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):  # its troubles were told while it ran
-                await task
-        await system.close()
-        await state.meter.close()
-        state.close()
+        try:
+            with contextlib.ExitStack() as stack:
+                if port := given.server.metrics_port:
+                    read = [app.parts.traffic, *([Exported(worker)] if work else [])]
+                    stack.enter_context(listening(read, given.server.host, port))
+                yield
+        finally:
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):  # its troubles were told while it ran
+                    await task
+            await system.close()
+            await state.meter.close()
+            state.close()
 
-    app.cleanup_ctx.append(beside)
+    app.beside.append(beside)
     return app

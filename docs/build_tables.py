@@ -32,7 +32,7 @@ def page() -> str:
 def _section(table: Table) -> str:
     facts = [f"Key: {_names(table.key)}.", f"Partitions: {_names(table.partitions)}.", f"Order: {_names(table.order)}."]
     if table.derived_from:
-        facts.append("Derived from " + " and ".join(f"`{name}`" for name in table.derived_from.split(", ")) + ".")
+        facts.append(f"Derived from `{table.derived_from}`.")
     rows = [
         f"| `{column.name}` | {TYPES[column.type]} | {'yes' if column.nullable else ''} | {column.about} |"
         for column in table.columns

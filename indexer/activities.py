@@ -14,8 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 from chainfolio import amounts
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import NotFound, Reorged
-from chainfolio.tables import ACCOUNT_ACTIONS, ACCOUNT_TRANSFERS, APPROVALS, BLOCKS, TRANSACTIONS, TRANSFERS, Table
+from chainfolio.tables import (
+    ACCOUNT_APPROVALS,
+    ACCOUNT_TRANSACTIONS,
+    ACCOUNT_TRANSFERS,
+    BLOCKS,
+    TRANSACTIONS,
+    TRANSFERS,
+    Table,
+)
 from indexer import ipc
+from indexer.approvals import EVERYWHERE, given
 from indexer.derive import HISTORIES, pending
 from portfolio.activity import Activity, Mined, Movement, Permission
 from portfolio.poisoning import Circle, Dealing
@@ -124,7 +133,8 @@ def _read(
     import polars as pl
 
     moved = _moved(lake, tail, chain, accounts, most)
-    allowed, sent = _acted(lake, tail, chain, accounts, most)
+    allowed = _allowed(lake, tail, chain, accounts, most)
+    sent = _sent(lake, tail, chain, accounts, most)
     indexed = pl.any_horizontal(
         pl.lit(False), *(pl.col("height").is_between(span.first, span.last) for span in heights)
     )
@@ -162,40 +172,46 @@ def _moved(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: in
     parts = [account_transfers(rows).filter(pl.col("account").is_in(accounts)).select(MOVED) for rows in loose]
     for account in accounts:
         # A history that is refused is not read: that of the zero address would not fit into memory.
-        check_ceiling(account, lake.count_transactions(chain, account, most), most)
+        check_ceiling(account, lake.count_transactions(ACCOUNT_TRANSFERS, chain, account, most), most)
         parts.append(lake.account_transfers(chain, account, ROWS).select(MOVED).collect())
     return pl.concat(parts)
 
 
-def _acted(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Approvals that accounts gave and transactions that they sent, read in the order in which rows move on."""
+def _allowed(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: int) -> pl.DataFrame:
+    """Approvals that accounts gave, all of them."""
     import polars as pl
 
-    owners, senders = (pl.col(name).is_in(accounts) for name in ("owner", "sender"))
-    allowing = [pl.col("owner").alias("account"), *ALLOWED[1:]]
-    own = {"account": pl.col("sender"), "tx_hash": pl.col("hash"), "selector": pl.col("input").bin.slice(0, 4)}
-    sending = [own[name].alias(name) if name in own else pl.col(name) for name in SENT]
-    allowed = [_fresh(tail, chain, APPROVALS).filter(owners).select(allowing)]
-    sent = [_fresh(tail, chain, TRANSACTIONS).filter(senders).select(sending)]
-    for span in _unsorted(tail, chain, ACCOUNT_ACTIONS):
-        within = pl.col("height").is_between(span.first, span.last)
-        allowed.append(lake.scan(APPROVALS, chain=chain).filter(within, owners).select(allowing).collect())
-        # One row more than the ceiling of all of them: then one of them is above it.
-        loose = lake.scan(TRANSACTIONS, chain=chain).filter(within, senders).select(sending)
-        sent.append(loose.head(most * len(accounts) + 1).collect())
     for account in accounts:
-        check_ceiling(account, lake.count_transactions(chain, account, most, ACCOUNT_ACTIONS.name), most)
-        rows = lake.rows_of(ACCOUNT_ACTIONS, chain, account).with_columns(pl.col("account").alias("sender")).collect()
-        is_sent = pl.col("log_index") < 0
-        allowed.append(rows.filter(~is_sent).select(ALLOWED))
-        sent.append(rows.filter(is_sent).select(SENT))
-    return pl.concat(allowed), pl.concat(sent)
+        check_ceiling(account, lake.count_transactions(ACCOUNT_APPROVALS, chain, account, most), most)
+    every = [
+        rows.rename({"owner": "account"}).select(ALLOWED) for rows in given(lake, tail, chain, accounts, EVERYWHERE)
+    ]
+    return pl.concat(every)
+
+
+def _sent(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: int) -> pl.DataFrame:
+    """Transactions that accounts sent: the tail, what is not sorted by account yet, sorted histories."""
+    import polars as pl
+
+    mine = pl.col("sender").is_in(accounts)
+    sending = [pl.col("sender").alias("account"), *_of_transaction()]
+    parts = [_fresh(tail, chain, TRANSACTIONS).filter(mine).select(sending).select(SENT)]
+    for span in _unsorted(tail, chain, ACCOUNT_TRANSACTIONS):
+        within = pl.col("height").is_between(span.first, span.last)
+        # One row more than the ceiling of all of them: then one of them is above it.
+        rows = lake.scan(TRANSACTIONS, chain=chain).filter(within, mine).select(sending).select(SENT)
+        parts.append(rows.head(most * len(accounts) + 1).collect())
+    for account in accounts:
+        check_ceiling(account, lake.count_transactions(ACCOUNT_TRANSACTIONS, chain, account, most), most)
+        own = lake.of_account(ACCOUNT_TRANSACTIONS, chain, account).with_columns(pl.col("account").alias("sender"))
+        parts.append(own.select(SENT).collect())
+    return pl.concat(parts)
 
 
 def _unsorted(tail: Tail, chain: str, history: Table) -> Spans:
     """Heights whose rows are in the lake but not sorted by account yet."""
     behind = Spans()
-    for source in HISTORIES[history.name].sources:
+    for source in HISTORIES[history.name].datasets:
         for filter_ in tail.cover_filters(chain, source):
             behind |= pending(tail, chain, source, filter_)
     return behind

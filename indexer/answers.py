@@ -8,6 +8,9 @@ from decimal import Decimal
 
 import msgspec
 
+from chainfolio.blocks import Block
+from chainfolio.contracts import Price, Token
+
 
 class ChainFact(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One chain as clients know it: how it is named, drawn and linked, and what is answered about it."""
@@ -39,6 +42,18 @@ class SyncStatus:
     in_progress: bool
 
 
+class EndpointHealth(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One endpoint of a chain by its host alone; null where it was not asked yet. A cordoned one was caught lying and
+    is asked nothing."""
+
+    endpoint: str
+    height: int | None
+    lag_blocks: int | None
+    latency_ms: int | None
+    faults: int
+    cordoned: bool
+
+
 class ChainReadiness(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How far one chain is indexed. `reason` says in a user's words why it is not healthy, and holds no secret."""
 
@@ -48,6 +63,7 @@ class ChainReadiness(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     indexed: int | None = None
     lag_blocks: int | None = None
     reason: str | None = None
+    endpoints: list[EndpointHealth] = []
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,12 +107,54 @@ class ApprovedAsset:
 
 
 @dataclass(frozen=True, slots=True)
+class Allowance:
+    """What is left of an approval at a block. `raw` and `balance` are None where the contract does not say; `at_risk`
+    is the USD of the smaller of the two, None where it is not known; `label` is the spender's, None of an unknown."""
+
+    approval: Approval
+    token: Token
+    raw: int | None
+    unlimited: bool
+    balance: int | None
+    price: Price | None
+    at_risk: Decimal | None
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """Who may move collectibles: all of a collection, or the one with `token_id`.
+
+    `standard` is erc721 or erc1155, None where the contract does not say. `held`: how many could be moved now (ids, of
+    erc1155), None where that is not known.
+    """
+
+    place: Place
+    time_us: int
+    token: str
+    owner: str
+    spender: str
+    token_id: int | None = None
+    standard: str | None = None
+    held: int | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalsPage:
-    """Approvals, the newest first; the place to go on from (None: no more); assets by (owner, token) where known."""
+    """Approvals, the newest first; the place to go on from (None: no more); assets by (owner, token) where known.
+
+    With `block`, what was included is of that block: what is left of the approvals that no later one replaced, and, on
+    a first page, who may move collectibles. `labels` are those of the spenders that are known.
+    """
 
     items: tuple[Approval, ...]
     more: Place | None
     assets: Mapping[tuple[str, str], ApprovedAsset] = field(default_factory=dict)
+    block: Block | None = None
+    allowances: Mapping[Place, Allowance] = field(default_factory=dict)
+    operators: tuple[Operator, ...] | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

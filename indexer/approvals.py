@@ -7,7 +7,7 @@ the index ends: below that is `NotCovered`, which is not the same as no more app
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 from chainfolio import amounts
 from chainfolio.asking import Asking, drive
 from chainfolio.blocks import Span, Spans
-from chainfolio.calls import Call, Read
+from chainfolio.calls import Read, balance_of
 from chainfolio.contracts import Token
 from chainfolio.errors import BadRequest, NotCovered, SourceError
-from chainfolio.tables import APPROVALS
+from chainfolio.tables import ACCOUNT_APPROVALS, APPROVALS
 from indexer import ipc
 from indexer.answers import Approval, ApprovedAsset, Place
-from indexer.snapshot import BALANCE_OF, LIVE_LAG, Snapshotter
+from indexer.derive import pending
+from indexer.snapshot import LIVE_LAG, Snapshotter
 from pricing.ladder import ladder
 from pricing.quotes import Quotes
 
@@ -31,7 +32,11 @@ if TYPE_CHECKING:
     from storage.lake import Lake
     from storage.tail import Tail
 
-WINDOW_ROWS: Final = 2_000_000
+COLUMNS: Final = (
+    "height", "tx_index", "log_index", "time", "tx_hash", "standard", "token", "owner", "spender", "token_id", "raw",
+    "approved",
+)  # fmt: skip
+EVERYWHERE: Final = Span(0, 2**62)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 STALE: Final = "the chain has changed since that page: begin again without a cursor"
 
@@ -59,6 +64,13 @@ def page(
     return found, None
 
 
+def check_whole(tail: Tail, chain: str, head: int) -> None:
+    """NotCovered where a block up to the head (or close to it) is not indexed."""
+    covered = _covered(tail, chain, head)
+    if covered.first > 0:
+        raise _hole(tail, chain, covered.first - 1)
+
+
 def _covered(tail: Tail, chain: str, start: Place | int) -> Span:
     """The span of the index to read, from where the page starts down to where nothing is indexed."""
     spans = list(tail.cover(chain, APPROVALS.name))
@@ -82,41 +94,59 @@ def _hole(tail: Tail, chain: str, last: int) -> NotCovered:
 def _rows(
     lake: Lake, tail: Tail, chain: str, owners: Sequence[str], span: Span, wanted: int, start: Place | int
 ) -> list[Approval]:
-    """The newest rows from the start on. The tail before the lake, which is the way that rows go: none is missed."""
+    """The newest rows from the start on."""
     import polars as pl
 
-    mine = pl.col("owner").is_in(owners) & (pl.col("standard") == "erc20")
+    mine = pl.col("standard") == "erc20"
     if isinstance(start, Place):
         below = pl.col("height") < start.height
         mine &= below | ((pl.col("height") == start.height) & (pl.col("log_index") <= start.log_index))
     found: dict[tuple[int, int], Approval] = {}
+    for rows in given(lake, tail, chain, owners, span):
+        _add(found, rows.lazy().filter(mine), wanted)
+    return [found[key] for key in sorted(found, reverse=True)[:wanted]]
+
+
+def given(lake: Lake, tail: Tail, chain: str, owners: Sequence[str], span: Span) -> Iterator[pl.DataFrame]:
+    """The approvals that owners gave in a span: the tail, what is not sorted by account yet, sorted histories.
+
+    In this order, which is the way that rows go: one that moves on meanwhile is met twice, and not missed.
+    """
+    import polars as pl
+
+    mine = pl.col("owner").is_in(owners)
+    within = pl.col("height").is_between(span.first, span.last)
     streams = [stream for _, stream in tail.rows(chain, APPROVALS.name, span.first, span.last)]
     if streams:
         fresh = pl.from_arrow(ipc.load(streams, APPROVALS))
         assert isinstance(fresh, pl.DataFrame)
-        _add(found, fresh.lazy().filter(mine), wanted)
-    for window in reversed(list(lake.windows([APPROVALS], chain, WINDOW_ROWS))):
-        if window.last < span.first or window.first > span.last:
-            continue
-        if len(found) >= wanted:
-            break
-        within = pl.col("height").is_between(max(window.first, span.first), min(window.last, span.last))
-        _add(found, lake.scan(APPROVALS, chain=chain).filter(within, mine), wanted)
-    return [found[key] for key in sorted(found, reverse=True)[:wanted]]
+        yield fresh.filter(mine).select(COLUMNS)
+    for filter_ in tail.cover_filters(chain, APPROVALS.name):
+        for part in pending(tail, chain, APPROVALS.name, filter_) & [span]:
+            here = pl.col("height").is_between(part.first, part.last)
+            yield lake.scan(APPROVALS, chain=chain).filter(mine, here).select(COLUMNS).collect()
+    columns = ["account", *(name for name in COLUMNS if name != "owner")]
+    for owner in owners:
+        rows = lake.of_account(ACCOUNT_APPROVALS, chain, owner, columns)
+        yield rows.rename({"account": "owner"}).filter(within).select(COLUMNS).collect()
 
 
 def _add(found: dict[tuple[int, int], Approval], rows: pl.LazyFrame, wanted: int) -> None:
-    columns = ["height", "log_index", "time", "tx_hash", "token", "owner", "spender", "raw"]
-    newest = rows.select(columns).sort("height", "log_index", descending=True).head(wanted).collect()
+    newest = rows.sort("height", "log_index", descending=True).head(wanted).collect()
     for row in newest.iter_rows(named=True):
         found[row["height"], row["log_index"]] = Approval(
             place=Place(row["height"], row["log_index"], row["tx_hash"]),
-            time_us=(row["time"] - EPOCH) // timedelta(microseconds=1),
+            time_us=time_us(row["time"]),
             token=row["token"],
             owner=row["owner"],
             spender=row["spender"],
             raw=amounts.raw_from_bytes(row["raw"]),
         )
+
+
+def time_us(time: datetime) -> int:
+    """A moment of a table in microseconds."""
+    return (time - EPOCH) // timedelta(microseconds=1)
 
 
 # --- what the tokens are worth now -----------------------------------------------------------------------------------
@@ -154,7 +184,7 @@ async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> 
 
 
 def _balances(pairs: Sequence[tuple[str, str]]) -> Asking[Read, Any, dict[tuple[str, str], object]]:
-    raws = yield [Call(token, BALANCE_OF, (account,)) for account, token in pairs]
+    raws = yield [balance_of(token, account) for account, token in pairs]
     return dict(zip(pairs, raws, strict=True))
 
 

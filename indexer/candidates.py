@@ -1,7 +1,10 @@
-"""Which tokens an account may hold: all it ever met in the index, and the list. Where there is an index, both."""
+"""What an account met in the index: the tokens it may hold, and the contracts in which it may have something."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
@@ -11,6 +14,8 @@ from indexer import ipc
 from indexer.derive import pending
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from storage.lake import Lake
     from storage.tail import Tail
 
@@ -18,31 +23,77 @@ ADAPTER = "index"
 FUNGIBLE = ("erc20", "wrap", "unwrap")
 
 
-def met(lake: Lake, tail: Tail, chain: str, account: str, height: int) -> set[str]:
-    """The fungible tokens in the account's transfers up to a height: the tail, what is not sorted yet, sorted history.
+@dataclass(frozen=True, slots=True)
+class Encounters:
+    """What an account met in its transfers: fungible tokens; tokens of ERC-721 collections that came to it, by
+    collection; with whom it exchanged which tokens (None: native coins), and to whom it sent them."""
+
+    tokens: frozenset[str] = frozenset()
+    ids: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    exchanged: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
+    sent: frozenset[str | None] = frozenset()
+
+
+def met(lake: Lake, tail: Tail, chain: str, account: str, height: int) -> Encounters:
+    """What an account met up to a height: in the tail, in what is not sorted yet, in its sorted history.
 
     In this order, which is the way that rows go: one that moves on meanwhile is met twice, and not missed.
     """
     import polars as pl
 
-    def tokens(rows: pl.LazyFrame) -> set[str]:
-        own = rows.filter(pl.col("standard").is_in(FUNGIBLE), pl.col("height") <= height)
-        return set(own.select(pl.col("token").unique()).collect()["token"].to_list())
-
-    mine = (pl.col("sender") == account) | (pl.col("recipient") == account)
-    found: set[str] = set()
+    own = pl.col("account") == account
+    parts = []
     streams = [stream for _, stream in tail.rows(chain, "transfers", 0, height)]
     if streams:
         fresh = pl.from_arrow(ipc.load(streams, TRANSFERS))
         assert isinstance(fresh, pl.DataFrame)
-        found |= tokens(fresh.lazy().filter(mine))
-    for span in _unsorted(tail, chain, height):
+        parts.append(_sides(fresh.lazy()).filter(own))
+    for span in unsorted(tail, chain, height):
         within = pl.col("height").is_between(span.first, span.last)
-        found |= tokens(lake.scan(TRANSFERS, chain=chain).filter(mine, within))
-    return found | tokens(lake.account_transfers(chain, account, ("standard", "height", "token")))
+        parts.append(_sides(lake.scan(TRANSFERS, chain=chain).filter(within)).filter(own))
+    parts.append(lake.account_transfers(chain, account, ("height", *KINDS)))
+    rows = pl.concat([part.filter(pl.col("height") <= height).select(KINDS).unique() for part in parts]).unique()
+    return _encounters(rows.collect())
 
 
-def _unsorted(tail: Tail, chain: str, height: int) -> Spans:
+KINDS = ("direction", "counterparty", "standard", "token", "token_id")
+
+
+def _sides(transfers: pl.LazyFrame) -> pl.LazyFrame:
+    """Each transfer once from either side, in the columns of `account_transfers`."""
+    import polars as pl
+
+    rest = ("height", "standard", "token", "token_id")
+    sides = [
+        transfers.select(
+            *rest, pl.lit(way).alias("direction"), pl.col(who).alias("account"), pl.col(other).alias("counterparty")
+        )
+        for way, who, other in (("in", "recipient", "sender"), ("out", "sender", "recipient"))
+    ]
+    return pl.concat(sides)
+
+
+def _encounters(rows: pl.DataFrame) -> Encounters:
+    tokens: set[str] = set()
+    ids, exchanged = defaultdict[str, set[int]](set), defaultdict[str, set[str | None]](set)
+    sent: set[str | None] = set()
+    for direction, counterparty, standard, token, token_id in rows.select(KINDS).iter_rows():
+        exchanged[counterparty].add(token)
+        if direction == "out":
+            sent.add(token)
+        if standard in FUNGIBLE:
+            tokens.add(token)
+        elif standard == "erc721" and direction == "in":
+            ids[token].add(int.from_bytes(token_id, "big"))
+    return Encounters(
+        frozenset(tokens),
+        {collection: frozenset(found) for collection, found in ids.items()},
+        {other: frozenset(moved) for other, moved in exchanged.items()},
+        frozenset(sent),
+    )
+
+
+def unsorted(tail: Tail, chain: str, height: int) -> Spans:
     """Heights whose transfers are in the lake but not in `account_transfers` yet."""
     behind = Spans()
     for filter_ in tail.cover_filters(chain, "transfers"):

@@ -1,27 +1,19 @@
 """Tables made from other tables: no node is asked.
 
-The histories (`account_transfers`, `account_actions`) follow their sources batch by batch; `balances` and `allowances`
-are made whole each time. The caller holds the chain's lock. Decoding stored logs again is next door, in `rederive`.
+The histories of accounts (`account_transfers`, `account_approvals`, `account_transactions`) follow their sources batch
+by batch; `balances` and `allowances` are made whole each time. The caller holds the chain's lock. Decoding stored logs
+again is next door, in `rederive`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import BadRequest
-from chainfolio.tables import (
-    ACCOUNT_ACTIONS,
-    ACCOUNT_TRANSFERS,
-    ALLOWANCES,
-    APPROVALS,
-    BALANCES,
-    TRANSACTIONS,
-    TRANSFERS,
-    Table,
-)
+from chainfolio.tables import ALLOWANCES, APPROVALS, BALANCES, TABLES, TRANSACTIONS, TRANSFERS, Table
 from storage.tail import Batch
 
 if TYPE_CHECKING:
@@ -31,29 +23,28 @@ if TYPE_CHECKING:
     from storage.lake import Lake
     from storage.tail import Tail
 
-DERIVED = ("account_transfers", "account_actions", "balances", "allowances")
 DECODED = ("transfers", "approvals", "logs")
 # Datasets whose rows are one standard of `transfers`; the dataset `transfers` has all others.
 OWN = ("native", "internal")
-# Tables that are made whole each time, and from what.
-WHOLE = {"balances": (TRANSFERS, BALANCES), "allowances": (APPROVALS, ALLOWANCES)}
-WINDOW_ROWS = 250_000
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A table sorted by account, made from the rows of some datasets, each of which fills one table."""
+    """What a table by account is made of: the table, and the datasets that fill it."""
 
-    table: Table
-    sources: Mapping[str, Table]
+    source: Table
+    datasets: tuple[str, ...]
 
 
 HISTORIES = {
-    "account_transfers": History(ACCOUNT_TRANSFERS, dict.fromkeys(("transfers", *OWN), TRANSFERS)),
-    "account_actions": History(ACCOUNT_ACTIONS, {"transactions": TRANSACTIONS, "approvals": APPROVALS}),
+    "account_transfers": History(TRANSFERS, ("transfers", *OWN)),
+    "account_approvals": History(APPROVALS, ("approvals",)),
+    "account_transactions": History(TRANSACTIONS, ("transactions",)),
 }
-# What makes rows of a history from rows of a table: functions of `portfolio.ledger`.
-MAKERS = {TRANSFERS.name: "account_transfers", TRANSACTIONS.name: "actions_sent", APPROVALS.name: "actions_allowed"}
+# Tables that are made whole each time, and from what.
+WHOLE = {"balances": (TRANSFERS, BALANCES), "allowances": (APPROVALS, ALLOWANCES)}
+DERIVED = (*HISTORIES, *WHOLE)
+WINDOW_ROWS = 250_000
 
 
 def derive(lake: Lake, tail: Tail, chain: str, wanted: Sequence[str] = DERIVED) -> dict[str, int]:
@@ -62,7 +53,7 @@ def derive(lake: Lake, tail: Tail, chain: str, wanted: Sequence[str] = DERIVED) 
     written = {}
     for name, history in HISTORIES.items():
         if name in wanted:
-            written[name] = sum(_follow(lake, tail, chain, name, source) for source in history.sources)
+            written[name] = sum(_follow(lake, tail, chain, name, source) for source in history.datasets)
     for name, (source, target) in WHOLE.items():
         if name in wanted:
             rows = whole(lake, tail, chain, name)
@@ -83,8 +74,8 @@ def in_lake(tail: Tail, chain: str, dataset: str, filter_: str = "") -> Spans:
 
 
 def pending(tail: Tail, chain: str, source: str, filter_: str) -> Spans:
-    """Heights whose rows of one source are in the lake, but not in its history yet."""
-    name = next(f"{name}/{source}" for name, history in HISTORIES.items() if source in history.sources)
+    """Heights whose rows of one source dataset are in the lake, but not in the history that they belong to yet."""
+    name = next(f"{name}/{source}" for name, history in HISTORIES.items() if source in history.datasets)
     done = tail.cover(chain, name, filter_) | (tail.cover(chain, name, "") if filter_ else ())
     return in_lake(tail, chain, source, filter_) - done
 
@@ -110,7 +101,7 @@ def in_schema(frame: pl.DataFrame, table: Table) -> pa.Table:
     return frame.select(table.names).to_arrow().cast(table.schema())
 
 
-# --- histories -------------------------------------------------------------------------------------------------------
+# --- histories of accounts -------------------------------------------------------------------------------------------
 
 
 def _follow(lake: Lake, tail: Tail, chain: str, name: str, source: str) -> int:
@@ -118,44 +109,48 @@ def _follow(lake: Lake, tail: Tail, chain: str, name: str, source: str) -> int:
     written = 0
     for filter_ in tail.cover_filters(chain, source):
         for span in pending(tail, chain, source, filter_):
-            for window in _windows(lake, chain, span, HISTORIES[name].sources[source]):
-                after = max(lake.last(history.table, f"{chain}/derive") for history in HISTORIES.values())
+            for window in _windows(lake, chain, span, HISTORIES[name].source):
+                after = lake.last(TABLES[name], f"{chain}/derive")
                 batch = tail.open_batch(chain, window, (f"{name}/{source}",), (filter_,), after=after)
                 written += _commit(lake, tail, batch)
     return written
 
 
-def _made_from(table: Table, rows: pl.DataFrame, history: History) -> pa.Table:
-    from portfolio import ledger
-
-    make: Callable[[pl.DataFrame], pl.DataFrame] = getattr(ledger, MAKERS[table.name])
-    return in_schema(make(rows), history.table)
+def _history_of(batch: Batch) -> str:
+    """The history that a batch is for; empty where it is for none."""
+    name = batch.datasets[0].partition("/")[0]
+    return name if name in HISTORIES else ""
 
 
 def _rows(lake: Lake, tail: Tail, batch: Batch) -> pa.Table:
-    """One batch of a history, made from the rows that are in the lake: the same whenever it is made."""
-    name, source = batch.datasets[0].split("/")
-    rows = _source_rows(lake, tail, batch, HISTORIES[name].sources[source]).collect()
-    return _made_from(HISTORIES[name].sources[source], rows, HISTORIES[name])
+    """One batch of a history, made from the rows that are in its source: the same whenever it is made."""
+    name = _history_of(batch)
+    return in_schema(_compute(name)(_source_rows(lake, tail, batch, HISTORIES[name].source).collect()), TABLES[name])
+
+
+def _compute(name: str) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    from portfolio import ledger
+
+    compute: Callable[[pl.DataFrame], pl.DataFrame] = getattr(ledger, name)
+    return compute
 
 
 def _commit(lake: Lake, tail: Tail, batch: Batch) -> int:
-    rows = _rows(lake, tail, batch)
-    table = HISTORIES[batch.datasets[0].split("/")[0]].table
-    lake.append(table, rows, stream=f"{batch.chain}/derive", batch=batch.number)
+    table = _rows(lake, tail, batch)
+    lake.append(TABLES[_history_of(batch)], table, stream=f"{batch.chain}/derive", batch=batch.number)
     tail.close_batch(batch)
-    return len(rows)
+    return len(table)
 
 
-def _source_rows(lake: Lake, tail: Tail, batch: Batch, table: Table) -> pl.LazyFrame:
-    """The source's rows of a batch: of one contract, or of all but those whose turn has been."""
+def _source_rows(lake: Lake, tail: Tail, batch: Batch, source: Table) -> pl.LazyFrame:
+    """The source rows of a batch: of one contract, or of all but those whose turn has been."""
     import polars as pl
 
     dataset, filter_ = batch.datasets[0], batch.filters[0]
-    rows = lake.scan(table, chain=batch.chain).filter(_within(batch.span))
-    if table is TRANSFERS:
-        source = dataset.rpartition("/")[2]
-        rows = rows.filter(pl.col("standard") == source if source in OWN else ~pl.col("standard").is_in(OWN))
+    rows = lake.scan(source, chain=batch.chain).filter(_within(batch.span))
+    if source is TRANSFERS:
+        name = dataset.rpartition("/")[2]
+        rows = rows.filter(pl.col("standard") == name if name in OWN else ~pl.col("standard").is_in(OWN))
     if filter_:
         return rows.filter(pl.col("token") == filter_)
     for contract in tail.cover_filters(batch.chain, dataset):
@@ -173,13 +168,13 @@ def _within(span: Span) -> pl.Expr:
 def recover(lake: Lake, tail: Tail, chain: str) -> None:
     """Finish the derivations that a killed process, or a full disk, left open."""
     for batch in tail.open_batches(chain):
-        if batch.datasets[0].split("/")[0] in HISTORIES:
+        if _history_of(batch):
             _commit(lake, tail, batch)
 
 
-def _windows(lake: Lake, chain: str, span: Span, table: Table) -> Iterator[Span]:
+def _windows(lake: Lake, chain: str, span: Span, source: Table) -> Iterator[Span]:
     """A span in pieces of about a quarter of a million rows, so that memory does not grow with history."""
-    heights = lake.scan(table, chain=chain).filter(_within(span)).group_by("height").len().sort("height").collect()
+    heights = lake.scan(source, chain=chain).filter(_within(span)).group_by("height").len().sort("height").collect()
     first, rows = span.first, 0
     for height, count in heights.iter_rows():
         if rows and rows + count > WINDOW_ROWS:
@@ -200,40 +195,36 @@ def check(names: Sequence[str]) -> None:
             raise BadRequest("tables", f"`{name}` cannot be derived", cure=f"there are: {', '.join(known)}")
 
 
-def again(lake: Lake, tail: Tail, chain: str, name: str) -> int:
-    """A history made whole again from all of its sources, for after those have changed; how many rows."""
-    history = HISTORIES[name]
+def history_again(lake: Lake, tail: Tail, chain: str, name: str) -> int:
+    """A history made whole again from all of its source, for after that has changed; how many rows."""
     derive(lake, tail, chain, (name,))
+    source = HISTORIES[name].source
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for table in dict.fromkeys(history.sources.values()):
-            covered = _stored_span(lake, chain, table)
-            for window in _windows(lake, chain, covered, table) if covered else ():
-                rows = lake.scan(table, chain=chain).filter(_within(window)).collect()
-                yield from _made_from(table, rows, history).to_batches()
+        covered = _stored_span(lake, chain, (source,))
+        for window in _windows(lake, chain, covered, source) if covered else ():
+            rows = lake.scan(source, chain=chain).filter(_within(window)).collect()
+            yield from in_schema(_compute(name)(rows), TABLES[name]).to_batches()
 
     counted = Counted(batches())
-    lake.replace(history.table, chain, counted)
+    lake.replace(TABLES[name], chain, counted)
     return counted.rows
 
 
-def of_cover(lake: Lake, tail: Tail, chain: str, name: str) -> Iterator[pa.RecordBatch]:
+def history_of_cover(lake: Lake, tail: Tail, chain: str, name: str) -> Iterator[pa.RecordBatch]:
     """The rows that a history of a chain has by its cover, made again: for a table of another revision.
 
     What a killed process had committed, and not closed, counts as covered.
     """
-    history = HISTORIES[name]
-    committed = lake.last(history.table, f"{chain}/derive")
+    committed = lake.last(TABLES[name], f"{chain}/derive")
     for batch in tail.open_batches(chain):
-        if batch.datasets[0].split("/")[0] == name and batch.number <= committed:
+        if _history_of(batch) == name and batch.number <= committed:
             tail.close_batch(batch)
-    for source, table in history.sources.items():
-        for filter_ in tail.cover_filters(chain, f"{name}/{source}"):
-            for span in tail.cover(chain, f"{name}/{source}", filter_):
-                for window in _windows(lake, chain, span, table):
-                    yield from _rows(
-                        lake, tail, Batch(chain, 0, window, (f"{name}/{source}",), (filter_,))
-                    ).to_batches()
+    for dataset in (f"{name}/{source}" for source in HISTORIES[name].datasets):
+        for filter_ in tail.cover_filters(chain, dataset):
+            for span in tail.cover(chain, dataset, filter_):
+                for window in _windows(lake, chain, span, HISTORIES[name].source):
+                    yield from _rows(lake, tail, Batch(chain, 0, window, (dataset,), (filter_,))).to_batches()
 
 
 class Counted:
@@ -248,9 +239,10 @@ class Counted:
             yield batch
 
 
-def _stored_span(lake: Lake, chain: str, table: Table) -> Span | None:
+def _stored_span(lake: Lake, chain: str, tables: Sequence[Table]) -> Span | None:
     import polars as pl
 
     ends = [pl.col("height").min().alias("first"), pl.col("height").max().alias("last")]
-    first, last = lake.scan(table, chain=chain).select(ends).collect().row(0)
-    return None if first is None else Span(first, last)
+    found = [lake.scan(table, chain=chain).select(ends).collect().row(0) for table in tables]
+    known = [(first, last) for first, last in found if first is not None]
+    return Span(min(first for first, _ in known), max(last for _, last in known)) if known else None

@@ -7,7 +7,7 @@ wants to wait; a partial one is given but never kept as whole.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 from chainfolio.assets import ZERO_ADDRESS, Account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Quoted, Snapshot, VirtualUser
-from chainfolio.errors import BadRequest, HistoryUnavailable, SourceError, Unavailable, Unserved
+from chainfolio.errors import BadRequest, HistoryUnavailable, NodeBehind, SourceError, Unavailable, Unserved
 from indexer import candidates, virtual
 from indexer.answers import (
     ApprovalsPage,
     ChainFact,
     ChainReadiness,
+    EndpointHealth,
     Place,
     Readiness,
     SyncStatus,
@@ -43,6 +44,7 @@ from portfolio.valuation import Valuation, value
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
+    from indexer.allowances import Standing
     from indexer.snapshot import Snapshotter
 
 KEEP_S = 3600.0
@@ -85,21 +87,33 @@ class Engine:
     async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         """The same portfolios as JSON, each written once for as long as what is kept of its account stays the same."""
         known = await self._known(accounts, wait=wait, live=False)
-        for account, kept in zip(accounts, known, strict=True):
-            if options not in kept.written:
-                kept.written[options] = encode_one(
-                    self._document(account.address, kept.valuation, kept.updated_us, options)
-                )
-        return [kept.written[options] for kept in known]
+        return [self._written(account, kept, options) for account, kept in zip(accounts, known, strict=True)]
+
+    def _written(self, account: Account, kept: _Kept, options: Options) -> bytes:
+        found = kept.written.get(options)
+        if found is None:
+            document = self._document(account.address, kept.valuation, kept.updated_us, options)
+            found = kept.written[options] = encode_one(document)
+        return found
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
         """Portfolios at one block of one chain, which is read anew. BadRequest above the head, HistoryUnavailable where
         the node has pruned it, Unserved without such a chain."""
         evm = self._configured(chain, "the portfolio at a block")
         await self._check_height(evm, height)
-        snapshot = await self._snapshotter(evm).take([each.address for each in accounts], await evm.block(height))
+        block = await self._block(evm, height)
+        snapshot = await self._snapshotter(evm).take([each.address for each in accounts], block)
         valuation, now_us = value([snapshot]), self.system.seams.clock.now_us()
         return [self._document(each.address, valuation, now_us, options, height) for each in accounts]
+
+    async def _block(self, chain: EvmChain, height: int) -> Block:
+        """A block that the chain has: who does not have it though the chain has gone on has forgotten it."""
+        try:
+            return await chain.block(height)
+        except NodeBehind as error:
+            if (await chain.heads()).latest.height < height:
+                raise
+            raise HistoryUnavailable(error.source, height, error.reason) from error
 
     async def historical(self, accounts: Sequence[Account], day: date, options: Options) -> list[Portfolio]:
         """Portfolios at the last block before 00:00 UTC of a day, on every chain there was by then. A chain that cannot
@@ -159,10 +173,11 @@ class Engine:
         return nav(whole, currency, found)
 
     async def approvals(
-        self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None
+        self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None, include: Collection[str] = ()
     ) -> ApprovalsPage:
         """Approvals that accounts gave on a chain, as mined, the newest first, from a place on. NotCovered where the
-        index does not reach, BadRequest for a place that has left the chain."""
+        index does not reach, BadRequest for a place that has left the chain, Unserved for what cannot be included."""
+        from indexer.allowances import included
         from indexer.approvals import assets, page
 
         evm = self._configured(chain, "approvals")
@@ -171,7 +186,20 @@ class Engine:
         system = self.system
         items, more = await asyncio.to_thread(page, system.lake, system.tail, evm.key, owners, limit, begin)
         known = await assets(self._snapshotter(evm), {(item.owner, item.token) for item in items})
-        return ApprovalsPage(tuple(items), more, known)
+        found = ApprovalsPage(tuple(items), more, known)
+        if not include:
+            return found
+        return await included(found, self._snapshotter(evm), owners, include, system.labels, first=start is None)
+
+    async def allowances(self, chain: str, account: Account) -> Standing:
+        """All that an account's approvals on a chain still allow, the greatest risk first. NotCovered where there may
+        be approvals that nobody indexed."""
+        from indexer.allowances import standing
+        from indexer.approvals import check_whole
+
+        evm = self._configured(chain, "approvals")
+        check_whole(self.system.tail, evm.key, (await evm.heads()).latest.height)
+        return await standing(self._snapshotter(evm), [account.address], self.system.labels)
 
     async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> Transactions:
         """One page of what accounts did, over the chains asked for. Unserved where there is no such chain or none of an
@@ -278,7 +306,7 @@ class Engine:
         top = tail.top(chain.key) or tail.anchor(chain.key)
         indexed = top.height if top else None
         if status is None:
-            return ChainReadiness(key=chain.key, healthy=True, indexed=indexed)
+            return ChainReadiness(key=chain.key, healthy=True, indexed=indexed, endpoints=_endpoints(chain))
         reason = status.halted or status.trouble or None
         lag = max(0, status.head - (indexed or 0)) if status.head else None
         return ChainReadiness(
@@ -288,6 +316,7 @@ class Engine:
             indexed=indexed,
             lag_blocks=lag,
             reason=reason,
+            endpoints=_endpoints(chain),
         )
 
     # --- what is kept ------------------------------------------------------------------------------------------------
@@ -357,6 +386,22 @@ class Engine:
         if chain.key not in self._snapshotters:
             self._snapshotters[chain.key] = self.system.snapshotter(chain)
         return self._snapshotters[chain.key]
+
+
+def _endpoints(chain: EvmChain) -> list[EndpointHealth]:
+    """The health of a chain's endpoints, without the evidence: it may repeat what somebody asked."""
+    best = chain.node.best_height
+    return [
+        EndpointHealth(
+            endpoint=endpoint.name,
+            height=(health := endpoint.health).height,
+            lag_blocks=health.lag_blocks(best),
+            latency_ms=health.latency_ms,
+            faults=health.faults,
+            cordoned=health.evidence is not None,
+        )
+        for endpoint in chain.node.endpoints
+    ]
 
 
 def _refuse_unread(valuation: Valuation) -> None:

@@ -44,12 +44,14 @@ MOVED = "tail"
 
 @dataclass(slots=True)
 class Status:
-    """Where following stands. `halted` says why it stopped for good, `trouble` what it is waiting out."""
+    """Where following stands. `halted` says why it stopped, `trouble` what it is waiting out; `healed` counts how often
+    its final past changed and was indexed again."""
 
     head: int = 0
     indexed: int = 0
     finalized: int = 0
     reorgs: int = 0
+    healed: int = 0
     halted: str = ""
     trouble: str = ""
     updated_us: int = 0

@@ -16,7 +16,6 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Protocol
 
 from chainfolio.blocks import Block, Span
@@ -27,7 +26,9 @@ if TYPE_CHECKING:
     from indexer.collect import Work
     from indexer.progress import Progress
 
-CALLS = frozenset({"cover", "cover_filters", "anchor", "open_batch", "close_batch", "learnt", "learn", "joins"})
+CALLS = frozenset({
+    "cover", "cover_filters", "anchor", "open_batch", "close_batch", "learnt", "learn", "cordoned", "cordon", "joins",
+})  # fmt: skip
 
 
 class Joins(Protocol):
@@ -64,6 +65,8 @@ class Lane:
         self.number = number
         self.requests = 0
         self.troubles: Mapping[str, Mapping[str, int]] = {}
+        from multiprocessing.connection import Connection  # here, for most runs have no lane to talk to
+
         ours, theirs = socket.socketpair()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         self._process = subprocess.Popen(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.tables import LOGS, TABLES, Table
 from indexer import rederive
-from indexer.derive import DECODED, DERIVED, HISTORIES, WHOLE, Counted, of_cover, whole
+from indexer.derive import DECODED, DERIVED, HISTORIES, WHOLE, Counted, history_of_cover, whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,15 +57,17 @@ def _decoded(every: Sequence[EvmChain], lake: Lake, tail: Tail) -> dict[str, int
         asides = [_aside(chain, lake, Path(folder, chain.key)) for chain in every]
         lake.recreate(HALF_WAY, _all(asides, rederive.KEPT))
         written = {name: _recreate(lake, TABLES[name], _all(asides, name)) for name in DECODED if name != LOGS.name}
-        written |= _histories(every, lake, tail, [*HISTORIES])
+        written |= _histories(every, lake, tail, list(HISTORIES))
         return written | {LOGS.name: _recreate(lake, LOGS, _all(asides, LOGS.name))}
 
 
 def _histories(every: Sequence[EvmChain], lake: Lake, tail: Tail, names: Sequence[str]) -> dict[str, int]:
-    def rows(name: str) -> Iterator[pa.RecordBatch]:
-        return (batch for chain in every for batch in of_cover(lake, tail, chain.key, name))
+    return {name: _recreate(lake, TABLES[name], _history(every, lake, tail, name)) for name in names}
 
-    return {name: _recreate(lake, TABLES[name], rows(name)) for name in names}
+
+def _history(every: Sequence[EvmChain], lake: Lake, tail: Tail, name: str) -> Iterator[pa.RecordBatch]:
+    for chain in every:
+        yield from history_of_cover(lake, tail, chain.key, name)
 
 
 def _recreate(lake: Lake, table: Table, rows: Iterator[pa.RecordBatch]) -> int:

@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from chainfolio.errors import BadSettings
 
 if TYPE_CHECKING:
+    from adapters.evm.endpoint import Endpoint
     from indexer.worker import Worker
 
 
@@ -32,25 +33,56 @@ class Exported:
     def _chains(self) -> Iterable[Metric]:
         head = GaugeMetricFamily("chainfolio_head_block", "newest block of the node", labels=["chain"])
         indexed = GaugeMetricFamily("chainfolio_indexed_block", "newest block that is indexed", labels=["chain"])
-        halted = GaugeMetricFamily("chainfolio_halted", "1 where a chain has stopped for good", labels=["chain"])
+        halted = GaugeMetricFamily("chainfolio_halted", "1 where a chain has stopped", labels=["chain"])
         reorgs = CounterMetricFamily("chainfolio_reorgs", "reorganisations undone", labels=["chain"])
+        healed = CounterMetricFamily(
+            "chainfolio_healed", "times a chain left its final past and was indexed again", labels=["chain"]
+        )
         for key, status in self._worker.status.items():
             head.add_metric([key], status.head)
             indexed.add_metric([key], status.indexed)
             halted.add_metric([key], 1 if status.halted else 0)
             reorgs.add_metric([key], status.reorgs)
-        return head, indexed, halted, reorgs
+            healed.add_metric([key], status.healed)
+        return head, indexed, halted, reorgs, healed
 
     def _endpoints(self) -> Iterable[Metric]:
         labels = ["chain", "endpoint"]
         requests = CounterMetricFamily("chainfolio_node_requests", "HTTP requests to nodes", labels=labels)
         trouble = CounterMetricFamily("chainfolio_node_trouble", "what went wrong, by kind", labels=[*labels, "kind"])
+        gauges = {
+            name: GaugeMetricFamily(f"chainfolio_node_{name}", about, labels=labels)
+            for name, about in (
+                ("height", "newest block that an endpoint claimed"),
+                ("lag_blocks", "blocks behind the best endpoint"),
+                ("latency_seconds", "average of its exchanges, the newest weighing most"),
+                ("faults", "how many of its last exchanges came to nothing"),
+                ("cordoned", "1 where it was caught lying and is asked nothing"),
+            )
+        }
+        hedged = CounterMetricFamily("chainfolio_node_hedged", "reads asked of a second endpoint", labels=["chain"])
         for chain in self._worker.system.chains:
+            hedged.add_metric([chain.key], chain.node.hedged)
             for endpoint in chain.node.endpoints:
+                for name, value in _health(endpoint, chain.node.best_height).items():
+                    gauges[name].add_metric([chain.key, endpoint.name], value)
                 requests.add_metric([chain.key, endpoint.name], endpoint.requests)
                 for kind, count in endpoint.trouble.counts.items():
                     trouble.add_metric([chain.key, endpoint.name, kind], count)
-        return requests, trouble
+        return requests, trouble, hedged, *gauges.values()
+
+
+def _health(endpoint: Endpoint, best: int | None) -> dict[str, float]:
+    """What is known of an endpoint; what is not has no sample, for 0 would say something else."""
+    health = endpoint.health
+    known: dict[str, float | None] = {
+        "height": health.height,
+        "lag_blocks": health.lag_blocks(best),
+        "latency_seconds": health.latency_s,
+        "faults": health.faults,
+        "cordoned": int(health.evidence is not None),
+    }
+    return {name: value for name, value in known.items() if value is not None}
 
 
 @contextmanager

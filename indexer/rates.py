@@ -43,7 +43,11 @@ def average(valuation: Valuation, symbol: str) -> Decimal | None:
     held = [
         (Fraction(valued.amount), Fraction(valued.price.usd))
         for valued in valuation.holdings
-        if valued.holding.token.symbol == symbol and valued.price and valued.amount and valued.worth is not None
+        if valued.holding.token.symbol == symbol
+        and valued.price
+        and valued.amount
+        and valued.worth is not None
+        and valued.counted
     ]
     whole = sum((amount for amount, _ in held), Fraction(0))
     return rounded(sum((a * usd for a, usd in held), Fraction(0)) / whole, PLACES) if whole else None

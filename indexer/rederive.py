@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chainfolio.blocks import Span
 from chainfolio.errors import StoreError
 from chainfolio.tables import APPROVALS, LOGS, TABLES, TRANSFERS, Table
 from indexer.derive import DECODED, OWN, Counted
@@ -37,13 +39,28 @@ def rederive(chain: EvmChain, lake: Lake, tables: Sequence[str] = DECODED) -> di
         return {}
     with tempfile.TemporaryDirectory(prefix="chainfolio-") as folder:
         aside = Aside(Path(folder))
-        for window in lake.windows(STORED, chain.key, WINDOW_ROWS):
-            stored = {table.name: lake.window(table, chain.key, window) for table in STORED}
+        for stored in _windows(lake, chain.key):
             aside.add(stored, decoded(chain, stored))
         aside.close()
         if aside.logs_change:
             lake.replace(LOGS, chain.key, aside.batches(KEPT))
         return {name: _replace(lake, chain.key, TABLES[name], aside) for name in DECODED}
+
+
+def _windows(lake: Lake, chain: str) -> Iterator[dict[str, pa.Table]]:
+    """What is stored, window by window; the next one is read while the one before is worked on."""
+
+    def read(window: Span) -> dict[str, pa.Table]:
+        return {table.name: lake.window(table, chain, window) for table in STORED}
+
+    with ThreadPoolExecutor(1, "windows") as thread:
+        coming: Future[dict[str, pa.Table]] | None = None
+        for window in lake.windows(STORED, chain, WINDOW_ROWS):
+            before, coming = coming, thread.submit(read, window)
+            if before is not None:
+                yield before.result()
+        if coming is not None:
+            yield coming.result()
 
 
 def _replace(lake: Lake, chain: str, table: Table, aside: Aside) -> int:

@@ -24,12 +24,17 @@ _KEY = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 
 
 class Protocol(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One protocol as its file describes it; `contracts` are addresses by chain key and by what they are there for."""
+    """One protocol as its file describes it; `contracts` are addresses by chain key and by what they are there for.
+
+    `families` are the decoders that read its positions; `options` what they have to know of this fork.
+    """
 
     key: str
     name: str
     contracts: dict[str, dict[str, list[str]]]
     images: dict[str, str] = {}
+    families: list[str] = []
+    options: dict[str, str] = {}
 
     @property
     def uuid(self) -> str:
@@ -67,15 +72,27 @@ class Registry:
         found = self._at.get(contract, {})
         return [(chain, found[chain]) for chain in sorted(found) if chain in chains]
 
+    def label(self, contract: str, chain: str) -> str | None:
+        """What a contract is called on a chain: its protocol, and what it is there for; None where nobody knows it."""
+        protocol = self._at.get(contract, {}).get(chain)
+        if protocol is None:
+            return None
+        roles = [role for key, role, address in protocol.places if (key, address) == (chain, contract)]
+        return protocol.name if roles[0] == protocol.key else f"{protocol.name}: {roles[0].replace('_', ' ')}"
+
     @cached_property
     def facts(self) -> dict[str, ProtocolFacts]:
         """What documents show of each protocol."""
         return {each.key: ProtocolFacts(each.key, each.name, each.images) for each in self.protocols}
 
 
-def load(folder: Path, chains: Collection[str]) -> Registry:
-    """The registry in a folder, whose files may name these chains; BadSettings says which file and key is wrong."""
-    return Registry([_protocol(path, chains) for path in sorted(folder.glob("*.toml"))])
+def load(folders: Sequence[Path], chains: Collection[str]) -> Registry:
+    """The registry of some folders, whose files may name these chains; BadSettings says which file and key is wrong.
+
+    A file of a later folder stands in for one of the same name in an earlier one.
+    """
+    files = {path.name: path for folder in folders for path in sorted(folder.glob("*.toml"))}
+    return Registry([_protocol(path, chains) for path in files.values()])
 
 
 def _protocol(path: Path, chains: Collection[str]) -> Protocol:
@@ -85,7 +102,7 @@ def _protocol(path: Path, chains: Collection[str]) -> Protocol:
         raise BadSettings(path.name, str(error)) from None
     if protocol.key != path.stem or not _KEY.match(protocol.key) or protocol.key == WALLET:
         raise BadSettings(path.name, f"key: `{protocol.key}` is not a protocol key that the file is named after")
-    if not protocol.name.strip() or not protocol.contracts:
+    if not protocol.name.strip() or not (protocol.contracts or protocol.families):
         raise BadSettings(path.name, "name and contracts are not empty")
     for size, link in protocol.images.items():
         if size not in SIZES or not link.startswith(("https://", "http://", "data:image/")):

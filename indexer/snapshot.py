@@ -1,25 +1,31 @@
 """What some accounts hold on one chain at one block: everything read at that block's hash, prices too.
 
-Round one asks for every balance, round two for what held tokens are and what they are worth; so a snapshot is about
-three requests, however many tokens and accounts there are.
+The first rounds ask for every balance, and for the positions in protocols that were met; the next for what held tokens
+are, what they are worth and what lies behind them. So a snapshot of loose tokens is about three requests, and one of
+positions about six, however many tokens, positions and accounts there are.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from adapters.evm.tokens import describe
 from chainfolio.asking import Asking, Reverted, drive
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.blocks import Block
-from chainfolio.calls import Call, NativeBalance, Read
-from chainfolio.contracts import Holding, Issue, Quoted, Snapshot, Token
-from chainfolio.errors import Reorged
+from chainfolio.calls import Read
+from chainfolio.contracts import Holding, Issue, Quoted, Snapshot, Spam, Token
+from chainfolio.errors import BadAnswer, Reorged
 from indexer import candidates
+from indexer.arrivals import arrivals
+from indexer.candidates import Encounters
+from indexer.positions import MOST_ASKS, MOST_ROUNDS, Everything, Reader
+from indexer.protocols import Protocols
 from indexer.tokens import TokenBook
+from portfolio.spam import Originals, TokenFacts, judge
 from pricing.ladder import ladder
 from pricing.quotes import PriceSource, Quotes
 
@@ -29,7 +35,6 @@ if TYPE_CHECKING:
     from storage.tail import Tail
 
 LIVE_LAG = 64  # blocks: an index that is this close to the head is live
-BALANCE_OF = "balanceOf(address)(uint256)"
 
 
 @dataclass(slots=True)
@@ -41,6 +46,7 @@ class Snapshotter:
     tail: Tail
     book: TokenBook
     sources: Sequence[PriceSource]
+    protocols: Protocols = field(default_factory=lambda: Protocols(()))
 
     async def take(self, accounts: Sequence[str], block: Block | None = None, extra: Sequence[str] = ()) -> Snapshot:
         """A snapshot at a block (none: now). `extra` are contracts to look at beside those the accounts have met."""
@@ -62,7 +68,7 @@ class Snapshotter:
 
     async def _quoted(self, contracts: Sequence[str]) -> Quoted:
         block = (await self.chain.heads()).latest
-        tokens, quotes, failed = await self._known(sorted(set(contracts)), block)
+        tokens, quotes, failed = await self.known(sorted(set(contracts)), block)
         native = {ZERO_ADDRESS: self.native}
         prices = {price.asset: price for price in quotes.prices}
         return Quoted(block, tokens | native, prices, (*failed, *_refusals(quotes)))
@@ -74,71 +80,114 @@ class Snapshotter:
         return Token(self.chain.facts.native_asset, native.symbol, native.name, native.decimals)
 
     async def _at(self, accounts: Sequence[str], block: Block, extra: Sequence[str], before: int) -> Snapshot:
-        wanted = await asyncio.to_thread(self._wanted, accounts, block.height, extra)
-        asks = [NativeBalance(account) for account in accounts] + [
-            Call(contract, BALANCE_OF, (account,)) for account in accounts for contract in wanted[account]
-        ]
-        raws = await self.chain.answer(asks, block)
-        holdings, issues = self._natives(accounts, raws[: len(accounts)])
-        held, unknown = self._held(accounts, wanted, raws[len(accounts) :])
-        tokens, quotes, failed = await self._known(sorted({contract for _, contract, _ in held}), block)
+        met = await asyncio.to_thread(self._met, accounts, block.height)
+        wanted = {account: self._wanted(met[account].tokens | set(extra)) for account in accounts}
+        readers = {account: Reader(self.protocols, account, met[account]) for account in accounts}
+        read = await self._read(
+            {account: readers[account].everything(tuple(wanted[account])) for account in accounts}, block
+        )
+        opened = [each for everything in read.values() for each in everything.positions]
+        held, unknown = self._held(read, wanted)
+        wallets = {contract for _, contract, _ in held}
+        inside = {token for each in opened for token in each.tokens}
+        tokens, quotes, failed = await self.known(sorted((wallets | inside) - {ZERO_ADDRESS}), block)
+        tokens[ZERO_ADDRESS] = self.native
+        holdings, issues = self._natives(read)
+        shares = {(each.account, share) for each in opened for share in each.found.instead}
+        loose = [each for each in held if each[:2] not in shares]
+        spam = await asyncio.to_thread(self._spam, loose, tokens, quotes, block.height)
         holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
-        issues += [*unknown, *failed, *_refusals(quotes)]
+        issues += [*unknown, *(issue for everything in read.values() for issue in everything.issues)]
+        issues += [*failed, *_refusals(quotes)]
         gap = candidates.gaps(self.tail, self.chain.key, block.height)
         return Snapshot(
             self.chain.key, block, tuple(accounts), tuple(holdings), quotes.prices,
             tuple([*issues, gap] if gap else issues), self.chain.requests - before,
+            tuple(each.named(tokens) for each in opened), spam,
         )  # fmt: skip
+
+    def _met(self, accounts: Sequence[str], height: int) -> dict[str, Encounters]:
+        return {account: candidates.met(self.lake, self.tail, self.chain.key, account, height) for account in accounts}
+
+    async def _read(self, askings: Mapping[str, Asking[Read, Any, Everything]], block: Block) -> dict[str, Everything]:
+        """All accounts in lockstep; the decoders inside are bounded one by one."""
+        reports = await drive(
+            askings, lambda asks: self.chain.answer(asks, block), max_rounds=MOST_ROUNDS, max_asks=MOST_ASKS
+        )
+        for report in reports.values():
+            if report.result is None:
+                raise report.error or BadAnswer(self.chain.key, report.reason)
+        return {account: report.result for account, report in reports.items() if report.result is not None}
 
     async def now(self) -> Block:
         """The newest block that is indexed, where indexing keeps up with the head; else the head itself."""
         head, top = (await self.chain.heads()).latest, self.tail.top(self.chain.key)
         return top if top is not None and head.height - LIVE_LAG <= top.height <= head.height else head
 
-    def _wanted(self, accounts: Sequence[str], height: int, extra: Sequence[str]) -> dict[str, dict[str, bool]]:
-        """The contracts to ask for each account, and whether there is reason to think that it holds some."""
+    def _wanted(self, met: Set[str]) -> dict[str, bool]:
+        """The contracts to ask for an account, and whether there is reason to think that it holds some."""
         facts = self.chain.facts
         listed = {*self.book.listed, *([facts.wrapped.address] if facts.wrapped else [])}
         double = {facts.native.also_at} if facts.native.also_at else set()
-        wanted = {}
-        for account in accounts:
-            met = candidates.met(self.lake, self.tail, self.chain.key, account, height) | set(extra)
-            wanted[account] = {contract: contract in met for contract in sorted((met | listed) - double)}
-        return wanted
+        return {contract: contract in met for contract in sorted((met | listed) - double)}
 
     def _held(
-        self, accounts: Sequence[str], wanted: Mapping[str, Mapping[str, bool]], answers: Sequence[Any]
+        self, read: Mapping[str, Everything], wanted: Mapping[str, Mapping[str, bool]]
     ) -> tuple[list[tuple[str, str, int]], list[Issue]]:
         """What is held, and an issue for each balance that its contract does not tell.
 
         A token that is only on a list, and answers nothing, is no news: at most blocks it was not there yet.
         """
         held, issues = [], []
-        places = [(account, contract, met) for account in accounts for contract, met in wanted[account].items()]
-        for (account, contract, met), raw in zip(places, answers, strict=True):
-            if isinstance(raw, int):
-                if raw:
-                    held.append((account, contract, raw))
-            elif met:
-                why = "the contract refuses" if isinstance(raw, Reverted) else raw.reason
-                reason = f"the balance of {account} is unknown: {why}"
-                issues.append(Issue("balance", contract, reason, spoils=False))
+        for account, everything in read.items():
+            for contract, raw in everything.balances.items():
+                if isinstance(raw, int):
+                    if raw:
+                        held.append((account, contract, raw))
+                elif wanted[account][contract]:
+                    why = "the contract refuses" if isinstance(raw, Reverted) else raw.reason
+                    reason = f"the balance of {account} is unknown: {why}"
+                    issues.append(Issue("balance", contract, reason, spoils=False))
         return held, issues
 
-    def _natives(self, accounts: Sequence[str], raws: Sequence[Any]) -> tuple[list[Holding], list[Issue]]:
+    def _spam(
+        self, held: Sequence[tuple[str, str, int]], tokens: Mapping[str, Token], quotes: Quotes, height: int
+    ) -> dict[tuple[str, str], Spam]:
+        """What of the held tokens is taken for spam, by account and contract."""
+        listed = {*self.book.listed, *([self.chain.facts.wrapped.address] if self.chain.facts.wrapped else [])}
+        priced = {price.asset.contract for price in quotes.prices}
+        suspects: dict[str, list[str]] = {}
+        for account, contract, _ in held:
+            if contract not in listed:
+                suspects.setdefault(account, []).append(contract)
+        if not suspects:
+            return {}
+        known = {**self.book.listed, **{each: tokens[each] for each in tokens if each in priced}}
+        originals = Originals.of((each, known[each].symbol, known[each].name) for each in known)
+        originals.add(ZERO_ADDRESS, self.native.symbol, self.native.name)
+        found = {}
+        for account, contracts in suspects.items():
+            came = arrivals(self.lake, self.tail, self.chain.key, account, contracts, listed | priced, height)
+            for contract in contracts:
+                token = tokens[contract]
+                facts = TokenFacts(contract, token.symbol, token.name, False, contract in priced, came.get(contract))
+                if (spam := judge(facts, originals)) is not None:
+                    found[account, contract] = spam
+        return found
+
+    def _natives(self, read: Mapping[str, Everything]) -> tuple[list[Holding], list[Issue]]:
         """The native coins of each account, zero included, and an issue where they are not known."""
-        token = self.native
         known = [
-            Holding(account, token, raw) for account, raw in zip(accounts, raws, strict=True) if isinstance(raw, int)
+            Holding(account, self.native, each.native) for account, each in read.items() if isinstance(each.native, int)
         ]
         unknown = [
-            Issue("balance", account, f"the native balance could not be read: {raw.reason}")
-            for account, raw in zip(accounts, raws, strict=True)
-            if not isinstance(raw, int)
+            Issue("balance", account, f"the native balance could not be read: {each.native.reason}")
+            for account, each in read.items()
+            if not isinstance(each.native, int)
         ]
         return known, unknown
 
-    async def _known(self, contracts: Sequence[str], block: Block) -> tuple[dict[str, Token], Quotes, list[Issue]]:
+    async def known(self, contracts: Sequence[str], block: Block) -> tuple[dict[str, Token], Quotes, list[Issue]]:
         """The tokens behind some contracts and what can be said of their prices, in lockstep at the block."""
         known = self.book.known(contracts)
         unknown = [contract for contract in contracts if contract not in known]

@@ -41,7 +41,7 @@ class Upkeep:
 
     def once(self) -> None:
         """What is due now."""
-        derive.derive(self.lake, self.tail, self.chain, [*derive.HISTORIES])
+        derive.derive(self.lake, self.tail, self.chain, tuple(derive.HISTORIES))
         now_s = self.clock.monotonic_s()
         if now_s - self._compacted_s >= COMPACT_EVERY_S:
             self.compact()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.seams import Seams
@@ -38,6 +40,7 @@ class System:
     _tail: Tail | None = None
     _chains: dict[str, EvmChain] = field(default_factory=dict)
     _registry: Registry | None = None
+    _spenders: Registry | None = None
     _functions: Functions | None = None
 
     @property
@@ -71,9 +74,19 @@ class System:
                     "chain", f"{key} is not configured", cure=f"configured are: {known}; add [chains.{key}]"
                 )
             self._chains[key] = family(settings.adapter)(
-                key, settings, self.seams, configs=self.configs, learnt=self.tail.learnt, on_learn=self.tail.learn
-            )
+                key, settings, self.seams, configs=self.configs,
+                learnt=self.tail.learnt, on_learn=self.tail.learn,
+                cordoned=self.tail.cordoned, on_cordon=self.tail.cordon,
+            )  # fmt: skip
         return self._chains[key]
+
+    def alone(self, key: str, url: str) -> EvmChain:
+        """A configured chain at one endpoint only, whoever serves it; the caller closes it."""
+        settings = msgspec.structs.replace(self.chain(key).settings, rpc=[url])
+        built: EvmChain = family(settings.adapter)(
+            key, settings, self.seams, configs=self.configs, learnt=self.tail.learnt, on_learn=self.tail.learn
+        )
+        return built
 
     @property
     def chains(self) -> list[EvmChain]:
@@ -86,9 +99,27 @@ class System:
         if self._registry is None:
             from indexer.registry import load
 
-            known = {path.stem for path in (self.configs / "chains").glob("*.toml")} | self.settings.chains.keys()
-            self._registry = load(self.configs / "protocols", known)
+            own = [Path(self.settings.protocols)] if self.settings.protocols else []
+            self._registry = load([self.configs / "protocols", *own], self._chain_keys)
         return self._registry
+
+    @property
+    def spenders(self) -> Registry:
+        """The contracts of the configs that people allow to spend for them, beside those of the protocols."""
+        if self._spenders is None:
+            from indexer.registry import load
+
+            self._spenders = load([self.configs / "spenders"], self._chain_keys)
+        return self._spenders
+
+    def labels(self, chain: str, spenders: Iterable[str]) -> dict[str, str]:
+        """What those of some spenders are called that are known on a chain."""
+        found = {each: self.spenders.label(each, chain) or self.registry.label(each, chain) for each in spenders}
+        return {each: label for each, label in found.items() if label is not None}
+
+    @property
+    def _chain_keys(self) -> set[str]:
+        return {path.stem for path in (self.configs / "chains").glob("*.toml")} | self.settings.chains.keys()
 
     @property
     def functions(self) -> Functions:
@@ -105,6 +136,8 @@ class System:
 
     def snapshotter(self, chain: EvmChain) -> Snapshotter:
         """What takes snapshots of a chain."""
+        from indexer.families import families
+        from indexer.protocols import Protocols, rows
         from indexer.snapshot import Snapshotter
         from indexer.tokens import TokenBook, token_list
         from pricing.registry import sources
@@ -112,7 +145,10 @@ class System:
         path = Path(self.settings.prices_file) if self.settings.prices_file else self.configs / "prices.toml"
         ladder = sources(_toml(path), self.settings.prices, chain.key, file=path.name)
         book = TokenBook(chain.facts, self.lake, token_list(self._tokens(chain), chain.facts))
-        return Snapshotter(chain, self.lake, self.tail, book, ladder)
+        wrapped = chain.facts.wrapped
+        plain = frozenset([wrapped.address] if wrapped else [])
+        protocols = Protocols(rows(chain.key, self.registry, families()), plain)
+        return Snapshotter(chain, self.lake, self.tail, book, ladder, protocols)
 
     def shown(self, chain: EvmChain) -> ChainFacts:
         """What documents show of a chain."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from chainfolio.errors import Busy, ChainfolioError, DeepReorg, SourceError, Sto
 from indexer import derive, losses
 from indexer.collect import Collector, check_anchor, missing
 from indexer.follow import Follower, Status
+from indexer.heal import heal
 from indexer.progress import Progress
 from indexer.upkeep import Upkeep
 from indexer.wiring import System
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
 
 RETRY_S = 5.0
+# For so long a chain stays halted, and its nodes have to stay with what they say, before its past is forgotten.
+HEAL_AFTER_S = 30.0
+
+log = logging.getLogger("chainfolio.index")
 
 
 @dataclass(slots=True)
@@ -37,20 +43,46 @@ class Worker:
                 group.create_task(self._keep(chain))
 
     async def _keep(self, chain: EvmChain) -> None:
-        """A chain, again and again: what may pass is waited out, what cannot pass halts it visibly."""
+        """A chain, again and again: what may pass is waited out, what can be mended is mended, else it halts."""
         status = self.status[chain.key]
-        while not status.halted:
+        while True:
             try:
                 await self._chain(chain)
-            except (DeepReorg, asyncio.CancelledError) as error:
-                if isinstance(error, asyncio.CancelledError):
-                    raise
+            except DeepReorg as error:
                 status.halted = str(error)
             except (SourceError, StorageFull, Busy) as error:
                 status.trouble = str(error)
                 await self.system.seams.clock.sleep(RETRY_S)
+                continue
             except ChainfolioError as error:
                 status.halted = str(error)
+                return
+            if not await self._healed(chain, status):
+                return
+
+    async def _healed(self, chain: EvmChain, status: Status) -> bool:
+        """Whether a chain that left its final past can go on. It stays halted for a while first, lest a node that is
+        wrong for a moment costs anything."""
+        system = self.system
+        log.error("%s: halted: %s", chain.key, status.halted)
+        while True:
+            await system.seams.clock.sleep(HEAL_AFTER_S)
+            try:
+                with system.tail.lock(chain.key):
+                    first = await heal(chain, system.lake, system.tail)
+            except (SourceError, StorageFull, Busy) as error:
+                status.trouble = str(error)
+                continue
+            except ChainfolioError as error:
+                status.halted = str(error)
+                log.error("%s: stays halted: %s", chain.key, status.halted)
+                return False
+            status.halted = status.trouble = ""
+            if first is not None:
+                status.healed += 1
+                status.trouble = f"its final past changed; it is indexed again from block {first}"
+                log.warning("%s: %s", chain.key, status.trouble)
+            return True
 
     async def _chain(self, chain: EvmChain) -> None:
         system, datasets = self.system, self.system.datasets(chain)
@@ -80,7 +112,7 @@ class Worker:
             await collector.run(missing(system.tail, chain.key, span, datasets, chain.settings.contracts))
             status.indexed = max(status.indexed, last)
         await asyncio.to_thread(derive.recover, system.lake, system.tail, chain.key)
-        await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key, [*derive.HISTORIES])
+        await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key, tuple(derive.HISTORIES))
 
     async def _follow(self, chain: EvmChain, follower: Follower) -> None:
         system = self.system

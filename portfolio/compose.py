@@ -12,23 +12,27 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 
 from chainfolio import amounts
+from chainfolio.calls import DECIMALS, Answered, Call, NativeBalance, balance_of
 from chainfolio.contracts import Issue
 from portfolio.document import (
     UNKNOWN,
     WALLET,
     AssetDocument,
+    CallDocument,
     ChainDocument,
     IssueDocument,
     Portfolio,
     PositionDocument,
     PositionsDocument,
+    PositionSources,
     ProtocolChainDocument,
     ProtocolDocument,
     Sources,
+    SpamDocument,
     percentages,
 )
 from portfolio.facts import ChainFacts, Options, ProtocolFacts, pictures
-from portfolio.valuation import Position, Valuation, Valued
+from portfolio.valuation import Valuation, Valued, ValuedPosition
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES: Final = {"WALLET": "wallet", "LIQUIDITYPOOL": "Liquidity Pool", "LEVERAGED FARMING": "Leveraged Farming"}
@@ -40,11 +44,11 @@ class _Place:
     """What one protocol has on one chain under one position type."""
 
     loose: list[Valued] = field(default_factory=list)
-    nested: list[Position] = field(default_factory=list)
+    nested: list[ValuedPosition] = field(default_factory=list)
 
     @property
     def worth(self) -> Decimal:
-        loose = [valued.worth for valued in self.loose if valued.worth is not None]
+        loose = [valued.worth for valued in self.loose if valued.worth is not None and valued.counted]
         return amounts.total([*loose, *(position.worth for position in self.nested)])
 
 
@@ -85,7 +89,7 @@ def portfolio(
     `rates` are USD prices of the currencies shown. With a `block_number` (at-block) it is echoed and the price adapters
     stay empty, as the service describes it.
     """
-    own = valuation.of(address)
+    own = valuation.of(address).with_spam() if options.spam else valuation.of(address)
     tree = _tree(own)
     worth = {
         chain: amounts.total([place.worth for kinds in tree.values() for place in kinds[chain].values()])
@@ -93,7 +97,8 @@ def portfolio(
     }
     shares = percentages(worth)
     names = {key: (protocols or {}).get(key) or ProtocolFacts(key, "Wallet" if key == WALLET else key) for key in tree}
-    adapters = {clean(valued.price.source) for valued in own.everything if valued.price and valued.worth is not None}
+    summed = [valued for valued in own.everything if valued.worth is not None and valued.counted]
+    adapters = {clean(valued.price.source) for valued in summed if valued.price}
     return Portfolio(
         address=address,
         networth=amounts.text(amounts.total(list(worth.values()))),
@@ -105,6 +110,7 @@ def portfolio(
         completeness="partial" if any(issue.spoils for issue in own.unread[address]) else "complete",
         issues=issue_documents((*own.unread[address], *own.unclear)),
         unpriced_assets=sum(valued.worth is None for valued in own.everything),
+        spam_assets=sum(valued.spam is not None for valued in own.everything),
         price_adapters=() if block_number is not None else tuple(sorted(adapters)),
         conversion_rates={symbol: amounts.text(usd) for symbol, usd in (rates or {}).items()},
         block_number=UNSET if block_number is None else str(block_number),
@@ -166,7 +172,7 @@ def _positions(kind: str, place: _Place, facts: ChainFacts, frame: _Frame) -> Po
     )
 
 
-def _position(position: Position, facts: ChainFacts, frame: _Frame) -> PositionDocument:
+def _position(position: ValuedPosition, facts: ChainFacts, frame: _Frame) -> PositionDocument:
     small, large = frame.pictures(frame.protocol.images)
     options = frame.options
     return PositionDocument(
@@ -182,6 +188,7 @@ def _position(position: Position, facts: ChainFacts, frame: _Frame) -> PositionD
         img_small=small,
         img_large=large,
         explorer_url=frame.link(facts, position.vault or position.pool),
+        sources=_position_sources(position) if options.sources else UNSET,
     )
 
 
@@ -189,18 +196,19 @@ def _assets(parts: Iterable[Valued], facts: ChainFacts, options: Options) -> tup
     return tuple(_asset(valued, facts, options) for valued in sorted(parts, key=_asset_key))
 
 
-_AssetKey = tuple[bool, Decimal, str, str, int, str, str]
+_AssetKey = tuple[bool, bool, Decimal, str, str, int, str, str]
 
 
 def _asset_key(valued: Valued) -> _AssetKey:
-    """The largest first, the unpriced last, then by contract; the rest only so that no tie is left to chance."""
+    """The largest first, then the unpriced, spam last, then by contract; the rest so that no tie is left to chance."""
     token = valued.holding.token
     worth = amounts.ZERO if valued.worth is None else valued.worth.copy_negate()
     contract = token.asset.contract
-    return valued.worth is None, worth, contract, str(token.asset), valued.holding.raw, token.symbol, token.name
+    last = valued.spam is not None, valued.worth is None
+    return *last, worth, contract, str(token.asset), valued.holding.raw, token.symbol, token.name
 
 
-def _position_key(position: Position) -> tuple[Decimal, str, int, list[list[_AssetKey]]]:
+def _position_key(position: ValuedPosition) -> tuple[Decimal, str, int, list[list[_AssetKey]]]:
     parts = (position.supplied, position.borrowed, position.rewards)
     return position.worth.copy_negate(), position.name, position.unlock_s, [sorted(map(_asset_key, p)) for p in parts]
 
@@ -224,6 +232,7 @@ def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument
         img_large=large,
         explorer_url=_explorer_url(valued, facts) if options.explorer_urls else UNSET,
         sources=_sources(valued) if options.sources else UNSET,
+        spam=UNSET if valued.spam is None else SpamDocument(valued.spam.score, valued.spam.reasons),
     )
 
 
@@ -245,7 +254,44 @@ def _sources(valued: Valued) -> Sources:
         price_time=None if price is None else iso(price.time_us),
         confidence=None if price is None else amounts.text(price.confidence),
         detail=clean(price.detail) if price is not None and price.detail else None,
+        calls=_calls(valued),
     )
+
+
+def _position_sources(position: ValuedPosition) -> PositionSources | UnsetType:
+    if position.block is None:
+        return UNSET
+    calls = tuple(_call("position", call) for call in position.calls)
+    return PositionSources(str(position.block.height), position.block.hash, calls)
+
+
+def _calls(valued: Valued) -> tuple[CallDocument, ...]:
+    """The reads behind an asset's numbers. What is loose in an EVM wallet was read in one way, so that it need not be
+    remembered."""
+    holding, found = valued.holding, []
+    token, contract = holding.token, holding.token.asset.contract
+    if holding.protocol == WALLET and token.asset.chain.startswith("eip155:"):
+        balance = NativeBalance(holding.account) if token.asset.is_native else balance_of(contract, holding.account)
+        found.append(_call("balance", Answered(balance, holding.raw)))
+        if not token.asset.is_native and token.decimals is not None:
+            found.append(_call("decimal", Answered(Call(contract, DECIMALS), token.decimals)))
+    found += [_call("price", call) for call in (valued.price.calls if valued.price is not None else ())]
+    return tuple(found)
+
+
+def _call(number: str, made: Answered) -> CallDocument:
+    result = made.result if isinstance(made.result, tuple) else (made.result,)
+    texts = tuple(map(_written, result))
+    if isinstance(made.read, NativeBalance):
+        return CallDocument(number, "eth_getBalance", None, None, (made.read.account,), texts)
+    return CallDocument(
+        number, "eth_call", made.read.to, made.read.signature, tuple(map(_written, made.read.args)), texts
+    )
+
+
+def _written(value: object) -> str:
+    """An argument or a result as text: numbers in decimal, bytes in hex."""
+    return f"0x{value.hex()}" if isinstance(value, bytes) else clean(str(value))
 
 
 def _chain(facts: ChainFacts, worth: Decimal, share: str, options: Options) -> ChainDocument:

@@ -1,7 +1,8 @@
 """The answer of /portfolio, field by field. Amounts are decimal strings in plain notation; ids and counts are numbers.
 
 The order of everything is stated, so that equal inputs give equal bytes: chains, protocols and position types by their
-key; assets by value, the largest first, the unpriced last, then by contract; nested positions by value, then by name.
+key; assets by value, the largest first, then the unpriced, spam last, then by contract; nested positions by value, then
+by name.
 """
 
 from __future__ import annotations
@@ -21,8 +22,22 @@ UNKNOWN: Final = "N/A"
 WALLET: Final = "wallet"
 
 
+class CallDocument(msgspec.Struct, rename="camel", frozen=True):
+    """A read of the chain behind one number (`balance`, `decimal`, `price`, or a whole `position`): made again at the
+    block, it gives the same. `contract` and `signature` are null for `eth_getBalance`. Numbers are decimal, bytes are
+    hex."""
+
+    number: str
+    method: str
+    contract: str | None
+    signature: str | None
+    arguments: tuple[str, ...]
+    result: tuple[str, ...]
+
+
 class Sources(msgspec.Struct, rename="camel", frozen=True):
-    """Where an asset's numbers come from: the block of the balance; the price's source, time (ISO 8601), confidence."""
+    """Where an asset's numbers come from: the block at which all was read; the price's source, time (ISO 8601) and
+    confidence; the calls."""
 
     block_number: str
     block_hash: str
@@ -31,10 +46,27 @@ class Sources(msgspec.Struct, rename="camel", frozen=True):
     price_time: str | None
     confidence: str | None
     detail: str | None
+    calls: tuple[CallDocument, ...] = ()
+
+
+class PositionSources(msgspec.Struct, rename="camel", frozen=True):
+    """Where a position's amounts come from: the block and every call that was made of the protocol's contracts."""
+
+    block_number: str
+    block_hash: str
+    calls: tuple[CallDocument, ...]
+
+
+class SpamDocument(msgspec.Struct, frozen=True):
+    """Why an asset is taken for spam: a score up to 100, and the codes of the reasons, the heaviest first."""
+
+    score: int
+    reasons: tuple[str, ...]
 
 
 class AssetDocument(msgspec.Struct, rename="camel", frozen=True):
-    """One asset. `price` and `value` are `N/A` where nobody priced it, `balance` and `decimal` without decimals."""
+    """One asset. `price` and `value` are `N/A` where nobody priced it, `balance` and `decimal` without decimals. One
+    with `spam` is in no sum unless that was asked for."""
 
     symbol: str
     name: str
@@ -52,6 +84,7 @@ class AssetDocument(msgspec.Struct, rename="camel", frozen=True):
     img_large: str | UnsetType = UNSET
     explorer_url: str | UnsetType = UNSET
     sources: Sources | UnsetType = UNSET
+    spam: SpamDocument | UnsetType = UNSET
 
 
 class PositionDocument(msgspec.Struct, rename="camel", frozen=True):
@@ -71,6 +104,7 @@ class PositionDocument(msgspec.Struct, rename="camel", frozen=True):
     borrow_assets: tuple[AssetDocument, ...] = ()
     reward_assets: tuple[AssetDocument, ...] = ()
     dex_assets: tuple[AssetDocument, ...] = ()
+    sources: PositionSources | UnsetType = UNSET
     img_small: str | UnsetType = UNSET
     img_large: str | UnsetType = UNSET
     explorer_url: str | UnsetType = UNSET
@@ -145,7 +179,8 @@ class IssueDocument(msgspec.Struct, frozen=True):
 
 
 class Portfolio(msgspec.Struct, rename="camel", frozen=True):
-    """One address. `completeness` is `partial` where a read failed; `unpricedAssets` counts what no sum contains."""
+    """One address. `completeness` is `partial` where a read failed; `unpricedAssets` counts what has no price
+    and `spamAssets` what is taken for spam: neither is in a sum."""
 
     address: str
     networth: str
@@ -167,6 +202,7 @@ class Portfolio(msgspec.Struct, rename="camel", frozen=True):
     total_cost_basis: str = UNKNOWN
     manual_balance_networth: str = "0"
     block_number: str | UnsetType = UNSET
+    spam_assets: int = 0
 
 
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
@@ -199,6 +235,7 @@ def wallet_only(portfolio: Portfolio) -> Portfolio:
         asset_by_protocols={WALLET: wallet},
         chains=chains,
         unpriced_assets=sum(asset.value == UNKNOWN for asset in assets),
+        spam_assets=sum(asset.spam is not UNSET for asset in assets),
         price_adapters=tuple(adapter for adapter in portfolio.price_adapters if adapter in sources),
     )
 

@@ -39,11 +39,13 @@ class ProtocolFacts:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a portfolio shows beyond its numbers; `placeholder` is the picture of what has none."""
+    """What a portfolio shows beyond its numbers; `placeholder` is the picture of what has none. With `spam`, what is
+    taken for spam is in the sums."""
 
     images: bool = False
     explorer_urls: bool = False
     sources: bool = False
+    spam: bool = False
     placeholder: str = PLACEHOLDER
 
 

@@ -133,36 +133,25 @@ def account_transfers(transfers: pl.DataFrame) -> pl.DataFrame:
         )
 
     both = pl.concat([seen("recipient", "sender", "in"), seen("sender", "recipient", "out")])
-    return _bucketed(both, tables.ACCOUNT_TRANSFERS)
+    return _by_account(both, tables.ACCOUNT_TRANSFERS)
 
 
-def actions_sent(transactions: pl.DataFrame) -> pl.DataFrame:
-    """Transactions as rows of `account_actions`, in the order of its files."""
+def account_approvals(approvals: pl.DataFrame) -> pl.DataFrame:
+    """Every approval event as rows of `account_approvals` in the order of its files."""
+    return _by_account(approvals.rename({"owner": "account"}), tables.ACCOUNT_APPROVALS)
+
+
+def account_transactions(transactions: pl.DataFrame) -> pl.DataFrame:
+    """Transactions as rows of `account_transactions`, in the order of its files."""
     import polars as pl
 
-    return _bucketed(
-        transactions.rename({"sender": "account", "hash": "tx_hash"}).with_columns(
-            pl.lit(-1, pl.Int32).alias("log_index"), pl.col("input").bin.slice(0, 4).alias("selector"),
-            *(pl.lit(None, pl.String).alias(name) for name in ("token", "spender")),
-        ),
-        tables.ACCOUNT_ACTIONS,
-    )  # fmt: skip
+    sent = transactions.rename({"sender": "account", "hash": "tx_hash"})
+    sent = sent.with_columns(pl.col("input").bin.slice(0, 4).alias("selector"))
+    return _by_account(sent, tables.ACCOUNT_TRANSACTIONS)
 
 
-def actions_allowed(approvals: pl.DataFrame) -> pl.DataFrame:
-    """Approvals as rows of `account_actions`, in the order of its files."""
-    import polars as pl
-
-    unknown = {"recipient": pl.String, "created": pl.String, "raw": pl.Binary, "fee": pl.Binary, "status": pl.Int32,
-               "selector": pl.Binary}  # fmt: skip
-    given = approvals.rename({"owner": "account"})
-    return _bucketed(
-        given.with_columns(pl.lit(None, kind).alias(name) for name, kind in unknown.items()), tables.ACCOUNT_ACTIONS
-    )
-
-
-def _bucketed(rows: pl.DataFrame, table: tables.Table) -> pl.DataFrame:
-    """Rows that have an account as rows of a table with buckets, in the order of its files."""
+def _by_account(rows: pl.DataFrame, table: tables.Table) -> pl.DataFrame:
+    """Rows with the bucket of their account, in the columns and the order of a table."""
     import polars as pl
 
     accounts = rows.get_column("account").unique()

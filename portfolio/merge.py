@@ -27,6 +27,7 @@ from portfolio.document import (
     ProtocolChainDocument,
     ProtocolDocument,
     Sources,
+    SpamDocument,
     every_asset,
     percentages,
     rounded,
@@ -56,6 +57,7 @@ def merge(parts: Sequence[Portfolio], address: str) -> Portfolio:
         completeness="partial" if any(part.completeness == "partial" for part in parts) else "complete",
         issues=tuple(sorted(issues, key=lambda issue: (issue.adapter, issue.subject, issue.reason))),
         unpriced_assets=sum(asset.value == UNKNOWN for asset in held),
+        spam_assets=sum(asset.spam is not UNSET for asset in held),
         price_adapters=tuple(sorted({adapter for part in parts for adapter in part.price_adapters})),
         conversion_rates=_rates(parts),
         block_number=_agreed(part.block_number for part in parts),
@@ -186,14 +188,14 @@ def _assets(assets: Iterable[AssetDocument]) -> tuple[AssetDocument, ...]:
     """Equal assets made one, in the order of every document."""
     same: defaultdict[tuple[object, ...], list[AssetDocument]] = defaultdict(list)
     for each in assets:
-        known = each.balance == UNKNOWN, each.value == UNKNOWN
+        known = each.balance == UNKNOWN, each.value == UNKNOWN, each.spam is UNSET
         same[each.chain_contract, each.symbol, each.name, each.decimal, *known].append(each)
     return tuple(sorted((_asset(parts) for parts in same.values()), key=_asset_key))
 
 
-def _asset_key(asset: AssetDocument) -> tuple[bool, Decimal, str, bytes]:
+def _asset_key(asset: AssetDocument) -> tuple[bool, bool, Decimal, str, bytes]:
     worth = amounts.ZERO if asset.value == UNKNOWN else Decimal(asset.value).copy_negate()
-    return asset.value == UNKNOWN, worth, asset.contract, _WHOLE.encode(asset)
+    return asset.spam is not UNSET, asset.value == UNKNOWN, worth, asset.contract, _WHOLE.encode(asset)
 
 
 def _asset(parts: Sequence[AssetDocument]) -> AssetDocument:
@@ -213,6 +215,7 @@ def _asset(parts: Sequence[AssetDocument]) -> AssetDocument:
         value=UNKNOWN if value is None else amounts.text(value),
         decimal=first.decimal,
         sources=_sources([part.sources for part in parts]),
+        spam=_spam([part.spam for part in parts if isinstance(part.spam, SpamDocument)]),
         **_sums(parts, "open_pnl", "total_cost_basis"),
         **_links(parts, "price_source", "img_small", "img_large", "explorer_url"),
     )
@@ -228,11 +231,17 @@ def _price(prices: Sequence[str], balance: Decimal | None, value: Decimal | None
     return amounts.text(rounded(Fraction(value) / Fraction(balance), PLACES))
 
 
+def _spam(found: Sequence[SpamDocument]) -> SpamDocument | UnsetType:
+    """The gravest of several verdicts on one token."""
+    return max(found, key=lambda each: (each.score, each.reasons)) if found else UNSET
+
+
 def _sources(found: Sequence[Sources | UnsetType]) -> Sources | UnsetType:
-    """Where the numbers come from, as long as that is one block and one price; `raw` is their sum."""
+    """Where the numbers come from, as long as that is one block and one price; `raw` is their sum, `calls` are all."""
     given = [each for each in found if isinstance(each, Sources)]
     if len(given) < len(found):
         return UNSET
-    alike = _agreed(msgspec.structs.replace(each, raw="") for each in given)
+    alike = _agreed(msgspec.structs.replace(each, raw="", calls=()) for each in given)
     raw = str(sum(int(each.raw) for each in given))
-    return msgspec.structs.replace(alike, raw=raw) if isinstance(alike, Sources) else UNSET
+    calls = tuple(sorted({call for each in given for call in each.calls}, key=_WHOLE.encode))
+    return msgspec.structs.replace(alike, raw=raw, calls=calls) if isinstance(alike, Sources) else UNSET

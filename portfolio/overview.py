@@ -2,7 +2,8 @@
 
 A token is what has one symbol (in upper case) and one name: that is all that ether on two chains has in common, and it
 is what a reader sees. Two tokens that call themselves alike are one row. What nobody priced is a row of its own: no sum
-contains it. Borrowed assets count against what is held.
+contains it. What is taken for spam has no row: it calls itself what it likes. Borrowed assets count against what is
+held.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def _parts(portfolio: Portfolio) -> Iterator[_Part]:
     for protocol in portfolio.asset_by_protocols.values():
         for chain in protocol.chains.values():
             for positions in chain.protocol_positions.values():
-                yield from (_Part(asset, protocol, sign) for asset, sign in _signed(positions))
+                parts = ((asset, sign) for asset, sign in _signed(positions) if asset.spam is msgspec.UNSET)
+                yield from (_Part(asset, protocol, sign) for asset, sign in parts)
 
 
 def _signed(positions: PositionsDocument) -> Iterator[tuple[AssetDocument, int]]:

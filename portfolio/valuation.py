@@ -1,4 +1,5 @@
-"""What holdings are worth, exactly. What nobody priced stays in sight, outside every sum; no token makes this raise.
+"""What holdings are worth, exactly. What nobody priced, and what is spam, stays in sight, outside every sum; no token
+makes this raise.
 
 A read that failed (`unread`) makes an answer partial. A token that says nonsense about itself (`unclear`) does not:
 else anybody could spoil anybody's portfolio by sending it one.
@@ -7,20 +8,25 @@ else anybody could spoil anybody's portfolio by sending it one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final
 
 from chainfolio import amounts
+from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.contracts import Holding, Issue, Price, Snapshot
+from chainfolio.calls import Answered
+from chainfolio.contracts import Holding, Issue, Position, Price, Snapshot, Spam
 
 UNCLEAR: Final = "the token does not say its decimals: how much this is cannot be known"
 
 
 @dataclass(frozen=True, slots=True)
 class Valued:
-    """A holding with its amount (None: its token has no decimals), price and worth (None: nobody priced it)."""
+    """A holding with its amount (None: its token has no decimals), price and worth (None: nobody priced it).
+
+    `spam` is why it is taken for spam (None: it is not), `counted` whether sums have it in them.
+    """
 
     holding: Holding
     chain: str
@@ -28,14 +34,13 @@ class Valued:
     amount: Decimal | None
     price: Price | None
     worth: Decimal | None
+    spam: Spam | None = None
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """One thing inside a protocol that has parts: what was supplied, what is owed, what can be claimed.
-
-    Borrowed parts are positive like all others; it is the position's worth that is net.
-    """
+class ValuedPosition:
+    """A position with what its parts are worth. Borrowed parts are positive like all others: its worth is net."""
 
     account: str
     chain: str
@@ -49,6 +54,8 @@ class Position:
     unlock_s: int = 0
     vault: str = ""
     pool: str = ""
+    block: Block | None = None
+    calls: tuple[Answered, ...] = field(default=(), compare=False)
 
     @property
     def worth(self) -> Decimal:
@@ -68,7 +75,7 @@ class Valuation:
     them was not."""
 
     holdings: tuple[Valued, ...]
-    positions: tuple[Position, ...] = ()
+    positions: tuple[ValuedPosition, ...] = ()
     scope: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unread: Mapping[str, tuple[Issue, ...]] = field(default_factory=dict)
 
@@ -88,6 +95,10 @@ class Valuation:
         tokens = {str(valued.holding.token.asset) for valued in self.everything if valued.amount is None}
         return tuple(Issue("portfolio", token, UNCLEAR) for token in sorted(tokens))
 
+    def with_spam(self) -> Valuation:
+        """The same with what is taken for spam in its sums."""
+        return replace(self, holdings=tuple(replace(valued, counted=True) for valued in self.holdings))
+
     def of(self, account: str) -> Valuation:
         """The part that belongs to one account."""
         return Valuation(
@@ -99,12 +110,16 @@ class Valuation:
 
 
 def _worths(parts: Iterable[Valued]) -> list[Decimal]:
-    return [part.worth for part in parts if part.worth is not None]
+    return [part.worth for part in parts if part.worth is not None and part.counted]
 
 
-def value(snapshots: Sequence[Snapshot], positions: Sequence[Position] = ()) -> Valuation:
-    """Snapshots of several chains, valued at the prices read with them. Holdings of zero are left out."""
+def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = ()) -> Valuation:
+    """Snapshots of several chains, valued at the prices read with them.
+
+    Left out are holdings of zero, and those that a position is another view of.
+    """
     holdings: list[Valued] = []
+    inside = list(positions)
     scope: dict[str, tuple[str, ...]] = {}
     unread: dict[str, tuple[Issue, ...]] = {}
     for snapshot in snapshots:
@@ -114,12 +129,34 @@ def value(snapshots: Sequence[Snapshot], positions: Sequence[Position] = ()) -> 
             scope[account] = tuple(sorted({*scope.get(account, ()), snapshot.chain}))
             unread[account] = (*unread.get(account, ()), *ours)
         prices = {price.asset: price for price in reversed(snapshot.prices)}
+        shown = {(each.account, contract) for each in snapshot.positions for contract in each.instead}
         holdings += [
-            valued(holding, snapshot.chain, snapshot.block, prices.get(holding.token.asset))
+            _unless_spam(
+                valued(holding, snapshot.chain, snapshot.block, prices.get(holding.token.asset)),
+                snapshot.spam.get((holding.account, holding.token.asset.contract)),
+            )
             for holding in snapshot.holdings
-            if holding.raw != 0
+            if holding.raw != 0 and (holding.account, holding.token.asset.contract) not in shown
         ]
-    return Valuation(tuple(holdings), tuple(positions), scope, unread)
+        inside += [_valued_position(each, snapshot, prices) for each in snapshot.positions]
+    return Valuation(tuple(holdings), tuple(inside), scope, unread)
+
+
+def _valued_position(position: Position, snapshot: Snapshot, prices: Mapping[Asset, Price]) -> ValuedPosition:
+    """One position, its parts valued like loose holdings."""
+    supplied, borrowed, rewards = (
+        tuple(valued(part, snapshot.chain, snapshot.block, prices.get(part.token.asset)) for part in side)
+        for side in (position.supplied, position.borrowed, position.rewards)
+    )
+    return ValuedPosition(
+        position.account, snapshot.chain, position.protocol, position.type, position.name, supplied, borrowed, rewards,
+        position.health, position.unlock_s, position.vault, position.pool, snapshot.block, position.calls,
+    )  # fmt: skip
+
+
+def _unless_spam(valued: Valued, spam: Spam | None) -> Valued:
+    """What is taken for spam stays in sight, and is in no sum."""
+    return valued if spam is None else replace(valued, spam=spam, counted=False)
 
 
 def valued(holding: Holding, chain: str, block: Block, price: Price | None) -> Valued:

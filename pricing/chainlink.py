@@ -10,7 +10,7 @@ from typing import Any, Final
 from chainfolio.asking import Asking
 from chainfolio.assets import Asset, evm
 from chainfolio.blocks import Block
-from chainfolio.calls import Call, Read
+from chainfolio.calls import DECIMALS, Answered, Call, Read
 from chainfolio.contracts import Price
 from chainfolio.errors import BadRequest, BadSettings
 from pricing.fixed import canonical
@@ -19,7 +19,6 @@ from pricing.quotes import Quotes, Refusal
 
 SOURCE: Final = "chainlink"
 LATEST: Final = "latestRoundData()(uint80,int256,uint256,uint256,uint80)"
-DECIMALS: Final = "decimals()(uint8)"
 MAX_DECIMALS: Final = 36
 FRESH: Final = Decimal(1)
 
@@ -68,7 +67,8 @@ def _outcome(feed: Feed, latest: Any, decimals: Any, block: Block) -> Price | Re
     fault = round_fault(seen)
     if fault:
         return Refusal(feed.asset, SOURCE, f"{fault} ({detail})")
-    return Price(feed.asset, seen.usd, SOURCE, updated_s * 1_000_000, FRESH, detail)
+    calls = Answered(Call(feed.feed, LATEST), latest), Answered(Call(feed.feed, DECIMALS), decimals)
+    return Price(feed.asset, seen.usd, SOURCE, updated_s * 1_000_000, FRESH, detail, calls)
 
 
 def chainlink(section: Mapping[str, Any], where: str) -> Chainlink:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +20,7 @@ from storage.parquet import Bucket, Folder, Written, completed
 
 # As they lie in the files; in memory a footer takes about twelve times as much.
 FOOTER_BYTES = 4 * 2**20
+FORESIGHT_AFTER = 2
 
 
 class Footers:
@@ -29,6 +31,7 @@ class Footers:
         self._limit = limit
         self._kept: OrderedDict[str, pq.FileMetaData] = OrderedDict()
         self._lock = threading.Lock()
+        self._asked = 0
 
     def of(self, path: str, folder: Folder | Bucket) -> pq.FileMetaData:
         """The footer of a file, kept or read now."""
@@ -39,13 +42,35 @@ class Footers:
         with folder.open(path) as parquet:
             footer = parquet.metadata
         with self._lock:
-            if path not in self._kept:
-                self._kept[path] = footer
-                self.size += footer.serialized_size
+            self._keep(path, footer)
             while self.size > self._limit:
                 _, oldest = self._kept.popitem(last=False)
                 self.size -= oldest.serialized_size
         return footer
+
+    def foresee(self, all_of: Callable[[], tuple[Sequence[Written], Folder | Bucket]]) -> None:
+        """From the second look-up on, have the footers of other files too, as long as there is room: who asks for two
+        accounts asks for more. They are read beside what goes on, and once."""
+        with self._lock:
+            self._asked += 1
+            if self._asked != FORESIGHT_AFTER:
+                return
+        threading.Thread(target=self._fill, args=all_of(), name="footers", daemon=True).start()
+
+    def _fill(self, files: Sequence[Written], folder: Folder | Bucket) -> None:
+        with suppress(OSError, pa.ArrowException):  # who needs that file is told
+            for file in files:
+                with folder.open(file.path) as parquet:
+                    footer = parquet.metadata
+                with self._lock:
+                    if self.size + footer.serialized_size > self._limit:
+                        return
+                    self._keep(file.path, footer)
+
+    def _keep(self, path: str, footer: pq.FileMetaData) -> None:
+        if path not in self._kept:
+            self._kept[path] = footer
+            self.size += footer.serialized_size
 
 
 def history(

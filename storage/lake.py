@@ -28,6 +28,7 @@ from chainfolio.amounts import MAX_DEC38
 from chainfolio.blocks import Span
 from chainfolio.errors import Busy, StaleTable, StorageFull, StoreError
 from chainfolio.tables import TABLES, Column, Table, bucket
+from storage.arrays import numbers
 from storage.disk import sync
 from storage.history import Footers, count_places, history
 from storage.parquet import Bucket, Folder, Written, check, in_order, read, write
@@ -343,40 +344,38 @@ class Lake:
         return _with_decimals(rows, table)
 
     def account_transfers(self, chain: str, account: str, columns: Sequence[str] | None = None) -> pl.LazyFrame:
-        """One account's rows of `account_transfers`, read now: a few row groups of one bucket's files. `columns` are
-        those to read, default all. As with `scan`, beside each raw stands its `_dec`."""
-        return self.rows_of(TABLES["account_transfers"], chain, account, columns)
+        """As `of_account`, of `account_transfers`."""
+        return self.of_account(TABLES["account_transfers"], chain, account, columns)
 
-    def rows_of(self, table: Table, chain: str, account: str, columns: Sequence[str] | None = None) -> pl.LazyFrame:
-        """One account's rows of any table that is sorted by account, as `account_transfers`."""
+    def of_account(self, table: Table, chain: str, account: str, columns: Sequence[str] | None = None) -> pl.LazyFrame:
+        """One account's rows of a table by account, read now: a few row groups of one bucket's files. `columns` are
+        those to read, default all. As with `scan`, beside each raw stands its `_dec`."""
         import polars as pl
 
+        files = self._files(table, chain, bucket(account))
         with _said(table):
-            files = self._files(table, chain, bucket(account))
+            if self.is_local:
+                self._footers.foresee(lambda: (self._files(table, chain), self._folder(table)))
             rows = history(table, files, account, columns or table.names, self._folder(table), self._footers)
         frame = pl.from_arrow(rows)
         assert isinstance(frame, pl.DataFrame)
         return _with_decimals(frame.lazy(), table, columns or ())
 
-    def count_transactions(self, chain: str, account: str, most: int, name: str = "account_transfers") -> int:
+    def count_transactions(self, table: Table, chain: str, account: str, most: int) -> int:
         """In how many transactions an account's rows of a table by account lie; no further once above `most`."""
-        table = TABLES[name]
         with _said(table):
             files = self._files(table, chain, bucket(account))
             return count_places(table, files, account, most, self._folder(table), self._footers)
 
     def window(self, table: Table, chain: str, span: Span) -> pa.Table:
         """A chain's rows at some heights, in the table's order. Without Polars: loading that takes longer than this."""
-        import pyarrow.compute as pc
-
         files = [file for file in self._files(table, chain) if file.first <= span.last and file.last >= span.first]
         parts = []
         for batch in self._batches(table, files, table.names):
-            heights = batch.column("height")
-            part = pa.table(batch)
-            if pc.min_max(heights) != {"min": span.first, "max": span.last}:
-                part = part.filter(pc.and_(pc.greater_equal(heights, span.first), pc.less_equal(heights, span.last)))
-            parts.append(part)
+            heights = numbers(batch.column("height"))
+            assert heights is not None, "heights are integers"
+            inside = (heights >= span.first) & (heights <= span.last)
+            parts.append(pa.table(batch) if inside.all() else pa.table(batch).filter(pa.array(inside)))
         return in_order(table, pa.concat_tables(parts)) if parts else table.schema().empty_table()
 
     def windows(self, tables: Sequence[Table], chain: str, rows: int) -> Iterator[Span]:

@@ -1,39 +1,41 @@
 """What both SQLite stores do alike: connections, transactions, and errors in our own words.
 
-SQLite from 3.7.0 to 3.51.2 can damage a file when two processes checkpoint it at the same moment: of the processes that
-share a file, only the one that writes may have a connection that is no `reader`.
+Over APSW, for the SQLite that it brings is a new one: from 3.7.0 to 3.51.2 two processes that checkpoint a file at the
+same moment can damage it, and the one that Python was built with is often such a one.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
+
+import apsw
 
 from chainfolio.errors import Busy, StorageFull, StoreError
 
-BUSY_MS = 5000
+BUSY_MS: Final = 5000
+_BACKUP: Final = {"tail": "restore it and the lake from one backup", "state": "restore it from a backup"}
 
 
-def connect(path: Path, *, store: str, reader: bool = False) -> sqlite3.Connection:
-    """A connection in WAL mode that begins no transaction by itself; a reader cannot write and never checkpoints."""
-    with said(store, path):
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000)
-        connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            connection.execute("PRAGMA journal_mode = WAL")
-        # Full: a number that was given out, or a key that was shown, outlives a power cut.
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = ON")
-        if reader:
-            connection.execute("PRAGMA wal_autocheckpoint = 0")
-            connection.execute("PRAGMA query_only = ON")
+def connect(path: Path, *, synchronous: str = "FULL", reader: bool = False) -> apsw.Connection:
+    """A connection in WAL mode that begins no transaction by itself; a reader cannot write.
+
+    Full: a number that was given out, or a key that was shown, outlives a power cut.
+    """
+    connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(BUSY_MS)
+    connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    connection.execute("PRAGMA foreign_keys = ON")
+    if reader:
+        connection.execute("PRAGMA query_only = ON")
     return connection
 
 
 @contextmanager
-def writing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+def writing(connection: apsw.Connection) -> Iterator[apsw.Connection]:
     """One transaction that takes the write lock at once: a deferred one can lose it half-way and cannot wait for it."""
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -50,21 +52,19 @@ def said(store: str, path: Path) -> Iterator[None]:
     """SQLite's errors as the error tree names them."""
     try:
         yield
-    except sqlite3.Error as error:
-        raise _error(store, path, error) from error
+    except apsw.Error as error:
+        raise translated(store, path, error) from error
 
 
-def _error(store: str, path: Path, error: sqlite3.Error) -> StoreError:
-    name = getattr(error, "sqlite_errorname", "") or ""
-    text = str(error)
-    if name.startswith("SQLITE_FULL") or "disk is full" in text:
+def translated(store: str, path: Path, error: apsw.Error) -> StoreError:
+    """An error of SQLite as the error tree names it."""
+    if isinstance(error, apsw.FullError):
         return StorageFull(store)
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) or "is locked" in text:
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Busy(store, f"{path} is in use by another process", cure="try again")
-    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-        return StoreError(
-            store, f"{path} is damaged: {text}", cure="stop everything, then restore it and the lake from one backup"
-        )
-    if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")):
-        return StoreError(store, f"{path} cannot be opened for writing: {text}", cure="check its folder and its owner")
-    return StoreError(store, f"{path}: {text}")
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return StoreError(store, f"{path} is damaged: {error}", cure=f"stop everything, then {_BACKUP[store]}")
+    if isinstance(error, apsw.CantOpenError | apsw.ReadOnlyError | apsw.PermissionsError):
+        cure = "check its folder and its owner"
+        return StoreError(store, f"{path} cannot be opened for writing: {error}", cure=cure)
+    return StoreError(store, f"{path}: {error}")

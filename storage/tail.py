@@ -1,26 +1,28 @@
 """The tail: blocks that may still be reorganised, their rows, and the book-keeping that must change together with them.
 
-SQLite in WAL mode; every write takes the lock at once and is on the disk when it returns. SQLite before 3.51.3 can
-damage a file when two processes checkpoint it at the same time, so a `reader` never does: one process writes.
+SQLite in WAL mode; every write takes the lock at once and is on the disk when it returns. One process writes a chain;
+any number read.
 """
 
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.errors import StoreError
 from storage.disk import held
 from storage.sqlite import connect, said, writing
 
-VERSION = 1
+if TYPE_CHECKING:
+    import apsw
+
+VERSION = 2
 SCHEMA = """
 CREATE TABLE blocks (
     chain TEXT NOT NULL, height INTEGER NOT NULL, hash TEXT NOT NULL, parent TEXT NOT NULL, time_us INTEGER NOT NULL,
@@ -48,6 +50,8 @@ CREATE TABLE learnt (
     endpoint TEXT NOT NULL, name TEXT NOT NULL, value INTEGER NOT NULL, PRIMARY KEY (endpoint, name)
 ) STRICT, WITHOUT ROWID;
 """
+# Version 2.
+CORDONS = "CREATE TABLE cordons (endpoint TEXT PRIMARY KEY, evidence BLOB NOT NULL) STRICT, WITHOUT ROWID"
 EVERYTHING = ("",)
 
 
@@ -82,8 +86,8 @@ class Tail:
         self._lock = threading.RLock()
         if not self.path.exists():
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            _prepare(connect(self.path, store="tail"), self.path).close()
-        self._connection = connect(self.path, store="tail", reader=reader)
+            _prepare(_connected(self.path), self.path).close()
+        self._connection = _connected(self.path, reader=reader)
         try:
             _prepare(self._connection, self.path)
         except BaseException:  # whatever stopped it: the file is let go of
@@ -239,10 +243,10 @@ class Tail:
         The anchor only rises: a hole that is filled lies below what is final already.
         """
         with self._write() as connection:
-            closed = connection.execute(
+            connection.execute(
                 "UPDATE batches SET done = 1 WHERE chain = ? AND number = ? AND done = 0", (batch.chain, batch.number)
-            ).rowcount
-            if closed:
+            )
+            if connection.changes():
                 _cover(connection, batch.chain, batch.datasets, batch.filters, batch.span)
                 below = _anchor(connection, batch.chain)
                 if anchor is not None and (below is None or below.height < anchor.height):
@@ -263,26 +267,49 @@ class Tail:
                 (endpoint, name, value),
             )
 
+    def cordoned(self, endpoint: str) -> bytes | None:
+        """The evidence (JSON) for which an endpoint is asked nothing any more; None where it is not cordoned."""
+        found = self._read("SELECT evidence FROM cordons WHERE endpoint = ?", endpoint)
+        return found[0][0] if found else None
+
+    def cordon(self, endpoint: str, evidence: bytes) -> None:
+        """Keep the evidence against an endpoint; the first stays."""
+        with self._write() as connection:
+            connection.execute(
+                "INSERT INTO cordons (endpoint, evidence) VALUES (?, ?) ON CONFLICT DO NOTHING", (endpoint, evidence)
+            )
+
+    def readmit(self, endpoint: str) -> bool:
+        """Forget the evidence against an endpoint; whether there was any."""
+        with self._write() as connection:
+            connection.execute("DELETE FROM cordons WHERE endpoint = ?", (endpoint,))
+            return connection.changes() > 0
+
     def _read(self, sql: str, *arguments: object) -> list[Any]:
         with said("tail", self.path), self._lock:
             return self._connection.execute(sql, arguments).fetchall()
 
     @contextmanager
-    def _write(self) -> Iterator[sqlite3.Connection]:
+    def _write(self) -> Iterator[apsw.Connection]:
         with said("tail", self.path), self._lock, writing(self._connection) as connection:
             yield connection
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    """Create the tables in a new file; refuse a file of a newer release."""
+def _connected(path: Path, *, reader: bool = False) -> apsw.Connection:
     with said("tail", path):
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version == 0:
+        return connect(path, reader=reader)
+
+
+def _prepare(connection: apsw.Connection, path: Path) -> apsw.Connection:
+    """Create the tables in a new file, add those that an older release did not have; refuse one of a newer release."""
+    with said("tail", path):
+        version = _version(connection)
+        if version < VERSION:
             with writing(connection):
                 # Another process may have been first.
-                (version,) = connection.execute("PRAGMA user_version").fetchone()
-                if version == 0:
-                    for statement in SCHEMA.split(";\n"):
+                version = _version(connection)
+                if version < VERSION:
+                    for statement in (*(SCHEMA.split(";\n") if version == 0 else ()), CORDONS):
                         connection.execute(statement)
                     connection.execute(f"PRAGMA user_version = {VERSION}")
                     version = VERSION
@@ -293,19 +320,26 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _top(connection: sqlite3.Connection, chain: str) -> Block | None:
-    row = connection.execute(
+def _version(connection: apsw.Connection) -> int:
+    rows: list[Any] = connection.execute("PRAGMA user_version").fetchall()
+    return int(rows[0][0])
+
+
+def _top(connection: apsw.Connection, chain: str) -> Block | None:
+    rows: list[Any] = connection.execute(
         "SELECT height, hash, parent, time_us FROM blocks WHERE chain = ? ORDER BY height DESC LIMIT 1", (chain,)
-    ).fetchone()
-    return Block(*row) if row else None
+    ).fetchall()
+    return Block(*rows[0]) if rows else None
 
 
-def _anchor(connection: sqlite3.Connection, chain: str) -> Block | None:
-    row = connection.execute("SELECT height, hash, parent, time_us FROM anchors WHERE chain = ?", (chain,)).fetchone()
-    return Block(*row) if row else None
+def _anchor(connection: apsw.Connection, chain: str) -> Block | None:
+    rows: list[Any] = connection.execute(
+        "SELECT height, hash, parent, time_us FROM anchors WHERE chain = ?", (chain,)
+    ).fetchall()
+    return Block(*rows[0]) if rows else None
 
 
-def _set_anchor(connection: sqlite3.Connection, chain: str, block: Block | None) -> None:
+def _set_anchor(connection: apsw.Connection, chain: str, block: Block | None) -> None:
     connection.execute("DELETE FROM anchors WHERE chain = ?", (chain,))
     if block is not None:
         connection.execute(
@@ -314,7 +348,7 @@ def _set_anchor(connection: sqlite3.Connection, chain: str, block: Block | None)
         )
 
 
-def _below(connection: sqlite3.Connection, chain: str, block: Block) -> Block | None:
+def _below(connection: apsw.Connection, chain: str, block: Block) -> Block | None:
     """What a new block must stand on: the top, else the anchor, unless the tail starts anew higher up."""
     top = _top(connection, chain)
     if top is not None:
@@ -331,7 +365,7 @@ def _check_link(chain: str, below: Block, block: Block) -> None:
         )
 
 
-def _insert(connection: sqlite3.Connection, chain: str, entry: TailBlock) -> None:
+def _insert(connection: apsw.Connection, chain: str, entry: TailBlock) -> None:
     block = entry.block
     connection.execute(
         "INSERT INTO blocks (chain, height, hash, parent, time_us) VALUES (?, ?, ?, ?, ?)",
@@ -343,7 +377,7 @@ def _insert(connection: sqlite3.Connection, chain: str, entry: TailBlock) -> Non
     )
 
 
-def _forget_above(connection: sqlite3.Connection, chain: str, height: int) -> None:
+def _forget_above(connection: apsw.Connection, chain: str, height: int) -> None:
     for table in ("blocks", "rows"):
         connection.execute(f"DELETE FROM {table} WHERE chain = ? AND height > ?", (chain, height))
     connection.execute("DELETE FROM cover WHERE chain = ? AND first > ?", (chain, height))
@@ -351,13 +385,13 @@ def _forget_above(connection: sqlite3.Connection, chain: str, height: int) -> No
 
 
 def _cover(
-    connection: sqlite3.Connection, chain: str, datasets: Iterable[str], filters: Sequence[str], span: Span
+    connection: apsw.Connection, chain: str, datasets: Iterable[str], filters: Sequence[str], span: Span
 ) -> None:
     """Merge a span into the stored ones: only those that touch it are read and written."""
     for dataset in datasets:
         for filter in filters:
             key = (chain, dataset, filter)
-            touching = connection.execute(
+            touching: list[Any] = connection.execute(
                 "DELETE FROM cover WHERE chain = ? AND dataset = ? AND filter = ? AND first <= ? AND last >= ? "
                 "RETURNING first, last",
                 (*key, span.last + 1, span.first - 1),

@@ -78,7 +78,8 @@ def decode(call: Call, data: bytes) -> Any:
     if parsed.is_raw:
         return data
     if len(data) < 32 * len(parsed.outputs):
-        return Unknown(f"returned {len(data)} bytes where {call.signature} has to return {32 * len(parsed.outputs)}")
+        wanted = 32 * len(parsed.outputs)
+        return Unknown(f"returned {len(data)} bytes where {call.signature} has to return {wanted}", "contract")
     if parsed.outputs == ("uint256",):
         return int.from_bytes(data[:32], "big")
     from eth_abi.abi import decode as abi_decode
@@ -87,5 +88,5 @@ def decode(call: Call, data: bytes) -> Any:
     try:
         values = abi_decode(parsed.outputs, data)
     except (DecodingError, OverflowError, UnicodeDecodeError) as error:
-        return Unknown(f"returned what {call.signature} cannot: {type(error).__name__}")
+        return Unknown(f"returned what {call.signature} cannot: {type(error).__name__}", cause="contract")
     return values[0] if len(values) == 1 else values

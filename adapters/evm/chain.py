@@ -7,27 +7,32 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 
 from adapters.evm import facts as chain_facts
-from adapters.evm import scan, traces
-from adapters.evm.datasets import approvals, blocks, internal, logs, transactions, transfers
+from adapters.evm.datasets import approvals, blocks, logs, transfers
 from adapters.evm.endpoint import Endpoint, identity
-from adapters.evm.explorer import Explorer, Fetching
 from adapters.evm.facts import Facts
+from adapters.evm.health import Evidence
 from adapters.evm.integrity import Query
 from adapters.evm.logs import Logs, join
-from adapters.evm.lookup import Known, look_up
-from adapters.evm.node import Header, Heads, Node
+from adapters.evm.node import Header, Heads, Node, raw_blocks
 from adapters.evm.spans import Chunk, LogReader
 from adapters.evm.transport import HttpTransport, Transport
 from chainfolio.blocks import Block, Span
-from chainfolio.calls import NativeBalance, Read
 from chainfolio.errors import BadRequest, SourceError, Unavailable
 from chainfolio.seams import Seams
 from chainfolio.settings import Chain as ChainSettings
+
+# State, bodies and look-ups are loaded when they are asked for: a back-fill of logs starts without them.
+if TYPE_CHECKING:
+    from adapters.evm.datasets.transactions import Done
+    from adapters.evm.explorer import Explorer
+    from adapters.evm.lookup import Known
+    from chainfolio.calls import Read
 
 LOG_DATASETS: Mapping[str, Any] = {"transfers": transfers, "approvals": approvals}
 DATASETS: Mapping[str, str] = {
@@ -65,7 +70,7 @@ class EvmChain:
     def __init__(self, facts: Facts, node: Node, settings: ChainSettings, explorer: Explorer | None = None) -> None:
         self.facts, self.node, self.settings, self.explorer = facts, node, settings, explorer
         self.key = facts.key
-        self._reader = LogReader(node, integrity=settings.integrity)
+        self._reader = LogReader(node, integrity=settings.integrity, sample=settings.sample)
 
     @property
     def requests(self) -> int:
@@ -92,14 +97,21 @@ class EvmChain:
 
     async def answer(self, asks: Sequence[Read], block: Block) -> list[Any]:
         """The answers to some reads, all at that block's hash."""
+        from adapters.evm import scan
+
         return await scan.answer(self.node, asks, block)
 
-    async def look_up(self, known: Sequence[Known]) -> list[transactions.Done]:
+    async def look_up(self, known: Sequence[Known]) -> list[Done]:
         """Transactions that the index knows, in order, with what their receipts say: as `lookup.look_up`."""
+        from adapters.evm.lookup import look_up
+
         return await look_up(self.node, known) if known else []
 
     async def examine(self, node: Node) -> dict[str, Any]:
         """How deep a node's state goes and by which route it answers reads: for `doctor`."""
+        from adapters.evm import scan
+        from chainfolio.calls import NativeBalance
+
         heads = await node.connect()
         routes = {scan.OVERRIDE: "state override", scan.MULTICALL: "Multicall3", scan.SINGLES: "single calls"}
         await scan.answer(node, [NativeBalance("0x" + "0" * 40)], heads.latest)
@@ -131,14 +143,12 @@ class EvmChain:
         else:
             chunk = await self._reader.read_headers(span, before)
         tables = await asyncio.to_thread(self.decode, chunk.logs, datasets)
-        if "blocks" in datasets:
-            tables["blocks"] = blocks.rows(chunk.headers, self.key)
         if bodies:
             await self._bodies(chunk, datasets, tables)
         if "internal" in datasets:
-            places = traces.places(self.key, chunk.headers)
-            inside = await (self.explorer.moved(places) if self.explorer else traces.moved(self.node, places))
-            tables["transfers"] = blocks_in_order(tables.get("transfers"), internal.rows(inside, self.key))
+            await self._internal(chunk, tables)
+        if "blocks" in datasets:  # after the bodies, which prove how many transactions there are
+            tables["blocks"] = blocks.rows(chunk.headers, self.key)
         linked = [header.block() for header in chunk.headers]
         return Fetched(span, tables, linked[-1] if linked else None, linked, len(chunk.logs), chunk.restored)
 
@@ -171,7 +181,9 @@ class EvmChain:
 
     async def _bodies(self, chunk: Chunk, datasets: Sequence[str], tables: dict[str, pa.Table]) -> None:
         """Full blocks and receipts of a span, turned into transactions and native transfers."""
-        every: list[transactions.Done] = []
+        from adapters.evm.datasets import transactions
+
+        every: list[Done] = []
         for start in range(0, len(chunk.headers), BODY_BATCH):
             part = chunk.headers[start : start + BODY_BATCH]
             every += await self._done([header for header in part if header.transactions])
@@ -181,19 +193,50 @@ class EvmChain:
             moved = transactions.native(every, self.key, self.key)
             tables["transfers"] = blocks_in_order(tables.get("transfers"), moved)
 
-    async def _done(self, headers: Sequence[Header]) -> list[transactions.Done]:
+    async def _internal(self, chunk: Chunk, tables: dict[str, pa.Table]) -> None:
+        """What moved inside the transactions of a span, among the other transfers."""
+        from adapters.evm import traces
+        from adapters.evm.datasets import internal
+
+        places = traces.places(self.key, chunk.headers)
+        inside = await (self.explorer.moved(places) if self.explorer else traces.moved(self.node, places))
+        tables["transfers"] = blocks_in_order(tables.get("transfers"), internal.rows(inside, self.key))
+
+    async def _done(self, headers: Sequence[Header]) -> list[Done]:
         if not headers:
             return []
+        from adapters.evm.datasets import transactions
+
         heights = [header.height for header in headers]
-        full, receipts = await asyncio.gather(
-            self.node.raw_blocks(heights, "eth_getBlockByNumber", True),
-            self.node.raw_blocks(heights, "eth_getBlockReceipts"),
+
+        async def at(endpoint: Endpoint) -> list[list[Done]]:
+            full, receipts = await asyncio.gather(
+                raw_blocks(endpoint, heights, "eth_getBlockByNumber", True),
+                raw_blocks(endpoint, heights, "eth_getBlockReceipts"),
+            )
+            return [
+                self._body(endpoint.name, header, block, given)
+                for header, block, given in zip(headers, full, receipts, strict=True)
+            ]
+
+        found = await self.node.agreed(
+            at,
+            key=lambda block: tuple(transactions.done_key(item) for item in block),
+            asked=lambda question: f"the transactions of block {heights[question]}",
+            final=lambda question: self.node.is_final(heights[question]),
+            kind="bodies",
         )
-        return [
-            item
-            for header, block, given in zip(headers, full, receipts, strict=True)
-            for item in transactions.done(self.key, block, given, header.hash)
-        ]
+        return [item for block in found for item in block]
+
+    def _body(self, source: str, header: Header, block: bytes, receipts: bytes) -> list[Done]:
+        from adapters.evm.datasets import transactions
+
+        done = transactions.done(source, block, receipts, header.hash)
+        if self.settings.integrity == "roots":
+            from adapters.evm.proven import prove_bodies
+
+            prove_bodies(self.facts, source, header, block, receipts)
+        return done
 
 
 def blocks_in_order(tokens: pa.Table | None, native: pa.Table) -> pa.Table:
@@ -212,6 +255,8 @@ def family(
     transport: Transport | None = None,
     learnt: Callable[[str], Mapping[str, int]] = lambda endpoint: {},
     on_learn: Callable[[str, str, int], None] = lambda endpoint, name, value: None,
+    cordoned: Callable[[str], bytes | None] = lambda endpoint: None,
+    on_cordon: Callable[[str, bytes], None] = lambda endpoint, evidence: None,
 ) -> EvmChain:
     """Build one chain of this family from its settings and its file of facts: the entry point `chainfolio.chains`."""
     facts = chain_facts.load(Path(settings.facts) if settings.facts else configs / "chains" / f"{key}.toml")
@@ -226,12 +271,28 @@ def family(
         Endpoint(
             url, shared, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps,
             concurrency=settings.concurrency * 2, learnt=learnt(identity(url)),
-            on_learn=partial(on_learn, identity(url)),
+            on_learn=partial(on_learn, identity(url)), evidence=_evidence(cordoned(identity(url))),
+            on_cordon=partial(_keep, on_cordon, identity(url)),
         )
         for url in settings.rpc
     ]  # fmt: skip
-    explorer = None
-    if settings.explorer:
-        fetching = Fetching(HttpTransport())
-        explorer = Explorer(settings.explorer, fetching, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps)
-    return EvmChain(facts, Node(facts, endpoints, seams), settings, explorer)
+    node = Node(
+        facts, endpoints, seams,
+        witnesses=settings.witnesses, hedge=settings.hedge, hashed=settings.integrity == "roots",
+    )  # fmt: skip
+    return EvmChain(facts, node, settings, _explorer(settings, seams) if settings.explorer else None)
+
+
+def _explorer(settings: ChainSettings, seams: Seams) -> Explorer:
+    from adapters.evm.explorer import Explorer, Fetching
+
+    fetching = Fetching(HttpTransport())
+    return Explorer(settings.explorer, fetching, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps)
+
+
+def _keep(on_cordon: Callable[[str, bytes], None], endpoint: str, evidence: Evidence) -> None:
+    on_cordon(endpoint, msgspec.json.encode(evidence))
+
+
+def _evidence(kept: bytes | None) -> Evidence | None:
+    return None if kept is None else msgspec.json.decode(kept, type=Evidence)

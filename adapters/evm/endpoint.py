@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
+from adapters.evm.health import Evidence, Health
 from adapters.evm.refusals import meaning
 from adapters.evm.transport import Posted, Transport, Unreachable
 from adapters.evm.wire import Request, RpcError, decode, encode, whole
@@ -81,11 +82,14 @@ class Endpoint:
         concurrency: int = 4,
         learnt: Mapping[str, int] | None = None,
         on_learn: Callable[[str, int], None] = lambda name, value: None,
+        evidence: Evidence | None = None,
+        on_cordon: Callable[[Evidence], None] = lambda evidence: None,
     ) -> None:
         self.url, self.name = url, name_of(url)
         self._secrets = secrets_of(url)
         self.learnt: dict[str, int] = dict(learnt or {})
         self.trouble = Trouble()
+        self.health = Health(evidence=evidence)
         self.requests = 0
         self.checked = False
         self.down_until_s = 0.0
@@ -93,7 +97,7 @@ class Endpoint:
         self._gate = asyncio.Semaphore(concurrency)
         self._gap_s = 1.0 / max_rps if max_rps else 0.0
         self._next_s = 0.0
-        self._on_learn = on_learn
+        self._on_learn, self._on_cordon = on_learn, on_cordon
 
     async def close(self) -> None:
         """Let go of its connections."""
@@ -104,6 +108,13 @@ class Endpoint:
         if self.learnt.get(name) != value:
             self.learnt[name] = value
             self._on_learn(name, value)
+
+    def cordon(self, evidence: Evidence) -> None:
+        """Ask it nothing any more, here and after a restart, until somebody readmits it."""
+        if self.health.evidence is None:
+            self.health.evidence = evidence
+            log.error("%s is cordoned: %s: gave %s; %s", self.name, evidence.asked, evidence.given, evidence.truth)
+            self._on_cordon(evidence)
 
     async def ask(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
         """An answer or a typed refusal for each request. Transient trouble is retried and in the end raised."""
@@ -173,9 +184,11 @@ class Endpoint:
                 if not isinstance(error, Unavailable):
                     raise
                 self.trouble.note(error)
+                self.health.failed()
                 self._next_s = max(self._next_s, self._seams.clock.monotonic_s() + (error.retry_after_s or 0))
                 if attempt == self._last_try(error):
                     self.down_until_s = self._seams.clock.monotonic_s() + LONGEST_WAIT_S
+                    self.health.pardon()
                     raise
                 pause_s = error.retry_after_s if error.retry_after_s is not None else wait_s
                 await self._seams.clock.sleep(pause_s + self._seams.random.random() * wait_s / 2)
@@ -196,8 +209,11 @@ class Endpoint:
         async with self._gate:
             await self._pace()
             self.requests += 1
+            start_s = self._seams.clock.monotonic_s()
             posted = await self._transport.post(self.name, self.url, body, self._timeout_s)
-        return _accepted(self.name, posted)
+            accepted = _accepted(self.name, posted)
+            self.health.exchanged(self._seams.clock.monotonic_s() - start_s)
+        return accepted
 
     async def _pace(self) -> None:
         """Keep to the configured rate and to what `Retry-After` asked of everybody."""

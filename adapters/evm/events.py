@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from adapters.evm.logs import Bytes, Logs, pick
+from adapters.evm.logs import Bytes
 
 TRANSFER: Final = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 TRANSFER_SINGLE: Final = "0xc3d58168c5ae7397731d063d5bbf3d657854427343f4c083240f7aacaa2d0f62"
@@ -21,17 +21,6 @@ ZERO: Final = np.frombuffer(b"0x" + b"0" * 40, np.uint8)
 _PAD = np.frombuffer(b"0" * 24, np.uint8)
 
 Mask = npt.NDArray[np.bool_]
-
-
-def topic_is(logs: Logs, k: int, topic: str) -> Mask:
-    """Which logs have this topic at place `k`: eight bytes first, the rest only where those agree."""
-    rows, wanted = logs.topics[k], np.frombuffer(topic.encode(), np.uint8)
-    head = logs.first if k == 0 else np.ascontiguousarray(rows[:, 2:10]).view(np.uint64).ravel()
-    mask: Mask = (head == wanted[2:10].view(np.uint64)[0]) & (logs.topic_count > k)
-    if mask.any():
-        some = np.flatnonzero(mask)
-        mask[some] = pick(rows, some).view("V66").ravel() == wanted.view("V66")[0]
-    return mask
 
 
 def is_address(topic: Bytes) -> Mask:

@@ -11,6 +11,8 @@ import msgspec
 from chainfolio.assets import Asset
 from chainfolio.errors import BadRequest, BadSettings
 
+PARTS = ("headers", "transactions", "receipts")
+
 
 class Native(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The coin that pays fees. `also_at`: where the chain shows it as an ERC-20 too, lest it is counted twice."""
@@ -38,7 +40,8 @@ class Multicall3(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Facts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One chain as its file describes it."""
+    """One chain as its file describes it. `unproven`: which parts of its blocks (headers, transactions, receipts) hash
+    in a way of the chain's own, so that they cannot be computed again."""
 
     key: str
     family: str
@@ -53,6 +56,7 @@ class Facts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     multicall3: Multicall3 | None = None
     explorer: dict[str, str] = {}
     images: dict[str, str] = {}
+    unproven: list[str] = []
 
     @property
     def caip2(self) -> str:
@@ -81,4 +85,6 @@ def load(path: Path) -> Facts:
         raise BadSettings(str(path.name), str(error)) from None
     if isinstance(facts.finality, str) and facts.finality != "finalized":
         raise BadSettings(path.name, "finality is `finalized` or a number of blocks")
+    if not set(facts.unproven) <= set(PARTS):
+        raise BadSettings(path.name, f"unproven names parts of a block: of {', '.join(PARTS)}")
     return facts

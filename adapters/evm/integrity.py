@@ -16,9 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from sha3 import keccak_256
 
-from adapters.evm.columns import text
-from adapters.evm.events import topic_is
-from adapters.evm.logs import Logs
+from adapters.evm.logs import Logs, alike
 from adapters.evm.node import Header
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer, Reorged
@@ -88,7 +86,7 @@ def check_logs(
     rows = blooms(headers)
     _check_blooms(source, logs, rows, first, query)
     silent = np.ones(len(headers), np.bool_)
-    silent[np.unique(logs.height) - first] = False
+    silent[logs.height - first] = False
     return np.flatnonzero(silent & _promised(rows, query)) + first
 
 
@@ -122,7 +120,7 @@ def _check_filter(source: str, logs: Logs, query: Query) -> None:
     """A node that ignores a filter would fill the tables with what nobody asked for, and hide what it left out."""
     asked = np.zeros(len(logs), np.bool_)
     for topic in query.topics:
-        asked |= topic_is(logs, 0, topic)
+        asked |= logs.of(topic)
     if not asked.all():
         raise BadAnswer(source, "logs of other events than were asked for: the node ignores the filter")
     if query.contracts:
@@ -136,12 +134,9 @@ def _check_blooms(source: str, logs: Logs, rows: npt.NDArray[np.uint8], first: i
     if len(logs) == 0:
         return
     at = logs.height - first
-    contracts = text(logs.address).dictionary_encode()
-    for code, contract in enumerate(contracts.dictionary.to_pylist()):
-        here = np.unique(at[np.asarray(contracts.indices) == code])
-        if not may_hold(rows[here], contract).all():
+    for contract, here in alike(logs.address):
+        if not may_hold(rows, contract)[at[here]].all():
             raise BadAnswer(source, f"a log of {contract} in a block whose bloom denies it")
     for topic in query.topics:
-        here = np.unique(at[topic_is(logs, 0, topic)])
-        if len(here) and not may_hold(rows[here], topic).all():
+        if not may_hold(rows, topic)[at[logs.of(topic)]].all():
             raise BadAnswer(source, f"a log with topic {topic} in a block whose bloom denies it")

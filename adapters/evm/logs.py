@@ -9,8 +9,8 @@ no error.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -32,6 +32,8 @@ MAX_DATA = 4 * 1024 * 1024
 MAX_TIME_S = 2**40 - 1
 _VALUE = re.compile(rb'"(\w+)":\s?(?:"([^"\\]*)"|\[([^\]\\]*)\]|(true|false|null))')
 _TOPIC = re.compile(rb'"(0x[0-9a-f]{64})"')
+_TOPICS = re.compile(rb'(?:"0x[0-9a-f]{64}"(?:, ?(?=")|\Z))*\Z')
+_COMMA = re.compile(rb", ?\Z")
 _NUMBERS = {
     b"blockNumber": "height",
     b"transactionIndex": "tx_index",
@@ -80,6 +82,7 @@ class Logs:
     word: Bytes
     other: dict[int, bytes]
     _first: npt.NDArray[np.uint64] | None = None
+    _of: dict[str, Mask] = field(default_factory=dict)
 
     @property
     def first(self) -> npt.NDArray[np.uint64]:
@@ -87,6 +90,22 @@ class Logs:
         if self._first is None:
             self._first = np.ascontiguousarray(self.topics[0][:, 2:10]).view(np.uint64).ravel()
         return self._first
+
+    @property
+    def most_topics(self) -> int:
+        """How many topics the log has that has most."""
+        return int(self.topic_count.max(initial=0))
+
+    def of(self, topic: str) -> Mask:
+        """Which logs are of the event with this first topic: eight bytes first, the rest only where those agree."""
+        if topic not in self._of:
+            wanted = np.frombuffer(topic.encode(), np.uint8)
+            mask = (self.first == wanted[2:10].view(np.uint64)[0]) & (self.topic_count > 0)
+            if mask.any():
+                some = np.flatnonzero(mask)
+                mask[some] = pick(self.topics[0], some).view("V66").ravel() == wanted.view("V66")[0]
+            self._of[topic] = mask
+        return self._of[topic]
 
     def __len__(self) -> int:
         return len(self.height)
@@ -96,7 +115,7 @@ class Logs:
         """`n` rows, all still to be filled."""
         height, tx_index, log_index, time_s = (np.full(n, -1, np.int64) for _ in range(4))
         address, tx_hash, block_hash = (np.zeros((n, width), np.uint8) for width in (42, 66, 66))
-        topics = [np.zeros((n, 66), np.uint8) for _ in range(4)]  # zeros cost nothing before they are touched
+        topics = [_untouched(n) for _ in range(4)]
         word = np.zeros((n, 32), np.uint8)
         count, size = np.zeros(n, np.int64), np.zeros(n, np.int64)
         return cls(height, tx_index, log_index, time_s, address, tx_hash, block_hash, count, topics, size, word, {})
@@ -104,16 +123,23 @@ class Logs:
     def take(self, rows: Rows) -> Logs:
         """The given rows, in the given order."""
         moved = {int(old): new for new, old in enumerate(rows)} if self.other else {}
+        used = self.most_topics
+        topics = [pick(topic, rows) if k < used else _untouched(len(rows)) for k, topic in enumerate(self.topics)]
         return Logs(
             self.height[rows], self.tx_index[rows], self.log_index[rows], self.time_s[rows],
             pick(self.address, rows), pick(self.tx_hash, rows), pick(self.block_hash, rows), self.topic_count[rows],
-            [pick(topic, rows) for topic in self.topics], self.data_size[rows], pick(self.word, rows),
+            topics, self.data_size[rows], pick(self.word, rows),
             {moved[row]: data for row, data in self.other.items() if row in moved},
         )  # fmt: skip
 
     def data(self, row: int) -> bytes:
         """The data of one log."""
         return self.word[row].tobytes() if self.data_size[row] == 32 else self.other.get(row, b"")
+
+
+def _untouched(n: int) -> Bytes:
+    """Topics that nobody has: zeros cost nothing before they are touched."""
+    return np.zeros((n, 66), np.uint8)
 
 
 def join(parts: Sequence[Logs]) -> Logs:
@@ -126,8 +152,10 @@ def join(parts: Sequence[Logs]) -> Logs:
     for part in parts:
         other.update({base + row: data for row, data in part.other.items()})
         base += len(part)
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
-    return Logs(**columns, topics=[np.concatenate([part.topics[k] for part in parts]) for k in range(4)], other=other)
+    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
+    used = max(part.most_topics for part in parts)
+    topics = [np.concatenate([part.topics[k] for part in parts]) if k < used else _untouched(base) for k in range(4)]
+    return Logs(**columns, topics=topics, other=other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +181,10 @@ def parse(source: str, content: bytes | memoryview) -> Logs:
     ends = np.append(starts[1:] - 1, len(buffer) - _blank_tail(buffer) - 1)
     sizes = ends - starts
     left = []
-    for size in np.unique(sizes):
+    for size in sorted(set(sizes.tolist())):
         rows, templates = np.flatnonzero(sizes == size), list[_Template]()
         for start in range(0, len(rows), AT_ONCE):
-            left.append(_fill_alike(logs, buffer, starts, rows[start : start + AT_ONCE], int(size), templates))
+            left.append(_fill_alike(logs, buffer, starts, rows[start : start + AT_ONCE], size, templates))
     for row in np.concatenate(left):
         record = _one(content[int(starts[row]) : int(ends[row])])
         if record is None:
@@ -254,31 +282,38 @@ def _template(record: bytes) -> _Template | None:
     mask = np.full(len(record), 255, np.uint8)
     numbers: list[tuple[str, int, int]] = []
     texts: list[tuple[str, int, int]] = []
-    topics: tuple[int, ...] = ()
+    topics: tuple[int, ...] | None = None
     data: tuple[int, int] | None = None
     end = 1
     for match in _VALUE.finditer(record):
-        if record[end : match.start()].strip(b" ,"):
+        between = record[end : match.start()]
+        if between if end == 1 else not _COMMA.match(between):
             return None
         end = match.end()
         key, text, items, word = match.groups()
         if key in _NUMBERS and text is not None and re.fullmatch(rb"0x[0-9a-f]{1,15}", text):
             numbers.append((_NUMBERS[key], match.start(2) + 2, match.end(2)))
             mask[match.start(2) + 2 : match.end(2)] = 0
-        elif key in _TEXTS and text is not None and len(text) == _TEXTS[key][1]:
+        elif key in _TEXTS and text is not None and len(text) == _TEXTS[key][1] and text[:2] == b"0x":
             texts.append((_TEXTS[key][0], match.start(2), match.end(2)))
             mask[match.start(2) + 2 : match.end(2)] = 0
-        elif key == b"topics" and items is not None and items.count(b'"') == 2 * len(_TOPIC.findall(items)):
+        elif key == b"topics" and topics is None and items is not None and _TOPICS.match(items):
             topics = tuple(match.start(3) + topic.start(1) for topic in _TOPIC.finditer(items))
             for start in topics:
                 mask[start + 2 : start + 66] = 0
-        elif key == b"data" and text is not None and len(text) % 2 == 0 and text[:2] == b"0x":
+        elif key == b"data" and data is None and text is not None and len(text) % 2 == 0 and text[:2] == b"0x":
             data = (match.start(2) + 2, match.end(2))
             mask[data[0] : data[1]] = 0
         elif key != b"removed" or word != b"false":
             return None  # an unknown or unusual field: let the strict parser judge it
     names = {name for name, _, _ in numbers} | {name for name, _, _ in texts}
-    if record[end:].strip() != b"}" or data is None or len(topics) > 4 or len(names) != len(numbers) + len(texts):
+    if (
+        record[end:].strip() != b"}"
+        or data is None
+        or topics is None
+        or len(topics) > 4
+        or len(names) != len(numbers) + len(texts)
+    ):
         return None
     if not names >= {"address", "tx_hash", "block_hash", "height", "tx_index", "log_index"}:
         return None
@@ -340,6 +375,26 @@ def pick(column: Bytes, rows: Rows) -> Bytes:
     """Some rows of a matrix: whole rows at a time, which indexing a matrix does not do."""
     width = column.shape[1]
     return np.ascontiguousarray(column).view(f"V{width}").ravel()[rows].view(np.uint8).reshape(len(rows), width)
+
+
+_MIX = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 1)
+
+
+def alike(addresses: Bytes) -> Iterator[tuple[str, Rows]]:
+    """Each distinct address of a column, and where it stands."""
+    if len(addresses) == 0:
+        return
+    # Sorted by a hash of theirs, for numbers are sorted ten times faster than texts. Rows of one hash lie side by side;
+    # an address that shares its hash with another may come twice, in parts.
+    words = np.ascontiguousarray(addresses[:, 2:]).view(np.uint64)
+    hashes = np.zeros(len(words), np.uint64)
+    for k, factor in enumerate(_MIX):
+        hashes += words[:, k] * np.uint64(factor)
+    order = np.argsort(hashes)
+    sorted_words = words[order]
+    changes = np.flatnonzero((sorted_words[1:] != sorted_words[:-1]).any(axis=1)) + 1
+    for rows in np.split(order, changes):
+        yield addresses[rows[0]].tobytes().decode(), rows
 
 
 def _put(column: Bytes, rows: Rows, values: Bytes) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adapters.evm.datasets.transactions import Done, Receipt, Transaction, finished
-from adapters.evm.node import Node
+from adapters.evm.datasets.transactions import Done, Receipt, Transaction, done_key, finished
+from adapters.evm.endpoint import Endpoint
+from adapters.evm.node import Node, results_of
 from adapters.evm.wire import Request, data, quantity, typed
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
 
@@ -42,8 +43,18 @@ async def look_up(node: Node, known: Sequence[Known]) -> list[Done]:
     index, Reorged where its block may still go, NodeBehind where the node does not have it."""
     methods = ("eth_getTransactionByHash", "eth_getTransactionReceipt")
     asks = [Request(method, (each.tx_hash,)) for each in known for method in methods]
-    answers = iter(await node.results(asks))
-    return [_done(node.facts.key, each, next(answers), next(answers)) for each in known]
+
+    async def at(endpoint: Endpoint) -> list[Done]:
+        answers = iter(await results_of(endpoint, asks))
+        return [_done(node.facts.key, each, next(answers), next(answers)) for each in known]
+
+    return await node.agreed(
+        at,
+        key=done_key,
+        asked=lambda question: f"transaction {known[question].tx_hash}",
+        final=lambda question: known[question].final,
+        kind="transactions",
+    )
 
 
 def _done(source: str, known: Known, transaction: bytes, receipt: bytes) -> Done:

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from adapters.evm.endpoint import Answer, Endpoint
 from adapters.evm.facts import Facts
+from adapters.evm.pool import Pool
+from adapters.evm.roots import check_count, check_header
 from adapters.evm.wire import Request, data, quantity, typed
 from chainfolio.blocks import Block
 from chainfolio.errors import (
     BadAnswer,
-    HistoryUnavailable,
     NodeBehind,
     SourceError,
-    Unavailable,
     Unsupported,
     WrongChain,
 )
 from chainfolio.seams import Seams
 
-T = TypeVar("T")
-BEHIND_TRIES = 4
-BEHIND_WAIT_S = 0.5
+# How often every endpoint is looked at where one alone answers.
+SURVEY_S = 30.0
 
 
 class Header(msgspec.Struct, gc=False):
@@ -41,6 +41,8 @@ class Header(msgspec.Struct, gc=False):
     miner: str = "0x" + "0" * 40
     baseFeePerGas: str | None = None
     transactions: list[msgspec.Raw] = []
+    transactionsRoot: str = ""
+    receiptsRoot: str = ""
 
     @property
     def height(self) -> int:
@@ -84,54 +86,75 @@ def checked(source: str, header: Header | None, height: int | None = None) -> He
     return header
 
 
-class Node:
-    """All endpoints of one chain. Every read names the error of the last endpoint tried when none could answer."""
+class Node(Pool):
+    """All endpoints of one chain. `hashed`: whether each header is held against its own hash before it is believed.
 
-    def __init__(self, facts: Facts, endpoints: Sequence[Endpoint], seams: Seams) -> None:
-        if not endpoints:
-            raise Unavailable(
-                facts.key, "no endpoint is configured", cure=f"set chains.{facts.key}.rpc in the settings"
-            )
-        self.facts, self.endpoints, self.seams = facts, list(endpoints), seams
+    `finalized` is the newest height that was seen to be final: what lies at or below it cannot change any more.
+    """
 
-    @property
-    def requests(self) -> int:
-        """HTTP requests sent so far, to all endpoints."""
-        return sum(endpoint.requests for endpoint in self.endpoints)
+    def __init__(
+        self,
+        facts: Facts,
+        endpoints: Sequence[Endpoint],
+        seams: Seams,
+        *,
+        witnesses: int = 1,
+        hedge: bool = True,
+        hashed: bool = False,
+    ) -> None:
+        super().__init__(facts.key, endpoints, seams, witnesses=witnesses, hedge=hedge)
+        self.facts, self.hashed = facts, hashed
+        self.finalized = -1
+        self._surveyed_s: float | None = None
 
-    async def close(self) -> None:
-        """Let go of connections."""
-        for endpoint in self.endpoints:
-            await endpoint.close()
+    async def introduce(self, endpoint: Endpoint) -> None:
+        """Chain id and genesis: WrongChain where they are another chain's."""
+        await self._heads(endpoint)
 
-    def troubles(self) -> dict[str, dict[str, int]]:
-        """What went wrong so far, by endpoint and kind of error."""
-        return {e.name: dict(e.trouble.counts) for e in self.endpoints if e.trouble.counts}
-
-    async def with_any(self, read: Callable[[Endpoint], Awaitable[T]], *, check: bool = True) -> T:
-        """`read` at the first endpoint that can answer it; the others only after it could not."""
-        now_s = self.seams.clock.monotonic_s()
-        last: SourceError | None = None
-        for attempt in range(BEHIND_TRIES):
-            for endpoint in sorted(self.endpoints, key=lambda e: e.down_until_s > now_s):
-                try:
-                    if check and not endpoint.checked:
-                        await self._heads(endpoint)
-                    return await read(endpoint)
-                except (Unavailable, HistoryUnavailable, WrongChain, BadAnswer) as error:
-                    endpoint.trouble.note(error)
-                    last = error
-                    if len(self.endpoints) == 1 and not isinstance(error, NodeBehind):
-                        raise
-            if not isinstance(last, NodeBehind) or attempt == BEHIND_TRIES - 1:
-                break
-            await self.seams.clock.sleep(BEHIND_WAIT_S * 2**attempt)
-        assert last is not None
-        raise last
+    def is_final(self, height: int) -> bool:
+        """Whether what lies at this height cannot change any more."""
+        return height <= self.finalized
 
     async def connect(self) -> Heads:
         """Check the endpoints that answer and say where the chain stands: one request each."""
-        return await self.with_any(self._heads, check=False)
+        if self.witnesses > 1:
+            heads = await self._agreed_heads()
+        else:
+            heads = await self.with_any(self._heads, check=False, kind="heads")
+            await self._survey()
+        self.finalized = max(self.finalized, heads.finalized)
+        return heads
+
+    async def _agreed_heads(self) -> Heads:
+        """The highest that so many witnesses have reached: nobody alone can push the head, or hold it back."""
+        told = [heads for heads in await self._all_heads() if isinstance(heads, Heads)]
+        if len(told) < self.witnesses:
+            raise self._too_few(len(told))
+        latest = sorted((heads.latest.height for heads in told), reverse=True)[self.witnesses - 1]
+        finalized = sorted((heads.finalized for heads in told), reverse=True)[self.witnesses - 1]
+        return Heads(await self.block(latest), min(finalized, latest))
+
+    async def _survey(self) -> None:
+        """Now and then every endpoint is asked for its head, so that those that are not read from are known, too."""
+        now_s = self.seams.clock.monotonic_s()
+        if len(self.endpoints) > 1 and (self._surveyed_s is None or now_s - self._surveyed_s >= SURVEY_S):
+            self._surveyed_s = now_s
+            await self._all_heads()
+
+    async def _all_heads(self) -> list[Heads | SourceError]:
+        """What each endpoint that is not cordoned says; those that are down are passed over where others are not."""
+        now_s = self.seams.clock.monotonic_s()
+        free = self.ranked()
+        up = [endpoint for endpoint in free if endpoint.down_until_s <= now_s]
+        asked = up if len(up) >= self.witnesses else free
+
+        async def heads(endpoint: Endpoint) -> Heads | SourceError:
+            try:
+                return await self._read(self._heads, endpoint, check=False, kind="heads")
+            except SourceError as error:
+                return error
+
+        return list(await asyncio.gather(*(heads(endpoint) for endpoint in asked)))
 
     async def _heads(self, endpoint: Endpoint) -> Heads:
         tag = "finalized" if self.facts.finality == "finalized" else "latest"
@@ -147,6 +170,7 @@ class Node:
         else:
             finalized = checked(endpoint.name, _block(endpoint, answers[2])).height
         endpoint.checked = True
+        endpoint.health.height = latest.height
         return Heads(latest.block(), min(finalized, latest.height))
 
     def _same_chain(self, endpoint: Endpoint, chain_id: Answer, genesis: Answer) -> None:
@@ -168,45 +192,72 @@ class Node:
 
     async def headers(self, heights: Sequence[int]) -> list[Header]:
         """The headers at these heights, in order, in as few requests as the endpoint allows."""
-        return await self.with_any(lambda endpoint: headers_of(endpoint, heights))
+        return await self.agreed(
+            lambda endpoint: self.headers_at(endpoint, heights),
+            key=header_key,
+            asked=lambda question: f"the header of block {heights[question]}",
+            final=lambda question: self.is_final(heights[question]),
+            kind="headers",
+        )
+
+    async def headers_at(self, endpoint: Endpoint, heights: Sequence[int]) -> list[Header]:
+        """The same from one endpoint, held against their hashes where that is wanted."""
+        asks = [Request("eth_getBlockByNumber", (hex_of(height), False)) for height in heights]
+        answers = await endpoint.ask(asks, height=heights[0] if heights else 0)
+        found = [checked(endpoint.name, _block(endpoint, a), h) for a, h in zip(answers, heights, strict=True)]
+        if self.hashed:
+            for answer, header in zip(answers, found, strict=True):
+                assert isinstance(answer, bytes), "a refusal was raised above"
+                check_header(self.facts, endpoint.name, answer)
+                check_count(self.facts, endpoint.name, header.number, len(header.transactions), header.transactionsRoot)
+        return found
 
     async def block(self, height: int) -> Block:
         """One block; NodeBehind where the chain is not that far."""
         return (await self.headers([height]))[0].block()
 
-    async def raw_blocks(self, heights: Sequence[int], method: str, *params: Any) -> list[bytes]:
-        """The undecoded answers to `method(height, *params)` for each height; an answer of null is NodeBehind."""
-        asks = [Request(method, (hex_of(height), *params)) for height in heights]
+    async def hashes(self, height: int) -> dict[Endpoint, str]:
+        """Which hash each endpoint that answers has at a height: for when they may not agree."""
 
-        async def read(endpoint: Endpoint) -> list[bytes]:
-            answers = await endpoint.ask(asks, height=heights[0] if heights else 0)
-            for answer, height in zip(answers, heights, strict=True):
-                if isinstance(answer, SourceError):
-                    raise answer
-                if answer == b"null":
-                    raise NodeBehind(endpoint.name, f"does not have block {height}")
-            return [answer for answer in answers if isinstance(answer, bytes)]
+        async def of(endpoint: Endpoint) -> list[Header] | SourceError:
+            return await self._tried(lambda e: self.headers_at(e, [height]), endpoint, "headers")
 
-        return await self.with_any(read)
-
-    async def results(self, asks: Sequence[Request]) -> list[bytes]:
-        """The undecoded answers to some requests, in order, all from one endpoint; a refused one is raised."""
-
-        async def read(endpoint: Endpoint) -> list[bytes]:
-            answers = await endpoint.ask(asks)
-            for answer in answers:
-                if isinstance(answer, SourceError):
-                    raise answer
-            return [answer for answer in answers if isinstance(answer, bytes)]
-
-        return await self.with_any(read)
+        asked = self.ranked()
+        told = await asyncio.gather(*(of(endpoint) for endpoint in asked))
+        return {
+            endpoint: headers[0].hash
+            for endpoint, headers in zip(asked, told, strict=True)
+            if not isinstance(headers, SourceError)
+        }
 
 
-async def headers_of(endpoint: Endpoint, heights: Sequence[int]) -> list[Header]:
-    """The headers at some heights from one endpoint, in order, in as few requests as it allows."""
-    asks = [Request("eth_getBlockByNumber", (hex_of(height), False)) for height in heights]
+async def raw_blocks(endpoint: Endpoint, heights: Sequence[int], method: str, *params: Any) -> list[bytes]:
+    """The undecoded answers to `method(height, *params)` for each height; an answer of null is NodeBehind."""
+    asks = [Request(method, (hex_of(height), *params)) for height in heights]
     answers = await endpoint.ask(asks, height=heights[0] if heights else 0)
-    return [checked(endpoint.name, _block(endpoint, a), h) for a, h in zip(answers, heights, strict=True)]
+    for answer, height in zip(answers, heights, strict=True):
+        if isinstance(answer, SourceError):
+            raise answer
+        if answer == b"null":
+            raise NodeBehind(endpoint.name, f"does not have block {height}")
+    return [answer for answer in answers if isinstance(answer, bytes)]
+
+
+async def results_of(endpoint: Endpoint, asks: Sequence[Request]) -> list[bytes]:
+    """The undecoded answers to some requests, in order; a refused one is raised."""
+    answers = await endpoint.ask(asks)
+    for answer in answers:
+        if isinstance(answer, SourceError):
+            raise answer
+    return [answer for answer in answers if isinstance(answer, bytes)]
+
+
+def header_key(header: Header) -> Hashable:
+    """What two equal headers share: everything that is stored of them."""
+    numbers = (header.number, header.timestamp, header.gasUsed, header.gasLimit, header.baseFeePerGas)
+    texts = (header.hash, header.parentHash, header.logsBloom.lower(), header.miner.lower())
+    roots = (header.transactionsRoot.lower(), header.receiptsRoot.lower())
+    return (*texts, *numbers, *roots, len(header.transactions))
 
 
 def _block(endpoint: Endpoint, answer: Answer) -> Header | None:

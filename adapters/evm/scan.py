@@ -7,7 +7,7 @@ bad token cannot spoil the others: gas and answer size are capped per read; what
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,7 +94,23 @@ async def answer(node: Node, asks: Sequence[Read], block: Block) -> list[Any]:
                 read.answer = Unknown("the node could not finish this read")
         return [read.answer for read in reads]
 
-    return await node.with_any(at)
+    return await node.agreed(
+        at, key=_key, asked=lambda question: f"{_worded(asks[question])} at block {block.height} {block.hash}",
+        kind="state",
+    )  # fmt: skip
+
+
+def _key(answer: Any) -> Hashable | None:
+    """What two equal answers share. Who could not read says nothing; nodes word a revert each in its own way."""
+    if isinstance(answer, Unknown):
+        return None
+    return ("reverted",) if isinstance(answer, Reverted) else ("value", repr(answer))
+
+
+def _worded(ask: Read) -> str:
+    if isinstance(ask, NativeBalance):
+        return f"the balance of {ask.account}"
+    return f"{ask.signature} of {ask.to} with {ask.args!r}"
 
 
 async def _round(node: Node, endpoint: Endpoint, reads: list[_Read], block: Block) -> None:
@@ -261,13 +277,13 @@ def _value(ask: Read, entry: _Entry) -> Any:
     if entry.status == 0:
         return Reverted(entry.data)
     if entry.status == 2:
-        return Unknown("there is no contract at that address at this block")
+        return Unknown("there is no contract at that address at this block", cause="absent")
     if entry.status == 3:
-        return Unknown(f"used up {MORE_GAS:,} gas without an answer")
+        return Unknown(f"used up {MORE_GAS:,} gas without an answer", cause="contract")
     if isinstance(ask, NativeBalance):
         return int.from_bytes(entry.data, "big")
     if entry.size > len(entry.data) and not _is_raw(ask):
-        return Unknown(f"returned {entry.size} bytes, more than is read")
+        return Unknown(f"returned {entry.size} bytes, more than is read", cause="contract")
     return decode(ask, entry.data)
 
 
@@ -341,5 +357,7 @@ def _single(source: str, ask: Read, reply: Answer) -> Any:
         return Unknown(reply.reason)
     content = data(source, typed(source, reply, str))
     if not content:
-        return Unknown("returned nothing: no contract at that address at this block, or an empty answer")
+        return Unknown(
+            "returned nothing: no contract at that address at this block, or an empty answer", cause="absent"
+        )
     return _value(ask, _Entry(1, len(content), content))

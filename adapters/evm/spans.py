@@ -8,7 +8,8 @@ smaller. Every refusal makes the next question strictly smaller, so there is no 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+import hashlib
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,7 +19,9 @@ from adapters.evm import logs as columns
 from adapters.evm.endpoint import Answer, Endpoint
 from adapters.evm.integrity import Query, check_links, check_logs
 from adapters.evm.logs import Logs
-from adapters.evm.node import Header, Node, headers_of, hex_of
+from adapters.evm.node import Header, Node, header_key, hex_of
+from adapters.evm.proven import prove_logs
+from adapters.evm.roots import HEADERS, RECEIPTS
 from adapters.evm.wire import Request
 from chainfolio.blocks import Block, Span
 from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable
@@ -42,8 +45,8 @@ class Chunk:
 class LogReader:
     """Reads spans of logs from a chain's nodes."""
 
-    def __init__(self, node: Node, *, integrity: str = "bloom") -> None:
-        self.node, self.integrity = node, integrity
+    def __init__(self, node: Node, *, integrity: str = "bloom", sample: int = 100) -> None:
+        self.node, self.integrity, self.sample = node, integrity, sample
         self._density: dict[str, int] = {}
         self._calm: dict[str, int] = {}
 
@@ -51,27 +54,40 @@ class LogReader:
         """The logs of one span, verified against the headers of its blocks unless integrity is off."""
 
         async def at(endpoint: Endpoint) -> Chunk:
-            if headers or self.integrity != "off":
-                logs, chain = await _both(self._logs(endpoint, span, query), headers_of(endpoint, _heights(span)))
+            if headers or self.integrity != "off" or self.node.witnesses > 1:  # what is compared is read alike
+                chain_asked = self.node.headers_at(endpoint, _heights(span))
+                logs, chain = await _both(self._logs(endpoint, span, query), chain_asked)
             else:
                 logs = await self._logs(endpoint, span, query)
                 if len(logs) == 0 or bool((logs.time_s >= 0).all()):
                     return Chunk(span, logs, [])
-                chain = await headers_of(endpoint, _heights(span))
+                chain = await self.node.headers_at(endpoint, _heights(span))
             check_links(endpoint.name, chain, before)
             return await self._complete(endpoint, Chunk(span, logs, chain), query)
 
-        return await self.node.with_any(at)
+        return await self._agreed(at, span, f"the logs of blocks {span.first}..{span.last}")
 
     async def read_headers(self, span: Span, before: Block | None = None) -> Chunk:
         """The headers of one span, linked, without any log."""
 
         async def at(endpoint: Endpoint) -> Chunk:
-            chain = await headers_of(endpoint, _heights(span))
+            chain = await self.node.headers_at(endpoint, _heights(span))
             check_links(endpoint.name, chain, before)
             return Chunk(span, Logs.blank(0), chain)
 
-        return await self.node.with_any(at)
+        return await self._agreed(at, span, f"the headers of blocks {span.first}..{span.last}")
+
+    async def _agreed(self, read: Callable[[Endpoint], Awaitable[Chunk]], span: Span, asked: str) -> Chunk:
+        """One span as so many endpoints give it as there have to be witnesses."""
+
+        async def at(endpoint: Endpoint) -> list[Chunk]:
+            return [await read(endpoint)]
+
+        is_final = self.node.is_final(span.last)
+        chunks = await self.node.agreed(
+            at, key=_chunk_key, asked=lambda _: asked, final=lambda _: is_final, kind="logs"
+        )
+        return chunks[0]
 
     async def _logs(self, endpoint: Endpoint, span: Span, query: Query) -> Logs:
         """All logs of a span from one endpoint, in pieces it accepts, pieces together in one batch."""
@@ -139,17 +155,51 @@ class LogReader:
         """Check a chunk; blocks whose bloom promises logs that did not come are asked again, by hash."""
         bloom = self.integrity != "off"
         missing = await asyncio.to_thread(check_logs, endpoint.name, chunk.logs, chunk.headers, query, bloom=bloom)
-        if len(missing) == 0:
-            return chunk
-        first = chunk.span.first
-        again = await self._by_hash(endpoint, [chunk.headers[int(height) - first].hash for height in missing], query)
+        silent = [chunk.headers[int(height) - chunk.span.first] for height in missing]
+        if silent:
+            again = await self._by_hash(endpoint, [header.hash for header in silent], query)
+            silent = [header for header, logs in zip(silent, again, strict=True) if len(logs) == 0]
+            chunk = await self._restored(endpoint, chunk, again, query)
+        await self._prove(endpoint, chunk, silent, query)
+        return chunk
+
+    async def _restored(self, endpoint: Endpoint, chunk: Chunk, again: Sequence[Logs], query: Query) -> Chunk:
         count = sum(len(logs) for logs in again)
         if count == 0:
-            return chunk  # a bloom may also promise what is not there
-        endpoint.trouble.note(Omitted(endpoint.name, f"left out {count} logs in blocks {first}..{chunk.span.last}"))
+            return chunk
+        span = chunk.span
+        endpoint.trouble.note(Omitted(endpoint.name, f"left out {count} logs in blocks {span.first}..{span.last}"))
         logs = _merged(endpoint.name, [chunk.logs, *again])
         check_logs(endpoint.name, logs, chunk.headers, query)
-        return Chunk(chunk.span, logs, chunk.headers, count)
+        return Chunk(span, logs, chunk.headers, count)
+
+    async def _prove(self, endpoint: Endpoint, chunk: Chunk, silent: Sequence[Header], query: Query) -> None:
+        """Blocks that stay silent though their blooms promise logs, and some others: are these all of their logs?
+
+        With "roots" the receipts say so, under the root that the header's hash covers. Else a silent block is believed
+        where another endpoint gives nothing either; where there is none, a bloom may promise what is not there.
+        """
+        others = [each for each in self.node.ranked() if each is not endpoint]
+        by_receipts = self.integrity == "roots" and not {HEADERS, RECEIPTS} & set(self.node.facts.unproven)
+        if by_receipts:
+            heights = {header.height for header in silent}
+            chance = self.node.seams.random
+            sampled = [h for h in chunk.headers if h.height not in heights and chance.randrange(self.sample) == 0]
+            await prove_logs(self.node.facts, endpoint, chunk.logs, [*silent, *sampled], query)
+        elif self.integrity != "off" and silent and others and self.node.witnesses < 2:
+            await self._corroborate(endpoint, others[0], silent, query)
+
+    async def _corroborate(self, endpoint: Endpoint, other: Endpoint, silent: Sequence[Header], query: Query) -> None:
+        try:
+            told = await self._by_hash(other, [header.hash for header in silent], query)
+            for header, logs in zip(silent, told, strict=True):
+                check_logs(other.name, logs, [header], query)
+        except SourceError as error:
+            other.trouble.note(error)
+            return
+        for header, logs in zip(silent, told, strict=True):
+            if len(logs):
+                raise Omitted(endpoint.name, f"left out {len(logs)} logs of block {header.height}, twice")
 
     async def _by_hash(self, endpoint: Endpoint, hashes: Sequence[str], query: Query) -> list[Logs]:
         """The logs of single blocks named by hash: a node that does not have the block must say so instead of `[]`."""
@@ -174,6 +224,18 @@ async def _both(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> t
 
 class Omitted(BadAnswer):
     """Logs that a first answer left out and a second one gave."""
+
+
+def _chunk_key(chunk: Chunk) -> Hashable:
+    """What two equal chunks share: all that is read from their headers and logs."""
+    logs, digest = chunk.logs, hashlib.sha256()
+    for column in (logs.height, logs.tx_index, logs.log_index, logs.address, logs.tx_hash, logs.data_size, logs.word):
+        digest.update(np.ascontiguousarray(column).tobytes())
+    for k, topic in enumerate(logs.topics):
+        digest.update(topic[logs.topic_count > k].tobytes())
+    digest.update(repr(sorted(logs.other.items())).encode())
+    digest.update(repr([header_key(header) for header in chunk.headers]).encode())
+    return f"{len(logs)} logs in {len(chunk.headers)} headers, digest {digest.hexdigest()[:16]}"
 
 
 def _within(endpoint: Endpoint, piece: Span, logs: Logs) -> Logs:

@@ -48,14 +48,22 @@ def places(source: str, headers: Sequence[Header]) -> list[Place]:
 async def moved(node: Node, blocks: Sequence[Place]) -> dict[Place, list[Moved]]:
     """What moved inside each block. Unsupported where no endpoint traces."""
 
-    async def at(endpoint: Endpoint) -> dict[Place, list[Moved]]:
-        found: dict[Place, list[Moved]] = {}
+    async def at(endpoint: Endpoint) -> list[list[Moved]]:
+        found: list[list[Moved]] = []
         for start in range(0, len(blocks), BLOCKS_AT_ONCE):
-            part = blocks[start : start + BLOCKS_AT_ONCE]
-            found |= dict(zip(part, await _traced(endpoint, part), strict=True))
+            found += await _traced(endpoint, blocks[start : start + BLOCKS_AT_ONCE])
         return found
 
-    return await node.with_any(at) if blocks else {}
+    if not blocks:
+        return {}
+    inside = await node.agreed(
+        at,
+        key=tuple,
+        asked=lambda question: f"the traces of block {blocks[question].height}",
+        final=lambda question: node.is_final(blocks[question].height),
+        kind="traces",
+    )
+    return dict(zip(blocks, inside, strict=True))
 
 
 async def _traced(endpoint: Endpoint, part: Sequence[Place]) -> list[list[Moved]]:

@@ -62,9 +62,10 @@ def whole(body: bytes) -> memoryview | None:
     tail = _TAIL.search(body, max(0, len(body) - 60)) if head else None
     if not head or not tail or {head[1], tail[1]} != {None, b"1"}:
         return None
-    if body[head.end() : head.end() + 1] != b"[" or body[head.end() : tail.start()].rstrip()[-1:] != b"]":
+    content = memoryview(body)[head.end() : tail.start()]
+    if bytes(content[:1]) != b"[" or bytes(content[-60:]).rstrip()[-1:] != b"]":
         return None
-    return memoryview(body)[head.end() : tail.start()]
+    return content
 
 
 def decode(source: str, body: bytes, count: int) -> list[bytes | RpcError]:

@@ -57,8 +57,12 @@ class Transaction(Protocol):
     def run(self, statement: Statement, **arguments: Any) -> int:
         """How many rows a statement changed."""
 
+    def each(self, statement: Statement, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """What the same select gives for each of the rows, whose values stand in the order of its parameters."""
+
     def many(self, statement: Statement, rows: Sequence[tuple[Any, ...]]) -> int:
-        """The same insert for each of the rows, whose values stand in the table's order; how many were added."""
+        """The same change for each of the rows, whose values stand in the order of its parameters, for an insert that
+        of the table's columns; how many rows of the table it changed."""
 
 
 Work = Callable[[Transaction], T]

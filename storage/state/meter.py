@@ -27,6 +27,8 @@ from storage.state.database import Database, Statement, Taken, Transaction, argu
 
 WINDOW_US: Final = 60_000_000
 MANY: Final = 512  # operations in one transaction: others wait for its lock
+ROUNDS: Final = 3
+SOON_S: Final = 0.005
 SWEEP_S: Final = 5.0
 FORGET_US: Final = 3600 * 1_000_000
 _EPOCH_US: Final = 1_735_689_600_000_000  # 2025-01-01: the ids of calls fit 63 bits for 17 years
@@ -36,7 +38,7 @@ log = structlog.stdlib.get_logger("chainfolio.state")
 
 _BUCKETS = schema.buckets
 _BUCKET = Statement(
-    sa.select(_BUCKETS.c.moments)
+    sa.select(_BUCKETS.c.key_id, _BUCKETS.c.name, _BUCKETS.c.moments)
     .where(_BUCKETS.c.key_id == argument("key_id"), _BUCKETS.c.name == argument("name"))
     .with_for_update()
 )
@@ -100,6 +102,9 @@ class Admitted(msgspec.Struct, frozen=True):
     stale: bool = False
 
 
+SETTLED: Final = Admitted(True, 0, 0, 0, 0)  # what settling is answered: nothing
+
+
 class Settle(msgspec.Struct, frozen=True):
     """Post or void what is held for a call; again, or after it expired, changes nothing."""
 
@@ -108,7 +113,7 @@ class Settle(msgspec.Struct, frozen=True):
 
 
 Operation = Admit | Settle
-_Waiter = asyncio.Future[Admitted | None] | None
+_Waiter = asyncio.Future[Admitted] | None
 
 
 @dataclass(slots=True)
@@ -122,38 +127,46 @@ class Meter:
     moved: Counter[str] = field(default_factory=Counter)
     _waiting: list[tuple[Operation, _Waiter]] = field(default_factory=list)
     _running: asyncio.Task[None] | None = None
+    _soon: asyncio.TimerHandle | None = None
     _sweeper: asyncio.Task[None] | None = None
     _last_id: int = 0
     _forgot_us: int = 0
 
     async def admit(self, asked: Admit) -> Admitted:
         """Let a request in, or not."""
-        found = await self._do(asked)
-        assert found is not None, "an Admit is answered"
-        return found
+        return await self._do(asked)
 
     async def settle(self, held: Held, kind: str) -> None:
         """Post or void; on return it is in the ledger."""
         await self._do(Settle(held, kind))
 
     def settle_soon(self, held: Held, kind: str) -> None:
-        """Post or void without waiting. If it never comes to it, the reservation expires and nobody has paid."""
-        self._queue(Settle(held, kind), None)
+        """Post or void without waiting: with the next request that comes, or in a moment. If it never comes to it, the
+        reservation expires and nobody has paid."""
+        self._waiting.append((Settle(held, kind), None))
+        if self._running is None and self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(SOON_S, self._start)
 
     async def close(self) -> None:
         """Do what is waiting, and stop."""
         if self._sweeper is not None:
             self._sweeper.cancel()
+        if self._waiting:
+            self._start()
         while self._running is not None:
             await asyncio.wait([self._running])
 
-    def _do(self, operation: Operation) -> asyncio.Future[Admitted | None]:
-        future: asyncio.Future[Admitted | None] = asyncio.get_running_loop().create_future()
-        self._queue(operation, future)
+    def _do(self, operation: Operation) -> asyncio.Future[Admitted]:
+        future: asyncio.Future[Admitted] = asyncio.get_running_loop().create_future()
+        self._waiting.append((operation, future))
+        if self._running is None:
+            self._start()
         return future
 
-    def _queue(self, operation: Operation, future: _Waiter) -> None:
-        self._waiting.append((operation, future))
+    def _start(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         if self._running is None:
             self._running = asyncio.create_task(self._drain())
         if self._sweeper is None:
@@ -162,7 +175,8 @@ class Meter:
     async def _drain(self) -> None:
         try:
             while self._waiting:
-                await asyncio.sleep(0)  # whoever is ready in this round of the loop comes along
+                for _ in range(ROUNDS):  # whoever is ready, or has just been heard, comes along
+                    await asyncio.sleep(0)
                 batch, self._waiting = self._waiting[:MANY], self._waiting[MANY:]
                 await self._batch(batch)
         finally:
@@ -182,17 +196,17 @@ class Meter:
         for (operation, future), result in zip(batch, results, strict=True):
             if isinstance(operation, Settle):
                 self.moved[operation.kind] += operation.held.amount
-            elif result is not None and result.held is not None:
+            elif result.held is not None:
                 self.moved["reserve"] += result.held.amount
             if future is None:
                 continue
             if not future.done():
                 future.set_result(result)
-            elif result is not None and result.held is not None:
+            elif result.held is not None:
                 # Who asked has gone: nobody else knows of this reservation.
                 self.settle_soon(result.held, "void")
 
-    async def _applied(self, operations: Sequence[Operation]) -> list[Admitted | None]:
+    async def _applied(self, operations: Sequence[Operation]) -> list[Admitted]:
         one_by_one = False
         for _ in range(4):
             try:
@@ -203,7 +217,7 @@ class Meter:
                 one_by_one = True
         raise StoreError("state", "the meter's ids clash", cure="check the clocks of the machines")
 
-    def _apply(self, tx: Transaction, operations: Sequence[Operation], one_by_one: bool) -> list[Admitted | None]:
+    def _apply(self, tx: Transaction, operations: Sequence[Operation], one_by_one: bool) -> list[Admitted]:
         round = _Round(tx, self.clock.now_us(), self._ids(len(operations)), one_by_one)
         round.load(operations)
         results = [round.admit(o) if isinstance(o, Admit) else round.settle(o) for o in operations]
@@ -245,7 +259,8 @@ class _Round:
     def __init__(self, tx: Transaction, now_us: int, ids: list[int], one_by_one: bool) -> None:
         self.tx, self.now_us, self.ids, self.one_by_one = tx, now_us, ids, one_by_one
         self.buckets: dict[tuple[str, str], array[int]] = {}
-        self.new_buckets: set[tuple[str, str]] = set()
+        self.kept: set[tuple[str, str]] = set()
+        self.fuller: set[tuple[str, str]] = set()
         self.balances: dict[str, ledger.Balance] = {}
         self.changes: int | None = None
         self.reserved: list[tuple[Any, ...]] = []
@@ -256,15 +271,13 @@ class _Round:
         admits = [operation for operation in operations if isinstance(operation, Admit)]
         if any(operation.as_of is not None for operation in admits):
             self.changes = accounts.changes(self.tx)
-        for key in sorted({(o.key_id, o.bucket) for o in admits if o.limit}):
-            row = one(self.tx.rows(_BUCKET, key_id=key[0], name=key[1]))
-            self.buckets[key] = array("q", row[0] if row else b"")
-            if row is None:
-                self.new_buckets.add(key)
+        asked = sorted({(o.key_id, o.bucket) for o in admits if o.limit})
+        found = {(key_id, name): array("q", moments) for key_id, name, moments in self.tx.each(_BUCKET, asked)}
+        self.kept.update(found)
+        self.buckets = {key: found.get(key) or array("q") for key in asked}
         paying = {o.account_id for o in admits if o.cost}
-        paying.update(o.held.account_id for o in operations if isinstance(o, Settle))
-        for account_id in sorted(paying):
-            self.balances[account_id] = ledger.balance(self.tx, account_id)
+        paying.update([o.held.account_id for o in operations if isinstance(o, Settle)])
+        self.balances = ledger.balances(self.tx, paying)
 
     def admit(self, asked: Admit) -> Admitted:
         """The rate first: who comes too often is not asked for credits."""
@@ -272,7 +285,8 @@ class _Round:
         if asked.as_of is not None and asked.as_of != self.changes:
             return Admitted(False, asked.limit, 0, reset_us, now_us, stale=True)
         if asked.limit:
-            moments = self.buckets[asked.key_id, asked.bucket]
+            key = (asked.key_id, asked.bucket)
+            moments = self.buckets[key]
             # A clock that went back must not make room: time stands still until it has caught up.
             now_us = max(now_us, moments[-1] if moments else 0)
             del moments[: bisect_right(moments, now_us - WINDOW_US)]
@@ -280,6 +294,7 @@ class _Round:
                 reset_us = moments[len(moments) - asked.limit] + WINDOW_US
                 return Admitted(False, asked.limit, 0, reset_us, now_us)
             moments.append(now_us)
+            self.fuller.add(key)
             remaining, reset_us = asked.limit - len(moments), moments[0] + WINDOW_US
         if not asked.cost:
             return Admitted(True, asked.limit, remaining, reset_us, now_us)
@@ -292,29 +307,26 @@ class _Round:
         self.reserved.append(ledger.entry(held.account_id, self.now_us, "reserve", held.amount, held.call_id, memo))
         return Admitted(True, asked.limit, remaining, reset_us, now_us, held)
 
-    def settle(self, asked: Settle) -> Admitted | None:
+    def settle(self, asked: Settle) -> Admitted:
         """Once: what was settled before, or has expired, stays as it is."""
         held = asked.held
         row = ledger.entry(held.account_id, self.now_us, asked.kind, held.amount, held.call_id, "")
         if not self.one_by_one:
             self.settled.append(row)
         elif not self.tx.many(ledger.SETTLE, [row]):
-            return None
+            return SETTLED
         self.balances[held.account_id].move(asked.kind, held.amount)
-        return None
+        return SETTLED
 
     def keep(self) -> None:
         """Write what has changed."""
-        for key, moments in self.buckets.items():
-            if key in self.new_buckets:
-                self.tx.run(_ADD_BUCKET, key_id=key[0], name=key[1], moments=moments.tobytes())
-            else:
-                self.tx.run(_SET_BUCKET, of_key=key[0], of_name=key[1], new_moments=moments.tobytes())
+        fuller = [(*key, moments.tobytes()) for key, moments in self.buckets.items() if key in self.fuller]
+        self.tx.many(_ADD_BUCKET, [row for row in fuller if row[:2] not in self.kept])
+        self.tx.many(_SET_BUCKET, [(moments, *key) for *key, moments in fuller if tuple(key) in self.kept])
         self.tx.many(ledger.ADD, self.reserved)
         if self.tx.many(ledger.SETTLE, self.settled) < len(self.settled):
             raise _Settled
-        for account_id, balance in self.balances.items():
-            ledger.keep(self.tx, account_id, balance)
+        ledger.keep(self.tx, self.balances)
 
 
 def expire(tx: Transaction, now_us: int, hold_us: int) -> int:

@@ -159,8 +159,17 @@ class _Transaction:
         """How many rows a statement changed."""
         return self._cursor.execute(statement.text("postgresql"), arguments).rowcount
 
+    def each(self, statement: Statement, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """What the same select gives for each of the rows, asked for all at once."""
+        found: list[tuple[Any, ...]] = []
+        if rows:
+            self._cursor.executemany(statement.text("postgresql-rows"), rows, returning=True)
+            for _ in self._cursor.results():
+                found += self._cursor.fetchall()
+        return found
+
     def many(self, statement: Statement, rows: Sequence[tuple[Any, ...]]) -> int:
-        """The same insert for each of the rows; how many were added."""
+        """The same change for each of the rows, sent all at once; how many it changed."""
         if rows:
             self._cursor.executemany(statement.text("postgresql-rows"), rows)
         return self._cursor.rowcount if rows else 0

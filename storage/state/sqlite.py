@@ -18,14 +18,14 @@ from typing import Any, Final, TypeVar
 
 import apsw
 
-from chainfolio.errors import Busy, StorageFull, StoreError
+from storage.sqlite import BUSY_MS, connect, said, translated, writing
 from storage.state.database import Statement, Taken, Work
 from storage.state.migrations import migrate_sqlite
 from storage.state.schema import HEAD
 
 T = TypeVar("T")
-BUSY_MS: Final = 5000
 CHECKPOINT_S: Final = 1.0
+HOT_CACHE_KB: Final = 32_000  # the buckets of ten thousand keys
 _JITTER: Final = random.Random()  # when to try again for a lock: nothing that is kept depends on it
 
 
@@ -36,12 +36,12 @@ class SqliteDatabase:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with _said(path):
+        with said("state", path):
             migrate_sqlite(path, HEAD)
-            self._reader = _connect(path, synchronous="FULL")
-            self._reader.execute("PRAGMA query_only = ON")
-            self._writer = _connect(path, synchronous="FULL")
-            self._hot = _connect(path, synchronous="NORMAL")
+            self._reader = connect(path, reader=True)
+            self._writer = connect(path)
+            self._hot = connect(path, synchronous="NORMAL")
+            self._hot.execute(f"PRAGMA cache_size = -{HOT_CACHE_KB}")
             # Both would hold up the event loop: locks are waited for there without it, the journal is emptied apart.
             self._hot.set_busy_timeout(0)
             self._hot.execute("PRAGMA wal_autocheckpoint = 0")
@@ -53,7 +53,7 @@ class SqliteDatabase:
 
     def look(self, work: Work[T]) -> T:
         """Read, here and now, what is committed."""
-        with _said(self.path), self._read_lock:
+        with said("state", self.path), self._read_lock:
             self._reader.execute("BEGIN")
             try:
                 return work(_Transaction(self._reader))
@@ -62,7 +62,7 @@ class SqliteDatabase:
 
     def change(self, work: Work[T]) -> T:
         """Read and write in one transaction, here and now; on return it outlives a power cut."""
-        with _said(self.path), self._write_lock, _writing(self._writer) as transaction:
+        with said("state", self.path), self._write_lock, _writing(self._writer) as transaction:
             return work(transaction)
 
     async def see(self, work: Work[T]) -> T:
@@ -82,9 +82,9 @@ class SqliteDatabase:
                     return work(transaction)
             except apsw.BusyError as error:
                 if time.monotonic() > last_s:
-                    raise _error(self.path, error) from error
+                    raise translated("state", self.path, error) from error
             except apsw.Error as error:
-                raise _error(self.path, error) from error
+                raise translated("state", self.path, error) from error
             await asyncio.sleep(_JITTER.uniform(0.0003, 0.002))
 
     def close(self) -> None:
@@ -98,8 +98,8 @@ class SqliteDatabase:
 
     def _empty_journal(self) -> None:
         """Move what is committed from the journal into the file, now and then, so that the journal stays short."""
-        with _said(self.path):
-            connection = _connect(self.path, synchronous="NORMAL")
+        with said("state", self.path):
+            connection = connect(self.path, synchronous="NORMAL")
         while not self._closing.wait(CHECKPOINT_S):
             try:
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
@@ -125,58 +125,28 @@ class _Transaction:
         self._connection.execute(statement.text("sqlite"), arguments)
         return self._connection.changes()
 
+    def each(self, statement: Statement, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """What the same select gives for each of the rows."""
+        return self._connection.executemany(statement.text("sqlite-rows"), rows).fetchall() if rows else []
+
     def many(self, statement: Statement, rows: Sequence[tuple[Any, ...]]) -> int:
-        """The same insert for each of the rows; how many were added."""
+        """The same change for each of the rows; how many it changed."""
         before = self._connection.total_changes()
         if rows:
             self._connection.executemany(statement.text("sqlite-rows"), rows)
         return self._connection.total_changes() - before
 
 
-def _connect(path: Path, *, synchronous: str) -> apsw.Connection:
-    connection = apsw.Connection(str(path))
-    connection.set_busy_timeout(BUSY_MS)
-    connection.execute("PRAGMA journal_mode = WAL").fetchall()
-    connection.execute(f"PRAGMA synchronous = {synchronous}")
-    connection.execute("PRAGMA foreign_keys = ON")
-    return connection
-
-
 @contextmanager
 def _writing(connection: apsw.Connection) -> Iterator[_Transaction]:
-    """One transaction that takes the write lock at once: a deferred one can lose it half-way and cannot wait for it."""
-    connection.execute("BEGIN IMMEDIATE")
+    """One transaction; Taken where it would say twice what may be there once."""
     try:
-        yield _Transaction(connection)
-        connection.execute("COMMIT")
-    except BaseException as error:  # whatever stopped it: half a transaction is none
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        if isinstance(error, apsw.ConstraintError) and getattr(error, "extendedresult", 0) in _TAKEN:
+        with writing(connection):
+            yield _Transaction(connection)
+    except apsw.ConstraintError as error:
+        if getattr(error, "extendedresult", 0) in _TAKEN:
             raise Taken(str(error)) from None
         raise
 
 
 _TAKEN: Final = (apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_ROWID)
-
-
-@contextmanager
-def _said(path: Path) -> Iterator[None]:
-    """APSW's errors as the error tree names them."""
-    try:
-        yield
-    except apsw.Error as error:
-        raise _error(path, error) from error
-
-
-def _error(path: Path, error: apsw.Error) -> StoreError:
-    if isinstance(error, apsw.FullError):
-        return StorageFull("state")
-    if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return Busy("state", f"{path} is in use by another process", cure="try again")
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        return StoreError("state", f"{path} is damaged: {error}", cure="stop everything, then restore it from a backup")
-    if isinstance(error, apsw.CantOpenError | apsw.ReadOnlyError | apsw.PermissionsError):
-        cure = "check its folder and its owner"
-        return StoreError("state", f"{path} cannot be opened for writing: {error}", cure=cure)
-    return StoreError("state", f"{path}: {error}")

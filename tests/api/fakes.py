@@ -11,9 +11,8 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 import msgspec
-from aiohttp import web
 
-from api.app import make_app
+from api.app import App, make_app
 from chainfolio.assets import Account
 from chainfolio.contracts import VirtualUser
 from chainfolio.seams import Seams
@@ -178,9 +177,9 @@ class FakeEngine:
         return [a_portfolio(account.address) for account in accounts]
 
     async def approvals(
-        self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None
+        self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None, include: Collection[str] = ()
     ) -> ApprovalsPage:
-        await self._come("approvals", accounts, chain, limit, start)
+        await self._come("approvals", accounts, chain, limit, start, include)
         return self.page
 
     async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> Transactions:
@@ -254,7 +253,7 @@ def an_app(
     keys: FakeKeys | None = None,
     server: Server | None = None,
     limits: Limits | None = None,
-) -> web.Application:
+) -> App:
     """The application over fakes; its random numbers are the same each time."""
     settings = Settings(server=server or Server(), limits=limits or Limits())
     return make_app(engine or FakeEngine(), keys or FakeKeys(), settings, Seams(random=random.Random(1)))

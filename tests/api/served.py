@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from aiohttp import web
-
+from api.app import App
 from api.serve import serve
 from chainfolio.settings import Server, Settings
 from tests.api.fakes import FakeEngine, FakeKeys, an_app
 
 
-async def make(settings: Settings) -> web.Application:
+async def make(settings: Settings) -> App:
     """The application; its engine takes as many seconds as the settings say (where they name a cache's age)."""
     return an_app(FakeEngine(delay_s=settings.server.cache_s), FakeKeys(), settings.server)
 

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import ClientSession
 from structlog.testing import capture_logs
 
-from api.edge import coding_of
 from api.errors import CURES, SHAPES, Problem, invalid, refusal
+from api.heads import coding_of
 from api.nav import number
 from api.routes import ROUTES
 from api.status import moment
@@ -83,7 +83,15 @@ def test_a_moment_keeps_three_digits() -> None:
 
 
 async def test_readiness_is_a_status_and_a_list(ask: Any, engine: FakeEngine) -> None:
-    chain = {"key": "ethereum", "healthy": True, "head": 12, "indexed": 10, "lagBlocks": 2, "reason": None}
+    chain = {
+        "key": "ethereum",
+        "healthy": True,
+        "head": 12,
+        "indexed": 10,
+        "lagBlocks": 2,
+        "reason": None,
+        "endpoints": [],
+    }
     ready = await ask("/readyz")
     assert (ready.status, await ready.json()) == (200, {"ready": True, "chains": [chain]})
     engine.ready = False

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import urllib.request
 
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.app import PARTS
+from api.app import App
 from api.serve import listening
 from chainfolio.settings import Limits
 from indexer.metrics import listening as metrics_listening
@@ -27,7 +27,7 @@ def scraped(port: int) -> dict[tuple[str, tuple[str, ...]], float]:
 
 async def test_requests_are_counted_by_operation_and_status() -> None:
     app = an_app()
-    with metrics_listening([app[PARTS].traffic], "127.0.0.1", 0) as at:
+    with metrics_listening([app.parts.traffic], "127.0.0.1", 0) as at:
         async with listening(app, "127.0.0.1", 0) as port, ClientSession(f"http://127.0.0.1:{port}") as session:
             for path, status in (("/v1/wallet?addresses=" + ALICE, 200), ("/v1/wallet", 400), ("/nowhere", 404)):
                 assert (await session.get(path, headers=HEADERS)).status == status
@@ -40,12 +40,12 @@ async def test_requests_are_counted_by_operation_and_status() -> None:
     assert found["chainfolio_api_in_flight", ()] == 0
 
 
-async def running(app: web.Application, count: int) -> None:
+async def running(app: App, count: int) -> None:
     for _ in range(500):
-        if app[PARTS].traffic.in_flight == count:
+        if app.parts.traffic.in_flight == count:
             return
         await asyncio.sleep(0.01)
-    raise AssertionError(f"{app[PARTS].traffic.in_flight} are running")
+    raise AssertionError(f"{app.parts.traffic.in_flight} are running")
 
 
 async def test_more_than_may_run_at_once_is_refused_at_once() -> None:
@@ -62,7 +62,7 @@ async def test_more_than_may_run_at_once_is_refused_at_once() -> None:
         answer = await asyncio.wait_for(session.get(path, headers=HEADERS), 5)
         assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
         assert (await answer.json())["error"] == "Service Unavailable"
-        assert app[PARTS].traffic.shed == 1
+        assert app.parts.traffic.shed == 1
         assert (await session.get("/healthz")).status == 200
         for task in waiting:
             task.cancel()

@@ -14,7 +14,6 @@ import pytest
 from aiohttp import ClientSession
 from openapi_spec_validator import validate
 
-from api.app import PARTS
 from api.router import Route
 from api.routes import ROUTES
 from tests.api.fakes import ALICE, an_app
@@ -33,10 +32,10 @@ def test_the_description_is_valid(described: dict[str, Any]) -> None:
 
 def test_what_is_served_is_what_is_described(described: dict[str, Any]) -> None:
     app = an_app()
-    served = {(route.resource.canonical, route.method) for route in app.router.routes() if route.resource}
+    served = app.paths.all()
     written = {(path, method.upper()) for path, methods in described["paths"].items() for method in methods}
     assert served == written | {(path, "HEAD") for path, method in written if method == "GET"}
-    assert app[PARTS].settings.server.max_addresses == 10
+    assert app.parts.settings.server.max_addresses == 10
 
 
 def test_codes_are_described_with_their_form(described: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, get_args
@@ -14,8 +15,11 @@ from api.cursors import Forged, seal, unseal
 from api.serve import listening
 from api.transactions import TYPES
 from chainfolio import errors
+from chainfolio.assets import Asset
+from chainfolio.blocks import Block
+from chainfolio.contracts import Token
 from chainfolio.settings import Chain, Settings
-from indexer.answers import ApprovalsPage, ApprovedAsset, Place, TransactionFilter
+from indexer.answers import Allowance, ApprovalsPage, ApprovedAsset, Operator, Place, TransactionFilter
 from portfolio.facts import Options
 from portfolio.transactions import TransactionType
 from tests.api.fakes import ALICE, BOB, KEY, SOL, STARKNET, TRON, Caller, FakeEngine, FakeKeys, an_approval
@@ -201,8 +205,8 @@ async def test_an_approval_is_answered_field_by_field(ask: Any, engine: FakeEngi
             }
         ],
     }  # fmt: skip
-    ((_, (accounts, chain, limit, start)),) = engine.calls
-    assert (chain, [each.address for each in accounts], limit, start) == ("ethereum", [ALICE], 25, None)
+    ((_, (accounts, chain, limit, start, include)),) = engine.calls
+    assert (chain, [each.address for each in accounts], limit, start, include) == ("ethereum", [ALICE], 25, None, ())
 
 
 async def test_an_untracked_token_has_no_asset(ask: Any, engine: FakeEngine) -> None:
@@ -219,7 +223,7 @@ async def test_a_cursor_leads_to_where_its_page_ended(ask: Any, engine: FakeEngi
     engine.page = ApprovalsPage((an_approval(8),), None)
     body = await (await ask(f"{APPROVALS}&limit=2&cursor={cursor}")).json()
     assert (body["cursor"], body["pageSize"]) == (None, 1)
-    ((_, (_, _, limit, start)),) = engine.calls
+    ((_, (_, _, limit, start, _)),) = engine.calls
     assert (limit, start) == (2, first.place)
 
 
@@ -280,13 +284,55 @@ def test_a_cursor_with_one_bit_or_one_letter_changed_is_no_cursor() -> None:
     "path",
     ["/v1/approvals/ethereum", f"/v1/approvals/monad?addresses={ALICE}", f"/v1/approvals/Ethereum?addresses={ALICE}",
      f"/v1/approvals/bnb?addresses={ALICE}", f"/v1/approvals/ethereum%20?addresses={ALICE}",
-     f"/v1/approvals/ethereum?addresses={SOL}", f"{APPROVALS}&include=allowance", f"{APPROVALS}&includeImages=true",
+     f"/v1/approvals/ethereum?addresses={SOL}", f"{APPROVALS}&include=risk", f"{APPROVALS}&include=",
+     f"{APPROVALS}&include=allowance,,operators", f"{APPROVALS}&includeImages=true",
      *(f"{APPROVALS}&limit={limit}" for limit in (*NOT_NUMBERS, "0", "101", "5&limit=5"))],
 )  # fmt: skip
 async def test_every_refusal_of_approvals_is_only_a_message(ask: Any, engine: FakeEngine, path: str) -> None:
     answer = await ask(path)
     body = await answer.json()
     assert (answer.status, set(body)) == (400, {"message"})
+    assert engine.calls == []
+
+
+async def test_what_is_left_of_approvals_is_shown_where_asked_for(ask: Any, engine: FakeEngine) -> None:
+    new, old, odd = an_approval(9, 2**256 - 1), an_approval(8), an_approval(7)
+    block = Block(12, "0x" + "bb" * 32, "0x" + "aa" * 32, 1_700_000_000_000_000)
+    token = Token(Asset("eip155:1", "erc20", new.token), "USDC", "USD Coin", 6)
+    left = {
+        new.place: Allowance(new, token, 2**256 - 1, True, 12_500_000, None, Decimal("12.50"), "1inch: router v6"),
+        odd.place: Allowance(odd, token, 0, False, None, None, None, "1inch: router v6"),
+    }
+    may = Operator(place=old.place, time_us=old.time_us, token=old.token, owner=ALICE, spender=BOB, standard="erc1155")
+    one = replace(may, standard=None, token_id=7, held=1, label="OpenSea: conduit")
+    labels = {BOB: "1inch: router v6"}
+    engine.page = ApprovalsPage(
+        (new, old, odd), None, block=block, allowances=left, operators=(may, one), labels=labels
+    )
+    body = await (await ask(f"{APPROVALS}&include=operators&include=allowance")).json()
+    assert engine.calls[0][1][4] == ("allowance", "operators")
+    here = {"blockNumber": "12", "blockHash": block.hash}
+    assert [item.get("allowance") for item in body["items"]] == [
+        {"amount": str(2**256 - 1), "unlimited": True, "balance": "12500000", "valueAtRisk": "12.5", **here},
+        None,
+        {"amount": "0", "unlimited": False, "balance": "N/A", "valueAtRisk": "N/A", **here},
+    ]
+    assert {item["spenderLabel"] for item in body["items"]} == {"1inch: router v6"}
+    assert body["unpricedAllowances"] == 1
+    first, second = body["operators"]
+    assert (first["standard"], first["held"], first["spenderLabel"], "tokenId" in first) == (
+        "erc1155",
+        "N/A",
+        None,
+        False,
+    )
+    assert (second["standard"], second["held"], second["tokenId"]) == ("N/A", "1", "7")
+    assert second["spenderLabel"] == "OpenSea: conduit"
+
+
+async def test_a_cursor_is_bound_to_what_was_included(ask: Any, engine: FakeEngine, cursor: str) -> None:
+    answer = await ask(f"{APPROVALS}&include=allowance&cursor={cursor}")
+    assert (answer.status, set(await answer.json())) == (400, {"message"})
     assert engine.calls == []
 
 

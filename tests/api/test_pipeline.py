@@ -10,13 +10,12 @@ from typing import Annotated, Any
 
 import msgspec
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession
 from openapi_spec_validator import validate
 from structlog.testing import capture_logs
 
-from api.app import endpoint, make_app
+from api.app import App, make_app
 from api.context import Answer, Context, Parts, Proceed, Step
-from api.edge import edge
 from api.keys import Keys
 from api.openapi import describe
 from api.pipeline import KEYED, PUBLIC, chained
@@ -68,10 +67,7 @@ async def odd(request: Context) -> float:
 @pytest.fixture
 async def base() -> AsyncIterator[str]:
     parts = Parts(FakeEngine(), FakeKeys(), Settings(), Seams())
-    app = web.Application(middlewares=[edge(parts)], client_max_size=1000)
-    for route in (made, odd):
-        app.router.add_route(route.method, route.path, endpoint(route, parts))
-    async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port:
+    async with listening(App(parts, (made, odd), max_body=1000), "127.0.0.1", 0, drain_s=0.1) as port:
         yield f"http://127.0.0.1:{port}"
 
 
@@ -183,7 +179,7 @@ async def test_a_step_is_around_the_steps_after_it() -> None:
 
 def a_context(route: Route) -> Context:
     parts = Parts(FakeEngine(), FakeKeys(), Settings(), Seams())
-    return Context(None, route, parts, "id")  # type: ignore[arg-type]
+    return Context(None, route, parts)  # type: ignore[arg-type]
 
 
 async def test_work_stops_when_its_client_has_gone() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from api.request import MAX_BODY
 from api.routes import ROUTES
-from api.schema import MAX_BODY
 from storage.state import audit, delegations, virtual_users
 from tests.api.fakes import KEY
 from tests.api.tenants import Said, Tenant, World, a_world, wallet

@@ -22,6 +22,8 @@ MADE: dict[str, tuple[ChainfolioError, int, type[Exception]]] = {
     "Unavailable": (errors.Unavailable("node", "429", retry_after_s=1.5), 3, errors.SourceError),
     "NodeBehind": (errors.NodeBehind("node", "does not have block 5"), 3, errors.Unavailable),
     "BadAnswer": (errors.BadAnswer("node", "malformed"), 3, errors.SourceError),
+    "Contradicted": (errors.Contradicted("node", "block 5", "a", "b"), 3, errors.BadAnswer),
+    "Disputed": (errors.Disputed("node", "no majority"), 3, errors.BadAnswer),
     "WrongChain": (errors.WrongChain("node", "serves chain 5", cure="another"), 3, errors.BadAnswer),
     "TooMuch": (errors.TooMuch("node", "too many", max_span=10, dense=True), 3, errors.BadAnswer),
     "Unsupported": (errors.Unsupported("node", "no such method"), 3, errors.BadAnswer),

@@ -15,7 +15,7 @@ from tests.chains.index import FETCHED, Index, in_order, index
 from tests.chains.subject import ChainUnderTest
 
 pytestmark = pytest.mark.node
-DERIVED = ("account_transfers", "balances", "allowances")
+DERIVED = derive.DERIVED
 
 
 @pytest.fixture
@@ -96,13 +96,24 @@ async def test_every_transfer_is_in_the_history_of_both_sides(traded: ChainUnder
     assert in_order(indexed.stored("account_transfers").to_pylist()) == in_order(wanted)
 
 
+async def test_every_approval_is_in_the_history_of_who_gave_it(indexed: Index) -> None:
+    await indexed.derive()
+    wanted = [
+        {name: row[name] for name in row if name != "owner"} | {"account": row["owner"], "bucket": bucket(row["owner"])}
+        for row in indexed.rows("approvals")
+    ]
+    assert wanted
+    assert in_order(indexed.stored("account_approvals").to_pylist()) == in_order(wanted)
+
+
 async def test_decoding_again_changes_no_byte_and_asks_nobody(traded: ChainUnderTest, indexed: Index) -> None:
     await indexed.derive()
     tables = (*FETCHED, *DERIVED)
     before = {table: indexed.stored(table) for table in tables}
     traded.asked.forget()
     written = rederive.rederive(indexed.chain, indexed.lake)
-    derive.account_transfers_again(indexed.lake, indexed.tail, indexed.key)
+    for history in derive.HISTORIES:
+        derive.history_again(indexed.lake, indexed.tail, indexed.key, history)
     await indexed.derive()
     assert traded.asked.requests == 0
     assert {table: indexed.stored(table) for table in tables} == before

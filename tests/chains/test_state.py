@@ -98,4 +98,10 @@ async def test_an_index_of_nothing_says_so(traded: ChainUnderTest, tmp_path: Pat
         snapshot = await nothing.snapshot(traded.accounts[:1])
         (issue,) = [issue for issue in snapshot.issues if issue.spoils]
         assert f"0..{traded.height}" in issue.reason
-        assert await nothing.derive() == {"account_transfers": 0, "balances": 0, "allowances": 0}
+        assert await nothing.derive() == {
+            "account_transfers": 0,
+            "account_approvals": 0,
+            "account_transactions": 0,
+            "balances": 0,
+            "allowances": 0,
+        }

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from adapters.evm.endpoint import identity
+from adapters.evm.health import Evidence
 from cli.doctor import LIBRARIES
 from localchain.node import LocalNode
+from storage.tail import Tail
 from tests.cli.conftest import Run, configure
 
 BLOCKS = 20
@@ -86,3 +90,39 @@ def test_a_tail_that_is_no_database_is_a_store_of_no_use(run: Run, here: Path) -
     ran = run("doctor", "--json")
     assert ran.code == 5
     assert {store["store"]: store["ok"] for store in ran.json["stores"]} == {"lake": True, "tail": False}
+
+
+@pytest.mark.node
+def test_a_cordoned_endpoint_is_shown_with_the_evidence_until_it_is_readmitted(
+    run: Run, here: Path, node: LocalNode, dead: str
+) -> None:
+    """The evidence lies in the tail, so that it is there after a restart; no address and no secret is shown."""
+    secret = f"{dead}/v2/s3cr3t0123456789"
+    configure(here, node.url, secret, chain="local")
+    name = dead.removeprefix("http://")
+    evidence = Evidence("local", name, "the balance of 0xaa at block 5 0xbb", "0", "7 by a majority", 1_000_000)
+    tail = Tail(here / "data" / "tail.db")
+    tail.cordon(identity(secret), msgspec.json.encode(evidence))
+    tail.close()
+    ran = run("doctor", "--json")
+    assert ran.code == 3
+    good, bad = ran.json["endpoints"]
+    assert (good["cordoned"], good["evidence"], good["lagBlocks"], good["faults"]) == (False, None, 0, 0)
+    assert (bad["ok"], bad["cordoned"], bad["lagBlocks"]) == (False, True, None)
+    assert bad["problem"] == "cordoned: the balance of 0xaa at block 5 0xbb: gave 0; 7 by a majority"
+    assert bad["evidence"] == {
+        "chain": "local", "endpoint": name, "asked": "the balance of 0xaa at block 5 0xbb", "given": "0",
+        "truth": "7 by a majority", "timeUs": 1_000_000,
+    }  # fmt: skip
+    assert "s3cr3t" not in ran.out
+    assert run("doctor", "--readmit", "nobody.test").code == 2
+    readmitted = run("doctor", "--readmit", name, "--json").json["endpoints"][1]
+    assert (readmitted["cordoned"], readmitted["ok"]) == (False, False)
+    assert "cannot be reached" in readmitted["problem"]
+
+
+@pytest.mark.node
+def test_what_a_chain_hashes_in_its_own_way_is_said_and_no_problem(run: Run, here: Path, node: LocalNode) -> None:
+    configure(here, node.url, chain="local")
+    (endpoint,) = run("doctor", "--json").json["endpoints"]
+    assert (endpoint["ok"], endpoint["unproven"]) == (True, [])

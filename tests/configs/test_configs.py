@@ -15,6 +15,7 @@ REGISTRY = ROOT.parent / "shared" / "data" / "registry"
 
 CHAINS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONFIGS / "chains").glob("*.toml"))}
 TOKENS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONFIGS / "tokens").glob("*.toml"))}
+SPENDERS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONFIGS / "spenders").glob("*.toml"))}
 PROTOCOLS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONFIGS / "protocols").glob("*.toml"))}
 PRICES = tomllib.loads((CONFIGS / "prices.toml").read_text())
 FEEDS = [(chain, *feed) for chain, facts in PRICES["chainlink"].items() for feed in facts.items()]
@@ -40,7 +41,7 @@ def registry(name: str) -> Any:
 @every_chain
 def test_a_chain_has_all_the_keys_it_needs_and_no_unknown_one(key: str) -> None:
     chain = CHAINS[key]
-    assert REQUIRED <= chain.keys() <= REQUIRED | OPTIONAL.keys() | {"genesis"}
+    assert REQUIRED <= chain.keys() <= REQUIRED | OPTIONAL.keys() | {"genesis", "unproven"}
     assert chain["native"].keys() - {"also_at", "images"} == {"symbol", "name", "decimals", "slip44"}
     assert all(chain[table].keys() <= keys for table, keys in OPTIONAL.items() if table in chain)
     assert (chain["key"], chain["family"]) == (key, "evm")
@@ -127,9 +128,13 @@ def test_feeds_are_dollar_feeds_of_the_chainlink_registry() -> None:
 
 def places(key: str) -> list[tuple[str, str, str]]:
     """Chain, role and address of every contract of a protocol."""
+    return places_of(PROTOCOLS[key])
+
+
+def places_of(facts: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [
         (chain, role, address)
-        for chain, roles in PROTOCOLS[key]["contracts"].items()
+        for chain, roles in facts["contracts"].items()
         for role, addresses in roles.items()
         for address in addresses
     ]
@@ -148,6 +153,26 @@ def test_no_contract_is_of_two_protocols_nor_everybodys() -> None:
     assert len(found) == len(set(found))
     permit2 = "0x000000000022d473030f116ddee9f6b43ac78ba3"
     assert permit2 not in {address for _, address in found}
+
+
+@pytest.mark.parametrize("key", SPENDERS)
+def test_spenders_lie_on_chains_we_know(key: str) -> None:
+    assert SPENDERS[key]["key"] == key
+    assert SPENDERS[key]["contracts"].keys() <= CHAINS.keys()
+    assert all(ADDRESS.fullmatch(address) and address != ZERO for _, _, address in places_of(SPENDERS[key]))
+
+
+def test_no_spender_has_two_names() -> None:
+    found = [(chain, address) for facts in SPENDERS.values() for chain, _, address in places_of(facts)]
+    assert len(found) == len(set(found))
+
+
+@needs_registry
+def test_spenders_of_uniswap_are_its_deployments() -> None:
+    deployed = registry("uniswap_deployments.json")
+    for key in ("uniswap", "permit2"):
+        for chain, _, address in places_of(SPENDERS[key]):
+            assert address in {known.lower() for known in deployed[str(CHAINS[chain]["chain_id"])].values()}
 
 
 @needs_registry

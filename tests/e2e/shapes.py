@@ -91,6 +91,11 @@ class Nested(Pictured, frozen=True, kw_only=True):
     reward_assets: list[Asset] | UnsetType = UNSET
     dex_assets: list[Asset] | UnsetType = UNSET
 
+    def sides(self) -> list[list[Asset]]:
+        """Its lists of assets, as far as there are any."""
+        sides = (self.assets, self.supply_assets, self.borrow_assets, self.reward_assets, self.dex_assets)
+        return [side for side in sides if side is not UNSET]
+
 
 class Position(Pictured, frozen=True, kw_only=True):
     """All positions of one type; both lists are always there."""
@@ -102,6 +107,10 @@ class Position(Pictured, frozen=True, kw_only=True):
     total_cost_basis: Pnl
     total_open_pnl: Pnl
     unlock_at: Whole
+
+    def sides(self) -> list[list[Asset]]:
+        """Its one list of loose assets."""
+        return [self.assets]
 
 
 class Totals(Pictured, frozen=True, kw_only=True):
@@ -157,14 +166,15 @@ class Portfolio(Shape, frozen=True, kw_only=True):
     block_number: Whole | UnsetType = UNSET
 
     def assets(self) -> list[Asset]:
-        """Every loose asset of every position."""
-        return [
-            asset
+        """Every asset of every position, those of nested ones too."""
+        positions = [
+            position
             for protocol in self.asset_by_protocols.values()
             for chain in protocol.chains.values()
             for position in chain.protocol_positions.values()
-            for asset in position.assets
         ]
+        nested: list[Position | Nested] = [each for position in positions for each in position.protocol_positions]
+        return [asset for each in (*positions, *nested) for side in each.sides() for asset in side]
 
 
 class Nav(Shape, frozen=True, kw_only=True):
@@ -194,6 +204,34 @@ class ApprovedAsset(Shape, frozen=True, kw_only=True):
     img_large: Url | UnsetType = UNSET
 
 
+class Allowance(Shape, frozen=True, kw_only=True):
+    """What is left of an approval at one block."""
+
+    amount: Known
+    unlimited: bool
+    balance: Known
+    value_at_risk: Known
+    block_number: Whole
+    block_hash: Hash
+
+
+class Operator(Shape, frozen=True, kw_only=True):
+    """Who may move collectibles."""
+
+    block: Whole
+    timestamp: Time
+    hash: Hash
+    contract: EvmAddress
+    granted_by: EvmAddress = field(name="from")
+    to: EvmAddress
+    spender_label: str | None
+    standard: Literal["erc721", "erc1155", "N/A"]
+    token_id: Whole | UnsetType = UNSET
+    held: Known
+    block_number: Whole
+    block_hash: Hash
+
+
 class Approval(Shape, frozen=True, kw_only=True):
     """One Approval event."""
 
@@ -205,6 +243,8 @@ class Approval(Shape, frozen=True, kw_only=True):
     to: EvmAddress
     amount: Whole
     asset: ApprovedAsset | UnsetType = UNSET
+    spender_label: str | UnsetType | None = UNSET
+    allowance: Allowance | UnsetType = UNSET
 
 
 class Approvals(Shape, frozen=True, kw_only=True):
@@ -212,6 +252,8 @@ class Approvals(Shape, frozen=True, kw_only=True):
 
     page_size: Count
     items: list[Approval]
+    unpriced_allowances: Count | UnsetType = UNSET
+    operators: list[Operator] | UnsetType = UNSET
     cursor: str | UnsetType | None = UNSET
 
 

@@ -6,10 +6,12 @@ server that serves the same chain as `ethereum`.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
 import subprocess
+from contextlib import redirect_stdout
 from decimal import Context, Decimal
 from pathlib import Path
 from shutil import which
@@ -19,8 +21,9 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
+from cli.main import main
 from tests.e2e import shapes
-from tests.e2e.client import Client, Refused, asked, costs, free
+from tests.e2e.client import Client, asked, costs, free
 from tests.e2e.running import ALICE, BOB, DAVE, FRANK, SOLANA, STARKNET, THE_DAY, TRON, Account, Demo, Running
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("demo")]
@@ -121,13 +124,25 @@ def test_pictures_and_links_and_sources_come_when_asked_for(me: Client) -> None:
 
 def test_a_wallet_with_something_that_nobody_prices_can_be_read(me: Client) -> None:
     (found,) = me.portfolio(ALICE)
-    assert "uni-v2" in {asset.symbol for asset in found.assets()}
+    assert "moon" in {asset.symbol for asset in found.assets() if asset.price == "N/A"}
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    reason="F2: a loan at Aave is shown as loose wallet tokens without a price, the debt among them",
-)
+def test_spam_is_shown_with_its_reasons_and_is_in_no_sum(me: Client) -> None:
+    (found,) = msgspec.json.decode(asked(me, f"/portfolio?addresses={ALICE}").body)
+    (wider,) = msgspec.json.decode(asked(me, f"/portfolio?addresses={ALICE}&includeSpam=true").body)
+    places = found["assetByProtocols"]["wallet"]["chains"]["local"]["protocolPositions"]["WALLET"]["assets"]
+    spam = [asset for asset in places if "spam" in asset]
+    assert {asset["symbol"] for asset in spam} == {"usdc-gift.com", "usd\u0441", "moon"}
+    assert len(spam) == found["spamAssets"] == wider["spamAssets"] == 3
+    assert places[-3:] == spam, "what is spam comes last"
+    for asset in spam:
+        assert asset["spam"]["score"] >= 60
+        assert {"MASS_TRANSFER", "UNSOLICITED", "NO_PRICE"} <= set(asset["spam"]["reasons"])
+    assert found["networth"] == wider["networth"], "nobody prices it here"
+    (dave,) = msgspec.json.decode(asked(me, f"/portfolio?addresses={DAVE}").body)
+    assert dave["spamAssets"] == 0
+
+
 def test_a_loan_is_a_lending_position_of_its_protocol(me: Client) -> None:
     (found,) = msgspec.json.decode(asked(me, f"/portfolio?addresses={BOB}").body)
     kinds = {
@@ -353,9 +368,49 @@ def test_approvals_of_chains_that_the_demo_does_not_have_are_refused_by_name(me:
     assert chain in refusal.message
 
 
-@pytest.mark.xfail(raises=Refused, reason="F5: `include` is an unknown parameter; the extensions are not there")
-def test_approvals_with_the_allowance_that_is_left(there: Client) -> None:
-    there.approvals("ethereum", DAVE, include="allowance")
+def test_approvals_with_the_allowance_that_is_left(demo: Demo, there: Client) -> None:
+    page = there.approvals("ethereum", ALICE, include="allowance", limit=100)
+    left = [(item, item.allowance) for item in page.items if isinstance(item.allowance, shapes.Allowance)]
+    assert len(left) >= 3
+    assert len({(item.contract, item.to) for item, _ in left}) == len(left), "only the last approval of each spender"
+    for item, allowance in left:
+        at = {"blockHash": allowance.block_hash}
+        words = [f"{int(address, 16):064x}" for address in (ALICE, item.to)]
+        asks = {"to": item.contract, "data": "0xdd62ed3e" + "".join(words)}
+        assert int(allowance.amount) == int(demo.rpc("eth_call", asks, at), 16)
+        balance = demo.rpc("eth_call", {"to": item.contract, "data": "0x70a08231" + words[0]}, at)
+        assert int(allowance.balance) == int(balance, 16)
+        if isinstance(item.asset, shapes.ApprovedAsset):
+            assert allowance.value_at_risk != "N/A"
+    assert page.unpriced_allowances == sum(allowance.value_at_risk == "N/A" for _, allowance in left)
+
+
+def test_who_may_move_collectibles_is_read_from_their_contracts(demo: Demo, there: Client) -> None:
+    found = there.approvals("ethereum", DAVE, include="operators").operators
+    assert isinstance(found, list)
+    assert found
+    for each in found:
+        if each.token_id is UNSET:
+            words = "".join(f"{int(address, 16):064x}" for address in (DAVE, each.to))
+            asks = {"to": each.contract, "data": "0xe985e9c5" + words}
+            assert int(demo.rpc("eth_call", asks, {"blockHash": each.block_hash}), 16) == 1
+
+
+def test_what_is_allowed_inside_permit2_is_not_made_up(there: Client) -> None:
+    refusal = free(there, f"/approvals/ethereum?addresses={DAVE}&include=permit2", 501, shapes.Refusal)
+    assert "Permit2" in refusal.message
+
+
+def test_the_command_lists_what_may_be_taken_by_value_at_risk(ethereum: Running, there: Client) -> None:
+    found = ethereum.command("approvals", ALICE, "--chain", "ethereum")
+    risks = [each["valueAtRisk"] for each in found["approvals"]]
+    known = [Decimal(risk) for risk in risks if risk is not None]
+    assert known == sorted(known, reverse=True)
+    assert risks[len(known) :] == [None] * found["unpriced"]
+    assert 0 < Decimal(found["valueAtRisk"]) <= total(*(risk for risk in risks if risk is not None))
+    with redirect_stdout(io.StringIO()) as out:
+        assert main(["approvals", ALICE, "--chain", "ethereum", "--config", str(ethereum.config)]) == 0
+    assert "USD at risk" in out.getvalue()
 
 
 # --- transactions ---

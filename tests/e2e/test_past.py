@@ -28,7 +28,7 @@ from localchain.evm import Tx
 from localchain.node import LocalNode
 from portfolio.facts import Options
 from tests.api.fakes import KEY, FakeKeys
-from tests.e2e.conftest import World, configured, history
+from tests.e2e.conftest import Serving, World, configured, history
 from tests.e2e.test_portfolio import SHOWN, SYMBOLS, as_json, assets, on_chain, over, place
 
 pytestmark = pytest.mark.node
@@ -98,7 +98,7 @@ def test_a_day_is_what_the_last_block_before_it_says(past: tuple[World, int], gi
             assert asset["balance"] == amounts.text(amounts.amount(raw, decimals))
             assert asset["price"] == amounts.text(price)
             values.append(amounts.worth(amounts.amount(raw, decimals), price))
-        assert document["networth"] == amounts.text(amounts.total(values)) != "0"
+        assert document["assetByProtocols"]["wallet"]["value"] == amounts.text(amounts.total(values)) != "0"
         assert on_chain(world, ZERO_ADDRESS, wallet, last) != on_chain(world, ZERO_ADDRESS, wallet, world.node.height)
 
 
@@ -195,6 +195,41 @@ def test_what_the_node_has_forgotten_is_an_error_and_never_a_zero(tmp_path: Path
             the_day(settings, [alice.address])
         with pytest.raises(HistoryUnavailable):
             over(settings, lambda system: Engine(system).at_block([alice], "local", 30, Options()))
+
+
+async def test_over_http_what_the_node_has_forgotten_is_500_in_words_and_costs_nothing(serving: Serving) -> None:
+    forgetful = ["--prune-history", "5"]
+    with LocalNode(timestamp=MIDNIGHT_S - 86_400, archive=False, extra_args=forgetful) as node:
+        world = history(node)
+        node.mine(100)
+        async with serving(world) as server:
+            before = await server.json("/v1/credits")
+            path = f"/v1/portfolio/at-block?addresses={world.wallets['alice']}&chainKey=local&blockNumber="
+            status, body, headers = await server.get(path + "30")
+            assert (status, headers["Content-Type"].partition(";")[0]) == (500, "text/plain")
+            assert body == b"the portfolio at that block could not be fetched: the node keeps no state of it"
+            assert await server.json("/v1/credits") == before
+            assert (await server.get(path + str(node.height)))[0] == 200
+            assert await server.json("/v1/credits") == before - 1
+
+
+async def test_a_block_that_the_node_has_no_header_of_any_more_is_forgotten_too(
+    given: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(height: int) -> Any:
+        raise NodeBehind("one.test", f"does not have block {height}")
+
+    system = System(given)
+    chain = system.chain("local")
+    try:
+        head = (await chain.heads()).latest.height
+        monkeypatch.setattr(chain, "block", gone)
+        with pytest.raises(HistoryUnavailable, match="block 5"):
+            await Engine(system).at_block([account("0x" + "a1" * 20)], "local", 5, Options())
+        with pytest.raises(NodeBehind):
+            await Engine(system)._block(chain, head + 1)
+    finally:
+        await system.close()
 
 
 def test_approvals_come_through_the_engine_with_what_their_tokens_are_worth(

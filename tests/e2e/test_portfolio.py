@@ -6,7 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,6 +32,11 @@ ROOT = Path(__file__).parents[2]
 T = TypeVar("T")
 SHOWN = Options(sources=True, explorer_urls=False, images=False)
 SYMBOLS = ("ETH", "WETH", "USDC", "DAI", "WBTC")
+# What is a share of something inside a protocol, and of which.
+SHARES = {
+    "UniswapV2Pair WETH/USDC": "uniswap2", "UniswapV2Pair WETH/DAI": "uniswap2", "Vault": "erc4626",
+    **{f"{kind}{symbol}": "aave3" for kind in ("a", "variableDebt") for symbol in ("USDC", "WETH", "DAI", "WBTC")},
+}  # fmt: skip
 BALANCE = "balanceOf(address)(uint256)"
 
 
@@ -78,9 +83,23 @@ def as_json(found: object) -> Any:
 def assets(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The loose tokens of a portfolio by their contracts."""
     wallet = document["assetByProtocols"]["wallet"]
-    assert list(document["assetByProtocols"]) == ["wallet"]
     (chain,) = wallet["chains"].values()
     return {asset["contract"]: asset for asset in chain["protocolPositions"]["WALLET"]["assets"]}
+
+
+def inside(document: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Every asset inside protocols, with the sign that it has in sums."""
+    for key, protocol in document["assetByProtocols"].items():
+        for chain in protocol["chains"].values():
+            for positions in chain["protocolPositions"].values() if key != "wallet" else ():
+                assert positions["assets"] == []
+                for position in positions["protocolPositions"]:
+                    for side, sign in (("supplyAssets", 1), ("rewardAssets", 1), ("borrowAssets", -1)):
+                        yield from ((sign, asset) for asset in position[side])
+
+
+def worth(sign: int, asset: dict[str, Any]) -> Decimal:
+    return Decimal(asset["value"]) if sign > 0 else Decimal(asset["value"]).copy_negate()
 
 
 def place(world: World, symbol: str) -> str:
@@ -128,7 +147,10 @@ def test_every_fungible_token_that_a_wallet_holds_is_found(
             continue
         if raw:
             held[contract] = str(raw)
-    assert {contract: a["sources"]["raw"] for contract, a in found.items() if contract != ZERO_ADDRESS} == held
+    shares = {world.deployment.contracts[name].lower(): protocol for name, protocol in SHARES.items()}
+    loose = {contract: raw for contract, raw in held.items() if contract not in shares}
+    assert {contract: a["sources"]["raw"] for contract, a in found.items() if contract != ZERO_ADDRESS} == loose
+    assert {shares[contract] for contract in held if contract in shares} <= set(documents[name]["assetByProtocols"])
 
 
 @pytest.mark.parametrize("name", WALLETS)
@@ -136,12 +158,14 @@ def test_net_worth_is_the_sum_of_what_has_a_price_and_the_rest_is_counted(
     documents: dict[str, dict[str, Any]], name: str
 ) -> None:
     document = documents[name]
-    found = assets(document).values()
-    total = amounts.total([Decimal(asset["value"]) for asset in found if asset["value"] != "N/A"])
+    found = [*((1, asset) for asset in assets(document).values()), *inside(document)]
+    total = amounts.total([worth(sign, asset) for sign, asset in found if asset["value"] != "N/A"])
     assert document["networth"] == amounts.text(total)
-    assert document["networth"] == document["assetByProtocols"]["wallet"]["value"]
+    assert document["networth"] == amounts.text(
+        amounts.total([Decimal(protocol["value"]) for protocol in document["assetByProtocols"].values()])
+    )
     assert document["networth"] == document["chains"]["local"]["value"]
-    assert document["unpricedAssets"] == sum(asset["value"] == "N/A" for asset in found)
+    assert document["unpricedAssets"] == sum(asset["value"] == "N/A" for _, asset in found)
     assert (document["completeness"], document["issues"]) == ("complete", [])
 
 
@@ -151,7 +175,7 @@ def test_everything_was_read_at_one_block_that_is_on_the_chain(
     read = {
         (asset["sources"]["blockNumber"], asset["sources"]["blockHash"])
         for document in documents.values()
-        for asset in assets(document).values()
+        for asset in (*assets(document).values(), *(asset for _, asset in inside(document)))
     }
     ((height, block_hash),) = read
     assert int(height) == world.node.height
@@ -224,7 +248,8 @@ def test_the_demo_prints_one_document_and_ends(tmp_path: Path) -> None:
     shown = json.loads(child.stdout)
     assert tuple(shown["wallets"]) == WALLETS
     for address, document in zip(shown["wallets"].values(), shown["portfolios"], strict=True):
-        values = [Decimal(a["value"]) for a in assets(document).values() if a["value"] != "N/A"]
+        found = [*((1, asset) for asset in assets(document).values()), *inside(document)]
+        values = [worth(sign, asset) for sign, asset in found if asset["value"] != "N/A"]
         assert document["address"] == address
         assert document["networth"] == amounts.text(amounts.total(values))
         assert document["completeness"] == "complete"

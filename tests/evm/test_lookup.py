@@ -33,7 +33,10 @@ class Answers:
         self.content = [msgspec.json.encode(sent), msgspec.json.encode(receipt)]
         self.asked: list[Request] = []
 
-    async def results(self, asks: list[Request]) -> list[bytes]:
+    async def agreed(self, read: Any, **told: Any) -> Any:
+        return await read(self)
+
+    async def ask(self, asks: list[Request]) -> list[bytes]:
         self.asked += asks
         return self.content
 

@@ -60,6 +60,14 @@ def test_a_damaged_log_is_refused_by_both_or_read_alike_by_both(data: st.DataObj
     assert outcome(bytes(content), parse) == outcome(bytes(content), strict)
 
 
+def test_no_place_of_an_answer_is_read_with_less_care_by_templates() -> None:
+    whole = body(*({**ONE, "topics": ["0x" + "22" * 32] * 2, "logIndex": hex(k)} for k in (1, 2)))
+    for at in range(len(whole)):
+        for character in b'0xg", ':
+            damaged = whole[:at] + bytes([character]) + whole[at + 1 :]
+            assert outcome(damaged, parse) == outcome(damaged, strict), damaged
+
+
 @given(answers(), st.data())
 def test_two_logs_at_one_place_are_refused(logs: list[dict[str, Any]], data: st.DataObject) -> None:
     if logs:

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 from aiohttp import web
@@ -57,6 +58,11 @@ async def test_what_was_posted_comes_back(serve: Serve, transport: HttpTransport
 
     posted = await transport.post("node", await serve(echo), b'{"a":1}', 5)
     assert (posted.status, posted.retry_after_s, posted.body) == (200, 7.0, b'{"a":1}')
+
+
+async def test_an_address_with_a_port_that_is_none_cannot_be_reached(transport: HttpTransport) -> None:
+    with pytest.raises(Unavailable, match="cannot be reached"):
+        await transport.post("node", "http://127.0.0.1:99999/secret", b"{}", 5)
 
 
 @pytest.mark.parametrize(
@@ -163,3 +169,81 @@ async def test_what_is_no_http_at_all_is_a_broken_connection(transport: HttpTran
     async with server:
         with pytest.raises(Unavailable):
             await transport.post("node", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", b"{}", 5)
+
+
+async def test_a_connection_is_used_again_until_the_other_side_closes_it(transport: HttpTransport) -> None:
+    opened = []
+
+    async def two_answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        opened.append(writer)
+        with suppress(asyncio.IncompleteReadError):
+            for _ in range(2):
+                await reader.readuntil(b"{}")
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]")
+        writer.close()
+
+    server = await asyncio.start_server(two_answers, "127.0.0.1", 0)
+    async with server:
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        for _ in range(2):
+            assert (await transport.post("node", address, b"{}", 5)).body == b"[]"
+        await opened[0].wait_closed()
+        assert (await transport.post("node", address, b"{}", 5)).body == b"[]"
+        assert len(opened) == 2
+        await transport.close()
+        await opened[1].wait_closed()
+
+
+async def test_who_is_called_off_hangs_up(transport: HttpTransport) -> None:
+    asked, hung_up = asyncio.Event(), asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        asked.set()
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+        hung_up.set()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    async with server:
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        asking = asyncio.create_task(transport.post("node", address, b"{}", 60))
+        await asked.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await asyncio.wait_for(hung_up.wait(), 5)
+
+
+async def test_a_name_and_password_in_the_address_are_sent_as_such(serve: Serve, transport: HttpTransport) -> None:
+    async def shown(request: web.Request) -> web.Response:
+        return web.Response(text=f"{request.headers['authorization']} {request.raw_path}")
+
+    address = (await serve(shown)).replace("//", "//ann:p%40ss@") + "v3/a%20b?key=1%2F2"
+    posted = await transport.post("node", address, b"{}", 5)
+    assert posted.body == b"Basic YW5uOnBAc3M= /v3/a%20b?key=1%2F2"
+
+
+async def test_an_answer_in_pieces_and_a_packed_one_are_put_together(serve: Serve, transport: HttpTransport) -> None:
+    async def pieces(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        answer.enable_chunked_encoding()
+        await answer.prepare(request)
+        for _ in range(3):
+            await answer.write(b"x" * 20_000)
+        return answer
+
+    async def packed(request: web.Request) -> web.Response:
+        return web.Response(body=gzip.compress(b"y" * 90_000), headers={"content-encoding": "gzip"})
+
+    assert (await transport.post("node", await serve(pieces), b"{}", 5)).body == b"x" * 60_000
+    assert (await transport.post("node", await serve(packed), b"{}", 5)).body == b"y" * 90_000
+
+
+async def test_with_tls_the_other_side_must_prove_who_it_is(serve: Serve, transport: HttpTransport) -> None:
+    async def echo(request: web.Request) -> web.Response:
+        return web.Response(body=await request.read())
+
+    with pytest.raises(Unavailable, match="cannot be reached"):
+        await transport.post("node", (await serve(echo)).replace("http://", "https://"), b"{}", 5)

@@ -23,7 +23,7 @@ from tests.chains.index import EVERYTHING, FETCHED, Index, index
 from tests.indexer.dying import Died, Fuse, mortal
 
 pytestmark = pytest.mark.node
-TABLES = (*FETCHED, "account_transfers", "account_actions", "balances", "allowances")
+TABLES = (*FETCHED, "account_transfers", "account_approvals", "account_transactions", "balances", "allowances")
 LAST = 24
 EVERY = 1 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 3
 Run = Callable[[Index], Awaitable[None]]
@@ -161,7 +161,7 @@ async def test_decoding_again_may_die_at_any_moment(subject: EvmSubject, known: 
 
     async def run(indexed: Index) -> None:
         await asyncio.to_thread(rederive.rederive, indexed.chain, indexed.lake)
-        derive.again(indexed.lake, indexed.tail, indexed.key, "account_transfers")
+        derive.history_again(indexed.lake, indexed.tail, indexed.key, "account_transfers")
 
     assert await every_death(subject, known, tmp_path, tmp_path / "before", run) >= 3
 
@@ -257,7 +257,7 @@ def _stricter(chain: Any, real: Any, logs: Any, datasets: Any, token: str) -> di
     from adapters.evm.datasets.logs import rows_of_logs
 
     mine = (logs.address == np.frombuffer(token.encode(), np.uint8)).all(axis=1)
-    mine &= events.topic_is(logs, 0, events.TRANSFER)
+    mine &= logs.of(events.TRANSFER)
     tables: dict[str, pa.Table] = real(logs.take(np.flatnonzero(~mine)), datasets)
     raw = rows_of_logs(logs.take(np.flatnonzero(mine)), chain.key)
     tables["logs"] = pa.concat_tables([tables["logs"], raw]) if "logs" in tables else raw

@@ -25,7 +25,7 @@ def write(folder: Path, **files: str) -> Path:
 
 def test_protocols_are_found_by_chain_and_by_contract(tmp_path: Path) -> None:
     other = f'key = "lido"\nname = "lido"\ncontracts.base.a = ["{ONE}"]\ncontracts.ethereum = {{b = ["{TWO}"]}}\n'
-    registry = load(write(tmp_path, lido=other, aave3=GOOD), CHAINS)
+    registry = load([write(tmp_path, lido=other, aave3=GOOD)], CHAINS)
     assert [each.key for each in registry.on("ethereum")] == ["aave3", "lido"]
     assert [each.key for each in registry.on("base")] == ["lido"]
     assert registry.on("linea") == ()
@@ -35,14 +35,14 @@ def test_protocols_are_found_by_chain_and_by_contract(tmp_path: Path) -> None:
 
 
 def test_an_id_is_made_from_the_key_alone(tmp_path: Path) -> None:
-    (protocol,) = load(write(tmp_path, aave3=GOOD), CHAINS).protocols
+    (protocol,) = load([write(tmp_path, aave3=GOOD)], CHAINS).protocols
     assert protocol.uuid == str(uuid.uuid5(NAMESPACE, "aave3")) == "8b49d5a3-740d-53b3-942d-653c8616c4f0"
     assert uuid.UUID(protocol.uuid).version == 5
 
 
 def test_documents_are_told_names_and_pictures(tmp_path: Path) -> None:
     text = GOOD + 'images = {small = "https://images.example/a.svg"}\n'
-    facts = load(write(tmp_path, aave3=text), CHAINS).facts["aave3"]
+    facts = load([write(tmp_path, aave3=text)], CHAINS).facts["aave3"]
     assert (facts.name, facts.images) == ("Aave V3", {"small": "https://images.example/a.svg"})
 
 
@@ -66,7 +66,7 @@ def test_documents_are_told_names_and_pictures(tmp_path: Path) -> None:
 )
 def test_a_mistake_is_told_with_its_file_and_key(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(BadSettings) as caught:
-        load(write(tmp_path, aave3=text), CHAINS)
+        load([write(tmp_path, aave3=text)], CHAINS)
     assert str(caught.value).startswith("aave3.toml: ")
     assert words in str(caught.value)
 
@@ -74,12 +74,12 @@ def test_a_mistake_is_told_with_its_file_and_key(tmp_path: Path, text: str, word
 @pytest.mark.parametrize("key", ["wallet", "Aave3", "aave-3", "3aave", "a" * 33])
 def test_a_key_is_a_word_that_is_not_taken(tmp_path: Path, key: str) -> None:
     with pytest.raises(BadSettings, match="is not a protocol key"):
-        load(write(tmp_path, **{key: GOOD.replace("aave3", key)}), CHAINS)
+        load([write(tmp_path, **{key: GOOD.replace("aave3", key)})], CHAINS)
 
 
 def test_a_contract_belongs_to_one_protocol_of_a_chain(tmp_path: Path) -> None:
     with pytest.raises(BadSettings, match=f"contracts.ethereum.pool: {ONE} belongs to aave3 already"):
-        load(write(tmp_path, aave3=GOOD, spark=GOOD.replace("aave3", "spark").replace("Aave V3", "Spark")), CHAINS)
+        load([write(tmp_path, aave3=GOOD, spark=GOOD.replace("aave3", "spark").replace("Aave V3", "Spark"))], CHAINS)
 
 
 def test_the_shipped_registry_is_read_once() -> None:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from chainfolio.errors import NodeBehind, NotCovered, NotFound
-from chainfolio.tables import Table
+from chainfolio.tables import ACCOUNT_TRANSFERS, Table
 from indexer.answers import TransactionFilter
 from indexer.functions import load
 from indexer.registry import Protocol, Registry
@@ -311,8 +311,8 @@ async def test_what_an_account_did_is_found_without_reading_what_others_did(
         # What others sent to her is looked up by height, in `transactions`; everything else is sorted by account.
         assert set(read) <= {"transactions", "tokens"}
         assert read.count("transactions") <= 1
-        rows = indexed.stored("account_actions").to_pylist()
-        mine = [row for row in rows if row["account"] == alice and row["log_index"] == -1]
+        rows = indexed.stored("account_transactions").to_pylist()
+        mine = [row for row in rows if row["account"] == alice]
         assert {row["tx_hash"] for row in mine} <= {each.hash for each in before}
         sent = {row["hash"]: row for row in indexed.stored("transactions").to_pylist() if row["sender"] == alice}
         assert {row["tx_hash"]: row["fee"] for row in mine} == {name: row["fee"] for name, row in sent.items()}
@@ -457,9 +457,9 @@ async def test_an_address_with_more_than_is_served_is_not_found(
             await ask(indexed, [alice], wanted(1), most=3)
         rows = indexed.stored("account_transfers").to_pylist()
         places = {(row["height"], row["tx_index"]) for row in rows if row["account"] == alice}
-        assert indexed.lake.count_transactions(indexed.key, alice, 10**6) == len(places) > 4
-        assert 3 < indexed.lake.count_transactions(indexed.key, alice, 3) <= len(places)
-        assert indexed.lake.count_transactions(indexed.key, "0x" + "12" * 20, 3) == 0
+        assert indexed.lake.count_transactions(ACCOUNT_TRANSFERS, indexed.key, alice, 10**6) == len(places) > 4
+        assert 3 < indexed.lake.count_transactions(ACCOUNT_TRANSFERS, indexed.key, alice, 3) <= len(places)
+        assert indexed.lake.count_transactions(ACCOUNT_TRANSFERS, indexed.key, "0x" + "12" * 20, 3) == 0
 
 
 async def test_what_left_the_chain_is_no_longer_there(tmp_path: Path) -> None:

@@ -17,19 +17,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfolio import amounts
-from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.contracts import Holding, Issue, Snapshot
+from chainfolio.assets import ZERO_ADDRESS, Asset
+from chainfolio.calls import Answered, Call
+from chainfolio.contracts import Holding, Issue, Snapshot, Token
 from portfolio.compose import clean, iso, portfolio
 from portfolio.document import encode, percentages, wallet_only
 from portfolio.facts import PLACEHOLDER, Options, ProtocolFacts
-from portfolio.valuation import Position, value, valued
+from portfolio.valuation import ValuedPosition, value, valued
 from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, IDS, USDC, erc20, native, price, snapshot
 
+FEED = "0x" + "fe" * 20
 NOTHING = {"totalCostBasis": "N/A", "totalClosedPnl": "N/A", "totalOpenPnl": "N/A"}
 
 
 def tree(
-    snapshots: list[Snapshot], *, positions: tuple[Position, ...] = (), wallet: bool = False, **options: Any
+    snapshots: list[Snapshot], *, positions: tuple[ValuedPosition, ...] = (), wallet: bool = False, **options: Any
 ) -> Any:
     """The answer for Alice, as a client parses it."""
     document = portfolio(ALICE, value(snapshots, positions), CHAINS, updated_ms=1_760_000_000_000, **options)
@@ -43,9 +45,9 @@ def assets(answer: Any, chain: str = "ethereum") -> list[dict[str, Any]]:
     return found
 
 
-def lending(pool: str = "") -> Position:
+def lending(pool: str = "") -> ValuedPosition:
     weth, usdc = erc20("0x" + "ee" * 20, 18, "WETH"), erc20()
-    return Position(
+    return ValuedPosition(
         ALICE,
         "ethereum",
         "aave3",
@@ -87,7 +89,8 @@ def test_the_public_example_comes_out_field_by_field() -> None:
         "address": ALICE, "networth": "1600", "cashBalance": "0", "dailyIncome": "0", "dailyExpense": "0",
         "fees": "0", "feesFiat": "0", "lastUpdated": "1760000000000", "openPnl": "N/A", "closedPnl": "N/A",
         "totalCostBasis": "N/A", "manualBalanceNetworth": "0", "priceAdapters": ["example"],
-        "conversionRates": {"ETH": "2000"}, "completeness": "complete", "issues": [], "unpricedAssets": 0,
+        "conversionRates": {"ETH": "2000"}, "completeness": "complete", "issues": [],
+        "unpricedAssets": 0, "spamAssets": 0,
         "chains": {"ethereum": {"name": "Ethereum", "key": "ethereum", "chainId": 1, "value": "1600",
                                 "valuePercentile": "100", **NOTHING}},
         "assetByProtocols": {"wallet": WALLET},
@@ -182,8 +185,43 @@ def test_images_explorer_links_and_sources_are_there_when_asked() -> None:
     assert eth["sources"] == {
         "blockNumber": "19000000", "blockHash": BLOCK.hash, "raw": "7", "priceSource": "example",
         "priceTime": "2025-10-09T08:53:15Z", "confidence": "0.9", "detail": "feed 0xfeed round 7",
+        "calls": [{
+            "number": "balance", "method": "eth_getBalance", "contract": None, "signature": None, "arguments": [ALICE],
+            "result": ["7"],
+        }],
     }  # fmt: skip
     assert usdc["sources"] | {"raw": "5", "priceSource": None, "priceTime": None, "confidence": None} == usdc["sources"]
+
+
+def test_sources_name_the_calls_behind_balance_decimals_and_price() -> None:
+    latest, decimals = Call(FEED, "latestRoundData()(uint80,int256)"), Call(FEED, "decimals()(uint8)")
+    made = (Answered(latest, (7, 10**8)), Answered(decimals, 8))
+    held = snapshot(Holding(ALICE, erc20(), 5), prices=(replace(price(erc20(), "1"), calls=made),))
+    (usdc,) = assets(tree([held], options=Options(sources=True)))
+    calls = usdc["sources"]["calls"]
+    assert [(c["number"], c["contract"], c["signature"], c["arguments"], c["result"]) for c in calls] == [
+        ("balance", USDC, "balanceOf(address)(uint256)", [ALICE], ["5"]),
+        ("decimal", USDC, "decimals()(uint8)", [], ["6"]),
+        ("price", FEED, "latestRoundData()(uint80,int256)", [], ["7", "100000000"]),
+        ("price", FEED, "decimals()(uint8)", [], ["8"]),
+    ]
+    assert {call["method"] for call in calls} == {"eth_call"}
+
+
+@pytest.mark.parametrize(
+    ("held", "numbers"),
+    [
+        (Holding(ALICE, erc20(decimals=None), 5), ["balance"]),
+        (Holding(ALICE, erc20(), 5, protocol="aave3"), []),
+        (Holding(ALICE, Token(Asset("solana:main", "token", USDC), "X", "X", 6), 5), []),
+    ],
+    ids=["no decimals were told", "inside a protocol", "on a chain of another kind"],
+)
+def test_no_call_is_listed_that_was_never_made(held: Holding, numbers: list[str]) -> None:
+    answer = tree([snapshot(held)], options=Options(sources=True))
+    (protocol,) = (each for each in answer["assetByProtocols"].values() if each["chains"])
+    (asset,) = protocol["chains"]["ethereum"]["protocolPositions"]["WALLET"]["assets"]
+    assert [call["number"] for call in asset["sources"]["calls"]] == numbers
 
 
 def pictured(node: Any, found: dict[str, set[str]], path: str = "") -> dict[str, set[str]]:

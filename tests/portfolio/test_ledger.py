@@ -180,6 +180,7 @@ def test_what_leaves_fits_the_schema_of_its_table(rows: list[dict[str, Any]]) ->
         (tables.BALANCES, ledger.balances(transfers)),
         (tables.ALLOWANCES, ledger.allowances(approvals)),
         (tables.ACCOUNT_TRANSFERS, ledger.account_transfers(transfers)),
+        (tables.ACCOUNT_APPROVALS, ledger.account_approvals(approvals)),
     ):
         arrow = result.to_arrow()
         assert arrow.schema.names == table.schema().names

@@ -19,7 +19,7 @@ from portfolio.compose import portfolio
 from portfolio.document import AssetDocument, Portfolio, encode, every_asset
 from portfolio.facts import Options
 from portfolio.merge import merge
-from portfolio.valuation import Position, Valued, value, valued
+from portfolio.valuation import Valued, ValuedPosition, value, valued
 from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, USDC, erc20, native, price, snapshot
 
 ADDRESSES = [f"0x{n:040x}" for n in (1, 2, 3)]
@@ -51,11 +51,11 @@ def documents(draw: st.DrawFn) -> Portfolio:
     return portfolio(ALICE, found, CHAINS, updated_ms=updated_ms, rates=rates, options=options)
 
 
-def lent(name: str, supplied: int, borrowed: int) -> Position:
+def lent(name: str, supplied: int, borrowed: int) -> ValuedPosition:
     def part(raw: int) -> tuple[Valued, ...]:
         return (valued(Holding(ALICE, erc20(), raw), "ethereum", BLOCK, price(erc20(), "1.000000000000000001")),)
 
-    return Position(ALICE, "ethereum", "aave3", "LENDING", name, supplied=part(supplied), borrowed=part(borrowed))
+    return ValuedPosition(ALICE, "ethereum", "aave3", "LENDING", name, supplied=part(supplied), borrowed=part(borrowed))
 
 
 def everything(document: Portfolio) -> list[AssetDocument]:
@@ -193,6 +193,11 @@ def test_links_and_lineage_that_differ_are_left_out_and_others_stay() -> None:
     assert isinstance(ether.img_small, str)
     assert not isinstance(usdc.sources, msgspec.UnsetType)
     assert usdc.sources.raw == "10"
+    assert [(call.arguments, call.result) for call in usdc.sources.calls if call.number == "balance"] == [
+        ((ALICE,), ("5",)),
+        ((BOB,), ("5",)),
+    ]
+    assert [call.number for call in usdc.sources.calls].count("decimal") == 1
 
 
 @pytest.mark.parametrize(("left", "right", "both"), [("1.5", "2", "3.5"), ("N/A", "2", "N/A"), ("N/A", "N/A", "N/A")])

@@ -14,7 +14,7 @@ from portfolio.compose import portfolio
 from portfolio.document import Portfolio
 from portfolio.facts import PLACEHOLDER, Options, ProtocolFacts
 from portfolio.overview import overview
-from portfolio.valuation import Position, Valued, value, valued
+from portfolio.valuation import Valued, ValuedPosition, value, valued
 from tests.portfolio.examples import ALICE, BLOCK, CHAINS, erc20, native, price, snapshot
 from tests.portfolio.test_merge import exact, some
 
@@ -22,7 +22,7 @@ AAVE = {"aave3": ProtocolFacts("aave3", "Aave V3", {"small": "https://images.exa
 ETHER = 10**18
 
 
-def held(*rows: tuple[str, int, str | None], lent: Position | None = None) -> Portfolio:
+def held(*rows: tuple[str, int, str | None], lent: ValuedPosition | None = None) -> Portfolio:
     """A portfolio of ether: chain, raw and USD price of each holding."""
     snapshots = []
     for chain, raw, usd in rows:
@@ -33,11 +33,13 @@ def held(*rows: tuple[str, int, str | None], lent: Position | None = None) -> Po
     return portfolio(ALICE, found, CHAINS, updated_ms=0, options=Options(images=True), protocols=AAVE)
 
 
-def lending(supplied: int, borrowed: int, usd: str) -> Position:
+def lending(supplied: int, borrowed: int, usd: str) -> ValuedPosition:
     def part(raw: int) -> tuple[Valued, ...]:
         return (valued(Holding(ALICE, native(), raw), "ethereum", BLOCK, price(native(), usd)),)
 
-    return Position(ALICE, "ethereum", "aave3", "LENDING", "Main", supplied=part(supplied), borrowed=part(borrowed))
+    return ValuedPosition(
+        ALICE, "ethereum", "aave3", "LENDING", "Main", supplied=part(supplied), borrowed=part(borrowed)
+    )
 
 
 def test_a_token_is_one_row_over_chains_and_protocols() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from chainfolio.amounts import MAX_RAW
 from chainfolio.contracts import Holding, Issue
-from portfolio.valuation import Position, value, valued
+from portfolio.valuation import ValuedPosition, value, valued
 from tests.portfolio.examples import ALICE, BLOCK, BOB, erc20, native, price, snapshot
 
 
@@ -39,7 +39,7 @@ def test_debts_are_positive_and_the_worth_is_net_and_exact() -> None:
     token = erc20(decimals=77)
     part = valued(Holding(ALICE, token, MAX_RAW), "ethereum", BLOCK, price(token, "1"))
     less = valued(Holding(ALICE, token, MAX_RAW - 1), "ethereum", BLOCK, price(token, "1"))
-    position = Position(ALICE, "ethereum", "aave3", "LENDING", "Main", supplied=(part,), borrowed=(less,))
+    position = ValuedPosition(ALICE, "ethereum", "aave3", "LENDING", "Main", supplied=(part,), borrowed=(less,))
     assert position.worth == Decimal("1E-77")
     assert value([], [position]).worth == Decimal("1E-77")
 

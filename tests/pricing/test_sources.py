@@ -87,6 +87,7 @@ def test_a_fresh_feed_is_a_price_with_its_time_and_round() -> None:
         Decimal(1),
         f"feed {ETH_USD} round 7",
     )
+    assert {call.read: call.result for call in price.calls} == {k: v for k, v in SAID.items() if k.to == ETH_USD}
 
 
 def test_all_feeds_are_read_in_one_round_and_unknown_assets_not_at_all() -> None:

@@ -197,6 +197,25 @@ def test_no_more_footers_are_kept_than_was_said(lake: Lake, made: Maker) -> None
     assert footers.of(paths[-1], folder) is footers.of(paths[-1], folder)
 
 
+def test_who_looks_up_two_accounts_finds_the_footers_of_all_files_read(lake: Lake, made: Maker) -> None:
+    rows = made(ACCOUNT_TRANSFERS, "a", range(100), per_block=3)
+    lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=1)
+    accounts = sorted(set(rows["account"].to_pylist()), key=bucket)
+    lake.account_transfers("a", accounts[0])
+    assert not [thread for thread in threading.enumerate() if thread.name == "footers"], "one is looked up by itself"
+    lake.account_transfers("a", accounts[0])
+    for thread in threading.enumerate():
+        if thread.name == "footers":
+            thread.join()
+    folder = Folder(Path(lake.uri, "account_transfers"))
+    sizes = [pq.read_metadata(path).serialized_size for path in lake.files(ACCOUNT_TRANSFERS)]
+    assert len(sizes) > 1
+    assert lake._footers.size == sum(sizes)
+    path = Path(lake.files(ACCOUNT_TRANSFERS)[-1])
+    path.unlink()  # what is kept is not read again
+    assert lake._footers.of(str(path.relative_to(folder.root)), folder).serialized_size == sizes[-1]
+
+
 def test_replacing_one_chain_leaves_the_others(lake: Lake, made: Maker) -> None:
     other, old, new = made(BLOCKS, "b", range(9)), made(BLOCKS, "a", range(9)), made(BLOCKS, "a", range(4, 7), seed=1)
     for batch, rows in enumerate((other, old)):

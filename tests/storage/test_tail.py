@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import sqlite3
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -172,8 +173,8 @@ def hold(path: Path, pipe: Any) -> None:
 
 
 def test_a_file_of_a_newer_release_is_left_alone(tail: Tail) -> None:
-    with sqlite3.connect(tail.path) as connection:
-        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection = apsw.Connection(str(tail.path))
+    connection.execute(f"PRAGMA user_version = {VERSION + 1}")
     connection.close()
     with pytest.raises(StoreError, match="upgrade Chainfolio"):
         Tail(tail.path)
@@ -188,18 +189,18 @@ def test_a_damaged_file_is_said_to_be_damaged_with_the_cure(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "kind"),
-    [("database or disk is full", StorageFull), ("database is locked", Busy), ("disk I/O error", StoreError)],
+    ("error", "kind"),
+    [(apsw.FullError, StorageFull), (apsw.BusyError, Busy), (apsw.LockedError, Busy), (apsw.IOError, StoreError)],
 )
-def test_errors_of_sqlite_have_their_own_cures(text: str, kind: type[StoreError], tmp_path: Path) -> None:
+def test_errors_of_sqlite_have_their_own_cures(error: type[apsw.Error], kind: type[StoreError], tmp_path: Path) -> None:
     with pytest.raises(kind) as caught, said("tail", tmp_path):
-        raise sqlite3.OperationalError(text)
+        raise error("as SQLite says it")
     assert type(caught.value) is kind
 
 
 def test_a_full_file_loses_nothing_and_goes_on(tail: Tail) -> None:
     tail.put("a", [entry(1)])
-    (pages,) = tail._connection.execute("PRAGMA page_count").fetchone()
+    pages: Any = tail._connection.pragma("page_count")
     tail._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     with pytest.raises(StorageFull):
         tail.put("a", [TailBlock(block(2), {"logs": b"x" * 100_000})])
@@ -290,3 +291,20 @@ TestTailModel = TailModel.TestCase
 TestTailModel.settings = settings(
     max_examples=10 * 30 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 30, stateful_step_count=20
 )
+
+
+def test_a_file_of_the_first_release_gets_what_it_lacks_and_keeps_what_it_has(tmp_path: Path) -> None:
+    path = tmp_path / "tail.db"
+    tail = Tail(path)
+    tail.learn("one", "max_span", 50)
+    tail.close()
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("DROP TABLE cordons")
+        connection.execute("PRAGMA user_version = 1")
+    for _ in range(2):
+        tail = Tail(path)
+        assert tail.learnt("one") == {"max_span": 50}
+        tail.cordon("one", b"first")
+        tail.cordon("one", b"second")
+        assert (tail.cordoned("one"), tail.cordoned("two")) == (b"first", None)
+        tail.close()

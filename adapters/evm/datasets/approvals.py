@@ -10,7 +10,7 @@ import pyarrow as pa
 from adapters.evm import events
 from adapters.evm.columns import bytes_of_hex, constant, rows_of, table, text
 from adapters.evm.datasets.common import in_order, place
-from adapters.evm.events import Mask, address, is_address, topic_is
+from adapters.evm.events import Mask, address, is_address
 from adapters.evm.logs import Logs
 from chainfolio.tables import APPROVALS
 
@@ -20,13 +20,15 @@ TOPICS = (events.APPROVAL, events.APPROVAL_FOR_ALL)
 def decode(logs: Logs, chain: str, wrapped: str | None) -> tuple[pa.Table, Mask]:
     """Rows of `approvals`, and which logs they stand for."""
     two = is_address(logs.topics[1]) & is_address(logs.topics[2])
-    approval, for_all = (topic_is(logs, 0, topic) for topic in TOPICS)
+    approval, for_all = (logs.of(topic) for topic in TOPICS)
     erc20 = approval & two & (logs.topic_count == 3) & (logs.data_size == 32)
     erc721 = approval & two & (logs.topic_count == 4) & (logs.data_size == 0)
     operator = for_all & two & (logs.topic_count == 3) & (logs.data_size == 32)
     operator &= (logs.word[:, :31] == 0).all(axis=1) & (logs.word[:, 31] <= 1)
     groups = []
     for standard, mask in (("erc20", erc20), ("erc721", erc721), ("operator", operator)):
+        if not mask.any():
+            continue
         some = logs.take(np.flatnonzero(mask))
         value: dict[str, Any] = {
             "erc20": {"raw": some.word},

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from adapters.evm.columns import constant, text, times
+from adapters.evm.columns import constant, ints, longs, text, times
 from adapters.evm.logs import Logs
 
 
@@ -16,10 +16,10 @@ def place(logs: Logs, chain: str) -> dict[str, Any]:
     """chain, height, time, tx_index, log_index, tx_hash of each log."""
     return {
         "chain": constant(chain, len(logs)),
-        "height": pa.array(logs.height),
+        "height": longs(logs.height),
         "time": times(logs.time_s),
-        "tx_index": pa.array(logs.tx_index.astype(np.int32)),
-        "log_index": pa.array(logs.log_index.astype(np.int32)),
+        "tx_index": ints(logs.tx_index),
+        "log_index": ints(logs.log_index),
         "tx_hash": text(logs.tx_hash),
     }
 

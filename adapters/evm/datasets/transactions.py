@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -75,6 +75,14 @@ class Done:
         """Where the coins went: the callee, or the contract that was created."""
         to = self.sent.to or self.receipt.contractAddress
         return to.lower() if to else None
+
+
+def done_key(done: Done) -> Hashable:
+    """What two equal ones share: everything that is stored of them."""
+    sent, receipt = done.sent, done.receipt
+    who = tuple(text and text.lower() for text in (sent.hash, sent.sender, sent.to, receipt.contractAddress))
+    numbers = (done.height, done.time_s, done.index, done.gas_used, done.gas_price, done.fee, done.status)
+    return (*who, *numbers, sent.value, sent.nonce, sent.input.lower(), int(sent.type, 16))
 
 
 def done(source: str, block: bytes, receipts: bytes, block_hash: str) -> list[Done]:

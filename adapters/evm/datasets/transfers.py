@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from adapters.evm import events
-from adapters.evm.columns import bytes_of_hex, constant, of_ints, rows_of, table, text
+from adapters.evm.columns import bytes_of_hex, constant, ints, of_ints, rows_of, table, text
 from adapters.evm.datasets.common import in_order, place
-from adapters.evm.events import Mask, address, is_address, topic_is
+from adapters.evm.events import Mask, address, is_address
 from adapters.evm.logs import Bytes, Logs
 from chainfolio.tables import TRANSFERS
 
@@ -24,7 +24,7 @@ MAX_ITEMS = 10_000
 
 def decode(logs: Logs, chain: str, wrapped: str | None) -> tuple[pa.Table, Mask]:
     """Rows of `transfers`, and which logs they stand for; the others are for somebody else."""
-    moved, single, batch = (topic_is(logs, 0, topic) for topic in TOPICS[:3])
+    moved, single, batch = (logs.of(topic) for topic in TOPICS[:3])
     two = is_address(logs.topics[1]) & is_address(logs.topics[2])
     erc20 = moved & (logs.topic_count == 3) & (logs.data_size == 32) & two
     erc721 = moved & (logs.topic_count == 4) & (logs.data_size == 0) & two
@@ -52,7 +52,7 @@ def _rows(logs: Logs, chain: str, standard: str, **columns: Any) -> pa.Table:
     n = len(logs)
     nothing = (np.zeros((n, 32), np.uint8), np.zeros(n, np.bool_))
     return table(TRANSFERS, {
-        **place(logs, chain), "item": pa.array(np.zeros(n, np.int32)), "standard": constant(standard, n),
+        **place(logs, chain), "item": ints(np.zeros(n, np.int32)), "standard": constant(standard, n),
         "token": text(logs.address), "operator": constant(None, n), "token_id": nothing, "layout": constant(None, n),
         **columns,
     })  # fmt: skip
@@ -117,7 +117,7 @@ def _batch(logs: Logs, chain: str, row: int) -> pa.Table | None:
         return None
     many = logs.take(np.full(len(pairs), row))
     ids, raws = (of_ints([pair[side] for pair in pairs])[0] for side in (0, 1))
-    item = pa.array(np.arange(len(pairs), dtype=np.int32))
+    item = ints(np.arange(len(pairs)))
     return _rows(
         many,
         chain,
@@ -155,7 +155,7 @@ def _wraps(logs: Logs, chain: str, wrapped: str) -> tuple[list[pa.Table], Mask]:
     here &= (logs.topic_count == 2) & (logs.data_size == 32) & is_address(logs.topics[1])
     groups, done = [], np.zeros(len(logs), np.bool_)
     for standard, topic in (("wrap", events.DEPOSIT), ("unwrap", events.WITHDRAWAL)):
-        mask = here & topic_is(logs, 0, topic)
+        mask = here & logs.of(topic)
         some = logs.take(np.flatnonzero(mask))
         who, nobody = text(address(some.topics[1])), text(np.repeat(events.ZERO[None], len(some), 0))
         sender, recipient = (nobody, who) if standard == "wrap" else (who, nobody)

@@ -1,0 +1,169 @@
+"""HTTP without TLS, as nodes near by speak it: by the standard library, in threads.
+
+Loading a client that can do everything takes a tenth of a second, and it copies an answer of megabytes several times on
+the one thread that all others wait for. Here a body is read where it lies, in a thread that holds up nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+import threading
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from itertools import chain
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from adapters.evm.transport import CONNECT_S, Posted, retry_after, unreachable
+from chainfolio.errors import TooMuch, Unavailable
+
+PIECE = 1 << 16
+_AS_IT_IS = "/%:@!$&'()*+,;=~?"
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class PlainTransport:
+    """At most so many exchanges at once, each on a connection that is kept for the next one."""
+
+    def __init__(self, *, connections: int, max_body: int) -> None:
+        self._max_body = max_body
+        self._threads = ThreadPoolExecutor(connections, "http")
+        self._idle: dict[str, list[HTTPConnection]] = {}
+        self._lock = threading.Lock()
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        """One exchange; no retry, no redirect."""
+        try:
+            exchange = _Exchange(self, source, urlsplit(url), timeout_s)
+        except ValueError:  # a port that is none
+            raise unreachable(source) from None
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, exchange.run, body)
+        except TimeoutError:
+            raise Unavailable(source, f"no answer within {timeout_s:g} s") from None
+        except (HTTPException, OSError, ValueError, zlib.error) as error:
+            raise Unavailable(source, f"the connection broke ({type(error).__name__})") from None
+        finally:
+            exchange.end()
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            kept, self._idle = self._idle, {}
+        for connection in chain.from_iterable(kept.values()):
+            connection.close()
+
+    def take(self, host: str) -> HTTPConnection | None:
+        """A connection that is still open, if there is one."""
+        while True:
+            with self._lock:
+                kept = self._idle.get(host)
+                connection = kept.pop() if kept else None
+            if connection is None or _is_open(connection):
+                return connection
+            connection.close()
+
+    def keep(self, host: str, connection: HTTPConnection) -> None:
+        """Keep a connection for the next exchange."""
+        with self._lock:
+            self._idle.setdefault(host, []).append(connection)
+
+    def body(self, source: str, answer: HTTPResponse) -> bytes:
+        """The whole body, unpacked; TooMuch as soon as it is known to outgrow its cap."""
+        kind = (answer.getheader("content-encoding") or "identity").lower()
+        if kind not in ("identity", "gzip"):
+            raise ValueError("an encoding that was not asked for")
+        if kind == "identity" and answer.length is not None and answer.length <= self._max_body:
+            return answer.read()
+        unpacker = zlib.decompressobj(_GZIP) if kind == "gzip" else None
+        parts, room = list[bytes](), self._max_body
+        while packed := answer.read(PIECE):
+            part = unpacker.decompress(packed, room + 1) if unpacker else packed
+            room -= len(part)
+            if room < 0:
+                raise TooMuch(source, f"an answer of more than {self._max_body // 2**20} MiB", dense=True)
+            parts.append(part)
+        if unpacker and not unpacker.eof:
+            raise ValueError("the packed body breaks off")
+        return b"".join(parts)
+
+
+class _Exchange:
+    """One question and its answer, in a thread. `end` may come from another: what is not over by then is broken off."""
+
+    def __init__(self, owner: PlainTransport, source: str, url: SplitResult, timeout_s: float) -> None:
+        self._owner, self._source, self._url, self._timeout_s = owner, source, url, timeout_s
+        self._host = f"{url.hostname}:{url.port or 80}"
+        self._connection: HTTPConnection | None = None
+        self._is_over = False
+
+    def run(self, body: bytes) -> Posted:
+        """Ask and read."""
+        connection = self._connection = self._owner.take(self._host) or self._connected()
+        is_kept = False
+        try:
+            if self._is_over:
+                raise ConnectionAbortedError
+            connection.sock.settimeout(self._timeout_s)
+            connection.request("POST", _target(self._url), body, _headers(self._url))
+            answer = connection.getresponse()
+            content = self._owner.body(self._source, answer)
+            is_kept = not answer.will_close and answer.isclosed()
+            return Posted(answer.status, retry_after(answer.getheader("retry-after")), content)
+        finally:
+            self._connection = None
+            if is_kept and not self._is_over:
+                self._owner.keep(self._host, connection)
+            else:
+                connection.close()
+
+    def _connected(self) -> HTTPConnection:
+        made = HTTPConnection(self._url.hostname or "", self._url.port or 80, timeout=min(CONNECT_S, self._timeout_s))
+        try:
+            made.connect()
+        except TimeoutError:
+            raise
+        except OSError:
+            raise unreachable(self._source) from None
+        return made
+
+    def end(self) -> None:
+        """Break off what is still going on."""
+        self._is_over = True
+        connection = self._connection
+        if connection is not None and connection.sock is not None:
+            with suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+
+def _is_open(connection: HTTPConnection) -> bool:
+    """Whether the other side has neither closed a connection nor sent what nobody asked for."""
+    with suppress(OSError):
+        connection.sock.setblocking(False)
+        try:
+            connection.sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _target(url: SplitResult) -> str:
+    return quote(url.path or "/", _AS_IT_IS) + (f"?{quote(url.query, _AS_IT_IS)}" if url.query else "")
+
+
+def _headers(url: SplitResult) -> dict[str, str]:
+    headers = {
+        "content-type": "application/json",
+        "accept": "*/*",
+        "accept-encoding": "gzip",
+        "user-agent": "chainfolio",
+    }
+    if url.username is not None:
+        pair = f"{unquote(url.username)}:{unquote(url.password or '')}"
+        headers["authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+    return headers

@@ -1,0 +1,255 @@
+"""Which of a chain's endpoints is asked, when another one is asked too, and whom to believe when they contradict.
+
+One witness: the best endpoint answers; another one is asked once it takes unusually long, or cannot. Several witnesses:
+so many have to say the same, question by question; further ones are asked until a majority does. Whoever says otherwise
+about what cannot change any more, or is contradicted by a hash, is cordoned with the evidence. What has no majority is
+an error, never a value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Any, TypeVar
+
+from adapters.evm.endpoint import Endpoint
+from adapters.evm.health import Evidence
+from adapters.evm.votes import Tally, count
+from chainfolio.errors import (
+    BadAnswer,
+    Contradicted,
+    Disputed,
+    HistoryUnavailable,
+    NodeBehind,
+    SourceError,
+    Unavailable,
+    WrongChain,
+)
+from chainfolio.seams import Seams
+
+T = TypeVar("T")
+Read = Callable[[Endpoint], Awaitable[T]]
+BEHIND_TRIES = 4
+BEHIND_WAIT_S = 0.5
+JITTER = 0.1
+SHOWN = 300
+
+
+def shown(value: object) -> str:
+    """A value as evidence: its text, cut."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text)} characters)"
+
+
+class Pool:
+    """All endpoints of one chain. Every read names the error of the last endpoint tried when none could answer."""
+
+    def __init__(
+        self, key: str, endpoints: Sequence[Endpoint], seams: Seams, *, witnesses: int = 1, hedge: bool = True
+    ) -> None:
+        if not endpoints:
+            raise Unavailable(key, "no endpoint is configured", cure=f"set chains.{key}.rpc in the settings")
+        self.key, self.endpoints, self.seams = key, list(endpoints), seams
+        self.witnesses, self.hedge = witnesses, hedge
+        self.hedged = 0
+
+    async def introduce(self, endpoint: Endpoint) -> None:
+        """Find out whether an endpoint is who it should be, before anything is read from it."""
+        raise NotImplementedError
+
+    @property
+    def requests(self) -> int:
+        """HTTP requests sent so far, to all endpoints."""
+        return sum(endpoint.requests for endpoint in self.endpoints)
+
+    @property
+    def best_height(self) -> int | None:
+        """The newest height that any endpoint claimed, cordoned ones excepted."""
+        return max((e.health.height for e in self._free() if e.health.height is not None), default=None)
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        for endpoint in self.endpoints:
+            await endpoint.close()
+
+    def troubles(self) -> dict[str, dict[str, int]]:
+        """What went wrong so far, by endpoint and kind of error."""
+        return {e.name: dict(e.trouble.counts) for e in self.endpoints if e.trouble.counts}
+
+    # --- who is asked ------------------------------------------------------------------------------------------------
+
+    def _free(self) -> list[Endpoint]:
+        return [endpoint for endpoint in self.endpoints if endpoint.health.evidence is None]
+
+    def ranked(self) -> list[Endpoint]:
+        """Who may be asked, the healthiest first; those that are down last. Unavailable where all are cordoned."""
+        free, now_s = self._free(), self.seams.clock.monotonic_s()
+        if not free:
+            raise Unavailable(
+                self.key,
+                "every endpoint is cordoned",
+                cure="see `chainfolio doctor`; add an endpoint, or --readmit one",
+            )
+        height = self.best_height or 0
+        fastest_s = min((e.health.latency_s for e in free if e.health.latency_s is not None), default=None)
+        return sorted(free, key=lambda e: (e.down_until_s > now_s, *e.health.rank(height, fastest_s)))
+
+    def cordon(self, endpoint: Endpoint, asked: str, given: str, truth: str) -> None:
+        """Ask an endpoint nothing any more. The last one stays: each of its wrong answers is refused on its own."""
+        endpoint.trouble.note(Contradicted(endpoint.name, asked, given, truth))
+        if self._free() != [endpoint]:
+            now_us = self.seams.clock.now_us()
+            endpoint.cordon(Evidence(self.key, endpoint.name, asked, given, truth, now_us))
+
+    # --- one witness -------------------------------------------------------------------------------------------------
+
+    async def with_any(self, read: Read[T], *, check: bool = True, kind: str = "other") -> T:
+        """`read` at the best endpoint that can answer it; the others after it could not, or took unusually long."""
+        last: SourceError | None = None
+        for attempt in range(BEHIND_TRIES):
+            left = self.ranked()
+            alone = len(left) == 1
+            while left:
+                endpoint = left.pop(0)
+                try:
+                    return await self._hedged(read, endpoint, left, check=check, kind=kind)
+                except (Unavailable, HistoryUnavailable, WrongChain, BadAnswer) as error:
+                    last = error
+                    if alone and not isinstance(error, NodeBehind):
+                        raise
+            if not isinstance(last, NodeBehind) or attempt == BEHIND_TRIES - 1:
+                break
+            await self.seams.clock.sleep(BEHIND_WAIT_S * 2**attempt)
+        assert last is not None
+        raise last
+
+    async def _hedged(self, read: Read[T], endpoint: Endpoint, left: list[Endpoint], *, check: bool, kind: str) -> T:
+        """`read` at an endpoint; at the next one, too, where the first takes longer than it nearly always does."""
+        patience_s = endpoint.health.patience_s(kind) if self.hedge and left else None
+        if patience_s is None:
+            return await self._read(read, endpoint, check=check, kind=kind)
+        patience_s *= 1 + JITTER * self.seams.random.random()
+        first = asyncio.create_task(self._read(read, endpoint, check=check, kind=kind))
+        timer = asyncio.ensure_future(self.seams.clock.sleep(patience_s))
+        tasks: list[asyncio.Future[Any]] = [first, timer]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if first.done():
+                return first.result()
+            self.hedged += 1
+            second = asyncio.create_task(self._read(read, left.pop(0), check=check, kind=kind))
+            tasks.append(second)
+            done, _ = await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)
+            winner, other = (first, second) if first in done else (second, first)
+            return winner.result() if winner.exception() is None else await other
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read(self, read: Read[T], endpoint: Endpoint, *, check: bool, kind: str) -> T:
+        """One read at one endpoint, timed; its trouble is counted, and a lie that a hash proves cordons it."""
+        start_s = self.seams.clock.monotonic_s()
+        try:
+            if check and not endpoint.checked:
+                await self.introduce(endpoint)
+            result = await read(endpoint)
+        except asyncio.CancelledError:  # another one was faster: so slow it was, at least
+            took_s = self.seams.clock.monotonic_s() - start_s
+            endpoint.health.exchanged(took_s)
+            endpoint.health.read(kind, took_s)
+            raise
+        except Contradicted as error:
+            self.cordon(endpoint, error.asked, error.given, error.truth)
+            raise
+        except (Unavailable, HistoryUnavailable, WrongChain, BadAnswer) as error:
+            endpoint.trouble.note(error)
+            raise
+        endpoint.health.read(kind, self.seams.clock.monotonic_s() - start_s)
+        return result
+
+    # --- several witnesses -------------------------------------------------------------------------------------------
+
+    async def agreed(
+        self,
+        read: Read[list[T]],
+        *,
+        key: Callable[[T], Hashable | None],
+        asked: Callable[[int], str],
+        final: Callable[[int], bool] = lambda question: True,
+        kind: str = "other",
+    ) -> list[T]:
+        """One answer a question, each given by as many endpoints as there have to be witnesses.
+
+        `key` is what two equal answers share; None abstains. `asked` words a question, `final` says whether its answer
+        can still change. Disputed where a final one has no majority, Unavailable where another one has none.
+        """
+        if self.witnesses < 2:
+            return await self.with_any(read, kind=kind)
+        for attempt in range(BEHIND_TRIES):
+            try:
+                voters, answers, tally = await self._poll(read, key, kind)
+                break
+            except NodeBehind:
+                if attempt == BEHIND_TRIES - 1:
+                    raise
+            await self.seams.clock.sleep(BEHIND_WAIT_S * 2**attempt)
+        for voter, question, winner in tally.against:
+            if final(question):
+                given, truth = (shown(key(answers[k][question])) for k in (voter, winner))
+                others = ", ".join(e.name for e in voters if e is not voters[voter])
+                self.cordon(voters[voter], asked(question), given, f"{truth} by a majority of {others}")
+            else:
+                voters[voter].trouble.note(NodeBehind(voters[voter].name, f"{asked(question)}: is on another branch"))
+        self._no_dispute(tally, voters, asked, final)
+        return tally.items
+
+    def _no_dispute(
+        self,
+        tally: Tally[T],
+        voters: Sequence[Endpoint],
+        asked: Callable[[int], str],
+        final: Callable[[int], bool],
+    ) -> None:
+        names = ", ".join(endpoint.name for endpoint in voters)
+        for question in tally.disputed:
+            reason = f"{names} contradict each other, and none has a majority: {asked(question)}"
+            if final(question):
+                raise Disputed(self.key, reason, cure="add an endpoint that can decide; see `chainfolio doctor`")
+            raise Unavailable(self.key, reason)
+
+    async def _poll(
+        self, read: Read[list[T]], key: Callable[[T], Hashable | None], kind: str
+    ) -> tuple[list[Endpoint], list[list[T]], Tally[T]]:
+        """As many endpoints as have to agree, then one more at a time while they do not."""
+        voters: list[Endpoint] = []
+        answers: list[list[T]] = []
+        waiting, last = self.ranked(), None
+        tally: Tally[T] | None = None
+        while waiting and (tally is None or tally.open):
+            wanted = max(1, self.witnesses - len(answers))
+            asking, waiting = waiting[:wanted], waiting[wanted:]
+            results = await asyncio.gather(*(self._tried(read, endpoint, kind) for endpoint in asking))
+            for endpoint, result in zip(asking, results, strict=True):
+                if isinstance(result, SourceError):
+                    last = result
+                else:
+                    voters.append(endpoint)
+                    answers.append(result)
+            if len(answers) >= self.witnesses:
+                tally = count(answers, key, self.witnesses)
+        if tally is None:
+            raise last or self._too_few(len(answers))
+        return voters, answers, tally
+
+    async def _tried(self, read: Read[list[T]], endpoint: Endpoint, kind: str) -> list[T] | SourceError:
+        try:
+            return await self._read(read, endpoint, check=True, kind=kind)
+        except SourceError as error:
+            return error
+
+    def _too_few(self, found: int) -> Unavailable:
+        return Unavailable(
+            self.key, f"{found} of the {self.witnesses} endpoints that have to agree could answer",
+            cure="see `chainfolio doctor`: add an endpoint, or --readmit one that is cordoned",
+        )  # fmt: skip

@@ -1,0 +1,81 @@
+"""Logs and bodies held against a header whose hash is trusted: an answer that leaves one log out is caught."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from adapters.evm import logs as columns
+from adapters.evm.endpoint import Endpoint
+from adapters.evm.facts import Facts
+from adapters.evm.integrity import Query
+from adapters.evm.logs import Logs
+from adapters.evm.node import Header, raw_blocks
+from adapters.evm.roots import EMPTY, HEADERS, check_receipts, check_transactions, logs_of, unproven
+from adapters.evm.wire import typed
+from chainfolio.errors import BadAnswer, Contradicted
+
+
+class _Bodies(msgspec.Struct):
+    transactions: list[msgspec.Raw]
+
+
+class _Place(msgspec.Struct):
+    blockHash: str
+
+
+async def prove_logs(facts: Facts, endpoint: Endpoint, logs: Logs, headers: Sequence[Header], query: Query) -> None:
+    """Raise Contradicted where the logs of some blocks are not exactly those that their receipts hold, by the root in
+    their header, of what the query asks for."""
+    if not headers:
+        return
+    receipts = await raw_blocks(endpoint, [header.height for header in headers], "eth_getBlockReceipts")
+    for header, given in zip(headers, receipts, strict=True):
+        _same_block(endpoint.name, header, given)
+        check_receipts(facts, endpoint.name, given, header.hash, header.receiptsRoot)
+        covered = _wanted(columns.parse(endpoint.name, logs_of(endpoint.name, given)), query)
+        told = logs.take(np.flatnonzero(logs.height == header.height))
+        if (found := _written(told)) != (truth := _written(covered)):
+            wrong = sum(one != other for one, other in zip(found, truth, strict=False))
+            raise Contradicted(
+                endpoint.name, f"the logs of block {header.height} {header.hash}", f"{len(found)} logs",
+                f"its receipts root {header.receiptsRoot} covers {len(truth)}, {wrong} of the first differ",
+            )  # fmt: skip
+
+
+def _same_block(source: str, header: Header, receipts: bytes) -> None:
+    """BadAnswer, and no lie, where receipts are of another branch, or of a backend that does not have the block yet."""
+    hashes = {each.blockHash.lower() for each in typed(source, receipts, list[_Place])}
+    if hashes != {header.hash} and (hashes or header.receiptsRoot != f"0x{EMPTY.hex()}"):
+        raise BadAnswer(source, f"block {header.height}: the receipts are not those of {header.hash}")
+
+
+def prove_bodies(facts: Facts, source: str, header: Header, block: bytes, receipts: bytes) -> None:
+    """Raise Contradicted where whole bodies (JSON) are not those that a header's roots cover. The header may be another
+    endpoint's: its hash covers its roots, but not the list of hashes beside them, which becomes that of the bodies."""
+    if unproven(facts, HEADERS):
+        return
+    if check_transactions(facts, source, block, header.transactionsRoot) is None:
+        header.transactions = typed(source, block, _Bodies).transactions
+    check_receipts(facts, source, receipts, header.hash, header.receiptsRoot)
+
+
+def _wanted(logs: Logs, query: Query) -> Logs:
+    mask = np.zeros(len(logs), np.bool_)
+    for topic in query.topics:
+        mask |= logs.of(topic)
+    if query.contracts:
+        mask &= np.isin(logs.address.view("S42").ravel(), np.array([c.encode() for c in query.contracts], "S42"))
+    return logs.take(np.flatnonzero(mask))
+
+
+def _written(logs: Logs) -> list[tuple[object, ...]]:
+    return [
+        (
+            int(logs.log_index[row]), int(logs.tx_index[row]), logs.address[row].tobytes(), logs.tx_hash[row].tobytes(),
+            tuple(topic[row].tobytes() for topic in logs.topics[: int(logs.topic_count[row])]), logs.data(row),
+        )
+        for row in range(len(logs))
+    ]  # fmt: skip

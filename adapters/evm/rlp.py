@@ -1,0 +1,72 @@
+"""RLP, as tries and headers are written: bytes, and lists of them. Strict: what has two spellings is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Item = bytes | list["Item"]
+MOST_NESTED = 8  # nodes of a trie are nested once, and their small children once more
+
+
+def encode(item: bytes | Sequence[object]) -> bytes:
+    """The bytes of an item."""
+    if isinstance(item, bytes):
+        return item if len(item) == 1 and item[0] < 0x80 else _headed(0x80, item)
+    return _headed(0xC0, b"".join(encode(part) for part in item))  # type: ignore[arg-type]
+
+
+def number(value: int) -> bytes:
+    """A number as an item: big-endian without leading zeros, so that zero has no bytes."""
+    return value.to_bytes((value.bit_length() + 7) // 8, "big")
+
+
+def decode(content: bytes) -> Item:
+    """The one item in some bytes; ValueError where they are not exactly that."""
+    item, end = _item(content, 0, len(content), 0)
+    if end != len(content):
+        raise ValueError(f"{len(content) - end} bytes after the end of the item")
+    return item
+
+
+def _headed(kind: int, body: bytes) -> bytes:
+    if len(body) < 56:
+        return bytes([kind + len(body)]) + body
+    size = number(len(body))
+    return bytes([kind + 55 + len(size)]) + size + body
+
+
+def _item(content: bytes, at: int, limit: int, depth: int) -> tuple[Item, int]:
+    if at >= limit:
+        raise ValueError("the item breaks off")
+    first = content[at]
+    if first < 0x80:
+        return content[at : at + 1], at + 1
+    kind = 0x80 if first < 0xC0 else 0xC0
+    start, size = _sized(content, at, limit, first - kind)
+    end = start + size
+    if end > limit:
+        raise ValueError("the item breaks off")
+    if kind == 0x80:
+        body = content[start:end]
+        if size == 1 and body[0] < 0x80:
+            raise ValueError("a small byte that is written in two")
+        return body, end
+    if depth == MOST_NESTED:
+        raise ValueError("nested too deep")
+    parts: list[Item] = []
+    while start < end:
+        part, start = _item(content, start, end, depth + 1)
+        parts.append(part)
+    return parts, end
+
+
+def _sized(content: bytes, at: int, limit: int, mark: int) -> tuple[int, int]:
+    """Where the body of a string or list begins, and its size."""
+    if mark < 56:
+        return at + 1, mark
+    start = at + 1 + mark - 55
+    written = content[at + 1 : min(start, limit)]
+    size = int.from_bytes(written, "big")
+    if len(written) < mark - 55 or written[0] == 0 or size < 56:
+        raise ValueError("a size that is not written as it has to be")
+    return start, size

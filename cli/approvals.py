@@ -1,0 +1,129 @@
+"""`chainfolio approvals ADDRESS --chain C`: what an address still allows others to take, the greatest risk first."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from chainfolio.assets import account
+from chainfolio.errors import BadRequest
+from cli.common import Commands, show_json, show_table, with_system
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from indexer.allowances import Standing
+    from indexer.answers import Allowance, Operator
+    from indexer.wiring import System
+
+COLUMNS = (("token", ""), ("spender", ""), ("allowed", "right"), ("balance", "right"), ("at risk USD", "right"))
+COLLECTIBLES = (("collection", ""), ("may be moved by", ""), ("what", ""), ("held", "right"))
+
+
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Register the command."""
+    command = commands.add_parser("approvals", parents=[common], help="what others may take", description=__doc__)
+    command.add_argument("address")
+    command.add_argument("--chain", required=True, help="the chain, by its key")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    owner = account(options.address)
+
+    async def read(system: System) -> Standing:
+        from indexer.engine import Engine
+
+        if system.chain(options.chain).facts.family != owner.family:
+            raise BadRequest("address", f"{owner} is not an account of {options.chain}")
+        return await Engine(system).allowances(options.chain, owner)
+
+    found = with_system(options, read)
+    if options.json:
+        show_json(document(owner.address, options.chain, found))
+    else:
+        show(owner.address, found)
+    return 0
+
+
+def document(address: str, chain: str, found: Standing) -> dict[str, Any]:
+    """All of it for programs: amounts raw as text, USD as decimal text, null where nobody knows."""
+    from chainfolio.amounts import text
+
+    return {
+        "address": address,
+        "chain": chain,
+        "block": {"number": str(found.block.height), "hash": found.block.hash},
+        "valueAtRisk": text(found.at_risk),
+        "unpriced": found.unpriced,
+        "approvals": [_allowance(each) for each in found.allowances],
+        "operators": [_operator(each) for each in found.operators],
+    }
+
+
+def _allowance(each: Allowance) -> dict[str, Any]:
+    from chainfolio.amounts import text
+
+    return {
+        "token": {"contract": each.approval.token, "symbol": each.token.symbol, "decimals": each.token.decimals},
+        "spender": each.approval.spender,
+        "spenderLabel": each.label,
+        "allowance": None if each.raw is None else str(each.raw),
+        "unlimited": each.unlimited,
+        "balance": None if each.balance is None else str(each.balance),
+        "valueAtRisk": None if each.at_risk is None else text(each.at_risk),
+        "approvedBlock": str(each.approval.place.height),
+        "approvedHash": each.approval.place.tx_hash,
+    }
+
+
+def _operator(each: Operator) -> dict[str, Any]:
+    return {
+        "collection": each.token,
+        "spender": each.spender,
+        "spenderLabel": each.label,
+        "standard": each.standard,
+        "tokenId": None if each.token_id is None else str(each.token_id),
+        "held": each.held,
+        "approvedBlock": str(each.place.height),
+        "approvedHash": each.place.tx_hash,
+    }
+
+
+def show(address: str, found: Standing) -> None:
+    """Two tables for people; the exact figures are in --json."""
+    count = len(found.allowances)
+    title = f"{address} at block {found.block.height}: {count} allowances, {found.at_risk:,.2f} USD at risk"
+    show_table(title, COLUMNS, [_cells(each) for each in found.allowances])
+    if found.unpriced:
+        print(f"  {found.unpriced} of them at a risk that nobody can tell: no price, or the contract does not say")
+    if found.operators:
+        rows = [
+            (each.token, each.label or each.spender, _what(each), "?" if each.held is None else str(each.held))
+            for each in found.operators
+        ]
+        show_table("collectibles", COLLECTIBLES, rows)
+
+
+def _what(operator: Operator) -> str:
+    return "all" if operator.token_id is None else f"#{operator.token_id}"
+
+
+def _cells(each: Allowance) -> tuple[str, str, str, str, str]:
+    token = each.token.symbol or each.approval.token
+    allowed = "unlimited" if each.unlimited else _amount(each.raw, each)
+    return token, each.label or each.approval.spender, allowed, _amount(each.balance, each), _money(each.at_risk)
+
+
+def _amount(raw: int | None, each: Allowance) -> str:
+    from chainfolio import amounts
+
+    decimals = each.token.decimals
+    if raw is None or decimals is None or decimals > amounts.MAX_DECIMALS:
+        return "?" if raw is None else f"{raw} raw"
+    return amounts.text(amounts.amount(raw, decimals))
+
+
+def _money(usd: Decimal | None) -> str:
+    return "-" if usd is None else f"{usd:,.2f}"

@@ -1,0 +1,86 @@
+"""`chainfolio verify ADDRESS`: read an answer again from another endpoint, and prove its balances."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from chainfolio.assets import account
+from chainfolio.errors import BadRequest
+from cli.common import Commands, check_chains, show_json, show_table, with_system
+
+if TYPE_CHECKING:
+    from indexer.verify import Check, Verification
+    from indexer.wiring import System
+
+DIFFERS, NOT_SHOWN = 10, 11
+COLUMNS = (("number", ""), ("asset", ""), ("value", "right"), ("status", ""), ("shown by", ""))
+
+
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Register the command."""
+    command = commands.add_parser(
+        "verify", parents=[common], help="prove an answer, and read it again elsewhere", description=__doc__
+    )
+    command.add_argument("address")
+    command.add_argument("--chain", help="needed where several are configured")
+    command.add_argument("--block", type=int, metavar="N", help="the block (default: the newest final one)")
+    command.add_argument(
+        "--against", action="append", default=[], metavar="URL",
+        help="an endpoint to compare with, may be repeated (default: the other endpoints of the settings)",
+    )  # fmt: skip
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; the exit code is 10 where something differs, 11 where something could not be shown."""
+    found = with_system(options, lambda system: _verified(system, options))
+    if options.json:
+        show_json(found)
+    else:
+        _show(found)
+    return DIFFERS if found.differs else 0 if found.complete else NOT_SHOWN
+
+
+async def _verified(system: System, options: argparse.Namespace) -> Verification:
+    from indexer.verify import verify
+
+    check_chains(system)
+    keys = sorted(system.settings.chains)
+    if options.chain is None and len(keys) > 1:
+        raise BadRequest("chain", "a block belongs to one chain", cure=f"--chain one of {', '.join(keys)}")
+    if options.block is not None and options.block < 0:
+        raise BadRequest("block", "a block height is at least 0")
+    for url in options.against:
+        if not url.startswith(("http://", "https://")):
+            raise BadRequest(
+                "against", f"{url!r} is not an address", cure="for example --against http://127.0.0.1:8545"
+            )
+    told = (lambda text: None) if options.json else (lambda text: print(f"{text} …", file=sys.stderr))
+    return await verify(
+        system, options.chain or keys[0], account(options.address), options.block, options.against, told
+    )
+
+
+def _show(found: Verification) -> None:
+    """The verification as a table, and what it comes to."""
+    title = f"{found.address} on {found.chain} at block {found.block_number}"
+    show_table(title, COLUMNS, [_row(check) for check in found.checks])
+    print(f"answered by {found.answered_by}; block hash {found.block_hash}")
+    print(f"compared with {', '.join(found.compared_with) or 'nobody'}; proofs from {found.proven_by or 'nobody'}")
+    for note in found.notes:
+        print(f"  note: {note}")
+    for fault in found.silent:
+        print(f"  no help: {fault.endpoint}: {fault.kind}: {fault.reason}")
+    for fault in found.faults:
+        print(f"  FAULT: {fault.endpoint}: {fault.kind}: {fault.reason}")
+    print(", ".join(f"{count} {status}" for status, count in found.counts.items() if count))
+
+
+def _row(check: Check) -> tuple[str, ...]:
+    others = [f"{each.endpoint}: {each.value if each.value is not None else '?'}" for each in check.elsewhere]
+    if check.status == "equal" or (check.status == "proven" and others):
+        others = [f"equal at {', '.join(each.endpoint for each in check.elsewhere)}"]
+    said = [check.proof, *others] if check.status != "unprovable" else [check.reason, *others]
+    return check.number, check.symbol or check.asset, check.value or "?", check.status, "; ".join(filter(None, said))

@@ -1,0 +1,220 @@
+"""What one account has on one chain: balances, and its positions unfolded to what lies behind shares.
+
+All of it is one asking. What is known leads on at once: while one decoder is in its third round, another share is being
+unfolded, so the whole takes as many rounds as its longest path. A share that cannot be read stays what it is and is
+said; so does one that leads back to itself, or deeper than anybody builds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from chainfolio.asking import Asking, Report, lockstep
+from chainfolio.calls import Answered, NativeBalance, Read, balance_of
+from chainfolio.contracts import Holding, Issue, Position, Token
+from chainfolio.errors import BadAnswer
+from chainfolio.protocols import Found, Part
+from indexer.candidates import Encounters
+from indexer.protocols import Meeting, Outcome, Protocols, answered, are_parts, outcome_of, unwrapping
+
+DEEPEST = 8
+MOST_ROUNDS, MOST_ASKS = 64, 10_000_000
+Trail = tuple[str, ...]  # the shares that led to a part
+
+
+@dataclass(slots=True)
+class Behind:
+    """What lies behind parts of a position, with the calls that say so and what is not known."""
+
+    parts: dict[str, int] = field(default_factory=dict)
+    issues: list[Issue] = field(default_factory=list)
+    calls: list[Answered] = field(default_factory=list)
+
+    def add(self, part: Part) -> None:
+        """Add an amount of a token to what is there of it."""
+        self.parts[part.token] = self.parts.get(part.token, 0) + part.raw
+
+    def merge(self, other: Behind) -> None:
+        """Add all of another."""
+        for token, raw in other.parts.items():
+            self.add(Part(token, raw))
+        self.issues += other.issues
+        self.calls += other.calls
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A position before its tokens have names."""
+
+    account: str
+    protocol: str
+    found: Found
+    behind: Behind
+
+    @property
+    def tokens(self) -> set[str]:
+        """Every token in it."""
+        return {*self.behind.parts, *(part.token for part in (*self.found.borrowed, *self.found.rewards))}
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing in it."""
+        parts = (*self.found.borrowed, *self.found.rewards)
+        return not any(self.behind.parts.values()) and not any(part.raw for part in parts)
+
+    def named(self, tokens: Mapping[str, Token]) -> Position:
+        """The position with its tokens; called by what was supplied, where it has no name of its own."""
+        found, merged = self.found, [Behind(), Behind()]
+        for side, parts in zip(merged, (found.borrowed, found.rewards), strict=True):
+            for part in parts:
+                side.add(part)
+        supplied, borrowed, rewards = (
+            tuple(
+                Holding(self.account, tokens[token], raw, self.protocol, found.kind)
+                for token, raw in sorted(side.parts.items())
+                if raw
+            )
+            for side in (self.behind, *merged)
+        )
+        name = found.name or " / ".join(tokens[each].symbol.upper() or each for each in sorted(self.behind.parts))
+        return Position(
+            self.account, self.protocol, found.kind, name, supplied, borrowed, rewards, found.health, found.unlock_s,
+            found.vault, found.pool, found.instead, tuple(dict.fromkeys(self.behind.calls)),
+        )  # fmt: skip
+
+
+Several = tuple[list[Open], list[Issue]]
+
+
+@dataclass(frozen=True, slots=True)
+class Everything:
+    """What was read of one account: its native coins and its tokens as they were answered, positions, issues."""
+
+    native: Any
+    balances: Mapping[str, Any]
+    positions: tuple[Open, ...]
+    issues: tuple[Issue, ...]
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads one account. `met` is what it met by the block that is read."""
+
+    protocols: Protocols
+    account: str
+    met: Encounters
+
+    def everything(self, wanted: Sequence[str]) -> Asking[Read, Any, Everything]:
+        """The balances of the wanted tokens, and every position by what the account met."""
+        results = yield from _ours(
+            {
+                "tokens": self._tokens(wanted),
+                **{
+                    str(at): self._position(each)
+                    for at, each in enumerate(self.protocols.by_contract(self.account, self.met))
+                },
+            }
+        )
+        native, balances, by_token, loose = results.pop("tokens")
+        found = [each for positions, _ in (*results.values(), by_token) for each in positions]
+        issues = [issue for _, said in (*results.values(), by_token, loose) for issue in said]
+        instead = {token for each in found for token in each.found.instead}
+        found += [each for each in loose[0] if each.found.pool not in instead]
+        return Everything(native, balances, tuple(each for each in found if not each.empty), tuple(issues))
+
+    def _tokens(self, wanted: Sequence[str]) -> Asking[Read, Any, tuple[Any, dict[str, Any], Several, Several]]:
+        """Balances; the positions that go by tokens; and what lies behind the shares among them."""
+        asks: list[Read] = [NativeBalance(self.account), *(balance_of(each, self.account) for each in wanted)]
+        questions = self.protocols.questions(sorted(self.met.tokens))
+        native, *answers = yield [*asks, *questions]
+        self.protocols.learn(questions, answers[len(wanted) :])
+        balances = dict(zip(wanted, answers, strict=False))
+        held = {token: raw for token, raw in balances.items() if isinstance(raw, int) and raw}
+        by_token = {
+            str(at): self._position(each) for at, each in enumerate(self.protocols.by_token(self.account, self.met))
+        }
+        shares = {token: self._share(token, raw) for token, raw in held.items()}
+        results = yield from _ours(by_token | shares)
+        return native, balances, _joined(results[key] for key in by_token), _joined(results[key] for key in shares)
+
+    def _position(self, meeting: Meeting) -> Asking[Read, Any, Several]:
+        """What one decoder finds, unfolded."""
+        outcome: Outcome = yield from outcome_of(meeting)
+        behind = yield from _ours({str(at): self._behind(each.supplied) for at, each in enumerate(outcome.found)})
+        opened, issues = [], [outcome.issue] if outcome.issue else []
+        for found, each in zip(outcome.found, behind.values(), strict=True):
+            each.calls[:0] = outcome.calls
+            opened.append(Open(self.account, meeting.row.protocol, found, each))
+            issues += each.issues
+            if found.unknown:
+                reason = f"not known of {self.account}: {found.unknown}"
+                issues.append(Issue(meeting.row.protocol, meeting.met.contract, reason))
+        return opened, issues
+
+    def _share(self, token: str, raw: int) -> Asking[Read, Any, Several]:
+        """A loose token as a position, where it is a share of something."""
+        if not self.protocols.asked(token):
+            yield from self.protocols.ask([token])
+        meeting = self.protocols.share(self.account, token, self.met.sent)
+        if meeting is None or meeting.row.family.position is not None:
+            return [], []
+        behind = yield from self._unfold(Part(token, raw), ())
+        if token in behind.parts:  # it is none after all, or nobody knows: it stays loose
+            return [], behind.issues
+        found = Found(meeting.row.family.kind, pool=token, instead=(token,))
+        return [Open(self.account, meeting.row.protocol, found, behind)], behind.issues
+
+    def _behind(self, parts: Sequence[Part], trail: Trail = ()) -> Asking[Read, Any, Behind]:
+        results = yield from _ours({str(at): self._unfold(part, trail) for at, part in enumerate(parts)})
+        whole = Behind()
+        for each in results.values():
+            whole.merge(each)
+        return whole
+
+    def _unfold(self, part: Part, trail: Trail) -> Asking[Read, Any, Behind]:
+        """What lies behind a part in the end: itself, where it is no share."""
+        itself = Behind({part.token: part.raw})
+        if not part.raw:
+            return itself
+        if not self.protocols.asked(part.token):
+            yield from self.protocols.ask([part.token])
+        share = self.protocols.share(self.account, part.token, self.met.sent)
+        if share is None:
+            return itself
+        if part.token in trail or len(trail) >= DEEPEST:
+            why = "it leads back to itself" if part.token in trail else f"more than {DEEPEST} shares lie in each other"
+            itself.issues.append(self._unknown(share, why))
+            return itself
+        reports: dict[str, Report[Any]] = yield from lockstep({"": unwrapping(share, part.raw)}, record=True)
+        report = reports[""]
+        if report.status == "ok" and report.result is None:
+            return itself  # it only says that it is one
+        if report.result is None or not are_parts(report.result):
+            itself.issues.append(
+                self._unknown(share, report.reason or "the decoder found what is no amount of a token")
+            )
+            return itself
+        behind: Behind = yield from self._behind(report.result, (*trail, part.token))
+        behind.calls[:0] = answered(report)
+        return behind
+
+    def _unknown(self, share: Meeting, why: str) -> Issue:
+        reason = f"what lies behind this share of {self.account} is unknown: {why}"
+        return Issue(share.row.protocol, share.met.contract, reason, spoils=share.sure)
+
+
+def _joined(results: Iterable[Several]) -> Several:
+    several = list(results)
+    return [each for opened, _ in several for each in opened], [each for _, issues in several for each in issues]
+
+
+def _ours(askings: Mapping[str, Asking[Read, Any, Any]]) -> Asking[Read, Any, dict[str, Any]]:
+    """Askings of our own in lockstep, and their results: decoders inside them are bounded one by one, and what those
+    raise has become an issue before it gets here."""
+    reports: dict[str, Report[Any]] = yield from lockstep(askings, max_rounds=MOST_ROUNDS, max_asks=MOST_ASKS)
+    for report in reports.values():
+        if report.status != "ok":
+            raise report.error or BadAnswer("positions", report.reason)
+    return {name: report.result for name, report in reports.items()}

@@ -1,0 +1,243 @@
+"""Which protocols an account has met on one chain, and what their decoders read of it.
+
+Nothing here knows a protocol: rules say whom a decoder concerns, and what it needs is read for all of them together,
+so that a hundred positions take as many rounds as the longest of them, and protocols that nobody met take none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from chainfolio.asking import Asking, Report, Unknown, lockstep
+from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.calls import Answered, Call, Read, Reads
+from chainfolio.contracts import Issue
+from chainfolio.protocols import (
+    Always,
+    Collection,
+    Counterparty,
+    Decoding,
+    Family,
+    Found,
+    Met,
+    Part,
+    Token,
+    reading,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from indexer.candidates import Encounters
+    from indexer.registry import Registry
+
+
+_ADDRESS = re.compile(r"0x[0-9a-f]{40}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One protocol on one chain, as one family of decoders sees it."""
+
+    protocol: str
+    family: Family
+    contracts: Mapping[str, tuple[str, ...]]
+    options: Mapping[str, str]
+
+    def met(self, account: str, contract: str, **more: Any) -> Met:
+        """A meeting with it."""
+        return Met(account, contract, contracts=self.contracts, options=self.options, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """An account and a protocol that its rule brought together. `sure`: the protocol's file names the contract."""
+
+    row: Row
+    met: Met
+    sure: bool
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one decoder read of one meeting: positions, or an issue that says why they are not known."""
+
+    meeting: Meeting
+    found: tuple[Found, ...] = ()
+    issue: Issue | None = None
+    calls: tuple[Answered, ...] = ()
+
+
+@dataclass
+class Protocols:
+    """The protocols of one chain. What tokens answer to the rules' questions is asked once and remembered.
+
+    `plain` are tokens known to be no share of anything, which need not be asked: the wrapped native coin, of which
+    everybody has some, takes any call it does not know for a deposit, and burns all the gas that it is given.
+    """
+
+    rows: Sequence[Row]
+    plain: frozenset[str] = frozenset()
+    _answers: dict[tuple[str, str], str] = field(default_factory=dict)
+    _asked: set[str] = field(default_factory=set)
+
+    @cached_property
+    def _questions(self) -> tuple[str, ...]:
+        asked = {question for _, rule in self._rules(Token) for question in (rule.question, *rule.facts) if question}
+        return tuple(sorted(asked))
+
+    def _rules(self, kind: type[Any]) -> Iterator[tuple[Row, Any]]:
+        """Rules of a kind; those that name contracts come first."""
+        pairs = [(row, rule) for row in self.rows for rule in row.family.rules if isinstance(rule, kind)]
+        yield from sorted(pairs, key=lambda pair: (not pair[1].role, pair[0].protocol))
+
+    def by_contract(self, account: str, encounters: Encounters) -> Iterator[Meeting]:
+        """Meetings by contracts with which the account had to do."""
+        for row, rule in self._rules(Counterparty):
+            for contract in row.contracts.get(rule.role, ()):
+                if contract in encounters.exchanged:
+                    moved = sorted(token for token in encounters.exchanged[contract] if token)
+                    yield Meeting(row, row.met(account, contract, tokens=tuple(moved)), sure=True)
+        for row, rule in self._rules(Collection):
+            for contract in row.contracts.get(rule.role, ()):
+                for number in sorted(encounters.ids.get(contract, ())):
+                    yield Meeting(row, row.met(account, contract, id=number), sure=True)
+        for row, rule in self._rules(Always):
+            for contract in row.contracts.get(rule.role, ()):
+                yield Meeting(row, row.met(account, contract), sure=True)
+
+    def by_token(self, account: str, encounters: Encounters) -> Iterator[Meeting]:
+        """Meetings by tokens, once those were asked, of families that read more than what a share is worth."""
+        for row, rule in self._rules(Token):
+            if row.family.position is None:
+                continue
+            told = {token: self._matches(row, rule, token, encounters.sent) for token in sorted(encounters.tokens)}
+            groups: dict[str, list[str]] = {}
+            for token, answer in told.items():
+                if answer is not None:
+                    groups.setdefault(answer if rule.together else token, []).append(token)
+            for contract, tokens in groups.items():
+                more = {"answer": told[tokens[0]], "tokens": tuple(tokens)}
+                yield Meeting(row, row.met(account, contract, **more), sure=bool(rule.role))
+
+    def _matches(self, row: Row, rule: Token, token: str, sent: frozenset[str | None]) -> str | None:
+        """What the token answers, or is, where the rule takes it; None where it does not."""
+        answer = self._answers.get((token, rule.question)) if rule.question else token
+        if answer is None or (rule.role and answer not in row.contracts.get(rule.role, ())):
+            return None
+        if (rule.deposited and answer not in sent) or len(self._facts(rule, token)) < len(rule.facts):
+            return None
+        return answer
+
+    def _facts(self, rule: Token, token: str) -> tuple[str, ...]:
+        return tuple(self._answers[token, fact] for fact in rule.facts if (token, fact) in self._answers)
+
+    def ask(self, tokens: Sequence[str]) -> Asking[Read, Any, None]:
+        """Put the rules' questions to tokens."""
+        asks = self.questions(tokens)
+        if asks:
+            self.learn(asks, (yield asks))
+
+    def questions(self, tokens: Sequence[str]) -> list[Call]:
+        """What to ask tokens that have not answered yet: a proxy may answer later what it refuses now."""
+        return [
+            Call(token, question)
+            for token in tokens
+            for question in self._questions
+            if (token, question) not in self._answers and token not in self.plain
+        ]
+
+    def learn(self, asks: Sequence[Call], answers: Sequence[Any]) -> None:
+        """Keep what tokens answered. One that says nothing at all is not there at that block, and was not asked."""
+        for ask, answer in zip(asks, answers, strict=True):
+            if not isinstance(answer, Unknown) or answer.cause == "contract":
+                self._asked.add(ask.to)
+            if isinstance(answer, str) and answer != ZERO_ADDRESS:
+                self._answers[ask.to, ask.signature] = answer
+
+    def asked(self, token: str) -> bool:
+        """Whether a token was asked by now, for this block or another: what it is does not change."""
+        return not self._questions or token in self.plain or token in self._asked
+
+    def share(self, account: str, token: str, sent: frozenset[str | None]) -> Meeting | None:
+        """The family that can say what lies behind a token, once it was asked. `sent`: all that the account sent."""
+        for row, rule in self._rules(Token):
+            if row.family.unwrap is None:
+                continue
+            answer = self._matches(row, rule, token, sent)
+            if answer is not None:
+                facts = self._facts(rule, token)
+                met = row.met(account, token, answer=answer, facts=facts, tokens=(token,))
+                return Meeting(row, met, sure=bool(rule.role))
+        return None
+
+
+def rows(chain: str, registry: Registry, families: Mapping[str, Family]) -> list[Row]:
+    """The protocols of a chain whose families are installed. A protocol without contracts is one of every chain."""
+    return [
+        Row(
+            protocol.key,
+            families[name],
+            {role: tuple(addresses) for role, addresses in protocol.contracts.get(chain, {}).items()},
+            protocol.options,
+        )
+        for protocol in registry.protocols
+        if chain in protocol.contracts or not protocol.contracts
+        for name in protocol.families
+        if name in families
+    ]
+
+
+def unwrapping(meeting: Meeting, raw: int) -> Reads:
+    """What an amount of a share is worth, whatever its family's code does."""
+    return _guarded(meeting.row.family.unwrap, meeting.met, raw)
+
+
+def outcome_of(meeting: Meeting) -> Asking[Read, Any, Outcome]:
+    """What the decoder of one meeting reads, whatever its code does."""
+    decoder = _guarded(meeting.row.family.position, meeting.met)
+    reports: dict[str, Report[Any]] = yield from lockstep({"": decoder}, record=True)
+    report = reports[""]
+    reason = report.reason
+    found = _founds(report.result) if report.status == "ok" else ()
+    if found is None:
+        found, reason = (), "the decoder found what is no position"
+    if not reason:
+        return Outcome(meeting, found, calls=answered(report))
+    met = meeting.met
+    subject = f"{met.contract}/{met.id}" if met.id else met.contract
+    said = f"the position of {met.account} is unknown: {reason}"
+    return Outcome(meeting, issue=Issue(meeting.row.protocol, subject, said, spoils=meeting.sure))
+
+
+def answered(report: Report[Any]) -> tuple[Answered, ...]:
+    """What an asking asked, with the answers, as sources name it."""
+    return tuple(Answered(ask, result) for ask, result in report.reads)
+
+
+def _guarded(decoder: Callable[..., Decoding] | None, *given: Any) -> Reads:
+    """A decoder's asking; one that raises before it asks fails like one that raises later."""
+    return None if decoder is None else (yield from reading(decoder, *given))
+
+
+def _founds(result: Any) -> tuple[Found, ...] | None:
+    """What a decoder returned, as positions; None where something is none."""
+    several = () if result is None else result if isinstance(result, list | tuple) else (result,)
+    sound = all(
+        isinstance(each, Found) and are_parts((*each.supplied, *each.borrowed, *each.rewards)) for each in several
+    )
+    return tuple(several) if sound else None
+
+
+def are_parts(parts: Any) -> bool:
+    """Whether these are amounts of tokens, as a decoder has to give them."""
+    return isinstance(parts, list | tuple) and all(
+        isinstance(part, Part)
+        and isinstance(part.token, str)
+        and isinstance(part.raw, int)
+        and part.raw >= 0
+        and bool(_ADDRESS.match(part.token))
+        for part in parts
+    )

@@ -1,0 +1,73 @@
+"""Spam as every wallet gets it: tokens that lie about what they are, sent to many at once by a stranger."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from localchain.artifacts import artifact
+from localchain.deploy import Deployment
+from localchain.evm import ZERO, Tx, created_address, selector, tx, words
+from localchain.hostile import GOOD, TRANSFER, gives
+from localchain.node import LocalNode
+
+STRANGERS = 30
+SPAMMED = ("alice", "bob", "carol", "erin")  # the others have only what they asked for
+SENDER = "ivan"
+
+
+@dataclass(frozen=True)
+class Bait:
+    """What a spam token says of itself, and of how much of it everybody has."""
+
+    symbol: str
+    name: str
+    decimals: int
+    raw: int
+
+
+BAITS = (
+    Bait("USDC-GIFT.COM", "Visit usdc-gift.com to claim 1000 USDC", 18, 1_000 * 10**18),
+    Bait("USD\u0421", "USD Coin", 6, 50_000 * 10**6),  # the last letter is Cyrillic
+    Bait("MOON", "Moon Token", 18, 1_000_000 * 10**18),  # nothing wrong with it but how it came
+)
+
+
+def airdrop(node: LocalNode, deployment: Deployment) -> dict[str, str]:
+    """Deploys each spam token and sends it, in one transaction, to some wallets and to strangers; symbol -> address."""
+    sender = deployment.accounts[SENDER]
+    nonce = int(node.rpc("eth_getTransactionCount", sender, "pending"), 16)
+    lucky = [deployment.accounts[name] for name in SPAMMED] + [f"0x{0xBEEF0000 + n:040x}" for n in range(STRANGERS)]
+    found: dict[str, str] = {}
+    txs: list[Tx] = []
+    for bait in BAITS:
+        address = found[bait.symbol] = created_address(sender, nonce + len(txs))
+        txs += [_creation(sender, bait), _drop(sender, address, deployment.contracts["Multicall3"], lucky, bait.raw)]
+    node.settle(txs)
+    return found
+
+
+def _creation(sender: str, bait: Bait) -> Tx:
+    answers = {
+        **GOOD,
+        "name()": gives("string", bait.name),
+        "symbol()": gives("string", bait.symbol),
+        "decimals()": gives("uint8", bait.decimals),
+        "balanceOf(address)": gives("uint256", bait.raw),
+    }
+    rows = [answer.row(signature) for signature, answer in answers.items()]
+    data = artifact("Hostile").creation(words(["(bytes4,uint8,uint256,bytes)[]"], rows))
+    return Tx(sender, None, data, gas=4_000_000, label=f"spam {bait.symbol}")
+
+
+def _drop(sender: str, token: str, multicall: str, lucky: Sequence[str], raw: int) -> Tx:
+    """One transaction in which the token logs a transfer to each."""
+    calls = []
+    for account in lucky:
+        topics = [bytes.fromhex(topic[2:]) for topic in (TRANSFER, _topic(ZERO), _topic(account))]
+        data = bytes.fromhex(words(["uint256"], raw))
+        call = selector("log(bytes32[],bytes)")[2:] + words(["bytes32[]", "bytes"], topics, data)
+        calls.append((token, False, bytes.fromhex(call)))
+    return tx(sender, multicall, "aggregate3((address,bool,bytes)[])", calls, gas=20_000_000)
+
+
+def _topic(address: str) -> str:
+    return "0x" + "00" * 12 + address[2:].lower()

@@ -1,0 +1,188 @@
+"""Which tokens are taken for spam, and why: a score of what is known of a token and of how it came to its holder.
+
+Pure, so that the same facts give the same answer. No reason is enough by itself: weak ones have to come together, and
+what the holder did with the token speaks for it. What is on the token list is never spam.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
+
+from chainfolio.contracts import Spam
+
+Reason = Literal[
+    "LINK", "LOOKALIKE", "HIDDEN_TEXT", "MIXED_SCRIPTS", "SAME_SYMBOL", "LURE", "SITE", "MASS_TRANSFER", "NO_TRANSFER",
+    "UNSOLICITED", "NO_PRICE",
+]  # fmt: skip
+REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
+WEIGHTS: Final[Mapping[Reason, int]] = {
+    "LINK": 50, "LOOKALIKE": 50, "HIDDEN_TEXT": 50, "MIXED_SCRIPTS": 30, "SAME_SYMBOL": 25, "LURE": 25, "SITE": 25,
+    "MASS_TRANSFER": 25, "NO_TRANSFER": 25, "UNSOLICITED": 20, "NO_PRICE": 20,
+}  # fmt: skip
+SPAM_FROM: Final = 60
+OWN_DEED: Final = 40  # what it takes off the score that the holder sent, bought or asked for it
+MANY: Final = 20  # recipients of one token in one transaction
+MOST: Final = 100
+
+_LINK: Final = re.compile(r"https?:|www\.|\bt\.me/|\bbit\.ly\b|discord\.gg", re.IGNORECASE)
+# Ends of domain names that are on sale for little, and those that everybody knows.
+_SITE: Final = re.compile(
+    r"[a-z0-9-]{2,}\s?[.\u3002]\s?(?:com|org|net|io|xyz|finance|app|site|online|top|vip|cc|ly|me|gift|gifts|click|live"
+    r"|pro|info|club|cash|events?|claims?|lol|fun|space|website|network|exchange|store|shop|dev|tech|today|world|us|co"
+    r"|ai|gg|link|money|ws|icu|monster|quest)\b",
+    re.IGNORECASE,
+)
+_LURE: Final = re.compile(
+    r"\b(?:claim(?:s|ed|ing)?|visit|redeem|rewards?|airdrops?|vouchers?|bonus|giveaway|gifts?|eligible|winners?|won"
+    r"|prize|free)\b|\$\s?[0-9]|[\U0001f381\u2705\U0001f4b0\U0001f389\u26a0]",
+    re.IGNORECASE,
+)
+# What looks like an ASCII letter and is none, as in Unicode's confusables; what NFKD takes apart needs no row.
+_ALIKE: Final = dict(
+    zip(
+        "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425\u0406\u0408\u0405\u0430\u0435\u043e"
+        "\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u051d\u04cf\u04c0"  # Cyrillic
+        "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03bf\u03bd"  # Greek
+        "\u0131\u0251\u0261\u1d1c\u1d04\u1d0f\ua731\u1d05\u1d1b\u1d07\u029c\u0299\u0274\u026a\u1d00\u1d0b"  # Latin
+        "\u0585\u057d\u054f\u054d"  # Armenian
+        "\u13a0\u13a1\u13a2\u13da\u13df\u13bb\u13b7\u13b3\u13ac\u13aa\u13f4"  # Cherokee
+        # Lisu
+        "\ua4f4\ua4e2\ua4d3\ua4da\ua4d4\ua4d0\ua4ee\ua4f0\ua4f2\ua4ea\ua4f3\ua4d7\ua4e1\ua4df\ua4e0\ua4d1\ua4e7",
+        "ABEKMHOPCTYXIJSaeopcyxijshdqwlI" "ABEZHIKMNOPTYXov" "iagucosdtehbnIak" "ouSU" "DRTSCHMWEAB"
+        "USDCTBAEIWOKLMNPH",
+        strict=True,
+    )
+)  # fmt: skip
+# What looks like another ASCII character in one font or another.
+_ALIKE_ASCII: Final = str.maketrans("I1|0", "lllO")
+_FOREIGN: Final = ("CYRILLIC", "ARMENIAN", "CHEROKEE", "LISU", "COPTIC", "DESERET")
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a token came to its holder, by the index.
+
+    `moved`: transfers of more than nothing to or from the holder; `own`: in one of their transactions the holder did
+    something itself; `recipients`: the most accounts that one of those transactions gave the token to.
+    """
+
+    moved: int
+    own: bool
+    recipients: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFacts:
+    """What is known of a token that somebody holds. `arrival` is None where the index does not know how it came."""
+
+    contract: str
+    symbol: str
+    name: str
+    listed: bool
+    priced: bool
+    arrival: Arrival | None = None
+
+
+@dataclass(slots=True)
+class Originals:
+    """The tokens that others pretend to be: those on the list, the native coin, and what has a price."""
+
+    _symbols: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _shapes: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _texts: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, tokens: Iterable[tuple[str, str, str]]) -> Originals:
+        """From contracts, symbols and names."""
+        found = cls()
+        for contract, symbol, name in tokens:
+            found.add(contract, symbol, name)
+        return found
+
+    def add(self, contract: str, symbol: str, name: str) -> None:
+        """Take in one more."""
+        self._symbols[symbol.casefold()].add(contract)
+        for text in (symbol, name):
+            self._texts.add(text.casefold())
+            for shape in _shapes(text):
+                self._shapes[shape].add(contract)
+
+    def has_symbol(self, symbol: str, contract: str) -> bool:
+        """Whether another contract is known by this symbol."""
+        return bool(self._symbols.get(symbol.casefold(), set()) - {contract})
+
+    def looks_alike(self, text: str, contract: str) -> bool:
+        """Whether a text is drawn like the symbol or the name of another contract, and is not the same text."""
+        if len(text) < 2 or text.casefold() in self._texts:
+            return False
+        return any(self._shapes.get(shape, set()) - {contract} for shape in _shapes(text))
+
+
+def judge(facts: TokenFacts, originals: Originals) -> Spam | None:
+    """Why a token is taken for spam, the heaviest reason first; None where it is not."""
+    if facts.listed:
+        return None
+    found = {*_of_text(facts, originals), *_of_arrival(facts)}
+    reasons = tuple(reason for reason in REASONS if reason in found)
+    score = sum(WEIGHTS[reason] for reason in reasons)
+    if facts.arrival is not None and facts.arrival.own:
+        score -= OWN_DEED
+    return Spam(min(score, MOST), reasons) if score >= SPAM_FROM and len(reasons) > 1 else None
+
+
+def _of_text(facts: TokenFacts, originals: Originals) -> Iterable[Reason]:
+    symbol, name = facts.symbol.strip(), facts.name.strip()
+    written = f"{_plain(symbol)} {_plain(name)}"
+    lures = bool(_LURE.search(written))
+    if _LINK.search(written):
+        yield "LINK"
+    if lures:
+        yield "LURE"
+    # Honest tokens are named after their sites, but have a symbol beside that.
+    if _SITE.search(_plain(symbol)) or (lures and _SITE.search(written)):
+        yield "SITE"
+    if any(unicodedata.category(char) in ("Cc", "Cf", "Co", "Zl", "Zp") for char in symbol + name):
+        yield "HIDDEN_TEXT"
+    if any(_mixes_scripts(word) for word in (*symbol.split(), *name.split())):
+        yield "MIXED_SCRIPTS"
+    if originals.looks_alike(symbol, facts.contract) or originals.looks_alike(name, facts.contract):
+        yield "LOOKALIKE"
+    elif originals.has_symbol(symbol, facts.contract):
+        yield "SAME_SYMBOL"
+
+
+def _of_arrival(facts: TokenFacts) -> Iterable[Reason]:
+    arrival = facts.arrival
+    if not facts.priced:
+        yield "NO_PRICE"
+    if arrival is None or arrival.own:
+        return
+    yield "UNSOLICITED"
+    if arrival.recipients >= MANY:
+        yield "MASS_TRANSFER"
+    if not arrival.moved:
+        yield "NO_TRANSFER"
+
+
+def _plain(text: str) -> str:
+    """A text with what is drawn like ASCII written in ASCII, and without accents and what is not seen."""
+    apart = unicodedata.normalize("NFKD", text)
+    return "".join(_ALIKE.get(char, char) for char in apart if unicodedata.category(char) not in ("Mn", "Cf", "Cc"))
+
+
+def _shapes(text: str) -> tuple[str, ...]:
+    """How a text looks: whatever its case, and in its own case where I, l and 1 are one stroke."""
+    plain = "".join(_plain(text).split())
+    return (plain.casefold(), f"={plain.translate(_ALIKE_ASCII)}") if len(plain) > 1 else ()
+
+
+def _mixes_scripts(word: str) -> bool:
+    """Whether Latin letters stand beside ones of a script that has letters like them. Greek is left out: honest tokens
+    have it."""
+    names = [unicodedata.name(char, "") for char in word if char.isalpha()]
+    return any(name.startswith("LATIN") for name in names) and any(name.startswith(_FOREIGN) for name in names)

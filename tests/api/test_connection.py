@@ -1,0 +1,71 @@
+"""What a connection does around its answers: versions of HTTP, what follows on it, what is never written into it."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from api.context import Answer
+from api.heads import Heads
+from api.serve import listening
+from chainfolio.seams import SystemClock
+from tests.api.fakes import ALICE, KEY, FakeEngine, an_app
+from tests.api.wire import exchange, heard
+
+HEALTH = "GET /healthz HTTP/1.{minor}\r\nHost: h\r\n{more}\r\n"
+
+
+@pytest.mark.parametrize(
+    ("minor", "more", "first", "connection"),
+    [
+        (0, "", "HTTP/1.0 200 OK", "close"),
+        (1, "Connection: close\r\n", "HTTP/1.1 200 OK", "close"),
+        (1, "Connection: Upgrade\r\nUpgrade: websocket\r\n", "HTTP/1.1 200 OK", "close"),
+    ],
+)
+async def test_a_connection_ends_where_it_says_so(
+    port: int, minor: int, more: str, first: str, connection: str
+) -> None:
+    told = await exchange(port, HEALTH.format(minor=minor, more=more).encode())
+    assert told.decode().splitlines()[0] == first
+    (answer,) = heard(told)
+    assert answer.headers["connection"] == connection
+    assert int(answer.headers["content-length"]) == len(answer.body) > 0
+
+
+async def test_a_client_of_http_1_0_may_ask_for_more(port: int) -> None:
+    one = HEALTH.format(minor=0, more="Connection: keep-alive\r\n").encode()
+    first, second, last = heard(await exchange(port, one * 2 + HEALTH.format(minor=0, more="").encode()))
+    assert [each.headers["connection"] for each in (first, second, last)] == ["keep-alive", "keep-alive", "close"]
+
+
+async def test_who_is_answered_while_the_server_ends_is_told_that_nothing_follows() -> None:
+    engine = FakeEngine(delay_s=0.3)
+    request = f"GET /v1/wallet?addresses={ALICE} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {KEY}\r\n\r\n"
+    async with listening(an_app(engine), "127.0.0.1", 0, drain_s=5) as port:
+        asked = asyncio.create_task(exchange(port, request.encode()))
+        await asyncio.wait_for(engine.called.wait(), 5)
+    (answer,) = heard(await asked)
+    assert (answer.status, answer.headers["connection"]) == (200, "close")
+
+
+async def test_a_body_that_nobody_reads_does_not_become_a_request(port: int) -> None:
+    smuggled = b"GET /readyz HTTP/1.1\r\nHost: h\r\n\r\n"
+    head = f"GET /healthz HTTP/1.1\r\nHost: h\r\nContent-Length: {len(smuggled)}\r\n\r\n".encode()
+    answers = heard(await exchange(port, head + smuggled + HEALTH.format(minor=0, more="").encode()))
+    assert [each.status for each in answers] == [200, 200]
+    assert all(b"ready" not in each.body for each in answers)
+
+
+def test_no_header_holds_a_line_break() -> None:
+    asked: Any = SimpleNamespace(method="GET", version=(1, 1), keep_alive=True, id="x", headers={}, extras={})
+    asked.extras = {"RateLimit": "1\r\nX-Evil: 1"}
+    heads = Heads(SystemClock(), cors=True, signature={})
+    with pytest.raises(AssertionError, match="line break"):
+        heads.of(asked, Answer(b""), 0, "")
+    asked.extras = {}
+    with pytest.raises(AssertionError, match="line break"):
+        heads.of(asked, Answer(b"", headers={"Location": "/\nX-Evil: 1"}), 0, "")

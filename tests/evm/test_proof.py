@@ -1,0 +1,266 @@
+"""Proofs of state: what is shown is what is there, and nothing that was touched shows anything else."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.evm import rlp
+from adapters.evm.proof import EMPTY_CODE, EMPTY_ROOT, AccountState, account_at, header_hash, walk, word_at
+from chainfolio.errors import BadAnswer
+from tests.evm.recorded import FOLDER, lines, needs_recordings
+from tests.evm.tries import Trie, compact, keccak, nibbles
+
+ALICE, BOB = "0x" + "aa" * 20, "0x" + "bb" * 20
+LOREM = b"Lorem ipsum dolor sit amet, consectetur adipisicing elit"
+
+# --- RLP -------------------------------------------------------------------------------------------------------------
+
+items = st.recursive(st.binary(max_size=80), lambda inner: st.lists(inner, max_size=5), max_leaves=20)
+
+
+@pytest.mark.parametrize(
+    ("item", "written"),
+    [  # of the yellow paper and of the specification's own page
+        (b"dog", "83646f67"), ([b"cat", b"dog"], "c88363617483646f67"), (b"", "80"), ([], "c0"), (b"\x00", "00"),
+        (b"\x0f", "0f"), (b"\x04\x00", "820400"), ([[], [[]], [[], [[]]]], "c7c0c1c0c3c0c1c0"),
+        (LOREM, "b838" + LOREM.hex()),
+    ],
+)  # fmt: skip
+def test_rlp_is_written_and_read_as_specified(item: Any, written: str) -> None:
+    assert rlp.encode(item).hex() == written
+    assert rlp.decode(bytes.fromhex(written)) == item
+
+
+@given(items)
+def test_rlp_there_and_back(item: Any) -> None:
+    assert rlp.decode(rlp.encode(item)) == item
+
+
+@given(st.binary(max_size=40))
+def test_what_can_be_read_has_one_spelling(content: bytes) -> None:
+    try:
+        item = rlp.decode(content)
+    except ValueError:
+        return
+    assert rlp.encode(item) == content
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "8100", "b801ff", "b90038" + "00" * 56, "83646f", "c883636174", "8080", "c1", "f800", "b8", "c0" * 2],
+)
+def test_what_is_not_exactly_one_item_is_refused(content: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        rlp.decode(bytes.fromhex(content))
+
+
+def test_a_bomb_of_lists_is_refused() -> None:
+    content = b"\xc0"
+    for _ in range(40):
+        content = bytes([0xC0 + len(content)]) + content
+    with pytest.raises(ValueError, match="deep"):
+        rlp.decode(content)
+
+
+# --- tries -----------------------------------------------------------------------------------------------------------
+
+contents = st.dictionaries(st.binary(min_size=1, max_size=20), st.binary(min_size=1, max_size=70), max_size=60)
+
+
+@given(contents, st.binary(min_size=1, max_size=20))
+def test_a_walk_finds_what_was_put_in_and_proves_that_nothing_else_was(held: dict[bytes, bytes], other: bytes) -> None:
+    trie = Trie(held)
+    for key in {*held, other}:
+        assert walk("test", trie.root, key, trie.nodes) == held.get(key)
+
+
+@given(contents.filter(bool), st.randoms(use_true_random=False), st.integers(0, 2**30))
+def test_nothing_that_was_touched_shows_anything_else(
+    held: dict[bytes, bytes], chance: random.Random, seed: int
+) -> None:
+    trie, key = Trie(held), sorted(held)[seed % len(held)]
+    nodes = [bytearray(node) for node in trie.nodes]
+    node = nodes[chance.randrange(len(nodes))]
+    node[chance.randrange(len(node))] ^= 1 << chance.randrange(8)
+    try:
+        found = walk("test", trie.root, key, [bytes(each) for each in nodes])
+    except BadAnswer:
+        return
+    assert found == held[key]  # it was not on the way
+
+
+def test_an_empty_trie_holds_nothing() -> None:
+    assert Trie({}).root == EMPTY_ROOT
+    assert walk("test", EMPTY_ROOT, b"key", []) is None
+
+
+def test_small_nodes_lie_inside_their_parents() -> None:
+    path = nibbles(b"key")
+    leaf: rlp.Item = [compact(path[61:], ends=True), b"v"]
+    branch: rlp.Item = [*(leaf if nibble == path[60] else b"" for nibble in range(16)), b""]
+    assert len(rlp.encode(branch)) < 32
+    root = rlp.encode([compact(path[:60], ends=False), branch])
+    assert walk("test", keccak(root), b"key", [root]) == b"v"
+
+
+def test_doubled_and_foreign_nodes_and_any_order_change_nothing() -> None:
+    held = {bytes([k]): b"value" * k for k in range(1, 40)}
+    trie, other = Trie(held), Trie({b"other": b"1" * 40})
+    assert walk("test", trie.root, b"\x07", [*other.nodes, *reversed(trie.nodes), *trie.nodes]) == held[b"\x07"]
+
+
+def test_a_proof_that_is_short_of_a_node_or_under_another_root_shows_nothing() -> None:
+    trie = Trie({bytes([k]): b"value" * k for k in range(1, 40)})
+    for root, nodes in ((trie.root, trie.nodes[:-1]), (trie.root, []), (keccak(b"another"), trie.nodes)):
+        with pytest.raises(BadAnswer, match="does not lead"):
+            walk("test", root, b"\x07", nodes)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        [b""] * 16, [b""] * 18, [], [b"", b"v"], [b"\x40" + b"\x00" * 31, b"v"], [b"\x01" * 32, b"v"], b"text",
+        [compact(nibbles(b"key"), ends=True), b""], [compact(nibbles(b"key"), ends=True), [b"v"]],
+        [[b"path"], b"v"], [compact((), ends=False), b"\x11" * 32],
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_what_is_no_node_shows_nothing(node: Any) -> None:
+    content = rlp.encode(node)
+    with pytest.raises(BadAnswer, match="does not lead"):
+        walk("test", keccak(content), b"key", [content])
+
+
+# --- accounts and words ----------------------------------------------------------------------------------------------
+
+
+def state(nonce: int, balance: int, storage: bytes = EMPTY_ROOT) -> bytes:
+    return rlp.encode([rlp.number(nonce), rlp.number(balance), storage, EMPTY_CODE])
+
+
+def test_an_account_is_its_state_and_one_that_is_absent_has_nothing() -> None:
+    trie = Trie({bytes.fromhex(ALICE[2:]): state(3, 2**255)})
+    assert account_at("test", trie.root, ALICE, trie.nodes) == AccountState(3, 2**255, EMPTY_ROOT, EMPTY_CODE)
+    assert account_at("test", trie.root, BOB, trie.nodes) == AccountState(0, 0, EMPTY_ROOT, EMPTY_CODE)
+
+
+@pytest.mark.parametrize(
+    "content", [b"\x01\x02", rlp.encode([b""] * 3), rlp.encode([b"", b"", b"short", EMPTY_CODE]), b"\xc2", b"\x80"]
+)
+def test_what_is_no_state_of_an_account_is_refused(content: bytes) -> None:
+    trie = Trie({bytes.fromhex(ALICE[2:]): content})
+    with pytest.raises(BadAnswer, match="state of"):
+        account_at("test", trie.root, ALICE, trie.nodes)
+
+
+def test_a_word_is_a_number_and_one_that_is_absent_is_zero() -> None:
+    keys = [bytes(31) + bytes([k]) for k in range(4)]
+    trie = Trie({keys[0]: rlp.encode(rlp.number(7)), keys[1]: rlp.encode(b"\xff" * 32)})
+    assert [word_at("test", trie.root, key, trie.nodes) for key in keys] == [7, 2**256 - 1, 0, 0]
+
+
+@pytest.mark.parametrize("content", [rlp.encode(b"\x01" * 33), rlp.encode([b"\x01"]), b"\x80", b"\x81\x01"])
+def test_what_is_no_word_is_refused(content: bytes) -> None:
+    trie = Trie({b"key": content})
+    with pytest.raises(BadAnswer, match="storage value"):
+        word_at("test", trie.root, b"key", trie.nodes)
+
+
+# --- what real chains say --------------------------------------------------------------------------------------------
+
+
+def headers_in(node: Any) -> Iterator[dict[str, Any]]:
+    """Every header in a recorded answer."""
+    if isinstance(node, dict):
+        if {"stateRoot", "logsBloom", "hash"} <= node.keys():
+            yield node
+        else:
+            for inner in node.values():
+                yield from headers_in(inner)
+    elif isinstance(node, list):
+        for inner in node:
+            yield from headers_in(inner)
+
+
+def recordings() -> list[str]:
+    found = (path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.jsonl.gz"))
+    return sorted(name for name in found if not name.startswith(("positions", "token_metadata")))
+
+
+@needs_recordings
+@pytest.mark.parametrize("name", recordings())
+def test_every_recorded_header_of_twelve_chains_hashes_to_its_hash(name: str) -> None:
+    seen = 0
+    with gzip.open(FOLDER / name, "rt") as file:
+        for line in file:
+            for header in headers_in(json.loads(line)) if "stateRoot" in line else ():
+                if "mixHash" not in header:
+                    assert "signature" in header, "sealed by authorities, before the merge of Gnosis"
+                    continue
+                assert header_hash(name, header) == header["hash"]
+                seen += 1
+    assert seen or not name.startswith(("blocks/", "chain_window/"))
+
+
+@needs_recordings
+def test_a_header_with_any_field_changed_hashes_to_something_else() -> None:
+    header = lines("blocks/ethereum_4369999.rpc.jsonl.gz")[0]["result"]
+    changed = 0
+    for name, value in header.items():
+        if name in ("hash", "size", "totalDifficulty", "transactions", "uncles") or value is None:
+            continue
+        for position in {2, len(value) - 1} if len(value) > 2 else ():
+            digit = "1" if value[position] != "1" else "2"
+            touched = {**header, name: value[:position] + digit + value[position + 1 :]}
+            assert header_hash("test", touched) != header["hash"], name
+            changed += 1
+    assert changed > 20
+    for name in ("stateRoot", "nonce"):
+        with pytest.raises(BadAnswer, match=name):
+            header_hash("test", {key: value for key, value in header.items() if key != name})
+        with pytest.raises(BadAnswer, match=name):
+            header_hash("test", {**header, name: 7})
+
+
+def proofs() -> list[tuple[bytes, dict[str, Any]]]:
+    """The conformance suite's proofs, each with the state root of the block that they are of."""
+    exchanges = [each for line in lines("conformance/rpc_compat.jsonl.gz") for each in line["exchanges"]]
+    blocks = [header for each in exchanges for header in headers_in(each["response"].get("result"))]
+    head = max(blocks, key=lambda header: int(header["number"], 16))
+    by_hash = {header["hash"]: header for header in blocks}
+    found = []
+    for each in exchanges:
+        if each["request"]["method"] == "eth_getProof":
+            at = (each["request"]["params"] + ["latest"] * 3)[2]
+            header = by_hash.get(at, head)
+            found.append((bytes.fromhex(header["stateRoot"][2:]), each["response"]["result"]))
+    return found
+
+
+def nodes_of(written: list[str]) -> list[bytes]:
+    return [bytes.fromhex(node[2:]) for node in written]
+
+
+@needs_recordings
+def test_the_proofs_of_the_conformance_suite_hold_and_none_of_their_bytes_can_be_changed() -> None:
+    for root, answer in proofs():
+        nodes = nodes_of(answer["accountProof"])
+        found = account_at("suite", root, answer["address"], nodes)
+        assert (found.balance, found.nonce) == (int(answer["balance"], 16), int(answer["nonce"], 16))
+        assert found.storage_root.hex() == answer["storageHash"][2:]
+        for word in answer["storageProof"]:
+            key = int(word["key"], 16).to_bytes(32, "big")
+            assert word_at("suite", found.storage_root, key, nodes_of(word["proof"])) == int(word["value"], 16)
+        for k, node in enumerate(nodes):
+            for at in range(len(node)):
+                touched = node[:at] + bytes([node[at] ^ 1]) + node[at + 1 :]
+                with pytest.raises(BadAnswer):
+                    account_at("suite", root, answer["address"], [*nodes[:k], touched, *nodes[k + 1 :]])

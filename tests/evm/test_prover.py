@@ -1,0 +1,401 @@
+"""Balances proven on a real node: of published tokens, of every way to lay them out, and against nodes that lie."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+from sha3 import keccak_256
+
+from adapters.evm.chain import EvmChain
+from adapters.evm.endpoint import Endpoint
+from adapters.evm.facts import load
+from adapters.evm.node import Node
+from adapters.evm.prover import Findings, prove
+from adapters.evm.slots import OPENZEPPELIN, reading, slots
+from adapters.evm.transport import HttpTransport, Posted
+from chainfolio.calls import NativeBalance, balance_of
+from chainfolio.errors import BadAnswer, Reorged, Unsupported
+from chainfolio.seams import Seams
+from chainfolio.settings import Chain
+from localchain.node import LocalNode
+from tests.evm.anvil import LOCAL, Local
+
+pytestmark = pytest.mark.node
+Lie = Callable[[str, list[Any], Any], Any]
+PLAIN = ("WETH", "USDC", "DAI", "WBTC", "SUSHI", "Vault", "UniswapV2Pair WETH/USDC")
+
+
+class Missing(Exception):
+    """The method is not there."""
+
+
+@dataclass
+class Scripted:
+    """The node's own transport, with a script that may change results, and take methods away."""
+
+    lie: Lie = lambda method, params, result: result
+    http: HttpTransport = field(default_factory=HttpTransport)
+    asked: list[str] = field(default_factory=list)
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        posted = await self.http.post(source, url, body, timeout_s)
+        asks, replies = json.loads(body), json.loads(posted.body)
+        for ask, reply in zip(*([x] if isinstance(x, dict) else x for x in (asks, replies)), strict=True):
+            self.asked.append(ask["method"])
+            try:
+                if "result" in reply:
+                    reply["result"] = self.lie(ask["method"], ask["params"], reply["result"])
+            except Missing:
+                del reply["result"]
+                reply["error"] = {"code": -32601, "message": "the method does not exist/is not available"}
+        return Posted(posted.status, None, json.dumps(replies).encode())
+
+    async def close(self) -> None:
+        await self.http.close()
+
+
+@asynccontextmanager
+async def over(node: LocalNode, lie: Lie | None = None) -> AsyncIterator[tuple[EvmChain, Scripted]]:
+    transport = Scripted(lie) if lie else Scripted()
+    facts = msgspec.structs.replace(load(LOCAL))
+    seams = Seams()
+    chain = EvmChain(facts, Node(facts, [Endpoint(node.url, transport, seams)], seams), Chain(rpc=[node.url]))
+    try:
+        yield chain, transport
+    finally:
+        await chain.close()
+
+
+async def proven(
+    node: LocalNode, account: str, tokens: list[str], height: int, lie: Lie | None = None, **raws: int
+) -> tuple[Findings, dict[str, Any]]:
+    """What is proven of the balances that an honest reader gets, or of these instead."""
+    async with over(node) as (honest, _):
+        block = await honest.block(height)
+        native, *read = await honest.answer([NativeBalance(account), *(balance_of(t, account) for t in tokens)], block)
+    held = {token: raw for token, raw in zip(tokens, read, strict=True) if isinstance(raw, int)} | raws
+    async with over(node, lie) as (chain, _):
+        return await prove(chain.node, block, account, native, held), {"": native, **held}
+
+
+def address(local: Local, name: str) -> str:
+    return local.deployment.contracts[name].lower()
+
+
+# --- published tokens ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("back", [0, 3])
+async def test_published_tokens_are_proven_now_and_in_the_past(local: Local, back: int) -> None:
+    for wallet in local.wallets:
+        findings, held = await proven(
+            local.node, wallet, [address(local, name) for name in PLAIN], local.heights[-1] - back
+        )
+        assert findings.header.status == "proven"
+        assert (findings.native.status, findings.native.value) == ("proven", held[""])
+        for token, finding in findings.tokens.items():
+            wanted = ("proven", held[token]) if held[token] else ("unprovable", None)
+            assert (finding.status, finding.value) == wanted, finding
+            assert "Solidity mapping at slot" in finding.reason or not held[token]
+
+
+async def test_of_a_rebasing_token_the_share_is_proven_and_the_balance_is_not(local: Local) -> None:
+    deployer, token = local.wallets[0], address(local, "aDAI")
+    findings, held = await proven(local.node, deployer, [token], local.heights[-1])
+    assert held[token] > 0
+    scaled = local.node.call(token, "scaledBalanceOf(address)(uint256)", deployer)
+    assert findings.tokens[token].status == "unprovable"
+    assert f"scaledBalanceOf of {scaled} is proven (Solidity mapping at slot 52)" in findings.tokens[token].reason
+
+
+async def test_hostile_tokens_are_unprovable_and_sink_nobody(local: Local) -> None:
+    alice, usdc = local.wallets[1], address(local, "USDC")
+    findings, _ = await proven(local.node, alice, [usdc, *local.hostile.values()], local.heights[-1])
+    assert findings.tokens[usdc].status == "proven"
+    others = [finding.status for token, finding in findings.tokens.items() if token != usdc]
+    assert len(others) > 30
+    assert set(others) == {"unprovable"}
+
+
+async def test_it_takes_four_requests_however_many_tokens_there_are(local: Local) -> None:
+    async with over(local.node) as (chain, transport):
+        block = await chain.block(local.heights[-1])
+        transport.asked.clear()
+        before = chain.requests
+        await prove(chain.node, block, local.wallets[1], 1, {address(local, name): 1 for name in PLAIN})
+        assert chain.requests - before <= 5
+        assert "eth_getStorageAt" not in transport.asked
+
+
+# --- every layout ----------------------------------------------------------------------------------------------------
+
+ACCOUNT = "0x" + "a1" * 20
+
+
+ONLY_BALANCES = "60003560e01c6370a0823114601357600080fd5b"  # whatever is not balanceOf(address) reverts
+
+
+def code(*, base: bytes, before: bool = True, after: str = "") -> str:
+    """A token of one function: the word at keccak(account, base), or at keccak(base, account), and what follows."""
+    first, second = ("600435", "7f" + base.hex()) if before else ("7f" + base.hex(), "600435")
+    return f"0x{ONLY_BALANCES}{first}600052{second}6020526040600020" + "54" + after + "60005260206000f3"
+
+
+def word(number: int) -> bytes:
+    return number.to_bytes(32, "big")
+
+
+def key(*parts: bytes) -> str:
+    return "0x" + str(keccak_256(b"".join(parts)).hexdigest())
+
+
+HOLDER = bytes(12) + bytes.fromhex(ACCOUNT[2:])
+SOLADY = f"0x{ONLY_BALANCES}6387a211a2600c526004356000526020600c20" + "54" + "60005260206000f3"
+RAW = 123_456_789_012_345_678_901
+LAYOUTS: dict[str, tuple[str, str, int, str]] = {
+    "Solidity mapping at slot 0": (code(base=word(0)), key(HOLDER, word(0)), RAW, ""),
+    "Solidity mapping at slot 63": (code(base=word(63)), key(HOLDER, word(63)), RAW, ""),
+    "Vyper mapping at slot 2": (code(base=word(2), before=False), key(word(2), HOLDER), RAW, ""),
+    "ERC-7201 openzeppelin.storage.ERC20": (code(base=word(OPENZEPPELIN)), key(HOLDER, word(OPENZEPPELIN)), RAW, ""),
+    "Solady's slot of balances": (SOLADY, key(HOLDER[12:], bytes(8), bytes.fromhex("87a211a2")), RAW, ""),
+    "Solidity mapping at slot 9": (  # a flag in the top bit, as USDC has it
+        code(base=word(9), after="7f7f" + "ff" * 31 + "16"), key(HOLDER, word(9)), RAW | 1 << 255, "low 255 bits"),
+    "Solidity mapping at slot 10": (
+        code(base=word(10), after="6f" + "ff" * 16 + "16"), key(HOLDER, word(10)), RAW | 77 << 128, "low 128 bits"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def laid_out() -> Iterator[tuple[LocalNode, dict[str, str]]]:
+    """A token of each layout, in which the account holds the same."""
+    with LocalNode() as node:
+        places = {rule: f"0x{0x1000 + k:040x}" for k, rule in enumerate(LAYOUTS)}
+        for rule, place in places.items():
+            runtime, slot, content, _ = LAYOUTS[rule]
+            node.rpc("anvil_setCode", place, runtime)
+            node.rpc("anvil_setStorageAt", place, slot, "0x" + word(content).hex())
+        node.mine()
+        yield node, places
+
+
+def unnamed(method: str, params: list[Any], result: Any) -> Any:
+    """A node without access lists."""
+    if method == "eth_createAccessList":
+        raise Missing
+    return result
+
+
+@pytest.mark.parametrize("lie", [None, unnamed], ids=["keys named by the node", "usual places looked through"])
+@pytest.mark.parametrize("rule", LAYOUTS)
+async def test_every_layout_is_found_and_proven(
+    laid_out: tuple[LocalNode, dict[str, str]], rule: str, lie: Lie | None
+) -> None:
+    node, places = laid_out
+    findings, held = await proven(node, ACCOUNT, [places[rule]], node.height, lie)
+    assert held[places[rule]] == RAW
+    finding, bits = findings.tokens[places[rule]], LAYOUTS[rule][3]
+    assert (finding.status, finding.reason) == ("proven", f"{rule}, {bits}" if bits else rule)
+
+
+async def test_a_balance_kept_in_another_contract_is_unprovable_and_says_where(
+    laid_out: tuple[LocalNode, dict[str, str]],
+) -> None:
+    node, places = laid_out
+    store, token = places["Solidity mapping at slot 0"], "0x" + "2f" * 20
+    forwards = "3660006000376020600036600073" + store[2:] + "5afa5060206000f3"
+    node.rpc("anvil_setCode", token, "0x" + forwards)
+    node.mine()
+    findings, held = await proven(node, ACCOUNT, [token], node.height)
+    assert held[token] == RAW
+    assert findings.tokens[token].status == "unprovable"
+    assert store in findings.tokens[token].reason
+
+
+def test_the_namespace_is_what_erc_7201_makes_of_its_name() -> None:
+    inner = int.from_bytes(keccak_256(b"openzeppelin.storage.ERC20").digest(), "big") - 1
+    assert int.from_bytes(keccak_256(word(inner)).digest(), "big") & ~0xFF == OPENZEPPELIN
+
+
+def test_keys_of_two_accounts_or_rules_are_never_the_same() -> None:
+    keys = [slot.key for account in (ACCOUNT, "0x" + "a2" * 20) for slot in slots(account, 64)]
+    assert len(set(keys)) == len(keys) == 2 * 130
+
+
+@pytest.mark.parametrize(
+    ("held", "raw", "bits"),
+    [(5, 5, ""), (5 | 1 << 255, 5, "low 255 bits"), (5 | 1 << 128, 5, "low 128 bits"), (5 | 1 << 96, 5, "low 96 bits"),
+     (5 << 8, 5, None), (0, 0, ""), (6, 5, None)],
+)  # fmt: skip
+def test_a_word_reads_as_a_balance_or_not(held: int, raw: int, bits: str | None) -> None:
+    assert reading(held, raw) == bits
+
+
+# --- nodes that lie --------------------------------------------------------------------------------------------------
+
+
+async def test_a_balance_that_is_not_the_chains_is_contradicted(local: Local) -> None:
+    alice, tokens = local.wallets[1], [address(local, name) for name in ("WETH", "USDC", "DAI")]
+    async with over(local.node) as (chain, _):
+        block = await chain.block(local.heights[-1])
+        native, *held = await chain.answer([NativeBalance(alice), *(balance_of(t, alice) for t in tokens)], block)
+        for by in (1, -1, 10**30, 256):
+            said = {token: raw + by for token, raw in zip(tokens, held, strict=True)}
+            findings = await prove(chain.node, block, alice, native + by, said)
+            assert (findings.native.status, findings.native.value) == ("contradicted", native)
+            for token, raw in zip(tokens, held, strict=True):
+                assert (findings.tokens[token].status, findings.tokens[token].value) == ("contradicted", raw)
+        hidden = await prove(chain.node, block, alice, native, dict.fromkeys(tokens, 0))
+        assert {finding.status for finding in hidden.tokens.values()} == {"contradicted"}
+
+
+FIELDS = (
+    "parentHash", "sha3Uncles", "miner", "stateRoot", "transactionsRoot", "receiptsRoot", "logsBloom", "difficulty",
+    "gasLimit", "gasUsed", "timestamp", "mixHash", "nonce", "baseFeePerGas", "withdrawalsRoot", "blobGasUsed",
+    "excessBlobGas", "parentBeaconBlockRoot", "requestsHash",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FIELDS)
+async def test_a_header_with_one_field_changed_proves_nothing(local: Local, name: str) -> None:
+    height = local.heights[-1]
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        if method == "eth_getBlockByNumber" and params[0] == hex(height):
+            result[name] = result[name][:-1] + ("1" if result[name][-1] != "1" else "2")
+        return result
+
+    with pytest.raises(BadAnswer, match="a field is not true"):
+        await proven(local.node, local.wallets[1], [], height, lie)
+
+
+async def test_where_no_header_hashes_to_its_hash_nothing_is_provable(local: Local) -> None:
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        return {**result, "extraData": "0x77"} if method == "eth_getBlockByNumber" else result
+
+    findings, _ = await proven(local.node, local.wallets[1], [address(local, "WETH")], local.heights[-1], lie)
+    assert {f.status for f in (findings.header, findings.native, *findings.tokens.values())} == {"unprovable"}
+
+
+async def test_another_block_at_that_height_is_a_reorganisation(local: Local) -> None:
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        return (
+            {**result, "hash": "0x" + "77" * 32} if method == "eth_getBlockByNumber" and params[0] != "0x0" else result
+        )
+
+    with pytest.raises(Reorged):
+        await proven(local.node, local.wallets[1], [], local.heights[-1], lie)
+
+
+async def test_a_proof_with_one_node_changed_is_broken_each_node_and_each_proof(local: Local) -> None:
+    alice, weth = local.wallets[1], address(local, "WETH")
+    for which in ("accountProof", "storageProof"):
+        for k in range(3):
+
+            def lie(method: str, params: list[Any], result: Any, which: str = which, k: int = k) -> Any:
+                if method == "eth_getProof":
+                    nodes = result[which] if which == "accountProof" else [n for w in result[which] for n in w["proof"]]
+                    if k < len(nodes):
+                        node = nodes[k][:-2] + f"{int(nodes[k][-2:], 16) ^ 1:02x}"
+                        result = json.loads(json.dumps(result).replace(nodes[k], node))
+                return result
+
+            findings, _ = await proven(local.node, alice, [weth], local.heights[-1], lie)
+            assert findings.tokens[weth].status == "broken" or (which, k) == ("storageProof", 2)
+            assert findings.native.status == ("broken" if which == "accountProof" else "proven")
+
+
+async def test_proofs_of_somebody_elses_account_or_of_no_key_are_broken(local: Local) -> None:
+    alice, weth, dai = local.wallets[1], address(local, "WETH"), address(local, "DAI")
+    others: dict[str, Any] = {}
+
+    def swapped(method: str, params: list[Any], result: Any) -> Any:
+        if method == "eth_getProof":
+            others[params[0]] = result
+            return others.get(weth, result) if params[0] == dai else result
+        return result
+
+    findings, _ = await proven(local.node, alice, [weth, dai], local.heights[-1], swapped)
+    assert (findings.tokens[weth].status, findings.tokens[dai].status) == ("proven", "broken")
+
+    def without(method: str, params: list[Any], result: Any) -> Any:
+        return {**result, "storageProof": []} if method == "eth_getProof" else result
+
+    findings, _ = await proven(local.node, alice, [weth], local.heights[-1], without)
+    assert findings.tokens[weth].status == "broken"
+
+
+async def test_what_the_node_says_beside_a_proof_is_not_believed(local: Local) -> None:
+    alice, weth = local.wallets[1], address(local, "WETH")
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        if method == "eth_getProof":
+            words = [{**each, "value": "0x7"} for each in result["storageProof"]]
+            return {**result, "balance": "0x7", "nonce": "0x7", "storageProof": words}
+        return result
+
+    findings, held = await proven(local.node, alice, [weth], local.heights[-1], lie)
+    assert (findings.native.value, findings.tokens[weth].value) == (held[""], held[weth])
+
+
+async def test_keys_that_do_not_follow_from_the_account_count_for_nothing(local: Local) -> None:
+    """A node may name any word that happens to hold the number it wants to be believed."""
+    alice, sushi = local.wallets[1], address(local, "SUSHI")
+    supply = 2  # where this token keeps its total supply
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        if method == "eth_createAccessList":
+            return {**result, "accessList": [{"address": sushi, "storageKeys": [f"0x{supply:064x}"]}]}
+        return result
+
+    findings, _ = await proven(local.node, alice, [sushi], local.heights[-1], lie, **{sushi: 10**18})
+    assert findings.tokens[sushi].status == "unprovable"
+    assert "follows from the account" in findings.tokens[sushi].reason
+
+
+async def test_a_node_without_proofs_says_so(local: Local) -> None:
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        if method == "eth_getProof":
+            raise Missing
+        return result
+
+    with pytest.raises(Unsupported):
+        await proven(local.node, local.wallets[1], [address(local, "WETH")], local.heights[-1], lie)
+
+
+@pytest.mark.parametrize("nonsense", [None, 7, [], {}, {"accessList": 7}, {"accessList": [{"address": "x"}]}])
+async def test_nonsense_for_an_access_list_is_passed_over(local: Local, nonsense: Any) -> None:
+    alice, weth = local.wallets[1], address(local, "WETH")
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        return nonsense if method == "eth_createAccessList" else result
+
+    findings, _ = await proven(local.node, alice, [weth], local.heights[-1], lie)
+    assert findings.tokens[weth].status == "proven"
+
+
+async def test_nonsense_for_a_word_of_storage_is_no_hint(laid_out: tuple[LocalNode, dict[str, str]]) -> None:
+    node, places = laid_out
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        return unnamed(method, params, result) if method != "eth_getStorageAt" else 7
+
+    findings, _ = await proven(node, ACCOUNT, list(places.values()), node.height, lie)
+    assert findings.native.status == "proven"
+    assert {finding.reason for finding in findings.tokens.values()} == {"none of the 130 usual places holds it"}
+
+
+@pytest.mark.parametrize("nonsense", [None, 7, [], {}, {"accountProof": ["0x"], "storageProof": []}])
+async def test_nonsense_for_a_proof_is_broken(local: Local, nonsense: Any) -> None:
+    alice, weth = local.wallets[1], address(local, "WETH")
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        return nonsense if method == "eth_getProof" else result
+
+    findings, _ = await proven(local.node, alice, [weth], local.heights[-1], lie)
+    assert (findings.native.status, findings.tokens[weth].status) == ("broken", "broken")

@@ -1,0 +1,317 @@
+"""Who has met what, what is believed, and what lies behind shares: on contracts that are a dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from chainfolio.asking import Reverted, Unknown, answered
+from chainfolio.calls import BALANCE_OF, Call, NativeBalance, Read
+from chainfolio.protocols import (
+    Always,
+    Collection,
+    Counterparty,
+    Decoding,
+    Family,
+    Found,
+    Maybe,
+    Met,
+    Part,
+    Token,
+)  # fmt: skip
+from indexer.candidates import Encounters
+from indexer.families import families
+from indexer.positions import Everything, Reader
+from indexer.protocols import Protocols, Row, rows
+from indexer.registry import Protocol, Registry
+
+ME, POOL, FARM, SHARE, OTHER, COIN, GOLD = (f"0x{digit * 40}" for digit in "1234567")
+OURS = families()
+ASSET, TOTAL, PREVIEW = "asset()(address)", "convertToAssets(uint256)(uint256)", "previewRedeem(uint256)(uint256)"
+Contracts = Mapping[tuple[str, str], Any]
+NOTHING: Mapping[str, int] = {}
+
+
+def protocols(family: Family, options: Mapping[str, str] | None = None, **roles: str) -> Protocols:
+    return Protocols([Row("ours", family, {role: (address,) for role, address in roles.items()}, options or {})])
+
+
+def asked(contracts: Contracts, ask: Read) -> Any:
+    assert isinstance(ask, Call)
+    said = contracts.get((ask.to, ask.signature), Reverted())
+    return said(*ask.args) if callable(said) else said
+
+
+def read(given: Protocols, met: Encounters, contracts: Contracts, held: Mapping[str, int] = NOTHING) -> Everything:
+    """All that is read of an account that met something and holds some tokens."""
+
+    def answer(ask: Read) -> Any:
+        if isinstance(ask, NativeBalance):
+            return 0
+        return held[ask.to] if ask.signature == BALANCE_OF and ask.args == (ME,) else asked(contracts, ask)
+
+    found: Everything = answered(Reader(given, ME, met).everything(tuple(held)), answer)
+    return found
+
+
+def supplied(found: Everything) -> list[dict[str, int]]:
+    return [each.behind.parts for each in found.positions]
+
+
+def told(*names: str) -> Family:
+    """A family that finds as many units of the contract that a rule brought up as its id, or as it has tokens."""
+
+    def position(met: Met) -> Decoding:
+        yield []
+        return Found("STAKED", supplied=(Part(met.contract, met.id or len(met.tokens) or 1),))
+
+    rules = (Counterparty("farm"), Collection("ids"), Always("all"), Token("pool", "POOL()(address)", together=True))
+    return Family("told", tuple(rule for rule in rules if rule.role in names), position=position)
+
+
+# --- who is concerned ---
+
+
+def test_nobody_is_asked_about_what_nobody_met() -> None:
+    given = protocols(told("farm", "ids", "pool"), farm=FARM, ids=OTHER, pool=POOL)
+    asking = Reader(given, ME, Encounters()).everything([])
+    assert next(asking) == [NativeBalance(ME)]
+    with pytest.raises(StopIteration) as stop:
+        asking.send([7])
+    assert stop.value.value == Everything(7, {}, (), ())
+
+
+def test_a_counterparty_s_tokens_are_told() -> None:
+    seen: list[Met] = []
+
+    def position(met: Met) -> Decoding:
+        seen.append(met)
+        yield []
+
+    given = protocols(Family("farms", (Counterparty("farm"),), position=position), {"pending": "x()"}, farm=FARM)
+    read(given, Encounters(exchanged={FARM: frozenset({SHARE, COIN, None}), OTHER: frozenset({SHARE})}), {})
+    expected = Met(ME, FARM, tokens=(SHARE, COIN), contracts={"farm": (FARM,)}, options={"pending": "x()"})
+    assert seen == [expected]
+
+
+def test_each_token_of_a_collection_is_a_meeting() -> None:
+    given = protocols(told("ids"), ids=OTHER)
+    found = read(given, Encounters(ids={OTHER: frozenset({7, 3}), FARM: frozenset({1})}), {})
+    assert [each.found.supplied for each in found.positions] == [(Part(OTHER, 3),), (Part(OTHER, 7),)]
+
+
+def test_tokens_that_give_one_answer_are_one_meeting() -> None:
+    given = protocols(told("pool"), pool=POOL)
+    contracts = {(SHARE, "POOL()(address)"): POOL, (COIN, "POOL()(address)"): POOL, (GOLD, "POOL()(address)"): OTHER}
+    found = read(given, Encounters(tokens=frozenset({SHARE, COIN, GOLD, OTHER})), contracts)
+    assert [each.found.supplied for each in found.positions] == [(Part(POOL, 2),)]
+
+
+def test_what_a_token_answered_is_not_asked_again_but_its_silence_is() -> None:
+    given = protocols(told("pool"), pool=POOL)
+    asks: list[Call] = []
+
+    def answer(ask: Read) -> Any:
+        if isinstance(ask, NativeBalance):
+            return 0
+        if ask.to == POOL:
+            return Reverted()
+        asks.append(ask)
+        return POOL if ask.to == SHARE else Reverted()
+
+    for _ in range(2):
+        answered(Reader(given, ME, Encounters(tokens=frozenset({SHARE, COIN}))).everything([]), answer)
+    assert [ask.to for ask in asks] == [SHARE, COIN, COIN]
+
+
+# --- what is believed ---
+
+VAULT = OURS["erc4626"]
+HONEST = {(SHARE, ASSET): COIN, (SHARE, TOTAL): lambda raw: raw * 2, (SHARE, PREVIEW): lambda raw: raw * 2 - 1}
+
+
+def test_a_vault_that_nobody_lists_is_believed_by_who_sent_it_the_asset() -> None:
+    met = Encounters(tokens=frozenset({SHARE}), sent=frozenset({COIN}))
+    assert supplied(read(protocols(VAULT), met, HONEST, {SHARE: 10})) == [{COIN: 19}]
+
+
+def test_a_vault_that_was_sent_to_a_wallet_is_not_believed() -> None:
+    met = Encounters(tokens=frozenset({SHARE}), sent=frozenset({GOLD}))
+    assert supplied(read(protocols(VAULT), met, HONEST, {SHARE: 10**30})) == []
+
+
+def test_a_vault_that_is_listed_needs_no_deposit() -> None:
+    given = protocols(VAULT, vault=SHARE)
+    assert supplied(read(given, Encounters(), HONEST, {SHARE: 10})) == [{COIN: 19}]
+
+
+def test_a_vault_that_will_not_preview_pays_what_its_shares_stand_for() -> None:
+    contracts = {key: said for key, said in HONEST.items() if key[1] != PREVIEW}
+    assert supplied(read(protocols(VAULT, vault=SHARE), Encounters(), contracts, {SHARE: 10})) == [{COIN: 20}]
+
+
+def test_a_preview_that_could_not_be_read_is_not_a_refusal() -> None:
+    contracts = HONEST | {(SHARE, PREVIEW): Unknown("the node ran out of gas")}
+    found = read(protocols(VAULT, vault=SHARE), Encounters(), contracts, {SHARE: 10})
+    assert supplied(found) == []
+    (issue,) = found.issues
+    assert "previewRedeem" in issue.reason
+    assert issue.spoils
+
+
+PAIR = {
+    (SHARE, "factory()(address)"): FARM, (SHARE, "token0()(address)"): COIN, (SHARE, "token1()(address)"): GOLD,
+    (SHARE, "totalSupply()(uint256)"): 100, (SHARE, "kLast()(uint256)"): 0,
+    (SHARE, "getReserves()(uint112,uint112)"): (1_000, 50), (FARM, "feeTo()(address)"): "0x" + "0" * 40,
+    (COIN, "balanceOf(address)(uint256)"): 1_001, (GOLD, "balanceOf(address)(uint256)"): 50,
+}  # fmt: skip
+GENUINE = {(FARM, "getPair(address,address)(address)"): SHARE}
+
+
+def test_a_pair_is_one_if_its_factory_knows_it() -> None:
+    given = protocols(OURS["uniswap_v2"], factory=FARM)
+    assert supplied(read(given, Encounters(), PAIR | GENUINE, {SHARE: 10})) == [{COIN: 100, GOLD: 5}]
+    fake = read(given, Encounters(), PAIR | {(FARM, "getPair(address,address)(address)"): OTHER}, {SHARE: 10})
+    assert (supplied(fake), fake.issues) == ([], ())  # a token that lies is a loose token like any other
+
+
+def test_a_pair_of_another_factory_is_no_pair() -> None:
+    given = protocols(OURS["uniswap_v2"], factory=OTHER)
+    assert supplied(read(given, Encounters(), PAIR | GENUINE, {SHARE: 10})) == []
+
+
+# --- what lies behind shares ---
+
+
+def test_shares_of_shares_are_unfolded_and_sums_are_made_once() -> None:
+    given = Protocols([
+        Row("pairs", OURS["uniswap_v2"], {"factory": (FARM,)}, {}),
+        Row("vaults", VAULT, {"vault": (OTHER, COIN)}, {}),
+    ])  # fmt: skip
+    vaults = {
+        (vault, call): (GOLD if call == ASSET else lambda raw: raw * 3)
+        for vault in (OTHER, COIN)
+        for call in (ASSET, TOTAL, PREVIEW)
+    }
+    assert supplied(read(given, Encounters(), PAIR | GENUINE | vaults, {SHARE: 10})) == [{GOLD: 5 + 300}]
+
+
+@pytest.mark.parametrize(
+    ("inner", "why"), [({SHARE: SHARE}, "leads back to itself"), ({SHARE: OTHER, OTHER: SHARE}, "leads back to itself")]
+)
+def test_shares_that_go_in_circles_stay_what_they_are_and_are_said(inner: dict[str, str], why: str) -> None:
+    contracts = {
+        (vault, call): (asset if call == ASSET else lambda raw: raw)
+        for vault, asset in inner.items()
+        for call in (ASSET, TOTAL, PREVIEW)
+    }
+    given = Protocols([Row("vaults", VAULT, {"vault": tuple(inner)}, {})])
+    found = read(given, Encounters(), contracts, {SHARE: 10})
+    assert supplied(found) == []  # the loose token stays
+    assert [why in issue.reason for issue in found.issues] == [True]
+
+
+def test_shares_deeper_than_anybody_builds_are_left_and_said() -> None:
+    chain = [f"0x{number:040x}" for number in range(1, 30)]
+    contracts = {
+        (vault, call): (asset if call == ASSET else lambda raw: raw)
+        for vault, asset in pairwise(chain)
+        for call in (ASSET, TOTAL, PREVIEW)
+    }
+    given = Protocols([Row("vaults", VAULT, {"vault": tuple(chain)}, {})])
+    found = read(given, Encounters(), contracts, {chain[0]: 10})
+    assert ["lie in each other" in issue.reason for issue in found.issues] == [True]
+    assert supplied(found) == [{chain[8]: 10}]
+
+
+# --- decoders that fail ---
+
+
+def broken(what: str) -> Family:
+    def position(met: Met) -> Decoding:
+        if what == "raises at once":
+            raise KeyError("pending")
+        got = yield [Call(met.contract, "read()(uint256)"), Maybe(Call(met.contract, "maybe()(uint256)"))]
+        found: dict[str, Any] = {
+            "raises later": lambda: 1 // 0,
+            "finds garbage": lambda: [Found("STAKED"), "a string"],
+            "finds a number": lambda: 7,
+            "finds a negative": lambda: Found("STAKED", supplied=(Part(COIN, -1),)),
+            "finds a float": lambda: Found("STAKED", supplied=(Part(COIN, 0.5),)),  # type: ignore[arg-type]
+            "asks for ever": lambda: None,
+            "reads": lambda: Found("STAKED", supplied=(Part(COIN, got[0]),), unknown="" if got[1] else "its rewards"),
+        }
+        if what == "asks for ever":
+            while True:
+                yield [Call(met.contract, "read()(uint256)")]
+        return found[what]()
+
+    return Family("broken", (Counterparty("farm"),), position=position)
+
+
+READS = {(FARM, "read()(uint256)"): 5, (FARM, "maybe()(uint256)"): 6}
+MET = Encounters(exchanged={FARM: frozenset({COIN})})
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "raises at once",
+        "raises later",
+        "finds garbage",
+        "finds a number",
+        "finds a negative",
+        "finds a float",
+        "asks for ever",
+    ],
+)
+def test_a_decoder_that_breaks_is_an_issue_and_nothing_is_found(what: str) -> None:
+    found = read(protocols(broken(what), farm=FARM), MET, READS)
+    assert found.positions == ()
+    (issue,) = found.issues
+    assert (issue.adapter, issue.subject, issue.spoils) == ("ours", FARM, True)
+    assert ME in issue.reason
+
+
+@pytest.mark.parametrize("said", [Reverted(b"no"), Unknown("out of gas"), Unknown("no contract", cause="absent")])
+def test_a_read_that_gives_nothing_is_never_a_position_of_zero(said: Any) -> None:
+    found = read(protocols(broken("reads"), farm=FARM), MET, READS | {(FARM, "read()(uint256)"): said})
+    assert (found.positions, len(found.issues)) == ((), 1)
+
+
+@pytest.mark.parametrize("said", [Reverted(b"no"), Unknown("no contract", cause="absent")])
+def test_what_a_contract_may_refuse_is_known_to_be_missing(said: Any) -> None:
+    found = read(protocols(broken("reads"), farm=FARM), MET, READS | {(FARM, "maybe()(uint256)"): said})
+    assert supplied(found) == [{COIN: 5}]
+    assert [issue.reason for issue in found.issues] == [f"not known of {ME}: its rewards"]
+
+
+def test_what_may_be_refused_must_still_be_read() -> None:
+    failed = {(FARM, "maybe()(uint256)"): Unknown("the node could not finish this read")}
+    found = read(protocols(broken("reads"), farm=FARM), MET, READS | failed)
+    assert (found.positions, len(found.issues)) == ((), 1)
+
+
+def test_reads_are_written_down_for_whoever_asks_where_a_number_is_from() -> None:
+    (position,) = read(protocols(broken("reads"), farm=FARM), MET, READS).positions
+    assert [(each.read.signature, each.result) for each in position.behind.calls if isinstance(each.read, Call)] == [
+        ("read()(uint256)", 5), ("maybe()(uint256)", 6),
+    ]  # fmt: skip
+
+
+# --- which rows there are ---
+
+
+def test_rows_are_of_the_chain_and_of_families_that_are_installed() -> None:
+    registry = Registry([
+        Protocol("here", "Here", {"local": {"factory": [FARM]}}, families=["uniswap_v2"]),
+        Protocol("there", "There", {"other": {"factory": [OTHER]}}, families=["uniswap_v2"]),
+        Protocol("missing", "Missing", {"local": {"x": [POOL]}}, families=["nobody has this"]),
+        Protocol("everywhere", "Everywhere", {}, families=["erc4626"]),
+    ])  # fmt: skip
+    assert [(row.protocol, row.family.name) for row in rows("local", registry, OURS)] == [
+        ("everywhere", "erc4626"), ("here", "uniswap_v2"),
+    ]  # fmt: skip

@@ -1,0 +1,221 @@
+"""What is taken for spam: hostile names are, real tokens are not, and no reason is enough by itself."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from chainfolio.contracts import Holding, Snapshot, Spam
+from portfolio.compose import portfolio
+from portfolio.document import Portfolio, SpamDocument, wallet_only
+from portfolio.facts import Options
+from portfolio.merge import merge
+from portfolio.nav import nav
+from portfolio.overview import overview
+from portfolio.spam import MANY, REASONS, SPAM_FROM, WEIGHTS, Arrival, Originals, TokenFacts, judge
+from portfolio.valuation import value
+from tests.portfolio.examples import ALICE, CHAINS, USDC, erc20, price, snapshot
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+THERE = "0x" + "5a" * 20
+ORIGINALS = Originals.of(
+    [
+        (f"0x{number:040x}", symbol, name)
+        for number, (symbol, name) in enumerate(
+            [
+                ("ETH", "Ether"), ("USDC", "USD Coin"), ("USDT", "Tether USD"), ("stETH", "Lido Staked Ether"),
+                ("BAL", "Balancer"), ("1INCH", "1inch"), ("UNI", "Uniswap"), ("DAI", "Dai Stablecoin"),
+            ]
+        )
+    ]
+)  # fmt: skip
+SENT = Arrival(moved=1, own=False, recipients=1)
+DROPPED = replace(SENT, recipients=MANY)
+# As such tokens are named; the sites are made up.
+HOSTILE = (
+    ("USDC-GIFT.COM", "Visit usdc-gift.com to claim 1000 USDC"),
+    ("$ ETHGET.IO", "$ Claim at ethget.io"),
+    ("AAVE REWARD", "Visit https://aave-reward.example to get it"),
+    ("\u2705 UNI", "www.uni-v4.example"),
+    ("LIDO", "! stETH airdrop t.me/lido_drop"),
+    ("LDO-drop.xyz", "You are eligible: claim your prize"),
+    ("Voucher", "\U0001f381 $5000 voucher at 5k-voucher.top"),
+    ("USD\u0421", "USD Coin"),  # Cyrillic C
+    ("\u0405TETH", "Staked"),  # Cyrillic S
+    ("U\u0405DT", "Tether USD"),
+    ("\uff35\uff33\uff24\uff23", "fullwidth"),
+    ("\U0001d414\U0001d412\U0001d403\U0001d402", "mathematical bold"),
+    ("U\u0336S\u0336DC", "crossed out"),
+    ("\ua4f4\ua4e2\ua4d3\ua4da", "Lisu"),
+    ("\u13a0ai", "\u0415thereum Cl\u0430ssic"),
+    ("lINCH", "small L for a one"),
+    ("usdc\u200b", "zero width space"),
+    ("\u202eCDSU", "right to left"),
+    ("USDC", "an unlisted one, sent by a stranger"),
+    ("ETH", "Ether"),
+    ("gift.cash", "gift.cash"),
+)
+
+
+def facts(symbol: str, name: str, **more: Any) -> TokenFacts:
+    return replace(TokenFacts(THERE, symbol, name, listed=False, priced=False, arrival=SENT), **more)
+
+
+@pytest.mark.parametrize(("symbol", "name"), HOSTILE)
+def test_hostile_names_that_a_stranger_sends_are_spam(symbol: str, name: str) -> None:
+    found = judge(facts(symbol, name), ORIGINALS)
+    assert found is not None
+    assert found.score >= SPAM_FROM
+    assert {"UNSOLICITED", "NO_PRICE"} < set(found.reasons)
+    assert list(found.reasons) == sorted(found.reasons, key=REASONS.index)
+
+
+@pytest.mark.parametrize(("symbol", "name"), HOSTILE)
+def test_what_is_on_the_list_is_never_spam(symbol: str, name: str) -> None:
+    assert judge(facts(symbol, name, listed=True, arrival=DROPPED), ORIGINALS) is None
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [("UNI-V2", "Uniswap V2"), ("yvDAI", "DAI yVault"), ("aEthUSDC", "Aave Ethereum USDC"),
+     ("s\u039eTH", "Synth Ether"), ("crvFRAX", "Curve.fi FRAX/USDC"), ("BAI", "not Balancer"),
+     ("sdCRV-gauge", "Stake DAO rewards"), ("", "")],
+)  # fmt: skip
+def test_an_unknown_token_with_an_honest_name_is_not_spam_because_somebody_sent_it(symbol: str, name: str) -> None:
+    assert judge(facts(symbol, name, arrival=Arrival(moved=2, own=True, recipients=0)), ORIGINALS) is None
+    assert judge(facts(symbol, name, arrival=None), ORIGINALS) is None
+    if "reward" not in name:
+        assert judge(facts(symbol, name), ORIGINALS) is None
+
+
+def test_a_token_that_many_are_sent_at_once_is_spam_without_a_price_and_is_not_with_one() -> None:
+    found = judge(facts("MOON", "Moon", arrival=DROPPED), ORIGINALS)
+    assert found == Spam(65, ("MASS_TRANSFER", "UNSOLICITED", "NO_PRICE"))
+    assert judge(facts("MOON", "Moon", arrival=DROPPED, priced=True), ORIGINALS) is None
+    assert judge(facts("MOON", "Moon", arrival=replace(DROPPED, recipients=MANY - 1)), ORIGINALS) is None
+
+
+def test_a_balance_that_no_transfer_explains_counts_against_a_token() -> None:
+    found = judge(facts("MOON", "Moon", arrival=Arrival(moved=0, own=False, recipients=0)), ORIGINALS)
+    assert found is not None
+    assert "NO_TRANSFER" in found.reasons
+
+
+def test_what_the_holder_did_with_a_token_speaks_for_it_but_does_not_clear_a_trap() -> None:
+    mine = Arrival(moved=2, own=True, recipients=MANY)
+    assert judge(facts("USDC", "bought elsewhere", arrival=mine), ORIGINALS) is None
+    assert judge(facts("USD\u0421", "USD Coin", arrival=mine), Originals.of([])) is None
+    assert judge(facts("MOON", "Moon", arrival=mine), ORIGINALS) is None
+    assert judge(facts("USDC-GIFT.COM", "Visit https://usdc-gift.com to claim", arrival=mine), ORIGINALS) is not None
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_no_reason_is_enough_by_itself(reason: Any) -> None:
+    assert WEIGHTS[reason] < SPAM_FROM
+    assert WEIGHTS.keys() == set(REASONS)
+
+
+@given(st.text(max_size=40), st.text(max_size=120), st.booleans())
+def test_any_text_is_judged_the_same_twice_and_never_by_one_reason(symbol: str, name: str, own: bool) -> None:
+    each = facts(symbol, name, arrival=Arrival(1, own, 0))
+    found = judge(each, ORIGINALS)
+    assert found == judge(each, ORIGINALS)
+    assert found is None or (SPAM_FROM <= found.score <= 100 and len(found.reasons) > 1)
+
+
+# --- real tokens -----------------------------------------------------------------------------------------------------
+
+
+def real() -> list[tuple[int, str, str, str]]:
+    """Chain, contract, symbol and name of real tokens."""
+    with gzip.open(DATA / "evm" / "token_metadata.jsonl.gz") as lines:
+        told = [json.loads(line) for line in lines]
+    found = [
+        (each["chain_id"], each["token"], each["expected"]["symbol"] or "", each["expected"]["name"] or "")
+        for each in told
+        if each.get("expected")
+    ]
+    for list_ in ("tokens_uniswap_default.json.gz", "tokens_aave.json.gz"):
+        with gzip.open(DATA / "registry" / list_) as rows:
+            read = json.load(rows)
+        each_of = read if isinstance(read, list) else read["tokens"]
+        found += [(row["chainId"], row["address"].lower(), row["symbol"], row["name"]) for row in each_of]
+    return found
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the recorded tokens are not here")
+def test_no_real_token_is_spam_listed_or_held_by_its_own_deed_and_none_by_its_name() -> None:
+    tokens = real()
+    assert len(tokens) > 1_500
+    originals = Originals.of((contract, symbol, name) for _, contract, symbol, name in tokens)
+    nothing = Originals.of([])
+    chains = {each[0] for each in tokens}
+    by_chain = {chain: Originals.of(each[1:] for each in tokens if each[0] == chain) for chain in chains}
+    for chain, contract, symbol, name in tokens:
+        each = TokenFacts(contract, symbol, name, listed=True, priced=False, arrival=DROPPED)
+        assert judge(each, originals) is None
+        unlisted = replace(each, listed=False, arrival=Arrival(1, True, 0))
+        assert judge(unlisted, originals) is None, (symbol, name)
+        assert judge(replace(unlisted, arrival=None), by_chain[chain]) is None, (symbol, name)
+        assert judge(replace(unlisted, arrival=SENT), nothing) is None, (symbol, name)
+
+
+# --- in answers ------------------------------------------------------------------------------------------------------
+
+FAKE = "0x" + "fa" * 20
+VERDICT = Spam(95, ("LOOKALIKE", "NO_PRICE"))
+
+
+REAL, LIE = erc20(), erc20(FAKE, 6, "USD\u0421")
+
+
+def taken() -> Snapshot:
+    """Five dollars, and nine million that are none."""
+    holdings = (Holding(ALICE, REAL, 5_000_000), Holding(ALICE, LIE, 9_000_000_000))
+    prices = (price(REAL, "1"), price(LIE, "1000"))
+    return replace(snapshot(*holdings, prices=prices), spam={(ALICE, FAKE): VERDICT})
+
+
+def document(spam: bool = False) -> Portfolio:
+    return portfolio(ALICE, value([taken()]), CHAINS, updated_ms=1, options=Options(spam=spam))
+
+
+def assets(found: Portfolio) -> list[tuple[str, str, object]]:
+    wallet = found.asset_by_protocols["wallet"].chains["ethereum"].protocol_positions["WALLET"]
+    return [(asset.contract, asset.value, asset.spam) for asset in wallet.assets]
+
+
+def test_spam_is_in_sight_with_its_reasons_and_in_no_sum() -> None:
+    found = document()
+    shown = SpamDocument(95, ("LOOKALIKE", "NO_PRICE"))
+    assert assets(found) == [(USDC, "5", UNSET), (FAKE, "9000000", shown)]
+    assert (found.networth, found.chains["ethereum"].value, found.spam_assets) == ("5", "5", 1)
+    wallet = wallet_only(found)
+    assert (wallet.networth, wallet.spam_assets) == ("5", 1)
+    assert nav(value([taken()])).nav == 5
+    (row,) = overview([found])
+    assert (row.symbol, row.value, row.percentage) == ("USDC", "5", "100")
+
+
+def test_spam_is_in_the_sums_of_who_asks_for_it_and_still_flagged() -> None:
+    found = document(spam=True)
+    assert (found.networth, found.spam_assets) == ("9000005", 1)
+    assert assets(found) == assets(document())
+
+
+def test_spam_of_one_member_stays_apart_in_the_portfolio_of_a_group() -> None:
+    other = replace(taken(), spam={})
+    both = merge([document(), portfolio(ALICE, value([other]), CHAINS, updated_ms=1)], "virtual:x")
+    assert (both.networth, both.spam_assets) == ("9000010", 1)
+    assert sorted(value_ for _, value_, _ in assets(both)) == ["10", "9000000", "9000000"]
+    twice = merge([document(), document()], "virtual:x")
+    assert (twice.networth, twice.spam_assets) == ("10", 1)
+    assert assets(twice)[-1] == (FAKE, "18000000", SpamDocument(95, ("LOOKALIKE", "NO_PRICE")))

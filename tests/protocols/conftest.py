@@ -1,0 +1,20 @@
+"""The demo's chain, once for all tests of its protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from localchain.deploy import deploy
+from localchain.node import LocalNode
+from localchain.trade import trade
+from tests.protocols.world import World
+
+
+@pytest.fixture(scope="session")
+def demo_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with LocalNode() as node:
+        deployment = deploy(node)
+        trade(node, deployment, blocks=160, seed=11)
+        yield World(node, deployment, tmp_path_factory.mktemp("world"))

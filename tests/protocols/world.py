@@ -1,0 +1,92 @@
+"""A real chain with real contracts, indexed as an operator's would be, on which positions can be closed to see."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from chainfolio.blocks import Block
+from chainfolio.contracts import Position, Snapshot
+from cli.demo import _index, prepare
+from indexer.wiring import System
+from localchain.deploy import Deployment
+from localchain.evm import Tx, topic
+from localchain.node import LocalNode
+
+Result = TypeVar("Result")
+TRANSFER = topic("Transfer(address,address,uint256)")
+ETHER = "0x" + "0" * 40
+# How a simulation reports native coins that move: as a Transfer of this address.
+NATIVE_LOGS = "0x" + "ee" * 20
+
+
+@dataclass(slots=True)
+class World:
+    """A node, what was deployed there, and Chainfolio beside it. `files`: further protocol files, by key."""
+
+    node: LocalNode
+    deployment: Deployment
+    folder: Path
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, work: Callable[[System], Coroutine[Any, Any, Result]]) -> Result:
+        """Index the chain from nothing and do some work on it."""
+
+        async def go() -> Result:
+            settings = prepare(self.folder / "data", self.node, self.deployment, 0)
+            for key, text in self.files.items():
+                (Path(settings.protocols) / f"{key}.toml").write_text(text)
+            system = System(settings)
+            try:
+                await _index(system, quiet=True)
+                return await work(system)
+            finally:
+                await system.close()
+
+        return asyncio.run(go())
+
+    def snapshot(self, *accounts: str, height: int | None = None) -> Snapshot:
+        """What accounts have at a block, or now."""
+
+        async def work(system: System) -> Snapshot:
+            chain = system.chain("local")
+            block = await chain.block(self.node.height if height is None else height)
+            return await system.snapshotter(chain).take([account.lower() for account in accounts], block)
+
+        return self.run(work)
+
+    def paid(self, account: str, calls: Sequence[Tx], block: Block) -> dict[str, int]:
+        """What each token's transfers give to an account, less what they take, if these calls were made in a block of
+        the same time on top of a block: positive amounts came in."""
+        asked = [
+            {"from": call.sender, "to": call.to, "data": call.data, "value": hex(call.value), "gas": hex(5_000_000)}
+            for call in calls
+        ]
+        overrides = {"time": hex(block.time_us // 1_000_000)}
+        states = [{"blockOverrides": overrides, "calls": asked}]
+        given = {"blockStateCalls": states, "validation": False, "traceTransfers": True}
+        (result,) = self.node.rpc("eth_simulateV1", given, hex(block.height))
+        moved: dict[str, int] = {}
+        for done in result["calls"]:
+            assert done["status"] == "0x1", done
+            for log in done["logs"]:
+                if log["topics"][0] == TRANSFER and len(log["topics"]) == 3 and log["data"] != "0x":
+                    token = ETHER if log["address"] == NATIVE_LOGS else log["address"]
+                    raw = int(log["data"], 16)
+                    sides = [("0x" + part[-40:], sign) for part, sign in zip(log["topics"][1:], (-1, 1), strict=True)]
+                    moved[token] = moved.get(token, 0) + sum(raw * s for who, s in sides if who == account.lower())
+        return {token: raw for token, raw in moved.items() if raw}
+
+
+def parts(positions: Sequence[Position], *sides: str) -> dict[str, int]:
+    """All raw amounts of some sides of positions, by token."""
+    total: dict[str, int] = {}
+    for position in positions:
+        for side in sides:
+            for part in getattr(position, side):
+                contract = part.token.asset.contract
+                total[contract] = total.get(contract, 0) + part.raw
+    return total
