@@ -104,7 +104,8 @@ class Met:
     `contract` is the one that the rule named, or what it answered where several were met `together`; `answer` what it
     said to the rule's question, `facts` what it said beside; `tokens` those that were met together or (Counterparty)
     that moved between the two; `id` the token of a collection. `contracts` are all addresses of the protocol on the
-    chain by role, `options` what its file says about how it differs from others.
+    chain by role, `options` what its file says about how it differs from others; `time_s` when the block that is read
+    was made, in Unix seconds.
     """
 
     account: str
@@ -115,6 +116,7 @@ class Met:
     tokens: tuple[str, ...] = ()
     contracts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
+    time_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,11 +100,12 @@ class Everything:
 
 @dataclass(slots=True)
 class Reader:
-    """Reads one account. `met` is what it met by the block that is read."""
+    """Reads one account. `met` is what it met by the block that is read, `time_s` when that was made."""
 
     protocols: Protocols
     account: str
     met: Encounters
+    time_s: int = 0
 
     def everything(self, wanted: Sequence[str]) -> Asking[Read, Any, Everything]:
         """The balances of the wanted tokens, and every position by what the account met."""
@@ -141,7 +142,7 @@ class Reader:
 
     def _position(self, meeting: Meeting) -> Asking[Read, Any, Several]:
         """What one decoder finds, unfolded."""
-        outcome: Outcome = yield from outcome_of(meeting)
+        outcome: Outcome = yield from outcome_of(meeting.at(self.time_s))
         behind = yield from _ours({str(at): self._behind(each.supplied) for at, each in enumerate(outcome.found)})
         opened, issues = [], [outcome.issue] if outcome.issue else []
         for found, each in zip(outcome.found, behind.values(), strict=True):
@@ -187,7 +188,7 @@ class Reader:
             why = "it leads back to itself" if part.token in trail else f"more than {DEEPEST} shares lie in each other"
             itself.issues.append(self._unknown(share, why))
             return itself
-        reports: dict[str, Report[Any]] = yield from lockstep({"": unwrapping(share, part.raw)}, record=True)
+        reports: dict[str, Report[Any]] = yield from lockstep({"": unwrapping(share.at(self.time_s), part.raw)}, record=True)
         report = reports[""]
         if report.status == "ok" and report.result is None:
             return itself  # it only says that it is one

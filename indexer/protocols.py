@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,10 @@ class Meeting:
     met: Met
     sure: bool
 
+    def at(self, time_s: int) -> Meeting:
+        """The same in a block of that time."""
+        return replace(self, met=replace(self.met, time_s=time_s))
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -89,8 +93,14 @@ class Protocols:
         return tuple(sorted(asked))
 
     def _rules(self, kind: type[Any]) -> Iterator[tuple[Row, Any]]:
-        """Rules of a kind; those that name contracts come first."""
-        pairs = [(row, rule) for row in self.rows for rule in row.family.rules if isinstance(rule, kind)]
+        """Rules of a kind; those that name contracts come first. A rule that names none is for protocols without any:
+        a file that names its vaults does not mean everybody's."""
+        pairs = [
+            (row, rule)
+            for row in self.rows
+            for rule in row.family.rules
+            if isinstance(rule, kind) and (rule.role or not row.contracts)
+        ]
         yield from sorted(pairs, key=lambda pair: (not pair[1].role, pair[0].protocol))
 
     def by_contract(self, account: str, encounters: Encounters) -> Iterator[Meeting]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from storage.lake import Lake
     from storage.tail import Tail
 
+SECOND_US = 1_000_000
 LIVE_LAG = 64  # blocks: an index that is this close to the head is live
 
 
@@ -82,7 +83,7 @@ class Snapshotter:
     async def _at(self, accounts: Sequence[str], block: Block, extra: Sequence[str], before: int) -> Snapshot:
         met = await asyncio.to_thread(self._met, accounts, block.height)
         wanted = {account: self._wanted(met[account].tokens | set(extra)) for account in accounts}
-        readers = {account: Reader(self.protocols, account, met[account]) for account in accounts}
+        readers = {account: Reader(self.protocols, account, met[account], block.time_us // SECOND_US) for account in accounts}
         read = await self._read(
             {account: readers[account].everything(tuple(wanted[account])) for account in accounts}, block
         )

@@ -2,13 +2,16 @@
 
 import fcntl
 import hashlib
+import json
 import os
 import platform
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -118,7 +121,24 @@ def _install_packages(where: Path, lock: int) -> None:
         shutil.copyfile(SOURCES / name, where / name)
     command = ["npm", "install", "--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund"]
     _run("npm install", command, where, lock)
+    for package, wanted in json.loads((SOURCES / "package.json").read_text())["archives"].items():
+        _unpack(package, wanted, where, lock)
     anvil(where)  # optional for npm, since each machine needs another one; not for us
+
+
+def _unpack(package: str, wanted: Sequence[str], where: Path, lock: int) -> None:
+    """Takes some folders out of a package that is large, or needs others that nobody runs here."""
+    with tempfile.TemporaryDirectory(dir=where) as folder:
+        _run(f"npm pack {package}", ["npm", "pack", package, "--pack-destination", folder], where, lock)
+        (archive,) = Path(folder).iterdir()
+        prefixes = tuple(f"package/{path}" for path in wanted)
+        with tarfile.open(archive) as files:
+            for file in files:
+                content = files.extractfile(file) if file.name.startswith(prefixes) else None
+                if content is not None and ".." not in Path(file.name).parts:
+                    place = where / "node_modules" / package.rpartition("@")[0] / file.name.removeprefix("package/")
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    place.write_bytes(content.read())
 
 
 def _compile(where: Path, lock: int) -> None:

@@ -1,7 +1,8 @@
 """State at one block: any number of reads in as few requests as the node allows, all pinned to the block's hash.
 
 Three routes, tried in this order and remembered per endpoint: the scanner put in place by state override (any block,
-nothing deployed, one call for thousands of reads); Multicall3 after its birth; single calls in a JSON-RPC batch. One
+nothing deployed, one call for thousands of reads); Multicall3 after its birth; single calls in a JSON-RPC batch. Calls
+that would change state before they answer are refused by the first and would be seen by others in the second. One
 bad token cannot spoil the others: gas and answer size are capped per read; what cannot be read is Unknown, never 0.
 """
 
@@ -64,6 +65,10 @@ class _Read:
     answer: Any = None
 
     @property
+    def alone(self) -> bool:
+        return isinstance(self.ask, Call) and self.ask.alone
+
+    @property
     def to(self) -> str:
         return self.ask.account if isinstance(self.ask, NativeBalance) else self.ask.to
 
@@ -88,7 +93,7 @@ async def answer(node: Node, asks: Sequence[Read], block: Block) -> list[Any]:
             left = [read for read in reads if read.answer is None]
             if not left:
                 break
-            await _round(node, endpoint, left, block)
+            await _round(node, endpoint, [read for read in left if not read.alone] or left, block)
         for read in reads:
             if read.answer is None:
                 read.answer = Unknown("the node could not finish this read")
@@ -117,7 +122,8 @@ async def _round(node: Node, endpoint: Endpoint, reads: list[_Read], block: Bloc
     """One request by the best route known; what it could not answer stays open for the next round."""
     route = endpoint.learnt.get("route", OVERRIDE)
     multicall = node.facts.multicall3
-    if route == MULTICALL and (multicall is None or block.height < multicall.born):
+    unborn = multicall is None or block.height < multicall.born
+    if reads[0].alone or (route == MULTICALL and unborn):
         route = SINGLES
     try:
         if route == OVERRIDE:

@@ -30,6 +30,24 @@ const PUBLISHED = [
   ...["AToken", "StableDebtToken", "VariableDebtToken"].map(aave("protocol/tokenization")),
 ];
 
+const venus = (name) => `@venusprotocol/venus-protocol/artifacts/contracts/${name}`;
+const aaveV2 = (name) => `@aave/protocol-v2/artifacts/contracts/${name}.sol/${name.split("/").pop()}.json`;
+const rewards = (name) => `@aave/periphery-v3/artifacts/contracts/rewards/${name}.sol/${name.split("/").pop()}.json`;
+const PUBLISHED_FOR_TESTS = [
+  ...["RewardsController", "EmissionManager", "transfer-strategies/PullRewardsTransferStrategy"].map(rewards),
+  ...["Comptroller/Comptroller", "Comptroller/Unitroller", "InterestRateModels/WhitePaperInterestRateModel",
+    "Lens/ComptrollerLens", "Tokens/VTokens/VBep20Immutable", "test/MockVBNB", "test/SimplePriceOracle"]
+    .map((name) => venus(`${name}.sol/${name.split("/").pop()}.json`)),
+];
+// Contracts of an older release that have the names of a newer one's.
+const RENAMED = {
+  "AaveV2 ": ["misc/AaveOracle", "misc/AaveProtocolDataProvider",
+    ...["configuration/LendingPoolAddressesProvider", "lendingpool/DefaultReserveInterestRateStrategy",
+      "lendingpool/LendingPool", "lendingpool/LendingPoolConfigurator", "libraries/logic/GenericLogic",
+      "libraries/logic/ReserveLogic", "libraries/logic/ValidationLogic", "tokenization/AToken",
+      "tokenization/StableDebtToken", "tokenization/VariableDebtToken"].map((name) => `protocol/${name}`)].map(aaveV2),
+};
+
 const COMPILED = [
   { solc: "solc", evmVersion: "cancun", sources: fs.readdirSync(src).filter((name) => name.endsWith(".sol")).sort(),
     wanted: ["Token", "Vault", "Collectible", "Edition", "Hostile"] },
@@ -37,6 +55,8 @@ const COMPILED = [
     wanted: ["MasterChef", "SushiToken"], instead: ["@openzeppelin/contracts/", "@openzeppelin/contracts-v3/"] },
   { solc: "solc-0.6.6", evmVersion: "istanbul", wanted: ["FluxAggregator", "EACAggregatorProxy"],
     sources: ["FluxAggregator", "EACAggregatorProxy"].map((name) => `@chainlink/contracts/src/v0.6/${name}.sol`) },
+  { solc: "solc-0.8.19", evmVersion: "paris", wanted: ["Morpho", "IrmMock", "OracleMock"],
+    sources: ["Morpho", "mocks/IrmMock", "mocks/OracleMock"].map((name) => `@morpho-org/morpho-blue/src/${name}.sol`) },
 ];
 
 function write(name, abi, bytecode, links = {}) {
@@ -50,9 +70,10 @@ function places(linkReferences = {}) {
   return Object.fromEntries(links.map(([library, at]) => [library, at.map((place) => place.start)]));
 }
 
-function published(file) {
+function published(file, prefix = "") {
   const { abi, bytecode, linkReferences, evm } = JSON.parse(fs.readFileSync(inPackages(file), "utf8"));
-  write(path.basename(file, ".json"), abi, bytecode?.object ?? bytecode ?? evm.bytecode.object, places(linkReferences));
+  const name = prefix + path.basename(file, ".json");
+  write(name, abi, bytecode?.object ?? bytecode ?? evm.bytecode.object, places(linkReferences));
 }
 
 function compiled({ solc, evmVersion, sources, wanted, instead: [from, to] = ["", ""] }) {
@@ -85,6 +106,7 @@ function multicall3() {
 }
 
 fs.mkdirSync(out, { recursive: true });
-PUBLISHED.forEach(published);
+[...PUBLISHED, ...PUBLISHED_FOR_TESTS].forEach((file) => published(file));
+Object.entries(RENAMED).forEach(([prefix, files]) => files.forEach((file) => published(file, prefix)));
 COMPILED.forEach(compiled);
 multicall3();

@@ -70,6 +70,17 @@ async def test_what_cannot_be_read_is_never_a_number_and_spoils_nothing(route: i
 
 
 @pytest.mark.parametrize("route", ROUTES)
+async def test_a_call_that_has_to_travel_alone_does_and_the_others_go_on_together(route: int) -> None:
+    found = by_route(route)
+    alone = Call(TOKEN, "balanceOf(address)(uint256)", (BOB,), alone=True)
+    assert await answer(found.node, [alone, held(TOKEN)], found.node_block(3)) == [2**256 - 1, 7]
+    assert found.endpoint.learnt.get("route", OVERRIDE) == route
+    (fake,) = found.transport.nodes.values()
+    direct = [call["data"] for method, (call, *_) in fake.asked if method == "eth_call" and call["to"] == TOKEN]
+    assert sum(data.endswith(BOB[2:]) for data in direct) == 1
+
+
+@pytest.mark.parametrize("route", ROUTES)
 async def test_nothing_asked_is_nothing_sent(route: int) -> None:
     found = by_route(route)
     assert await answer(found.node, [], found.node_block(3)) == []

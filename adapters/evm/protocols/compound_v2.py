@@ -1,0 +1,169 @@
+"""Compound V2 and its forks: one position a comptroller, with all that was supplied and borrowed in its markets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from chainfolio import amounts
+from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.calls import Call
+from chainfolio.protocols import Decoding, Family, Found, Maybe, Met, Part, Token, Unread
+
+WAD, DOUBLE = 10**18, 10**36
+WAD_DECIMALS = 18
+MARKET = "markets(address)(bool,uint256)"
+UNDERLYING = "underlying()(address)"
+STATE = "State(address)(uint224,uint32)"
+
+
+@dataclass(slots=True)
+class Market:
+    """What an account has in one market. `entered`: what it supplied there is collateral."""
+
+    token: str
+    asset: str
+    shares: int
+    owed: int
+    rate: int
+    factor: int
+    price: int
+    entered: bool
+    supplied: int = 0
+    borrowed: int = 0
+
+
+def position(met: Met) -> Decoding:
+    """What an account has in the markets that it entered or whose tokens it met, interest up to this block included.
+
+    What it earned beside is read where the protocol's file says what that is called: `reward`, the call that answers
+    with the token, and `rewards`, the word that the comptroller's functions begin with ("comp", "venus").
+    """
+    comptroller, account = met.contract, met.account
+    entered, oracle, minted = yield [
+        Call(comptroller, "getAssetsIn(address)(address[])", (account,)),
+        Call(comptroller, "oracle()(address)"),
+        Maybe(Call(comptroller, "mintedVAIs(address)(uint256)", (account,))),
+    ]
+    markets = yield from _markets(met, entered, oracle)
+    held, owing = [each for each in markets if each.shares], [each for each in markets if each.owed]
+    told = yield [
+        *(Maybe(Call(each.token, "balanceOfUnderlying(address)(uint256)", (account,), alone=True)) for each in held),
+        *(Maybe(Call(each.token, "borrowBalanceCurrent(address)(uint256)", (account,), alone=True)) for each in owing),
+    ]
+    for each, raw in zip(held, told[: len(held)], strict=True):
+        each.supplied = each.shares * each.rate // WAD if raw is None else raw
+    for each, raw in zip(owing, told[len(held) :], strict=True):
+        each.borrowed = each.owed if raw is None else raw
+    unknown = ["the newest interest"] * (None in told) + ["what it owes in VAI"] * bool(minted)
+    healthy = None if unknown else health(markets)
+    rewards = (yield from _rewards(met, held, owing)) if "rewards" in met.options else ()
+    unknown += ["what it earned beside interest"] * (rewards is None)
+    return Found(
+        "LENDING",
+        supplied=tuple(Part(each.asset, each.supplied) for each in markets),
+        borrowed=tuple(Part(each.asset, each.borrowed) for each in markets),
+        rewards=rewards or (),
+        unknown=" and ".join(unknown),
+        name="Lending market",
+        health=healthy,
+        pool=comptroller,
+        instead=tuple(each.token for each in markets),
+    )
+
+
+def _markets(met: Met, entered: tuple[str, ...], oracle: str) -> Decoding:
+    """The markets that the comptroller lists, of those that the account entered or whose tokens it met.
+
+    Unread where one answers with the code of an error: the numbers beside it are zeros that mean nothing.
+    """
+    tokens = sorted({*entered, *met.tokens})
+    listed = yield [Call(met.contract, MARKET, (token,)) for token in tokens]
+    factors = {token: factor for token, (known, factor) in zip(tokens, listed, strict=True) if known}
+    told = yield [
+        ask
+        for token in factors
+        for ask in (
+            Call(token, "getAccountSnapshot(address)(uint256,uint256,uint256,uint256)", (met.account,)),
+            Maybe(Call(token, UNDERLYING)),
+            Maybe(Call(oracle, "getUnderlyingPrice(address)(uint256)", (token,))),
+        )
+    ]
+    for token, (error, *_) in zip(factors, told[::3], strict=True):
+        if error:
+            raise Unread(f"{token} did not say getAccountSnapshot: error {error}")
+    return [
+        Market(token, asset or ZERO_ADDRESS, shares, owed, rate, factor, price or 0, token in entered)
+        for (token, factor), ((_, shares, owed, rate), asset, price) in zip(
+            factors.items(), zip(told[::3], told[1::3], told[2::3], strict=True), strict=True
+        )
+    ]
+
+
+def health(markets: list[Market]) -> Decimal | None:
+    """How many times over the collateral covers the debt: below one it can be liquidated. None where nothing is owed,
+    or where the oracle has no price for something that counts."""
+    counting = [each for each in markets if each.borrowed or (each.entered and each.supplied and each.factor)]
+    owed = sum(each.borrowed * each.price for each in counting)
+    if not owed or not all(each.price for each in counting):
+        return None
+    limit = sum(each.supplied * each.factor * each.price for each in counting if each.entered)
+    return amounts.amount(limit // owed, WAD_DECIMALS)
+
+
+def _rewards(met: Met, held: list[Market], owing: list[Market]) -> Decoding:
+    """What claiming would give now: what was written down, and what each market has brought since.
+
+    None where the comptroller does not know these functions, as earlier ones at the same address did not.
+    """
+    comptroller, account, word = met.contract, met.account, met.options["rewards"]
+    asks = [
+        ask
+        for side, markets, of in (("Supply", held, "Supplier"), ("Borrow", owing, "Borrower"))
+        for each in markets
+        for ask in (
+            Call(comptroller, f"{word}{side}{STATE}", (each.token,)),
+            Call(comptroller, f"{word}{side}Speeds(address)(uint256)", (each.token,)),
+            Call(comptroller, f"{word}{of}Index(address,address)(uint256)", (each.token, account)),
+            Call(each.token, "totalSupply()(uint256)" if side == "Supply" else "totalBorrows()(uint256)"),
+            Call(each.token, "borrowIndex()(uint256)"),
+        )
+    ]
+    token, height, earned, *told = yield [
+        Maybe(Call(comptroller, met.options["reward"])),
+        Maybe(Call(comptroller, "getBlockNumber()(uint256)")),
+        Maybe(Call(comptroller, f"{word}Accrued(address)(uint256)", (account,))),
+        *map(Maybe, asks),
+    ]
+    if None in (token, height, earned, *told):
+        return None
+    sides: list[Any] = [*((each.shares, False) for each in held), *((each.owed, True) for each in owing)]
+    for (raw, is_debt), at in zip(sides, range(0, len(told), 5), strict=True):
+        (index, since), speed, own, total, debt_index = told[at : at + 5]
+        if is_debt:
+            raw, total = raw * WAD // debt_index, total * WAD // debt_index
+        if height > since and speed and total:
+            index += (height - since) * speed * DOUBLE // total
+        if own == 0 and index >= DOUBLE:
+            own = DOUBLE
+        earned += raw * (index - own) // DOUBLE
+    return (Part(token, earned),)
+
+
+def unwrap(met: Met, raw: int) -> Decoding:
+    """What redeeming so many of a market's tokens gives now; None where the comptroller does not list it."""
+    (listed, _), asset, rate = yield [
+        Call(met.answer, MARKET, (met.contract,)),
+        Maybe(Call(met.contract, UNDERLYING)),
+        Call(met.contract, "exchangeRateCurrent()(uint256)", alone=True),
+    ]
+    return (Part(asset or ZERO_ADDRESS, raw * rate // WAD),) if listed else None
+
+
+FAMILY = Family(
+    "compound_v2",
+    rules=(Token(role="comptroller", question="comptroller()(address)", together=True),),
+    position=position,
+    unwrap=unwrap,
+)

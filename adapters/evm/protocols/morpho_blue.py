@@ -1,0 +1,130 @@
+"""Morpho Blue: one contract with many markets, each lending one token against another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+
+from chainfolio import amounts
+from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.calls import Call
+from chainfolio.protocols import Always, Decoding, Family, Found, Maybe, Met, Part
+
+WAD, PRICE_SCALE = 10**18, 10**36
+WAD_DECIMALS = 18
+VIRTUAL_SHARES, VIRTUAL_ASSETS = 10**6, 1
+POSITION = "position(bytes32,address)(uint256,uint128,uint128)"
+MARKET = "market(bytes32)(uint128,uint128,uint128,uint128,uint128,uint128)"
+TERMS = "idToMarketParams(bytes32)(address,address,address,address,uint256)"
+RATE = (
+    "borrowRateView((address,address,address,address,uint256),"
+    "(uint128,uint128,uint128,uint128,uint128,uint128))(uint256)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a market was made with."""
+
+    loan: str
+    collateral: str
+    oracle: str
+    rates: str
+    lltv: int  # how much of the collateral may be owed, times 10**18
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What all of a market supplied and owes, in units of its token and in shares."""
+
+    supplied: int
+    supplied_shares: int
+    borrowed: int
+    borrowed_shares: int
+    updated_s: int
+    fee: int
+    fee_shares: int = 0
+
+    def grown(self, rate: int, seconds: int) -> Totals:
+        """With the interest since it was last brought up to date, of which a part may go to who takes the fee."""
+        first = rate * seconds
+        second = first * first // (2 * WAD)
+        interest = self.borrowed * (first + second + second * first // (3 * WAD)) // WAD
+        supplied, fee = self.supplied + interest, interest * self.fee // WAD
+        shares = fee * (self.supplied_shares + VIRTUAL_SHARES) // (supplied - fee + VIRTUAL_ASSETS)
+        return Totals(
+            supplied, self.supplied_shares + shares, self.borrowed + interest, self.borrowed_shares,
+            self.updated_s + seconds, self.fee, shares,
+        )  # fmt: skip
+
+    def worth(self, shares: int) -> int:
+        """What withdrawing so many shares gives."""
+        return shares * (self.supplied + VIRTUAL_ASSETS) // (self.supplied_shares + VIRTUAL_SHARES)
+
+    def owed(self, shares: int) -> int:
+        """What repaying so many shares takes."""
+        return -(-shares * (self.borrowed + VIRTUAL_ASSETS) // (self.borrowed_shares + VIRTUAL_SHARES))
+
+
+def position(met: Met) -> Decoding:
+    """One position for each market in which the account has something, interest up to this block included.
+
+    The contract has no list of its markets: those that are read are the ids that the protocol's file has as `markets`.
+    """
+    morpho, account = met.contract, met.account
+    ids = [bytes.fromhex(each.removeprefix("0x")) for each in met.options.get("markets", "").split()]
+    own = (yield [Call(morpho, POSITION, (each, account)) for each in ids]) if ids else []
+    held = {each: shares for each, shares in zip(ids, own, strict=True) if any(shares)}
+    if not held:
+        return None
+    told = yield [Call(morpho, ask, (each,)) for each in held for ask in (MARKET, TERMS)]
+    totals, terms = told[::2], [Terms(*each) for each in told[1::2]]
+    rated = [(each, total) for each, total in zip(terms, totals, strict=True) if each.rates != ZERO_ADDRESS]
+    taker, *said = yield [
+        Call(morpho, "feeRecipient()(address)"),
+        *(Maybe(Call(each.oracle, "price()(uint256)")) for each in terms),
+        *(Call(each.rates, RATE, (_tuple(each), total)) for each, total in rated),
+    ]
+    prices, rates = said[: len(terms)], iter(said[len(terms) :])
+    return [
+        _found(met, shares, each, _now(met, each, Totals(*total), rates), price, taker)
+        for shares, each, total, price in zip(held.values(), terms, totals, prices, strict=True)
+    ]
+
+
+def _tuple(terms: Terms) -> tuple[str, str, str, str, int]:
+    return (terms.loan, terms.collateral, terms.oracle, terms.rates, terms.lltv)
+
+
+def _now(met: Met, terms: Terms, totals: Totals, rates: Iterator[int]) -> Totals:
+    """The totals as of this block; a market without rates earns nothing."""
+    return totals if terms.rates == ZERO_ADDRESS else totals.grown(next(rates), met.time_s - totals.updated_s)
+
+
+def _found(
+    met: Met, shares: tuple[int, int, int], terms: Terms, totals: Totals, price: int | None, taker: str
+) -> Found:
+    supplied, borrowed, collateral = shares
+    owed = totals.owed(borrowed)
+    return Found(
+        "LENDING",
+        supplied=(
+            Part(terms.loan, totals.worth(supplied + (totals.fee_shares if met.account == taker else 0))),
+            Part(terms.collateral, collateral),
+        ),
+        borrowed=(Part(terms.loan, owed),),
+        name="Lending market",
+        health=_health(collateral, price, terms.lltv, owed),
+        pool=met.contract,
+    )
+
+
+def _health(collateral: int, price: int | None, lltv: int, owed: int) -> Decimal | None:
+    """How many times over what may be owed covers what is: below one it can be liquidated."""
+    if not owed or price is None:
+        return None
+    return amounts.amount(collateral * price // PRICE_SCALE * lltv // WAD * WAD // owed, WAD_DECIMALS)
+
+
+FAMILY = Family("morpho_blue", rules=(Always("morpho"),), position=position)

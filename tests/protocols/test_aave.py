@@ -1,0 +1,201 @@
+"""Aave's releases beside each other on one chain: two markets, both kinds of debt, and rewards that are claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from adapters.evm.protocols import aave_v2, aave_v3
+from adapters.evm.protocols.aave import Release, position, unwrap
+from chainfolio.contracts import Position, Snapshot
+from chainfolio.protocols import Met, Part, Unread
+from localchain.deploy import WAD, Deployer, Deployment, deploy
+from localchain.evm import MAX, Tx, tx
+from localchain.node import LocalNode
+from tests.protocols import aave_v2_deployment
+from tests.protocols.told import told
+from tests.protocols.world import World, parts
+
+FILE = """\
+key = "aave2"
+name = "Aave V2"
+families = ["aave_v2"]
+[contracts.local]
+pool = ["{pool}"]
+"""
+ACCOUNT = "getUserAccountData(address)(uint256,uint256,uint256,uint256,uint256,uint256)"
+STABLE, VARIABLE = 1, 2
+CONFIGURE = "configureAssets((uint88,uint256,uint32,address,address,address,address)[])"
+
+
+@dataclass(frozen=True)
+class Lived:
+    """The world, the older pool, who pays the newer one's rewards, and a snapshot."""
+
+    world: World
+    old: str
+    controller: str
+    snapshot: Snapshot
+
+    def position(self, name: str, protocol: str) -> Position:
+        me = self.world.deployment.accounts[name].lower()
+        (found,) = [each for each in self.snapshot.positions if (each.account, each.protocol) == (me, protocol)]
+        return found
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
+    with LocalNode() as node:
+        deployment = deploy(node)
+        old, controller = aave_v2_deployment.aave_v2(node, deployment), rewards(node, deployment)
+        lend_and_borrow(node, deployment, old)
+        world = World(node, deployment, tmp_path_factory.mktemp("aave"), {"aave2": FILE.format(pool=old.lower())})
+        accounts = [deployment.accounts[name] for name in ("alice", "bob")]
+        yield Lived(world, old, controller, world.snapshot(*accounts))
+
+
+def rewards(node: LocalNode, deployment: Deployment) -> str:
+    """Two tokens for those who supply dollars to the newer market, one for those who borrow ether there."""
+    who, at = deployment.accounts["deployer"], deployment.contracts
+    deployer = Deployer(node, who, int(node.rpc("eth_getTransactionCount", who, "pending"), 16))
+    with node.by_hand():
+        controller = deployer.create("controller", "RewardsController", ("address",), who)
+        deployer.do(controller, "initialize(address)", who)
+        pulled = deployer.create("pulled", "PullRewardsTransferStrategy", ("address",) * 3, controller, who, who)
+        for token in ("aUSDC", "variableDebtWETH"):
+            deployer.do(at[token], "setIncentivesController(address)", controller)
+        end = node.block()["timestamp"]
+        until = int(end, 16) + 10**7
+        oracle = deployment.feeds["DAI"]
+        dai, wbtc = deployment.tokens["DAI"].address, deployment.tokens["WBTC"].address
+        deployer.do(controller, CONFIGURE, [
+            (WAD // 100, 0, until, at["aUSDC"], dai, pulled, oracle),
+            (31, 0, until, at["aUSDC"], wbtc, pulled, oracle),
+            (7, 0, until, at["variableDebtWETH"], wbtc, pulled, oracle),
+        ])  # fmt: skip
+        for token in (dai, wbtc):
+            deployer.do(token, "approve(address,uint256)", pulled, MAX)
+        deployer.settle()
+    return controller
+
+
+def lend_and_borrow(node: LocalNode, deployment: Deployment, old: str) -> None:
+    """Alice lends and borrows in both markets, at the old one at both rates; Bob only lends, at the old one."""
+    alice, bob, new = deployment.accounts["alice"], deployment.accounts["bob"], deployment.contracts["Pool"]
+    token = {symbol: each.address for symbol, each in deployment.tokens.items()}
+    borrow = "borrow(address,uint256,uint256,uint16,address)"
+    node.settle([
+        *(tx(alice, token["USDC"], "approve(address,uint256)", pool, MAX) for pool in (old, new)),
+        tx(alice, old, "deposit(address,uint256,address,uint16)", token["USDC"], 300_000 * 10**6, alice, 0),
+        tx(alice, new, "supply(address,uint256,address,uint16)", token["USDC"], 200_000 * 10**6, alice, 0),
+        tx(bob, token["WBTC"], "approve(address,uint256)", old, MAX),
+        tx(bob, old, "deposit(address,uint256,address,uint16)", token["WBTC"], 123_456_789, bob, 0),
+    ])  # fmt: skip
+    node.settle([
+        tx(alice, old, borrow, token["WETH"], 20 * WAD, VARIABLE, 0, alice),
+        tx(alice, old, borrow, token["DAI"], 70_000 * WAD, STABLE, 0, alice),
+        tx(alice, old, borrow, token["WBTC"], 10**7, VARIABLE, 0, alice),
+        tx(alice, new, borrow, token["WETH"], 30 * WAD, VARIABLE, 0, alice),
+    ])  # fmt: skip
+    node.mine(1, 40 * 86_400)
+    node.mine(1)
+
+
+def test_everything_was_read(lived: Lived) -> None:
+    assert lived.snapshot.issues == ()
+    assert sorted(each.protocol for each in lived.snapshot.positions) == ["aave2", "aave2", "aave3"]
+
+
+def test_the_older_market_takes_and_pays_what_it_is_said_to(lived: Lived) -> None:
+    deployment, me = lived.world.deployment, lived.world.deployment.accounts["alice"].lower()
+    market, rich = lived.position("alice", "aave2"), deployment.accounts["deployer"]
+    owed, supplied = parts([market], "borrowed"), parts([market], "supplied")
+    dai = deployment.tokens["DAI"].address.lower()
+    assert len(owed) == 3
+    calls: list[Tx] = []
+    for token, raw in owed.items():
+        rate = STABLE if token == dai else VARIABLE
+        calls += [
+            tx(rich, token, "transfer(address,uint256)", me, raw),
+            tx(me, token, "approve(address,uint256)", lived.old, MAX),
+            tx(me, lived.old, "repay(address,uint256,uint256,address)", token, MAX, rate, me),
+        ]
+    calls += [tx(me, lived.old, "withdraw(address,uint256,address)", token, MAX, me) for token in supplied]
+    paid = lived.world.paid(me, calls, lived.snapshot.block)
+    # Given and paid back come to nothing: not a unit of debt was forgotten, nor one too much repaid.
+    assert {token: raw for token, raw in paid.items() if token in {**owed, **supplied}} == supplied
+
+
+def test_each_market_has_a_health_of_its_own(lived: Lived) -> None:
+    me, height = lived.world.deployment.accounts["alice"], lived.snapshot.block.height
+    healths = []
+    for protocol in ("aave2", "aave3"):
+        market = lived.position("alice", protocol)
+        assert market.health is not None
+        assert market.health * WAD == lived.world.node.call(market.pool, ACCOUNT, me, block=height)[5]
+        healths.append(market.health)
+    assert healths[0] != healths[1]
+    assert lived.position("bob", "aave2").health is None
+
+
+def test_what_a_market_pays_beside_interest_is_what_claiming_gives(lived: Lived) -> None:
+    me, at = lived.world.deployment.accounts["alice"], lived.world.deployment.contracts
+    earning = [at["aUSDC"], at["variableDebtWETH"]]
+    calls = [tx(me, lived.controller, "claimAllRewardsToSelf(address[])", earning)]
+    said = parts([lived.position("alice", "aave3")], "rewards")
+    assert len(said) == 2
+    assert lived.world.paid(me, calls, lived.snapshot.block) == said
+
+
+# --- what no chain would say -----------------------------------------------------------------------------------------
+
+ME, POOL, SHARE, DEBT, FAKE, ASSET, PAYER, THIEF, REWARD = ("0x" + f"{at:02x}" * 20 for at in range(1, 10))
+NOBODY = "0x" + "0" * 40
+HEALTHY: dict[tuple[Any, ...], Any] = {
+    (POOL, "getUserAccountData"): (5, 2, 1, 0, 0, 2 * WAD),
+    (POOL, "getReserveData", ASSET): (0, 0, 0, 0, 0, 0, 0, SHARE, NOBODY, DEBT),
+    **{(token, "UNDERLYING_ASSET_ADDRESS"): ASSET for token in (SHARE, DEBT, FAKE)},
+    **{(token, "balanceOf"): raw for token, raw in ((SHARE, 500), (DEBT, 30), (FAKE, 10**30))},
+    (SHARE, "getIncentivesController"): PAYER,
+    (FAKE, "getIncentivesController"): THIEF,
+    (PAYER, "getAllUserRewards"): ((REWARD,), (4,)),
+    (THIEF, "getAllUserRewards"): ((REWARD,), (10**30,)),
+}
+MET = Met(ME, POOL, answer=POOL, tokens=(FAKE, SHARE, DEBT))
+
+
+def test_who_only_claims_to_be_of_a_market_has_no_say_in_it() -> None:
+    found = told(position, MET, aave_v2.RELEASE, says=HEALTHY)
+    assert found.supplied == (Part(ASSET, 500),)
+    assert found.borrowed == (Part(ASSET, 30),)
+    assert found.rewards == (Part(REWARD, 4),)
+    assert found.instead == (SHARE, DEBT)
+    assert found.health == 2
+
+
+def test_who_refuses_every_question_spoils_nothing() -> None:
+    silent = {key: value for key, value in HEALTHY.items() if key[0] != FAKE}
+    assert told(position, MET, aave_v2.RELEASE, says=silent) == told(position, MET, aave_v2.RELEASE, says=HEALTHY)
+
+
+def test_rewards_that_are_paid_in_another_way_are_said_to_be_unknown() -> None:
+    other = {key: value for key, value in HEALTHY.items() if key[0] != PAYER}
+    found = told(position, MET, aave_v2.RELEASE, says=other)
+    assert found.unknown == "what it earned beside interest"
+    assert found.supplied == (Part(ASSET, 500),)
+
+
+def test_a_genuine_balance_that_cannot_be_read_is_unknown_not_zero() -> None:
+    with pytest.raises(Unread):
+        told(position, MET, aave_v2.RELEASE, says={**HEALTHY, (SHARE, "balanceOf"): None})
+
+
+@pytest.mark.parametrize("release", [aave_v2.RELEASE, aave_v3.RELEASE])
+def test_a_share_inside_something_else_is_its_own_amount(release: Release) -> None:
+    met = Met(ME, SHARE, answer=POOL)
+    says = {**HEALTHY, (POOL, "getReserveData", ASSET): (*[0] * release.first, SHARE, NOBODY, DEBT)}
+    assert told(unwrap, met, 9, release, says=says) == (Part(ASSET, 9),)
+    assert told(unwrap, Met(ME, FAKE, answer=POOL), 9, release, says=says) is None

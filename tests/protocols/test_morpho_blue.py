@@ -1,0 +1,242 @@
+"""Morpho Blue on its published source: what was supplied and is owed is what leaving pays and takes, to the unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from adapters.evm.protocols.morpho_blue import position
+from chainfolio.contracts import Position, Snapshot
+from chainfolio.protocols import Met, Part, Unread
+from localchain.deploy import WAD, Deployer, Deployment, deploy
+from localchain.evm import MAX, ZERO, Tx, keccak, tx, words
+from localchain.node import LocalNode
+from tests.protocols.told import told
+from tests.protocols.world import World, parts
+
+FILE = """\
+key = "morpho"
+name = "Morpho"
+families = ["morpho_blue"]
+[options]
+markets = "{markets}"
+[contracts.local]
+morpho = ["{morpho}"]
+"""
+PARAMS = "(address,address,address,address,uint256)"
+SHARES = "position(bytes32,address)(uint256,uint128,uint128)"
+PRICE = 2_000 * 10**24  # of a raw unit of ether in raw units of dollars, times 10**36
+Params = tuple[str, str, str, str, int]
+
+
+@dataclass(frozen=True)
+class Lived:
+    """The world, the contract, its markets by id, and a snapshot."""
+
+    world: World
+    morpho: str
+    markets: Mapping[bytes, Params]
+    snapshot: Snapshot
+
+    def account(self, name: str) -> str:
+        return self.world.deployment.accounts[name].lower()
+
+    def positions(self, name: str) -> list[Position]:
+        return [each for each in self.snapshot.positions if each.account == self.account(name)]
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
+    with LocalNode() as node:
+        deployment = deploy(node)
+        morpho, markets = opened(node, deployment)
+        lend_and_borrow(node, deployment, morpho, list(markets.values()))
+        listed = " ".join("0x" + each.hex() for each in markets)
+        files = {"morpho": FILE.format(markets=listed, morpho=morpho.lower())}
+        world = World(node, deployment, tmp_path_factory.mktemp("morpho"), files)
+        accounts = [deployment.accounts[name] for name in ("alice", "bob", "carol", "grace")]
+        yield Lived(world, morpho, markets, world.snapshot(*accounts))
+
+
+def opened(node: LocalNode, deployment: Deployment) -> tuple[str, dict[bytes, Params]]:
+    """Dollars against ether, with a fee that goes to Carol; ether against bitcoin; and dollars without interest."""
+    who = deployment.accounts["deployer"]
+    deployer = Deployer(node, who, int(node.rpc("eth_getTransactionCount", who, "pending"), 16))
+    token = {symbol: each.address for symbol, each in deployment.tokens.items()}
+    with node.by_hand():
+        morpho = deployer.create("morpho", "Morpho", ("address",), who)
+        rates = deployer.create("rates", "IrmMock")
+        markets = {}
+        for each in (rates, ZERO):
+            deployer.do(morpho, "enableIrm(address)", each)
+        deployer.do(morpho, "setFeeRecipient(address)", deployment.accounts["carol"])
+        for loan, collateral, price, model, lltv, fee in (
+            ("USDC", "WETH", PRICE, rates, WAD * 86 // 100, WAD // 7),
+            ("WETH", "WBTC", 20 * 10**46, rates, WAD * 77 // 100, 0),
+            ("USDC", "DAI", 10**24, ZERO, WAD * 91 // 100, 0),
+        ):
+            oracle = deployer.create(f"oracle {loan}/{collateral}", "OracleMock")
+            deployer.do(oracle, "setPrice(uint256)", price)
+            params = (token[loan], token[collateral], oracle, model, lltv)
+            deployer.do(morpho, "enableLltv(uint256)", lltv)
+            deployer.do(morpho, f"createMarket({PARAMS})", params)
+            if fee:
+                deployer.do(morpho, f"setFee({PARAMS},uint256)", params, fee)
+            markets[keccak(bytes.fromhex(words(("address",) * 4 + ("uint256",), *params)))] = params
+        deployer.settle()
+    return morpho, markets
+
+
+def lend_and_borrow(node: LocalNode, deployment: Deployment, morpho: str, markets: list[Params]) -> None:
+    """Alice lends in all markets; Bob owes in all of them; Carol has nothing but the fee; Grace has nothing."""
+    alice, bob = deployment.accounts["alice"], deployment.accounts["bob"]
+    tokens = sorted({token for params in markets for token in params[:2]})
+    node.settle([tx(who, token, "approve(address,uint256)", morpho, MAX) for who in (alice, bob) for token in tokens])
+    supply = f"supply({PARAMS},uint256,uint256,address,bytes)"
+    borrow = f"borrow({PARAMS},uint256,uint256,address,address)"
+    lend = f"supplyCollateral({PARAMS},uint256,address,bytes)"
+    lent, secured = (400_000 * 10**6, 77 * WAD + 1, 10**9), (90 * WAD, 10 * 10**8, 5_000 * WAD)
+    owed = (100_000 * 10**6 + 7, 61 * WAD, 10**9 // 3)
+    node.settle(
+        [tx(alice, morpho, supply, each, raw, 0, alice, b"") for each, raw in zip(markets, lent, strict=True)]
+        + [tx(bob, morpho, lend, each, raw, bob, b"") for each, raw in zip(markets, secured, strict=True)]
+    )
+    node.settle([tx(bob, morpho, borrow, each, raw, 0, bob, bob) for each, raw in zip(markets, owed, strict=True)])
+    node.mine(1, 50 * 86_400)
+    node.settle([tx(bob, morpho, f"accrueInterest({PARAMS})", each) for each in markets])  # Carol gets shares
+    node.mine(1, 33 * 86_400)
+
+
+def leaving(lived: Lived, name: str) -> list[Tx]:
+    """Repay everything with the deployer's money, and take everything out."""
+    me, rich, morpho = lived.account(name), lived.account("deployer"), lived.morpho
+    calls = [tx(rich, token, "approve(address,uint256)", morpho, MAX) for token in sorted({*_loans(lived)})]
+    # What others owe has to come back first, for there is not enough in the contract to pay all lenders.
+    for each, params in lived.markets.items():
+        _, borrowed, _ = shares(lived, each, lived.account("bob"))
+        repay = f"repay({PARAMS},uint256,uint256,address,bytes)"
+        calls.append(tx(rich, morpho, repay, params, 0, borrowed, lived.account("bob"), b""))
+    for each, params in lived.markets.items():
+        supplied, _, collateral = shares(lived, each, me)
+        if supplied:
+            withdraw = f"withdraw({PARAMS},uint256,uint256,address,address)"
+            calls.append(tx(me, morpho, withdraw, params, 0, supplied, me, me))
+        if collateral:
+            take = f"withdrawCollateral({PARAMS},uint256,address,address)"
+            calls.append(tx(me, morpho, take, params, collateral, me, me))
+    return calls
+
+
+def _loans(lived: Lived) -> list[str]:
+    return [params[0] for params in lived.markets.values()]
+
+
+def shares(lived: Lived, market: bytes, account: str) -> tuple[int, int, int]:
+    found: tuple[int, int, int] = lived.world.node.call(
+        lived.morpho, SHARES, market, account, block=lived.snapshot.block.height
+    )
+    return found
+
+
+def test_everything_was_read(lived: Lived) -> None:
+    assert lived.snapshot.issues == ()
+    assert [len(lived.positions(name)) for name in ("alice", "bob", "carol", "grace")] == [3, 3, 1, 0]
+
+
+@pytest.mark.parametrize("name", ["alice", "bob"])
+def test_what_was_supplied_is_what_leaving_pays(lived: Lived, name: str) -> None:
+    paid = lived.world.paid(lived.account(name), leaving(lived, name), lived.snapshot.block)
+    assert parts(lived.positions(name), "supplied") == paid
+
+
+def test_what_is_owed_is_what_repaying_every_share_takes(lived: Lived) -> None:
+    rich = lived.account("deployer")
+    repayments = leaving(lived, "grace")  # who has nothing to take out
+    paid = lived.world.paid(rich, repayments, lived.snapshot.block)
+    assert {token: -raw for token, raw in paid.items()} == parts(lived.positions("bob"), "borrowed")
+
+
+def test_who_takes_the_fee_has_what_it_has_grown_by(lived: Lived) -> None:
+    """Shares that it gets only when somebody next brings the market up to date are counted: whoever comes next does."""
+    carol = lived.account("carol")
+    (market, params), *_ = lived.markets.items()
+    calls = leaving(lived, "grace")
+    before, _, _ = shares(lived, market, carol)
+    held = parts(lived.positions("carol"), "supplied")[params[0].lower()]
+    withdraw = f"withdraw({PARAMS},uint256,uint256,address,address)"
+    of_shares = lived.world.paid(
+        carol, [*calls, tx(carol, lived.morpho, withdraw, params, 0, before, carol, carol)], lived.snapshot.block
+    )
+    of_all = lived.world.paid(
+        carol, [*calls, tx(carol, lived.morpho, withdraw, params, held, 0, carol, carol)], lived.snapshot.block
+    )
+    assert of_shares[params[0].lower()] < held == of_all[params[0].lower()]
+    more = tx(carol, lived.morpho, withdraw, params, held + 1, 0, carol, carol)
+    with pytest.raises(AssertionError, match="status"):
+        lived.world.paid(carol, [*calls, more], lived.snapshot.block)
+
+
+def test_below_a_health_of_one_a_borrower_can_be_liquidated_and_above_not(lived: Lived) -> None:
+    """The price at which health comes to one is the one at which the contract turns."""
+    params = next(iter(lived.markets.values()))
+    (mine,) = [each for each in lived.positions("bob") if params[1].lower() in parts([each], "supplied")]
+    assert mine.health is not None
+    at_one = PRICE / mine.health
+    assert lets_liquidate(lived, params, int(at_one * 9_999 / 10_000))
+    assert not lets_liquidate(lived, params, int(at_one * 10_001 / 10_000))
+
+
+def lets_liquidate(lived: Lived, params: Params, price: int) -> bool:
+    """Whether Bob could be liquidated in a market, were this the price."""
+    rich = lived.account("deployer")
+    liquidate = f"liquidate({PARAMS},address,uint256,uint256,bytes)"
+    calls = [
+        tx(rich, params[2], "setPrice(uint256)", price),
+        tx(rich, params[0], "approve(address,uint256)", lived.morpho, MAX),
+        tx(rich, lived.morpho, liquidate, params, lived.account("bob"), 10**15, 0, b""),
+    ]
+    try:
+        return bool(lived.world.paid(rich, calls, lived.snapshot.block))
+    except AssertionError:  # the contract refused
+        return False
+
+
+# --- what no chain would say -----------------------------------------------------------------------------------------
+
+ME, MORPHO, LOAN, COLLATERAL, ORACLE, RATES, NOBODY = ("0x" + f"{at:02x}" * 20 for at in range(1, 8))
+ID = bytes(range(32))
+HEALTHY: dict[tuple[Any, ...], Any] = {
+    (MORPHO, "position"): (5 * 10**6, 3 * 10**6, 400),
+    (MORPHO, "market"): (10, 9 * 10**6, 6, 5 * 10**6, 1_000, 0),
+    (MORPHO, "idToMarketParams"): (LOAN, COLLATERAL, ORACLE, RATES, WAD // 2),
+    (MORPHO, "feeRecipient"): NOBODY,
+    (ORACLE, "price"): 10**36,
+    (RATES, "borrowRateView"): 0,
+}
+MET = Met(ME, MORPHO, options={"markets": "0x" + ID.hex()}, time_s=1_000)
+
+
+def test_a_file_without_markets_asks_nothing() -> None:
+    with pytest.raises(StopIteration):
+        next(position(Met(ME, MORPHO, time_s=1_000)))
+
+
+def test_what_is_owed_is_rounded_up_and_what_is_held_down() -> None:
+    (found,) = told(position, MET, says=HEALTHY)
+    assert found.supplied == (Part(LOAN, 5), Part(COLLATERAL, 400))
+    assert found.borrowed == (Part(LOAN, 4),)
+    assert found.health == 50
+
+
+def test_an_oracle_that_is_silent_takes_the_health_and_nothing_else() -> None:
+    (found,) = told(position, MET, says={key: value for key, value in HEALTHY.items() if key[0] != ORACLE})
+    assert found.health is None
+    assert found.borrowed == (Part(LOAN, 4),)
+
+
+def test_a_rate_that_cannot_be_read_leaves_the_position_unknown() -> None:
+    with pytest.raises(Unread):
+        told(position, MET, says={key: value for key, value in HEALTHY.items() if key[0] != RATES})
