@@ -197,7 +197,7 @@ async def transactions(request: Context, query: TransactionsQuery) -> Transactio
     contracts sent inside transactions (internal transfers) where the operator indexes those. Where he does not,
     `completeness` is `partial` and `issues` say what is missing. `fees` are what the sender paid. `flags` warn of spam
     and of addresses that imitate others; nothing is left out for a flag unless `hideSpam` asks for it.
-    Past prices are not known yet: they are null, and `hideDust` hides nothing. A page that would need blocks which
+    Past prices are not known yet: they are `N/A`, and `hideDust` hides nothing. A page that would need blocks which
     nobody indexed is 503; `startDate` above them avoids that.
     """
     if query.start_date is not None and query.end_date is not None and query.start_date > query.end_date:

@@ -188,7 +188,9 @@ class Reader:
             why = "it leads back to itself" if part.token in trail else f"more than {DEEPEST} shares lie in each other"
             itself.issues.append(self._unknown(share, why))
             return itself
-        reports: dict[str, Report[Any]] = yield from lockstep({"": unwrapping(share.at(self.time_s), part.raw)}, record=True)
+        reports: dict[str, Report[Any]] = yield from lockstep(
+            {"": unwrapping(share.at(self.time_s), part.raw)}, record=True
+        )
         report = reports[""]
         if report.status == "ok" and report.result is None:
             return itself  # it only says that it is one

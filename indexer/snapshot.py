@@ -83,7 +83,9 @@ class Snapshotter:
     async def _at(self, accounts: Sequence[str], block: Block, extra: Sequence[str], before: int) -> Snapshot:
         met = await asyncio.to_thread(self._met, accounts, block.height)
         wanted = {account: self._wanted(met[account].tokens | set(extra)) for account in accounts}
-        readers = {account: Reader(self.protocols, account, met[account], block.time_us // SECOND_US) for account in accounts}
+        readers = {
+            account: Reader(self.protocols, account, met[account], block.time_us // SECOND_US) for account in accounts
+        }
         read = await self._read(
             {account: readers[account].everything(tuple(wanted[account])) for account in accounts}, block
         )

@@ -50,7 +50,7 @@ def _wire(name: str) -> str:
 
 
 class TransactionAssetDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=True):
-    """One asset that moved. `price` and `value` are null where nobody priced it."""
+    """One asset that moved. `price` and `value` are `N/A` where nobody priced it."""
 
     symbol: str
     name: str
@@ -85,7 +85,7 @@ class Flag(msgspec.Struct, frozen=True):
 
 
 class TransactionDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=True):
-    """One transaction of one wallet. `timestamp` is in Unix seconds; fiat is USD, null where nobody priced it. `flags`
+    """One transaction of one wallet. `timestamp` is in Unix seconds; fiat is USD, `N/A` where nobody priced it. `flags`
     are warnings; what has some is not left out for that, only what has the type SPAM is, where `hideSpam` says so."""
 
     hash: str

@@ -416,6 +416,19 @@ def test_the_command_lists_what_may_be_taken_by_value_at_risk(ethereum: Running,
 # --- transactions ---
 
 
+def test_the_command_lists_what_a_wallet_did_as_the_api_does(demo: Demo, me: Client) -> None:
+    found = demo.command("transactions", DAVE, "--limit", "5")
+    assert [each["hash"] for each in found["transactions"]] == [each.hash for each in me.transactions(DAVE, 5, 0)]
+    assert demo.command("transactions", DAVE, "--chain", "local", "--limit", "5") == found
+    with redirect_stdout(io.StringIO()) as out:
+        assert main(["transactions", DAVE, "--limit", "5", "--config", str(demo.config)]) == 0
+    (newest, *_) = found["transactions"]
+    assert f"{DAVE}: 5 transactions" in out.getvalue()
+    assert newest["type"] in out.getvalue()
+    for asset in (*newest["assetsIn"], *newest["assetsOut"]):
+        assert f"{asset['balance']} {asset['symbol']}" in out.getvalue()
+
+
 def test_transactions_are_walked_by_offset_in_either_order(me: Client) -> None:
     newest = me.transactions(DAVE, 250, 0)
     assert newest
