@@ -13,19 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio import amounts
 from chainfolio.blocks import Span, Spans
-from chainfolio.errors import NotFound, Reorged
+from chainfolio.errors import Reorged
 from chainfolio.tables import (
     ACCOUNT_APPROVALS,
-    ACCOUNT_TRANSACTIONS,
     ACCOUNT_TRANSFERS,
     BLOCKS,
     TRANSACTIONS,
     TRANSFERS,
-    Table,
 )
-from indexer import ipc
 from indexer.approvals import EVERYWHERE, given
-from indexer.derive import HISTORIES, pending
+from indexer.sent import SENT, check_ceiling, fresh, of_transaction, sent, unsorted
 from portfolio.activity import Activity, Mined, Movement, Permission
 from portfolio.poisoning import Circle, Dealing
 
@@ -41,7 +38,6 @@ WHERE: Final = ("account", "height", "tx_index")
 PLACE: Final = (*WHERE, "time", "tx_hash")
 MOVED: Final = (*PLACE, "log_index", "item", "direction", "standard", "token", "token_id", "raw", "counterparty")
 ALLOWED: Final = (*PLACE, "log_index", "token", "spender")
-SENT: Final = (*PLACE, "sender", "recipient", "created", "raw", "fee", "status", "selector")
 MOVES: Final = tuple(name for name in MOVED if name not in ("time", "tx_hash"))
 ROWS: Final = tuple(name for name in ACCOUNT_TRANSFERS.names if name in MOVED)
 
@@ -134,11 +130,11 @@ def _read(
 
     moved = _moved(lake, tail, chain, accounts, most)
     allowed = _allowed(lake, tail, chain, accounts, most)
-    sent = _sent(lake, tail, chain, accounts, most)
+    signed = pl.concat(sent(lake, tail, chain, accounts, SENT, most))
     indexed = pl.any_horizontal(
         pl.lit(False), *(pl.col("height").is_between(span.first, span.last) for span in heights)
     )
-    frames = [rows.filter(indexed) for rows in (moved, allowed, sent)]
+    frames = [rows.filter(indexed) for rows in (moved, allowed, signed)]
     keys = pl.concat([rows.select(PLACE) for rows in frames]).unique(WHERE)
     for account, count in keys.group_by("account").len().iter_rows():
         check_ceiling(account, count, most)
@@ -149,15 +145,6 @@ def _read(
     )  # fmt: skip
 
 
-def check_ceiling(account: str, count: int, most: int) -> None:
-    """NotFound where an account has more transactions than are served."""
-    if count > most:
-        raise NotFound(
-            f"{account} has more than {most:,} transactions, which is more than are served",
-            cure="the operator raises server.max_transactions",
-        )
-
-
 def _moved(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: int) -> pl.DataFrame:
     """Movements of accounts: the tail, what is not sorted by account yet, sorted histories."""
     import polars as pl
@@ -165,8 +152,8 @@ def _moved(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: in
     from portfolio.ledger import account_transfers
 
     mine = pl.col("sender").is_in(accounts) | pl.col("recipient").is_in(accounts)
-    loose = [_fresh(tail, chain, TRANSFERS).filter(mine)]
-    for span in _unsorted(tail, chain, ACCOUNT_TRANSFERS):
+    loose = [fresh(tail, chain, TRANSFERS).filter(mine)]
+    for span in unsorted(tail, chain, ACCOUNT_TRANSFERS):
         within = pl.col("height").is_between(span.first, span.last)
         loose.append(lake.scan(TRANSFERS, chain=chain).filter(within, mine).select(TRANSFERS.names).collect())
     parts = [account_transfers(rows).filter(pl.col("account").is_in(accounts)).select(MOVED) for rows in loose]
@@ -189,50 +176,6 @@ def _allowed(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: 
     return pl.concat(every)
 
 
-def _sent(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: int) -> pl.DataFrame:
-    """Transactions that accounts sent: the tail, what is not sorted by account yet, sorted histories."""
-    import polars as pl
-
-    mine = pl.col("sender").is_in(accounts)
-    sending = [pl.col("sender").alias("account"), *_of_transaction()]
-    parts = [_fresh(tail, chain, TRANSACTIONS).filter(mine).select(sending).select(SENT)]
-    for span in _unsorted(tail, chain, ACCOUNT_TRANSACTIONS):
-        within = pl.col("height").is_between(span.first, span.last)
-        # One row more than the ceiling of all of them: then one of them is above it.
-        rows = lake.scan(TRANSACTIONS, chain=chain).filter(within, mine).select(sending).select(SENT)
-        parts.append(rows.head(most * len(accounts) + 1).collect())
-    for account in accounts:
-        check_ceiling(account, lake.count_transactions(ACCOUNT_TRANSACTIONS, chain, account, most), most)
-        own = lake.of_account(ACCOUNT_TRANSACTIONS, chain, account).with_columns(pl.col("account").alias("sender"))
-        parts.append(own.select(SENT).collect())
-    return pl.concat(parts)
-
-
-def _unsorted(tail: Tail, chain: str, history: Table) -> Spans:
-    """Heights whose rows are in the lake but not sorted by account yet."""
-    behind = Spans()
-    for source in HISTORIES[history.name].datasets:
-        for filter_ in tail.cover_filters(chain, source):
-            behind |= pending(tail, chain, source, filter_)
-    return behind
-
-
-def _fresh(tail: Tail, chain: str, table: Table, first: int = 0, last: int = 2**62) -> pl.DataFrame:
-    import polars as pl
-
-    rows = pl.from_arrow(ipc.load((stream for _, stream in tail.rows(chain, table.name, first, last)), table))
-    assert isinstance(rows, pl.DataFrame)
-    return rows.select(table.names)
-
-
-def _of_transaction() -> list[pl.Expr]:
-    """The columns of `transactions` that are shown, and the first four bytes of the call data."""
-    import polars as pl
-
-    known = [pl.col(name) for name in SENT if name not in ("account", "tx_hash", "selector")]
-    return [*known, pl.col("hash").alias("tx_hash"), pl.col("input").bin.slice(0, 4).alias("selector")]
-
-
 def indexed_transactions(lake: Lake, tail: Tail, chain: str, keys: Collection[Activity]) -> dict[str, Mined]:
     """What `transactions` has of some activities, by hash; those it does not have are absent."""
     import polars as pl
@@ -242,9 +185,9 @@ def indexed_transactions(lake: Lake, tail: Tail, chain: str, keys: Collection[Ac
     heights = sorted({key.height for key in keys})
     ours = pl.col("height").is_between(heights[0], heights[-1]) & pl.col("height").is_in(heights)
     ours &= pl.col("hash").is_in(sorted({key.tx_hash for key in keys}))
-    fresh = _fresh(tail, chain, TRANSACTIONS, heights[0], heights[-1]).lazy()
-    parts = [fresh, lake.scan(TRANSACTIONS, chain=chain)]
-    rows = pl.concat([part.filter(ours).select(_of_transaction()).collect() for part in parts])
+    kept = fresh(tail, chain, TRANSACTIONS, heights[0], heights[-1]).lazy()
+    parts = [kept, lake.scan(TRANSACTIONS, chain=chain)]
+    rows = pl.concat([part.filter(ours).select(of_transaction()).collect() for part in parts])
     return {row["tx_hash"]: _mined(row) for row in rows.iter_rows(named=True)}
 
 

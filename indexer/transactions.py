@@ -17,8 +17,9 @@ from chainfolio.asking import drive
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Issue, Token
 from chainfolio.errors import BadAnswer, NotCovered
-from indexer.activities import Activities, check_ceiling, indexed_hashes, indexed_transactions, missing, read
+from indexer.activities import Activities, indexed_hashes, indexed_transactions, missing, read
 from indexer.answers import TransactionFilter
+from indexer.sent import check_ceiling
 from indexer.snapshot import LIVE_LAG, Snapshotter
 from portfolio.activity import Activity, Functions, Mined, together
 from portfolio.facts import ChainFacts, ProtocolFacts
