@@ -123,7 +123,8 @@ def portfolio(
 def _fees(own: Valuation, address: str) -> tuple[str, str]:
     """All fees paid, in the native coin's smallest unit and in USD; unknown where those of a chain are not known, where
     several coins would have to be added up, and in USD where one has no price."""
-    if {fee.chain for fee in own.fees} != set(own.scope[address]):
+    scope = set(own.scope[address])
+    if {fee.chain for fee in own.fees} != scope or (own.unread[address] and not scope):
         return UNKNOWN, UNKNOWN
     some = [fee for fee in own.fees if fee.holding.raw]
     coins = {(fee.holding.token.symbol, fee.holding.token.decimals) for fee in some}

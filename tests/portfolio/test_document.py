@@ -23,7 +23,7 @@ from chainfolio.contracts import Holding, Issue, Snapshot, Token
 from portfolio.compose import clean, iso, portfolio
 from portfolio.document import encode, percentages, wallet_only
 from portfolio.facts import PLACEHOLDER, Options, ProtocolFacts
-from portfolio.valuation import ValuedPosition, value, valued
+from portfolio.valuation import Valuation, ValuedPosition, value, valued
 from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, IDS, USDC, erc20, native, price, snapshot
 
 FEED = "0x" + "fe" * 20
@@ -99,6 +99,12 @@ def test_fees_of_chains_are_added_up_only_where_all_are_known(
     ]
     answer = tree(read)
     assert (answer["fees"], answer["feesFiat"]) == shown
+
+
+def test_fees_of_an_account_that_no_chain_was_read_for_are_unknown() -> None:
+    nowhere = Valuation((), scope={ALICE: ()}, unread={ALICE: (Issue("portfolio", ALICE, "no such chain"),)})
+    assert portfolio(ALICE, nowhere, CHAINS, updated_ms=0).fees == "N/A"
+    assert portfolio(ALICE, replace(nowhere, unread={ALICE: ()}), CHAINS, updated_ms=0).fees == "0"
 
 
 def test_fees_in_different_coins_are_added_up_in_money_alone() -> None:
