@@ -16,9 +16,9 @@ class Call:
     """A read of a contract: `Call(vault, "convertToAssets(uint256)(uint256)", (shares,))`.
 
     Answered with the one output, a tuple of several, `Reverted`, or `Unknown` (no code there, too short, out of gas).
-    Addresses in arguments and outputs are canonical text, bytes are bytes, numbers are int. `alone`: a function that
-    first brings its contract up to date, as those that accrue interest do, refuses to be read together with others;
-    such a call travels by itself, and what it would change is forgotten.
+    Addresses in arguments and outputs are canonical text, bytes are bytes, numbers are int. `alone`: the function is no
+    view (it first accrues interest, say), and is asked for what it would give if it were sent; nothing is. Such a call
+    travels by itself, for in company it is refused, or its neighbours would see what it does.
     """
 
     to: str

@@ -62,8 +62,9 @@ class Token:
     The token is one of the protocol's contracts in `role`; with a `question` (a call without arguments that answers
     with an address), the token's answer is: any answer, where there is no role. With `together` the tokens that gave
     one answer are one meeting, whose contract is that answer. `deposited`: only tokens to which the account sent what
-    they answer: whoever mints such a token could else claim anything of it. `facts`: what else the token answers (calls
-    without arguments, an address each) that never changes; asked once with the question, it saves a round ever after.
+    they answer: whoever mints such a token could else claim anything of it; and only for files without contracts.
+    `facts`: what else the token answers (calls without arguments, an address each) that never changes; asked once with
+    the question, it saves a round ever after.
     """
 
     role: str = ""

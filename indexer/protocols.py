@@ -93,13 +93,13 @@ class Protocols:
         return tuple(sorted(asked))
 
     def _rules(self, kind: type[Any]) -> Iterator[tuple[Row, Any]]:
-        """Rules of a kind; those that name contracts come first. A rule that names none is for protocols without any:
-        a file that names its vaults does not mean everybody's."""
+        """Rules of a kind; those that name contracts come first. A `deposited` one, which believes tokens that nobody
+        lists, is for protocols without contracts: a file that names its vaults does not mean everybody's."""
         pairs = [
             (row, rule)
             for row in self.rows
             for rule in row.family.rules
-            if isinstance(rule, kind) and (rule.role or not row.contracts)
+            if isinstance(rule, kind) and not (row.contracts and isinstance(rule, Token) and rule.deposited)
         ]
         yield from sorted(pairs, key=lambda pair: (not pair[1].role, pair[0].protocol))
 

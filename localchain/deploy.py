@@ -65,17 +65,18 @@ class Deployer:
         types: Sequence[str] = (),
         *args: Any,
         libraries: Mapping[str, str] | None = None,
+        gas: int = 7_000_000,
     ) -> str:
         """Creates a contract and returns where it will lie."""
         data = artifact(name).creation(words(types, *args), libraries)
         address = created_address(self.account, self.nonce)
-        self._add(Tx(self.account, None, data, gas=7_000_000, label=label))
+        self._add(Tx(self.account, None, data, gas=gas, label=label))
         self.contracts[label] = address
         return address
 
-    def do(self, to: str, signature: str, *args: Any, value: int = 0) -> None:
+    def do(self, to: str, signature: str, *args: Any, value: int = 0, gas: int = 5_500_000) -> None:
         """Calls a function."""
-        self._add(tx(self.account, to, signature, *args, value=value, gas=5_500_000))
+        self._add(tx(self.account, to, signature, *args, value=value, gas=gas))
 
     def settle(self) -> None:
         """Mines what was collected, so that its results can be read."""

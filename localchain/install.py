@@ -63,7 +63,7 @@ def ensure(say: Say = _nothing) -> Path:
     where.mkdir(parents=True, exist_ok=True)
     with _alone(where, say) as lock:
         if not _complete(where / "node_modules", packages):
-            say("installing the EVM node and the published contracts (npm, about 250 MB)")
+            say("installing the EVM node and the published contracts (npm, about 300 MB)")
             _fresh(where / "node_modules", packages, lambda: _install_packages(where, lock))
         if not _complete(where / "compiled", contracts):
             say("compiling the contracts")
@@ -75,7 +75,7 @@ def ensure(say: Say = _nothing) -> Path:
 def _keys() -> tuple[str, str]:
     """What the installed packages and the compiled contracts depend on, as hashes."""
     manifest = [SOURCES / "package.json", SOURCES / ".npmrc"]
-    sources = [SOURCES / "compile.cjs", *sorted((SOURCES / "src").glob("*.sol"))]
+    sources = [SOURCES / "compile.cjs", *sorted((SOURCES / "src").rglob("*.sol"))]
     return _hash(manifest), _hash([*manifest, *sources])
 
 

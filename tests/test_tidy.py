@@ -135,7 +135,8 @@ def test_lines_fit_a_page() -> None:
 def test_a_part_says_what_it_is_on_one_page(package: str) -> None:
     readme = ROOT / package / "README.md"
     assert readme.is_file(), f"{package}/ has no README.md"
-    assert 10 <= len(lines(readme)) <= 40, f"{package}/README.md has {len(lines(readme))} lines, not 10 to 40"
+    told = [line for line in lines(readme) if not re.match(r"\| [a-z]+ \| .* \| (?:yes|\*\*no\*\*|–) \|$", line)]
+    assert 10 <= len(told) <= 40, f"{package}/README.md has {len(told)} lines, figures aside, not 10 to 40"
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -10,6 +10,8 @@ const inPackages = (name) => path.join("node_modules", name);
 
 const aave = (folder) => (name) => `@aave/core-v3/artifacts/contracts/${folder}/${name}.sol/${name}.json`;
 const uniswapV3 = (name) => `@uniswap/v3-periphery/artifacts/contracts/${name}`;
+const uniswapV4 = (name) => `@uniswap/v4-periphery/foundry-out/${name}`;
+const balancer = (name) => `@balancer-labs/v2-deployments/dist/tasks/${name}`;
 const PUBLISHED = [
   "canonical-weth/build/contracts/WETH9.json",
   "@uniswap/v2-core/build/UniswapV2Factory.json",
@@ -22,6 +24,24 @@ const PUBLISHED = [
   uniswapV3("lens/QuoterV2.sol/QuoterV2.json"),
   uniswapV3("lens/TickLens.sol/TickLens.json"),
   "@uniswap/liquidity-staker/build/StakingRewards.json",
+  "@uniswap/v3-staker/artifacts/contracts/UniswapV3Staker.sol/UniswapV3Staker.json",
+  uniswapV4("PoolManager.sol/PoolManager.default.json"),
+  uniswapV4("PoolSwapTest.sol/PoolSwapTest.default.json"),
+  uniswapV4("PositionManager.sol/PositionManager.json"),
+  uniswapV4("StateView.sol/StateView.json"),
+  "@pancakeswap-libs/pancake-swap-core/build/PancakeFactory.json",
+  balancer("20210418-authorizer/artifact/Authorizer.json"),
+  balancer("20220725-protocol-fee-percentages-provider/artifact/ProtocolFeePercentagesProvider.json"),
+  balancer("20230206-weighted-pool-v3/artifact/WeightedPoolFactory.json"),
+  balancer("20230206-composable-stable-pool-v3/artifact/ComposableStablePoolFactory.json"),
+  balancer("deprecated/20210624-stable-pool/artifact/StablePoolFactory.json"),
+  ...["VotingEscrow", "GaugeController", "BalancerMinter"].map((name) =>
+    balancer(`20220325-gauge-controller/artifact/${name}.json`)),
+  ...["LiquidityGaugeV5", "LiquidityGaugeFactory"].map((name) =>
+    balancer(`20220822-mainnet-gauge-factory-v2/artifact/${name}.json`)),
+  balancer("20220325-balancer-token-admin/artifact/BalancerTokenAdmin.json"),
+  balancer("20220325-test-balancer-token/artifact/TestBalancerToken.json"),
+  balancer("20220325-ve-delegation/artifact/VotingEscrowDelegationProxy.json"),
   ...["SupplyLogic", "BorrowLogic", "LiquidationLogic", "EModeLogic", "BridgeLogic", "PoolLogic", "FlashLoanLogic",
     "ConfiguratorLogic"].map(aave("protocol/libraries/logic")),
   ...["PoolAddressesProvider", "ACLManager"].map(aave("protocol/configuration")),
@@ -46,6 +66,7 @@ const RENAMED = {
       "lendingpool/LendingPool", "lendingpool/LendingPoolConfigurator", "libraries/logic/GenericLogic",
       "libraries/logic/ReserveLogic", "libraries/logic/ValidationLogic", "tokenization/AToken",
       "tokenization/StableDebtToken", "tokenization/VariableDebtToken"].map((name) => `protocol/${name}`)].map(aaveV2),
+  "Balancer ": [balancer("20210418-vault/artifact/Vault.json")],
 };
 
 const COMPILED = [
@@ -53,6 +74,8 @@ const COMPILED = [
     wanted: ["Token", "Vault", "Collectible", "Edition", "Hostile"] },
   { solc: "solc-0.6.12", evmVersion: "istanbul", sources: ["@sushiswap/core/contracts/MasterChef.sol"],
     wanted: ["MasterChef", "SushiToken"], instead: ["@openzeppelin/contracts/", "@openzeppelin/contracts-v3/"] },
+  { solc: "solc-0.6.12", evmVersion: "istanbul", sources: ["uniswap/ConcentratedLiquidity.sol"],
+    wanted: ["ConcentratedLiquidity"] },
   { solc: "solc-0.6.6", evmVersion: "istanbul", wanted: ["FluxAggregator", "EACAggregatorProxy"],
     sources: ["FluxAggregator", "EACAggregatorProxy"].map((name) => `@chainlink/contracts/src/v0.6/${name}.sol`) },
   { solc: "solc-0.8.19", evmVersion: "paris", wanted: ["Morpho", "IrmMock", "OracleMock"],
@@ -72,7 +95,7 @@ function places(linkReferences = {}) {
 
 function published(file, prefix = "") {
   const { abi, bytecode, linkReferences, evm } = JSON.parse(fs.readFileSync(inPackages(file), "utf8"));
-  const name = prefix + path.basename(file, ".json");
+  const name = prefix + path.basename(file).split(".")[0];
   write(name, abi, bytecode?.object ?? bytecode ?? evm.bytecode.object, places(linkReferences));
 }
 

@@ -35,7 +35,8 @@ every_chain = pytest.mark.parametrize("key", CHAINS)
 
 
 def registry(name: str) -> Any:
-    return json.loads(gzip.decompress((REGISTRY / name).read_bytes()))
+    content = (REGISTRY / name).read_bytes()
+    return json.loads(gzip.decompress(content) if name.endswith(".gz") else content)
 
 
 @every_chain

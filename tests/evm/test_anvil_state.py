@@ -100,6 +100,21 @@ async def test_hostile_balances_by_name(local: Local, route: int) -> None:
             assert isinstance(got[name], Reverted | Unknown), name
 
 
+@pytest.mark.parametrize("route", ROUTES)
+async def test_what_writes_says_what_it_would_give_and_changes_nothing(local: Local, route: int) -> None:
+    weth, wallet = local.deployment.tokens["WETH"].address.lower(), local.wallets[1]
+    asks = [
+        Call(weth, "approve(address,uint256)(bool)", (wallet, 5), alone=True),
+        Call(weth, "allowance(address,address)(uint256)", ("0x" + "00" * 20, wallet)),
+        Call(weth, "transfer(address,uint256)(bool)", (wallet, MAX), alone=True),
+    ]
+    async with chain_of(local, route=route) as chain:
+        got = await chain.answer(asks, await chain.block(local.heights[-1]))
+        assert got[:2] == [True, 0]
+        assert isinstance(got[2], Reverted)
+        assert chain.node.endpoints[0].learnt["route"] == route
+
+
 async def test_everything_is_one_request_where_the_node_allows_it(local: Local) -> None:
     honest = [token.address.lower() for token in local.deployment.tokens.values()]
     reads: list[Read] = [held(token, wallet) for token in honest for wallet in local.wallets]

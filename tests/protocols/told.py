@@ -1,31 +1,46 @@
-"""A decoder that is answered from a dictionary: what contracts say, as nobody could make them say it on a chain."""
+"""Decoders that are answered from a dictionary: what contracts say, as nobody could make them say it on a chain."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from chainfolio.asking import Reverted
-from chainfolio.calls import Call
+from chainfolio.asking import Asking, Report, Unknown, answered, lockstep
+from chainfolio.calls import Call, Read
 from chainfolio.protocols import Decoding, reading
+from indexer.candidates import Encounters
+from indexer.protocols import Outcome, Protocols, outcome_of
 
+# A key is a contract and a function's name, and may go on with arguments.
 Says = Mapping[tuple[Any, ...], Any]
+NO_CODE = Unknown("there is no contract", "absent")
+
+
+def read(decoder: Callable[..., Decoding], *given: Any, says: Says) -> Report[Any]:
+    """What comes of a `position` or `unwrap`; what no key says is a contract that is not there."""
+    reports: dict[str, Report[Any]] = answered(lockstep({"": reading(decoder, *given)}), lambda ask: _answer(ask, says))
+    return reports[""]
 
 
 def told(decoder: Callable[..., Decoding], *given: Any, says: Says) -> Any:
-    """What a decoder finds where contracts answer so. A key is a contract and a function's name, and may go on with
-    arguments; what no key says is refused."""
-    running = reading(decoder, *given)
-    answers: list[Any] | None = None
-    while True:
-        try:
-            asks = next(running) if answers is None else running.send(answers)
-        except StopIteration as stop:
-            return stop.value
-        answers = [_answer(ask, says) for ask in asks]
+    """What a decoder finds, or the error that it ends with."""
+    report = read(decoder, *given, says=says)
+    if report.error is not None:
+        raise report.error
+    return report.result
 
 
-def _answer(ask: Any, says: Says) -> Any:
+def outcomes(protocols: Protocols, account: str, met: Encounters) -> Asking[Read, Any, list[Outcome]]:
+    """What the decoders of all that an account met find, not unfolded."""
+    yield from protocols.ask(sorted(met.tokens))
+    meetings = [*protocols.by_contract(account, met), *protocols.by_token(account, met)]
+    reports: dict[str, Report[Outcome]] = yield from lockstep(
+        {str(at): outcome_of(each) for at, each in enumerate(meetings)}
+    )
+    return [report.result for report in reports.values() if report.result is not None]
+
+
+def _answer(ask: Read, says: Says) -> Any:
     assert isinstance(ask, Call)
     key = (ask.to, ask.signature.partition("(")[0])
-    return says.get((*key, *ask.args), says.get(key, Reverted(b"")))
+    return says.get((*key, *ask.args), says.get(key, NO_CODE))

@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import isqrt
 
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call
 from chainfolio.protocols import Decoding, Family, Met, Part, Token
 
+UNISWAP_S = "1/6"
 BALANCE_OF = "balanceOf(address)(uint256)"
 
 
 def unwrap(met: Met, raw: int) -> Decoding:
     """What burning so many shares gives: the part of what the pair holds, once the protocol has taken its fee.
 
-    None where the factory does not know the pair: anybody can write a token that claims to be one.
+    Option `protocol_fee` is the part of the growth that a fork's protocol takes where its fee is on, as "1/4"; "0" for
+    forks that know no such fee. None where the factory does not know the pair: anybody can write a token that claims
+    to be one.
     """
     pair, factory = met.contract, met.answer
+    part = Fraction(met.options.get("protocol_fee", UNISWAP_S))
     token0, token1 = met.facts
-    genuine, fee_to, held0, held1, supply, k_last, (reserve0, reserve1) = yield [
+    genuine, held0, held1, supply, reserves, *on = yield [
         Call(factory, "getPair(address,address)(address)", (token0, token1)),
-        Call(factory, "feeTo()(address)"),
         Call(token0, BALANCE_OF, (pair,)),
         Call(token1, BALANCE_OF, (pair,)),
         Call(pair, "totalSupply()(uint256)"),
-        Call(pair, "kLast()(uint256)"),
         Call(pair, "getReserves()(uint112,uint112)"),
+        *([Call(factory, "feeTo()(address)"), Call(pair, "kLast()(uint256)")] if part else []),
     ]
     if genuine != pair:
         return None
+    fee_to, k_last = on or (ZERO_ADDRESS, 0)
     if fee_to != ZERO_ADDRESS:
-        supply += protocol_fee(supply, reserve0, reserve1, k_last)
+        supply += protocol_fee(part, supply, reserves[0], reserves[1], k_last)
     return Part(token0, raw * held0 // supply), Part(token1, raw * held1 // supply)
 
 
-def protocol_fee(supply: int, reserve0: int, reserve1: int, k_last: int) -> int:
-    """The shares that the pair gives to the protocol before it pays anybody out: a sixth of what it grew by."""
+def protocol_fee(part: Fraction, supply: int, reserve0: int, reserve1: int, k_last: int) -> int:
+    """The shares that the pair gives to the protocol before it pays anybody out: a part of what it grew by."""
     root, root_last = isqrt(reserve0 * reserve1), isqrt(k_last)
-    return supply * (root - root_last) // (root * 5 + root_last) if root > root_last > 0 else 0
+    if not root > root_last > 0:
+        return 0
+    ours, theirs = part.numerator, part.denominator - part.numerator
+    return supply * (root - root_last) * ours // (root * theirs + root_last * ours)
 
 
 FAMILY = Family(

@@ -13,13 +13,20 @@ TICKS = "ticks(int24)(uint128,int128,uint256,uint256)"
 
 
 def position(met: Met) -> Decoding:
-    """What closing the position gives, and what it has earned and not collected."""
+    """What closing the position gives, and what it has earned and not collected.
+
+    One that lies in a `staker` of the file is its depositor's; what that pays for it is not known, for its incentives
+    are only numbered in events.
+    """
     manager = met.contract
     owner, factory, stored = yield [
         Maybe(Call(manager, "ownerOf(uint256)(address)", (met.id,))),
         Call(manager, "factory()(address)"),
         Maybe(Call(manager, POSITIONS, (met.id,))),
     ]
+    staker = owner if owner in met.contracts.get("staker", ()) else ""
+    if staker:
+        (owner,) = yield [Call(staker, "deposits(uint256)(address)", (met.id,))]
     if owner != met.account:
         return None  # burnt, or somebody else's by now
     _, _, token0, token1, fee, lower, upper, liquidity, grown0, grown1, owed0, owed1 = stored
@@ -42,6 +49,7 @@ def position(met: Met) -> Decoding:
         supplied=(Part(token0, raw0), Part(token1, raw1)),
         rewards=(Part(token0, owed0 + fee0), Part(token1, owed1 + fee1)),
         pool=pool,
+        unknown=f"what {staker} pays for it" if staker else "",
     )
 
 

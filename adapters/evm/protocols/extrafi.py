@@ -1,0 +1,45 @@
+"""Extra Finance: shares of pairs farmed with borrowed tokens, numbered by vault and, in it, by position."""
+
+from __future__ import annotations
+
+from chainfolio.calls import Call
+from chainfolio.protocols import Counterparty, Decoding, Family, Found, Met, Part
+
+# Of the vault's struct what is needed: gauge, pair, both tokens.
+VAULT = "getVault(uint256)(address,address,address,address)"
+# Manager, three facts about its age, first supplies (3), what stayed outside the pair (2), what is inside (2), shares
+# of the pair, debts (2).
+POSITION = (
+    "getVaultPosition(uint256,uint256)(address,bool,bool,uint64,uint64,"
+    "uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256)"
+)
+
+
+def position(met: Met) -> Decoding:
+    """The account's among the positions whose numbers are in the file: option `positions`, as "vault/position …".
+
+    No contract says which positions an account has; they are only numbered in events. So somebody who met the
+    protocol and is the manager of none that is listed may have some: that is said, and not taken for nothing.
+    """
+    listed = [tuple(map(int, each.split("/"))) for each in met.options.get("positions", "").split()]
+    told = yield [
+        *(Call(met.contract, POSITION, number) for number in listed),
+        *(Call(met.contract, VAULT, (vault,)) for vault, _ in listed),
+    ]
+    pairs = zip(told[: len(listed)], told[len(listed) :], strict=True)
+    found = [_found(met.contract, state, vault) for state, vault in pairs if state[0] == met.account]
+    return found or Found("LEVERAGED FARMING", unknown="positions whose numbers are not in the protocol's file")
+
+
+def _found(contract: str, state: tuple[int, ...], vault: tuple[str, ...]) -> Found:
+    _, pair, token0, token1 = vault
+    left0, left1, _, _, shares, debt0, debt1 = state[8:15]
+    return Found(
+        "LEVERAGED FARMING",
+        supplied=(Part(pair, shares), Part(token0, left0), Part(token1, left1)),
+        borrowed=(Part(token0, debt0), Part(token1, debt1)),
+        pool=contract,
+    )
+
+
+FAMILY = Family("extrafi", rules=(Counterparty("position_manager"),), position=position)

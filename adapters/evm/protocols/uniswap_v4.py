@@ -1,0 +1,66 @@
+"""Uniswap V4: each position is a token of the position manager; its pool is a number in a contract of all pools."""
+
+from __future__ import annotations
+
+from sha3 import keccak_256
+
+from adapters.evm.protocols.ticks import Growth, amounts
+from chainfolio.calls import Call
+from chainfolio.protocols import Collection, Decoding, Family, Found, Maybe, Met, Part
+
+PoolKey = tuple[str, str, int, int, str]
+# Both tokens (zero: native coins), fee, tick spacing, hook; and the ticks, packed.
+INFO = "getPoolAndPositionInfo(uint256)((address,address,uint24,int24,address),uint256)"
+GROWN = "getPositionInfo(bytes32,address,int24,int24,bytes32)(uint128,uint256,uint256)"
+# A hook whose address ends in this bit may keep, or add to, what is taken out.
+TAKES_PART = 1
+
+
+def position(met: Met) -> Decoding:
+    """What closing the position gives, and the fees it earned since it was last changed: those are all there are."""
+    manager = met.contract
+    owner, told = yield [
+        Maybe(Call(manager, "ownerOf(uint256)(address)", (met.id,))),
+        Maybe(Call(manager, INFO, (met.id,))),
+    ]
+    if owner != met.account:
+        return None  # burnt, or somebody else's by now
+    key, packed = told
+    token0, token1, _, _, hook = key
+    pool, lower, upper = pool_id(key), _tick(packed >> 8), _tick(packed >> 32)
+    (view,) = met.contracts["state_view"]
+    own = (pool, manager, lower, upper, met.id.to_bytes(32, "big"))
+    (price, _), (liquidity, *before), now = yield [
+        Call(view, "getSlot0(bytes32)(uint160,int24)", (pool,)),
+        Call(view, GROWN, own),
+        Call(view, "getFeeGrowthInside(bytes32,int24,int24)(uint256,uint256)", (pool, lower, upper)),
+    ]
+    if not liquidity:
+        return None
+    raw0, raw1 = amounts(liquidity, price, lower, upper)
+    fee0, fee1 = (Growth(*now) - Growth(*before)).earned(liquidity)
+    return Found(
+        "LIQUIDITYPOOL",
+        supplied=(Part(token0, raw0), Part(token1, raw1)),
+        rewards=(Part(token0, fee0), Part(token1, fee1)),
+        pool=met.contracts["pool_manager"][0],
+        unknown=f"what the hook {hook} takes or gives when liquidity is taken out"
+        if int(hook, 16) & TAKES_PART
+        else "",
+    )
+
+
+def pool_id(key: PoolKey) -> bytes:
+    """The number of a pool: the hash of what makes it what it is."""
+    token0, token1, fee, spacing, hook = key
+    words = (int(token0, 16), int(token1, 16), fee, spacing, int(hook, 16))
+    number: bytes = keccak_256(b"".join(word.to_bytes(32, "big") for word in words)).digest()
+    return number
+
+
+def _tick(packed: int) -> int:
+    """The signed number of 24 bits at the end of a word."""
+    return (packed + (1 << 23)) % (1 << 24) - (1 << 23)
+
+
+FAMILY = Family("uniswap_v4", rules=(Collection("position_manager"),), position=position)

@@ -1,0 +1,90 @@
+"""Deposits that one contract tells of: refusals are unknown, zero is nothing, a grant to others is not mine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from adapters.evm.protocols import crvusd, extrafi, staked_balance, vesting_escrow, voting_escrow
+from chainfolio.asking import Report, Reverted, Unknown
+from chainfolio.protocols import Met, Part
+from tests.protocols.told import read, told
+
+ME, OTHER = "0x" + "11" * 20, "0x" + "22" * 20
+IT, TOKEN, SECOND = "0x" + "aa" * 20, "0x" + "bb" * 20, "0x" + "cc" * 20
+STAKE = {"amount": "staked(address)(uint256)", "kind": "STAKED"}
+
+
+def lock(**contracts: tuple[str, ...]) -> Met:
+    return Met(ME, IT, contracts=contracts)
+
+
+def grant(**changed: Any) -> Report[Any]:
+    """A grant of 1000 from second 100 to 200, of which 300 were claimed."""
+    said = {
+        "recipient": ME, "total_locked": 1000, "total_claimed": 300, "start_time": 100, "end_time": 200,
+        "cliff_length": 10, "disabled_at": 0, "token": TOKEN,
+    }  # fmt: skip
+    answers = {(IT, name): value for name, value in (said | changed).items()}
+    return read(vesting_escrow.position, lock(), says=answers)
+
+
+def test_an_escrow_whose_token_no_file_names_says_it_itself() -> None:
+    answers = {(IT, "locked"): (5, 99), (IT, "token"): TOKEN}
+    it = told(voting_escrow.position, lock(), says=answers)
+    assert (it.supplied, it.unlock_s) == ((Part(TOKEN, 5),), 99)
+
+
+@pytest.mark.parametrize(
+    ("position", "met"),
+    [
+        (voting_escrow.position, lock()),
+        (staked_balance.position, Met(ME, IT, contracts={"staked_token": (TOKEN,)}, options=STAKE)),
+        (crvusd.position, lock(lend_controller=(IT,))),
+        (vesting_escrow.position, lock()),
+        (extrafi.position, Met(ME, IT, options={"positions": "1/2"})),
+    ],
+)
+@pytest.mark.parametrize("said", [Reverted(), Unknown("the node is gone")])
+def test_a_contract_that_refuses_makes_the_position_unknown(position: Any, met: Met, said: Any) -> None:
+    names = ("locked", "staked", "user_state", "recipient", "getVaultPosition")
+    report = read(position, met, says={(IT, name): said for name in names})
+    assert report.status == "failed"
+    assert "did not say" in report.reason
+
+
+@pytest.mark.parametrize("stake", [0, 7])
+def test_a_stake_is_what_the_file_says_how_to_ask(stake: int) -> None:
+    met = Met(ME, IT, contracts={"staked_token": (TOKEN,)}, options=STAKE)
+    it = told(staked_balance.position, met, says={(IT, "staked"): stake})
+    assert (it.kind, it.supplied, it.instead) == ("STAKED", (Part(TOKEN, stake),), ())
+
+
+def test_collateral_that_was_sold_on_the_way_down_is_supplied_in_what_was_borrowed() -> None:
+    answers = {(IT, "user_state"): (40, 60, 90, 10), (IT, "collateral_token"): TOKEN, (IT, "borrowed_token"): SECOND}
+    it = told(crvusd.position, lock(lend_controller=(IT,)), says=answers)
+    assert it.supplied == (Part(TOKEN, 40), Part(SECOND, 60))
+    assert it.borrowed == (Part(SECOND, 90),)
+
+
+@pytest.mark.parametrize(
+    ("changed", "raw", "until"),
+    [
+        ({}, 700, 200),
+        ({"disabled_at": 200}, 700, 200),  # as older ones say that nobody ended it
+        ({"disabled_at": 150}, 200, 150),
+        ({"disabled_at": 120}, 0, 120),  # less had vested than was paid: nothing is owed, and nothing is due
+        ({"disabled_at": 109}, 0, 109),  # before the cliff
+        ({"total_claimed": 1000}, 0, 200),
+    ],
+)
+def test_a_grant_is_what_will_have_vested_less_what_was_claimed(changed: dict[str, int], raw: int, until: int) -> None:
+    report = grant(**changed)
+    assert report.result is not None
+    assert (report.result.supplied, report.result.unlock_s) == ((Part(TOKEN, raw),), until)
+
+
+def test_a_grant_to_somebody_else_is_none_of_mine() -> None:
+    report = grant(recipient=OTHER)
+    assert (report.status, report.result) == ("ok", None)

@@ -1,0 +1,79 @@
+"""What lies in a gauge is what leaving it pays: shares to the unit of each token, minted and other rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from adapters.evm.protocols.liquidity_gauge import position
+from chainfolio.asking import Reverted
+from chainfolio.protocols import Met, Part
+from localchain.deploy import deploy
+from localchain.evm import tx
+from localchain.node import LocalNode
+from tests.protocols.balancer_v2_deployment import Balancer, balancer
+from tests.protocols.gauge_deployment import file, gauge
+from tests.protocols.told import NO_CODE, told
+from tests.protocols.world import World, parts
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Balancer, str, str]]:
+    with LocalNode() as node:
+        deployment = deploy(node)
+        with node.by_hand():
+            pools = balancer(node, deployment)
+            it, minter = gauge(node, deployment, pools, node.call(pools.vault, "getAuthorizer()(address)"))
+        files = {"balancer": pools.file, "gauges": file(minter)}
+        yield World(node, deployment, tmp_path_factory.mktemp("gauges"), files), pools, it, minter
+
+
+def test_leaving_pays_what_is_said(made: tuple[World, Balancer, str, str]) -> None:
+    world, pools, it, minter = made
+    bob = world.deployment.accounts["bob"]
+    snapshot = world.snapshot(bob)
+    assert snapshot.issues == ()
+    (position,) = [each for each in snapshot.positions if each.protocol == "gauges"]
+    staked = world.node.call(it, "balanceOf(address)(uint256)", bob)
+    calls = [
+        tx(bob, minter, "mint(address)", it, gas=4_000_000),
+        tx(bob, it, "claim_rewards()", gas=4_000_000),
+        tx(bob, it, "withdraw(uint256)", staked, gas=4_000_000),
+        pools.exit(world.node, bob, pools.pools["weighted"], staked, 1),
+    ]
+    paid = world.paid(bob, calls, snapshot.block)
+    assert paid.pop(it.lower()) == -staked
+    assert len([part for part in position.rewards if part.raw]) == 2
+    assert parts([position], "supplied", "rewards") == paid
+    assert position.instead == (it.lower(),)
+
+
+ME, GAUGE, MINTER, CONTROLLER, SHARE, TOKEN, OTHER = ("0x" + letter * 40 for letter in "1234567")
+
+
+def said(**changed: Any) -> dict[tuple[str, str], Any]:
+    answers = {
+        (GAUGE, "lp_token"): SHARE, (GAUGE, "balanceOf"): 10, (MINTER, "controller"): CONTROLLER,
+        (MINTER, "token"): TOKEN, (GAUGE, "reward_count"): 1, (CONTROLLER, "gauge_types"): 0,
+        (GAUGE, "reward_tokens"): OTHER, (GAUGE, "claimable_tokens"): 3, (GAUGE, "claimable_reward"): 4,
+    }  # fmt: skip
+    return {key: changed.get(key[1], value) for key, value in answers.items()}
+
+
+def test_shares_the_minter_s_token_and_the_rest() -> None:
+    it = told(position, Met(ME, GAUGE, contracts={"minter": (MINTER,)}), says=said())
+    assert (it.supplied, it.rewards) == ((Part(SHARE, 10),), (Part(TOKEN, 3), Part(OTHER, 4)))
+    assert not it.unknown
+
+
+def test_a_gauge_that_the_controller_does_not_know_is_none() -> None:
+    met = Met(ME, GAUGE, contracts={"minter": (MINTER,)})
+    assert told(position, met, says=said(gauge_types=Reverted())) is None
+
+
+def test_a_gauge_that_does_not_count_its_rewards_may_have_more() -> None:
+    it = told(position, Met(ME, GAUGE, contracts={"minter": (MINTER,)}), says=said(reward_count=NO_CODE))
+    assert it.rewards == (Part(TOKEN, 3),)
+    assert it.unknown

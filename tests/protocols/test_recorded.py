@@ -1,0 +1,179 @@
+"""Decoders replayed from recorded reads of real accounts, with the shipped files; what was not recorded fails the test.
+
+The amounts to find were published beside the recordings by whoever made them.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.evm.protocols import ticks
+from chainfolio.asking import Asking
+from chainfolio.calls import Call
+from chainfolio.protocols import Found
+from indexer.candidates import Encounters
+from indexer.families import families
+from indexer.protocols import Outcome, Protocols, Row, rows
+from indexer.registry import load
+from localchain.evm import call_data, result
+from tests.evm.recorded import lines, needs_recordings
+from tests.protocols.told import outcomes
+
+pytestmark = needs_recordings
+CONFIGS = Path(__file__).parents[2] / "configs"
+CHAINS = {"ethereum": 1, "optimism": 10, "gnosis": 100, "base": 8453, "arbitrum": 42161}
+SIDES = {"asset": "supplied", "liability": "borrowed"}
+
+
+class Recording:
+    """One recorded case: who, what was read, and what had to come out."""
+
+    def __init__(self, name: str) -> None:
+        (case,) = [case for case in lines("positions.jsonl.gz") if case["id"] == name]
+        self.chain = next(key for key, number in CHAINS.items() if number == case["chain_id"])
+        self.account: str = case["accounts"][0].lower()
+        self.expected: list[dict[str, str]] = case["expected"]
+        self._said = {(call["to"], call["data"]): call["result"] for call in case["calls"]}
+        assert all(call["success"] for call in case["calls"])
+
+    def answer(self, call: Call) -> Any:
+        """What the contract answered then."""
+        data = call_data(call.signature, *call.args)
+        assert (call.to, data) in self._said, f"{call} was not recorded"
+        return result(call.signature, self._said[call.to, data])
+
+    def drive(self, asking: Asking[Any, Any, Any]) -> Any:
+        """Runs a decoder on what was recorded."""
+        answers: Sequence[Any] | None = None
+        while True:
+            try:
+                asks = next(asking) if answers is None else asking.send(answers)
+            except StopIteration as stop:
+                return stop.value
+            answers = [self.answer(call) for call in asks]
+
+    def raws(self, decimals: Mapping[str, int]) -> dict[tuple[str, str], int]:
+        """What had to come out, in the units of the contracts: by side and token."""
+        return {
+            (SIDES[each["side"]], token): int(Decimal(each["amount"]).scaleb(decimals.get(token, 18)))
+            for each in self.expected
+            for token in [each["asset"].rpartition(":")[2].lower()]
+        }
+
+    def outcomes(self, protocol: str, encounters: Encounters) -> list[Outcome]:
+        """What the protocol's shipped file makes of an account that met this."""
+        registry = load([CONFIGS / "protocols"], [path.stem for path in (CONFIGS / "chains").glob("*.toml")])
+        own = [row for row in rows(self.chain, registry, families()) if row.protocol == protocol]
+        assert own, f"{protocol} has no decoder on {self.chain}"
+        found: list[Outcome] = self.drive(outcomes(Protocols(own), self.account, encounters))
+        return found
+
+
+def summed(found: Sequence[Found]) -> dict[tuple[str, str], int]:
+    """All that was found and is not zero, by side and token."""
+    total: dict[tuple[str, str], int] = {}
+    for each in found:
+        for side in ("supplied", "borrowed", "rewards"):
+            for part in getattr(each, side):
+                total[side, part.token] = total.get((side, part.token), 0) + part.raw
+    return {key: raw for key, raw in total.items() if raw}
+
+
+WBTC = "0x2260fac5e5542a773aa44fbcfedf7c193bc2c599"
+
+
+@pytest.mark.parametrize(
+    ("case", "protocol", "contract", "kind", "decimals"),
+    [
+        ("curve_locked_crv_balances", "curve", "0x5f3b5dfeb7b28cdbd7faba78963ee202a494e2a2", "LOCKED", {}),
+        ("curve_crvusd_balances", "curve", "0x4e59541306910ad6dc1dac0ac9dfb29bd9f15c67", "LENDING", {WBTC: 8}),
+        ("curve_lend_balances", "curve", "0xb5c6082d3307088c98da8d79991501e113e6365d", "LENDING", {}),
+        ("gearbox_balances", "gearbox", "0x2fcbd02d5b1d52fc78d4c02890d7f4f47a459c33", "STAKED", {}),
+        ("safe_locked", "safe", "0x0a7cb434f96f65972d46a5c1a64a9654dc9959b2", "LOCKED", {}),
+        ("woofi_stake_v2_balances", "woofi", "0xba91ffd8a2b9f68231eca6af51623b3433a89b13", "STAKED", {}),
+    ],
+)
+def test_who_gave_tokens_to_a_contract_has_in_it_what_was_recorded(
+    case: str, protocol: str, contract: str, kind: str, decimals: dict[str, int]
+) -> None:
+    recording = Recording(case)
+    (outcome,) = recording.outcomes(protocol, Encounters(exchanged={contract: frozenset()}))
+    assert outcome.issue is None
+    assert [(each.kind, each.pool) for each in outcome.found] == [(kind, contract)]
+    assert summed(outcome.found) == recording.raws(decimals)
+
+
+def test_a_lock_says_when_it_ends() -> None:
+    escrow = "0x5f3b5dfeb7b28cdbd7faba78963ee202a494e2a2"
+    (outcome,) = Recording("curve_locked_crv_balances").outcomes("curve", Encounters(exchanged={escrow: frozenset()}))
+    assert outcome.found[0].unlock_s == 0x70B99180
+
+
+def test_a_token_that_stands_for_a_stake_is_the_stake_and_not_a_holding_too() -> None:
+    recording = Recording("gnosis_giveth_staked_balances")
+    receipt = "0xffbabeb49be77e5254333d5fdff72920b989425f"
+    (outcome,) = recording.outcomes("giveth", Encounters(tokens=frozenset([receipt])))
+    assert summed(outcome.found) == recording.raws({})
+    assert outcome.found[0].instead == (receipt,)
+
+
+def test_what_was_granted_and_not_claimed_is_the_recipient_s() -> None:
+    recording = Recording("yearn_vesting_balances")
+    (token,) = [token for _, token in recording.raws({})]
+    escrow = "0x0d2b3ae5432c53580b462f04e6365a1955c8bbd4"
+    contracts = {"vesting_escrow": (escrow,), "vested_token": (token,)}
+    own = Row("yearn_vesting", families()["vesting_escrow"], contracts, {})
+    encounters = Encounters(exchanged={escrow: frozenset([token])})
+    (outcome,) = recording.drive(outcomes(Protocols([own]), recording.account, encounters))
+    assert summed(outcome.found) == recording.raws({token: 6})
+    (other,) = recording.drive(outcomes(Protocols([own]), "0x" + "11" * 20, encounters))
+    assert (other.found, other.issue) == ((), None)
+
+
+def extrafi(account: str, **options: str) -> tuple[Recording, Outcome]:
+    recording = Recording("extrafi_farm_balances")
+    manager = "0xf9cfb8a62f50e10adde5aa888b44cf01c5957055"
+    own = Row("extrafi", families()["extrafi"], {"position_manager": (manager,)}, options)
+    encounters = Encounters(exchanged={manager: frozenset()})
+    (outcome,) = recording.drive(outcomes(Protocols([own]), account or recording.account, encounters))
+    return recording, outcome
+
+
+def test_a_farm_with_borrowed_tokens_is_its_shares_less_its_debts() -> None:
+    recording, outcome = extrafi("", positions="20/3408")
+    # What stayed outside the pair was not published, but is in the recorded answer.
+    usd_plus = "0xb79dd08ea68a908a97220c76d19a6aa9cbde4376"
+    assert summed(outcome.found) == {**recording.raws({usd_plus: 6}), ("supplied", usd_plus): 14534}
+
+
+@pytest.mark.parametrize(("account", "options"), [("", {}), ("0x" + "11" * 20, {"positions": "20/3408"})])
+def test_positions_of_which_no_number_is_known_are_not_taken_for_none(account: str, options: dict[str, str]) -> None:
+    _, outcome = extrafi(account, **options)
+    assert summed(outcome.found) == {}
+    assert "numbers" in outcome.found[0].unknown
+
+
+def test_liquidity_between_ticks_is_what_was_recorded_on_arbitrum() -> None:
+    recording = Recording("uniswapv3_balances_arbitrum")
+    facts = tomllib.loads((CONFIGS / "protocols" / "uniswap3.toml").read_text())["contracts"]["arbitrum"]
+    pool = Call("0xc6962004f452be9203591991d15f6b388e09e8d0", "slot0()(uint160,int24)")
+    (known,) = recording.expected
+    stored = recording.answer(
+        Call(
+            facts["position_manager"][0],
+            "positions(uint256)(uint96,address,address,address,uint24,int24,int24,uint128)",
+            (int(known["position_id"]),),
+        )
+    )
+    price, tick = recording.answer(pool)
+    raw0, raw1 = ticks.amounts(stored[7], price, *stored[5:7])
+    # They were published as computed with the tick, not with the price in it, so they agree to the width of a tick.
+    assert stored[5] <= tick < stored[6]
+    for raw, decimals, amount in ((raw0, 18, known["token0_amount"]), (raw1, 6, known["token1_amount"])):
+        assert abs(Decimal(raw).scaleb(-decimals) / Decimal(amount) - 1) < Decimal("1e-6")
