@@ -193,16 +193,16 @@ async def transactions(request: Context, query: TransactionsQuery) -> Transactio
     """Transactions of all the addresses together, one record for each wallet that took part. There is no total: go on,
     `offset` raised by `limit`, until a page is not full.
 
-    They come from the index: token transfers and approvals, native coins and transactions without any event where the
-    operator indexes those. What contracts send inside a transaction (internal transfers of the native coin) is not
-    there yet, so ether that a swap or an unwrapping pays out is not among `assetsIn`. `fees` are what the sender paid.
-    Past prices are not known yet: they are null, and `hideDust` hides nothing. A page that would need blocks which
+    They come from the index: token transfers and approvals; native coins, transactions without any event, and what
+    contracts sent inside transactions (internal transfers) where the operator indexes those. Where he does not,
+    `completeness` is `partial` and `issues` say what is missing. `fees` are what the sender paid. `flags` warn of spam
+    and of addresses that imitate others; nothing is left out for a flag unless `hideSpam` asks for it.
+    Past prices are not known yet: they are `N/A`, and `hideDust` hides nothing. A page that would need blocks which
     nobody indexed is 503; `startDate` above them avoids that.
     """
     if query.start_date is not None and query.end_date is not None and query.start_date > query.end_date:
         raise invalid("query", [Flaw("`startDate` is after `endDate`", ["startDate"])])
-    found = await request.engine.transactions(query.addresses, _filter(query))
-    return Transactions(tuple(found))
+    return await request.engine.transactions(query.addresses, _filter(query))
 
 
 def _filter(query: TransactionsQuery) -> TransactionFilter:

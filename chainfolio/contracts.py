@@ -104,7 +104,8 @@ class Snapshot:
     """Everything read for some accounts on one chain at one block, with what could not be read.
 
     `holdings` are all tokens that they hold, those that `positions` are another view of too. `spam` says by account and
-    contract what of it is taken for spam.
+    contract what of it is taken for spam. `fees` are what they paid so far, in the native coin; without an entry it is
+    not known.
     """
 
     chain: str
@@ -116,6 +117,7 @@ class Snapshot:
     requests: int = 0
     positions: tuple[Position, ...] = ()
     spam: Mapping[tuple[str, str], Spam] = field(default_factory=dict)
+    fees: tuple[Holding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

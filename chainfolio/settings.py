@@ -69,6 +69,7 @@ class Chain(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     facts: str = ""
     chain_id: int = 0
     rpc: list[str] = []
+    explorer: str = ""
     start_block: int = 0
     integrity: str = "bloom"
     sample: int = 100
@@ -87,6 +88,7 @@ class Chain(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     def __repr__(self) -> str:
         shown = {name: getattr(self, name) for name in self.__struct_fields__}
         shown["rpc"] = [masked(url) for url in self.rpc]
+        shown["explorer"] = masked(self.explorer)
         return f"Chain({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
@@ -240,6 +242,8 @@ def check(settings: Settings) -> None:
         for url in chain.rpc:
             if not _is_http(url):
                 raise BadSettings(f"chains.{name}.rpc", "an endpoint is an http:// or https:// address")
+        if chain.explorer and not _is_http(chain.explorer):
+            raise BadSettings(f"chains.{name}.explorer", "an explorer's interface is an http:// or https:// address")
         if chain.span < 1 or chain.concurrency < 1 or chain.timeout_s < 1:
             raise BadSettings(f"chains.{name}", "span, concurrency and timeout_s are at least 1")
         if chain.sample < 1 or chain.witnesses < 1 or chain.heal_depth < 0:

@@ -77,7 +77,7 @@ HEIGHT = Column("height", "long", "block height")
 TIME = Column("time", "time", "time of the block")
 TX_INDEX = Column("tx_index", "int", "position of the transaction in its block")
 TX_HASH = Column("tx_hash", "text", "transaction hash")
-LOG_INDEX = Column("log_index", "int", "position of the log in its block; -1 where the chain wrote no log (native)")
+LOG_INDEX = Column("log_index", "int", "position of the log in its block; -1 where there is no log (native)")
 ACROSS_LOGS = ("chain", "height", "tx_index", "log_index")
 
 BLOCKS = Table(
@@ -126,16 +126,17 @@ TRANSACTIONS = Table(
 
 TRANSFERS = Table(
     "transfers",
-    "One row per movement of an asset: native value, ERC-20/721/1155, wrapping and unwrapping of the native coin.",
+    "One row per movement of an asset: native value, what calls inside a transaction moved of it (internal), "
+    "ERC-20/721/1155, wrapping and unwrapping of the native coin.",
     (
         CHAIN,
         HEIGHT,
         TIME,
         TX_INDEX,
         LOG_INDEX,
-        Column("item", "int", "position inside the log: an ERC-1155 batch moves several; else 0"),
+        Column("item", "int", "position in the log, of an ERC-1155 batch; of internal ones, from 1; else 0"),
         TX_HASH,
-        Column("standard", "text", "native, erc20, erc721, erc1155, wrap or unwrap"),
+        Column("standard", "text", "native, internal, erc20, erc721, erc1155, wrap or unwrap"),
         Column("token", "text", "contract of the token; null for the native coin", nullable=True),
         Column("operator", "text", "who moved it, where the event says so (ERC-1155)", nullable=True),
         Column("sender", "text", "from; the zero address mints"),
@@ -241,6 +242,27 @@ ACCOUNT_APPROVALS = Table(
     derived_from="approvals",
 )
 
+ACCOUNT_TRANSACTIONS = Table(
+    "account_transactions",
+    "Every transaction again, in 64 buckets of whoever sent it, sorted by account: what one account sent is one small "
+    "read.",
+    (
+        CHAIN,
+        Column("bucket", "int", "CRC-32 of the account, modulo 64"),
+        Column("account", "text", "who signed it: the sender of the transaction"),
+        HEIGHT,
+        TIME,
+        TX_INDEX,
+        TX_HASH,
+        *(column for column in TRANSACTIONS.columns if column.name in ("recipient", "created", "raw", "status", "fee")),
+        Column("selector", "bytes", "first four bytes of the call data"),
+    ),
+    key=("chain", "account", "height", "tx_index"),
+    order=("account", "height", "tx_index"),
+    partitions=("chain", "bucket"),
+    derived_from="transactions",
+)
+
 BALANCES = Table(
     "balances",
     "What each account holds of each fungible token by the events alone, at the last derived height. Tokens whose "
@@ -296,7 +318,7 @@ TOKENS = Table(
 TABLES = {
     table.name: table
     for table in (
-        BLOCKS, TRANSACTIONS, TRANSFERS, APPROVALS, LOGS, ACCOUNT_TRANSFERS, ACCOUNT_APPROVALS, BALANCES, ALLOWANCES,
-        TOKENS,
+        BLOCKS, TRANSACTIONS, TRANSFERS, APPROVALS, LOGS, ACCOUNT_TRANSFERS, ACCOUNT_APPROVALS, ACCOUNT_TRANSACTIONS,
+        BALANCES, ALLOWANCES, TOKENS,
     )
 }  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from chainfolio.errors import ChainfolioError, StoreError
 
 GROUPS = (
-    "demo", "serve", "worker", "index", "derive", "portfolio", "nav", "approvals", "verify",
+    "demo", "serve", "worker", "index", "derive", "portfolio", "nav", "approvals", "transactions", "verify",
     "account", "key", "addressbook", "subscription", "virtual-user", "sql", "doctor",
 )  # fmt: skip
 

@@ -13,11 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio import amounts
 from chainfolio.blocks import Span, Spans
-from chainfolio.errors import NotFound, Reorged
-from chainfolio.tables import ACCOUNT_TRANSFERS, APPROVALS, BLOCKS, TRANSACTIONS, TRANSFERS, Table
-from indexer import ipc
-from indexer.derive import pending
+from chainfolio.errors import Reorged
+from chainfolio.tables import (
+    ACCOUNT_APPROVALS,
+    ACCOUNT_TRANSFERS,
+    BLOCKS,
+    TRANSACTIONS,
+    TRANSFERS,
+)
+from indexer.approvals import EVERYWHERE, given
+from indexer.sent import SENT, check_ceiling, fresh, of_transaction, sent, unsorted
 from portfolio.activity import Activity, Mined, Movement, Permission
+from portfolio.poisoning import Circle, Dealing
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,7 +38,6 @@ WHERE: Final = ("account", "height", "tx_index")
 PLACE: Final = (*WHERE, "time", "tx_hash")
 MOVED: Final = (*PLACE, "log_index", "item", "direction", "standard", "token", "token_id", "raw", "counterparty")
 ALLOWED: Final = (*PLACE, "log_index", "token", "spender")
-SENT: Final = (*PLACE, "sender", "recipient", "created", "raw", "fee", "status", "selector")
 MOVES: Final = tuple(name for name in MOVED if name not in ("time", "tx_hash"))
 ROWS: Final = tuple(name for name in ACCOUNT_TRANSFERS.names if name in MOVED)
 
@@ -47,6 +53,26 @@ class Activities:
     moved: pl.DataFrame
     allowed: pl.DataFrame
     sent: pl.DataFrame
+
+    def circle(self, account: str, listed: Collection[str]) -> Circle:
+        """Whom an account truly dealt with: over the native coin, over tokens of `listed`, or in what it sent itself.
+        Any other contract may say what it likes about anybody."""
+        import polars as pl
+
+        place = list(WHERE)
+        own = self.sent.filter(pl.col("account") == account).select(place).with_columns(pl.lit(True).alias("own"))
+        real = (
+            self.moved.filter(pl.col("account") == account, pl.col("raw") != bytes(32))
+            .join(own, on=place, how="left")
+            .filter(pl.col("token").is_null() | pl.col("token").is_in(sorted(listed)) | pl.col("own"))
+            .sort(place)
+            .group_by("counterparty", "token")
+            .agg(pl.first("height", "tx_index"), pl.col("raw").max())
+        )
+        return Circle.of(
+            Dealing(who, token, (height, tx_index), amounts.raw_from_bytes(raw))
+            for who, token, height, tx_index, raw in real.iter_rows()
+        )
 
     def whole(self, keys: Sequence[Activity]) -> list[Activity]:
         """Some of the keys with their rows, in the order given."""
@@ -103,17 +129,12 @@ def _read(
     import polars as pl
 
     moved = _moved(lake, tail, chain, accounts, most)
-    owners, senders = (pl.col(name).is_in(accounts) for name in ("owner", "sender"))
-    allowed = _both(lake, tail, chain, APPROVALS, owners, [pl.col("owner").alias("account"), *ALLOWED[1:]])
-    # One row more than the ceiling of all of them: then one of them is above it.
-    sent = _both(
-        lake, tail, chain, TRANSACTIONS, senders, [pl.col("sender").alias("account"), *_of_transaction()],
-        most * len(accounts) + 1,
-    )  # fmt: skip
+    allowed = _allowed(lake, tail, chain, accounts, most)
+    signed = pl.concat(sent(lake, tail, chain, accounts, SENT, most))
     indexed = pl.any_horizontal(
         pl.lit(False), *(pl.col("height").is_between(span.first, span.last) for span in heights)
     )
-    frames = [rows.filter(indexed) for rows in (moved, allowed, sent)]
+    frames = [rows.filter(indexed) for rows in (moved, allowed, signed)]
     keys = pl.concat([rows.select(PLACE) for rows in frames]).unique(WHERE)
     for account, count in keys.group_by("account").len().iter_rows():
         check_ceiling(account, count, most)
@@ -124,15 +145,6 @@ def _read(
     )  # fmt: skip
 
 
-def check_ceiling(account: str, count: int, most: int) -> None:
-    """NotFound where an account has more transactions than are served."""
-    if count > most:
-        raise NotFound(
-            f"{account} has more than {most:,} transactions, which is more than are served",
-            cure="the operator raises server.max_transactions",
-        )
-
-
 def _moved(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: int) -> pl.DataFrame:
     """Movements of accounts: the tail, what is not sorted by account yet, sorted histories."""
     import polars as pl
@@ -140,52 +152,28 @@ def _moved(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: in
     from portfolio.ledger import account_transfers
 
     mine = pl.col("sender").is_in(accounts) | pl.col("recipient").is_in(accounts)
-    loose = [_fresh(tail, chain, TRANSFERS).filter(mine)]
-    for span in _unsorted(tail, chain):
+    loose = [fresh(tail, chain, TRANSFERS).filter(mine)]
+    for span in unsorted(tail, chain, ACCOUNT_TRANSFERS):
         within = pl.col("height").is_between(span.first, span.last)
         loose.append(lake.scan(TRANSFERS, chain=chain).filter(within, mine).select(TRANSFERS.names).collect())
     parts = [account_transfers(rows).filter(pl.col("account").is_in(accounts)).select(MOVED) for rows in loose]
     for account in accounts:
         # A history that is refused is not read: that of the zero address would not fit into memory.
-        check_ceiling(account, lake.count_transactions(chain, account, most), most)
+        check_ceiling(account, lake.count_transactions(ACCOUNT_TRANSFERS, chain, account, most), most)
         parts.append(lake.account_transfers(chain, account, ROWS).select(MOVED).collect())
     return pl.concat(parts)
 
 
-def _unsorted(tail: Tail, chain: str) -> Spans:
-    """Heights whose transfers are in the lake but not in `account_transfers` yet."""
-    behind = Spans()
-    for source in ("transfers", "native"):
-        for filter_ in tail.cover_filters(chain, source):
-            behind |= pending(tail, chain, source, filter_)
-    return behind
-
-
-def _both(
-    lake: Lake, tail: Tail, chain: str, table: Table, mine: pl.Expr, columns: Sequence[Any], most: int | None = None
-) -> pl.DataFrame:
-    """Some rows of tail and lake, in some columns; one that moved on meanwhile is there twice."""
+def _allowed(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: int) -> pl.DataFrame:
+    """Approvals that accounts gave, all of them."""
     import polars as pl
 
-    fresh = _fresh(tail, chain, table).filter(mine).select(columns)
-    stored = lake.scan(table, chain=chain).filter(mine).select(columns)
-    return pl.concat([fresh, (stored if most is None else stored.head(most)).collect()])
-
-
-def _fresh(tail: Tail, chain: str, table: Table, first: int = 0, last: int = 2**62) -> pl.DataFrame:
-    import polars as pl
-
-    rows = pl.from_arrow(ipc.load((stream for _, stream in tail.rows(chain, table.name, first, last)), table))
-    assert isinstance(rows, pl.DataFrame)
-    return rows.select(table.names)
-
-
-def _of_transaction() -> list[pl.Expr]:
-    """The columns of `transactions` that are shown, and the first four bytes of the call data."""
-    import polars as pl
-
-    known = [pl.col(name) for name in SENT if name not in ("account", "tx_hash", "selector")]
-    return [*known, pl.col("hash").alias("tx_hash"), pl.col("input").bin.slice(0, 4).alias("selector")]
+    for account in accounts:
+        check_ceiling(account, lake.count_transactions(ACCOUNT_APPROVALS, chain, account, most), most)
+    every = [
+        rows.rename({"owner": "account"}).select(ALLOWED) for rows in given(lake, tail, chain, accounts, EVERYWHERE)
+    ]
+    return pl.concat(every)
 
 
 def indexed_transactions(lake: Lake, tail: Tail, chain: str, keys: Collection[Activity]) -> dict[str, Mined]:
@@ -197,9 +185,9 @@ def indexed_transactions(lake: Lake, tail: Tail, chain: str, keys: Collection[Ac
     heights = sorted({key.height for key in keys})
     ours = pl.col("height").is_between(heights[0], heights[-1]) & pl.col("height").is_in(heights)
     ours &= pl.col("hash").is_in(sorted({key.tx_hash for key in keys}))
-    fresh = _fresh(tail, chain, TRANSACTIONS, heights[0], heights[-1]).lazy()
-    parts = [fresh, lake.scan(TRANSACTIONS, chain=chain)]
-    rows = pl.concat([part.filter(ours).select(_of_transaction()).collect() for part in parts])
+    kept = fresh(tail, chain, TRANSACTIONS, heights[0], heights[-1]).lazy()
+    parts = [kept, lake.scan(TRANSACTIONS, chain=chain)]
+    rows = pl.concat([part.filter(ours).select(of_transaction()).collect() for part in parts])
     return {row["tx_hash"]: _mined(row) for row in rows.iter_rows(named=True)}
 
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 from chainfolio import amounts
 from chainfolio.asking import Asking, Reverted, drive
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.blocks import Block, Span
+from chainfolio.blocks import Block
 from chainfolio.calls import Call, Read, balance_of
 from chainfolio.contracts import Holding, Price, Token
 from chainfolio.errors import BadAnswer, Unserved
 from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS
 from indexer import ipc
 from indexer.answers import Allowance, Approval, ApprovalsPage, Operator, Place
-from indexer.approvals import given, time_us
+from indexer.approvals import EVERYWHERE, given, time_us
 from indexer.derive import pending
 from indexer.snapshot import Snapshotter
 from portfolio.valuation import valued
@@ -44,7 +44,6 @@ BALANCE_OF_ID: Final = "balanceOf(address,uint256)(uint256)"
 ERC721, ERC1155 = bytes.fromhex("80ac58cd"), bytes.fromhex("d9b67a26")
 UNLIMITED: Final = 2**255  # who is allowed 2^256-1 and has spent some of it is as free as before
 MOST_IDS: Final = 1_000  # of one collection: who has met more of them is not counted
-EVERYWHERE: Final = Span(0, 2**62)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from storage.tail import Tail
 
 COLUMNS: Final = (
-    "height", "log_index", "time", "tx_hash", "standard", "token", "owner", "spender", "token_id", "raw", "approved",
+    "height", "tx_index", "log_index", "time", "tx_hash", "standard", "token", "owner", "spender", "token_id", "raw",
+    "approved",
 )  # fmt: skip
+EVERYWHERE: Final = Span(0, 2**62)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 STALE: Final = "the chain has changed since that page: begin again without a cursor"
 

@@ -1,8 +1,8 @@
 """Tables made from other tables: no node is asked.
 
-The histories of accounts, `account_transfers` and `account_approvals`, follow their sources batch by batch; `balances`
-and `allowances` are made whole each time. The caller holds the chain's lock. Decoding stored logs again is next door,
-in `rederive`.
+The histories of accounts (`account_transfers`, `account_approvals`, `account_transactions`) follow their sources batch
+by batch; `balances` and `allowances` are made whole each time. The caller holds the chain's lock. Decoding stored logs
+again is next door, in `rederive`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import BadRequest
-from chainfolio.tables import ALLOWANCES, APPROVALS, BALANCES, TABLES, TRANSFERS, Table
+from chainfolio.tables import ALLOWANCES, APPROVALS, BALANCES, TABLES, TRANSACTIONS, TRANSFERS, Table
 from storage.tail import Batch
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from storage.tail import Tail
 
 DECODED = ("transfers", "approvals", "logs")
+# Datasets whose rows are one standard of `transfers`; the dataset `transfers` has all others.
+OWN = ("native", "internal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,9 @@ class History:
 
 
 HISTORIES = {
-    "account_transfers": History(TRANSFERS, ("transfers", "native")),
+    "account_transfers": History(TRANSFERS, ("transfers", *OWN)),
     "account_approvals": History(APPROVALS, ("approvals",)),
+    "account_transactions": History(TRANSACTIONS, ("transactions",)),
 }
 # Tables that are made whole each time, and from what.
 WHOLE = {"balances": (TRANSFERS, BALANCES), "allowances": (APPROVALS, ALLOWANCES)}
@@ -146,8 +149,8 @@ def _source_rows(lake: Lake, tail: Tail, batch: Batch, source: Table) -> pl.Lazy
     dataset, filter_ = batch.datasets[0], batch.filters[0]
     rows = lake.scan(source, chain=batch.chain).filter(_within(batch.span))
     if source is TRANSFERS:
-        is_native = pl.col("standard") == "native"
-        rows = rows.filter(is_native if dataset.endswith("/native") else ~is_native)
+        name = dataset.rpartition("/")[2]
+        rows = rows.filter(pl.col("standard") == name if name in OWN else ~pl.col("standard").is_in(OWN))
     if filter_:
         return rows.filter(pl.col("token") == filter_)
     for contract in tail.cover_filters(batch.chain, dataset):

@@ -34,12 +34,12 @@ from indexer.registry import Registry
 from indexer.validators import Validators, unserved
 from indexer.virtual import read_group
 from indexer.wiring import System
-from portfolio.compose import portfolio
+from portfolio.compose import issue_documents, portfolio
 from portfolio.document import Portfolio, encode_one, wallet_only
 from portfolio.facts import PLACEHOLDER, ChainFacts, Options
 from portfolio.merge import merge
 from portfolio.nav import Nav, check, nav
-from portfolio.transactions import TransactionDocument
+from portfolio.transactions import Transactions
 from portfolio.valuation import Valuation, value
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class Engine:
         check_whole(self.system.tail, evm.key, (await evm.heads()).latest.height)
         return await standing(self._snapshotter(evm), [account.address], self.system.labels)
 
-    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> list[TransactionDocument]:
+    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> Transactions:
         """One page of what accounts did, over the chains asked for. Unserved where there is no such chain or none of an
         account's kind, NotFound above the ceiling, NotCovered where the index does not reach."""
         from indexer.transactions import Statement, Subject
@@ -214,12 +214,14 @@ class Engine:
         families = {chain.facts.family for chain in chains}
         addresses = [account.address for account in accounts if account.family in families]
         if not addresses:
-            return []
+            return Transactions(())
         subjects = [
             Subject(self._snapshotter(chain), self.facts()[chain.key], system.datasets(chain)) for chain in chains
         ]
         statement = Statement(system.registry, system.functions, system.settings.server.max_transactions, wanted)
-        return await statement.page(subjects, addresses)
+        found = await statement.page(subjects, addresses)
+        unknown = [issue for subject in subjects for issue in subject.issues]
+        return Transactions(tuple(found), "partial" if unknown else "complete", issue_documents(unknown))
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
         """Begin to read accounts anew, behind the caller's back; False where every one is being read already."""

@@ -1,4 +1,4 @@
-"""Names of functions by the first four bytes of call data, from `configs/functions.toml`."""
+"""What functions are called, and what they are called for, by the first four bytes of call data: `functions.toml`."""
 
 from __future__ import annotations
 
@@ -9,23 +9,30 @@ import msgspec
 
 from adapters.evm.call import signature
 from chainfolio.errors import BadSettings
+from portfolio.activity import Functions
+from portfolio.transactions import TransactionType
 
 
-class Functions(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The file: signatures such as `transfer(address,uint256)`."""
+class File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The file: signatures such as `transfer(address,uint256)`, and those that stand for a type."""
 
     signatures: list[str]
+    types: dict[TransactionType, list[str]] = {}
 
 
-def load(path: Path) -> dict[bytes, str]:
-    """The table in a file; BadSettings where two of its functions with other names begin alike."""
+def load(path: Path) -> Functions:
+    """The table in a file; BadSettings where two of its functions begin alike and are not the same."""
     try:
-        written = msgspec.convert(tomllib.loads(path.read_text()), Functions).signatures
+        written = msgspec.convert(tomllib.loads(path.read_text()), File)
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise BadSettings(path.name, str(error)) from None
-    names: dict[bytes, str] = {}
-    for function in written:
-        name = function.partition("(")[0]
-        if names.setdefault(signature(f"{function}()").selector, name) != name:
-            raise BadSettings(path.name, f"{function} begins like {names[signature(f'{function}()').selector]}")
-    return names
+    found = Functions({}, {})
+    for type_, signatures in ((None, written.signatures), *written.types.items()):
+        for function in signatures:
+            name, start = function.partition("(")[0], signature(f"{function}()").selector
+            known = found.names.setdefault(start, name)
+            if known != name:
+                raise BadSettings(path.name, f"{function} begins like {known}")
+            if type_ and found.types.setdefault(start, type_) != type_:
+                raise BadSettings(path.name, f"{function} is both {found.types[start]} and {type_}")
+    return found

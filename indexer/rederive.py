@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from chainfolio.blocks import Span
 from chainfolio.errors import StoreError
 from chainfolio.tables import APPROVALS, LOGS, TABLES, TRANSFERS, Table
-from indexer.derive import DECODED, Counted
+from indexer.derive import DECODED, OWN, Counted
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
@@ -72,8 +72,8 @@ def _replace(lake: Lake, chain: str, table: Table, aside: Aside) -> int:
 
 
 def decoded(chain: EvmChain, stored: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    """The rows of one window by the decoder of today; native transfers stand for no log and pass as they are."""
-    is_native = pc.equal(stored["transfers"]["standard"], "native")
+    """The rows of one window by the decoder of today; those of native coins stand for no log and pass as they are."""
+    is_native = pc.is_in(stored["transfers"]["standard"], value_set=pa.array(OWN))
     native = fitted(TRANSFERS, stored["transfers"].filter(is_native))
     logs = _once(_restored(chain, {**stored, "transfers": stored["transfers"].filter(pc.invert(is_native))}))
     tables = {table.name: table.schema().empty_table() for table in STORED}

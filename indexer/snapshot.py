@@ -24,6 +24,7 @@ from indexer.arrivals import arrivals
 from indexer.candidates import Encounters
 from indexer.positions import MOST_ASKS, MOST_ROUNDS, Everything, Reader
 from indexer.protocols import Protocols
+from indexer.sent import paid
 from indexer.tokens import TokenBook
 from portfolio.spam import Originals, TokenFacts, judge
 from pricing.quotes import PriceSource, Quotes
@@ -83,8 +84,9 @@ class Snapshotter:
         wanted = {account: self._wanted(met[account].tokens | set(extra)) for account in accounts}
         about, time_s = self._about(block), block.time_us // SECOND_US
         readers = {account: Reader(self.protocols, account, met[account], time_s, about.ask) for account in accounts}
-        read = await self._read(
-            {account: readers[account].everything(tuple(wanted[account])) for account in accounts}, block
+        read, fees = await asyncio.gather(
+            self._read({account: readers[account].everything(tuple(wanted[account])) for account in accounts}, block),
+            asyncio.to_thread(paid, self.lake, self.tail, self.chain.key, accounts, block),
         )
         opened = [each for everything in read.values() for each in everything.positions]
         held, unknown = self._held(read, wanted)
@@ -102,6 +104,7 @@ class Snapshotter:
             self.chain.key, block, tuple(accounts), tuple(holdings), quotes.prices,
             tuple([*issues, gap] if gap else issues), self.chain.requests - before,
             tuple(each.named(tokens) for each in opened), spam,
+            tuple(Holding(account, self.native, raw) for account, raw in fees.items()),
         )  # fmt: skip
 
     def _met(self, accounts: Sequence[str], height: int) -> dict[str, Encounters]:

@@ -15,13 +15,15 @@ from adapters.evm.lookup import Known
 from adapters.evm.tokens import describe
 from chainfolio.asking import drive
 from chainfolio.blocks import Span, Spans
-from chainfolio.contracts import Token
+from chainfolio.contracts import Issue, Token
 from chainfolio.errors import BadAnswer, NotCovered
-from indexer.activities import Activities, check_ceiling, indexed_hashes, indexed_transactions, missing, read
+from indexer.activities import Activities, indexed_hashes, indexed_transactions, missing, read
 from indexer.answers import TransactionFilter
+from indexer.sent import check_ceiling
 from indexer.snapshot import LIVE_LAG, Snapshotter
-from portfolio.activity import Activity, Mined, together
+from portfolio.activity import Activity, Functions, Mined, together
 from portfolio.facts import ChainFacts, ProtocolFacts
+from portfolio.poisoning import Circle
 from portfolio.statement import Scene, mentions, protocol_key, record
 from portfolio.transactions import TransactionDocument
 
@@ -30,7 +32,14 @@ if TYPE_CHECKING:
     from indexer.registry import Registry
 
 NEEDED: Final = ("transfers", "approvals")
-HELPFUL: Final = ("native", "transactions")
+HELPFUL: Final = ("native", "transactions", "internal")
+LOST: Final = {
+    "native": "native coins that transactions sent are not indexed: a payment to a wallet that nothing else shows is "
+    "missing",
+    "transactions": "transactions are not indexed: those that moved nothing, and failed ones, are missing",
+    "internal": "native coins that contracts sent inside transactions are not indexed, and missing from assetsIn and "
+    "assetsOut",
+}
 PIECE: Final = 250  # activities that are made whole at a time, at first
 MOST_PIECE: Final = 4000
 # What one request may ask the node for: an answer that filters by more needs `transactions` in the index.
@@ -49,6 +58,12 @@ class Subject:
     def key(self) -> str:
         """The chain's key."""
         return self.snapshotter.chain.key
+
+    @property
+    def issues(self) -> list[Issue]:
+        """What the index of this chain is not asked to know."""
+        return [Issue(self.key, name, f"{lost} (dataset `{name}`)") for name, lost in LOST.items()
+                if name not in self.datasets]  # fmt: skip
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -80,13 +95,14 @@ class Statement:
     """Answers one question about some accounts on some chains."""
 
     registry: Registry
-    functions: Mapping[bytes, str]
+    functions: Functions
     most: int
     wanted: TransactionFilter
     _subjects: dict[str, Subject] = field(default_factory=dict)
     _histories: dict[str, Activities] = field(default_factory=dict)
     _holes: list[Hole] = field(default_factory=list)
     _tokens: dict[str, dict[str, Token]] = field(default_factory=dict)
+    _circles: dict[str, dict[str, Circle]] = field(default_factory=dict)
     _lookups: int = 0
 
     async def page(self, subjects: Sequence[Subject], accounts: Sequence[str]) -> list[TransactionDocument]:
@@ -207,11 +223,18 @@ class Statement:
             if search := self.wanted.search:
                 native = subject.snapshotter.native
                 ours = [activity for activity in ours if mentions(activity, tokens, native, search)]
+            await asyncio.to_thread(self._meet, subject, history, {activity.account for activity in ours})
             scene = self._scene(subject, tokens)
             for activity in await self._looked_up(subject, history, ours):
                 found[activity.chain, activity.account, activity.tx_hash] = activity, record(activity, scene)
         places = ((key.chain, key.account, key.tx_hash) for key in keys)
         return [found[place] for place in places if place in found]
+
+    def _meet(self, subject: Subject, history: Activities, accounts: set[str]) -> None:
+        """Find out whom accounts dealt with."""
+        circles = self._circles.setdefault(subject.key, {})
+        for account in accounts - circles.keys():
+            circles[account] = history.circle(account, subject.snapshotter.book.listed)
 
     def _scene(self, subject: Subject, tokens: Mapping[str, Token]) -> Scene:
         def protocol_of(contract: str) -> ProtocolFacts | None:
@@ -219,7 +242,10 @@ class Statement:
             return self.registry.facts[held[0][1].key] if held else None
 
         source = subject.snapshotter
-        return Scene(subject.shown, source.native, tokens, frozenset(source.book.listed), protocol_of, self.functions)
+        return Scene(
+            subject.shown, source.native, tokens, frozenset(source.book.listed), protocol_of, self.functions,
+            self._circles.get(subject.key, {}), source.chain.facts.native.also_at,
+        )  # fmt: skip
 
     async def _looked_up(self, subject: Subject, history: Activities, ours: list[Activity]) -> list[Activity]:
         """Activities with what their transactions say: what the account sent is at hand, the rest is read."""

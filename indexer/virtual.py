@@ -124,7 +124,8 @@ def document(user: VirtualUser, quoted: Mapping[str, Quoted], shown: Shown) -> P
         protocols={**shown.protocols, CEX: ProtocolFacts(CEX, clean(user.label) or "Exchange")},
     )
     manual = made.networth if user.type == "BALANCE" else "0"
-    return msgspec.structs.replace(made, address=user.address, manual_balance_networth=manual)
+    # What somebody wrote down has sent nothing.
+    return msgspec.structs.replace(made, address=user.address, manual_balance_networth=manual, fees="0", fees_fiat="0")
 
 
 def _distinct(holdings: Iterable[VirtualHolding]) -> list[tuple[VirtualHolding, Decimal]]:

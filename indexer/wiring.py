@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
     from indexer.registry import Registry
     from indexer.snapshot import Snapshotter
+    from portfolio.activity import Functions
     from portfolio.facts import ChainFacts
     from storage.lake import Lake
     from storage.tail import Tail
@@ -40,7 +41,7 @@ class System:
     _chains: dict[str, EvmChain] = field(default_factory=dict)
     _registry: Registry | None = None
     _spenders: Registry | None = None
-    _functions: dict[bytes, str] | None = None
+    _functions: Functions | None = None
 
     @property
     def lake(self) -> Lake:
@@ -121,8 +122,8 @@ class System:
         return {path.stem for path in (self.configs / "chains").glob("*.toml")} | self.settings.chains.keys()
 
     @property
-    def functions(self) -> dict[bytes, str]:
-        """The names of functions of the configs, by the first four bytes of call data."""
+    def functions(self) -> Functions:
+        """The functions of the configs, by the first four bytes of call data."""
         if self._functions is None:
             from indexer.functions import load
 
@@ -130,8 +131,8 @@ class System:
         return self._functions
 
     def datasets(self, chain: EvmChain) -> tuple[str, ...]:
-        """The datasets to index on a chain: those of its settings, else all there are."""
-        return check_datasets(chain, chain.settings.datasets or list(chain.datasets))
+        """The datasets to index on a chain: those of its settings, else the usual ones."""
+        return check_datasets(chain, chain.settings.datasets or chain.usual)
 
     def snapshotter(self, chain: EvmChain) -> Snapshotter:
         """What takes snapshots of a chain."""

@@ -96,6 +96,14 @@ class Activity:
         return {each for each in others | ends if each} - {self.account}
 
 
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """By the first four bytes of call data: what a function is called, and the type that a call to it stands for."""
+
+    names: dict[bytes, str] = field(default_factory=dict)
+    types: dict[bytes, TransactionType] = field(default_factory=dict)
+
+
 def together(activities: Collection[Activity], newest_first: bool) -> list[Activity]:
     """Activities of any chains and accounts in the one order that pages are cut from."""
     return sorted(activities, key=lambda each: each.place, reverse=newest_first)
@@ -104,8 +112,18 @@ def together(activities: Collection[Activity], newest_first: bool) -> list[Activ
 # --- signs -----------------------------------------------------------------------------------------------------------
 
 
-def signs(activity: Activity, function: str, baits: Collection[str] = ()) -> frozenset[str]:
-    """What can be said of an activity for certain, as words. `baits` are tokens whose names are no names."""
+def signs(
+    activity: Activity,
+    function: str,
+    baits: Collection[str] = (),
+    *,
+    called: str = "",
+    listed: Collection[str] = (),
+    imitated: bool = False,
+) -> frozenset[str]:
+    """What can be said of an activity for certain, as words. `baits` are tokens whose names are no names, those of
+    `listed` are beyond suspicion; `called` is the type that the function stands for, `imitated` whether look-alikes
+    made all of it."""
     mined, movements = activity.mined, activity.movements
     assert mined is not None, "what is not known of a transaction says nothing"
     net: dict[Thing, int] = defaultdict(int)
@@ -120,10 +138,13 @@ def signs(activity: Activity, function: str, baits: Collection[str] = ()) -> fro
         "moved": bool(movements),
         "self": any(move.counterparty == activity.account for move in movements),
         "gain": bool(gains),
+        "known gain": bool(gains) and all(token is None or token in listed for token, _ in gains),
         "loss": bool(losses),
         "plain": not mined.selector,
         "transfer": function in TRANSFERS and all(move.token == mined.recipient for move in movements),
         "poison": not sent and bool(movements) and not any(move.raw for move in movements),
+        "imitated": imitated,
+        f"called {called}": bool(called),
         "bait": not sent and bool(gains) and not losses and all(move.token in baits for move in movements),
         **_wrapping(movements, gains | losses),
         **_minting(movements, gains, losses),
@@ -204,11 +225,15 @@ def _rule(type_: TransactionType, needs: str = "", bars: str = "", on: str = "",
     return Rule(type_, words(needs), words(bars), frozenset(on.split()), frozenset(functions.split()))
 
 
-# The first that fits. Ether that a contract sends is not indexed, so a rule about one that does is by its function.
+# The first that fits. Ether that a contract sends may not be indexed, so a rule about one that does is by its function.
+# `called X`: the function is one of those that `configs/functions.toml` has under that type. Anybody may call his own
+# contract, so what strangers send counts only where the coin or the token is beyond suspicion.
+# IGNORE is the user's word for what he wants left out, MULTITYPE for what he made of several: no chain says either.
 RULES: Final[tuple[Rule, ...]] = (
     _rule("FAILED", "failed"),
     _rule("SPAM", "poison", "approval"),
     _rule("SPAM", "bait", "approval"),
+    _rule("SPAM", "imitated", "approval"),
     _rule("LEND", "loss", on="aave2 aave3", functions="supply supplyWithPermit deposit depositETH"),
     _rule("LEND", "loss", on="compound", functions="mint"),
     _rule("BORROW", "gain", on="aave2 aave3 compound", functions="borrow borrowETH"),
@@ -227,6 +252,30 @@ RULES: Final[tuple[Rule, ...]] = (
     _rule("REMOVELIQUIDITY", "sent", on="uniswap3", functions="decreaseLiquidity"),
     _rule("COLLECT", "gain", on="uniswap3", functions="collect"),
     _rule("SWAP", "loss", on="uniswap2", functions="swapExactTokensForETH swapTokensForExactETH"),
+    _rule("VOTE", "called VOTE, sent"),
+    _rule("SIGN", "called SIGN, sent"),
+    _rule("FOLLOW", "called FOLLOW, sent"),
+    _rule("DONATION", "called DONATION, loss"),
+    _rule("EXPENSE", "called EXPENSE, loss"),
+    _rule("BRIDGEOUT", "called BRIDGEOUT, loss"),
+    _rule("BRIDGEIN", "called BRIDGEIN, known gain", "loss"),
+    _rule("BRIDGEIN", "called BRIDGEIN, sent, gain", "loss"),
+    _rule("CLAIM", "called CLAIM, known gain", "loss"),
+    _rule("CLAIM", "called CLAIM, sent, gain", "loss"),
+    _rule("COLLECT", "called COLLECT, sent, gain", "loss"),
+    _rule("AIRDROP", "called AIRDROP, gain", "sent, loss"),
+    _rule("OPENVAULT", "called OPENVAULT, sent"),
+    _rule("CLOSEVAULT", "called CLOSEVAULT, sent"),
+    _rule("REPAYVAULT", "called REPAYVAULT, sent, loss"),
+    _rule("BORROW", "called BORROW, sent, gain"),
+    _rule("LEND", "called LEND, sent, loss"),
+    _rule("STAKE", "called STAKE, sent, loss"),
+    _rule("UNSTAKE", "called UNSTAKE, sent"),
+    _rule("ADDLIQUIDITY", "called ADDLIQUIDITY, sent, loss"),
+    _rule("REMOVELIQUIDITY", "called REMOVELIQUIDITY, sent, loss"),
+    _rule("DEPOSIT", "called DEPOSIT, sent, loss"),
+    _rule("WITHDRAW", "called WITHDRAW, sent, gain"),
+    _rule("SWAP", "called SWAP, sent, loss"),
     _rule("SELFTRANSFER", "self", "gain, loss"),
     _rule("WRAP", "wrap", "unwrap, other"),
     _rule("UNWRAP", "unwrap", "wrap, other"),

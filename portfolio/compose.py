@@ -99,6 +99,7 @@ def portfolio(
     names = {key: (protocols or {}).get(key) or ProtocolFacts(key, "Wallet" if key == WALLET else key) for key in tree}
     summed = [valued for valued in own.everything if valued.worth is not None and valued.counted]
     adapters = {clean(valued.price.source) for valued in summed if valued.price}
+    fees, fees_fiat = _fees(own, address)
     return Portfolio(
         address=address,
         networth=amounts.text(amounts.total(list(worth.values()))),
@@ -108,12 +109,29 @@ def portfolio(
         },
         chains={chains[key].key: _chain(chains[key], worth[key], shares[key], options) for key in worth},
         completeness="partial" if any(issue.spoils for issue in own.unread[address]) else "complete",
-        issues=_issues((*own.unread[address], *own.unclear)),
+        issues=issue_documents((*own.unread[address], *own.unclear)),
         unpriced_assets=sum(valued.worth is None for valued in own.everything),
         spam_assets=sum(valued.spam is not None for valued in own.everything),
         price_adapters=() if block_number is not None else tuple(sorted(adapters)),
         conversion_rates={symbol: amounts.text(usd) for symbol, usd in (rates or {}).items()},
+        fees=fees,
+        fees_fiat=fees_fiat,
         block_number=UNSET if block_number is None else str(block_number),
+    )
+
+
+def _fees(own: Valuation, address: str) -> tuple[str, str]:
+    """All fees paid, in the native coin's smallest unit and in USD; unknown where those of a chain are not known, where
+    several coins would have to be added up, and in USD where one has no price."""
+    scope = set(own.scope[address])
+    if {fee.chain for fee in own.fees} != scope or (own.unread[address] and not scope):
+        return UNKNOWN, UNKNOWN
+    some = [fee for fee in own.fees if fee.holding.raw]
+    coins = {(fee.holding.token.symbol, fee.holding.token.decimals) for fee in some}
+    worths = [fee.worth for fee in some if fee.worth is not None]
+    return (
+        str(sum(fee.holding.raw for fee in some)) if len(coins) <= 1 else UNKNOWN,
+        amounts.text(amounts.total(worths)) if len(worths) == len(some) else UNKNOWN,
     )
 
 
@@ -311,7 +329,8 @@ def _pictures(images: Mapping[str, str], options: Options) -> tuple[str | UnsetT
     return pictures(images, options.placeholder) if options.images else (UNSET, UNSET)
 
 
-def _issues(issues: Sequence[Issue]) -> tuple[IssueDocument, ...]:
+def issue_documents(issues: Sequence[Issue]) -> tuple[IssueDocument, ...]:
+    """Issues as answers show them: each once, in order."""
     rows = {(clean(issue.adapter), clean(issue.subject), clean(issue.reason)) for issue in issues}
     return tuple(IssueDocument(*row) for row in sorted(rows))
 

@@ -195,8 +195,8 @@ class Portfolio(msgspec.Struct, rename="camel", frozen=True):
     cash_balance: str = "0"
     daily_income: str = "0"
     daily_expense: str = "0"
-    fees: str = "0"
-    fees_fiat: str = "0"
+    fees: str = UNKNOWN
+    fees_fiat: str = UNKNOWN
     open_pnl: str = UNKNOWN
     closed_pnl: str = UNKNOWN
     total_cost_basis: str = UNKNOWN

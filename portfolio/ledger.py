@@ -141,6 +141,15 @@ def account_approvals(approvals: pl.DataFrame) -> pl.DataFrame:
     return _by_account(approvals.rename({"owner": "account"}), tables.ACCOUNT_APPROVALS)
 
 
+def account_transactions(transactions: pl.DataFrame) -> pl.DataFrame:
+    """Transactions as rows of `account_transactions`, in the order of its files."""
+    import polars as pl
+
+    sent = transactions.rename({"sender": "account", "hash": "tx_hash"})
+    sent = sent.with_columns(pl.col("input").bin.slice(0, 4).alias("selector"))
+    return _by_account(sent, tables.ACCOUNT_TRANSACTIONS)
+
+
 def _by_account(rows: pl.DataFrame, table: tables.Table) -> pl.DataFrame:
     """Rows with the bucket of their account, in the columns and the order of a table."""
     import polars as pl

@@ -61,7 +61,8 @@ def merge(parts: Sequence[Portfolio], address: str) -> Portfolio:
         price_adapters=tuple(sorted({adapter for part in parts for adapter in part.price_adapters})),
         conversion_rates=_rates(parts),
         block_number=_agreed(part.block_number for part in parts),
-        **_sums(parts, "cash_balance", "daily_income", "daily_expense", "fees", "fees_fiat", "open_pnl", "closed_pnl",
+        fees=_fees([part.fees for part in parts], len(chains)),
+        **_sums(parts, "cash_balance", "daily_income", "daily_expense", "fees_fiat", "open_pnl", "closed_pnl",
                 "total_cost_basis", "manual_balance_networth"),
     )  # fmt: skip
 
@@ -89,6 +90,12 @@ def _sum(values: Iterable[str]) -> str:
 
 def _sums(parts: Sequence[Any], *names: str) -> dict[str, Any]:
     return {name: _sum(getattr(part, name) for part in parts) for name in names}
+
+
+def _fees(fees: Sequence[str], chains: int) -> str:
+    """Fees in smallest units; unknown where those of several chains, perhaps in several coins, would be added up."""
+    some = [fee for fee in fees if fee != "0"]
+    return _sum(some) if len(some) < 2 or chains < 2 else UNKNOWN
 
 
 def _pnl(parts: Sequence[Any]) -> dict[str, Any]:

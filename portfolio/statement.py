@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from msgspec import UNSET
@@ -12,10 +12,11 @@ from msgspec import UNSET
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.contracts import Token
-from portfolio.activity import COLLECTIBLE, Activity, Mined, Movement, is_bait, signs, type_of
+from portfolio.activity import COLLECTIBLE, Activity, Functions, Mined, Movement, is_bait, signs, type_of
 from portfolio.compose import clean
 from portfolio.document import UNKNOWN
 from portfolio.facts import ChainFacts, ProtocolFacts
+from portfolio.poisoning import NOBODY, Circle, flags, poisoning
 from portfolio.transactions import (
     UNKNOWN_PROTOCOL,
     Named,
@@ -32,8 +33,8 @@ _ALIAS: Final = re.compile(r"[ _-]?v(?=\d+\Z)")
 class Scene:
     """What the records of one chain need to know beside its activities.
 
-    `tokens` are by contract, those of `listed` are beyond suspicion; `protocol_of` says whose a contract is;
-    `functions` are names by the first four bytes of call data.
+    `tokens` are by contract, those of `listed` are beyond suspicion; `protocol_of` says whose a contract is; `circles`
+    are whom each account dealt with; `also_at` is where the chain shows its native coin as a token.
     """
 
     chain: ChainFacts
@@ -41,16 +42,24 @@ class Scene:
     tokens: Mapping[str, Token]
     listed: frozenset[str] = frozenset()
     protocol_of: Callable[[str], ProtocolFacts | None] = field(default=lambda contract: None)
-    functions: Mapping[bytes, str] = field(default_factory=dict)
+    functions: Functions = field(default_factory=Functions)
+    circles: Mapping[str, Circle] = field(default_factory=dict)
+    also_at: str | None = None
 
 
 def record(activity: Activity, scene: Scene) -> TransactionDocument:
     """One transaction of one wallet. What it says of itself (`mined`) is known by now."""
     mined = activity.mined
     assert mined is not None, f"{activity.tx_hash} was not looked up"
+    activity = replace(activity, movements=_once(activity.movements, scene.also_at))
     called = scene.protocol_of(mined.recipient) if mined.recipient else None
-    function = scene.functions.get(mined.selector, "")
+    function = scene.functions.names.get(mined.selector, "")
     baits = {move.token for move in activity.movements if move.token and _is_suspect(scene, move.token)}
+    looks = poisoning(activity, scene.circles.get(activity.account, NOBODY), scene.listed)
+    found = signs(
+        activity, function, baits, called=scene.functions.types.get(mined.selector, ""), listed=scene.listed,
+        imitated=looks.only,
+    )  # fmt: skip
     shown = [(move.direction, _asset(activity, move, scene)) for move in activity.movements]
     link = scene.chain.explorer.get("transaction", "")
     return TransactionDocument(
@@ -60,7 +69,7 @@ def record(activity: Activity, scene: Scene) -> TransactionDocument:
         chain=Named(key=scene.chain.key, name=scene.chain.name),
         sender=mined.sender,
         recipient=mined.recipient or mined.created or "",
-        type=type_of(signs(activity, function, baits), called.key if called else "", function),
+        type=type_of(found, called.key if called else "", function),
         value=_native(mined.raw, scene),
         value_fiat=UNKNOWN,
         fees=_native(mined.fee, scene),
@@ -71,8 +80,17 @@ def record(activity: Activity, scene: Scene) -> TransactionDocument:
         user=TransactionUser(address=activity.account),
         protocol=_protocol(called or _met(activity, scene)),
         function_name=function[:1].upper() + function[1:],
+        flags=flags(activity, looks, found, baits),
         explorer_url=link.replace("{hash}", activity.tx_hash) if link else UNSET,
     )
+
+
+def _once(movements: tuple[Movement, ...], also_at: str | None) -> tuple[Movement, ...]:
+    """Movements without those of the native coin that the chain tells a second time, as a token's."""
+    if also_at is None:
+        return movements
+    native = {(move.direction, move.raw) for move in movements if move.token is None}
+    return tuple(move for move in movements if move.token != also_at or (move.direction, move.raw) not in native)
 
 
 def _met(activity: Activity, scene: Scene) -> ProtocolFacts | None:

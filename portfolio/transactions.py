@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from portfolio.document import UNKNOWN
+from portfolio.document import UNKNOWN, IssueDocument
 
 TransactionType = Literal[
     "TRANSFERIN", "TRANSFEROUT", "SELFTRANSFER", "BRIDGEIN", "BRIDGEOUT",
@@ -50,7 +50,7 @@ def _wire(name: str) -> str:
 
 
 class TransactionAssetDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=True):
-    """One asset that moved. `price` and `value` are null where nobody priced it."""
+    """One asset that moved. `price` and `value` are `N/A` where nobody priced it."""
 
     symbol: str
     name: str
@@ -75,8 +75,18 @@ class TransactionAssetDocument(msgspec.Struct, rename=_wire, frozen=True, kw_onl
     explorer_url: str | UnsetType = UNSET
 
 
+class Flag(msgspec.Struct, frozen=True):
+    """A warning about a transaction: what for, why, about which address, and which real one that looks like."""
+
+    kind: Literal["SPAM", "POISONING"]
+    reason: str
+    address: str | UnsetType = UNSET
+    resembles: str | UnsetType = UNSET
+
+
 class TransactionDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=True):
-    """One transaction of one wallet. `timestamp` is in Unix seconds; fiat is USD, null where nobody priced it."""
+    """One transaction of one wallet. `timestamp` is in Unix seconds; fiat is USD, `N/A` where nobody priced it. `flags`
+    are warnings; what has some is not left out for that, only what has the type SPAM is, where `hideSpam` says so."""
 
     hash: str
     timestamp: str
@@ -97,10 +107,14 @@ class TransactionDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=Tru
     sub_protocol: Named = NO_PROTOCOL
     function_name: str = ""
     closed_pnl: str = UNKNOWN
+    flags: tuple[Flag, ...] = ()
     explorer_url: str | UnsetType = UNSET
 
 
 class Transactions(msgspec.Struct, frozen=True):
-    """One page; a client goes on until a page is not full."""
+    """One page; a client goes on until a page is not full. `completeness` is `partial` where something is not indexed,
+    and `issues` say what."""
 
     transactions: tuple[TransactionDocument, ...]
+    completeness: Literal["complete", "partial"] = "complete"
+    issues: tuple[IssueDocument, ...] = ()

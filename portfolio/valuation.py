@@ -72,12 +72,13 @@ class ValuedPosition:
 @dataclass(frozen=True, slots=True)
 class Valuation:
     """Everything some accounts hold on some chains. `scope`: which chains were read for each account, `unread`: what of
-    them was not."""
+    them was not, `fees`: what they paid on each chain, where that is known."""
 
     holdings: tuple[Valued, ...]
     positions: tuple[ValuedPosition, ...] = ()
     scope: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unread: Mapping[str, tuple[Issue, ...]] = field(default_factory=dict)
+    fees: tuple[Valued, ...] = ()
 
     @property
     def worth(self) -> Decimal:
@@ -106,6 +107,7 @@ class Valuation:
             tuple(position for position in self.positions if position.account == account),
             {account: self.scope.get(account, ())},
             {account: self.unread.get(account, ())},
+            tuple(fee for fee in self.fees if fee.holding.account == account),
         )
 
 
@@ -119,7 +121,7 @@ def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = (
     Left out are holdings of zero, and those that a position is another view of.
     """
     holdings: list[Valued] = []
-    inside = list(positions)
+    inside, fees = list(positions), list[Valued]()
     scope: dict[str, tuple[str, ...]] = {}
     unread: dict[str, tuple[Issue, ...]] = {}
     for snapshot in snapshots:
@@ -139,7 +141,8 @@ def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = (
             if holding.raw != 0 and (holding.account, holding.token.asset.contract) not in shown
         ]
         inside += [_valued_position(each, snapshot, prices) for each in snapshot.positions]
-    return Valuation(tuple(holdings), tuple(inside), scope, unread)
+        fees += [valued(fee, snapshot.chain, snapshot.block, prices.get(fee.token.asset)) for fee in snapshot.fees]
+    return Valuation(tuple(holdings), tuple(inside), scope, unread, tuple(fees))
 
 
 def _valued_position(position: Position, snapshot: Snapshot, prices: Mapping[Asset, Price]) -> ValuedPosition:

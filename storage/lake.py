@@ -361,9 +361,8 @@ class Lake:
         assert isinstance(frame, pl.DataFrame)
         return _with_decimals(frame.lazy(), table, columns or ())
 
-    def count_transactions(self, chain: str, account: str, most: int) -> int:
-        """In how many transactions an account's transfers lie; counted no further once above `most`."""
-        table = TABLES["account_transfers"]
+    def count_transactions(self, table: Table, chain: str, account: str, most: int) -> int:
+        """In how many transactions an account's rows of a table by account lie; no further once above `most`."""
         with _said(table):
             files = self._files(table, chain, bucket(account))
             return count_places(table, files, account, most, self._folder(table), self._footers)

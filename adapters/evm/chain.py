@@ -30,6 +30,7 @@ from chainfolio.settings import Chain as ChainSettings
 # State, bodies and look-ups are loaded when they are asked for: a back-fill of logs starts without them.
 if TYPE_CHECKING:
     from adapters.evm.datasets.transactions import Done
+    from adapters.evm.explorer import Explorer
     from adapters.evm.lookup import Known
     from chainfolio.calls import Read
 
@@ -40,7 +41,10 @@ DATASETS: Mapping[str, str] = {
     "native": "transfers",
     "transfers": "transfers",
     "approvals": "approvals",
+    "internal": "transfers",
 }
+# Only where the operator asks for it: most nodes do not trace, and those that do charge for it.
+ON_REQUEST = ("internal",)
 BODY_BATCH = 20
 
 
@@ -57,12 +61,14 @@ class Fetched:
 
 
 class EvmChain:
-    """An EVM chain behind its nodes. `datasets` says which datasets there are and which table each fills."""
+    """An EVM chain behind its nodes. `datasets` says which datasets there are and which table each fills, `usual` which
+    are indexed where nobody says otherwise."""
 
     datasets = DATASETS
+    usual = tuple(name for name in DATASETS if name not in ON_REQUEST)
 
-    def __init__(self, facts: Facts, node: Node, settings: ChainSettings) -> None:
-        self.facts, self.node, self.settings = facts, node, settings
+    def __init__(self, facts: Facts, node: Node, settings: ChainSettings, explorer: Explorer | None = None) -> None:
+        self.facts, self.node, self.settings, self.explorer = facts, node, settings, explorer
         self.key = facts.key
         self._reader = LogReader(node, integrity=settings.integrity, sample=settings.sample)
 
@@ -74,6 +80,8 @@ class EvmChain:
     async def close(self) -> None:
         """Let go of connections."""
         await self.node.close()
+        if self.explorer:
+            await self.explorer.close()
 
     async def heads(self) -> Heads:
         """The newest block and the newest final height; the endpoints are checked on the way."""
@@ -130,14 +138,15 @@ class EvmChain:
         topics = tuple(topic for name in datasets if name in LOG_DATASETS for topic in LOG_DATASETS[name].TOPICS)
         bodies = any(name in ("transactions", "native") for name in datasets)
         if topics:
-            chunk = await self._reader.read(
-                span, Query(topics, tuple(contracts)), before, headers=bodies or "blocks" in datasets
-            )
+            wanted = bodies or "blocks" in datasets or "internal" in datasets
+            chunk = await self._reader.read(span, Query(topics, tuple(contracts)), before, headers=wanted)
         else:
             chunk = await self._reader.read_headers(span, before)
         tables = await asyncio.to_thread(self.decode, chunk.logs, datasets)
         if bodies:
             await self._bodies(chunk, datasets, tables)
+        if "internal" in datasets:
+            await self._internal(chunk, tables)
         if "blocks" in datasets:  # after the bodies, which prove how many transactions there are
             tables["blocks"] = blocks.rows(chunk.headers, self.key)
         linked = [header.block() for header in chunk.headers]
@@ -183,6 +192,15 @@ class EvmChain:
         if "native" in datasets:
             moved = transactions.native(every, self.key, self.key)
             tables["transfers"] = blocks_in_order(tables.get("transfers"), moved)
+
+    async def _internal(self, chunk: Chunk, tables: dict[str, pa.Table]) -> None:
+        """What moved inside the transactions of a span, among the other transfers."""
+        from adapters.evm import traces
+        from adapters.evm.datasets import internal
+
+        places = traces.places(self.key, chunk.headers)
+        inside = await (self.explorer.moved(places) if self.explorer else traces.moved(self.node, places))
+        tables["transfers"] = blocks_in_order(tables.get("transfers"), internal.rows(inside, self.key))
 
     async def _done(self, headers: Sequence[Header]) -> list[Done]:
         if not headers:
@@ -262,7 +280,14 @@ def family(
         facts, endpoints, seams,
         witnesses=settings.witnesses, hedge=settings.hedge, hashed=settings.integrity == "roots",
     )  # fmt: skip
-    return EvmChain(facts, node, settings)
+    return EvmChain(facts, node, settings, _explorer(settings, seams) if settings.explorer else None)
+
+
+def _explorer(settings: ChainSettings, seams: Seams) -> Explorer:
+    from adapters.evm.explorer import Explorer, Fetching
+
+    fetching = Fetching(HttpTransport())
+    return Explorer(settings.explorer, fetching, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps)
 
 
 def _keep(on_cordon: Callable[[str, bytes], None], endpoint: str, evidence: Evidence) -> None:

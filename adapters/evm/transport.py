@@ -56,14 +56,18 @@ class HttpTransport:
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
         """One exchange; no retry, no redirect."""
         if not url.lower().startswith("http://"):
-            return await self._secure(source, url, body, timeout_s)
+            return await self._exchange(source, "POST", url, body, timeout_s)
         if self._plain is None:
             from adapters.evm.plain import PlainTransport
 
             self._plain = PlainTransport(connections=self._connections, max_body=self._max_body)
         return await self._plain.post(source, url, body, timeout_s)
 
-    async def _secure(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+    async def get(self, source: str, url: str, timeout_s: float) -> Posted:
+        """As `post`, of what is asked by its address alone."""
+        return await self._exchange(source, "GET", url, None, timeout_s)
+
+    async def _exchange(self, source: str, method: str, url: str, body: bytes | None, timeout_s: float) -> Posted:
         import aiohttp  # here, for it takes a fifth of a second
 
         if self._session is None:
@@ -73,8 +77,8 @@ class HttpTransport:
         headers = {"content-type": "application/json", "accept-encoding": "gzip, deflate"}
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(CONNECT_S, timeout_s))
         try:
-            async with self._session.post(
-                url, data=body, headers=headers, timeout=timeout, allow_redirects=False
+            async with self._session.request(
+                method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
             ) as answer:
                 content = await self._read(source, answer)
                 return Posted(answer.status, retry_after(answer.headers.get("retry-after")), content)

@@ -30,7 +30,7 @@ from indexer.answers import (
 from indexer.registry import Protocol, Registry
 from portfolio.document import Portfolio, ProtocolDocument, encode_one
 from portfolio.facts import Options
-from portfolio.transactions import TransactionDocument
+from portfolio.transactions import Transactions
 from storage.state.meter import Admit, Admitted, Held
 from tests.api.beacon import FakeValidators
 
@@ -182,9 +182,9 @@ class FakeEngine:
         await self._come("approvals", accounts, chain, limit, start, include)
         return self.page
 
-    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> list[TransactionDocument]:
+    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> Transactions:
         await self._come("transactions", accounts, wanted)
-        return []
+        return Transactions(())
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
         await self._come("sync", accounts)

@@ -359,7 +359,7 @@ async def test_failures_of_approvals_have_their_own_bodies(ask: Any, engine: Fak
 
 
 async def test_transactions_are_an_object_with_a_list(ask: Any, engine: FakeEngine) -> None:
-    assert await (await ask(PAGED)).json() == {"transactions": []}
+    assert await (await ask(PAGED)).json() == {"transactions": [], "completeness": "complete", "issues": []}
     ((_, (accounts, wanted)),) = engine.calls
     assert [each.address for each in accounts] == [ALICE]
     assert wanted == TransactionFilter(limit=10, offset=0)

@@ -10,6 +10,7 @@ import pytest
 
 from chainfolio.blocks import Span
 from chainfolio.errors import DeepReorg, SourceError
+from indexer import derive
 from tests.chains.index import FETCHED, Index, in_order, index
 from tests.chains.subject import FINALITY, ChainUnderTest
 
@@ -119,7 +120,7 @@ async def test_what_moved_to_the_lake_is_in_the_histories(living: ChainUnderTest
     async with index(living, tmp_path / "whole") as whole:
         await whole.fill_final()
         await whole.derive()
-        for table in ("account_transfers", "account_approvals", "balances", "allowances"):
+        for table in derive.DERIVED:
             assert live.stored(table) == whole.stored(table), table
 
 

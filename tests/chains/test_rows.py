@@ -15,7 +15,7 @@ from tests.chains.index import FETCHED, Index, in_order, index
 from tests.chains.subject import ChainUnderTest
 
 pytestmark = pytest.mark.node
-DERIVED = ("account_transfers", "account_approvals", "balances", "allowances")
+DERIVED = derive.DERIVED
 
 
 @pytest.fixture

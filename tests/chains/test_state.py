@@ -101,6 +101,7 @@ async def test_an_index_of_nothing_says_so(traded: ChainUnderTest, tmp_path: Pat
         assert await nothing.derive() == {
             "account_transfers": 0,
             "account_approvals": 0,
+            "account_transactions": 0,
             "balances": 0,
             "allowances": 0,
         }

@@ -197,7 +197,25 @@ def test_an_unknown_dataset_is_refused_with_those_there_are(run: Run, here: Path
     ran = run("index", "ethereum", "--datasets", "transfers,gossip", "--json")
     assert ran.code == 2
     assert ran.error["message"] == "datasets: ethereum has no dataset `gossip`"
-    assert ran.error["cure"] == "there are: blocks, transactions, native, transfers, approvals"
+    assert ran.error["cure"] == "there are: blocks, transactions, native, transfers, approvals, internal"
+
+
+@pytest.mark.parametrize(
+    ("address", "more", "said"),
+    [
+        (ALICE, ("--limit", "0"), "limit: 0 is not between 1 and 250"),
+        (ALICE, ("--limit", "251"), "limit: 251 is not between 1 and 250"),
+        (ALICE, ("--chain", "nowhere"), "chain: nowhere is not configured"),
+        ("TR7NHqjeKQxGTCi8q8ZY4pL8otSzgjLj6t", ("--chain", "ethereum"), "is not an account of ethereum"),
+    ],
+)
+def test_transactions_that_cannot_be_meant_are_refused(
+    run: Run, here: Path, dead: str, address: str, more: tuple[str, ...], said: str
+) -> None:
+    configure(here, dead)
+    ran = run("transactions", address, *more, "--json")
+    assert ran.code == 2
+    assert said in ran.error["message"]
 
 
 def test_an_unknown_table_is_refused_with_those_there_are(run: Run, here: Path, dead: str) -> None:

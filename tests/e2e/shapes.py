@@ -151,8 +151,8 @@ class Portfolio(Shape, frozen=True, kw_only=True):
     cash_balance: Exact
     daily_income: Exact
     daily_expense: Exact
-    fees: Exact
-    fees_fiat: Exact
+    fees: Known
+    fees_fiat: Known
     last_updated: Whole
     open_pnl: Pnl
     closed_pnl: Pnl

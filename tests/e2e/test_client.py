@@ -159,12 +159,13 @@ def test_daves_wallet_has_paid_for_gas(demo: Demo) -> None:
     assert int(demo.rpc("eth_getTransactionCount", DAVE, "latest"), 16) > 0
 
 
-@pytest.mark.xfail(
-    raises=AssertionError, reason="F3: `fees` and `feesFiat` are 0 for a wallet that has paid for gas (see above)"
-)
-def test_fees_are_what_a_wallet_has_paid(me: Client) -> None:
+def test_fees_are_what_a_wallet_has_paid(demo: Demo, me: Client) -> None:
     (found,) = me.portfolio(DAVE)
-    assert Decimal(found.fees) > 0
+    sent = [each.hash for each in me.transactions(DAVE, 250, 0) if each.sender == DAVE]
+    receipts = [demo.rpc("eth_getTransactionReceipt", each) for each in sent]
+    paid = sum(int(each["gasUsed"], 16) * int(each["effectiveGasPrice"], 16) for each in receipts)
+    assert int(found.fees) == paid > 0
+    assert Decimal(found.fees_fiat) > 0
 
 
 def test_a_wallet_is_read_live_and_holds_only_loose_tokens(me: Client) -> None:
@@ -414,6 +415,19 @@ def test_the_command_lists_what_may_be_taken_by_value_at_risk(ethereum: Running,
 
 
 # --- transactions ---
+
+
+def test_the_command_lists_what_a_wallet_did_as_the_api_does(demo: Demo, me: Client) -> None:
+    found = demo.command("transactions", DAVE, "--limit", "5")
+    assert [each["hash"] for each in found["transactions"]] == [each.hash for each in me.transactions(DAVE, 5, 0)]
+    assert demo.command("transactions", DAVE, "--chain", "local", "--limit", "5") == found
+    with redirect_stdout(io.StringIO()) as out:
+        assert main(["transactions", DAVE, "--limit", "5", "--config", str(demo.config)]) == 0
+    (newest, *_) = found["transactions"]
+    assert f"{DAVE}: 5 transactions" in out.getvalue()
+    assert newest["type"] in out.getvalue()
+    for asset in (*newest["assetsIn"], *newest["assetsOut"]):
+        assert f"{asset['balance']} {asset['symbol']}" in out.getvalue()
 
 
 def test_transactions_are_walked_by_offset_in_either_order(me: Client) -> None:

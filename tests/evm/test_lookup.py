@@ -53,8 +53,11 @@ async def look(sent: object = SENT, receipt: object = RECEIPT, known: Known = KN
     [
         ({}, 21_000 * 3),
         ({"l1Fee": "0xde0b6b3a7640000"}, 21_000 * 3 + 10**18),
-        ({"l1Fee": "0x1", "operatorFee": "0x2", "blobGasUsed": "0x20000", "blobGasPrice": "0x7"},
+        ({"l1Fee": "0x1", "operatorFeeConstant": "0x2", "blobGasUsed": "0x20000", "blobGasPrice": "0x7"},
          21_000 * 3 + 3 + 131_072 * 7),
+        ({"operatorFeeScalar": "0x5dc", "operatorFeeConstant": "0x2"}, 21_000 * 3 + 31 + 2),
+        ({"operatorFeeScalar": "0x3", "operatorFeeConstant": "0x2", "daFootprintGasScalar": "0x190",
+          "blobGasUsed": "0x7d0"}, 21_000 * 3 + 21_000 * 300 + 2),
         ({"effectiveGasPrice": None}, 21_000 * 5),
     ],
 )  # fmt: skip

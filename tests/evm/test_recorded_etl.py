@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from adapters.evm.datasets import blocks, transactions, transfers
+from adapters.evm.datasets.internal import Moved, Place, of_frames, of_traces
 from adapters.evm.logs import Logs, parse
 from adapters.evm.node import Header
 from adapters.evm.wire import typed
@@ -14,7 +16,7 @@ from tests.evm.recorded import body, lines, logs_in, needs_recordings
 
 pytestmark = needs_recordings
 
-NOT_COVERED = {"traces"}  # no dataset of ours reads traces
+NOT_COVERED = {"traces"}  # only what lies inside transactions is read of them: in these there is nothing
 COVERED = {"blocks", "transactions", "receipts", "logs", "token_transfers"}
 # Columns of theirs that none of our tables keeps: proofs, mining and encodings, not movements.
 IGNORED = {
@@ -120,6 +122,19 @@ def test_the_gas_price_is_the_one_that_was_paid() -> None:
     _, ours = tables(full_blocks(found), [])
     paid = {row["hash"]: text(row["gas_price"]) for row in ours}
     assert paid == {row["hash"]: row["gas_price"] for row in found["expected"]["transactions"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [("export_traces_job/block_with_create", of_traces), ("geth_traces_job/block_with_create", of_frames)],
+)
+def test_traces_that_were_recorded_are_read(name: str, read: Callable[[str, bytes, Place], list[Moved]]) -> None:
+    (answer,) = (each["result"] for each in case(name)["rpc"] if "trace" in each["method"])
+    hashes = {each.get("transactionPosition", k): each.get("transactionHash") for k, each in enumerate(answer)}
+    mined = tuple(hashes[index] or "" for index in sorted(k for k in hashes if k is not None))
+    at = next((each["blockHash"] for each in answer if "blockHash" in each), "")
+    want = [t for t in case(name)["expected"]["traces"] if t["trace_address"] and int(t["value"])]
+    assert len(read("etl", body(answer), Place(1000690, 0, at, mined))) == len(want)
 
 
 def test_receipts() -> None:

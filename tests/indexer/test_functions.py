@@ -12,7 +12,8 @@ from indexer.functions import load
 from indexer.wiring import CONFIGS
 from portfolio.activity import RULES, TRANSFERS
 
-SHIPPED = load(CONFIGS / "functions.toml")
+FUNCTIONS = load(CONFIGS / "functions.toml")
+SHIPPED = FUNCTIONS.names
 
 
 @pytest.mark.parametrize(
@@ -39,13 +40,33 @@ def test_every_function_that_a_rule_names_is_known() -> None:
     assert named <= set(SHIPPED.values())
 
 
+@pytest.mark.parametrize(
+    ("selector", "name", "type_"),
+    [
+        ("56781388", "castVote", "VOTE"),
+        ("2e7ba6ef", "claim", "CLAIM"),
+        ("415565b0", "transformERC20", "SWAP"),
+        ("b1a1a882", "depositETH", "BRIDGEOUT"),
+        ("57ecfd28", "receiveMessage", "BRIDGEIN"),
+        ("acf1a841", "renew", "EXPENSE"),
+    ],
+)
+def test_well_known_functions_stand_for_types(selector: str, name: str, type_: str) -> None:
+    assert (SHIPPED[bytes.fromhex(selector)], FUNCTIONS.types[bytes.fromhex(selector)]) == (name, type_)
+
+
+def test_every_type_that_functions_stand_for_has_a_rule_and_every_such_rule_a_function() -> None:
+    called = {sign.removeprefix("called ") for rule in RULES for sign in rule.needs if sign.startswith("called ")}
+    assert called == set(FUNCTIONS.types.values())
+
+
 def test_every_protocol_that_a_rule_names_has_a_file() -> None:
     named = {protocol for rule in RULES for protocol in rule.protocols}
     assert named <= {path.stem for path in (CONFIGS / "protocols").glob("*.toml")}
 
 
 def test_names_are_names() -> None:
-    assert all(re.fullmatch(r"[a-z][A-Za-z0-9]*", name) for name in SHIPPED.values())
+    assert all(re.fullmatch(r"[a-z][A-Za-z0-9_]*", name) for name in SHIPPED.values())
 
 
 @pytest.mark.parametrize(
@@ -55,6 +76,8 @@ def test_names_are_names() -> None:
         ("signatures = 5", "array"),
         ("functions = []", "functions"),
         ("signatures = [", "functions.toml"),
+        ('signatures = []\n[types]\nTRADE = ["swap()"]', "TRADE"),
+        ('signatures = []\n[types]\nSWAP = ["swap()"]\nCLAIM = ["swap()"]', "both SWAP and CLAIM"),
     ],
 )
 def test_a_wrong_table_is_refused(tmp_path: Path, text: str, told: str) -> None:

@@ -71,7 +71,7 @@ def indexed(subject: EvmSubject, folder: Path) -> dict[str, object]:
 
 async def assert_histories_are_whole(one: Index) -> None:
     """What was derived bit by bit is what is derived at once."""
-    for name, times in (("account_transfers", 2), ("account_approvals", 1)):
+    for name, times in (("account_transfers", 2), ("account_approvals", 1), ("account_transactions", 1)):
         before = one.stored(name)
         derive.history_again(one.lake, one.tail, one.key, name)
         assert one.stored(name) == before

@@ -23,7 +23,7 @@ from tests.chains.index import EVERYTHING, FETCHED, Index, index
 from tests.indexer.dying import Died, Fuse, mortal
 
 pytestmark = pytest.mark.node
-TABLES = (*FETCHED, "account_transfers", "account_approvals", "balances", "allowances")
+TABLES = (*FETCHED, "account_transfers", "account_approvals", "account_transactions", "balances", "allowances")
 LAST = 24
 EVERY = 1 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 3
 Run = Callable[[Index], Awaitable[None]]

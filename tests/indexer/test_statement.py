@@ -14,7 +14,7 @@ from indexer.activities import Activities
 from indexer.answers import TransactionFilter
 from indexer.registry import Registry
 from indexer.transactions import Hole, Statement, Subject
-from portfolio.activity import Activity
+from portfolio.activity import Activity, Functions
 
 ME = "0x" + "11" * 20
 NOTHING = pl.DataFrame()
@@ -44,7 +44,7 @@ class Told(Statement):
 
 
 def told(limit: int, offset: int = 0, *, most: int = 100, **filters: Any) -> Told:
-    return Told(Registry(()), {}, most, TransactionFilter(limit=limit, offset=offset, **filters))
+    return Told(Registry(()), Functions(), most, TransactionFilter(limit=limit, offset=offset, **filters))
 
 
 A, B = keys("a", 10, 20, 30, 40, 50), keys("b", 15, 20, 35, 55)

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from chainfolio.errors import NodeBehind, NotCovered, NotFound
+from chainfolio.tables import ACCOUNT_TRANSFERS, Table
 from indexer.answers import TransactionFilter
 from indexer.functions import load
 from indexer.registry import Protocol, Registry
@@ -228,6 +229,96 @@ async def test_a_payment_between_two_wallets_is_there_for_each_and_one_to_onesel
             ])  # fmt: skip
 
 
+async def test_native_balances_are_what_records_say_with_what_contracts_paid_inside(
+    subject: EvmSubject, tmp_path: Path
+) -> None:
+    accounts = wallets(subject)
+    async with index(subject, tmp_path, datasets=(*EVERYTHING, "internal")) as indexed:
+        await filled(indexed)
+        assert indexed.tail.rows(indexed.key, "transfers", 0, 2**40)
+        found = await ask(indexed, accounts)
+    net = dict.fromkeys(accounts, Decimal(0))
+    paid = 0
+    for each in found:
+        mine = each.user.address
+        net[mine] -= Decimal(each.fees) if each.sender == mine else 0
+        for asset in (*each.assets_in, *each.assets_out):
+            if asset.contract == ZERO:
+                net[mine] += Decimal(asset.balance) if asset.is_asset_in else -Decimal(asset.balance)
+        paid += any(asset.contract == ZERO and asset.sender != each.sender for asset in each.assets_in)
+        unwrapped = each.type == "UNWRAP" and each.sender == mine
+        assert not unwrapped or [asset.contract for asset in each.assets_in] == [ZERO]
+    assert paid > 5
+    for account in accounts:
+        before, now = (subject.native(account, height) for height in (0, subject.height))
+        assert net[account] == Decimal(now - before).scaleb(-18), account
+
+
+async def test_who_is_imitated_is_named_and_the_trick_is_left_out_only_when_asked(tmp_path: Path) -> None:
+    with evm(0) as subject:
+        alice, bob, eve = (subject.deployment.accounts[name] for name in ("alice", "bob", "carol"))
+        dai = subject.token("DAI")
+        false = bob[:6].lower() + "0" * 32 + bob[-4:].lower()
+        (paid, trick, fallen) = done(
+            subject, tx(alice, dai, "transfer(address,uint256)", bob, 10**18),
+            tx(eve, dai, "transferFrom(address,address,uint256)", alice, false, 0),
+            tx(alice, dai, "transfer(address,uint256)", false, 10**18),
+        )  # fmt: skip
+        async with index(subject, tmp_path) as indexed:
+            await filled(indexed)
+            found = {each.hash: each for each in await ask(indexed, [alice.lower()])}
+            assert found[paid].flags == ()
+            assert [found[each].type for each in (paid, trick, fallen)] == ["TRANSFEROUT", "SPAM", "TRANSFEROUT"]
+            for each in (trick, fallen):
+                flag = found[each].flags[0]
+                assert (flag.kind, flag.address, flag.resembles) == ("POISONING", false, bob.lower())
+            left = {each.hash for each in await ask(indexed, [alice.lower()], wanted(hide_spam=True))}
+            assert found.keys() - left == {trick}
+
+
+@pytest.mark.parametrize(
+    ("datasets", "unknown"),
+    [(LOGS, ["native", "transactions", "internal"]), (EVERYTHING, ["internal"]), ((*EVERYTHING, "internal"), [])],
+)
+async def test_what_an_index_was_not_asked_for_is_said(
+    subject: EvmSubject, tmp_path: Path, datasets: tuple[str, ...], unknown: list[str]
+) -> None:
+    async with index(subject, tmp_path, datasets=datasets) as indexed:
+        source = Snapshotter(
+            indexed.chain, indexed.lake, indexed.tail, TokenBook(indexed.chain.facts, indexed.lake, {}), ()
+        )
+        issues = Subject(source, ChainFacts("local", "Local", 31337), datasets).issues
+        assert [issue.subject for issue in issues] == unknown
+        assert {issue.adapter for issue in issues} <= {"local"}
+
+
+async def test_what_an_account_did_is_found_without_reading_what_others_did(
+    subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice = wallets(subject)[1]
+    async with index(subject, tmp_path) as indexed:
+        await filled(indexed)
+        before = await ask(indexed, [alice])
+        read: list[str] = []
+        scan = indexed.lake.scan
+
+        def noted(table: Table, **more: Any) -> Any:
+            read.append(table.name)
+            return scan(table, **more)
+
+        monkeypatch.setattr(indexed.lake, "scan", noted)
+        assert len(await ask(indexed, [alice], wanted(20))) == 20
+        # What others sent to her is looked up by height, in `transactions`; everything else is sorted by account.
+        assert set(read) <= {"transactions", "tokens"}
+        assert read.count("transactions") <= 1
+        rows = indexed.stored("account_transactions").to_pylist()
+        mine = [row for row in rows if row["account"] == alice]
+        assert {row["tx_hash"] for row in mine} <= {each.hash for each in before}
+        sent = {row["hash"]: row for row in indexed.stored("transactions").to_pylist() if row["sender"] == alice}
+        assert {row["tx_hash"]: row["fee"] for row in mine} == {name: row["fee"] for name, row in sent.items()}
+        assert all(row["selector"] == sent[row["tx_hash"]]["input"][:4] for row in mine)
+
+
 async def test_pages_of_any_size_are_the_whole(
     subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,9 +457,9 @@ async def test_an_address_with_more_than_is_served_is_not_found(
             await ask(indexed, [alice], wanted(1), most=3)
         rows = indexed.stored("account_transfers").to_pylist()
         places = {(row["height"], row["tx_index"]) for row in rows if row["account"] == alice}
-        assert indexed.lake.count_transactions(indexed.key, alice, 10**6) == len(places) > 4
-        assert 3 < indexed.lake.count_transactions(indexed.key, alice, 3) <= len(places)
-        assert indexed.lake.count_transactions(indexed.key, "0x" + "12" * 20, 3) == 0
+        assert indexed.lake.count_transactions(ACCOUNT_TRANSFERS, indexed.key, alice, 10**6) == len(places) > 4
+        assert 3 < indexed.lake.count_transactions(ACCOUNT_TRANSFERS, indexed.key, alice, 3) <= len(places)
+        assert indexed.lake.count_transactions(ACCOUNT_TRANSFERS, indexed.key, "0x" + "12" * 20, 3) == 0
 
 
 async def test_what_left_the_chain_is_no_longer_there(tmp_path: Path) -> None:

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.contracts import Token
-from portfolio.activity import RULES, Activity, Mined, Movement, Permission, is_bait, signs, together, type_of
+from portfolio.activity import (
+    RULES,
+    Activity,
+    Functions,
+    Mined,
+    Movement,
+    Permission,
+    is_bait,
+    signs,
+    together,
+    type_of,
+)
 from portfolio.facts import ChainFacts, ProtocolFacts
 from portfolio.statement import Scene, mentions, protocol_key, record
 
@@ -49,6 +60,7 @@ EXAMPLES: list[tuple[str, Activity, str, str]] = [
     ("FAILED", did(by=mined(failed=True)), "uniswap2", "addLiquidity"),
     ("SPAM", did(left(USDC, raw=0), by=BY_OTHER), "", "transferFrom"),
     ("SPAM", did(came(SPAM), by=BY_OTHER), "", "airdrop"),
+    ("SPAM", did(came(USDC), by=BY_OTHER), "", "imitated"),
     ("LEND", did(left(USDC, SHARE), came(SHARE, ZERO_ADDRESS)), "aave3", "supply"),
     ("LEND", did(left(USDC, SHARE), came(SHARE, SHARE)), "compound", "mint"),
     ("BORROW", did(came(SHARE, ZERO_ADDRESS), came(USDC, POOL)), "aave3", "borrow"),
@@ -64,6 +76,31 @@ EXAMPLES: list[tuple[str, Activity, str, str]] = [
     ("REMOVELIQUIDITY", did(), "uniswap3", "decreaseLiquidity"),
     ("COLLECT", did(came(USDC, POOL)), "uniswap3", "collect"),
     ("SWAP", did(left(USDC, POOL)), "uniswap2", "swapExactTokensForETH"),
+    # By what the function stands for: `called X`.
+    ("VOTE", did(), "", "called VOTE"),
+    ("SIGN", did(), "", "called SIGN"),
+    ("FOLLOW", did(), "", "called FOLLOW"),
+    ("DONATION", did(left(None, POOL)), "", "called DONATION"),
+    ("EXPENSE", did(left(None, POOL, 9), came(None, POOL, 2)), "", "called EXPENSE"),
+    ("BRIDGEOUT", did(left(USDC, POOL)), "", "called BRIDGEOUT"),
+    ("BRIDGEIN", did(came(USDC, ZERO_ADDRESS), by=BY_OTHER), "", "called BRIDGEIN"),
+    ("BRIDGEIN", did(came(SHARE, ZERO_ADDRESS)), "", "called BRIDGEIN"),
+    ("CLAIM", did(came(USDC, POOL), by=BY_OTHER), "", "called CLAIM"),
+    ("CLAIM", did(came(SHARE, ZERO_ADDRESS)), "", "called CLAIM"),
+    ("COLLECT", did(came(USDC, POOL)), "", "called COLLECT"),
+    ("AIRDROP", did(came(SHARE), by=BY_OTHER), "", "called AIRDROP"),
+    ("OPENVAULT", did(left(None, POOL), came(SHARE, ZERO_ADDRESS)), "", "called OPENVAULT"),
+    ("CLOSEVAULT", did(left(SHARE, ZERO_ADDRESS), came(None, POOL)), "", "called CLOSEVAULT"),
+    ("REPAYVAULT", did(left(USDC, POOL), left(SHARE, ZERO_ADDRESS)), "", "called REPAYVAULT"),
+    ("BORROW", did(came(USDC, POOL)), "", "called BORROW"),
+    ("LEND", did(left(USDC, POOL)), "", "called LEND"),
+    ("STAKE", did(left(USDC, POOL), came(SHARE, ZERO_ADDRESS)), "", "called STAKE"),
+    ("UNSTAKE", did(left(SHARE, POOL)), "", "called UNSTAKE"),
+    ("ADDLIQUIDITY", did(left(USDC, POOL), came(SHARE, ZERO_ADDRESS)), "", "called ADDLIQUIDITY"),
+    ("REMOVELIQUIDITY", did(left(SHARE, ZERO_ADDRESS), came(USDC, POOL)), "", "called REMOVELIQUIDITY"),
+    ("DEPOSIT", did(left(USDC, POOL)), "", "called DEPOSIT"),
+    ("WITHDRAW", did(came(USDC, POOL)), "", "called WITHDRAW"),
+    ("SWAP", did(left(USDC, POOL)), "", "called SWAP"),
     ("SELFTRANSFER", did(left(USDC, ME), came(USDC, ME)), "", "transfer"),
     ("WRAP", did(left(None, WETH), came(WETH, ZERO_ADDRESS, standard="wrap")), "", "deposit"),
     ("UNWRAP", did(left(WETH, ZERO_ADDRESS, standard="unwrap")), "", "withdraw"),
@@ -83,10 +120,16 @@ EXAMPLES: list[tuple[str, Activity, str, str]] = [
 ]  # fmt: skip
 
 
+def read(activity: Activity, function: str) -> frozenset[str]:
+    """The signs of an example, with what its function stands for."""
+    called = function.removeprefix("called ") if function.startswith("called ") else ""
+    return signs(activity, function, {SPAM}, called=called, listed={USDC}, imitated=function == "imitated")
+
+
 @pytest.mark.parametrize("row", range(len(RULES)))
 def test_each_rule_has_an_example_that_no_rule_before_it_takes(row: int) -> None:
     name, activity, protocol, function = EXAMPLES[row]
-    found = signs(activity, function, {SPAM})
+    found = read(activity, function)
     assert next(number for number, rule in enumerate(RULES) if rule.fits(found, protocol, function)) == row
     assert type_of(found, protocol, function) == RULES[row].type == name
 
@@ -113,10 +156,18 @@ def test_every_rule_is_tried() -> None:
         ("INTERACTION", did(left(USDC, POOL, 9), came(USDC, POOL, 9)), "", ""),
         ("TRANSFERIN", did(came(USDC, ZERO_ADDRESS), by=BY_OTHER), "", "mint"),
         ("SWAP", did(left(WETH, ZERO_ADDRESS, standard="unwrap"), came(USDC, POOL)), "", ""),
+        # A function's name alone moves nothing, and a stranger may call his own contract by any name.
+        ("INTERACTION", did(), "", "called SWAP"),
+        ("INTERACTION", did(), "", "called CLAIM"),
+        ("TRANSFERIN", did(came(SHARE), by=BY_OTHER), "", "called CLAIM"),
+        ("TRANSFERIN", did(came(SHARE), by=BY_OTHER), "", "called BRIDGEIN"),
+        ("TRANSFERIN", did(came(SHARE), by=BY_OTHER), "", "called VOTE"),
+        ("SPAM", did(came(SPAM), by=BY_OTHER), "", "called AIRDROP"),
+        ("FAILED", did(by=mined(failed=True)), "", "called VOTE"),
     ],
 )
 def test_what_is_not_proven_is_not_named(name: str, activity: Activity, protocol: str, function: str) -> None:
-    assert type_of(signs(activity, function, {SPAM}), protocol, function) == name
+    assert type_of(read(activity, function), protocol, function) == name
 
 
 def test_an_approval_along_a_transfer_is_a_transfer() -> None:
@@ -154,7 +205,7 @@ SCENE = Scene(
     {USDC: token(USDC, "USDC", 6), SHARE: token(SHARE, "???", None), NFT: token(NFT, "CAT", None),
      SPAM: token(SPAM, "https://gift.example", 0)},
     protocol_of=lambda contract: {POOL: ProtocolFacts("aave3", "Aave V3")}.get(contract),
-    functions={CALL: "supply"},
+    functions=Functions({CALL: "supply"}),
 )  # fmt: skip
 
 
@@ -180,6 +231,22 @@ def test_a_listed_token_is_no_spam_whatever_it_is_called() -> None:
     gift = did(came(SPAM), by=BY_OTHER)
     assert record(gift, SCENE).type == "SPAM"
     assert record(gift, replace(SCENE, listed=frozenset({SPAM}))).type == "TRANSFERIN"
+
+
+def test_a_coin_that_the_chain_tells_twice_is_shown_once() -> None:
+    there = replace(SCENE, also_at=USDC)
+    twice = did(left(None, POOL, 7), left(USDC, OTHER, 7), came(USDC, OTHER, 7), left(USDC, OTHER, 8))
+    found = record(twice, there)
+    assert [(a.contract, a.recipient) for a in found.assets_out] == [(ZERO_ADDRESS, POOL), (USDC, OTHER)]
+    assert len(found.assets_in) == 1, "that of the other direction is told once"
+    assert len(record(twice, SCENE).assets_out) == 3
+
+
+def test_coins_that_a_contract_sent_inside_are_the_native_coin() -> None:
+    paid = replace(came(None, POOL, 10**18), standard="internal", log_index=-1, item=1)
+    found = record(did(left(USDC, POOL), paid, by=mined(recipient=OTHER)), SCENE)
+    assert found.type == "SWAP"
+    assert [(a.symbol, a.balance, a.contract, a.sender) for a in found.assets_in] == [("eth", "1", ZERO_ADDRESS, POOL)]
 
 
 def test_text_is_looked_for_in_tokens_that_moved_or_were_allowed() -> None:

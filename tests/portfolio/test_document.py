@@ -23,7 +23,7 @@ from chainfolio.contracts import Holding, Issue, Snapshot, Token
 from portfolio.compose import clean, iso, portfolio
 from portfolio.document import encode, percentages, wallet_only
 from portfolio.facts import PLACEHOLDER, Options, ProtocolFacts
-from portfolio.valuation import ValuedPosition, value, valued
+from portfolio.valuation import Valuation, ValuedPosition, value, valued
 from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, IDS, USDC, erc20, native, price, snapshot
 
 FEED = "0x" + "fe" * 20
@@ -77,9 +77,54 @@ WALLET = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("fees", "usd", "shown"),
+    [
+        ({}, "2", ("N/A", "N/A")),
+        ({"ethereum": 5}, "2", ("N/A", "N/A")),
+        ({"ethereum": 0, "base": 0}, "2", ("0", "0")),
+        ({"ethereum": 5 * 10**17, "base": 10**18}, "2", ("1500000000000000000", "3")),
+        ({"ethereum": 5 * 10**17, "base": 10**18}, None, ("1500000000000000000", "N/A")),
+    ],
+)
+def test_fees_of_chains_are_added_up_only_where_all_are_known(
+    fees: dict[str, int], usd: str | None, shown: tuple[str, str]
+) -> None:
+    read = [
+        replace(
+            snapshot(chain=chain, prices=() if usd is None else (price(native(chain), usd),)),
+            fees=(Holding(ALICE, native(chain), fees[chain]), Holding(BOB, native(chain), 7)) if chain in fees else (),
+        )
+        for chain in ("ethereum", "base")
+    ]
+    answer = tree(read)
+    assert (answer["fees"], answer["feesFiat"]) == shown
+
+
+def test_fees_of_an_account_that_no_chain_was_read_for_are_unknown() -> None:
+    nowhere = Valuation((), scope={ALICE: ()}, unread={ALICE: (Issue("portfolio", ALICE, "no such chain"),)})
+    assert portfolio(ALICE, nowhere, CHAINS, updated_ms=0).fees == "N/A"
+    assert portfolio(ALICE, replace(nowhere, unread={ALICE: ()}), CHAINS, updated_ms=0).fees == "0"
+
+
+def test_fees_in_different_coins_are_added_up_in_money_alone() -> None:
+    other = replace(native("base"), symbol="BASE")
+    first = replace(snapshot(prices=(price(native(), "2"),)), fees=(Holding(ALICE, native(), 10**18),))
+    both = [first, replace(snapshot(chain="base", prices=(price(other, "3"),)), fees=(Holding(ALICE, other, 10**18),))]
+    answer = tree(both)
+    assert (answer["fees"], answer["feesFiat"]) == ("N/A", "5")
+    free = [first, replace(both[1], fees=(Holding(ALICE, other, 0),))]
+    assert (tree(free)["fees"], tree(free)["feesFiat"]) == ("1000000000000000000", "2")
+
+
 def test_the_public_example_comes_out_field_by_field() -> None:
     answer = tree(
-        [snapshot(Holding(ALICE, native(), 10**18 // 2), prices=(price(native(), "2000.00"),))],
+        [
+            replace(
+                snapshot(Holding(ALICE, native(), 10**18 // 2), prices=(price(native(), "2000.00"),)),
+                fees=(Holding(ALICE, native(), 48_918_000_000_000),),
+            )
+        ],
         positions=(lending(),),
         protocols={"aave3": ProtocolFacts("aave3", "Aave V3")},
         rates={"ETH": Decimal(2000)},
@@ -87,9 +132,9 @@ def test_the_public_example_comes_out_field_by_field() -> None:
     aave = answer["assetByProtocols"].pop("aave3")
     assert answer == {
         "address": ALICE, "networth": "1600", "cashBalance": "0", "dailyIncome": "0", "dailyExpense": "0",
-        "fees": "0", "feesFiat": "0", "lastUpdated": "1760000000000", "openPnl": "N/A", "closedPnl": "N/A",
-        "totalCostBasis": "N/A", "manualBalanceNetworth": "0", "priceAdapters": ["example"],
-        "conversionRates": {"ETH": "2000"}, "completeness": "complete", "issues": [],
+        "fees": "48918000000000", "feesFiat": "0.097836", "lastUpdated": "1760000000000",
+        "openPnl": "N/A", "closedPnl": "N/A", "totalCostBasis": "N/A", "manualBalanceNetworth": "0",
+        "priceAdapters": ["example"], "conversionRates": {"ETH": "2000"}, "completeness": "complete", "issues": [],
         "unpricedAssets": 0, "spamAssets": 0,
         "chains": {"ethereum": {"name": "Ethereum", "key": "ethereum", "chainId": 1, "value": "1600",
                                 "valuePercentile": "100", **NOTHING}},

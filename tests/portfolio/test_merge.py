@@ -207,6 +207,13 @@ def test_a_sum_with_an_unknown_part_is_unknown(left: str, right: str, both: str)
     assert (whole.open_pnl, whole.fees) == (both, "15")
 
 
+def test_fees_of_several_chains_may_be_in_several_coins_and_are_not_added_up() -> None:
+    ours, theirs = one(), msgspec.structs.replace(one(), chains={"base": next(iter(one().chains.values()))})
+    for fees, whole in ((("7", "8"), "N/A"), (("7", "0"), "7"), (("N/A", "0"), "N/A"), (("0", "0"), "0")):
+        parts = [msgspec.structs.replace(part, fees=fee) for part, fee in zip((ours, theirs), fees, strict=True)]
+        assert merge(parts, "all").fees == whole
+
+
 def test_rates_are_those_of_the_newest_part() -> None:
     parts = [one(at_ms=at, rates={"ETH": Decimal(usd)}) for at, usd in ((5, 1), (9, 3), (7, 2))]
     assert merge(parts, "all").conversion_rates == {"ETH": "3"}

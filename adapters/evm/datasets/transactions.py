@@ -49,7 +49,9 @@ class Receipt(msgspec.Struct, gc=False):
     effectiveGasPrice: str | None = None
     contractAddress: str | None = None
     l1Fee: str | None = None
-    operatorFee: str | None = None
+    operatorFeeScalar: str | None = None
+    operatorFeeConstant: str | None = None
+    daFootprintGasScalar: str | None = None
     blobGasUsed: str | None = None
     blobGasPrice: str | None = None
 
@@ -110,7 +112,11 @@ def finished(source: str, height: int, time_s: int, index: int, sent: Transactio
     gas_used = number(receipt.gasUsed, 63)
     gas_price = number(receipt.effectiveGasPrice or sent.gasPrice)
     blobs = number(receipt.blobGasUsed, 63) * number(receipt.blobGasPrice)
-    extra = number(receipt.l1Fee) + number(receipt.operatorFee) + blobs
+    scalar, constant = number(receipt.operatorFeeScalar, 64), number(receipt.operatorFeeConstant, 64)
+    # The OP stack's operator fee: millionths of the gas since Isthmus, hundreds of it since Jovian, whose receipts have
+    # the other scalar.
+    operator = (gas_used * scalar * 100 if receipt.daFootprintGasScalar else gas_used * scalar // 10**6) + constant
+    extra = number(receipt.l1Fee) + operator + blobs
     status = None if receipt.status is None else number(receipt.status, 31)
     return Done(height, time_s, index, sent, receipt, gas_used, gas_price, gas_used * gas_price + extra, status)
 

@@ -1,0 +1,264 @@
+"""Native coins that calls inside transactions moved, from the traces of a block: what no receipt and no log tells.
+
+A call, a creation and a self-destruction move coins; a delegated or static call moves none, whatever value it shows;
+nothing that lies below a failed call has moved. The call of the transaction itself is a row of `native`. A contract
+that destroys itself in favour of itself is no movement, though before Cancun its coins were gone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from adapters.evm.columns import constant, of_ints, table, times
+from adapters.evm.wire import data, quantity, typed
+from chainfolio.errors import BadAnswer
+from chainfolio.tables import TRANSFERS
+
+STANDARD = "internal"
+# Calls nest up to 1,024 deep, two JSON levels each: more than what the interpreter allows by itself.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 4096))
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Native coins that went from one account to another inside a transaction."""
+
+    tx_index: int
+    sender: str
+    recipient: str
+    raw: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A block whose inside is asked for, with the hashes of its transactions."""
+
+    height: int
+    time_s: int
+    hash: str
+    transactions: tuple[str, ...]
+
+
+# --- flat traces: trace_block ----------------------------------------------------------------------------------------
+
+
+class Action(msgspec.Struct, gc=False):
+    """What was done. A self-destruction names its parts differently."""
+
+    sender: str = msgspec.field(name="from", default="")
+    to: str | None = None
+    value: str = "0x0"
+    callType: str = ""
+    address: str = ""
+    refundAddress: str = ""
+    balance: str = "0x0"
+
+
+class Created(msgspec.Struct, gc=False):
+    """What came of it: only a creation says where."""
+
+    address: str | None = None
+
+
+class Trace(msgspec.Struct, gc=False):
+    """One entry of `trace_block`; a block's reward has no transaction."""
+
+    type: str
+    action: Action
+    traceAddress: list[int]
+    blockHash: str = ""
+    transactionHash: str | None = None
+    transactionPosition: int | None = None
+    error: str | None = None
+    result: Created | None = None
+
+
+def of_traces(source: str, answer: bytes, place: Place) -> list[Moved]:
+    """The movements in an answer of `trace_block`; BadAnswer where it is not about that block, or not about all."""
+    found: list[Moved] = []
+    failed: dict[tuple[int, ...], bool] = {}
+    roots = 0
+    for trace in typed(source, answer, list[Trace]):
+        if trace.transactionPosition is None:
+            continue
+        index, path = trace.transactionPosition, tuple(trace.traceAddress)
+        if not path:
+            _check_transaction(source, place, roots, index, trace.transactionHash)
+            _check_block(source, place, trace.blockHash)
+            roots, failed = roots + 1, {(): trace.error is not None}
+            continue
+        if index != roots - 1 or path[:-1] not in failed:
+            raise BadAnswer(source, f"traces of block {place.height} that are out of order")
+        failed[path] = failed[path[:-1]] or trace.error is not None
+        if not failed[path]:
+            found += _moved(source, index, *_ends(trace))
+    _check_count(source, place, roots)
+    return found
+
+
+def _ends(trace: Trace) -> tuple[str, str, str]:
+    """Who gave, who got and how much; nothing for what moves none."""
+    action = trace.action
+    if trace.type == "suicide":
+        return action.address, action.refundAddress, action.balance
+    if trace.type == "create":
+        return action.sender, (trace.result and trace.result.address) or "", action.value
+    if trace.type == "call" and action.callType == "call":
+        return action.sender, action.to or "", action.value
+    return "", "", "0x0"
+
+
+# --- nested traces: the callTracer -----------------------------------------------------------------------------------
+
+
+class Frame(msgspec.Struct):
+    """One call as the callTracer tells it."""
+
+    type: str
+    sender: str = msgspec.field(name="from", default="")
+    to: str | None = None
+    value: str | None = None
+    error: str | None = None
+    calls: list[Frame] = []
+
+
+class Traced(msgspec.Struct):
+    """The trace of one transaction; older nodes do not say of which."""
+
+    result: Frame | None = None
+    txHash: str | None = None
+    error: str | None = None
+
+
+MOVING = frozenset({"CALL", "CREATE", "CREATE2", "SELFDESTRUCT"})
+
+
+def of_frames(source: str, answer: bytes, place: Place) -> list[Moved]:
+    """The movements in an answer of `debug_traceBlockBy…` with the callTracer; BadAnswer as `of_traces`."""
+    found: list[Moved] = []
+    every = typed(source, answer, list[Traced])
+    _check_count(source, place, len(every))
+    for index, traced in enumerate(every):
+        _check_transaction(source, place, index, index, traced.txHash)
+        if traced.result is None:
+            raise BadAnswer(source, f"transaction {index} of block {place.height} is not traced: {traced.error}")
+        for frame in _inside(traced.result):
+            found += _moved(source, index, frame.sender, frame.to or "", frame.value or "0x0")
+    return found
+
+
+def _inside(root: Frame) -> Iterator[Frame]:
+    """The calls below one, in the order they were made, without those that were undone; no recursion."""
+    waiting = [] if root.error else root.calls[::-1]
+    while waiting:
+        frame = waiting.pop()
+        if frame.error:
+            continue
+        if frame.type in MOVING:
+            yield frame
+        waiting += frame.calls[::-1]
+
+
+# --- lists of explorers: txlistinternal -------------------------------------------------------------------------------
+
+
+class Listed(msgspec.Struct, gc=False):
+    """One row of `txlistinternal`: numbers are decimal text."""
+
+    value: str
+    sender: str = msgspec.field(name="from")
+    to: str = ""
+    hash: str = ""
+    transactionHash: str = ""
+    blockNumber: str = ""
+    contractAddress: str = ""
+    type: str = "call"
+    callType: str = ""
+    isError: str = "0"
+
+
+LISTED_AS: Final = frozenset({"call", "create", "create2", "suicide", "selfdestruct"})
+
+
+def of_list(source: str, listed: Sequence[Listed], place: Place) -> list[Moved]:
+    """The movements of one block in rows that an explorer lists; BadAnswer where one is of no transaction of it."""
+    positions = {tx_hash: index for index, tx_hash in enumerate(place.transactions)}
+    found = []
+    for row in listed:
+        tx_hash = (row.hash or row.transactionHash).lower()
+        index = positions.get(tx_hash)
+        if index is None:
+            raise BadAnswer(source, f"lists {tx_hash[:70]!r} in block {place.height}, which does not have it")
+        moves = row.isError == "0" and row.type in LISTED_AS and row.callType in ("", "call")
+        if moves and not (row.value.isascii() and row.value.isdigit()):
+            raise BadAnswer(source, f"lists a value that is no number: {row.value[:70]!r}")
+        if moves:
+            found += _moved(source, index, row.sender, row.to or row.contractAddress, hex(int(row.value)))
+    return sorted(found, key=lambda moved: moved.tx_index)
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+
+
+def _moved(source: str, index: int, sender: str, recipient: str, value: str) -> list[Moved]:
+    raw = quantity(source, value)
+    if not raw or sender == recipient:
+        return []
+    if len(data(source, sender)) != 20 or len(data(source, recipient)) != 20:
+        raise BadAnswer(source, f"a trace that moves coins between {sender!r:.60} and {recipient!r:.60}")
+    return [Moved(index, sender.lower(), recipient.lower(), raw)]
+
+
+def _check_block(source: str, place: Place, block_hash: str) -> None:
+    if block_hash and block_hash.lower() != place.hash:
+        raise BadAnswer(source, f"traces of block {block_hash} in answer to {place.hash}")
+
+
+def _check_transaction(source: str, place: Place, want: int, index: int, tx_hash: str | None) -> None:
+    known = want < len(place.transactions) and tx_hash is not None
+    if index != want or (known and str(tx_hash).lower() != place.transactions[want]):
+        raise BadAnswer(source, f"block {place.height} has another transaction at {want} than its traces")
+
+
+def _check_count(source: str, place: Place, count: int) -> None:
+    if count != len(place.transactions):
+        raise BadAnswer(
+            source, f"block {place.height} has {len(place.transactions)} transactions, {count} of them are traced"
+        )
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def rows(blocks: Mapping[Place, Sequence[Moved]], chain: str) -> pa.Table:
+    """Rows of `transfers`, in the order of the chain: `item` counts from 1 inside a transaction, 0 is its own value."""
+    all_moved = [(place, moved) for place in blocks for moved in blocks[place]]
+    n = len(all_moved)
+    nothing = (np.zeros((n, 32), np.uint8), np.zeros(n, np.bool_))
+    items: list[int] = []
+    for number, (place, moved) in enumerate(all_moved):
+        before = all_moved[number - 1] if number else None
+        same = before is not None and before[0] is place and before[1].tx_index == moved.tx_index
+        items.append(items[-1] + 1 if same else 1)
+    return table(TRANSFERS, {
+        "chain": constant(chain, n),
+        "height": pa.array([place.height for place, _ in all_moved], pa.int64()),
+        "time": times(np.array([place.time_s for place, _ in all_moved], np.int64)),
+        "tx_index": pa.array([moved.tx_index for _, moved in all_moved], pa.int32()),
+        "log_index": pa.array(np.full(n, -1, np.int32)),
+        "item": pa.array(items, pa.int32()),
+        "tx_hash": pa.array([place.transactions[moved.tx_index] for place, moved in all_moved], pa.string()),
+        "standard": constant(STANDARD, n), "token": constant(None, n), "operator": constant(None, n),
+        "sender": pa.array([moved.sender for _, moved in all_moved], pa.string()),
+        "recipient": pa.array([moved.recipient for _, moved in all_moved], pa.string()),
+        "token_id": nothing,
+        "raw": of_ints([moved.raw for _, moved in all_moved])[0],
+        "layout": constant(None, n),
+    })  # fmt: skip

@@ -1,0 +1,98 @@
+"""Internal transfers as explorers list them (`txlistinternal`), for chains whose nodes do not trace.
+
+An explorer is believed: no hash covers what it leaves out. What is checked is that it is as far as the blocks asked
+for, that every row is of a transaction of its block, and that no list was cut short.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+import msgspec
+
+from adapters.evm.datasets.internal import Listed, Moved, Place, of_list
+from adapters.evm.endpoint import Endpoint
+from adapters.evm.transport import HttpTransport, Posted
+from adapters.evm.wire import quantity, typed
+from chainfolio.blocks import Span
+from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
+
+# The most that such an interface lists at once.
+MOST_ROWS = 10_000
+HEAD = {"module": "proxy", "action": "eth_blockNumber"}
+OTHER_HEAD = {"module": "block", "action": "eth_block_number"}
+
+
+class _Said(msgspec.Struct):
+    """An answer: a list, or in its place a sentence."""
+
+    result: msgspec.Raw
+    message: str | None = None
+
+
+@dataclass(slots=True)
+class Fetching:
+    """A transport that puts its body into the address: these interfaces are asked by GET."""
+
+    transport: HttpTransport
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        """One exchange; no retry, no redirect."""
+        return await self.transport.get(source, f"{url}{'&' if '?' in url else '?'}{body.decode()}", timeout_s)
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self.transport.close()
+
+
+class Explorer(Endpoint):
+    """One explorer, asked as politely as a node: paced, retried, its key kept out of every text."""
+
+    async def moved(self, blocks: Sequence[Place]) -> dict[Place, list[Moved]]:
+        """What moved inside each of some blocks, in rising order. NodeBehind where the explorer is not that far."""
+        if not blocks:
+            return {}
+        await self._reach(blocks[-1].height)
+        rows: dict[int, list[Listed]] = defaultdict(list)
+        for row in await self._listed(Span(blocks[0].height, blocks[-1].height)):
+            rows[int(row.blockNumber) if row.blockNumber.isdecimal() else -1].append(row)
+        if strangers := rows.keys() - {place.height for place in blocks}:
+            raise BadAnswer(self.name, f"lists transfers in block {min(strangers)}, which has no transaction")
+        return {place: of_list(self.name, rows[place.height], place) for place in blocks}
+
+    async def _reach(self, height: int) -> None:
+        try:
+            head = typed(self.name, await self._said(HEAD), str)
+        except BadAnswer:
+            head = typed(self.name, await self._said(OTHER_HEAD), str)
+        if quantity(self.name, head, bits=62) < height:
+            raise NodeBehind(self.name, f"the explorer does not have block {height} yet")
+
+    async def _listed(self, span: Span) -> list[Listed]:
+        """All rows of a span; where the list may have been cut short, of its halves."""
+        query = {
+            "module": "account", "action": "txlistinternal", "startblock": span.first, "endblock": span.last,
+            "page": 1, "offset": MOST_ROWS, "sort": "asc",
+        }  # fmt: skip
+        found = typed(self.name, await self._said(query), list[Listed])
+        if len(found) < MOST_ROWS:
+            return found
+        if len(span) == 1:
+            raise BadAnswer(self.name, f"lists no more than {MOST_ROWS:,} transfers, and block {span.first} has them")
+        return [row for half in span.cut(-(-len(span) // 2)) for row in await self._listed(half)]
+
+    async def _said(self, query: Mapping[str, object]) -> bytes:
+        def read(body: bytes) -> bytes:
+            said = typed(self.name, body, _Said)
+            content = bytes(said.result)
+            words = f"{said.message or ''} {content[:200].decode('utf-8', 'replace')}".lower()
+            if content[:1] == b"[" or content[:3] == b'"0x':
+                return content
+            if any(sign in words for sign in ("rate limit", "timeout", "too many")):
+                raise Unavailable(self.name, f"the explorer says: {words[:200]}")
+            raise BadAnswer(self.name, f"the explorer says: {words[:200]}")
+
+        return await self._retrying(urlencode(query).encode(), read)

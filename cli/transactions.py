@@ -1,0 +1,91 @@
+"""`chainfolio transactions ADDRESS`: what an address did, the newest first."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from chainfolio.assets import account
+from chainfolio.errors import BadRequest
+from cli.common import Commands, check_chains, show_json, show_table, with_system
+
+if TYPE_CHECKING:
+    from indexer.wiring import System
+    from portfolio.transactions import TransactionAssetDocument, TransactionDocument, Transactions
+
+COLUMNS = (("time (UTC)", ""), ("type", ""), ("protocol", ""), ("in", "right"), ("out", "right"), ("fee", "right"))
+LIMIT = 25
+MOST = 250  # as over HTTP
+
+
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Register the command."""
+    command = commands.add_parser("transactions", parents=[common], help="what an address did", description=__doc__)
+    command.add_argument("address")
+    command.add_argument("--chain", help="only this chain, by its key")
+    command.add_argument("--limit", type=int, default=LIMIT, metavar="N", help=f"at most so many (default {LIMIT})")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    owner = account(options.address)
+    if not 1 <= options.limit <= MOST:
+        raise BadRequest("limit", f"{options.limit} is not between 1 and {MOST}")
+
+    async def read(system: System) -> Transactions:
+        from indexer.answers import TransactionFilter
+        from indexer.engine import Engine
+
+        check_chains(system)
+        if options.chain and system.chain(options.chain).facts.family != owner.family:
+            raise BadRequest("address", f"{owner} is not an account of {options.chain}")
+        networks = (options.chain,) if options.chain else ()
+        return await Engine(system).transactions([owner], TransactionFilter(options.limit, 0, networks=networks))
+
+    found = with_system(options, read)
+    if options.json:
+        show_json(found)
+    else:
+        show(owner.address, found)
+    return 0
+
+
+def show(address: str, found: Transactions) -> None:
+    """A table for people; hashes, counterparties and everything else are in --json."""
+    shown = found.transactions
+    several = len({each.chain.key for each in shown}) > 1
+    columns = (("chain", ""), *COLUMNS) if several else COLUMNS
+    title = f"{address}: {len(shown)} transactions"
+    show_table(title, columns, [((each.chain.key,) if several else ()) + _cells(each, address) for each in shown])
+    for issue in found.issues:
+        print(f"  {issue.adapter}: {issue.subject}: {issue.reason}")
+
+
+def _cells(each: TransactionDocument, address: str) -> tuple[str, str, str, str, str, str]:
+    from portfolio.transactions import UNKNOWN_PROTOCOL
+
+    kinds = sorted({flag.kind.lower() for flag in each.flags} - {each.type.lower()})
+    named = each.protocol.name if each.protocol.key != UNKNOWN_PROTOCOL.key else ""
+    fee = f"{each.fees} {each.native_asset_fees.symbol}" if each.sender == address else ""
+    return (
+        f"{datetime.fromtimestamp(int(each.timestamp), UTC):%Y-%m-%d %H:%M:%S}",
+        f"{each.type} ({', '.join(kinds)})" if kinds else each.type,
+        named, _moved(each.assets_in), _moved(each.assets_out), fee,
+    )  # fmt: skip
+
+
+def _moved(assets: Sequence[TransactionAssetDocument]) -> str:
+    """One line an asset: how much of what, and which one of a collection."""
+    from msgspec import UNSET
+
+    from portfolio.document import UNKNOWN
+
+    lines = []
+    for each in assets:
+        amount = "?" if each.balance == UNKNOWN else each.balance
+        number = "" if each.nft is UNSET else f" #{each.nft.token_id}"
+        lines.append(f"{amount} {each.symbol or each.contract}{number}")
+    return "\n".join(lines)

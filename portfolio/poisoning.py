@@ -1,0 +1,116 @@
+"""Address poisoning: transfers made so that a wrong address stands in a wallet's history, to be copied from there.
+
+Who does it takes an address that begins and ends like one the wallet dealt with before, for wallets show four hex
+digits of either end; and sends next to nothing from there, or a worthless token, or lets a token say that the wallet
+had sent nothing to it. Whoever was met first is the real one, for nobody can imitate whom nobody has met yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from chainfolio.assets import ZERO_ADDRESS
+from portfolio.activity import Activity, Movement
+from portfolio.transactions import Flag
+
+SHOWN: Final = 4  # hex digits that wallets show of either end
+DUST: Final = 100  # next to nothing is less than a hundredth of the most that was exchanged with the real one,
+NATIVE_DUST: Final = 10**14  # and so many of the smallest units of a native coin, whatever else was exchanged
+
+Place = tuple[int, int]  # height, and position in the block
+
+
+@dataclass(frozen=True, slots=True)
+class Dealing:
+    """Somebody with whom the account truly exchanged a thing (`token` None: the native coin): for the first time at
+    `place`, and at most `raw` units of it at once."""
+
+    address: str
+    token: str | None
+    place: Place
+    raw: int
+
+
+@dataclass(slots=True)
+class Circle:
+    """Whom one account dealt with."""
+
+    _first: dict[str, tuple[Place, str]] = field(default_factory=dict)
+    _most: dict[tuple[str, str | None], int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, dealings: Iterable[Dealing]) -> Circle:
+        """From dealings in any order."""
+        circle = cls()
+        for each in dealings:
+            if each.address == ZERO_ADDRESS:
+                continue
+            found = (each.place, each.address)
+            circle._first[shape(each.address)] = min(found, circle._first.get(shape(each.address), found))
+            key = each.address, each.token
+            circle._most[key] = max(each.raw, circle._most.get(key, 0))
+        return circle
+
+    def resembled(self, address: str, place: Place) -> str | None:
+        """The address met before `place` that this one looks like; None where there is none, or it is that one."""
+        known = self._first.get(shape(address))
+        return None if known is None or known[1] == address or known[0] >= place else known[1]
+
+    def is_trifle(self, move: Movement, real: str) -> bool:
+        """Whether a movement is next to nothing beside what was exchanged with the real one."""
+        dust = move.raw * DUST < self._most.get((real, move.token), 0)
+        return dust or (move.token is None and move.raw < NATIVE_DUST)
+
+
+NOBODY: Final = Circle()
+
+
+def shape(address: str) -> str:
+    """What a wallet shows of an address."""
+    return address[2 : 2 + SHOWN] + address[-SHOWN:]
+
+
+@dataclass(frozen=True, slots=True)
+class Poisoning:
+    """Look-alikes among an activity's counterparties, by the address that each resembles; whether nothing else is."""
+
+    resembled: dict[str, str]
+    only: bool
+
+
+def poisoning(activity: Activity, circle: Circle, listed: Collection[str]) -> Poisoning:
+    """What of an activity was made by look-alikes. It is nothing else where somebody else sent it and every movement
+    is one with a look-alike, of next to nothing or of a token that is not listed."""
+    place = activity.height, activity.tx_index
+    found = {
+        other: real for other in sorted(activity.counterparties) if (real := circle.resembled(other, place)) is not None
+    }
+    own = activity.mined is not None and activity.mined.sender == activity.account
+    only = bool(found) and not own and bool(activity.movements) and all(
+        move.counterparty in found
+        and (_is_worthless(move, listed) or circle.is_trifle(move, found[move.counterparty]))
+        for move in activity.movements
+    )  # fmt: skip
+    return Poisoning(found, only)
+
+
+def _is_worthless(move: Movement, listed: Collection[str]) -> bool:
+    return move.raw == 0 or (move.token is not None and move.token not in listed)
+
+
+def flags(activity: Activity, found: Poisoning, signs: Collection[str], baits: Collection[str]) -> tuple[Flag, ...]:
+    """The warnings of an activity, the most certain first. `signs` are those of `activity.signs`."""
+    warnings = [
+        Flag("POISONING", "begins and ends like an address met before", address=other, resembles=real)
+        for other, real in found.resembled.items()
+    ]
+    if "poison" in signs:
+        others = sorted({move.counterparty for move in activity.movements} - found.resembled.keys())
+        warnings += [Flag("POISONING", "somebody else moved nothing in this wallet's name", address=o) for o in others]
+    warnings += [
+        Flag("SPAM", "the token is named after a site to visit or a prize to claim", address=token)
+        for token in sorted({move.token for move in activity.movements if move.token} & set(baits))
+    ]
+    return tuple(warnings)

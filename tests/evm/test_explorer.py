@@ -1,0 +1,108 @@
+"""Internal transfers from an explorer: all of them, of the blocks asked for, and never silently fewer."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from adapters.evm import explorer
+from adapters.evm.datasets.internal import Moved, Place
+from adapters.evm.explorer import Explorer
+from adapters.evm.transport import Posted
+from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
+from chainfolio.seams import Seams
+from tests.evm.fakes import FakeClock
+from tests.evm.test_internal import ALICE, BOB
+
+SECRET = "k3y0123456789"
+BLOCKS = [Place(height, 1, "0x" + "ab" * 32, (f"0x{height:064x}",)) for height in (3, 5)]
+
+
+class Fake:
+    """An explorer with some rows, whose head stands at a block."""
+
+    def __init__(self, rows: list[dict[str, Any]], head: int = 9) -> None:
+        self.rows, self.head, self.asked = rows, head, list[dict[str, str]]()
+        self.instead: list[object] = []
+        self.proxy = True
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        assert SECRET in urlsplit(url).query
+        query = dict(parse_qsl(body.decode()))
+        self.asked.append(query)
+        return Posted(200, None, json.dumps(self.instead.pop(0) if self.instead else self.answer(query)).encode())
+
+    def answer(self, query: dict[str, str]) -> Any:
+        if query["module"] == "proxy" and not self.proxy:
+            return {"status": "0", "message": "Unknown module", "result": None}
+        if "lock" in query["action"]:
+            return {"jsonrpc": "2.0", "id": 1, "result": hex(self.head)}
+        span = range(int(query["startblock"]), int(query["endblock"]) + 1)
+        found = [row for row in self.rows if int(row["blockNumber"]) in span][: int(query["offset"])]
+        return {"status": "1" if found else "0", "message": "OK" if found else "No transactions found", "result": found}
+
+    async def close(self) -> None:
+        self.asked.clear()
+
+
+def row(height: int, raw: int, **more: str) -> dict[str, str]:
+    return {"blockNumber": str(height), "hash": f"0x{height:064x}", "from": ALICE, "to": BOB, "value": str(raw),
+            "type": "call", "isError": "0", "contractAddress": ""} | more  # fmt: skip
+
+
+def over(fake: Fake) -> Explorer:
+    seams = Seams(clock=FakeClock(), random=random.Random(1))
+    return Explorer(f"https://explorer.test/api?apikey={SECRET}", fake, seams)
+
+
+async def test_rows_are_the_movements_of_their_blocks() -> None:
+    made = row(5, 7, type="create", to="", contractAddress=BOB)
+    fake = Fake([row(3, 5), row(3, 6, isError="1"), row(3, 8, callType="delegatecall"), row(5, 0), made])
+    found = await over(fake).moved(BLOCKS)
+    assert found == {BLOCKS[0]: [Moved(0, ALICE, BOB, 5)], BLOCKS[1]: [Moved(0, ALICE, BOB, 7)]}
+    assert await over(Fake([])).moved(BLOCKS) == {BLOCKS[0]: [], BLOCKS[1]: []}
+    assert await over(fake).moved([]) == {}
+
+
+async def test_a_list_that_may_be_cut_short_is_asked_for_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explorer, "MOST_ROWS", 3)
+    fake = Fake([row(3, 1), row(3, 2), row(5, 3), row(5, 4)])
+    found = await over(fake).moved(BLOCKS)
+    assert [[move.raw for move in found[block]] for block in BLOCKS] == [[1, 2], [3, 4]]
+    with pytest.raises(BadAnswer, match="no more than 3"):
+        await over(Fake([row(3, 1), row(3, 2), row(3, 3)])).moved(BLOCKS)
+
+
+async def test_an_explorer_that_lags_is_not_taken_for_an_empty_one() -> None:
+    with pytest.raises(NodeBehind):
+        await over(Fake([], head=4)).moved(BLOCKS)
+    other = Fake([], head=5)
+    other.proxy = False
+    assert await over(other).moved(BLOCKS) == {BLOCKS[0]: [], BLOCKS[1]: []}
+
+
+@pytest.mark.parametrize("wrong", [row(4, 1), row(3, 1, hash="0x" + "ff" * 32), row(3, 1, value="1e3"),
+                                   row(3, 1, to="0x12"), row(3, 1, blockNumber="x")])  # fmt: skip
+async def test_rows_that_cannot_be_meant_are_refused(wrong: dict[str, str]) -> None:
+    fake = Fake([])
+    fake.instead = [{"result": "0x9"}, {"status": "1", "message": "OK", "result": [wrong]}]
+    with pytest.raises(BadAnswer):
+        await over(fake).moved(BLOCKS)
+
+
+async def test_a_rate_limit_is_waited_out_and_other_words_are_refused_without_the_key() -> None:
+    fake = Fake([row(3, 5)])
+    limited = {"status": "0", "message": "NOTOK", "result": "Max rate limit reached"}
+    fake.instead = [{"result": "0x9"}, limited, limited]
+    assert [move.raw for move in (await over(fake).moved(BLOCKS))[BLOCKS[0]]] == [5]
+    fake.instead = [limited] * 50
+    with pytest.raises(Unavailable):
+        await over(fake).moved(BLOCKS)
+    fake.instead = [{"result": "0x9"}, {"status": "0", "message": "NOTOK", "result": f"Invalid API Key {SECRET}"}]
+    with pytest.raises(BadAnswer) as error:
+        await over(fake).moved(BLOCKS)
+    assert SECRET not in str(error.value)

@@ -1,0 +1,91 @@
+"""Who imitates whom: by the ends of addresses, and by who was there first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from chainfolio.assets import ZERO_ADDRESS
+from portfolio.activity import Activity, Mined, Movement
+from portfolio.poisoning import Circle, Dealing, poisoning, shape
+from portfolio.statement import record
+from portfolio.transactions import Flag, TransactionDocument
+from tests.portfolio.test_activity import CALL, ME, SCENE, USDC
+
+REAL, FALSE = "0xabcd" + "1" * 32 + "9876", "0xabcd" + "2" * 32 + "9876"
+OTHER, FAKE = "0xabcd" + "1" * 32 + "9877", "0x" + "fa" * 20
+COIN = 10**18
+CIRCLE = Circle.of([
+    Dealing(REAL, None, (100, 3), 5 * COIN), Dealing(REAL, USDC, (90, 0), 500), Dealing(REAL, USDC, (80, 7), 400),
+    Dealing(FALSE, None, (200, 0), 1), Dealing(OTHER, None, (10, 0), COIN), Dealing(ZERO_ADDRESS, None, (1, 0), 1),
+])  # fmt: skip
+
+
+def move(who: str, raw: int, token: str | None = None, direction: Any = "in") -> Movement:
+    return Movement(1, 0, direction, "erc20" if token else "native", token, None, raw, who)
+
+
+def seen(*movements: Movement, sender: str = FALSE, height: int = 300) -> Activity:
+    mined = Mined(sender, ME, None, 0, 21_000, False, CALL)
+    return Activity("local", ME, height, 1_000_000, 0, "0x" + "77" * 32, movements, (), mined)
+
+
+def shown(activity: Activity, listed: frozenset[str] = frozenset({USDC})) -> TransactionDocument:
+    return record(activity, replace(SCENE, circles={ME: CIRCLE}, listed=listed))
+
+
+def test_a_shape_is_what_wallets_show() -> None:
+    assert shape(REAL) == shape(FALSE) == "abcd9876" != shape(OTHER)
+
+
+def test_whoever_was_met_first_is_the_real_one() -> None:
+    assert CIRCLE.resembled(FALSE, (200, 0)) == REAL
+    assert CIRCLE.resembled(REAL, (500, 0)) is None
+    assert CIRCLE.resembled(FALSE, (80, 7)) is None, "at that time nobody had met the real one yet"
+    assert CIRCLE.resembled(FALSE, (80, 8)) == REAL
+    assert CIRCLE.resembled("0xabce" + "2" * 32 + "9876", (500, 0)) is None
+    assert CIRCLE.resembled("0x0000" + "2" * 32 + "0000", (500, 0)) is None, "nobody deals with the zero address"
+
+
+@pytest.mark.parametrize(
+    ("movements", "type_"),
+    [
+        ([move(FALSE, 1)], "SPAM"),
+        ([move(FALSE, COIN // 100)], "SPAM"),
+        ([move(FALSE, 4, USDC)], "SPAM"),
+        ([move(FALSE, 0, USDC, "out")], "SPAM"),
+        ([move(FALSE, 500, FAKE, "out")], "SPAM"),
+        # Money is money, whoever sends it.
+        ([move(FALSE, COIN)], "TRANSFERIN"),
+        ([move(FALSE, 5, USDC)], "TRANSFERIN"),
+        ([move(FALSE, 500, USDC, "out")], "TRANSFEROUT"),
+        ([move(FALSE, 1), move(OTHER, COIN)], "TRANSFERIN"),
+    ],
+)
+def test_next_to_nothing_from_a_look_alike_is_spam_and_money_is_only_flagged(
+    movements: list[Movement], type_: str
+) -> None:
+    found = shown(seen(*movements))
+    assert found.type == type_
+    assert Flag("POISONING", "begins and ends like an address met before", FALSE, REAL) in found.flags
+
+
+def test_what_the_wallet_sends_to_a_look_alike_is_flagged_and_never_spam() -> None:
+    found = shown(seen(move(FALSE, 1, None, "out"), sender=ME))
+    assert found.type != "SPAM"
+    assert [(flag.kind, flag.address, flag.resembles) for flag in found.flags] == [("POISONING", FALSE, REAL)]
+
+
+def test_who_moves_nothing_in_the_name_of_others_is_flagged_without_any_resemblance() -> None:
+    found = shown(seen(move(OTHER, 0, USDC, "out"), sender=OTHER))
+    assert found.type == "SPAM"
+    (flag,) = found.flags
+    assert (flag.kind, flag.address) == ("POISONING", OTHER)
+
+
+def test_an_honest_record_has_no_flag() -> None:
+    for activity in (seen(move(REAL, COIN), sender=REAL), seen(move(OTHER, 1), sender=OTHER)):
+        assert shown(activity).flags == ()
+        assert not poisoning(activity, CIRCLE, {USDC}).only
