@@ -148,9 +148,10 @@ def _figures(runs: Runs) -> list[Figure]:
     what = f"{runs.tokens} tokens, {runs.positions} positions"
     ratios = [ours / floor for ours, floor in zip(runs.ours_s, runs.floor_s, strict=True)]
     trips = f"{max(runs.requests)}, and {runs.first} by a process that has just begun and greets the node"
-    name = f"at-block, {what}: wall / the same {runs.calls} calls, known beforehand, as one batch"
+    name = f"at-block, {what}: wall / its {runs.calls} calls, known beforehand, in one batch"
     return [
-        Figure("positions", f"at-block, {what}: round trips", trips, f"≤ {ROUND_TRIPS}", max(runs.requests) <= ROUND_TRIPS),
+        Figure("positions", f"at-block, {what}: round trips", trips, f"≤ {ROUND_TRIPS}",
+               max(runs.requests) <= ROUND_TRIPS),
         Figure("positions", name, spread(ratios), f"≤ {WALL}", sorted(ratios)[len(ratios) // 2] <= WALL,
                {"ours_s": runs.ours_s, "floor_s": runs.floor_s}),
     ]  # fmt: skip

@@ -21,9 +21,10 @@ from adapters.evm.facts import load as load_facts
 from adapters.evm.wire import typed
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.contracts import Token
-from indexer.activities import ALLOWED, MOVED, Activities, _of_transaction
+from indexer.activities import ALLOWED, MOVED, Activities
 from indexer.functions import load
 from indexer.registry import load as load_protocols
+from indexer.sent import of_transaction
 from indexer.tokens import token_list
 from indexer.wiring import CONFIGS
 from portfolio.activity import Activity
@@ -65,7 +66,7 @@ class Case:
         owned = frame(self.allowed).filter(pl.col("owner") == account).with_columns(account=pl.col("owner"))
         sent = frame(rows([done], "case", "case")).with_columns(account=pl.lit(account))
         key = Activity("case", *place[:2], done.time_s * 1_000_000, done.index, done.sent.hash)
-        held = Activities("case", (key,), {}, moves, owned.select(ALLOWED), sent.select("account", *_of_transaction()))
+        held = Activities("case", (key,), {}, moves, owned.select(ALLOWED), sent.select("account", *of_transaction()))
         (whole,) = held.whole([key])
         return record(whole, self.scene)
 
@@ -76,7 +77,7 @@ class Case:
             contract(asset): Token(Asset("eip155:1", "erc20", contract(asset)), "", "", places)
             for asset, places in self.decimals.items() if asset != "native"
         }  # fmt: skip
-        protocols = load_protocols(CONFIGS / "protocols", {path.stem for path in (CONFIGS / "chains").glob("*.toml")})
+        protocols = load_protocols([CONFIGS / "protocols"], {path.stem for path in (CONFIGS / "chains").glob("*.toml")})
 
         def protocol_of(address: str) -> ProtocolFacts | None:
             found = protocols.of(address, (CHAINS[self.chain],))
