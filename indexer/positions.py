@@ -137,9 +137,9 @@ class Reader:
         self.protocols.learn(questions, answers[len(wanted) :])
         balances = dict(zip(wanted, answers, strict=False))
         held = {token: raw for token, raw in balances.items() if isinstance(raw, int) and raw}
-        by_token = {
-            str(at): self._position(each) for at, each in enumerate(self.protocols.by_token(self.account, self.met))
-        }
+        yield from self.protocols.ask([token for token in held if not self.protocols.asked(token)])
+        meetings = self.protocols.by_token(self.account, {*self.met.tokens, *held}, self.met.sent)
+        by_token = {str(at): self._position(each) for at, each in enumerate(meetings)}
         shares = {token: self._share(token, raw) for token, raw in held.items()}
         named = {"": self.named(held)} if self.named is not None else {}
         results = yield from _ours(by_token | shares | named)
@@ -161,8 +161,6 @@ class Reader:
 
     def _share(self, token: str, raw: int) -> Asking[Read, Any, Several]:
         """A loose token as a position, where it is a share of something."""
-        if not self.protocols.asked(token):
-            yield from self.protocols.ask([token])
         meeting = self.protocols.share(self.account, token, self.met.sent)
         if meeting is None or meeting.row.family.position is not None:
             return [], []

@@ -7,7 +7,7 @@ so that a hundred positions take as many rounds as the longest of them, and prot
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -118,12 +118,13 @@ class Protocols:
             for contract in row.contracts.get(rule.role, ()):
                 yield Meeting(row, row.met(account, contract), sure=True)
 
-    def by_token(self, account: str, encounters: Encounters) -> Iterator[Meeting]:
+    def by_token(self, account: str, tokens: Iterable[str], sent: frozenset[str | None]) -> Iterator[Meeting]:
         """Meetings by tokens, once those were asked, of families that read more than what a share is worth."""
+        ordered = sorted(tokens)
         for row, rule in self._rules(Token):
             if row.family.position is None:
                 continue
-            told = {token: self._matches(row, rule, token, encounters.sent) for token in sorted(encounters.tokens)}
+            told = {token: self._matches(row, rule, token, sent) for token in ordered}
             groups: dict[str, list[str]] = {}
             for token, answer in told.items():
                 if answer is not None:

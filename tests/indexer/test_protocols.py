@@ -127,6 +127,12 @@ def test_what_a_token_answered_is_not_asked_again_but_its_silence_is() -> None:
     assert [ask.to for ask in asks] == [SHARE, COIN, COIN]
 
 
+def test_a_token_that_is_held_is_enough_where_no_transfer_of_it_was_indexed() -> None:
+    given = protocols(told("pool"), pool=POOL)
+    found = read(given, Encounters(), {(SHARE, "POOL()(address)"): POOL}, {SHARE: 10, COIN: 0})
+    assert [each.found.supplied for each in found.positions] == [(Part(POOL, 1),)]
+
+
 # --- what is believed ---
 
 VAULT = OURS["erc4626"]

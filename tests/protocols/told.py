@@ -33,7 +33,7 @@ def told(decoder: Callable[..., Decoding], *given: Any, says: Says) -> Any:
 def outcomes(protocols: Protocols, account: str, met: Encounters) -> Asking[Read, Any, list[Outcome]]:
     """What the decoders of all that an account met find, not unfolded."""
     yield from protocols.ask(sorted(met.tokens))
-    meetings = [*protocols.by_contract(account, met), *protocols.by_token(account, met)]
+    meetings = [*protocols.by_contract(account, met), *protocols.by_token(account, met.tokens, met.sent)]
     reports: dict[str, Report[Outcome]] = yield from lockstep(
         {str(at): outcome_of(each) for at, each in enumerate(meetings)}
     )
