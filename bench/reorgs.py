@@ -1,0 +1,173 @@
+"""A chain that changes its mind a thousand times, across restarts and hand-overs, against an index made afterwards.
+
+python -m bench.reorgs [--storms 1000] [--seed N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from bench.figures import Figure, main
+from bench.places import scratch
+from chainfolio.blocks import Span
+from chainfolio.settings import Settings
+from chainfolio.tables import TABLES
+from cli.demo import prepare
+from indexer import derive
+from indexer.collect import Collector, missing
+from indexer.follow import Follower
+from indexer.progress import Progress
+from indexer.wiring import System
+from localchain.deploy import Deployment, deploy
+from localchain.evm import Tx, tx
+from localchain.node import LocalNode
+
+CHAIN, FINALITY = "local", 64
+RESTARTS, DERIVED, HANDED_OVER = 0.1, 0.05, 0.03  # of the storms
+LEARNT = ("tokens",)  # what somebody asked for, not what the chain did
+
+
+@dataclass(slots=True)
+class Storm:
+    """What happened, and in how many rows the two indexes differ."""
+
+    reorgs: Counter[int] = field(default_factory=Counter)
+    restarts: int = 0
+    handovers: int = 0
+    rows: int = 0
+    differing: dict[str, int] = field(default_factory=dict)
+
+
+def run(options: argparse.Namespace) -> list[Figure]:
+    """Measure."""
+    seed = options.seed if options.seed is not None else random.randrange(10**6)
+    with LocalNode(seconds_per_block=1) as node, scratch() as folder:
+        deployment = deploy(node)
+        node.mine(FINALITY)
+        storm = asyncio.run(_storm(node, deployment, folder, options.storms, random.Random(seed)))
+    depths = f"{min(storm.reorgs)}–{max(storm.reorgs)}"
+    what = (
+        f"{storm.reorgs.total():,} reorganisations {depths} deep, {storm.restarts} restarts, {storm.handovers} indexes "
+        f"begun in between, seed {seed}: rows that differ from an index made afterwards, derived tables too"
+    )
+    text = f"{sum(storm.differing.values())} of {storm.rows:,}"
+    return [Figure("reorgs", what, text, "0", not any(storm.differing.values()), {"differing": storm.differing})]
+
+
+async def _storm(node: LocalNode, deployment: Deployment, folder: Path, storms: int, chance: random.Random) -> Storm:
+    storm = Storm()
+    settings = _settings(folder / "live", node, deployment)
+    live = await _begun(settings)
+    for at in range(storms):
+        _trade(node, deployment, chance)
+        depth = chance.randint(1, FINALITY) if chance.random() < 0.3 else chance.randint(1, 5)
+        if chance.random() < 0.5:
+            await _follower(live).step()
+        node.reorg(depth, _deeds(deployment, chance))
+        storm.reorgs[depth] += 1
+        if chance.random() < RESTARTS:
+            await live.close()
+            live, storm.restarts = System(settings), storm.restarts + 1
+        if chance.random() < HANDED_OVER:
+            await live.close()
+            settings = _settings(folder / f"live-{at}", node, deployment)
+            live, storm.handovers = await _back_filled(settings), storm.handovers + 1
+            node.reorg(chance.randint(1, FINALITY), _deeds(deployment, chance))
+        await _follower(live).step()
+        if chance.random() < DERIVED:
+            await asyncio.to_thread(derive.derive, live.lake, live.tail, CHAIN)
+    node.mine(2 * FINALITY)  # all of it is final now
+    clean = await _begun(_settings(folder / "clean", node, deployment))
+    for system in (live, clean):
+        follower = _follower(system)
+        await follower.step()
+        await follower.settle()
+        await asyncio.to_thread(derive.derive, system.lake, system.tail, CHAIN)
+    ours, theirs = _everything(live), _everything(clean)
+    storm.rows = sum(rows.total() for rows in theirs.values())
+    storm.differing = {name: ((ours[name] - theirs[name]) + (theirs[name] - ours[name])).total() for name in theirs}
+    for system in (live, clean):
+        await system.close()
+    return storm
+
+
+def _settings(folder: Path, node: LocalNode, deployment: Deployment) -> Settings:
+    settings = prepare(folder, node, deployment, 0)
+    facts = folder / "local.toml"
+    facts.write_text(facts.read_text().replace("finality = 8", f"finality = {FINALITY}"))
+    return settings
+
+
+async def _begun(settings: Settings) -> System:
+    """A new index that has caught up."""
+    system = await _back_filled(settings)
+    await _follower(system).step()
+    return system
+
+
+async def _back_filled(settings: Settings) -> System:
+    """A new index of what is final, which does not follow yet."""
+    system = System(settings)
+    chain = system.chain(CHAIN)
+    span = Span(0, (await chain.heads()).finalized)
+    progress = Progress(system.seams.clock, len(span))
+    work = missing(system.tail, CHAIN, span, system.datasets(chain), ())
+    await Collector(chain, system.lake, system.tail, system.seams, progress).run(work)
+    return system
+
+
+def _follower(system: System) -> Follower:
+    chain = system.chain(CHAIN)
+    return Follower(chain, system.lake, system.tail, system.seams, system.datasets(chain))
+
+
+def _trade(node: LocalNode, deployment: Deployment, chance: random.Random) -> None:
+    with node.by_hand():
+        for _ in range(chance.randint(1, 4)):
+            for deed in _deeds(deployment, chance):
+                node.send(deed)
+            node.mine(1)
+
+
+def _deeds(deployment: Deployment, chance: random.Random) -> list[Tx]:
+    """One of each kind of thing that leaves rows."""
+    alice, bob, carol = chance.sample([*deployment.accounts.values()], 3)
+    token, weth = (deployment.tokens[symbol].address for symbol in (chance.choice(["USDC", "DAI"]), "WETH"))
+    raw = chance.randrange(1, 10**6)
+    return [
+        Tx(alice, carol, value=raw, gas=21_000),
+        tx(alice, token, "transfer(address,uint256)", bob, raw),
+        tx(bob, token, "approve(address,uint256)", carol, raw),
+        tx(carol, weth, "deposit()", value=raw),
+        tx(carol, weth, "withdraw(uint256)", raw // 2),
+    ]
+
+
+def _everything(system: System) -> dict[str, Counter[str]]:
+    """Every row of every table, tail included, as often as it is there."""
+    from indexer import ipc
+
+    found = {}
+    for name, table in TABLES.items():
+        if name not in LEARNT:
+            stored = system.lake.window(table, CHAIN, Span(0, 2**62))
+            fresh = ipc.load((stream for _, stream in system.tail.rows(CHAIN, name, 0, 2**40)), table)
+            found[name] = Counter(map(repr, pa.concat_tables([stored, fresh]).to_pylist()))
+    return found
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--storms", type=int, default=1000)
+    parser.add_argument("--seed", type=int, help="to have the same storms again")
+
+
+if __name__ == "__main__":
+    main(__doc__, run, add)
