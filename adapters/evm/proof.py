@@ -9,25 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from sha3 import keccak_256
 
 from adapters.evm import rlp
-from adapters.evm.wire import data, quantity
 from chainfolio.errors import BadAnswer
 
-# The fields of a header in the order in which they are hashed; those of later forks are there or not, from the end.
-_FIELDS: Final = (
-    "parentHash", "sha3Uncles", "miner", "stateRoot", "transactionsRoot", "receiptsRoot", "logsBloom", "difficulty",
-    "number", "gasLimit", "gasUsed", "timestamp", "extraData", "mixHash", "nonce",
-)  # fmt: skip
-_LATER: Final = (
-    "baseFeePerGas", "withdrawalsRoot", "blobGasUsed", "excessBlobGas", "parentBeaconBlockRoot", "requestsHash",
-)  # fmt: skip
-_NUMBERS: Final = frozenset((
-    "difficulty", "number", "gasLimit", "gasUsed", "timestamp", "baseFeePerGas", "blobGasUsed", "excessBlobGas",
-))  # fmt: skip
 _DEEPEST: Final = 65  # a key has 64 nibbles, and a leaf without any may follow the last
 
 EMPTY_ROOT: Final = bytes(keccak_256(b"\x80").digest())
@@ -42,22 +30,6 @@ class AccountState:
     balance: int = 0
     storage_root: bytes = EMPTY_ROOT
     code_hash: bytes = EMPTY_CODE
-
-
-def header_hash(source: str, header: Mapping[str, Any]) -> str:
-    """The hash of the fields that `eth_getBlockByNumber` gave. BadAnswer where they cannot be those of a header."""
-    later = [name for name in _LATER if header.get(name) is not None]
-    try:
-        fields = [_field(source, name, header[name]) for name in (*_FIELDS, *later)]
-    except KeyError as missing:
-        raise BadAnswer(source, f"a header without {missing}") from None
-    return "0x" + str(keccak_256(rlp.encode(fields)).hexdigest())
-
-
-def _field(source: str, name: str, value: object) -> bytes:
-    if not isinstance(value, str):
-        raise BadAnswer(source, f"a header whose {name} is no text")
-    return rlp.number(quantity(source, value)) if name in _NUMBERS else data(source, value)
 
 
 def account_at(source: str, root: bytes, account: str, proof: Sequence[bytes]) -> AccountState:

@@ -17,7 +17,8 @@ from adapters.evm import scan
 from adapters.evm.call import encode
 from adapters.evm.endpoint import Answer
 from adapters.evm.node import Node, hex_of
-from adapters.evm.proof import AccountState, account_at, header_hash, word_at
+from adapters.evm.proof import AccountState, account_at, word_at
+from adapters.evm.roots import header_hash
 from adapters.evm.slots import FIRST_SLOTS, MOST_SLOTS, Slot, reading, slots
 from adapters.evm.wire import Request, data, quantity, typed
 from chainfolio.blocks import Block
@@ -167,7 +168,7 @@ def _header(source: str, block: Block, answer: Answer) -> Mapping[str, Any]:
 
 def _is_hashed(source: str, header: Mapping[str, Any]) -> bool:
     try:
-        return header_hash(source, header) == str(header.get("hash")).lower()
+        return f"0x{header_hash(source, header).hex()}" == str(header.get("hash")).lower()
     except BadAnswer:
         return False
 

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 from sha3 import keccak_256
 
+from adapters.evm import rlp
 from adapters.evm.facts import Facts
 from adapters.evm.wire import data, quantity, typed
 from chainfolio.errors import BadAnswer, Contradicted
@@ -34,31 +35,13 @@ class Unproven:
     reason: str
 
 
-# --- RLP and the trie ------------------------------------------------------------------------------------------------
-
-
-def rlp(item: bytes | list[Any]) -> bytes:
-    """Recursive Length Prefix (yellow paper, appendix B) of bytes, or of a sequence of bytes and sequences."""
-    if isinstance(item, bytes):
-        return item if len(item) == 1 and item[0] < 0x80 else _sized(item, 0x80)
-    return _sized(b"".join([rlp(each) for each in item]), 0xC0)
-
-
-def _sized(content: bytes, base: int) -> bytes:
-    if len(content) < 56:
-        return bytes([base + len(content)]) + content
-    size = _number(len(content))
-    return bytes([base + 55 + len(size)]) + size + content
-
-
-def _number(value: int) -> bytes:
-    return value.to_bytes((value.bit_length() + 7) // 8, "big")
+# --- the trie ---------------------------------------------------------------------------------------------------------
 
 
 def list_root(values: Sequence[bytes]) -> bytes:
     """The root (32 bytes) of the trie that keeps each value under the RLP of its index."""
-    pairs = sorted((_nibbles(rlp(_number(index))), value) for index, value in enumerate(values))
-    return keccak(rlp(_trie(pairs)))
+    pairs = sorted((_nibbles(rlp.encode(rlp.number(index))), value) for index, value in enumerate(values))
+    return keccak(rlp.encode(_trie(pairs)))
 
 
 def _nibbles(key: bytes) -> Nibbles:
@@ -84,7 +67,7 @@ def _trie(pairs: Sequence[tuple[Nibbles, bytes]]) -> Any:
 def _reference(pairs: Sequence[tuple[Nibbles, bytes]]) -> Any:
     """How a node names one below it: by its hash, or as it is where that is shorter."""
     node = _trie(pairs)
-    written = rlp(node)
+    written = rlp.encode(node)
     return node if len(written) < 32 else keccak(written)
 
 
@@ -121,7 +104,7 @@ class _Fields:
         return data(self.source, self.text(name))
 
     def number(self, name: str) -> bytes:
-        return _number(quantity(self.source, self.text(name)))
+        return rlp.number(quantity(self.source, self.text(name)))
 
     def to(self) -> bytes:
         return b"" if self.given.get("to") is None else self.content("to")
@@ -151,7 +134,7 @@ _ALWAYS: tuple[tuple[str, Callable[[_Fields, str], bytes]], ...] = (
     ("extraData", _Fields.content),
 )  # fmt: skip
 _SEAL = (("mixHash", _Fields.content), ("nonce", _Fields.content))
-_AURA_SEAL = (("step", lambda fields, name: _number(int(fields.given[name]))), ("signature", _Fields.content))
+_AURA_SEAL = (("step", lambda fields, name: rlp.number(int(fields.given[name]))), ("signature", _Fields.content))
 _SINCE: tuple[tuple[str, Callable[[_Fields, str], bytes]], ...] = (
     ("baseFeePerGas", _Fields.number),
     ("withdrawalsRoot", _Fields.content),
@@ -169,7 +152,7 @@ def header_hash(source: str, header: Json) -> bytes:
     since = [(name, read) for name, read in _SINCE if header.get(name) is not None]
     is_aura = "mixHash" not in header and isinstance(header.get("step"), int) and header["step"] >= 0
     seal = _AURA_SEAL if is_aura else _SEAL
-    return keccak(rlp([read(fields, name) for name, read in (*_ALWAYS, *seal, *since)]))
+    return keccak(rlp.encode([read(fields, name) for name, read in (*_ALWAYS, *seal, *since)]))
 
 
 def transaction(source: str, given: Any) -> bytes:
@@ -179,7 +162,7 @@ def transaction(source: str, given: Any) -> bytes:
     common = [fields.number("gas"), fields.to(), fields.number("value"), fields.content("input")]
     if kind == 0:
         signed = [fields.number(name) for name in ("v", "r", "s")]
-        return rlp([fields.number("nonce"), fields.number("gasPrice"), *common, *signed])
+        return rlp.encode([fields.number("nonce"), fields.number("gasPrice"), *common, *signed])
     if kind > 4:
         raise BadAnswer(source, f"a transaction of type {kind}, which this chain does not have")
     prices = ["gasPrice"] if kind == 1 else ["maxPriorityFeePerGas", "maxFeePerGas"]
@@ -189,7 +172,7 @@ def transaction(source: str, given: Any) -> bytes:
         body += [fields.number("maxFeePerBlobGas"), fields.texts("blobVersionedHashes")]
     if kind == 4:
         body.append([_authorization(each) for each in fields.parts("authorizationList")])
-    return bytes([kind]) + rlp([*body, fields.parity(), fields.number("r"), fields.number("s")])
+    return bytes([kind]) + rlp.encode([*body, fields.parity(), fields.number("r"), fields.number("s")])
 
 
 def _authorization(fields: _Fields) -> list[bytes]:
@@ -203,7 +186,7 @@ def receipt(source: str, given: Any) -> bytes:
     kind = quantity(source, given.get("type") or "0x0", bits=8)
     outcome = fields.number("status") if given.get("status") is not None else fields.content("root")
     logs = [[log.content("address"), log.texts("topics"), log.content("data")] for log in fields.parts("logs")]
-    body = rlp([outcome, fields.number("cumulativeGasUsed"), fields.content("logsBloom"), logs])
+    body = rlp.encode([outcome, fields.number("cumulativeGasUsed"), fields.content("logsBloom"), logs])
     return bytes([kind]) + body if kind else body
 
 

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.evm import rlp
-from adapters.evm.proof import EMPTY_CODE, EMPTY_ROOT, AccountState, account_at, header_hash, walk, word_at
+from adapters.evm.proof import EMPTY_CODE, EMPTY_ROOT, AccountState, account_at, walk, word_at
+from adapters.evm.roots import header_hash
 from chainfolio.errors import BadAnswer
 from tests.evm.recorded import FOLDER, lines, needs_recordings
 from tests.evm.tries import Trie, compact, keccak, nibbles
@@ -205,7 +206,7 @@ def test_every_recorded_header_of_twelve_chains_hashes_to_its_hash(name: str) ->
                 if "mixHash" not in header:
                     assert "signature" in header, "sealed by authorities, before the merge of Gnosis"
                     continue
-                assert header_hash(name, header) == header["hash"]
+                assert header_hash(name, header).hex() == header["hash"][2:]
                 seen += 1
     assert seen or not name.startswith(("blocks/", "chain_window/"))
 
@@ -220,7 +221,7 @@ def test_a_header_with_any_field_changed_hashes_to_something_else() -> None:
         for position in {2, len(value) - 1} if len(value) > 2 else ():
             digit = "1" if value[position] != "1" else "2"
             touched = {**header, name: value[:position] + digit + value[position + 1 :]}
-            assert header_hash("test", touched) != header["hash"], name
+            assert header_hash("test", touched).hex() != header["hash"][2:], name
             changed += 1
     assert changed > 20
     for name in ("stateRoot", "nonce"):

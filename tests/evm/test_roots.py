@@ -32,14 +32,6 @@ def body(given: Any) -> bytes:
     return json.dumps(given).encode()
 
 
-def test_rlp_is_that_of_the_yellow_paper() -> None:
-    assert roots.rlp(b"dog") == b"\x83dog"
-    assert roots.rlp([b"cat", b"dog"]) == b"\xc8\x83cat\x83dog"
-    assert [roots.rlp(item) for item in (b"", b"\x0f", b"\x80")] == [b"\x80", b"\x0f", b"\x81\x80"]
-    assert roots.rlp(b"a" * 56) == b"\xb8\x38" + b"a" * 56
-    assert roots.rlp([[], [[]], [[], [[]]]]) == bytes.fromhex("c7c0c1c0c3c0c1c0")
-
-
 def test_the_root_of_nothing_is_known() -> None:
     assert roots.list_root([]).hex() == EMPTY
 
