@@ -6,7 +6,6 @@ function that was called do. Whatever is left is an INTERACTION, or UNDEFINED wh
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -17,12 +16,6 @@ from portfolio.transactions import TransactionType
 
 COLLECTIBLE: Final = ("erc721", "erc1155")
 TRANSFERS: Final = frozenset({"transfer", "transferFrom", "safeTransferFrom", "safeBatchTransferFrom"})
-# A name that wants to be visited: a link, or the address of a site beside a word that lures. A site alone is no sign:
-# honest tokens are named after theirs.
-LINK: Final = re.compile(r"https?:|www\.|\bt\.me/", re.IGNORECASE)
-SITE: Final = re.compile(r"[a-z0-9-]\.[a-z]{2,}\b", re.IGNORECASE)
-LURE: Final = re.compile(r"\b(?:claim|visit|redeem|reward|airdrop|voucher|bonus)", re.IGNORECASE)
-
 Thing = tuple[str | None, int | None]  # contract (None: the native coin) and the number inside a collection
 
 
@@ -190,12 +183,6 @@ def _issuing(movements: Sequence[Movement], gains: set[Thing], losses: set[Thing
         and all(move.counterparty in (ZERO_ADDRESS, move.token) and move.standard == "erc20" for move in left)
         and {move.counterparty for move in came} == shares_out,
     }
-
-
-def is_bait(symbol: str, name: str) -> bool:
-    """Whether a token is named after a site to visit or a prize to claim."""
-    written = f"{symbol} {name}"
-    return bool(LINK.search(written) or (SITE.search(written) and LURE.search(written)))
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------

@@ -12,11 +12,12 @@ from msgspec import UNSET
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.contracts import Token
-from portfolio.activity import COLLECTIBLE, Activity, Functions, Mined, Movement, is_bait, signs, type_of
+from portfolio.activity import COLLECTIBLE, Activity, Functions, Mined, Movement, signs, type_of
 from portfolio.compose import clean
 from portfolio.document import UNKNOWN
 from portfolio.facts import ChainFacts, ProtocolFacts
 from portfolio.poisoning import NOBODY, Circle, flags, poisoning
+from portfolio.spam import is_bait
 from portfolio.transactions import (
     UNKNOWN_PROTOCOL,
     Named,
@@ -111,7 +112,7 @@ def _native(raw: int, scene: Scene) -> str:
 
 def _is_suspect(scene: Scene, contract: str) -> bool:
     token = scene.tokens.get(contract)
-    return token is not None and contract not in scene.listed and is_bait(token.symbol, token.name)
+    return token is not None and contract not in scene.listed and is_bait(contract, token.symbol, token.name)
 
 
 def _asset(activity: Activity, move: Movement, scene: Scene) -> TransactionAssetDocument:

@@ -18,12 +18,12 @@ from portfolio.activity import (
     Mined,
     Movement,
     Permission,
-    is_bait,
     signs,
     together,
     type_of,
 )
 from portfolio.facts import ChainFacts, ProtocolFacts
+from portfolio.spam import is_bait
 from portfolio.statement import Scene, mentions, protocol_key, record
 
 ME, OTHER, POOL = ("0x" + digit * 40 for digit in "123")
@@ -186,10 +186,12 @@ def test_an_approval_along_a_transfer_is_a_transfer() -> None:
         ("$ 1000", "Visit apy-claims.com to claim rewards", True),
         ("t.me/gift", "Gift", True),
         ("ETH", "https://scam.example", True),
+        ("usd\u0441", "USD Coin", True),  # its last letter is Cyrillic
+        ("ETH\u200b", "Ether", True),
     ],
 )
-def test_bait_is_a_link_or_a_site_that_lures(symbol: str, name: str, bait: bool) -> None:
-    assert is_bait(symbol, name) is bait
+def test_bait_is_a_link_a_site_that_lures_or_a_name_that_hides(symbol: str, name: str, bait: bool) -> None:
+    assert is_bait("0x" + "1" * 40, symbol, name) is bait
 
 
 # --- records ---------------------------------------------------------------------------------------------------------
