@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from indexer.wiring import System
     from portfolio.document import AssetDocument, Portfolio, PositionsDocument
 
+PLACES = 8
 COLUMNS = (
     ("chain", ""), ("protocol", ""), ("position", ""), ("asset", ""), ("balance", "right"), ("price USD", "right"),
     ("worth USD", "right"),
@@ -72,19 +73,24 @@ async def read(
 
 def show(document: Portfolio) -> None:
     """One portfolio as a table."""
+    from portfolio.document import SpamDocument
+
     at = f" at block {document.block_number}" if isinstance(document.block_number, str) else ""
     rows = [
-        (chain.key, protocol.name, nested, *_cells(asset, side))
+        (chain.key, protocol.name, nested, *_cells(asset, side), asset)
         for protocol in document.asset_by_protocols.values()
         for chain in protocol.chains.values()
         for position in chain.protocol_positions.values()
         for nested, side, asset in _assets(position)
     ]
-    show_table(f"{document.address}{at}: {_money(document.networth)} USD", COLUMNS, rows)
+    show_table(f"{document.address}{at}: {_money(document.networth)} USD", COLUMNS, [row[:-1] for row in rows])
     if document.unpriced_assets:
         print(f"  {document.unpriced_assets} assets have no price and are in no sum")
     if document.spam_assets:
-        print(f"  {document.spam_assets} assets are taken for spam and are in no sum unless --include-spam says so")
+        print(f"  {document.spam_assets} assets are taken for spam and are in no sum unless --include-spam says so:")
+        for *_, asset in rows:
+            if isinstance(asset.spam, SpamDocument):
+                print(f"    {asset.symbol or asset.contract}: {', '.join(asset.spam.reasons)}")
     for issue in document.issues:
         print(f"  {issue.adapter}: {issue.subject}: {issue.reason}")
 
@@ -93,9 +99,15 @@ def _cells(asset: AssetDocument, side: str) -> tuple[str, str, str, str]:
     from portfolio.document import SpamDocument
 
     sign = "-" if side == "owed" and _known(asset.value, "") else ""
-    spam = f"spam: {', '.join(asset.spam.reasons)}" if isinstance(asset.spam, SpamDocument) else ""
-    named = f"{asset.symbol or asset.contract}{f' ({side or spam})' if side or spam else ''}"
-    return named, _known(asset.balance, "?"), _known(asset.price, "-"), sign + _money(asset.value)
+    said = "spam" if isinstance(asset.spam, SpamDocument) else side
+    named = f"{asset.symbol or asset.contract}{f' ({said})' if said else ''}"
+    return named, _short(_known(asset.balance, "?")), _known(asset.price, "-"), sign + _money(asset.value)
+
+
+def _short(amount: str) -> str:
+    """An amount as people read it; … stands for what is cut off, and the exact figure is in --json."""
+    whole, _, rest = amount.partition(".")
+    return amount if len(rest) <= PLACES else f"{whole}.{rest[:PLACES]}…"
 
 
 def _assets(position: PositionsDocument) -> list[tuple[str, str, AssetDocument]]:
