@@ -33,6 +33,7 @@ class PlainTransport:
         self._threads = ThreadPoolExecutor(connections, "http")
         self._idle: dict[str, list[HTTPConnection]] = {}
         self._lock = threading.Lock()
+        self._is_closed = False
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
         """One exchange; no retry, no redirect."""
@@ -54,6 +55,7 @@ class PlainTransport:
         """Let go of all connections."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         with self._lock:
+            self._is_closed = True
             kept, self._idle = self._idle, {}
         for connection in chain.from_iterable(kept.values()):
             connection.close()
@@ -69,9 +71,12 @@ class PlainTransport:
             connection.close()
 
     def keep(self, host: str, connection: HTTPConnection) -> None:
-        """Keep a connection for the next exchange."""
+        """Keep a connection for the next exchange, unless there is none: an exchange may outlive its transport."""
         with self._lock:
-            self._idle.setdefault(host, []).append(connection)
+            if not self._is_closed:
+                self._idle.setdefault(host, []).append(connection)
+                return
+        connection.close()
 
     def body(self, source: str, answer: HTTPResponse) -> bytes:
         """The whole body, unpacked; TooMuch as soon as it is known to outgrow its cap."""

@@ -18,8 +18,12 @@ from adapters.evm.wire import typed
 from chainfolio.errors import BadAnswer, Contradicted
 
 
+class _Body(msgspec.Struct):
+    hash: str
+
+
 class _Bodies(msgspec.Struct):
-    transactions: list[msgspec.Raw]
+    transactions: list[_Body]
 
 
 class _Place(msgspec.Struct):
@@ -58,7 +62,8 @@ def prove_bodies(facts: Facts, source: str, header: Header, block: bytes, receip
     if unproven(facts, HEADERS):
         return
     if check_transactions(facts, source, block, header.transactionsRoot) is None:
-        header.transactions = typed(source, block, _Bodies).transactions
+        bodies = typed(source, block, _Bodies).transactions
+        header.transactions = [msgspec.Raw(msgspec.json.encode(body.hash)) for body in bodies]
     check_receipts(facts, source, receipts, header.hash, header.receiptsRoot)
 
 

@@ -314,7 +314,7 @@ async def test_the_past_over_http(past: tuple[World, int], given: Settings) -> N
         solana = "DYw8jCTfwHNRJhhmFcbXvVDTqWMEVFBX6ZKUmG5CNSKK"
         assert (await asked(f"/transactions?addresses={wallet},{solana}&limit=5&offset=0"))[0] == 501
         status, body = await asked(f"/transactions?addresses={solana}&limit=5&offset=0&networks=local")
-        assert (status, body) == (200, {"transactions": []})
+        assert (status, body) == (200, {"transactions": [], "completeness": "complete", "issues": []})
         sent = await client.post(f"http://127.0.0.1:{port}/v1/sync-transactions", json={"addresses": [wallet]})
         assert await sent.text() == '"Address is syncing"'
         assert (await asked(f"/portfolio?addresses={wallet}&waitForSync=true"))[0] == 200
