@@ -8,6 +8,7 @@ left out as a whole, and told: the others are read, and every answer says what i
 from __future__ import annotations
 
 import pkgutil
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -117,3 +118,10 @@ def _unambiguous(package: Package, ours: set[str], names: Counter[str]) -> Packa
     whose = "Chainfolio's own" if twice[0] in ours else "another package's or module's"
     problem = f"its family `{twice[0]}` has the name of {whose}"
     return Package(package.provider, package.module, problem=problem)
+
+
+def module_of(family: Family) -> ModuleType:
+    """The module whose FAMILY it is."""
+    places = tuple(package.module for package in installed())
+    named = [module for name, module in list(sys.modules.items()) if name.startswith(places)]
+    return next(module for module in named if getattr(module, "FAMILY", None) is family)

@@ -226,7 +226,7 @@ def read(path: Path) -> Recording:
     try:
         recording = strict(path.read_bytes(), Recording)
         _said(recording)
-    except (Misfit, ValueError, OverflowError) as error:
+    except (Misfit, ValueError, AssertionError) as error:
         raise BadRequest(path.name, f"this is no recording: {error}", cure=AGAIN) from None
     if recording.format != FORMAT:
         raise BadRequest(path.name, f"format {recording.format} is not {FORMAT}", cure=AGAIN)
@@ -243,23 +243,28 @@ def replay(file: str, recording: Recording, registry: Registry, families: Mappin
 
     A protocol that has no file for the chain here is read as its file was when it was recorded.
     """
-    installed = {each.key: each for each in registry.on(recording.chain)}
     own = []
     for each in recording.protocols:
-        here = installed.get(each.key)
-        contracts = here.contracts[recording.chain] if here else each.contracts
-        options, names = (here.options, here.families) if here and contracts else (each.options, list(each.families))
-        lacking = [name for name in names if name not in families]
+        now = _installed(each, recording.chain, registry)
+        lacking = [name for name in now.families if name not in families]
         if lacking:
             return Replay(file, "unplayable", reason=f"no protocol family `{lacking[0]}` is installed")
-        roles = {role: tuple(addresses) for role, addresses in (contracts or each.contracts).items()}
-        own += [Row(each.key, families[name], roles, options) for name in names]
+        own += [Row(now.key, families[name], now.contracts, now.options) for name in now.families]
     said, plain = _said(recording), frozenset(recording.plain)
     found = _read(own, plain, recording.account, recording.met.encounters, recording.block.time, said)
     if said.missing:
         return Replay(file, "unplayable", missing=said.missing, found=found)
     told = differences(recording.found, found)
     return Replay(file, "differs" if told else "same", told, found=found)
+
+
+def _installed(was: Contracts, chain: str, registry: Registry) -> Contracts:
+    """A protocol as its file here describes it; as it was recorded, where there is none with contracts on the chain."""
+    for each in registry.protocols:
+        if each.key == was.key and each.families and (each.contracts.get(chain) or not each.contracts):
+            roles = {role: tuple(addresses) for role, addresses in each.contracts.get(chain, {}).items()}
+            return Contracts(each.key, tuple(each.families), roles, dict(each.options))
+    return was
 
 
 def differences(was: Result, now: Result) -> tuple[str, ...]:
@@ -342,11 +347,11 @@ def _described(rows: Sequence[Row]) -> tuple[Contracts, ...]:
 
 def _position(each: Open) -> Position:
     found = each.found
-    sides = (_amounts(each.behind.parts.items()), *map(_parts, (found.borrowed, found.rewards)))
+    supplied, borrowed, rewards = _amounts(each.behind.parts.items()), _parts(found.borrowed), _parts(found.rewards)
     health = "" if found.health is None else f"{found.health:f}"
     return Position(
-        each.protocol, found.kind, found.name, found.pool, found.vault, *sides, health, found.unlock_s,
-        tuple(sorted(found.instead)), found.unknown,
+        each.protocol, found.kind, found.name, found.pool, found.vault, supplied, borrowed, rewards, health,
+        found.unlock_s, tuple(sorted(found.instead)), found.unknown,
     )  # fmt: skip
 
 
