@@ -75,7 +75,7 @@ def family_of(system: System, field: str, name: str) -> Family:
 def fork(system: System, key: str, family: Family, where: Deployment) -> Made:
     """The file of a fork, where the settings look for it, once it is sure that it can be read there."""
     from indexer.drafts import file_text, wants, write
-    from indexer.registry import Registry, protocol_of
+    from indexer.registry import protocol_of
 
     wanted = wants(family)
     if not system.settings.protocols:
@@ -90,7 +90,7 @@ def fork(system: System, key: str, family: Family, where: Deployment) -> Made:
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / f"{key}.toml"
         draft.write_text(text)
-        Registry([*system.registry.protocols, protocol_of(draft, system.chain_keys)])
+        system.registry.plus([protocol_of(draft, system.chain_keys)])
     written = write(Path(system.settings.protocols), {f"{key}.toml": text})
     unsaid = [name for name in wanted.options if name not in where.options]
     steps = (

@@ -173,29 +173,36 @@ class _Said:
 
     answers: dict[Key, Any] = field(default_factory=dict)
     asked: dict[Key, Read] = field(default_factory=dict)
+    unaskable: list[str] = field(default_factory=list)
 
     def answer(self, ask: Read) -> Any:
         """What is known; nothing where it is not."""
-        key = _key(ask)
+        try:
+            key = _key(ask)
+        except BadRequest as error:
+            self.unaskable.append(error.reason)
+            return Unknown(error.reason)
         self.asked[key] = ask
         return self.answers.get(key, Unknown(NOT_RECORDED))
 
     @property
     def missing(self) -> tuple[str, ...]:
         """The reads that were asked for and are not known."""
-        return tuple(sorted(_worded(ask) for key, ask in self.asked.items() if key not in self.answers))
+        lost = [_worded(ask) for key, ask in self.asked.items() if key not in self.answers]
+        return tuple(sorted({*lost, *self.unaskable}))
 
 
 async def record(
     chain: EvmChain, block: Block, account: str, met: Encounters, rows: Sequence[Row], plain: frozenset[str]
 ) -> Recording:
     """Run decoders on a node. NotFound where the account met nothing of these protocols; Unavailable where a read
-    failed that one of them needs; the errors of nodes."""
+    failed that one of them needs; BadRequest where one asks for what cannot be asked; the errors of nodes."""
     said, time_s = _Said(), block.time_us // 1_000_000
 
     async def answer(asks: list[Read]) -> Sequence[Any]:
+        keys = [_key(ask) for ask in asks]
         given = await chain.answer(asks, block)
-        said.answers |= {_key(ask): value for ask, value in zip(asks, given, strict=True)}
+        said.answers |= zip(keys, given, strict=True)
         return given
 
     protocols = Protocols(rows, plain)
@@ -369,7 +376,11 @@ def _amounts(raws: Iterable[tuple[str, int]]) -> tuple[Amount, ...]:
 def _key(ask: Read) -> Key:
     if isinstance(ask, NativeBalance):
         return (ask.account,)
-    return ask.to, ask.signature, "0x" + encode(ask.signature, ask.args).hex()
+    try:
+        return ask.to, ask.signature, "0x" + encode(ask.signature, ask.args).hex()
+    except Exception as error:  # a stranger's decoder may ask for anything
+        said = f"{_worded(ask)} cannot be asked: {type(error).__name__}: {error}"
+        raise BadRequest("decoder", said, cure="correct the signature or the arguments in the decoder") from None
 
 
 def _worded(ask: Read) -> str:

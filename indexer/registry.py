@@ -67,6 +67,17 @@ class Registry:
                     where = f"contracts.{chain}.{role}"
                     raise BadSettings(_file(protocol.key), f"{where}: {address} belongs to {other.key} already")
 
+    def plus(self, more: Sequence[Protocol]) -> Registry:
+        """These and more; BadSettings names the one of the others that has a key or a contract of these."""
+        for protocol in more:
+            if any(protocol.key == each.key for each in self.protocols):
+                raise BadSettings(_file(protocol.key), f"there is a protocol `{protocol.key}` already")
+            for chain, role, address in protocol.places:
+                for _, other in self.of(address, [chain]):
+                    where = f"contracts.{chain}.{role}"
+                    raise BadSettings(_file(protocol.key), f"{where}: {address} belongs to {other.key} already")
+        return Registry([*self.protocols, *more])
+
     def on(self, chain: str) -> tuple[Protocol, ...]:
         """The protocols of a chain, by name."""
         return tuple(each for each in self.protocols if chain in each.contracts)
@@ -111,11 +122,7 @@ def joined(
         try:
             files = sorted(package.folder.glob("*.toml")) if package.folder and not package.problem else []
             more = [_foreign(path, chains) for path in files if path.stem not in own]
-            keys = {each.key for each in known.protocols}
-            for protocol in more:
-                if protocol.key in keys:
-                    raise BadSettings(_file(protocol.key), f"there is a protocol `{protocol.key}` already")
-            known = Registry([*known.protocols, *more])
+            known = known.plus(more)
             checked.append(package)
         except (BadSettings, OSError) as error:
             checked.append(replace(package, families=(), problem=f"its files cannot be used: {error}"))
