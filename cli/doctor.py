@@ -125,7 +125,7 @@ def _show(report: dict[str, Any]) -> None:
     for store in report["stores"]:
         print(f"{store['store']}: {'ok' if store['ok'] else store['problem']}")
     for package in report["protocols"]:
-        said = f"{len(package['families'])} families" if package["ok"] else f"{package['problem']}; {package['cure']}"
+        said = f"{len(package['families'])} installed" if package["ok"] else f"{package['problem']}; {package['cure']}"
         print(f"protocols of {package['provider']} ({package['module']}): {said}")
     names = (
         "chain",

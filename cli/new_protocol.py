@@ -75,28 +75,45 @@ def family_of(system: System, field: str, name: str) -> Family:
 def fork(system: System, key: str, family: Family, where: Deployment) -> Made:
     """The file of a fork, where the settings look for it, once it is sure that it can be read there."""
     from indexer.drafts import file_text, wants, write
-    from indexer.registry import protocol_of
 
     wanted = wants(family)
     if not system.settings.protocols:
-        raise BadSettings("protocols", "no folder is named for files of protocols", cure='protocols = "protocols"')
-    if not where.contracts or not any(rule.role in where.contracts for rule in family.rules):
-        roles = ", ".join(rule.role for rule in family.rules if rule.role) or "any"
+        raise BadSettings("protocols", "no folder is named for files of protocols", cure='add protocols = "protocols"')
+    if not where.contracts or not concerns(family, where):
         raise BadRequest(
-            "contract", f"`{family.name}` finds a fork by its contracts, in the role of: {roles}",
-            cure=f"--chain ethereum --contract {wanted.roles[0] if wanted.roles else 'pool'}=0x…",
+            "contract", f"`{family.name}` finds a fork by its contracts, in the role of: {', '.join(wanted.roles)}",
+            cure=f"--chain ethereum --contract {next(iter(wanted.roles), 'pool')}=0x…",
         )  # fmt: skip
     text = file_text(key, family.name, where, wanted)
+    check(system, key, text)
+    written = write(Path(system.settings.protocols), {f"{key}.toml": text})
+    unsaid = [name for name in wanted.options if name not in where.options]
+    differing = f"see whether it differs from others of `{family.name}`, in [options]: {', '.join(unsaid)}"
+    return written, [
+        *([differing] if unsaid else []),
+        _record(key, where.chain, Path(f"{key}.json")),
+        f"chainfolio test-protocol {key}.json",
+    ]
+
+
+def concerns(family: Family, where: Deployment) -> bool:
+    """Whether a rule of the family finds anybody by these contracts, or needs none to."""
+    from chainfolio.protocols import Token
+
+    return any(
+        rule.role in where.contracts or (isinstance(rule, Token) and not rule.role and not rule.deposited)
+        for rule in family.rules
+    )
+
+
+def check(system: System, key: str, text: str) -> None:
+    """BadSettings where a protocol file could not be read here, or has a contract of another's."""
+    from indexer.registry import protocol_of
+
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / f"{key}.toml"
         draft.write_text(text)
         system.registry.plus([protocol_of(draft, system.chain_keys)])
-    written = write(Path(system.settings.protocols), {f"{key}.toml": text})
-    unsaid = [name for name in wanted.options if name not in where.options]
-    steps = (
-        [f"look whether it differs from others of `{family.name}`: {', '.join(unsaid)} in [options]"] if unsaid else []
-    )
-    return written, [*steps, _record(key, where.chain, Path(f"{key}.json")), f"chainfolio test-protocol {key}.json"]
 
 
 def package(system: System, key: str, like: Family | None, where: Deployment, folder: Path) -> Made:
@@ -106,11 +123,12 @@ def package(system: System, key: str, like: Family | None, where: Deployment, fo
 
     if key in system.families:
         raise BadRequest("NAME", f"there is a protocol family `{key}` already", cure="choose another name")
-    home = folder / f"chainfolio-{key.replace('_', '-')}"
-    written = write(home, files(key, like, where))
-    inside = home / f"chainfolio_{key}"
+    home, inside = folder / f"chainfolio-{key.replace('_', '-')}", f"chainfolio_{key}"
+    texts = files(key, like, where)
+    check(system, key, texts[f"{inside}/{key}.toml"])
+    written = write(home, texts)
     steps = [
-        f"write what the decoder asks: {inside / f'{key}.py'}; where it is deployed: {inside / f'{key}.toml'}",
+        f"write what the decoder asks ({inside}/{key}.py), and where it is deployed ({inside}/{key}.toml)",
         f"install it beside chainfolio: pip install --no-deps -e {home}",
         "chainfolio doctor says whether it was found",
         _record(key, where.chain, home / "tests" / "recordings" / "one.json"),

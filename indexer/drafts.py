@@ -66,13 +66,14 @@ TEST = '''\
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 RECORDINGS = Path(__file__).parent / "recordings"
 
 
 def test_recorded_accounts_have_what_was_found() -> None:
-    command = ["chainfolio", "test-protocol", str(RECORDINGS), "--json"]
+    command = [sys.executable, "-m", "cli.main", "test-protocol", str(RECORDINGS), "--json"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert json.loads(ended.stdout)["recordings"]

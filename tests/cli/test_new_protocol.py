@@ -67,6 +67,8 @@ def test_a_fork_is_one_file_that_the_settings_find(run: Run, folder: Path) -> No
         (("swap", "--chain", "base", "--contract", "factory"), "is not ROLE=0x…"),
         (("swap", "--chain", "base", "--contract", "factory=0x12"), "is not an EVM address"),
         (("swap", "--option", "fee"), "is not NAME=TEXT"),
+        (("swap", "--chain", "base", "--contract", f"pool=0x{'0' * 40}"), "is not a contract's address"),
+        (("swap", "--chain", "ethereum", "--contract", f"pool={TAKEN}"), "belongs to uniswap2 already"),
         (
             ("swap", "--fork-of", "uniswap_v2", "--chain", "ethereum", "--contract", f"factory={TAKEN}"),
             "belongs to uniswap2 already",
@@ -82,10 +84,16 @@ def test_what_could_not_be_read_is_not_written(
     assert [path.name for path in here.iterdir()] == ["chainfolio.toml"]
 
 
+def test_a_family_that_asks_every_token_needs_other_contracts_of_a_fork(run: Run, folder: Path) -> None:
+    words = ("new-protocol", "gauges", "--fork-of", "liquidity_gauge", "--chain", "base", "--json")
+    assert run(*words).code == 2
+    assert run(*words, "--contract", f"minter={FACTORY}").code == 0
+
+
 def test_a_fork_needs_a_folder_of_the_settings(run: Run) -> None:
     ran = run("new-protocol", "swap", "--fork-of", "uniswap_v2", "--json")
     assert ran.code == 2
-    assert ran.error["cure"] == 'protocols = "protocols"'
+    assert ran.error["cure"] == 'add protocols = "protocols"'
 
 
 def test_a_package_starts_with_the_shortest_decoder(run: Run, here: Path) -> None:

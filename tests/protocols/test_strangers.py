@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -94,6 +95,23 @@ def test_the_wheel_is_all_that_it_takes(stranger: Stranger, tmp_path: Path) -> N
     assert package["provider"] == "chainfolio-strange-farm 0.1.0"
 
 
+def test_a_package_that_cannot_be_loaded_is_an_issue_of_every_answer_and_stops_no_other(
+    stranger: Stranger, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    shutil.copytree(stranger.site, site)
+    (site / "p_torn.py").write_text("raise RuntimeError('torn')")
+    (site / "p_torn-2.0.dist-info").mkdir()
+    (site / "p_torn-2.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: p-torn\nVersion: 2.0\n")
+    (site / "p_torn-2.0.dist-info" / "entry_points.txt").write_text("[chainfolio.protocols]\ntorn = p_torn\n")
+    whole, found = stranger.positions(), stranger.positions(site=site)
+    (issue,) = [each for each in found[""] if each not in whole[""]]
+    assert (issue["adapter"], issue["subject"]) == ("protocols", "p_torn")
+    assert "p-torn 2.0 is not used" in issue["reason"]
+    assert found[KEY] == whole[KEY]
+    assert found.keys() == whole.keys()
+
+
 def test_it_is_recorded_on_a_node_and_replayed_without_one(
     stranger: Stranger, demo_world: World, tmp_path: Path
 ) -> None:
@@ -115,6 +133,15 @@ def test_it_is_recorded_on_a_node_and_replayed_without_one(
     alone.write_text("")
     code, report = stranger.command("test-protocol", str(file.parent), config=alone)
     assert (code, [each["status"] for each in report["recordings"]]) == (0, ["same"])
+    own = stranger.package / "tests" / "recordings"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(stranger.site)])}
+    for copied in (False, True):  # the package's own test wants a recording
+        if copied:
+            own.mkdir()
+            shutil.copy(file, own)
+        tested = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+        done = subprocess.run(tested, cwd=stranger.package, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == (0 if copied else 1), done.stdout
     code, report = stranger.command("test-protocol", str(file.parent), config=alone, site=tmp_path)
     assert code == 11
     assert report["recordings"][0]["reason"] == f"no protocol family `{KEY}` is installed"
