@@ -34,14 +34,13 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    from indexer.recordings import read, text
+    from indexer.recordings import read, save
 
     file = Path(options.to)
     if file.exists():
         read(file)  # whatever else lies there stays
     recording = with_system(options, partial(recorded, options=options))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(text(recording))
+    save(file, recording)
     found, calls = recording.found, len(recording.calls)
     if options.json:
         shown = {"file": str(file), "block": recording.block, "calls": calls, "found": found}

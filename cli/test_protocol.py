@@ -59,14 +59,14 @@ async def replayed(system: System, paths: list[Path], update: bool) -> list[Repl
     """How each recording ended. With `update` one that differs is written anew, and is then `updated`."""
     import msgspec
 
-    from indexer.recordings import read, replay, text
+    from indexer.recordings import read, replay, save
 
     replays = []
     for path in paths:
         recording = read(path)
         ended = replay(str(path), recording, system.registry, system.families)
         if update and ended.status == "differs":
-            path.write_bytes(text(msgspec.structs.replace(recording, found=ended.found)))
+            save(path, msgspec.structs.replace(recording, found=ended.found))
             ended = msgspec.structs.replace(ended, status="updated")
         replays.append(ended)
     return replays

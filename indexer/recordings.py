@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -21,7 +21,7 @@ from chainfolio.documents import Misfit, strict
 from chainfolio.errors import BadRequest, NotFound, Unavailable
 from chainfolio.protocols import Family, Part
 from indexer.candidates import Encounters
-from indexer.positions import MOST_ASKS, MOST_ROUNDS, Open, Reader
+from indexer.positions import MOST_ASKS, MOST_ROUNDS, Everything, Open, Reader
 from indexer.protocols import Protocols, Row
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 NOT_RECORDED: Final = "it was not recorded"
 AGAIN: Final = "record it again: chainfolio record ADDRESS --chain CHAIN --to FILE.json"
+PURE: Final = "a decoder goes by nothing but what it is given and answered"
 Key = tuple[str, ...]  # of a read: an account, or a contract, a function and its call data
 
 
@@ -154,7 +155,7 @@ class Replay(msgspec.Struct, frozen=True):
     """How a recording ended: `same`, `differs`, or `unplayable` for calls that were `missing` or a reason."""
 
     file: str
-    status: str
+    status: Literal["same", "differs", "updated", "unplayable"]
     differences: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     reason: str = ""
@@ -219,6 +220,9 @@ async def record(
     # Once more, from what was said, and with nothing but what matters: what is asked for now is what is kept.
     kept, own = _Said(said.answers), [row for row in rows if row.protocol in used]
     found = _read(own, plain, account, concerned, time_s, kept)
+    if kept.missing or found.positions != _positions(reports[""].result):
+        told = "; ".join(kept.missing) or "something else is found"
+        raise BadRequest("decoder", f"asked the same again, it does otherwise: {told}", cure=PURE)
     calls = tuple(sorted((_exchange(ask, kept.answers[key]) for key, ask in kept.asked.items()), key=_order))
     for call in calls:
         if call.cause == "read":
@@ -243,6 +247,14 @@ def read(path: Path) -> Recording:
 def text(recording: Recording) -> bytes:
     """The file of a recording: equal for equal recordings."""
     return msgspec.json.format(msgspec.json.encode(recording), indent=1) + b"\n"
+
+
+def save(path: Path, recording: Recording) -> None:
+    """Write a recording, in place of what is there; never half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.new")
+    draft.write_bytes(text(recording))
+    draft.replace(path)
 
 
 def replay(file: str, recording: Recording, registry: Registry, families: Mapping[str, Family]) -> Replay:
@@ -313,9 +325,8 @@ def _read(
     everything = answered(
         Reader(Protocols(rows, plain), account, met, time_s).everything(sorted(met.tokens)), said.answer
     )
-    positions = sorted((_position(each) for each in everything.positions), key=msgspec.json.encode)
     issues = [Failure(each.adapter, each.subject, each.reason) for each in everything.issues]
-    return Result(tuple(positions), tuple(sorted(set(issues), key=msgspec.json.encode)))
+    return Result(_positions(everything), tuple(sorted(set(issues), key=msgspec.json.encode)))
 
 
 def _concerned(
@@ -326,7 +337,8 @@ def _concerned(
     tokens = list(protocols.by_token(account, met))
     for token in sorted(met.tokens):
         share = protocols.share(account, token, met.sent)
-        if share is not None and answers.get(_key(balance_of(token, account))):
+        held = answers.get(_key(balance_of(token, account)))
+        if share is not None and isinstance(held, int) and held:
             tokens.append(share)
     if not contracts and not tokens:
         return Encounters(), set()
@@ -350,6 +362,11 @@ def _described(rows: Sequence[Row]) -> tuple[Contracts, ...]:
         Contracts(key, tuple(row.family.name for row in of), dict(of[0].contracts), dict(of[0].options))
         for key, of in own.items()
     )
+
+
+def _positions(everything: Everything | None) -> tuple[Position, ...]:
+    found = () if everything is None else everything.positions
+    return tuple(sorted((_position(each) for each in found), key=msgspec.json.encode))
 
 
 def _position(each: Open) -> Position:
