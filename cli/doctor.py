@@ -32,7 +32,8 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; the exit code is 3 where an endpoint is of no use, 5 where a store is."""
+    """Run the command; the exit code is 3 where an endpoint is of no use, 5 where a store is, 7 where an installed
+    package of protocols is."""
     if options.readmit:
         with_system(options, partial(readmit, name=options.readmit))
     report = with_system(options, examine)
@@ -42,7 +43,9 @@ def run(options: argparse.Namespace) -> int:
         _show(report)
     if any(not store["ok"] for store in report["stores"]):
         return 5
-    return 3 if any(not endpoint["ok"] for endpoint in report["endpoints"]) else 0
+    if any(not endpoint["ok"] for endpoint in report["endpoints"]):
+        return 3
+    return 7 if any(not package["ok"] for package in report["protocols"]) else 0
 
 
 async def examine(system: System) -> dict[str, Any]:
@@ -65,8 +68,13 @@ async def examine(system: System) -> dict[str, Any]:
             _store("lake", lambda: [system.lake.count(table) for table in TABLES.values()]),
             _store("tail", lambda: system.tail.path),
         ],
+        "protocols": [
+            {"provider": each.provider, "module": each.module, "ok": not each.problem,
+             "families": sorted(family.name for family in each.families), "problem": each.problem, "cure": each.cure}
+            for each in system.packages
+        ],
         "endpoints": endpoints,
-    }
+    }  # fmt: skip
 
 
 async def readmit(system: System, name: str) -> None:
@@ -116,6 +124,9 @@ def _show(report: dict[str, Any]) -> None:
     print("  ".join(f"{name} {number}" for name, number in report["versions"].items()))
     for store in report["stores"]:
         print(f"{store['store']}: {'ok' if store['ok'] else store['problem']}")
+    for package in report["protocols"]:
+        said = f"{len(package['families'])} installed" if package["ok"] else f"{package['problem']}; {package['cure']}"
+        print(f"protocols of {package['provider']} ({package['module']}): {said}")
     names = (
         "chain",
         "endpoint",

@@ -14,6 +14,7 @@ from chainfolio.errors import ChainfolioError, StoreError
 GROUPS = (
     "demo", "serve", "worker", "index", "derive", "portfolio", "nav", "approvals", "transactions", "verify",
     "account", "key", "addressbook", "subscription", "virtual-user", "sql", "doctor",
+    "new-protocol", "record", "test-protocol",
 )  # fmt: skip
 
 WHERE = "`data` in the settings names a folder that this user may write to"

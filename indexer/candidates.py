@@ -33,6 +33,18 @@ class Encounters:
     exchanged: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
     sent: frozenset[str | None] = frozenset()
 
+    def __or__(self, other: Encounters) -> Encounters:
+        """What is in either."""
+        none: frozenset[int] = frozenset()
+        nothing: frozenset[str | None] = frozenset()
+        mine, theirs = self.exchanged, other.exchanged
+        return Encounters(
+            self.tokens | other.tokens,
+            {each: self.ids.get(each, none) | other.ids.get(each, none) for each in {*self.ids, *other.ids}},
+            {each: mine.get(each, nothing) | theirs.get(each, nothing) for each in {*mine, *theirs}},
+            self.sent | other.sent,
+        )
+
 
 def met(lake: Lake, tail: Tail, chain: str, account: str, height: int) -> Encounters:
     """What an account met up to a height: in the tail, in what is not sorted yet, in its sorted history.

@@ -1,51 +1,127 @@
 """The kinds of protocols that are installed: ours and strangers', found in the same way by the entry points.
 
 An entry of `chainfolio.protocols` names a package, of which every module with a `FAMILY` is one, or one such module.
+Protocol files (`*.toml`) beside the modules of a package are read too. A package of a stranger's that cannot be used is
+left out as a whole, and told: the others are read, and every answer says what it may lack.
 """
 
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterator
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import ModuleType
 
-from chainfolio.errors import BadSettings
-from chainfolio.protocols import Family
+from chainfolio.contracts import Issue
+from chainfolio.protocols import Always, Collection, Counterparty, Family, Token
 
 GROUP = "chainfolio.protocols"
 OURS = "adapters.evm.protocols"  # as in pyproject.toml; also there where the project runs without being installed
 
 
+@dataclass(frozen=True, slots=True)
+class Package:
+    """An installed package of protocols: who provides it, and in which folder its protocol files lie, if in any.
+
+    `problem` says why it is not used; its families are then none.
+    """
+
+    provider: str
+    module: str
+    families: tuple[Family, ...] = ()
+    folder: Path | None = None
+    problem: str = ""
+
+    @property
+    def cure(self) -> str:
+        """What to do about the problem."""
+        return f"repair or uninstall {self.provider}" if self.problem else ""
+
+    @property
+    def issue(self) -> Issue:
+        """The problem as answers say it: nobody knows whom it concerns, for its rules are not known either."""
+        reason = f"{self.provider} is not used, and positions in its protocols are unknown: {self.problem}"
+        return Issue("protocols", self.module, reason)
+
+
 @cache
+def installed() -> tuple[Package, ...]:
+    """All packages of protocols: ours first, then strangers' by name. What ours raise is a bug, and is raised."""
+    ours = _package("chainfolio", OURS)
+    entries = sorted((each for each in entry_points(group=GROUP) if each.value != OURS), key=lambda each: each.value)
+    packages = [ours, *(_guarded(entry) for entry in {each.value: each for each in entries}.values())]
+    own = {family.name for family in ours.families}
+    names = Counter(family.name for package in packages for family in package.families)
+    return (ours, *(_unambiguous(package, own, names) for package in packages[1:]))
+
+
 def families() -> dict[str, Family]:
-    """All of them by name; BadSettings where a package cannot be loaded or two have one name."""
-    found: dict[str, Family] = {}
-    for place in dict.fromkeys([OURS, *(entry.value for entry in entry_points(group=GROUP))]):
-        for family in _in(place):
-            if family.name in found:
-                raise BadSettings(place, f"there is a protocol family `{family.name}` already")
-            found[family.name] = family
-    return found
+    """All families that can be used, by name."""
+    return {family.name: family for package in installed() for family in package.families}
 
 
-def _in(place: str) -> Iterator[Family]:
-    for module in _modules(place):
-        family = getattr(module, "FAMILY", None)
-        if isinstance(family, Family):
-            yield family
+def _guarded(entry: EntryPoint) -> Package:
+    """A stranger's package, whatever its import does."""
+    provider = f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.name
+    try:
+        return _package(provider, entry.value)
+    except (Exception, SystemExit) as error:  # a stranger's code: whatever its import raises is told, not passed on
+        said = str(error) if isinstance(error, _Unfit) else f"it cannot be loaded: {type(error).__name__}: {error}"
+        return Package(provider, entry.value, problem=said)
+
+
+class _Unfit(Exception):
+    """What a package has is no family."""
+
+
+def _package(provider: str, place: str) -> Package:
+    top, *inside = _modules(place)
+    found = tuple(_family(each) for each in (top, *inside) if hasattr(each, "FAMILY"))
+    folder = Path(next(iter(top.__path__))) if hasattr(top, "__path__") else None
+    if not found and not (folder and any(folder.glob("*.toml"))):
+        raise _Unfit(f"no module of `{place}` has a FAMILY, and no protocol file lies there")
+    return Package(provider, place, found, folder)
 
 
 def _modules(place: str) -> Iterator[ModuleType]:
-    try:
-        module = import_module(place)
-        yield module
-        for inside in pkgutil.iter_modules(getattr(module, "__path__", ())):
-            yield import_module(f"{place}.{inside.name}")
-    except Exception as error:  # a stranger's package: whatever its import raises is told, not passed on
-        cure = f"repair or uninstall what provides `{place}`"
-        raise BadSettings(
-            place, f"the protocols cannot be loaded: {type(error).__name__}: {error}", cure=cure
-        ) from error
+    module = import_module(place)
+    yield module
+    for inside in pkgutil.iter_modules(getattr(module, "__path__", ())):
+        yield import_module(f"{place}.{inside.name}")
+
+
+def _family(module: ModuleType) -> Family:
+    family = module.FAMILY
+    if not isinstance(family, Family):
+        raise _Unfit(f"`{module.__name__}.FAMILY` is a {type(family).__name__}, not a Family")
+    rules = family.rules
+    sound = isinstance(rules, Sequence) and all(
+        isinstance(each, Always | Collection | Counterparty | Token) for each in rules
+    )
+    decoders = [each for each in (family.position, family.unwrap) if each is not None]
+    if not isinstance(family.name, str) or not sound or not decoders or not all(map(callable, decoders)):
+        raise _Unfit(f"`{module.__name__}.FAMILY` needs a name, rules, and a function as `position` or `unwrap`")
+    return family
+
+
+def _unambiguous(package: Package, ours: set[str], names: Counter[str]) -> Package:
+    """The package, unless another has a family of the same name: nobody can say which of them a file means."""
+    twice = sorted(family.name for family in package.families if names[family.name] > 1)
+    if not twice:
+        return package
+    whose = "Chainfolio's own" if twice[0] in ours else "another package's or module's"
+    problem = f"its family `{twice[0]}` has the name of {whose}"
+    return Package(package.provider, package.module, problem=problem)
+
+
+def module_of(family: Family) -> ModuleType:
+    """The module whose FAMILY it is."""
+    places = tuple(package.module for package in installed())
+    named = [module for name, module in list(sys.modules.items()) if name.startswith(places)]
+    return next(module for module in named if getattr(module, "FAMILY", None) is family)

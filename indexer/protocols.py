@@ -80,10 +80,12 @@ class Protocols:
 
     `plain` are tokens known to be no share of anything, which need not be asked: the wrapped native coin, of which
     everybody has some, takes any call it does not know for a deposit, and burns all the gas that it is given.
+    `issues`: which installed protocols cannot be read at all.
     """
 
     rows: Sequence[Row]
     plain: frozenset[str] = frozenset()
+    issues: tuple[Issue, ...] = ()
     _answers: dict[tuple[str, str], str] = field(default_factory=dict)
     _asked: set[str] = field(default_factory=set)
 

@@ -6,9 +6,10 @@ import re
 import tomllib
 import uuid
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -16,6 +17,9 @@ from chainfolio.assets import ZERO_ADDRESS, evm
 from chainfolio.errors import BadRequest, BadSettings
 from portfolio.document import WALLET
 from portfolio.facts import ProtocolFacts
+
+if TYPE_CHECKING:
+    from indexer.families import Package
 
 # Whoever makes the id of a protocol from its key makes the same one: UUIDv5 in this name space.
 NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, "protocols.chainfolio")
@@ -63,6 +67,17 @@ class Registry:
                     where = f"contracts.{chain}.{role}"
                     raise BadSettings(_file(protocol.key), f"{where}: {address} belongs to {other.key} already")
 
+    def plus(self, more: Sequence[Protocol]) -> Registry:
+        """These and more; BadSettings names the one of the others that has a key or a contract of these."""
+        for protocol in more:
+            if any(protocol.key == each.key for each in self.protocols):
+                raise BadSettings(_file(protocol.key), f"there is a protocol `{protocol.key}` already")
+            for chain, role, address in protocol.places:
+                for _, other in self.of(address, [chain]):
+                    where = f"contracts.{chain}.{role}"
+                    raise BadSettings(_file(protocol.key), f"{where}: {address} belongs to {other.key} already")
+        return Registry([*self.protocols, *more])
+
     def on(self, chain: str) -> tuple[Protocol, ...]:
         """The protocols of a chain, by name."""
         return tuple(each for each in self.protocols if chain in each.contracts)
@@ -92,10 +107,37 @@ def load(folders: Sequence[Path], chains: Collection[str]) -> Registry:
     A file of a later folder stands in for one of the same name in an earlier one.
     """
     files = {path.name: path for folder in folders for path in sorted(folder.glob("*.toml"))}
-    return Registry([_protocol(path, chains) for path in files.values()])
+    return Registry([protocol_of(path, chains) for path in files.values()])
 
 
-def _protocol(path: Path, chains: Collection[str]) -> Protocol:
+def joined(
+    known: Registry, packages: Sequence[Package], chains: Collection[str], own: Collection[str]
+) -> tuple[Registry, tuple[Package, ...]]:
+    """What is known, with the protocol files of installed packages; a package whose files cannot be used says so.
+
+    A package's file stands in for none that is known, but one of the operator's `own` (keys) for a package's.
+    """
+    checked = []
+    for package in packages:
+        try:
+            files = sorted(package.folder.glob("*.toml")) if package.folder and not package.problem else []
+            more = [_foreign(path, chains) for path in files if path.stem not in own]
+            known = known.plus(more)
+            checked.append(package)
+        except (BadSettings, OSError) as error:
+            checked.append(replace(package, families=(), problem=f"its files cannot be used: {error}"))
+    return known, tuple(checked)
+
+
+def _foreign(path: Path, chains: Collection[str]) -> Protocol:
+    """A file that may name more chains than are known here: nothing is read on those."""
+    protocol = protocol_of(path, None)
+    contracts = {chain: roles if chain in chains else {} for chain, roles in protocol.contracts.items()}
+    return msgspec.structs.replace(protocol, contracts=contracts)
+
+
+def protocol_of(path: Path, chains: Collection[str] | None) -> Protocol:
+    """The protocol in a file, which may name these chains (None: any); BadSettings says what is wrong with it."""
     try:
         protocol = msgspec.convert(tomllib.loads(path.read_text()), Protocol)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
@@ -108,7 +150,7 @@ def _protocol(path: Path, chains: Collection[str]) -> Protocol:
         if size not in SIZES or not link.startswith(("https://", "http://", "data:image/")):
             raise BadSettings(path.name, f"images.{size}: pictures are `small` and `large`, each an absolute URL")
     for chain in protocol.contracts:
-        if chain not in chains:
+        if chains is not None and chain not in chains:
             known = ", ".join(sorted(chains))
             raise BadSettings(path.name, f"contracts.{chain}: no such chain", cure=f"one of {known}")
     for chain, role, address in protocol.places:

@@ -98,7 +98,7 @@ class Snapshotter:
         spam = await asyncio.to_thread(self._spam, loose, tokens, quotes, block.height)
         holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
         issues += [*unknown, *(issue for everything in read.values() for issue in everything.issues)]
-        issues += [*about.issues, *_refusals(quotes)]
+        issues += [*about.issues, *_refusals(quotes), *self.protocols.issues]
         gap = candidates.gaps(self.tail, self.chain.key, block.height)
         return Snapshot(
             self.chain.key, block, tuple(accounts), tuple(holdings), quotes.prices,

@@ -17,6 +17,8 @@ from chainfolio.settings import Settings
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
+    from chainfolio.protocols import Family
+    from indexer.families import Package
     from indexer.registry import Registry
     from indexer.snapshot import Snapshotter
     from portfolio.activity import Functions
@@ -39,7 +41,7 @@ class System:
     _lake: Lake | None = None
     _tail: Tail | None = None
     _chains: dict[str, EvmChain] = field(default_factory=dict)
-    _registry: Registry | None = None
+    _known: tuple[Registry, tuple[Package, ...]] | None = None
     _spenders: Registry | None = None
     _functions: Functions | None = None
 
@@ -95,13 +97,30 @@ class System:
 
     @property
     def registry(self) -> Registry:
-        """The protocols of the configs."""
-        if self._registry is None:
-            from indexer.registry import load
+        """The protocols of the configs, of the settings' own folder and of installed packages."""
+        return self._protocols[0]
 
-            own = [Path(self.settings.protocols)] if self.settings.protocols else []
-            self._registry = load([self.configs / "protocols", *own], self._chain_keys)
-        return self._registry
+    @property
+    def packages(self) -> tuple[Package, ...]:
+        """The installed packages of protocols, ours first; one that cannot be used says why."""
+        return self._protocols[1]
+
+    @property
+    def families(self) -> dict[str, Family]:
+        """The families of protocols that can be used, by name."""
+        return {family.name: family for package in self.packages for family in package.families}
+
+    @property
+    def _protocols(self) -> tuple[Registry, tuple[Package, ...]]:
+        if self._known is None:
+            from indexer.families import installed
+            from indexer.registry import joined, load
+
+            folders = [Path(self.settings.protocols)] if self.settings.protocols else []
+            own = {path.stem for folder in folders for path in folder.glob("*.toml")}
+            known = load([self.configs / "protocols", *folders], self.chain_keys)
+            self._known = joined(known, installed(), self.chain_keys, own)
+        return self._known
 
     @property
     def spenders(self) -> Registry:
@@ -109,7 +128,7 @@ class System:
         if self._spenders is None:
             from indexer.registry import load
 
-            self._spenders = load([self.configs / "spenders"], self._chain_keys)
+            self._spenders = load([self.configs / "spenders"], self.chain_keys)
         return self._spenders
 
     def labels(self, chain: str, spenders: Iterable[str]) -> dict[str, str]:
@@ -118,7 +137,8 @@ class System:
         return {each: label for each, label in found.items() if label is not None}
 
     @property
-    def _chain_keys(self) -> set[str]:
+    def chain_keys(self) -> set[str]:
+        """The chains that files may name: those of the configs and of the settings."""
         return {path.stem for path in (self.configs / "chains").glob("*.toml")} | self.settings.chains.keys()
 
     @property
@@ -136,7 +156,6 @@ class System:
 
     def snapshotter(self, chain: EvmChain) -> Snapshotter:
         """What takes snapshots of a chain."""
-        from indexer.families import families
         from indexer.protocols import Protocols, rows
         from indexer.snapshot import Snapshotter
         from indexer.tokens import TokenBook, token_list
@@ -147,7 +166,8 @@ class System:
         book = TokenBook(chain.facts, self.lake, token_list(self._tokens(chain), chain.facts))
         wrapped = chain.facts.wrapped
         plain = frozenset([wrapped.address] if wrapped else [])
-        protocols = Protocols(rows(chain.key, self.registry, families()), plain)
+        issues = tuple(each.issue for each in self.packages if each.problem)
+        protocols = Protocols(rows(chain.key, self.registry, self.families), plain, issues)
         return Snapshotter(chain, self.lake, self.tail, book, ladder, protocols)
 
     def shown(self, chain: EvmChain) -> ChainFacts:

@@ -72,6 +72,16 @@ def encode(written: str, args: tuple[Any, ...]) -> bytes:
     return parsed.selector + abi_encode(parsed.inputs, args)
 
 
+def encode_answer(written: str, value: Any) -> bytes:
+    """The return data that decodes to a value: exactly the words of the outputs that the signature names."""
+    parsed = signature(written)
+    if parsed.is_raw:
+        return bytes(value)
+    from eth_abi.abi import encode as abi_encode
+
+    return bytes(abi_encode(parsed.outputs, [value] if len(parsed.outputs) == 1 else value))
+
+
 def decode(call: Call, data: bytes) -> Any:
     """The value in some return data, or Unknown with the reason it cannot be one."""
     parsed = signature(call.signature)

@@ -1,0 +1,100 @@
+"""`chainfolio record ADDRESS`: what decoders read of an address at one block, to be replayed without a node."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chainfolio.assets import evm
+from chainfolio.errors import BadRequest
+from cli.common import Commands, check_chains, show_json, with_system
+
+if TYPE_CHECKING:
+    from indexer.candidates import Encounters
+    from indexer.recordings import Recording
+    from indexer.wiring import System
+
+
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Register the command."""
+    command = commands.add_parser("record", parents=[common], help="record what decoders read", description=__doc__)
+    command.add_argument("address")
+    command.add_argument("--chain", required=True)
+    command.add_argument("--block", type=int, metavar="N", help="the block (default: the newest final one)")
+    command.add_argument("--protocol", metavar="KEY", help="only this protocol: shares of others stay shares")
+    command.add_argument(
+        "--met", action="append", default=[], metavar="CONTRACT[/NUMBER]",
+        help="what the address had to do with beside what is indexed; a token of a collection by its number",
+    )  # fmt: skip
+    command.add_argument("--to", required=True, metavar="FILE", help="where to write; a recording there is replaced")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    from indexer.recordings import read, save
+
+    file = Path(options.to)
+    if file.exists():
+        read(file)  # whatever else lies there stays
+    recording = with_system(options, partial(recorded, options=options))
+    save(file, recording)
+    found, calls = recording.found, len(recording.calls)
+    if options.json:
+        shown = {"file": str(file), "block": recording.block, "calls": calls, "found": found}
+        show_json(shown)
+        return 0
+    print(f"{file}: block {recording.block.height}, {calls} calls, {len(found.positions)} positions")
+    for position in found.positions:
+        print(f"  {position.protocol}: {position.kind} {position.name or position.pool}")
+    for issue in found.issues:
+        print(f"  not known: {issue.protocol}: {issue.subject}: {issue.reason}")
+    return 0
+
+
+async def recorded(system: System, options: argparse.Namespace) -> Recording:
+    """The recording, at the block asked for or the newest final one."""
+    import asyncio
+
+    from indexer import candidates
+    from indexer.protocols import rows
+    from indexer.recordings import record
+
+    check_chains(system)
+    account, extra = evm(options.address), encounters(options.met)
+    if options.block is not None and options.block < 0:
+        raise BadRequest("block", "a block height is at least 0")
+    chain = system.chain(options.chain)
+    own = rows(chain.key, system.registry, system.families)
+    if options.protocol is not None:
+        own = [row for row in own if row.protocol == options.protocol]
+        if not own:
+            raise BadRequest(
+                "protocol", f"nothing here reads `{options.protocol}` on {chain.key}",
+                cure="its file names a family that is installed (chainfolio doctor) and contracts on that chain",
+            )  # fmt: skip
+    height = (await chain.heads()).finalized if options.block is None else options.block
+    block = await chain.block(height)
+    indexed = await asyncio.to_thread(candidates.met, system.lake, system.tail, chain.key, account, height)
+    wrapped = chain.facts.wrapped
+    return await record(chain, block, account, indexed | extra, own, frozenset([wrapped.address] if wrapped else []))
+
+
+def encounters(written: list[str]) -> Encounters:
+    """What was named: each contract as a token that was met and sent, and as one with which tokens were exchanged."""
+    from indexer.candidates import Encounters
+
+    contracts, ids = set(), dict[str, frozenset[int]]()
+    for each in written:
+        contract, numbered, number = each.partition("/")
+        address = evm(contract)
+        if not numbered:
+            contracts.add(address)
+        elif number.isascii() and number.isdigit():
+            ids[address] = ids.get(address, frozenset()) | {int(number)}
+        else:
+            raise BadRequest("met", f"{each!r} is not CONTRACT or CONTRACT/NUMBER")
+    met = frozenset(contracts)
+    return Encounters(met, ids, dict.fromkeys(contracts, frozenset()), met)

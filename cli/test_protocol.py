@@ -1,0 +1,72 @@
+"""`chainfolio test-protocol [FILE…]`: do the installed decoders still find what was recorded? No node is asked."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chainfolio.errors import BadRequest, NotFound
+from cli.common import Commands, show_json, with_system
+
+if TYPE_CHECKING:
+    from indexer.recordings import Replay
+    from indexer.wiring import System
+
+DIFFERS, UNPLAYABLE = 10, 11
+FOLDER = "tests/recordings"
+
+
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Register the command."""
+    command = commands.add_parser("test-protocol", parents=[common], help="replay recordings", description=__doc__)
+    command.add_argument("file", nargs="*", default=[FOLDER], help=f"recordings, or folders (default: {FOLDER})")
+    command.add_argument("--update", action="store_true", help="what is found now is what is to be found from now on")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; the exit code is 10 where something else is found, 11 where a recording cannot be replayed."""
+    replays = with_system(options, partial(replayed, paths=files(options.file), update=options.update))
+    if options.json:
+        show_json({"recordings": replays})
+    for each in [] if options.json else replays:
+        print(f"{each.status}: {each.file}")
+        for line in each.told.splitlines():
+            print(f"  {line}")
+    ended = {each.status for each in replays}
+    return DIFFERS if "differs" in ended else UNPLAYABLE if "unplayable" in ended else 0
+
+
+def files(written: list[str]) -> list[Path]:
+    """The recordings that are meant; NotFound where there are none: nothing tested is nothing shown."""
+    found: list[Path] = []
+    for path in map(Path, written):
+        if not path.exists():
+            raise BadRequest(
+                "file", f"there is no {path}", cure="chainfolio record ADDRESS --chain CHAIN --to FILE.json"
+            )
+        found += sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not found:
+        raise NotFound(
+            f"no recordings in {', '.join(written)}", cure="chainfolio record ADDRESS --chain CHAIN --to FILE.json"
+        )
+    return list(dict.fromkeys(found))
+
+
+async def replayed(system: System, paths: list[Path], update: bool) -> list[Replay]:
+    """How each recording ended. With `update` one that differs is written anew, and is then `updated`."""
+    import msgspec
+
+    from indexer.recordings import read, replay, save
+
+    replays = []
+    for path in paths:
+        recording = read(path)
+        ended = replay(str(path), recording, system.registry, system.families)
+        if update and ended.status == "differs":
+            save(path, msgspec.structs.replace(recording, found=ended.found))
+            ended = msgspec.structs.replace(ended, status="updated")
+        replays.append(ended)
+    return replays

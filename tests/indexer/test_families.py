@@ -1,0 +1,135 @@
+"""Packages of strangers: what is wrong with one is told, and stops no other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from chainfolio.settings import Settings
+from indexer import families
+from indexer.wiring import System
+
+Install = Callable[..., None]
+GOOD = """
+from chainfolio.protocols import Counterparty, Family
+def position(met):
+    yield []
+FAMILY = Family("{name}", rules=(Counterparty("pool"),), position=position)
+"""
+FARM = "0x" + "fa" * 20
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Puts a package of one module, and protocol files, where it is found as an installed one is."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    put_there = []
+
+    def put(name: str, source: str, **files: str) -> None:
+        put_there.append(name)
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(source)
+        for key, text in files.items():
+            (tmp_path / name / f"{key}.toml").write_text(text)
+        info = tmp_path / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[{families.GROUP}]\nmine = {name}\n")
+        families.installed.cache_clear()
+
+    yield put
+    families.installed.cache_clear()
+    for name in put_there:
+        sys.modules.pop(name, None)
+
+
+def problems(system: System) -> dict[str, str]:
+    return {each.provider: each.problem for each in system.packages if each.problem}
+
+
+def file(key: str, chain: str = "ethereum", address: str = FARM) -> str:
+    return f'key = "{key}"\nname = "Its"\nfamilies = ["{key}"]\n[contracts.{chain}]\npool = ["{address}"]\n'
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("raise RuntimeError('no luck')", "cannot be loaded: RuntimeError: no luck"),
+        ("import sys; sys.exit(3)", "cannot be loaded: SystemExit: 3"),
+        ("import nobody_has_this", "cannot be loaded: ModuleNotFoundError"),
+        ("FAMILY = 'farm'", "`p_broken.FAMILY` is a str, not a Family"),
+        ("x = 1", "no module of `p_broken` has a FAMILY"),
+        (
+            "from chainfolio.protocols import Family\nFAMILY = Family('farm', rules=())",
+            "needs a name, rules, and a function",
+        ),
+        (
+            "from chainfolio.protocols import Family\nFAMILY = Family('farm', rules=('pool',), position=len)",
+            "needs a name, rules, and a function",
+        ),
+        (GOOD.format(name="erc4626"), "its family `erc4626` has the name of Chainfolio's own"),
+    ],
+)
+def test_a_broken_package_is_told_and_the_others_are_read(install: Install, source: str, told: str) -> None:
+    install("p_broken", source)
+    install("p_good", GOOD.format(name="good_farm"), good_farm=file("good_farm"))
+    system = System(Settings())
+    (problem,) = problems(system).values()
+    assert told in problem
+    (package,) = [each for each in system.packages if each.problem]
+    assert (package.provider, package.cure) == ("p_broken 1.0", "repair or uninstall p_broken 1.0")
+    assert package.issue.spoils
+    assert "p_broken 1.0" in package.issue.reason
+    assert {"good_farm", "uniswap_v2", "erc4626"} <= system.families.keys()
+    assert system.families["erc4626"].unwrap is not None  # ours
+    assert [each.key for _, each in system.registry.of(FARM, ["ethereum"])] == ["good_farm"]
+
+
+def test_of_two_packages_with_one_name_neither_is_believed(install: Install) -> None:
+    for name in ("p_one", "p_two"):
+        install(name, GOOD.format(name="twin"))
+    system = System(Settings())
+    assert problems(system).keys() == {"p_one 1.0", "p_two 1.0"}
+    assert "twin" not in system.families
+
+
+def test_a_package_s_file_stands_in_for_none_of_ours_and_the_operator_s_for_it(
+    install: Install, tmp_path: Path
+) -> None:
+    install("p_taker", GOOD.format(name="taker"), lido=file("lido"))
+    install("p_maker", GOOD.format(name="maker"), maker=file("maker"))
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "maker.toml").write_text(file("maker").replace("Its", "Mine"))
+    system = System(Settings(protocols=str(own)))
+    assert "there is a protocol `lido` already" in problems(system)["p_taker 1.0"]
+    assert "taker" not in system.families
+    assert [each.name for each in system.registry.protocols if each.key == "maker"] == ["Mine"]
+    assert next(each.name for each in system.registry.protocols if each.key == "lido") == "Lido"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("key = ", "its files cannot be used"),
+        (file("other_key"), "is not a protocol key that the file is named after"),
+        (file("farm", address="0x12"), "is not an EVM address"),
+    ],
+)
+def test_a_package_with_a_file_that_cannot_be_read_is_told(install: Install, text: str, told: str) -> None:
+    install("p_files", GOOD.format(name="farm"), farm=text)
+    (problem,) = problems(System(Settings())).values()
+    assert told in problem
+
+
+def test_a_package_may_know_chains_that_are_not_known_here(install: Install) -> None:
+    install("p_mars", GOOD.format(name="mars_farm"), mars_farm=file("mars_farm", chain="mars"))
+    system = System(Settings())
+    assert problems(system) == {}
+    assert system.registry.of(FARM, ["mars", "ethereum"]) == []
+    (protocol,) = [each for each in system.registry.protocols if each.key == "mars_farm"]
+    assert protocol.contracts == {"mars": {}}  # of no chain that is read, and not of every chain either

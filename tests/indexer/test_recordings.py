@@ -1,0 +1,186 @@
+"""A recording holds what was read and nothing else, and ends as it did or says in what it differs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from adapters.evm.chain import EvmChain
+from chainfolio.asking import Reverted, Unknown
+from chainfolio.blocks import Block
+from chainfolio.calls import Call, NativeBalance, Read
+from chainfolio.errors import BadRequest, ChainfolioError, NotFound, Unavailable
+from chainfolio.protocols import Counterparty, Decoding, Family, Found, Maybe, Met, Part
+from indexer.candidates import Encounters
+from indexer.protocols import Row
+from indexer.recordings import Recording, read, record, replay, save, text
+from indexer.registry import Protocol, Registry
+
+ALICE, FARM, OTHER, TOKEN, COIN = ("0x" + pair * 20 for pair in ("aa", "fa", "0e", "70", "c0"))
+BLOCK = Block(7, "0x" + "07" * 32, "0x" + "06" * 32, 1_700_000_000_000_000)
+MET = Encounters(
+    frozenset([TOKEN, OTHER]), {OTHER: frozenset([3])}, {FARM: frozenset([TOKEN, None]), OTHER: frozenset([TOKEN])}
+)
+STAKED, TELLS, NAME = "staked(address)(uint256)", "token()(address)", "name()(string)"
+SAYS = {
+    STAKED: 10**30, TELLS: TOKEN, NAME: "Farm – " + "long " * 200,
+    "pair()(uint112,bool)": (5, True), "data()(*)": b"\x01",
+    "paused()(bool)": Reverted(b"\x08"), "gone()(bool)": Unknown("there is no contract", "absent"),
+}  # fmt: skip
+
+
+def position(met: Met) -> Decoding:
+    staked, token, name, pair, data, paused, gone = yield [
+        Call(met.contract, STAKED, (met.account,)),
+        *(Call(met.contract, each) for each in (TELLS, NAME, "pair()(uint112,bool)", "data()(*)")),
+        *(Maybe(Call(met.contract, each)) for each in ("paused()(bool)", "gone()(bool)")),
+    ]
+    assert (paused, gone) == (None, None)
+    health = Decimal(met.options.get("health", "1.5"))
+    rewards = (Part(token, pair[0]), Part(token, len(data)))
+    return Found("FARMING", supplied=(Part(token, staked),), rewards=rewards, name=name.strip(), health=health)
+
+
+def row(position: Callable[[Met], Decoding] = position) -> Row:
+    return Row("farm", Family("farm", (Counterparty("farm"),), position), {"farm": (FARM,)}, {})
+
+
+def node(says: Mapping[str, Any]) -> EvmChain:
+    """A chain that says this of every contract."""
+
+    async def answer(asks: Sequence[Read], block: Block) -> list[Any]:
+        assert block is BLOCK
+        return [0 if isinstance(ask, NativeBalance) else says.get(ask.signature, 0) for ask in asks]
+
+    return cast(EvmChain, SimpleNamespace(key="local", answer=answer))
+
+
+def recorded(own: Row | None = None, met: Encounters = MET, says: Mapping[str, Any] = SAYS) -> Recording:
+    return asyncio.run(record(node(says), BLOCK, ALICE, met, [own or row()], frozenset([COIN])))
+
+
+def played(recording: Recording, own: Row | None = None, registry: Registry | None = None) -> Any:
+    family = (own or row()).family
+    return replay("file", recording, registry or Registry([]), {family.name: family})
+
+
+def test_every_kind_of_answer_comes_back_from_the_file_as_it_was(tmp_path: Path) -> None:
+    recording = recorded()
+    save(tmp_path / "deep" / "one.json", recording)
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["one.json"]
+    again = read(tmp_path / "deep" / "one.json")
+    assert text(again) == text(recording) == text(recorded())
+    ended = played(again)
+    assert (ended.status, ended.told) == ("same", "")
+    (found,) = ended.found.positions
+    assert found.supplied[0].raw == str(10**30)
+    assert [each.raw for each in found.rewards] == ["6"]
+    assert found.health == "1.5"
+
+
+def test_only_what_concerned_a_decoder_is_kept() -> None:
+    recording = recorded()
+    assert recording.met.encounters == Encounters(exchanged={FARM: frozenset([TOKEN, None])})
+    assert OTHER not in text(recording).decode()
+    assert {call.to for call in recording.calls} == {FARM, ALICE}
+
+
+def test_a_difference_is_told_by_its_place() -> None:
+    def half(met: Met) -> Decoding:
+        found = yield from position(met)
+        return Found("STAKED", supplied=found.supplied, name=found.name, health=found.health)
+
+    ended = played(recorded(), row(half))
+    assert ended.status == "differs"
+    assert any(line.startswith("no longer found: farm FARMING") for line in ended.differences)
+    assert any(line.startswith("newly found: farm STAKED") for line in ended.differences)
+
+
+def test_the_file_of_the_installation_is_what_is_tested() -> None:
+    mine = Protocol("farm", "Farm", {"local": {"farm": [FARM]}}, families=["farm"], options={"health": "2"})
+    ended = played(recorded(), registry=Registry([mine]))
+    (line,) = ended.differences
+    assert line.endswith("health: 2, recorded 1.5")
+    elsewhere = Protocol("farm", "Farm", {"mars": {"farm": [FARM]}}, families=["farm"], options={"health": "2"})
+    assert played(recorded(), registry=Registry([elsewhere])).status == "same"
+
+
+def test_calls_that_were_not_recorded_are_all_named() -> None:
+    def more(met: Met) -> Decoding:
+        yield [Call(met.contract, "fresh(uint256)(uint256)", (1,)), Call(met.contract, "newer()(bool)")]
+
+    ended = played(recorded(), row(more))
+    assert ended.status == "unplayable"
+    assert ended.missing == (f"fresh(uint256)(uint256) of {FARM} with (1)", f"newer()(bool) of {FARM} with ()")
+
+
+def test_a_call_that_cannot_be_made_is_named_and_not_raised() -> None:
+    def wrong(met: Met) -> Decoding:
+        yield [Call(met.contract, STAKED, ("nobody",))]
+
+    ended = played(recorded(), row(wrong))
+    assert ended.status == "unplayable"
+    assert "staked(address)(uint256)" in ended.told
+    assert "cannot be asked" in ended.told
+    with pytest.raises(BadRequest, match="cannot be asked"):
+        recorded(row(wrong))
+
+
+def test_a_decoder_that_goes_by_something_else_is_not_recorded() -> None:
+    numbers = count()
+
+    def fickle(met: Met) -> Decoding:
+        yield [Call(met.contract, STAKED, (met.account,))]
+        return Found("STAKED", supplied=(Part(TOKEN, next(numbers) + 1),))
+
+    with pytest.raises(BadRequest, match="asked the same again, it does otherwise"):
+        recorded(row(fickle))
+
+
+@pytest.mark.parametrize(
+    ("met", "says", "kind", "told"),
+    [
+        (Encounters(), SAYS, NotFound, "met none of these protocols"),
+        (MET, {**SAYS, STAKED: Unknown("out of gas")}, Unavailable, f"staked of {FARM} could not be read: out of gas"),
+    ],
+)
+def test_what_is_not_known_is_not_recorded_as_nothing(
+    met: Encounters, says: Mapping[str, Any], kind: type[ChainfolioError], told: str
+) -> None:
+    with pytest.raises(kind, match=told):
+        recorded(met=met, says=says)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"gives": "0xzz"}, "this is no recording"),
+        ({"gives": None}, "has not one answer"),
+        ({"refuses": "0x"}, "has not one answer"),
+        ({"function": "nothing", "gives": "0x"}, "this is no recording"),
+        ({"unknown": "why", "gives": None, "cause": "read"}, "is no cause of an answer"),
+        ({"more": 1}, "unknown field"),
+    ],
+)
+def test_a_file_that_was_damaged_is_refused_by_name(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
+    content = json.loads(text(recorded()))
+    call = next(each for each in content["calls"] if each.get("function") == STAKED)
+    call |= changed
+    (tmp_path / "torn.json").write_text(json.dumps(content))
+    with pytest.raises(BadRequest, match=told) as refused:
+        read(tmp_path / "torn.json")
+    assert refused.value.field == "torn.json"
+
+
+def test_another_format_is_not_read_as_this_one(tmp_path: Path) -> None:
+    (tmp_path / "new.json").write_text(json.dumps({**json.loads(text(recorded())), "format": 2}))
+    with pytest.raises(BadRequest, match="format 2 is not 1"):
+        read(tmp_path / "new.json")
