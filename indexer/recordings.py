@@ -334,7 +334,7 @@ def _concerned(
 ) -> tuple[Encounters, set[str]]:
     """Of what the account met, what concerned a decoder; and the protocols that were read."""
     contracts = list(protocols.by_contract(account, met))
-    tokens = list(protocols.by_token(account, met))
+    tokens = list(protocols.by_token(account, met.tokens, met.sent))
     for token in sorted(met.tokens):
         share = protocols.share(account, token, met.sent)
         held = answers.get(_key(balance_of(token, account)))
