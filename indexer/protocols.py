@@ -219,7 +219,7 @@ def outcome_of(meeting: Meeting) -> Asking[Read, Any, Outcome]:
     met = meeting.met
     subject = f"{met.contract}/{met.id}" if met.id else met.contract
     said = f"the position of {met.account} is unknown: {reason}"
-    return Outcome(meeting, issue=Issue(meeting.row.protocol, subject, said, spoils=meeting.sure))
+    return Outcome(meeting, issue=Issue(meeting.row.protocol, subject, said, meeting.sure, met.account))
 
 
 def answered(report: Report[Any]) -> tuple[Answered, ...]:

@@ -348,16 +348,30 @@ class Lake:
         return self.of_account(TABLES["account_transfers"], chain, account, columns)
 
     def of_account(self, table: Table, chain: str, account: str, columns: Sequence[str] | None = None) -> pl.LazyFrame:
-        """One account's rows of a table by account, read now: a few row groups of one bucket's files. `columns` are
-        those to read, default all. As with `scan`, beside each raw stands its `_dec`."""
+        """One account's rows of a table by account, as `of_accounts`."""
+        return self.of_accounts(table, chain, [account], columns)
+
+    def of_accounts(
+        self, table: Table, chain: str, accounts: Sequence[str], columns: Sequence[str] | None = None
+    ) -> pl.LazyFrame:
+        """The rows that accounts have in a table by account, read now: a few row groups of their buckets' files, each
+        file opened once. `columns` are those to read, default all. As with `scan`, beside each raw stands its
+        `_dec`."""
         import polars as pl
 
-        files = self._files(table, chain, bucket(account))
+        files, folder = self._files(table, chain), self._folder(table)
+        buckets: dict[int, list[str]] = {}
+        for account in accounts:
+            buckets.setdefault(bucket(account), []).append(account)
         with _said(table):
             if self.is_local:
-                self._footers.foresee(lambda: (self._files(table, chain), self._folder(table)))
-            rows = history(table, files, account, columns or table.names, self._folder(table), self._footers)
-        frame = pl.from_arrow(rows)
+                self._footers.foresee(lambda: (files, folder))
+            parts = [
+                history(table, _chosen(files, chain, number), own, columns or table.names, folder, self._footers)
+                for number, own in buckets.items()
+            ]
+            none = history(table, [], [], columns or table.names, folder, self._footers)
+        frame = pl.from_arrow(pa.concat_tables([none, *parts]))
         assert isinstance(frame, pl.DataFrame)
         return _with_decimals(frame.lazy(), table, columns or ())
 
