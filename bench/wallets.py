@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
+import json
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+from bench import runs
 from bench.figures import Figure, main
 from bench.places import ROOT, scratch
 from chainfolio.assets import Account, account
@@ -40,15 +39,13 @@ BLOCK_TXS, GAS = 900, 110_000
 
 
 @dataclass(slots=True)
-class Runs:
+class Measured:
     """Requests and seconds per wallet of every run by batch size, peak memory in MB by the number of wallets."""
 
     requests: dict[int, list[float]] = field(default_factory=dict)
     seconds: dict[int, list[float]] = field(default_factory=dict)
     memory: dict[int, float] = field(default_factory=dict)
     whole_s: float = 0.0
-    positions: int = 0
-    holdings: int = 0
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
@@ -59,12 +56,11 @@ def run(options: argparse.Namespace) -> list[Figure]:
         wallets = [f"0x{FIRST_WALLET + 7919 * k:040x}" for k in range(count)]
         fund(node, deployment, wallets)
         settings = prepare(folder / "data", node, deployment, 0)
-        runs = asyncio.run(_measure(settings, [account(wallet) for wallet in wallets], options.repeat))
+        found = asyncio.run(_measure(settings, [account(wallet) for wallet in wallets], options.repeat))
         for several in sorted({max(1, count // 10), count}):
-            began_s = time.perf_counter()
-            runs.memory[several] = _peak_mb(folder, wallets[:several])
-            runs.whole_s = time.perf_counter() - began_s
-    return _figures(runs, count)
+            done = _command(folder, wallets[:several])
+            found.memory[several], found.whole_s = done.peak_mb, done.wall_s
+    return _figures(found, count)
 
 
 def fund(node: LocalNode, deployment: Deployment, wallets: Sequence[str]) -> None:
@@ -104,57 +100,53 @@ def _request(each: Tx, nonce: int) -> dict[str, str | None]:
     return {"from": each.sender, "to": to, "data": data, "gas": hex(each.gas), "nonce": hex(nonce), **FEES}
 
 
-async def _measure(settings: Settings, wallets: Sequence[Account], repeat: int) -> Runs:
-    system, runs = System(settings), Runs()
+async def _measure(settings: Settings, wallets: Sequence[Account], repeat: int) -> Measured:
+    system, found = System(settings), Measured()
     try:
         await _index(system, quiet=True)
         engine, chain, shown = Engine(system), system.chain("local"), Options()
         block = await engine.pinned("local")
         first = await engine.at_pinned(wallets[:1000], "local", block, shown)  # what is loaded and learnt once
-        runs.positions = sum(len(each.asset_by_protocols) > 1 for each in first)
-        runs.holdings = sum(len(each.asset_by_protocols["wallet"].chains) for each in first)
+        positions = sum(len(each.asset_by_protocols) > 1 for each in first)
+        assert positions == len(wallets[:1000:SUPPLIED_EVERY]), f"{positions} positions were found"
         for _ in range(repeat):
             for size, count in SIZES.items():
                 read = wallets[:count]
                 before, began_s = chain.requests, time.perf_counter()
                 for start in range(0, len(read), size):
                     await engine.at_pinned(read[start : start + size], "local", block, shown)
-                runs.seconds.setdefault(size, []).append((time.perf_counter() - began_s) / len(read))
-                runs.requests.setdefault(size, []).append((chain.requests - before) / len(read))
+                found.seconds.setdefault(size, []).append((time.perf_counter() - began_s) / len(read))
+                found.requests.setdefault(size, []).append((chain.requests - before) / len(read))
     finally:
         await system.close()
-    return runs
+    return found
 
 
-def _peak_mb(folder: Path, wallets: Sequence[str]) -> float:
-    """The most memory that the command had, reading these wallets."""
+def _command(folder: Path, wallets: Sequence[str]) -> runs.Run:
+    """The command, reading these wallets."""
     (folder / "wallets.txt").write_text("\n".join(wallets))
-    config = str(folder / "data" / "chainfolio.toml")
-    command = [sys.executable, "-m", "cli.main", "portfolio", "--config", config, "--json", "--from"]
-    with (folder / "out").open("wb") as out:
-        process = subprocess.Popen([*command, str(folder / "wallets.txt")], cwd=ROOT, stdout=out)
-        _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    written = (folder / "out").read_bytes().count(b"\n")
-    assert (process.returncode, written) == (0, len(wallets)), f"{written} lines, ended with {process.returncode}"
-    return usage.ru_maxrss / 1024
+    given = ["--config", str(folder / "data" / "chainfolio.toml"), "--json", "--from", str(folder / "wallets.txt")]
+    env = runs.environment({"PYTHONPATH": str(ROOT)})
+    done = runs.run([*runs.product(), "portfolio", *given], env, watched=True).done()
+    assert [json.loads(line)["address"] for line in done.output.splitlines()] == list(wallets)
+    return done
 
 
-def _figures(runs: Runs, count: int) -> list[Figure]:
+def _figures(found: Measured, count: int) -> list[Figure]:
     about = f"wallets of 1-{MOST_HELD} tokens, every {SUPPLIED_EVERY}th with a position, at one block"
-    sizes = ", ".join(f"{size:,}" for size in runs.seconds)
-    requests = [statistics.median(each) for each in runs.requests.values()]
-    times_ms = [1000 * statistics.median(each) for each in runs.seconds.values()]
-    few, many = min(runs.memory), max(runs.memory)
-    ratio = runs.memory[many] / runs.memory[few]
+    sizes = ", ".join(f"{size:,}" for size in found.seconds)
+    requests = [statistics.median(each) for each in found.requests.values()]
+    times_ms = [1000 * statistics.median(each) for each in found.seconds.values()]
+    few, many = min(found.memory), max(found.memory)
+    ratio = found.memory[many] / found.memory[few]
     return [
         Figure("wallets", f"{about}: requests per wallet in batches of {sizes}",
-               " → ".join(f"{each:.3g}" for each in requests), "falls", _falls(requests), {"requests": runs.requests}),
+               " → ".join(f"{each:.3g}" for each in requests), "falls", _falls(requests), {"requests": found.requests}),
         Figure("wallets", f"{about}: ms per wallet in batches of {sizes}",
-               " → ".join(f"{each:.3g}" for each in times_ms), "falls", _falls(times_ms), {"seconds": runs.seconds}),
+               " → ".join(f"{each:.3g}" for each in times_ms), "falls", _falls(times_ms), {"seconds": found.seconds}),
         Figure("wallets", f"peak memory of the command: {count:,} wallets / {few:,}",
-               f"{ratio:.2f} x ({runs.memory[many]:.0f} MB; {count:,} in {runs.whole_s:.1f} s)", f"≤ {MEMORY} x",
-               ratio <= MEMORY, {"memory_mb": runs.memory}),
+               f"{ratio:.2f} x ({found.memory[many]:.0f} MB; {count:,} in {found.whole_s:.1f} s)", f"≤ {MEMORY} x",
+               ratio <= MEMORY, {"memory_mb": found.memory}),
     ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
 from operator import or_
@@ -25,9 +25,10 @@ PLACE: Final = ("height", "tx_index")
 PAIR: Final = ("account", "token")
 WHERE: Final = ("account", *PLACE)
 COLUMNS: Final = (*WHERE, "direction", "standard", "token", "raw")
-# How many transactions are looked up in tables that do not lie by account: of one
-# account, one row group each. The newest go first.
+# How many transactions of an account are looked up in tables that do not lie by account, one row group each. The newest
+# go first.
 MOST_PLACES: Final = 64
+MOST_HEIGHTS: Final = 1024  # that are looked up together
 
 
 def arrivals(
@@ -106,7 +107,7 @@ def _sent(lake: Lake, tail: Tail, chain: str, places: pl.DataFrame) -> pl.DataFr
 
     rows = [
         rows.select(pl.col("sender").alias("account"), *PLACE).join(places, on=WHERE, how="semi")
-        for rows in _at(lake, tail, chain, TRANSACTIONS, places["height"].to_list())
+        for rows in _at(lake, tail, chain, TRANSACTIONS, (*PLACE, "sender"), places["height"].to_list())
     ]
     return pl.concat(rows).unique() if rows else places.clear()
 
@@ -119,8 +120,8 @@ def _recipients(lake: Lake, tail: Tail, chain: str, met: pl.DataFrame) -> pl.Dat
     first = _newest(met.sort(PLACE).unique(PAIR, keep="first"))
     given = ("token", *PLACE)
     whole = [
-        rows.filter(pl.col("raw") != NOTHING).select(*given, "recipient").join(first, on=given, how="semi")
-        for rows in _at(lake, tail, chain, TRANSFERS, first["height"].to_list())
+        rows.filter(pl.col("raw") != NOTHING).join(first, on=given, how="semi")
+        for rows in _at(lake, tail, chain, TRANSFERS, (*given, "recipient", "raw"), first["height"].to_list())
     ]
     if not whole:
         return first.select(PAIR).clear().with_columns(pl.lit(0).alias("count"))
@@ -141,18 +142,21 @@ def _spans(heights: Sequence[int]) -> list[Span]:
     return [Span(heights[start], heights[end - 1]) for start, end in pairwise(edges)]
 
 
-def _at(lake: Lake, tail: Tail, chain: str, table: Table, heights: Iterable[int]) -> list[pl.DataFrame]:
-    """A table's rows at some heights: the tail, then the lake, of which only the row groups around them are read."""
+def _at(
+    lake: Lake, tail: Tail, chain: str, table: Table, columns: Sequence[str], heights: Iterable[int]
+) -> Iterator[pl.DataFrame]:
+    """A table's rows at some heights, so many heights at a time: the tail, then the lake, of which only the row groups
+    around them are read."""
     import polars as pl
 
     wanted = sorted(set(heights))
-    if not wanted:
-        return []
-    # A comparison each, and not only one with a list: these let row groups be passed over.
-    near = reduce(or_, (pl.col("height").is_between(span.first, span.last) for span in _spans(wanted)))
-    here = near & pl.col("height").is_in(wanted)
-    fresh = _fresh(tail, chain, table, Span(wanted[0], wanted[-1])).filter(here)
-    return [fresh, lake.scan(table, chain=chain).filter(here).select(table.names).collect()]
+    for start in range(0, len(wanted), MOST_HEIGHTS):
+        some = wanted[start : start + MOST_HEIGHTS]
+        # A comparison each, and not only one with a list: these let row groups be passed over.
+        near = reduce(or_, (pl.col("height").is_between(span.first, span.last) for span in _spans(some)))
+        here = near & pl.col("height").is_in(some)
+        yield _fresh(tail, chain, table, Span(some[0], some[-1])).filter(here).select(columns)
+        yield lake.scan(table, chain=chain).filter(here).select(columns).collect()
 
 
 def _fresh(tail: Tail, chain: str, table: Table, span: Span) -> pl.DataFrame:
