@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexer import arrivals as arrivals_of
 from indexer import candidates
 from indexer.arrivals import arrivals
 from indexer.sent import paid
@@ -20,7 +21,6 @@ from portfolio.valuation import value
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import Index, index
 
-pytestmark = pytest.mark.node
 STRANGER = "0x" + "12" * 20
 
 
@@ -47,6 +47,7 @@ async def everywhere(indexed: Index) -> None:
     await indexed.follower().step()
 
 
+@pytest.mark.node
 async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
     subject: EvmSubject, tmp_path: Path
 ) -> None:
@@ -83,6 +84,7 @@ async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
         equal()
 
 
+@pytest.mark.node
 async def test_an_account_has_the_same_portfolio_alone_and_among_others(subject: EvmSubject, tmp_path: Path) -> None:
     """Its issues and what is taken for spam too: who else is asked for says nothing about it."""
     everybody = wallets(subject)
@@ -100,3 +102,11 @@ async def test_an_account_has_the_same_portfolio_alone_and_among_others(subject:
             assert document == portfolio(account, value([many]), chains, updated_ms=0, block_number=block.height)
             spam += document.spam_assets
         assert spam > 0
+
+
+@given(st.sets(st.integers(0, 10**6), min_size=1, max_size=200))
+def test_heights_next_to_each_other_are_looked_up_together_and_none_is_left_out(heights: set[int]) -> None:
+    spans = arrivals_of._spans(sorted(heights))
+    assert len(spans) == min(len(heights), arrivals_of.MOST_PLACES)
+    assert all(sum(span.first <= height <= span.last for span in spans) == 1 for height in heights)
+    assert {span.first for span in spans} | {span.last for span in spans} <= heights
