@@ -38,11 +38,12 @@ def arrivals(
     tokens: Mapping[str, Collection[str]],
     trusted: Mapping[str, Collection[str]],
     height: int,
+    listed: Collection[str] = (),
 ) -> dict[str, dict[str, Arrival]]:
     """How tokens came to accounts up to a height, both by account; those that the index has not seen come are absent.
 
     A transaction has something of the account's own in it where the account sent it, or where native coins or a token
-    that is `trusted` left the account: what other contracts log can be anybody's invention.
+    that is `trusted`, or `listed` for everybody, left it: what other contracts log can be anybody's invention.
     """
     import polars as pl
 
@@ -53,7 +54,8 @@ def arrivals(
         return found
     places = met.select(WHERE).unique()
     out = own.filter(pl.col("direction") == "out", pl.col("raw") != NOTHING)
-    paid = pl.concat([out.filter(pl.col("token").is_null()), out.join(_pairs(trusted), on=PAIR, how="semi")])
+    coins = out.filter(pl.col("token").is_null() | pl.col("token").is_in(list(listed)))
+    paid = pl.concat([coins, out.join(_pairs(trusted), on=PAIR, how="semi")])
     deeds = paid.select(WHERE).unique().join(places, on=WHERE, how="semi")
     # A token that came by nobody's doing that is known yet: its newest transaction may still be the account's own.
     asked = met.join(met.join(deeds, on=WHERE, how="semi"), on=PAIR, how="anti")

@@ -164,8 +164,7 @@ class Snapshotter:
             return {}
         tokens, prices = about.tokens, {price.asset.contract for price in about.quotes.prices}
         priced = {account: frozenset(own[account] & prices) for account in suspects}
-        trusted = {account: listed | priced[account] for account in suspects}
-        came = arrivals(self.lake, self.tail, self.chain.key, suspects, trusted, height)
+        came = arrivals(self.lake, self.tail, self.chain.key, suspects, priced, height, listed)
         everybodys = Originals.of((each, token.symbol, token.name) for each, token in self.book.listed.items())
         everybodys.add(ZERO_ADDRESS, self.native.symbol, self.native.name)
         originals = {

@@ -75,6 +75,10 @@ async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
             asked = {account: random.sample(tokens, 4) for account in accounts}
             trusted = {account: random.sample(tokens, 2) for account in accounts}
             came = arrivals(lake, tail, key, asked, trusted, height)
+            more = {account: [*trusted[account], *tokens[:2]] for account in accounts}
+            assert arrivals(lake, tail, key, asked, trusted, height, tokens[:2]) == arrivals(
+                lake, tail, key, asked, more, height
+            )
             for account in accounts:
                 assert candidates.met(lake, tail, key, [account], height) == {account: met[account]}
                 assert paid(lake, tail, key, [account], blocks[height]) == {account: fees[account]}
