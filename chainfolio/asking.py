@@ -59,6 +59,10 @@ class Report(Generic[Result]):
     error: BaseException | None = field(default=None, repr=False)
 
 
+class _Distinct(list[Any]):
+    """Asks that were looked at: each can be hashed, and none is there twice. Passed on as they are."""
+
+
 def lockstep(
     askings: Mapping[str, Asking[Ask, Answer, Result]],
     *,
@@ -75,19 +79,25 @@ def lockstep(
     for name, asking in askings.items():
         _step(reports[name], asking, None, waiting, max_rounds, max_asks)
     while waiting:
-        unique: dict[Ask, int] = {}
-        for _, asks in waiting.values():
-            for ask in asks:
-                unique.setdefault(ask, len(unique))
-        answers = yield list(unique)
+        unique, places = _together([asks for _, asks in waiting.values()])
+        answers = yield unique
         assert len(answers) == len(unique), "one answer per ask, in order"
         running, waiting = waiting, {}
-        for name, (asking, asks) in running.items():
-            given = [answers[unique[ask]] for ask in asks]
+        for (name, (asking, asks)), own in zip(running.items(), places, strict=True):
+            given = list(answers) if own is None else [answers[place] for place in own]
             if record:
                 reports[name].reads += zip(asks, given, strict=True)
             _step(reports[name], asking, given, waiting, max_rounds, max_asks)
     return reports
+
+
+def _together(several: Sequence[Sequence[Ask]]) -> tuple[Sequence[Ask], list[list[int] | None]]:
+    """The asks of several, each once; and for each of them where its own are (None: all are its own, in order)."""
+    if len(several) == 1 and isinstance(several[0], _Distinct):
+        return several[0], [None]
+    unique: dict[Ask, int] = {}
+    places: list[list[int] | None] = [[unique.setdefault(ask, len(unique)) for ask in asks] for asks in several]
+    return _Distinct(unique), places
 
 
 async def drive(
@@ -131,8 +141,7 @@ def _step(
         return
     report.rounds += 1
     try:
-        asks = list(islice(given, max_asks + 1))
-        hash(tuple(asks))
+        asks = given if isinstance(given, _Distinct) else _checked(given, max_asks)
     except Exception as error:  # nor does what it yields have to be asks
         _fail(report, asking, f"asked for what cannot be asked: {_reason(error)}", error)
         return
@@ -141,6 +150,12 @@ def _step(
         _fail(report, asking, f"asked too much: round {report.rounds}, {report.asks} asks")
         return
     waiting[report.name] = (asking, asks)
+
+
+def _checked(given: Sequence[Ask], max_asks: int) -> Sequence[Ask]:
+    """What was asked, up to one ask more than is allowed; TypeError where something cannot be asked."""
+    asks = list(islice(given, max_asks + 1))
+    return _Distinct(asks) if len(set(asks)) == len(asks) else asks
 
 
 def _fail(

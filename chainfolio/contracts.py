@@ -22,13 +22,14 @@ class Issue:
     """What an answer does not know: which part failed (`adapter`), about what (`subject`), and why, in a user's words.
 
     `spoils`: whether the answer is partial for it. A contract that answers nonsense does not spoil an answer: anybody
-    could send one to anybody.
+    could send one to anybody. `account`: whose answer it is about; empty where it is about everybody's.
     """
 
     adapter: str
     subject: str
     reason: str
     spoils: bool = True
+    account: str = ""
 
 
 @dataclass(frozen=True, slots=True)

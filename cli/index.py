@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from chainfolio.assets import evm
 from chainfolio.errors import BadRequest
 from cli.common import Commands, one_line, settings, with_system
 from cli.process import for_bulk
+from cli.watch import clock, watch
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
@@ -158,41 +158,17 @@ async def _estimate(system: System, chain: EvmChain, work: Sequence[Work], optio
 
 
 def watcher(name: str, *, quiet: bool = False) -> Callable[[Progress], None]:
-    """Shows progress on standard error: a bar on a terminal, a line every few seconds elsewhere."""
+    """Shows progress on standard error."""
     if quiet:
         return lambda progress: None
-    if sys.stderr.isatty():
-        return Bar(name)
-    return Lines(name)
+    shown = watch(name)
 
-
-class Lines:
-    """A line every five seconds, for logs."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self._next_s = name, 5.0
-
-    def __call__(self, progress: Progress) -> None:
-        if progress.seconds >= self._next_s:
-            self._next_s = progress.seconds + 5
-            print(f"{self.name}: {state(progress)}", file=sys.stderr)
-
-
-class Bar:
-    """One line of a terminal, drawn over and over."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self._next_s = name, 0.0
-
-    def __call__(self, progress: Progress) -> None:
+    def show(progress: Progress) -> None:
         done = progress.blocks >= progress.blocks_total
-        if progress.seconds < self._next_s and not done:
-            return
-        self._next_s = progress.seconds + 0.1
-        share = progress.blocks / max(1, progress.blocks_total)
-        bar = "█" * int(16 * share) + "░" * (16 - int(16 * share))
-        sys.stderr.write(f"\r\x1b[2K{self.name} {bar} {state(progress)}" + ("\n" if done else ""))
-        sys.stderr.flush()
+        share = 1.0 if done else progress.blocks / progress.blocks_total
+        shown(share, progress.seconds, lambda: state(progress))
+
+    return show
 
 
 def state(progress: Progress) -> str:
@@ -204,11 +180,3 @@ def state(progress: Progress) -> str:
         f"{progress.events:,} events {events:,.0f}/s, {progress.requests:,} requests"
         + (f", {clock(eta)} left" if eta is not None and progress.blocks < progress.blocks_total else "")
     )
-
-
-def clock(seconds: float) -> str:
-    """Seconds as people say them."""
-    whole = int(seconds + 0.5)
-    if whole < 90:
-        return f"{whole} s"
-    return f"{whole // 60} min" if whole < 5400 else f"{whole // 3600} h {whole % 3600 // 60} min"

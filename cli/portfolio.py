@@ -1,4 +1,4 @@
-"""`chainfolio portfolio ADDRESS…`: what addresses hold and what it is worth, now or at a block."""
+"""`chainfolio portfolio ADDRESS…`: what addresses hold and what it is worth, now or at a block; many `--from FILE`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from cli.common import Commands, check_chains, show_json, show_table, with_syste
 if TYPE_CHECKING:
     from indexer.wiring import System
     from portfolio.document import AssetDocument, Portfolio, PositionsDocument
+    from portfolio.facts import Options
 
 PLACES = 8
+BATCH = 500
 COLUMNS = (
     ("chain", ""), ("protocol", ""), ("position", ""), ("asset", ""), ("balance", "right"), ("price USD", "right"),
     ("worth USD", "right"),
@@ -23,7 +25,17 @@ COLUMNS = (
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
     command = commands.add_parser("portfolio", parents=[common], help="what addresses hold", description=__doc__)
-    command.add_argument("address", nargs="+")
+    command.add_argument("address", nargs="*")
+    command.add_argument(
+        "--from",
+        dest="file",
+        metavar="FILE",
+        help="the addresses in FILE too, one a line (- : standard "
+        "input), all at one block of one chain; a line of JSON or of a table each",
+    )
+    command.add_argument(
+        "--batch", type=int, default=BATCH, metavar="N", help=f"with --from: wallets read at once (default {BATCH})"
+    )
     command.add_argument("--chain", help="only this chain; needed with --block where several are configured")
     command.add_argument("--block", type=int, metavar="N", help="at this block instead of now")
     command.add_argument("--include-spam", action="store_true", help="let sums have what is taken for spam in them")
@@ -36,6 +48,10 @@ def run(options: argparse.Namespace) -> int:
     import msgspec
 
     accounts = list(dict.fromkeys(account(written) for written in options.address))
+    if options.file is not None:
+        return _many(accounts, options)
+    if not accounts:
+        raise BadRequest("address", "no address is given", cure="chainfolio portfolio ADDRESS… or --from FILE")
     documents = with_system(
         options,
         lambda system: read(system, accounts, options.chain, options.block, options.sources, spam=options.include_spam),
@@ -48,27 +64,54 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _many(accounts: list[Account], options: argparse.Namespace) -> int:
+    """Those on the command line first, then those of the file; one that is in both once."""
+    from cli.wallets import MOST, listed, show
+
+    if not 1 <= options.batch <= MOST:
+        raise BadRequest("batch", f"{options.batch} is not between 1 and {MOST:,}")
+    wanted = dict.fromkeys(accounts, "on the command line")
+    wanted |= {each: place for each, place in listed(options.file).items() if each not in wanted}
+
+    async def read_all(system: System) -> None:
+        check_chains(system)
+        key, height = _chosen(system, options.chain, options.block), options.block
+        shown = _shown(options.sources, spam=options.include_spam)
+        await show(system, wanted, key, height, shown, options.batch, as_json=options.json)
+
+    with_system(options, read_all)
+    return 0
+
+
+def _shown(sources: bool, *, spam: bool) -> Options:
+    from portfolio.facts import Options
+
+    return Options(sources=sources, explorer_urls=False, images=False, spam=spam)
+
+
+def _chosen(system: System, chain: str | None, block: int | None) -> str:
+    """The one chain that is asked, which is the only one where none is named."""
+    keys = sorted(system.settings.chains) if chain is None else [system.chain(chain).key]
+    if block is not None and block < 0:
+        raise BadRequest("block", "a block height is at least 0")
+    if len(keys) > 1:
+        raise BadRequest("chain", "a block belongs to one chain", cure=f"--chain one of {', '.join(keys)}")
+    return keys[0]
+
+
 async def read(
     system: System, accounts: list[Account], chain: str | None, block: int | None, sources: bool, *, spam: bool = False
 ) -> list[Portfolio]:
     """Portfolios over all chains now, or of one chain at a block."""
     from indexer.engine import Engine
-    from portfolio.facts import Options
 
-    shown = Options(sources=sources, explorer_urls=False, images=False, spam=spam)
-    keys = sorted(system.settings.chains)
+    shown = _shown(sources, spam=spam)
     check_chains(system)
-    if block is not None and block < 0:
-        raise BadRequest("block", "a block height is at least 0")
-    if chain is not None:
-        system.chain(chain)
-        keys = [chain]
     if block is None and chain is None:
         return await Engine(system).portfolios(accounts, shown, wait=True, wallet_only=False)
-    if len(keys) > 1:
-        raise BadRequest("chain", "a block belongs to one chain", cure=f"--chain one of {', '.join(keys)}")
-    height = (await system.chain(keys[0]).heads()).latest.height if block is None else block
-    return await Engine(system).at_block(accounts, keys[0], height, shown)
+    key = _chosen(system, chain, block)
+    height = (await system.chain(key).heads()).latest.height if block is None else block
+    return await Engine(system).at_block(accounts, key, height, shown)
 
 
 def show(document: Portfolio) -> None:
@@ -83,7 +126,7 @@ def show(document: Portfolio) -> None:
         for position in chain.protocol_positions.values()
         for nested, side, asset in _assets(position)
     ]
-    show_table(f"{document.address}{at}: {_money(document.networth)} USD", COLUMNS, [row[:-1] for row in rows])
+    show_table(f"{document.address}{at}: {money(document.networth)} USD", COLUMNS, [row[:-1] for row in rows])
     if document.unpriced_assets:
         print(f"  {document.unpriced_assets} assets have no price and are in no sum")
     if document.spam_assets:
@@ -101,7 +144,7 @@ def _cells(asset: AssetDocument, side: str) -> tuple[str, str, str, str]:
     sign = "-" if side == "owed" and _known(asset.value, "") else ""
     said = "spam" if isinstance(asset.spam, SpamDocument) else side
     named = f"{asset.symbol or asset.contract}{f' ({said})' if said else ''}"
-    return named, _short(_known(asset.balance, "?")), _known(asset.price, "-"), sign + _money(asset.value)
+    return named, _short(_known(asset.balance, "?")), _known(asset.price, "-"), sign + money(asset.value)
 
 
 def _short(amount: str) -> str:
@@ -125,7 +168,7 @@ def _known(text: str, else_shown: str) -> str:
     return else_shown if text == UNKNOWN else text
 
 
-def _money(value: str) -> str:
+def money(value: str) -> str:
     """A worth as people read it: thousands apart, two places; the exact figure is in --json."""
     from decimal import Decimal
 

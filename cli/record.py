@@ -77,9 +77,9 @@ async def recorded(system: System, options: argparse.Namespace) -> Recording:
             )  # fmt: skip
     height = (await chain.heads()).finalized if options.block is None else options.block
     block = await chain.block(height)
-    indexed = await asyncio.to_thread(candidates.met, system.lake, system.tail, chain.key, account, height)
+    met = await asyncio.to_thread(candidates.met, system.lake, system.tail, chain.key, [account], height)
     wrapped = chain.facts.wrapped
-    return await record(chain, block, account, indexed | extra, own, frozenset([wrapped.address] if wrapped else []))
+    return await record(chain, block, account, met[account] | extra, own, frozenset([wrapped.address] if wrapped else []))
 
 
 def encounters(written: list[str]) -> Encounters:

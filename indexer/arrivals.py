@@ -1,9 +1,10 @@
-"""How the tokens that an account holds came to it, by the index: in whose transactions, and with how many others."""
+"""How the tokens that accounts hold came to them, by the index: in whose transactions, and with how many others."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import pairwise
 from operator import or_
 from typing import TYPE_CHECKING, Final
 
@@ -21,108 +22,143 @@ if TYPE_CHECKING:
 
 NOTHING: Final = bytes(32)
 PLACE: Final = ("height", "tx_index")
-COLUMNS: Final = (*PLACE, "direction", "standard", "token", "raw")
-# How many transactions are looked up in tables that do not lie by account: one row group each. The newest go first.
+PAIR: Final = ("account", "token")
+WHERE: Final = ("account", *PLACE)
+COLUMNS: Final = (*WHERE, "direction", "standard", "token", "raw")
+# How many transactions of an account are looked up in tables that do not lie by account, one row group each. The newest
+# go first.
 MOST_PLACES: Final = 64
+MOST_HEIGHTS: Final = 1024  # that are looked up together
 
 
 def arrivals(
-    lake: Lake, tail: Tail, chain: str, account: str, tokens: Collection[str], trusted: Collection[str], height: int
-) -> dict[str, Arrival]:
-    """How some tokens came to an account up to a height; those that the index has not seen come are absent.
+    lake: Lake,
+    tail: Tail,
+    chain: str,
+    tokens: Mapping[str, Collection[str]],
+    trusted: Mapping[str, Collection[str]],
+    height: int,
+    listed: Collection[str] = (),
+) -> dict[str, dict[str, Arrival]]:
+    """How tokens came to accounts up to a height, both by account; those that the index has not seen come are absent.
 
     A transaction has something of the account's own in it where the account sent it, or where native coins or a token
-    that is `trusted` left the account: what other contracts log can be anybody's invention.
+    that is `trusted`, or `listed` for everybody, left it: what other contracts log can be anybody's invention.
     """
     import polars as pl
 
-    own = _history(lake, tail, chain, account, height)
-    met = own.filter(pl.col("token").is_in(tokens), pl.col("standard").is_in(FUNGIBLE))
+    found: dict[str, dict[str, Arrival]] = {account: {} for account in tokens}
+    own = _history(lake, tail, chain, list(tokens), height)
+    met = own.join(_pairs(tokens), on=PAIR, how="semi").filter(pl.col("standard").is_in(FUNGIBLE))
     if met.is_empty():
-        return {}
-    places = met.select(PLACE).unique()
-    paid = own.filter(
-        pl.col("direction") == "out",
-        pl.col("raw") != NOTHING,
-        pl.col("token").is_null() | pl.col("token").is_in(trusted),
-    )
-    deeds = paid.select(PLACE).unique().join(places, on=PLACE, how="semi")
+        return found
+    places = met.select(WHERE).unique()
+    out = own.filter(pl.col("direction") == "out", pl.col("raw") != NOTHING)
+    coins = out.filter(pl.col("token").is_null() | pl.col("token").is_in(list(listed)))
+    paid = pl.concat([coins, out.join(_pairs(trusted), on=PAIR, how="semi")])
+    deeds = paid.select(WHERE).unique().join(places, on=WHERE, how="semi")
     # A token that came by nobody's doing that is known yet: its newest transaction may still be the account's own.
-    asked = set(met["token"].to_list()) - set(met.join(deeds, on=PLACE, how="semi")["token"].to_list())
-    others = met.filter(pl.col("token").is_in(asked)).sort(PLACE).unique("token", keep="last").select(PLACE).unique()
-    deeds = pl.concat([deeds, _sent(lake, tail, chain, account, _newest(others))])
-    solicited = set(met.join(deeds, on=PLACE, how="semi")["token"].to_list())
-    moved = dict(met.filter(pl.col("raw") != NOTHING).group_by("token").len().iter_rows())
-    foreign = met.filter(~pl.col("token").is_in(solicited), pl.col("direction") == "in")
-    recipients = _recipients(lake, tail, chain, foreign)
-    return {
-        token: Arrival(moved.get(token, 0), token in solicited, recipients.get(token, 0))
-        for token in sorted(met["token"].unique().to_list())
-    }
+    asked = met.join(met.join(deeds, on=WHERE, how="semi"), on=PAIR, how="anti")
+    others = asked.sort(PLACE).unique(PAIR, keep="last").select(WHERE).unique()
+    deeds = pl.concat([deeds, _sent(lake, tail, chain, _newest(others))])
+    solicited = met.join(deeds, on=WHERE, how="semi").select(PAIR).unique()
+    foreign = met.join(solicited, on=PAIR, how="anti").filter(pl.col("direction") == "in")
+    moved = _by_pair(met.filter(pl.col("raw") != NOTHING).group_by(PAIR).len())
+    recipients, by_deed = _by_pair(_recipients(lake, tail, chain, foreign)), set(solicited.iter_rows())
+    for account, token in sorted(met.select(PAIR).unique().iter_rows()):
+        pair = (account, token)
+        found[account][token] = Arrival(moved.get(pair, 0), pair in by_deed, recipients.get(pair, 0))
+    return found
 
 
-def _history(lake: Lake, tail: Tail, chain: str, account: str, height: int) -> pl.DataFrame:
-    """An account's transfers up to a height: the tail, what is not sorted yet, sorted history; each once."""
+def _pairs(tokens: Mapping[str, Collection[str]]) -> pl.DataFrame:
+    """Accounts and their tokens, a row each."""
+    import polars as pl
+
+    rows = [(account, token) for account, own in tokens.items() for token in own]
+    return pl.DataFrame(rows, schema=dict.fromkeys(PAIR, pl.String), orient="row")
+
+
+def _by_pair(counts: pl.DataFrame) -> dict[tuple[str, str], int]:
+    return {(account, token): count for account, token, count in counts.iter_rows()}
+
+
+def _history(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], height: int) -> pl.DataFrame:
+    """The transfers of accounts up to a height: the tail, what is not sorted yet, sorted histories; each once."""
     import polars as pl
 
     from portfolio.ledger import account_transfers
 
-    mine = (pl.col("sender") == account) | (pl.col("recipient") == account)
+    mine = pl.col("sender").is_in(accounts) | pl.col("recipient").is_in(accounts)
     loose = [_fresh(tail, chain, TRANSFERS, Span(0, height)).filter(mine)]
     for span in unsorted(tail, chain, height):
         within = pl.col("height").is_between(span.first, span.last)
         loose.append(lake.scan(TRANSFERS, chain=chain).filter(mine, within).select(TRANSFERS.names).collect())
-    key = ("height", "tx_index", "log_index", "item", "direction")
+    key = ("account", "height", "tx_index", "log_index", "item", "direction")
     columns = tuple(dict.fromkeys((*key, *COLUMNS)))
-    parts = [account_transfers(rows).filter(pl.col("account") == account).select(columns) for rows in loose]
+    own = pl.col("account").is_in(accounts)
+    parts = [account_transfers(rows).filter(own).select(columns) for rows in loose]
     names = [name for name in ACCOUNT_TRANSFERS.names if name in columns]
-    sorted_ = lake.account_transfers(chain, account, names).filter(pl.col("height") <= height)
+    sorted_ = lake.of_accounts(ACCOUNT_TRANSFERS, chain, accounts, names).filter(pl.col("height") <= height)
     return pl.concat([*parts, sorted_.select(columns).collect()]).unique(key).select(COLUMNS)
 
 
-def _sent(lake: Lake, tail: Tail, chain: str, account: str, places: pl.DataFrame) -> pl.DataFrame:
-    """Those of some places whose transactions the account sent, as far as transactions are indexed."""
+def _sent(lake: Lake, tail: Tail, chain: str, places: pl.DataFrame) -> pl.DataFrame:
+    """Those of some places whose transactions their accounts sent, as far as transactions are indexed."""
     import polars as pl
 
-    mine = pl.col("sender") == account
     rows = [
-        rows.filter(mine).select(PLACE) for rows in _at(lake, tail, chain, TRANSACTIONS, places["height"].to_list())
+        rows.select(pl.col("sender").alias("account"), *PLACE).join(places, on=WHERE, how="semi")
+        for rows in _at(lake, tail, chain, TRANSACTIONS, (*PLACE, "sender"), places["height"].to_list())
     ]
-    return pl.concat(rows).unique().join(places, on=PLACE, how="semi") if rows else places.clear()
+    return pl.concat(rows).unique() if rows else places.clear()
 
 
-def _recipients(lake: Lake, tail: Tail, chain: str, met: pl.DataFrame) -> dict[str, int]:
-    """By token, the most accounts that one of these transactions gave it to."""
+def _recipients(lake: Lake, tail: Tail, chain: str, met: pl.DataFrame) -> pl.DataFrame:
+    """By account and token, to how many accounts the first of these transactions gave the token."""
     import polars as pl
 
     # The first time is enough: what is sent to thousands at once is so from the start.
-    first = _newest(met.sort(PLACE).unique("token", keep="first"))
+    first = _newest(met.sort(PLACE).unique(PAIR, keep="first"))
+    given = ("token", *PLACE)
     whole = [
-        rows.filter(pl.col("token").is_in(first["token"].to_list()), pl.col("raw") != NOTHING)
-        .select("token", *PLACE, "recipient")
-        for rows in _at(lake, tail, chain, TRANSFERS, first["height"].to_list())
-    ]  # fmt: skip
+        rows.filter(pl.col("raw") != NOTHING).join(first, on=given, how="semi")
+        for rows in _at(lake, tail, chain, TRANSFERS, (*given, "recipient", "raw"), first["height"].to_list())
+    ]
     if not whole:
-        return {}
-    here = pl.concat(whole).join(first, on=["token", *PLACE], how="semi")
-    return dict(here.group_by("token").agg(pl.col("recipient").n_unique()).iter_rows())
+        return first.select(PAIR).clear().with_columns(pl.lit(0).alias("count"))
+    counts = pl.concat(whole).group_by(given).agg(pl.col("recipient").n_unique().alias("count"))
+    return first.join(counts, on=given).select(*PAIR, "count")
 
 
 def _newest(places: pl.DataFrame) -> pl.DataFrame:
-    return places.sort(PLACE, descending=True).head(MOST_PLACES)
+    """Of every account the newest places."""
+    newest = places.sort(PLACE, descending=True).group_by("account", maintain_order=True).head(MOST_PLACES)
+    return newest.select(places.columns)
 
 
-def _at(lake: Lake, tail: Tail, chain: str, table: Table, heights: Iterable[int]) -> list[pl.DataFrame]:
-    """A table's rows at some heights: the tail, then the lake, of which only the row groups around them are read."""
+def _spans(heights: Sequence[int]) -> list[Span]:
+    """Some sorted heights as at most `MOST_PLACES` spans: those next to each other together."""
+    apart = sorted(range(1, len(heights)), key=lambda at: heights[at - 1] - heights[at])[: MOST_PLACES - 1]
+    edges = [0, *sorted(apart), len(heights)]
+    return [Span(heights[start], heights[end - 1]) for start, end in pairwise(edges)]
+
+
+def _at(
+    lake: Lake, tail: Tail, chain: str, table: Table, columns: Sequence[str], heights: Iterable[int]
+) -> Iterator[pl.DataFrame]:
+    """A table's rows at some heights, so many heights at a time: the tail, then the lake, of which only the row groups
+    around them are read."""
     import polars as pl
 
     wanted = sorted(set(heights))
-    if not wanted:
-        return []
-    # One comparison each, and not one with a list: these let row groups be passed over.
-    here = reduce(or_, (pl.col("height") == height for height in wanted))
-    fresh = _fresh(tail, chain, table, Span(wanted[0], wanted[-1])).filter(here)
-    return [fresh, lake.scan(table, chain=chain).filter(here).select(table.names).collect()]
+    for start in range(0, len(wanted), MOST_HEIGHTS):
+        some = wanted[start : start + MOST_HEIGHTS]
+        # A comparison each, and not only one with a list: these let row groups be passed over.
+        near = reduce(or_, (pl.col("height").is_between(span.first, span.last) for span in _spans(some)))
+        here = near & pl.col("height").is_in(some)
+        yield _fresh(tail, chain, table, Span(some[0], some[-1])).filter(here).select(columns)
+        yield lake.scan(table, chain=chain).filter(here).select(columns).collect()
 
 
 def _fresh(tail: Tail, chain: str, table: Table, span: Span) -> pl.DataFrame:

@@ -1,15 +1,15 @@
-"""What an account met in the index: the tokens it may hold, and the contracts in which it may have something."""
+"""What accounts met in the index: the tokens they may hold, and the contracts in which they may have something."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Issue
-from chainfolio.tables import TRANSFERS
+from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS
 from indexer import ipc
 from indexer.derive import pending
 
@@ -46,14 +46,15 @@ class Encounters:
         )
 
 
-def met(lake: Lake, tail: Tail, chain: str, account: str, height: int) -> Encounters:
-    """What an account met up to a height: in the tail, in what is not sorted yet, in its sorted history.
+def met(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], height: int) -> dict[str, Encounters]:
+    """What accounts met up to a height, by account: in the tail, in what is not sorted yet, in sorted histories, each
+    read once for all of them.
 
     In this order, which is the way that rows go: one that moves on meanwhile is met twice, and not missed.
     """
     import polars as pl
 
-    own = pl.col("account") == account
+    own = pl.col("account").is_in(accounts)
     parts = []
     streams = [stream for _, stream in tail.rows(chain, "transfers", 0, height)]
     if streams:
@@ -63,12 +64,15 @@ def met(lake: Lake, tail: Tail, chain: str, account: str, height: int) -> Encoun
     for span in unsorted(tail, chain, height):
         within = pl.col("height").is_between(span.first, span.last)
         parts.append(_sides(lake.scan(TRANSFERS, chain=chain).filter(within)).filter(own))
-    parts.append(lake.account_transfers(chain, account, ("height", *KINDS)))
+    parts.append(lake.of_accounts(ACCOUNT_TRANSFERS, chain, accounts, ("height", *KINDS)))
     rows = pl.concat([part.filter(pl.col("height") <= height).select(KINDS).unique() for part in parts]).unique()
-    return _encounters(rows.collect())
+    found = {account: _Gathered() for account in accounts}
+    for account, *row in rows.collect().iter_rows():
+        found[account].add(*row)
+    return {account: gathered.encounters for account, gathered in found.items()}
 
 
-KINDS = ("direction", "counterparty", "standard", "token", "token_id")
+KINDS = ("account", "direction", "counterparty", "standard", "token", "token_id")
 
 
 def _sides(transfers: pl.LazyFrame) -> pl.LazyFrame:
@@ -85,24 +89,34 @@ def _sides(transfers: pl.LazyFrame) -> pl.LazyFrame:
     return pl.concat(sides)
 
 
-def _encounters(rows: pl.DataFrame) -> Encounters:
-    tokens: set[str] = set()
-    ids, exchanged = defaultdict[str, set[int]](set), defaultdict[str, set[str | None]](set)
-    sent: set[str | None] = set()
-    for direction, counterparty, standard, token, token_id in rows.select(KINDS).iter_rows():
-        exchanged[counterparty].add(token)
+@dataclass(slots=True)
+class _Gathered:
+    """What one account met so far."""
+
+    tokens: set[str] = field(default_factory=set)
+    ids: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    exchanged: defaultdict[str, set[str | None]] = field(default_factory=lambda: defaultdict(set))
+    sent: set[str | None] = field(default_factory=set)
+
+    def add(self, direction: str, counterparty: str, standard: str, token: str, token_id: bytes) -> None:
+        """Take in one kind of its transfers."""
+        self.exchanged[counterparty].add(token)
         if direction == "out":
-            sent.add(token)
+            self.sent.add(token)
         if standard in FUNGIBLE:
-            tokens.add(token)
+            self.tokens.add(token)
         elif standard == "erc721" and direction == "in":
-            ids[token].add(int.from_bytes(token_id, "big"))
-    return Encounters(
-        frozenset(tokens),
-        {collection: frozenset(found) for collection, found in ids.items()},
-        {other: frozenset(moved) for other, moved in exchanged.items()},
-        frozenset(sent),
-    )
+            self.ids[token].add(int.from_bytes(token_id, "big"))
+
+    @property
+    def encounters(self) -> Encounters:
+        """All of it, for good."""
+        return Encounters(
+            frozenset(self.tokens),
+            {collection: frozenset(found) for collection, found in self.ids.items()},
+            {other: frozenset(moved) for other, moved in self.exchanged.items()},
+            frozenset(self.sent),
+        )
 
 
 def unsorted(tail: Tail, chain: str, height: int) -> Spans:

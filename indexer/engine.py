@@ -97,14 +97,26 @@ class Engine:
         return found
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
-        """Portfolios at one block of one chain, which is read anew. BadRequest above the head, HistoryUnavailable where
-        the node has pruned it, Unserved without such a chain."""
+        """Portfolios at one block of one chain, which is read anew. Errors as of `pinned`."""
+        return await self.at_pinned(accounts, chain, await self.pinned(chain, height), options)
+
+    async def pinned(self, chain: str, height: int | None = None) -> Block:
+        """The block of a chain at a height; without one the newest that is indexed, where indexing keeps up. BadRequest
+        above the head, HistoryUnavailable where the node has forgotten it, Unserved without such a chain."""
         evm = self._configured(chain, "the portfolio at a block")
+        if height is None:
+            return await self._snapshotter(evm).now()
         await self._check_height(evm, height)
-        block = await self._block(evm, height)
-        snapshot = await self._snapshotter(evm).take([each.address for each in accounts], block)
-        valuation, now_us = value([snapshot]), self.system.seams.clock.now_us()
-        return [self._document(each.address, valuation, now_us, options, height) for each in accounts]
+        return await self._block(evm, height)
+
+    async def at_pinned(
+        self, accounts: Sequence[Account], chain: str, block: Block, options: Options
+    ) -> list[Portfolio]:
+        """Portfolios at a block that `pinned` gave, in the order of the accounts; nothing of them is kept. Reorged
+        where the block has left the chain since, HistoryUnavailable where the node has pruned its state."""
+        snapshot = await self._snapshotter(self.system.chain(chain)).take([each.address for each in accounts], block)
+        parts, now_us = value([snapshot]).apart(), self.system.seams.clock.now_us()
+        return [self._document(each.address, parts[each.address], now_us, options, block.height) for each in accounts]
 
     async def _block(self, chain: EvmChain, height: int) -> Block:
         """A block that the chain has: who does not have it though the chain has gone on has forgotten it."""
@@ -419,7 +431,7 @@ def _wallet(document: Portfolio) -> Portfolio:
 
 
 def _no_family(account: Account) -> Issue:
-    return Issue(account.family, account.address, NO_FAMILY)
+    return Issue(account.family, account.address, NO_FAMILY, account=account.address)
 
 
 def _everybody(valuation: Valuation, accounts: Sequence[Account], chains: Sequence[EvmChain]) -> Valuation:
@@ -437,7 +449,7 @@ def _addresses(chain: EvmChain, accounts: Sequence[Account]) -> list[str]:
 def _unreadable(chain: EvmChain, addresses: Sequence[str], error: SourceError, time_us: int) -> Snapshot:
     """A snapshot that says only why there is none."""
     reason = f"the chain could not be read: {error.reason}"
-    issues = tuple(Issue(chain.key, address, reason) for address in addresses)
+    issues = tuple(Issue(chain.key, address, reason, account=address) for address in addresses)
     return Snapshot(chain.key, Block(0, "", "", time_us), tuple(addresses), (), (), issues)
 
 

@@ -156,7 +156,7 @@ class Reader:
             issues += each.issues
             if found.unknown:
                 reason = f"not known of {self.account}: {found.unknown}"
-                issues.append(Issue(meeting.row.protocol, meeting.met.contract, reason))
+                issues.append(Issue(meeting.row.protocol, meeting.met.contract, reason, account=self.account))
         return opened, issues
 
     def _share(self, token: str, raw: int) -> Asking[Read, Any, Several]:
@@ -208,7 +208,7 @@ class Reader:
 
     def _unknown(self, share: Meeting, why: str) -> Issue:
         reason = f"what lies behind this share of {self.account} is unknown: {why}"
-        return Issue(share.row.protocol, share.met.contract, reason, spoils=share.sure)
+        return Issue(share.row.protocol, share.met.contract, reason, share.sure, self.account)
 
 
 def _joined(results: Iterable[Several]) -> Several:

@@ -88,22 +88,27 @@ class Protocols:
     issues: tuple[Issue, ...] = ()
     _answers: dict[tuple[str, str], str] = field(default_factory=dict)
     _asked: set[str] = field(default_factory=set)
+    _open: dict[str, list[Call]] = field(default_factory=dict)
+    _sorted: dict[type[Any], list[tuple[Row, Any]]] = field(default_factory=dict)
 
     @cached_property
     def _questions(self) -> tuple[str, ...]:
         asked = {question for _, rule in self._rules(Token) for question in (rule.question, *rule.facts) if question}
         return tuple(sorted(asked))
 
-    def _rules(self, kind: type[Any]) -> Iterator[tuple[Row, Any]]:
+    def _rules(self, kind: type[Any]) -> list[tuple[Row, Any]]:
         """Rules of a kind; those that name contracts come first. A `deposited` one, which believes tokens that nobody
         lists, is for protocols without contracts: a file that names its vaults does not mean everybody's."""
+        if kind in self._sorted:
+            return self._sorted[kind]
         pairs = [
             (row, rule)
             for row in self.rows
             for rule in row.family.rules
             if isinstance(rule, kind) and not (row.contracts and isinstance(rule, Token) and rule.deposited)
         ]
-        yield from sorted(pairs, key=lambda pair: (not pair[1].role, pair[0].protocol))
+        found = self._sorted[kind] = sorted(pairs, key=lambda pair: (not pair[1].role, pair[0].protocol))
+        return found
 
     def by_contract(self, account: str, encounters: Encounters) -> Iterator[Meeting]:
         """Meetings by contracts with which the account had to do."""
@@ -155,12 +160,15 @@ class Protocols:
 
     def questions(self, tokens: Sequence[str]) -> list[Call]:
         """What to ask tokens that have not answered yet: a proxy may answer later what it refuses now."""
-        return [
-            Call(token, question)
-            for token in tokens
-            for question in self._questions
-            if (token, question) not in self._answers and token not in self.plain
-        ]
+        return [call for token in tokens for call in self._open_to(token)]
+
+    def _open_to(self, token: str) -> list[Call]:
+        if token in self.plain:
+            return []
+        if token not in self._open:
+            asked = (question for question in self._questions if (token, question) not in self._answers)
+            self._open[token] = [Call(token, question) for question in asked]
+        return self._open[token]
 
     def learn(self, asks: Sequence[Call], answers: Sequence[Any]) -> None:
         """Keep what tokens answered. One that says nothing at all is not there at that block, and was not asked."""
@@ -169,6 +177,7 @@ class Protocols:
                 self._asked.add(ask.to)
             if isinstance(answer, str) and answer != ZERO_ADDRESS:
                 self._answers[ask.to, ask.signature] = answer
+                self._open.pop(ask.to, None)
 
     def asked(self, token: str) -> bool:
         """Whether a token was asked by now, for this block or another: what it is does not change."""
@@ -222,7 +231,7 @@ def outcome_of(meeting: Meeting) -> Asking[Read, Any, Outcome]:
     met = meeting.met
     subject = f"{met.contract}/{met.id}" if met.id else met.contract
     said = f"the position of {met.account} is unknown: {reason}"
-    return Outcome(meeting, issue=Issue(meeting.row.protocol, subject, said, spoils=meeting.sure))
+    return Outcome(meeting, issue=Issue(meeting.row.protocol, subject, said, meeting.sure, met.account))
 
 
 def answered(report: Report[Any]) -> tuple[Answered, ...]:

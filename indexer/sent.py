@@ -44,11 +44,11 @@ def sent(
         # One row more than the ceiling of all of them: then one of them is above it.
         yield (rows if most is None else rows.head(most * len(accounts) + 1)).collect()
     stored = [name for name in ACCOUNT_TRANSACTIONS.names if name in columns]
-    for account in accounts:
-        if most is not None:
+    if most is not None:
+        for account in accounts:
             check_ceiling(account, lake.count_transactions(ACCOUNT_TRANSACTIONS, chain, account, most), most)
-        own = lake.of_account(ACCOUNT_TRANSACTIONS, chain, account, stored)
-        yield own.with_columns(pl.col("account").alias("sender")).select(columns).collect()
+    own = lake.of_accounts(ACCOUNT_TRANSACTIONS, chain, accounts, stored)
+    yield own.with_columns(pl.col("account").alias("sender")).select(columns).collect()
 
 
 def paid(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], block: Block) -> dict[str, int]:

@@ -21,8 +21,7 @@ from chainfolio.errors import BadAnswer, Reorged
 from indexer import candidates
 from indexer.about import About
 from indexer.arrivals import arrivals
-from indexer.candidates import Encounters
-from indexer.positions import MOST_ASKS, MOST_ROUNDS, Everything, Reader
+from indexer.positions import MOST_ASKS, MOST_ROUNDS, Everything, Open, Reader
 from indexer.protocols import Protocols
 from indexer.sent import paid
 from indexer.tokens import TokenBook
@@ -71,7 +70,9 @@ class Snapshotter:
         block = (await self.chain.heads()).latest
         about = await self.known(contracts, block)
         prices = {price.asset: price for price in about.quotes.prices}
-        return Quoted(block, about.tokens, prices, (*about.issues, *_refusals(about.quotes)))
+        return Quoted(
+            block, about.tokens, prices, (*about.issues, *_refusals(about.quotes, {"": {*contracts, ZERO_ADDRESS}}))
+        )
 
     @property
     def native(self) -> Token:
@@ -80,7 +81,7 @@ class Snapshotter:
         return Token(self.chain.facts.native_asset, native.symbol, native.name, native.decimals)
 
     async def _at(self, accounts: Sequence[str], block: Block, extra: Sequence[str], before: int) -> Snapshot:
-        met = await asyncio.to_thread(self._met, accounts, block.height)
+        met = await asyncio.to_thread(candidates.met, self.lake, self.tail, self.chain.key, accounts, block.height)
         wanted = {account: self._wanted(met[account].tokens | set(extra)) for account in accounts}
         about, time_s = self._about(block), block.time_us // SECOND_US
         readers = {account: Reader(self.protocols, account, met[account], time_s, about.ask) for account in accounts}
@@ -95,10 +96,11 @@ class Snapshotter:
         holdings, issues = self._natives(read)
         shares = {(each.account, share) for each in opened for share in each.found.instead}
         loose = [each for each in held if each[:2] not in shares]
-        spam = await asyncio.to_thread(self._spam, loose, tokens, quotes, block.height)
+        own = _own(accounts, held, opened)
+        spam = await asyncio.to_thread(self._spam, loose, own, about, block.height)
         holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
         issues += [*unknown, *(issue for everything in read.values() for issue in everything.issues)]
-        issues += [*about.issues, *_refusals(quotes), *self.protocols.issues]
+        issues += [*about.issues, *_refusals(quotes, own), *self.protocols.issues]
         gap = candidates.gaps(self.tail, self.chain.key, block.height)
         return Snapshot(
             self.chain.key, block, tuple(accounts), tuple(holdings), quotes.prices,
@@ -106,9 +108,6 @@ class Snapshotter:
             tuple(each.named(tokens) for each in opened), spam,
             tuple(Holding(account, self.native, raw) for account, raw in fees.items()),
         )  # fmt: skip
-
-    def _met(self, accounts: Sequence[str], height: int) -> dict[str, Encounters]:
-        return {account: candidates.met(self.lake, self.tail, self.chain.key, account, height) for account in accounts}
 
     async def _read(self, askings: Mapping[str, Asking[Read, Any, Everything]], block: Block) -> dict[str, Everything]:
         """All accounts in lockstep; the decoders inside are bounded one by one."""
@@ -148,31 +147,36 @@ class Snapshotter:
                 elif wanted[account][contract]:
                     why = "the contract refuses" if isinstance(raw, Reverted) else raw.reason
                     reason = f"the balance of {account} is unknown: {why}"
-                    issues.append(Issue("balance", contract, reason, spoils=False))
+                    issues.append(Issue("balance", contract, reason, spoils=False, account=account))
         return held, issues
 
     def _spam(
-        self, held: Sequence[tuple[str, str, int]], tokens: Mapping[str, Token], quotes: Quotes, height: int
+        self, held: Sequence[tuple[str, str, int]], own: Mapping[str, Set[str]], about: About, height: int
     ) -> dict[tuple[str, str], Spam]:
-        """What of the held tokens is taken for spam, by account and contract."""
+        """What of the held tokens is taken for spam, by account and contract. An account is judged by its `own` tokens
+        and the list, whoever else is in the snapshot."""
         listed = {*self.book.listed, *([self.chain.facts.wrapped.address] if self.chain.facts.wrapped else [])}
-        priced = {price.asset.contract for price in quotes.prices}
         suspects: dict[str, list[str]] = {}
         for account, contract, _ in held:
             if contract not in listed:
                 suspects.setdefault(account, []).append(contract)
         if not suspects:
             return {}
-        known = {**self.book.listed, **{each: tokens[each] for each in tokens if each in priced}}
-        originals = Originals.of((each, known[each].symbol, known[each].name) for each in known)
-        originals.add(ZERO_ADDRESS, self.native.symbol, self.native.name)
+        tokens, prices = about.tokens, {price.asset.contract for price in about.quotes.prices}
+        priced = {account: frozenset(own[account] & prices) for account in suspects}
+        came = arrivals(self.lake, self.tail, self.chain.key, suspects, priced, height, listed)
+        everybodys = Originals.of((each, token.symbol, token.name) for each, token in self.book.listed.items())
+        everybodys.add(ZERO_ADDRESS, self.native.symbol, self.native.name)
+        originals = {
+            several: everybodys.more((each, tokens[each].symbol, tokens[each].name) for each in several)
+            for several in set(priced.values())
+        }
         found = {}
         for account, contracts in suspects.items():
-            came = arrivals(self.lake, self.tail, self.chain.key, account, contracts, listed | priced, height)
             for contract in contracts:
-                token = tokens[contract]
-                facts = TokenFacts(contract, token.symbol, token.name, False, contract in priced, came.get(contract))
-                if (spam := judge(facts, originals)) is not None:
+                token, arrival = tokens[contract], came[account].get(contract)
+                facts = TokenFacts(contract, token.symbol, token.name, False, contract in priced[account], arrival)
+                if (spam := judge(facts, originals[priced[account]])) is not None:
                     found[account, contract] = spam
         return found
 
@@ -182,7 +186,7 @@ class Snapshotter:
             Holding(account, self.native, each.native) for account, each in read.items() if isinstance(each.native, int)
         ]
         unknown = [
-            Issue("balance", account, f"the native balance could not be read: {each.native.reason}")
+            Issue("balance", account, f"the native balance could not be read: {each.native.reason}", account=account)
             for account, each in read.items()
             if not isinstance(each.native, int)
         ]
@@ -206,11 +210,24 @@ class Snapshotter:
             await asyncio.to_thread(self.book.learn, about.fresh, about.block.height)
 
 
-def _refusals(quotes: Quotes) -> list[Issue]:
-    """Why assets that a source has facts about have no price: said, but no reason to call the holdings partial."""
+def _own(accounts: Sequence[str], held: Sequence[tuple[str, str, int]], opened: Sequence[Open]) -> dict[str, set[str]]:
+    """The tokens that each account holds or has in positions, and the native coin."""
+    own = {account: {ZERO_ADDRESS} for account in accounts}
+    for account, contract, _ in held:
+        own[account].add(contract)
+    for each in opened:
+        own[each.account] |= each.tokens
+    return own
+
+
+def _refusals(quotes: Quotes, own: Mapping[str, Set[str]]) -> list[Issue]:
+    """Why assets that a source has facts about have no price, to each account that has some of them: said, but no
+    reason to call the holdings partial."""
     priced: set[Asset] = {price.asset for price in quotes.prices}
     return [
-        Issue(refusal.source, str(refusal.asset), refusal.reason, spoils=False)
+        Issue(refusal.source, str(refusal.asset), refusal.reason, spoils=False, account=account)
         for refusal in quotes.refused
         if refusal.asset not in priced
+        for account, tokens in own.items()
+        if refusal.asset.contract in tokens
     ]

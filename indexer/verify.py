@@ -234,8 +234,8 @@ async def _proofs(
     block = ours.snapshot.block
     claimed = {contract: raw for contract, raw in ours.held.items() if contract != ZERO_ADDRESS}
     tokens = {contract: 0 for other in others for contract in other.held if contract != ZERO_ADDRESS}
-    met = await asyncio.to_thread(candidates.met, system.lake, system.tail, ours.chain.key, account, block.height)
-    tokens = dict.fromkeys(met.tokens, 0) | tokens | claimed
+    met = await asyncio.to_thread(candidates.met, system.lake, system.tail, ours.chain.key, [account], block.height)
+    tokens = dict.fromkeys(met[account].tokens, 0) | tokens | claimed
     best: tuple[Findings | None, str | None] = None, None
     faults: list[Fault] = []
     unable: list[Fault] = []

@@ -11,6 +11,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Literal, get_args
 
 from chainfolio.contracts import Spam
@@ -92,8 +93,8 @@ class TokenFacts:
 class Originals:
     """The tokens that others pretend to be: those on the list, the native coin, and what has a price."""
 
-    _symbols: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    _shapes: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _symbols: defaultdict[str, frozenset[str]] = field(default_factory=lambda: defaultdict(frozenset))
+    _shapes: defaultdict[str, frozenset[str]] = field(default_factory=lambda: defaultdict(frozenset))
     _texts: set[str] = field(default_factory=set)
 
     @classmethod
@@ -106,21 +107,29 @@ class Originals:
 
     def add(self, contract: str, symbol: str, name: str) -> None:
         """Take in one more."""
-        self._symbols[symbol.casefold()].add(contract)
+        self._symbols[symbol.casefold()] |= {contract}
         for text in (symbol, name):
             self._texts.add(text.casefold())
             for shape in _shapes(text):
-                self._shapes[shape].add(contract)
+                self._shapes[shape] |= {contract}
+
+    def more(self, tokens: Iterable[tuple[str, str, str]]) -> Originals:
+        """These and some more; these stay as they are."""
+        symbols, shapes = (defaultdict(frozenset[str], known) for known in (self._symbols, self._shapes))
+        both = Originals(symbols, shapes, set(self._texts))
+        for contract, symbol, name in tokens:
+            both.add(contract, symbol, name)
+        return both
 
     def has_symbol(self, symbol: str, contract: str) -> bool:
         """Whether another contract is known by this symbol."""
-        return bool(self._symbols.get(symbol.casefold(), set()) - {contract})
+        return bool(self._symbols.get(symbol.casefold(), frozenset()) - {contract})
 
     def looks_alike(self, text: str, contract: str) -> bool:
         """Whether a text is drawn like the symbol or the name of another contract, and is not the same text."""
         if len(text) < 2 or text.casefold() in self._texts:
             return False
-        return any(self._shapes.get(shape, set()) - {contract} for shape in _shapes(text))
+        return any(self._shapes.get(shape, frozenset()) - {contract} for shape in _shapes(text))
 
 
 def judge(facts: TokenFacts, originals: Originals) -> Spam | None:
@@ -182,6 +191,7 @@ def _plain(text: str) -> str:
     return "".join(_ALIKE.get(char, char) for char in apart if unicodedata.category(char) not in ("Mn", "Cf", "Cc"))
 
 
+@lru_cache(4096)
 def _shapes(text: str) -> tuple[str, ...]:
     """How a text looks: whatever its case, and in its own case where I, l and 1 are one stroke."""
     plain = "".join(_plain(text).split())

@@ -7,6 +7,7 @@ else anybody could spoil anybody's portfolio by sending it one.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -110,6 +111,24 @@ class Valuation:
             tuple(fee for fee in self.fees if fee.holding.account == account),
         )
 
+    def apart(self) -> dict[str, Valuation]:
+        """The part of every account, as `of`, in one pass over all of them."""
+        holdings, fees = defaultdict[str, list[Valued]](list), defaultdict[str, list[Valued]](list)
+        positions = defaultdict[str, list[ValuedPosition]](list)
+        for valued in self.holdings:
+            holdings[valued.holding.account].append(valued)
+        for position in self.positions:
+            positions[position.account].append(position)
+        for fee in self.fees:
+            fees[fee.holding.account].append(fee)
+        return {
+            account: Valuation(
+                tuple(holdings[account]), tuple(positions[account]), {account: chains},
+                {account: self.unread.get(account, ())}, tuple(fees[account]),
+            )
+            for account, chains in self.scope.items()
+        }  # fmt: skip
+
 
 def _worths(parts: Iterable[Valued]) -> list[Decimal]:
     return [part.worth for part in parts if part.worth is not None and part.counted]
@@ -125,11 +144,10 @@ def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = (
     scope: dict[str, tuple[str, ...]] = {}
     unread: dict[str, tuple[Issue, ...]] = {}
     for snapshot in snapshots:
+        said = _issues(snapshot)
         for account in snapshot.accounts:
-            strangers = set(snapshot.accounts) - {account}
-            ours = [issue for issue in snapshot.issues if issue.subject not in strangers]
             scope[account] = tuple(sorted({*scope.get(account, ()), snapshot.chain}))
-            unread[account] = (*unread.get(account, ()), *ours)
+            unread[account] = (*unread.get(account, ()), *said[account])
         prices = {price.asset: price for price in reversed(snapshot.prices)}
         shown = {(each.account, contract) for each in snapshot.positions for contract in each.instead}
         holdings += [
@@ -143,6 +161,16 @@ def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = (
         inside += [_valued_position(each, snapshot, prices) for each in snapshot.positions]
         fees += [valued(fee, snapshot.chain, snapshot.block, prices.get(fee.token.asset)) for fee in snapshot.fees]
     return Valuation(tuple(holdings), tuple(inside), scope, unread, tuple(fees))
+
+
+def _issues(snapshot: Snapshot) -> dict[str, list[Issue]]:
+    """The issues of a snapshot by the account they are about, those about everybody with each, in their order."""
+    said: dict[str, list[Issue]] = {account: [] for account in snapshot.accounts}
+    for issue in snapshot.issues:
+        whose = issue.account or issue.subject
+        for account in [whose] if whose in said else said:
+            said[account].append(issue)
+    return said
 
 
 def _valued_position(position: Position, snapshot: Snapshot, prices: Mapping[Asset, Price]) -> ValuedPosition:

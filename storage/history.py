@@ -1,4 +1,4 @@
-"""One account's rows out of its bucket's files: only the row groups that have some are read.
+"""Rows of accounts out of their bucket's files: only the row groups that have some are read.
 
 The files of a bucket are sorted by account, and their footers say where each row group begins and ends. A file never
 changes, so a footer that was read once stays right for as long as any version of the table names its file.
@@ -76,21 +76,23 @@ class Footers:
 def history(
     table: Table,
     files: Iterable[Written],
-    account: str,
+    accounts: Sequence[str],
     columns: Sequence[str],
     folder: Folder | Bucket,
     footers: Footers,
 ) -> pa.Table:
-    """An account's rows, in the order of the files and of the rows in each, with the columns asked for."""
+    """The rows of accounts of one bucket, in the order of the files and of the rows in each, with the columns asked
+    for. Each file is opened once, and no row group is read twice."""
     schema = pa.schema([table.schema().field(name) for name in columns])
     inside = {"account", *columns} - set(table.partitions)
     parts = []
     for file in files:
         footer = footers.of(file.path, folder)
-        if groups := _groups(footer, account):
+        if groups := sorted({group for account in accounts for group in _groups(footer, account)}):
             with folder.open(file.path, footer) as parquet:
                 rows = parquet.read_row_groups(groups, columns=inside)
-            parts.append(pa.Table.from_arrays(completed(file, _own(rows, account), schema), schema=schema))
+            own = pa.concat_tables([_own(rows, account) for account in sorted(set(accounts))])
+            parts.append(pa.Table.from_arrays(completed(file, own, schema), schema=schema))
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 

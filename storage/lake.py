@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,11 +23,11 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from chainfolio.amounts import MAX_DEC38
 from chainfolio.blocks import Span
 from chainfolio.errors import Busy, StaleTable, StorageFull, StoreError
 from chainfolio.tables import TABLES, Column, Table, bucket
 from storage.arrays import numbers
+from storage.decimals import with_decimals
 from storage.disk import sync
 from storage.history import Footers, count_places, history
 from storage.parquet import Bucket, Folder, Written, check, in_order, read, write
@@ -332,7 +331,7 @@ class Lake:
         empty = pl.DataFrame(pl.from_arrow(table.schema().empty_table()))
         files = self.files(table, chain)
         if not files:
-            return _with_decimals(empty.lazy(), table)
+            return with_decimals(empty.lazy(), table)
         # By a list of files, not by the handle: that moves on to newer versions under a frame nobody has collected yet.
         rows = pl.scan_parquet(
             files,
@@ -341,25 +340,39 @@ class Lake:
             hive_schema={name: empty.schema[name] for name in table.partitions},
             storage_options=self.options or None,
         ).select(table.names)
-        return _with_decimals(rows, table)
+        return with_decimals(rows, table)
 
     def account_transfers(self, chain: str, account: str, columns: Sequence[str] | None = None) -> pl.LazyFrame:
         """As `of_account`, of `account_transfers`."""
         return self.of_account(TABLES["account_transfers"], chain, account, columns)
 
     def of_account(self, table: Table, chain: str, account: str, columns: Sequence[str] | None = None) -> pl.LazyFrame:
-        """One account's rows of a table by account, read now: a few row groups of one bucket's files. `columns` are
-        those to read, default all. As with `scan`, beside each raw stands its `_dec`."""
+        """One account's rows of a table by account, as `of_accounts`."""
+        return self.of_accounts(table, chain, [account], columns)
+
+    def of_accounts(
+        self, table: Table, chain: str, accounts: Sequence[str], columns: Sequence[str] | None = None
+    ) -> pl.LazyFrame:
+        """The rows that accounts have in a table by account, read now: a few row groups of their buckets' files, each
+        file opened once. `columns` are those to read, default all. As with `scan`, beside each raw stands its
+        `_dec`."""
         import polars as pl
 
-        files = self._files(table, chain, bucket(account))
+        files, folder = self._files(table, chain), self._folder(table)
+        buckets: dict[int, list[str]] = {}
+        for account in accounts:
+            buckets.setdefault(bucket(account), []).append(account)
         with _said(table):
             if self.is_local:
-                self._footers.foresee(lambda: (self._files(table, chain), self._folder(table)))
-            rows = history(table, files, account, columns or table.names, self._folder(table), self._footers)
-        frame = pl.from_arrow(rows)
+                self._footers.foresee(lambda: (files, folder))
+            parts = [
+                history(table, _chosen(files, chain, number), own, columns or table.names, folder, self._footers)
+                for number, own in buckets.items()
+            ]
+            none = history(table, [], [], columns or table.names, folder, self._footers)
+        frame = pl.from_arrow(pa.concat_tables([none, *parts]))
         assert isinstance(frame, pl.DataFrame)
-        return _with_decimals(frame.lazy(), table, columns or ())
+        return with_decimals(frame.lazy(), table, columns or ())
 
     def count_transactions(self, table: Table, chain: str, account: str, most: int) -> int:
         """In how many transactions an account's rows of a table by account lie; no further once above `most`."""
@@ -441,26 +454,6 @@ class Lake:
 
     def _address(self, table: Table, file: Written) -> str:
         return f"{self._path(table)}/{file.path}"
-
-
-def _with_decimals(rows: pl.LazyFrame, table: Table, columns: Sequence[str] = ()) -> pl.LazyFrame:
-    """Rows with a DECIMAL(38,0) beside each raw; null where the raw is null or does not fit."""
-    return rows.with_columns(_decimals(tuple(
-        column.name for column in table.columns if column.type == "raw" and column.name in (columns or table.names)
-    )))  # fmt: skip
-
-
-@cache
-def _decimals(raws: tuple[str, ...]) -> list[pl.Expr]:
-    import polars as pl
-
-    decimals = []
-    for name in raws:
-        high = pl.col(name).bin.slice(0, 16)
-        low = pl.col(name).bin.slice(16, 16).bin.reinterpret(dtype=pl.Int128, endianness="big")
-        fits = (high == bytes(16)) & low.is_between(0, MAX_DEC38)
-        decimals.append(pl.when(fits).then(low).cast(pl.Decimal(38, 0)).alias(f"{name}_dec"))
-    return decimals
 
 
 def _each(rows: Any) -> Iterable[Any]:

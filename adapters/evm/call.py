@@ -58,17 +58,20 @@ def _split(types: str) -> tuple[str, ...]:
     return (*parts, types[start:]) if types else ()
 
 
-@lru_cache(maxsize=65_536)
 def encode(written: str, args: tuple[Any, ...]) -> bytes:
     """Call data."""
     parsed = signature(written)
     assert len(parsed.inputs) == len(args), f"{written} takes {len(parsed.inputs)} arguments, not {len(args)}"
     if parsed.inputs == ("address",):
         return parsed.selector + bytes(12) + bytes.fromhex(args[0][2:])
-    if not args:
-        return parsed.selector
+    return _encoded(written, args) if args else parsed.selector
+
+
+@lru_cache(maxsize=16_384)
+def _encoded(written: str, args: tuple[Any, ...]) -> bytes:
     from eth_abi.abi import encode as abi_encode
 
+    parsed = signature(written)
     return parsed.selector + abi_encode(parsed.inputs, args)
 
 

@@ -63,6 +63,11 @@ class _Read:
     gas: int = GAS
     keep: int = KEEP
     answer: Any = None
+    data: bytes | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        ask = self.ask
+        self.data = None if isinstance(ask, NativeBalance) else encode(ask.signature, ask.args)
 
     @property
     def alone(self) -> bool:
@@ -71,10 +76,6 @@ class _Read:
     @property
     def to(self) -> str:
         return self.ask.account if isinstance(self.ask, NativeBalance) else self.ask.to
-
-    @property
-    def data(self) -> bytes | None:
-        return None if isinstance(self.ask, NativeBalance) else encode(self.ask.signature, self.ask.args)
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import Index, index
 
 pytestmark = pytest.mark.node
+Arrived = dict[str, Arrival]
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +35,11 @@ def spam(subject: EvmSubject) -> dict[str, str]:
 
 def flagged(taken: Snapshot, account: str) -> dict[str, tuple[str, ...]]:
     return {contract: spam.reasons for (owner, contract), spam in taken.spam.items() if owner == account}
+
+
+def of_one(indexed: Index, account: str, tokens: tuple[str, ...], trusted: tuple[str, ...], height: int) -> Arrived:
+    """How tokens came to one account."""
+    return arrivals(indexed.lake, indexed.tail, indexed.key, {account: tokens}, {account: trusted}, height)[account]
 
 
 async def whole(indexed: Index, *, follow: bool) -> None:
@@ -73,13 +79,12 @@ async def test_how_a_token_came_is_what_the_chain_says(
     moon = spam["MOON"]
     async with index(subject, tmp_path) as indexed:
         await whole(indexed, follow=True)
-        lake, tail, key = indexed.lake, indexed.tail, indexed.key
-        found = arrivals(lake, tail, key, alice, (moon, dai, "0x" + "12" * 20), (usdc, weth), subject.height)
+        found = of_one(indexed, alice, (moon, dai, "0x" + "12" * 20), (usdc, weth), subject.height)
         assert found[moon] == Arrival(moved=1, own=False, recipients=len(SPAMMED) + STRANGERS)
         assert found[dai].own, "she has traded it"
         assert set(found) == {moon, dai}
-        assert arrivals(lake, tail, key, alice, (moon,), (), 5) == {}
-        given = arrivals(lake, tail, key, frank, (dai,), (), subject.height)
+        assert of_one(indexed, alice, (moon,), (), 5) == {}
+        given = of_one(indexed, frank, (dai,), (), subject.height)
         assert given[dai].moved > 1
 
 
@@ -99,7 +104,7 @@ async def test_a_transfer_that_a_token_invents_is_no_deed_of_its_holder(
     async with index(subject, tmp_path) as indexed:
         await whole(indexed, follow=True)
         told = {
-            name: arrivals(indexed.lake, indexed.tail, indexed.key, account.lower(), (moon,), (), subject.height)[moon]
+            name: of_one(indexed, account.lower(), (moon,), (), subject.height)[moon]
             for name, account in (("bob", bob), ("carol", carol))
         }
         assert (told["bob"].own, told["carol"].own) == (False, True)

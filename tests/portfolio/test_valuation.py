@@ -59,6 +59,15 @@ def test_each_account_sees_its_own_and_no_one_elses_issues() -> None:
     assert (alice.scope, bob.scope) == ({ALICE: ("ethereum",)}, {BOB: ("base", "ethereum")})
 
 
+def test_what_a_token_says_of_one_account_is_no_issue_of_another() -> None:
+    issues = (Issue("balance", "0xtoken", "bob's", account=BOB), Issue("index", "ethereum", "everybody's"))
+    holdings = (Holding(ALICE, native(), 1), Holding(BOB, native(), 2))
+    result = value([snapshot(*holdings, accounts=(ALICE, BOB), issues=issues)])
+    assert [issue.reason for issue in result.unread[ALICE]] == ["everybody's"]
+    assert [issue.reason for issue in result.unread[BOB]] == ["bob's", "everybody's"]
+    assert result.apart() == {ALICE: result.of(ALICE), BOB: result.of(BOB)}
+
+
 @given(st.integers(1, MAX_RAW), st.integers(0, 255), st.decimals(Decimal("1E-18"), Decimal(10**12), places=18))
 def test_worth_is_exact_for_every_raw_and_decimals(raw: int, decimals: int, usd: Decimal) -> None:
     token = erc20(decimals=decimals)

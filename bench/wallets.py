@@ -1,0 +1,164 @@
+"""Snapshots of 10,000 wallets at one block: requests and time per wallet by batch size, and memory of the command.
+
+python -m bench.wallets [--wallets 10000] [--repeat 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+from bench import runs
+from bench.figures import Figure, main
+from bench.places import ROOT, scratch
+from chainfolio.assets import Account, account
+from chainfolio.settings import Settings
+from cli.demo import _index, prepare
+from indexer.engine import Engine
+from indexer.wiring import System
+from localchain.deploy import Deployment, deploy
+from localchain.evm import Tx, tx
+from localchain.node import FEES, LocalNode
+from portfolio.facts import Options
+
+TOKENS, MOST_HELD = 40, 5
+SUPPLIED_EVERY, POSITIONS = 10, 500  # every so many wallets have a position, and so many at most
+SIZES = {1: 60, 10: 400, 100: 2_000, 1_000: 4_000}  # batch size -> how many wallets are read with it
+MEMORY = 1.3
+BLOCKS_AFTER = 70  # all of it is final then, and lies in the lake
+FIRST_TOKEN, FIRST_WALLET = 0x70C0 << 140, 0xA11E7 << 136
+BLOCK_TXS, GAS = 900, 110_000
+
+
+@dataclass(slots=True)
+class Measured:
+    """Requests and seconds per wallet of every run by batch size, peak memory in MB by the number of wallets."""
+
+    requests: dict[int, list[float]] = field(default_factory=dict)
+    seconds: dict[int, list[float]] = field(default_factory=dict)
+    memory: dict[int, float] = field(default_factory=dict)
+    whole_s: float = 0.0
+
+
+def run(options: argparse.Namespace) -> list[Figure]:
+    """Measure."""
+    count = options.wallets
+    with LocalNode() as node, scratch() as folder:
+        deployment = deploy(node)
+        wallets = [f"0x{FIRST_WALLET + 7919 * k:040x}" for k in range(count)]
+        fund(node, deployment, wallets)
+        settings = prepare(folder / "data", node, deployment, 0)
+        found = asyncio.run(_measure(settings, [account(wallet) for wallet in wallets], options.repeat))
+        for several in sorted({max(1, count // 10), count}):
+            done = _command(folder, wallets[:several])
+            found.memory[several], found.whole_s = done.peak_mb, done.wall_s
+    return _figures(found, count)
+
+
+def fund(node: LocalNode, deployment: Deployment, wallets: Sequence[str]) -> None:
+    """One to five tokens for each wallet, minted to it; positions for some."""
+    maker, dai = deployment.accounts["deployer"], deployment.tokens["DAI"]
+    code = node.rpc("eth_getCode", dai.address, "latest")
+    tokens = [f"0x{FIRST_TOKEN + k:040x}" for k in range(TOKENS)]
+    node.batch(("anvil_setCode", (token, code)) for token in tokens)
+    mints = list(_mints(maker, [*tokens, dai.address], wallets))
+    first = int(node.rpc("eth_getTransactionCount", maker, "latest"), 16)
+    asks = [("eth_sendTransaction", [_request(each, first + k)]) for k, each in enumerate(mints)]
+    with node.by_hand():
+        for start in range(0, len(asks), BLOCK_TXS):
+            node.batch(asks[start : start + BLOCK_TXS])
+            node.mine()
+    assert int(node.rpc("eth_getTransactionCount", maker, "latest"), 16) == first + len(mints), "mined, every one"
+    pool, some = deployment.contracts["Pool"], wallets[::SUPPLIED_EVERY][:POSITIONS]
+    supply = "supply(address,uint256,address,uint16)"
+    node.settle([
+        tx(maker, dai.address, "mint(address,uint256)", maker, dai.units(10 * len(some))),
+        tx(maker, dai.address, "approve(address,uint256)", pool, dai.units(10 * len(some))),
+        *(tx(maker, pool, supply, dai.address, dai.units(10), wallet, 0) for wallet in some),
+    ])  # fmt: skip
+    node.mine(BLOCKS_AFTER)
+
+
+def _mints(maker: str, tokens: Sequence[str], wallets: Sequence[str]) -> Iterator[Tx]:
+    random = Random(8)
+    for wallet in wallets:
+        for token in random.sample(tokens, random.randint(1, MOST_HELD)):
+            yield tx(maker, token, "mint(address,uint256)", wallet, random.randrange(1, 10**21), gas=GAS)
+
+
+def _request(each: Tx, nonce: int) -> dict[str, str | None]:
+    """With its nonce: the node takes what is handed in together in any order."""
+    to, data = each.to, each.data
+    return {"from": each.sender, "to": to, "data": data, "gas": hex(each.gas), "nonce": hex(nonce), **FEES}
+
+
+async def _measure(settings: Settings, wallets: Sequence[Account], repeat: int) -> Measured:
+    system, found = System(settings), Measured()
+    try:
+        await _index(system, quiet=True)
+        engine, chain, shown = Engine(system), system.chain("local"), Options()
+        block = await engine.pinned("local")
+        first = await engine.at_pinned(wallets[:1000], "local", block, shown)  # what is loaded and learnt once
+        positions = sum(len(each.asset_by_protocols) > 1 for each in first)
+        assert positions == len(wallets[:1000:SUPPLIED_EVERY]), f"{positions} positions were found"
+        for _ in range(repeat):
+            for size, count in SIZES.items():
+                read = wallets[:count]
+                before, began_s = chain.requests, time.perf_counter()
+                for start in range(0, len(read), size):
+                    await engine.at_pinned(read[start : start + size], "local", block, shown)
+                found.seconds.setdefault(size, []).append((time.perf_counter() - began_s) / len(read))
+                found.requests.setdefault(size, []).append((chain.requests - before) / len(read))
+    finally:
+        await system.close()
+    return found
+
+
+def _command(folder: Path, wallets: Sequence[str]) -> runs.Run:
+    """The command, reading these wallets."""
+    (folder / "wallets.txt").write_text("\n".join(wallets))
+    given = ["--config", str(folder / "data" / "chainfolio.toml"), "--json", "--from", str(folder / "wallets.txt")]
+    env = runs.environment({"PYTHONPATH": str(ROOT)})
+    done = runs.run([*runs.product(), "portfolio", *given], env, watched=True).done()
+    assert [json.loads(line)["address"] for line in done.output.splitlines()] == list(wallets)
+    return done
+
+
+def _figures(found: Measured, count: int) -> list[Figure]:
+    about = f"wallets of 1-{MOST_HELD} tokens, every {SUPPLIED_EVERY}th with a position, at one block"
+    sizes = ", ".join(f"{size:,}" for size in found.seconds)
+    requests = [statistics.median(each) for each in found.requests.values()]
+    times_ms = [1000 * statistics.median(each) for each in found.seconds.values()]
+    few, many = min(found.memory), max(found.memory)
+    ratio = found.memory[many] / found.memory[few]
+    return [
+        Figure("wallets", f"{about}: requests per wallet in batches of {sizes}",
+               " → ".join(f"{each:.3g}" for each in requests), "falls", _falls(requests), {"requests": found.requests}),
+        Figure("wallets", f"{about}: ms per wallet in batches of {sizes}",
+               " → ".join(f"{each:.3g}" for each in times_ms), "falls", _falls(times_ms), {"seconds": found.seconds}),
+        Figure("wallets", f"peak memory of the command: {count:,} wallets / {few:,}",
+               f"{ratio:.2f} x ({found.memory[many]:.0f} MB; {count:,} in {found.whole_s:.1f} s)", f"≤ {MEMORY} x",
+               ratio <= MEMORY, {"memory_mb": found.memory}),
+    ]  # fmt: skip
+
+
+def _falls(values: Sequence[float]) -> bool:
+    return all(after < before for before, after in pairwise(values))
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--wallets", type=int, default=10_000)
+    parser.add_argument("--repeat", type=int, default=3, help="counted rounds")
+
+
+if __name__ == "__main__":
+    main(__doc__, run, add)

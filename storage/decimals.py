@@ -1,0 +1,33 @@
+"""Raws as decimals, for whoever reads the lake with SQL or Polars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from chainfolio.amounts import MAX_DEC38
+from chainfolio.tables import Table
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def with_decimals(rows: pl.LazyFrame, table: Table, columns: Sequence[str] = ()) -> pl.LazyFrame:
+    """Rows with a DECIMAL(38,0) beside each raw; null where the raw is null or does not fit."""
+    return rows.with_columns(_decimals(tuple(
+        column.name for column in table.columns if column.type == "raw" and column.name in (columns or table.names)
+    )))  # fmt: skip
+
+
+@cache
+def _decimals(raws: tuple[str, ...]) -> list[pl.Expr]:
+    import polars as pl
+
+    decimals = []
+    for name in raws:
+        high = pl.col(name).bin.slice(0, 16)
+        low = pl.col(name).bin.slice(16, 16).bin.reinterpret(dtype=pl.Int128, endianness="big")
+        fits = (high == bytes(16)) & low.is_between(0, MAX_DEC38)
+        decimals.append(pl.when(fits).then(low).cast(pl.Decimal(38, 0)).alias(f"{name}_dec"))
+    return decimals
