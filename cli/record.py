@@ -79,7 +79,8 @@ async def recorded(system: System, options: argparse.Namespace) -> Recording:
     block = await chain.block(height)
     met = await asyncio.to_thread(candidates.met, system.lake, system.tail, chain.key, [account], height)
     wrapped = chain.facts.wrapped
-    return await record(chain, block, account, met[account] | extra, own, frozenset([wrapped.address] if wrapped else []))
+    plain = frozenset([wrapped.address] if wrapped else [])
+    return await record(chain, block, account, met[account] | extra, own, plain)
 
 
 def encounters(written: list[str]) -> Encounters:
