@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.asking import Asking, Reverted, drive
 from chainfolio.assets import ZERO_ADDRESS, Asset
-from chainfolio.blocks import Block
+from chainfolio.blocks import Block, Spans
 from chainfolio.calls import Read
 from chainfolio.contracts import Holding, Issue, Quoted, Snapshot, Spam, Token
 from chainfolio.errors import BadAnswer, Reorged
@@ -80,7 +80,9 @@ class Snapshotter:
         return Token(self.chain.facts.native_asset, native.symbol, native.name, native.decimals)
 
     async def _at(self, accounts: Sequence[str], block: Block, extra: Sequence[str], before: int) -> Snapshot:
-        met = await asyncio.to_thread(self._met, accounts, block.height)
+        # Before the rows are read: what is covered by now is there then.
+        unheard = candidates.unheard(self.tail, self.chain.key, block.height, self.protocols.events)
+        met = await asyncio.to_thread(self._met, accounts, block.height, unheard)
         wanted = {account: self._wanted(met[account].tokens | set(extra)) for account in accounts}
         about, time_s = self._about(block), block.time_us // SECOND_US
         readers = {account: Reader(self.protocols, account, met[account], time_s, about.ask) for account in accounts}
@@ -98,7 +100,7 @@ class Snapshotter:
         spam = await asyncio.to_thread(self._spam, loose, tokens, quotes, block.height)
         holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
         issues += [*unknown, *(issue for everything in read.values() for issue in everything.issues)]
-        issues += [*about.issues, *_refusals(quotes)]
+        issues += [*about.issues, *_refusals(quotes), *candidates.silences(unheard)]
         gap = candidates.gaps(self.tail, self.chain.key, block.height)
         return Snapshot(
             self.chain.key, block, tuple(accounts), tuple(holdings), quotes.prices,
@@ -107,8 +109,11 @@ class Snapshotter:
             tuple(Holding(account, self.native, raw) for account, raw in fees.items()),
         )  # fmt: skip
 
-    def _met(self, accounts: Sequence[str], height: int) -> dict[str, Encounters]:
-        return {account: candidates.met(self.lake, self.tail, self.chain.key, account, height) for account in accounts}
+    def _met(self, accounts: Sequence[str], height: int, unheard: Mapping[str, Spans]) -> dict[str, Encounters]:
+        return {
+            account: candidates.met(self.lake, self.tail, self.chain.key, account, height, unheard)
+            for account in accounts
+        }
 
     async def _read(self, askings: Mapping[str, Asking[Read, Any, Everything]], block: Block) -> dict[str, Everything]:
         """All accounts in lockstep; the decoders inside are bounded one by one."""

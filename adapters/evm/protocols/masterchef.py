@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chainfolio.calls import Call
-from chainfolio.protocols import Counterparty, Decoding, Family, Found, Met, Part
+from chainfolio.protocols import Counterparty, Decoding, Event, Family, Found, Met, Part
 
 MOST_POOLS = 5_000
 
@@ -11,11 +11,13 @@ MOST_POOLS = 5_000
 def position(met: Met) -> Decoding:
     """One position for each pool of the farm in which the account has something.
 
-    What differs from fork to fork is in the protocol's file: `pending` and `reward`, as signatures of calls.
+    The pools of its events are read, where all of those are indexed; else every pool, as for somebody who met the farm
+    and is in no event of it: it may write other ones. What differs from fork to fork is in the protocol's file: `pending` and `reward`, as signatures of calls.
     """
     chef, account = met.contract, met.account
     count, reward = yield [Call(chef, "poolLength()(uint256)"), Call(chef, met.options["reward"])]
-    pools = range(min(count, MOST_POOLS))
+    known = [pool for (pool,) in met.values if pool < count] if met.covered else []
+    pools = known or range(min(count, MOST_POOLS))
     users = yield [Call(chef, "userInfo(uint256,address)(uint256,uint256)", (at, account)) for at in pools]
     staked = [(at, raw) for at, (raw, _) in zip(pools, users, strict=True) if raw]
     told = yield [
@@ -29,4 +31,9 @@ def position(met: Met) -> Decoding:
     ]
 
 
-FAMILY = Family("masterchef", rules=(Counterparty("chef"),), position=position)
+EVENTS = tuple(f"{name}(address indexed user, uint256 indexed pid, uint256)" for name in ("Deposit", "Withdraw"))
+FAMILY = Family(
+    "masterchef",
+    rules=(Counterparty("chef"), *(Event("chef", event, owner=0, of=(1,)) for event in EVENTS)),
+    position=position,
+)

@@ -9,7 +9,7 @@ from decimal import Decimal
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call
-from chainfolio.protocols import Always, Decoding, Family, Found, Maybe, Met, Part
+from chainfolio.protocols import Always, Decoding, Event, Family, Found, Maybe, Met, Part
 
 WAD, PRICE_SCALE = 10**18, 10**36
 WAD_DECIMALS = 18
@@ -70,10 +70,12 @@ class Totals:
 def position(met: Met) -> Decoding:
     """One position for each market in which the account has something, interest up to this block included.
 
-    The contract has no list of its markets: those that are read are the ids that the protocol's file has as `markets`.
+    The contract has no list of its markets: those that are read are the ids of events, whoever caused them, and those
+    that the protocol's file has as `markets`. Who takes the fee gets shares without an event: only of these markets.
     """
     morpho, account = met.contract, met.account
-    ids = [bytes.fromhex(each.removeprefix("0x")) for each in met.options.get("markets", "").split()]
+    listed = (bytes.fromhex(each.removeprefix("0x")) for each in met.options.get("markets", "").split())
+    ids = list(dict.fromkeys([*(id_ for (id_,) in met.values), *listed]))
     own = (yield [Call(morpho, POSITION, (each, account)) for each in ids]) if ids else []
     held = {each: shares for each, shares in zip(ids, own, strict=True) if any(shares)}
     if not held:
@@ -127,4 +129,14 @@ def _health(collateral: int, price: int | None, lltv: int, owed: int) -> Decimal
     return amounts.amount(collateral * price // PRICE_SCALE * lltv // WAD * WAD // owed, WAD_DECIMALS)
 
 
-FAMILY = Family("morpho_blue", rules=(Always("morpho"),), position=position)
+SUPPLIED = "Supply(bytes32 indexed id, address indexed caller, address indexed onBehalf, uint256, uint256)"
+SECURED = "SupplyCollateral(bytes32 indexed id, address indexed caller, address indexed onBehalf, uint256)"
+BORROWED = "Borrow(bytes32 indexed id, address, address indexed onBehalf, address indexed receiver, uint256, uint256)"
+FAMILY = Family(
+    "morpho_blue",
+    rules=(
+        *(Event("morpho", event, owner=2, of=(0,)) for event in (SUPPLIED, SECURED, BORROWED)),
+        Always("morpho"),  # which costs nothing where no file lists markets
+    ),
+    position=position,
+)
