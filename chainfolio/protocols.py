@@ -135,9 +135,9 @@ class Met:
     `contract` is the one that the rule named, or what it answered where several were met `together`; `answer` what it
     said to the rule's question, `facts` what it said beside; `tokens` those that were met together or (Counterparty)
     that moved between the two; `id` the token of a collection; `values` what events said (Event), each tuple once, and
-    `covered` whether all events that the family's rules name are indexed up to the block that is read. `contracts` are all addresses of the protocol on the
-    chain by role, `options` what its file says about how it differs from others; `time_s` when the block that is read
-    was made, in Unix seconds.
+    `covered` whether all events that the family's rules name are indexed up to the block that is read. `contracts` are
+    all addresses of the protocol on the chain by role, `options` what its file says about how it differs from others;
+    `time_s` when the block that is read was made, in Unix seconds.
     """
 
     account: str

@@ -265,8 +265,8 @@ ACCOUNT_TRANSACTIONS = Table(
 
 ACCOUNT_EVENTS = Table(
     "account_events",
-    "Every event that a protocol's rules ask for again, once for each account that an indexed parameter of it names, in "
-    "64 buckets of the account, sorted by account: with which protocols an account had to do is one small read.",
+    "Every event that rules of protocols ask for again, once for each account that an indexed parameter of it names, "
+    "in 64 buckets of the account, sorted by account: which events concern one account is one small read.",
     (
         CHAIN,
         Column("bucket", "int", "CRC-32 of the account, modulo 64"),

@@ -69,7 +69,7 @@ def _history(lake: Lake, tail: Tail, chain: str, account: str, height: int) -> p
 
     mine = (pl.col("sender") == account) | (pl.col("recipient") == account)
     loose = [_fresh(tail, chain, TRANSFERS, Span(0, height)).filter(mine)]
-    for span in unsorted(tail, chain, height):
+    for span in unsorted(tail, chain, "transfers", height):
         within = pl.col("height").is_between(span.first, span.last)
         loose.append(lake.scan(TRANSFERS, chain=chain).filter(mine, within).select(TRANSFERS.names).collect())
     key = ("height", "tx_index", "log_index", "item", "direction")

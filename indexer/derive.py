@@ -1,8 +1,8 @@
 """Tables made from other tables: no node is asked.
 
-The histories of accounts (`account_transfers`, `account_approvals`, `account_transactions`, `account_events`) follow their
-sources batch by batch; `balances` and `allowances` are made whole each time. The caller holds the chain's lock. Decoding stored logs
-again is next door, in `rederive`.
+The histories of accounts (`account_transfers`, `account_approvals`, `account_transactions`, `account_events`) follow
+their sources batch by batch; `balances` and `allowances` are made whole each time. The caller holds the chain's lock.
+Decoding stored logs again is next door, in `rederive`.
 """
 
 from __future__ import annotations

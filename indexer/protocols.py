@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from indexer.registry import Registry
 
 
+# The rules that contracts are met by, which the protocol's file names.
+AtContract = Counterparty | Event | Always
 _ADDRESS = re.compile(r"0x[0-9a-f]{40}\Z")
 
 
@@ -46,14 +48,6 @@ class Row:
     family: Family
     contracts: Mapping[str, tuple[str, ...]]
     options: Mapping[str, str]
-
-    def rules_of(self, contract: str) -> list[Counterparty | Event | Always]:
-        """The rules by which a contract of the file itself is met."""
-        return [
-            rule
-            for rule in self.family.rules
-            if isinstance(rule, Counterparty | Event | Always) and contract in self.contracts.get(rule.role, ())
-        ]
 
     def met(self, account: str, contract: str, **more: Any) -> Met:
         """A meeting with it."""
@@ -110,6 +104,19 @@ class Protocols:
             for contract in row.contracts.get(rule.role, ())
         }))  # fmt: skip
 
+    @cached_property
+    def _at_contracts(self) -> list[tuple[Row, str, list[AtContract]]]:
+        """Each contract that a file names, once, with all rules by which an account may meet it."""
+        found = []
+        for row in sorted(self.rows, key=lambda each: each.protocol):
+            rules: dict[str, list[AtContract]] = {}
+            for rule in row.family.rules:
+                if isinstance(rule, AtContract):
+                    for contract in row.contracts.get(rule.role, ()):
+                        rules.setdefault(contract, []).append(rule)
+            found += [(row, contract, several) for contract, several in rules.items()]
+        return found
+
     def _rules(self, kind: type[Any]) -> Iterator[tuple[Row, Any]]:
         """Rules of a kind; those that name contracts come first. A `deposited` one, which believes tokens that nobody
         lists, is for protocols without contracts: a file that names its vaults does not mean everybody's."""
@@ -123,10 +130,9 @@ class Protocols:
 
     def by_contract(self, account: str, encounters: Encounters) -> Iterator[Meeting]:
         """Meetings by contracts with which the account had to do."""
-        for row in sorted(self.rows, key=lambda each: each.protocol):
-            for contract in dict.fromkeys(each for several in row.contracts.values() for each in several):
-                if (met := _met(row, contract, account, encounters)) is not None:
-                    yield Meeting(row, met, sure=True)
+        for row, contract, rules in self._at_contracts:
+            if (met := _met(row, contract, rules, account, encounters)) is not None:
+                yield Meeting(row, met, sure=True)
         for row, rule in self._rules(Collection):
             for contract in row.contracts.get(rule.role, ()):
                 for number in sorted(encounters.ids.get(contract, ())):
@@ -198,9 +204,8 @@ class Protocols:
         return None
 
 
-def _met(row: Row, contract: str, account: str, encounters: Encounters) -> Met | None:
+def _met(row: Row, contract: str, rules: Sequence[AtContract], account: str, encounters: Encounters) -> Met | None:
     """The one meeting of an account with a contract, by whichever of the rules; None where no rule knows of any."""
-    rules = row.rules_of(contract)
     exchanged = encounters.exchanged.get(contract) if any(isinstance(rule, Counterparty) for rule in rules) else None
     events = [rule for rule in rules if isinstance(rule, Event)]
     said = [values for rule in events for values in _said(rule, contract, encounters)]

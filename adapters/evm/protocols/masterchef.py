@@ -11,8 +11,9 @@ MOST_POOLS = 5_000
 def position(met: Met) -> Decoding:
     """One position for each pool of the farm in which the account has something.
 
-    The pools of its events are read, where all of those are indexed; else every pool, as for somebody who met the farm
-    and is in no event of it: it may write other ones. What differs from fork to fork is in the protocol's file: `pending` and `reward`, as signatures of calls.
+    The pools of its deposits are read, where all of those are indexed; else every pool, and so for somebody who met
+    the farm and is in no event of it: a fork may write other ones. What else differs from fork to fork is in the
+    protocol's file: `pending` and `reward`, as signatures of calls.
     """
     chef, account = met.contract, met.account
     count, reward = yield [Call(chef, "poolLength()(uint256)"), Call(chef, met.options["reward"])]
@@ -31,9 +32,5 @@ def position(met: Met) -> Decoding:
     ]
 
 
-EVENTS = tuple(f"{name}(address indexed user, uint256 indexed pid, uint256)" for name in ("Deposit", "Withdraw"))
-FAMILY = Family(
-    "masterchef",
-    rules=(Counterparty("chef"), *(Event("chef", event, owner=0, of=(1,)) for event in EVENTS)),
-    position=position,
-)
+DEPOSIT = "Deposit(address indexed user, uint256 indexed pid, uint256 amount)"
+FAMILY = Family("masterchef", rules=(Counterparty("chef"), Event("chef", DEPOSIT, owner=0, of=(1,))), position=position)

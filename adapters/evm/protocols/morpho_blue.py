@@ -17,6 +17,7 @@ VIRTUAL_SHARES, VIRTUAL_ASSETS = 10**6, 1
 POSITION = "position(bytes32,address)(uint256,uint128,uint128)"
 MARKET = "market(bytes32)(uint128,uint128,uint128,uint128,uint128,uint128)"
 TERMS = "idToMarketParams(bytes32)(address,address,address,address,uint256)"
+FEES = "fees of markets in which it never had anything else"
 RATE = (
     "borrowRateView((address,address,address,address,uint256),"
     "(uint128,uint128,uint128,uint128,uint128,uint128))(uint256)"
@@ -71,15 +72,17 @@ def position(met: Met) -> Decoding:
     """One position for each market in which the account has something, interest up to this block included.
 
     The contract has no list of its markets: those that are read are the ids of events, whoever caused them, and those
-    that the protocol's file has as `markets`. Who takes the fee gets shares without an event: only of these markets.
+    that the protocol's file has as `markets`. Who takes the fee gets shares without an event: where no file lists the
+    markets, that is said.
     """
     morpho, account = met.contract, met.account
     listed = (bytes.fromhex(each.removeprefix("0x")) for each in met.options.get("markets", "").split())
-    ids = list(dict.fromkeys([*(id_ for (id_,) in met.values), *listed]))
+    ids = list(dict.fromkeys([*(values[0] for values in met.values if values), *listed]))
+    fees = [Found("LENDING", unknown=FEES)] if () in met.values and "markets" not in met.options else []
     own = (yield [Call(morpho, POSITION, (each, account)) for each in ids]) if ids else []
     held = {each: shares for each, shares in zip(ids, own, strict=True) if any(shares)}
     if not held:
-        return None
+        return fees
     told = yield [Call(morpho, ask, (each,)) for each in held for ask in (MARKET, TERMS)]
     totals, terms = told[::2], [Terms(*each) for each in told[1::2]]
     rated = [(each, total) for each, total in zip(terms, totals, strict=True) if each.rates != ZERO_ADDRESS]
@@ -92,7 +95,7 @@ def position(met: Met) -> Decoding:
     return [
         _found(met, shares, each, _now(met, each, Totals(*total), rates), price, taker)
         for shares, each, total, price in zip(held.values(), terms, totals, prices, strict=True)
-    ]
+    ] + fees
 
 
 def _tuple(terms: Terms) -> tuple[str, str, str, str, int]:
@@ -136,6 +139,7 @@ FAMILY = Family(
     "morpho_blue",
     rules=(
         *(Event("morpho", event, owner=2, of=(0,)) for event in (SUPPLIED, SECURED, BORROWED)),
+        Event("morpho", "SetFeeRecipient(address indexed newFeeRecipient)", owner=0),
         Always("morpho"),  # which costs nothing where no file lists markets
     ),
     position=position,
