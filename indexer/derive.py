@@ -117,13 +117,16 @@ def _follow(lake: Lake, tail: Tail, chain: str, name: str, source: str) -> int:
     return written
 
 
-def _behind(tail: Tail, chain: str, source: str) -> list[tuple[Spans, tuple[str, ...]]]:
-    """What has no history yet, and of which filters: those that lack the same are made together."""
-    lacking: dict[tuple[Spans, bool], list[str]] = {}
-    for filter_ in tail.cover_filters(chain, source):
-        if spans := pending(tail, chain, source, filter_):
-            lacking.setdefault((spans, bool(filter_)), []).append(filter_)
-    return [(spans, tuple(filters)) for (spans, _), filters in lacking.items()]
+def _behind(tail: Tail, chain: str, source: str) -> Iterator[tuple[Spans, tuple[str, ...]]]:
+    """What has no history yet, and of which filters: everything first, which may be all that the others lack; then
+    those that lack the same together."""
+    if left := pending(tail, chain, source, ""):
+        yield left, ("",)
+    lacking: dict[Spans, list[str]] = {}
+    for filter_ in filter(None, tail.cover_filters(chain, source)):
+        if left := pending(tail, chain, source, filter_):
+            lacking.setdefault(left, []).append(filter_)
+    yield from ((spans, tuple(filters)) for spans, filters in lacking.items())
 
 
 def _history_of(batch: Batch) -> str:
