@@ -136,9 +136,13 @@ class System:
         return check_datasets(chain, chain.settings.datasets or chain.usual)
 
     def events(self, chain: EvmChain, datasets: Sequence[str]) -> tuple[str, ...]:
-        """The filters that the dataset `events` is wanted of: what rules of the chain's protocols ask for. None where
-        it is not among the datasets: then no protocol is loaded."""
-        return self.protocols(chain).events if "events" in datasets else ()
+        """The filters that the dataset `events` is wanted of: what rules of the chain's protocols ask for.
+
+        No decoder is loaded where it is not among the datasets, or no file says which one reads a contract there.
+        """
+        if "events" not in datasets or not any(each.families for each in self.registry.on(chain.key)):
+            return ()
+        return self.protocols(chain).events
 
     def protocols(self, chain: EvmChain) -> Protocols:
         """The protocols of a chain whose families are installed; each call gives one that was told nothing yet.
