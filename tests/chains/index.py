@@ -106,9 +106,10 @@ async def index(
     span: int = 25,
 ) -> AsyncIterator[Index]:
     """An index in a folder; what an earlier one left there is there again."""
+    events = tuple(subject.events) if "events" in datasets else ()
     chain, tail = subject.chain(contracts=contracts, span=span), Tail(folder / "tail.db")
     try:
-        yield Index(chain, Lake(str(folder / "lake")), tail, tuple(datasets))
+        yield Index(chain, Lake(str(folder / "lake")), tail, tuple(datasets), events)
     finally:
         tail.close()
         await chain.close()
