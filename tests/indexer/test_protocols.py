@@ -335,7 +335,7 @@ BY_PUT, BY_TAKING = PUT.declared.filter(FARM), TOOK.declared.filter(FARM)
 
 
 def meetings(met: Encounters, *rules: Rule) -> list[Met]:
-    given = protocols(Family("mine", rules=rules or (PUT, TOOK), position=lambda met: iter(())), farm=FARM)
+    given = protocols(Family("mine", rules=rules or (PUT, TOOK)), farm=FARM)
     return [each.met for each in given.by_contract(ME, met)]
 
 

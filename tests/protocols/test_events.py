@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from chainfolio.blocks import Block
+from chainfolio.blocks import Block, Span
+from chainfolio.calls import Call
 from chainfolio.contracts import Position, Snapshot
+from chainfolio.tables import LOGS, TABLES
 from cli.demo import _index
-from indexer import candidates, derive
+from indexer import candidates
 from indexer.collect import Work, missing
 from indexer.wiring import System
 from localchain.deploy import Deployer, Deployment, deploy
@@ -126,7 +128,7 @@ def test_only_the_pools_of_its_events_are_read_of_a_farm(given: Given) -> None:
 
 def pools_asked(found: list[Position]) -> set[int]:
     reads = [each.read for position in found for each in position.calls]
-    return {read.args[0] for read in reads if getattr(read, "signature", "").startswith("userInfo(")}
+    return {read.args[0] for read in reads if isinstance(read, Call) and read.signature.startswith("userInfo(")}
 
 
 def test_where_events_are_not_indexed_that_is_said_and_every_pool_is_read(given: Given) -> None:
@@ -160,14 +162,14 @@ def forget(system: System) -> None:
     with system.tail._write() as connection:
         connection.execute("DELETE FROM cover WHERE dataset IN ('events', 'account_events/events')")
         connection.execute("DELETE FROM rows WHERE name = 'logs'")
-    for table in (derive.TABLES["logs"], derive.TABLES["account_events"]):
+    for table in (TABLES["logs"], TABLES["account_events"]):
         system.lake.replace(table, "local", table.schema().empty_table())
 
 
 def lacking(system: System, block: Block) -> list[Work]:
     chain = system.chain("local")
     datasets = system.datasets(chain)
-    span = derive.Span(0, block.height)
+    span = Span(0, block.height)
     return missing(system.tail, "local", span, datasets, (), system.events(chain, datasets))
 
 
@@ -176,14 +178,14 @@ def test_a_protocol_that_is_added_later_costs_its_own_events_and_nothing_twice(g
 
     async def go(system: System) -> tuple[list[Work], int, int, Snapshot]:
         block = await system.chain("local").block(given.world.node.height)
-        kept = system.lake.scan(derive.LOGS, chain="local").collect().height
+        kept = system.lake.scan(LOGS, chain="local").collect().height
         file = MORPHO.format(morpho=given.morpho.lower())
         (Path(system.settings.protocols) / "morpho.toml").write_text(file)
         later = System(system.settings)
         try:
             before = lacking(later, block)
             await _index(later, quiet=True)
-            rows = later.lake.scan(derive.LOGS, chain="local").select("height", "log_index").collect()
+            rows = later.lake.scan(LOGS, chain="local").select("height", "log_index").collect()
             assert rows.is_unique().all()
             found = await later.snapshotter(later.chain("local")).take([given.account("ivan")], block)
         finally:
