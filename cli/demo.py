@@ -164,7 +164,6 @@ async def _index(system: System, *, quiet: bool) -> Progress:
     from cli.index import watcher
     from indexer import derive
     from indexer.collect import Collector, missing
-    from indexer.follow import Follower
     from indexer.progress import Progress
 
     chain = system.chain("local")
@@ -175,7 +174,7 @@ async def _index(system: System, *, quiet: bool) -> Progress:
         datasets = system.datasets(chain)
         events = system.events(chain, datasets)
         await collector.run(missing(system.tail, chain.key, span, datasets, (), events))
-        await Follower(chain, system.lake, system.tail, system.seams, datasets, events).step()
+        await system.follower(chain).step()
         await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key)
     progress.requests = chain.requests
     return progress

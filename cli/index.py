@@ -74,11 +74,7 @@ async def _index(system: System, options: argparse.Namespace, lanes: Sequence[La
             _rewind(system, chain, options.rewind)
         losses.check(system.lake, system.tail, chain.key)
         if system.tail.blocks(chain.key):  # what is final by now belongs into the lake before anything is written to it
-            from indexer.follow import Follower
-
-            usual = system.datasets(chain)
-            follower = Follower(chain, system.lake, system.tail, system.seams, usual, system.events(chain, usual))
-            await follower.settle()
+            await system.follower(chain).settle()
         heads = await chain.heads()
         first = chain.settings.start_block if options.first is None else options.first
         span = check_span(chain.key, first, heads.finalized if options.last is None else options.last, heads.finalized)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -158,31 +158,25 @@ def unheard(tail: Tail, chain: str, height: int, events: Collection[str]) -> dic
     return {event: Spans([Span(0, height)]) - tail.cover(chain, "events", event) for event in events}
 
 
-def silences(events: Mapping[str, Spans]) -> list[Issue]:
-    """What the index cannot know of events, as an issue for each contract."""
-    left: dict[str, Spans] = {}
-    for event, spans in events.items():
-        contract = event.partition("/")[0]
-        left[contract] = left.get(contract, Spans()) | spans
-    return [
-        Issue(
-            ADAPTER,
-            contract,
-            f"events of {contract} are not indexed for blocks {_some(spans)}: what others put there for an account may "
-            "be missing (dataset `events`)",
-        )
-        for contract, spans in left.items()
-        if spans
-    ]
-
-
-def gaps(tail: Tail, chain: str, height: int) -> Issue | None:
-    """What the index cannot know about, as an issue: tokens met in blocks that nobody indexed."""
+def gaps(tail: Tail, chain: str, height: int, unheard: Mapping[str, Spans]) -> list[Issue]:
+    """What the index cannot know about, as issues: blocks that nobody indexed, and contracts whose events are lacking
+    in others."""
     left = Spans([Span(0, height)]) - tail.cover(chain, "transfers")
-    if not left:
-        return None
-    reason = f"token transfers are not indexed for blocks {_some(left)}: tokens met only there may be missing"
-    return Issue(ADAPTER, chain, reason)
+    reason = f"token transfers are not indexed for blocks {_some(left)}: what was met only there may be missing"
+    return [*([Issue(ADAPTER, chain, reason)] if left else []), *_silences(unheard, left)]
+
+
+def _silences(unheard: Mapping[str, Spans], known: Spans) -> Iterator[Issue]:
+    """An issue for each contract whose events are lacking in more blocks than are known to be."""
+    lacking: dict[str, Spans] = {}
+    for event, spans in unheard.items():
+        contract = event.partition("/")[0]
+        lacking[contract] = lacking.get(contract, Spans()) | (spans - known)
+    for contract, spans in lacking.items():
+        if spans:
+            reason = f"events of {contract} are not indexed for blocks {_some(spans)}"
+            reason += ": what others put there for an account may be missing (dataset `events`)"
+            yield Issue(ADAPTER, contract, reason)
 
 
 def _some(spans: Spans) -> str:

@@ -100,11 +100,11 @@ class Snapshotter:
         spam = await asyncio.to_thread(self._spam, loose, tokens, quotes, block.height)
         holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
         issues += [*unknown, *(issue for everything in read.values() for issue in everything.issues)]
-        issues += [*about.issues, *_refusals(quotes), *candidates.silences(unheard)]
-        gap = candidates.gaps(self.tail, self.chain.key, block.height)
+        issues += [*about.issues, *_refusals(quotes)]
+        issues += candidates.gaps(self.tail, self.chain.key, block.height, unheard)
         return Snapshot(
             self.chain.key, block, tuple(accounts), tuple(holdings), quotes.prices,
-            tuple([*issues, gap] if gap else issues), self.chain.requests - before,
+            tuple(issues), self.chain.requests - before,
             tuple(each.named(tokens) for each in opened), spam,
             tuple(Holding(account, self.native, raw) for account, raw in fees.items()),
         )  # fmt: skip

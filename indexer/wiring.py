@@ -17,6 +17,7 @@ from chainfolio.settings import Settings
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
+    from indexer.follow import Follower
     from indexer.protocols import Protocols
     from indexer.registry import Registry
     from indexer.snapshot import Snapshotter
@@ -143,6 +144,13 @@ class System:
         if "events" not in datasets or not any(each.families for each in self.registry.on(chain.key)):
             return ()
         return self.protocols(chain).events
+
+    def follower(self, chain: EvmChain) -> Follower:
+        """What follows a chain at its head, with all that is indexed of it; whoever uses it holds the chain's lock."""
+        from indexer.follow import Follower
+
+        datasets = self.datasets(chain)
+        return Follower(chain, self.lake, self.tail, self.seams, datasets, self.events(chain, datasets))
 
     def protocols(self, chain: EvmChain) -> Protocols:
         """The protocols of a chain whose families are installed; each call gives one that was told nothing yet.

@@ -85,11 +85,10 @@ class Worker:
             return True
 
     async def _chain(self, chain: EvmChain) -> None:
-        system, datasets = self.system, self.system.datasets(chain)
+        system = self.system
         with system.tail.lock(chain.key):
             losses.check(system.lake, system.tail, chain.key)
-            events = await asyncio.to_thread(system.events, chain, datasets)
-            follower = Follower(chain, system.lake, system.tail, system.seams, datasets, events)
+            follower = await asyncio.to_thread(system.follower, chain)
             follower.status = self.status[chain.key]
             await asyncio.to_thread(follower.recover)
             await check_anchor(chain, system.tail)

@@ -155,7 +155,7 @@ async def test_a_mend_may_die_at_any_moment(subject: EvmSubject, filled: Path, t
             mortal(indexed.lake, Fuse(moment))
             with suppress(Died):
                 mend.mend([indexed.chain], indexed.lake, indexed.tail)
-                assert moment == 8, "the two ends of logs, six tables in between"
+                assert moment == 7, "the two ends of logs, five tables in between"
                 return
         async with index(subject, folder) as indexed:
             assert mend.stale(indexed.lake), "what was killed is still due"

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from chainfolio.asking import Reverted, Unknown, answered
-from chainfolio.blocks import Span, Spans
 from chainfolio.calls import BALANCE_OF, Call, NativeBalance, Read
 from chainfolio.protocols import (
     Always,
@@ -25,7 +24,7 @@ from chainfolio.protocols import (
     Rule,
     Token,
 )  # fmt: skip
-from indexer.candidates import Encounters, Named, silences
+from indexer.candidates import Encounters, Named
 from indexer.families import families
 from indexer.positions import Everything, Reader
 from indexer.protocols import Protocols, Row, rows
@@ -373,10 +372,3 @@ def test_an_event_that_is_not_as_declared_is_a_meeting_of_which_not_all_is_known
     met = Encounters(events={BY_PUT: (short,)}, covered=frozenset({BY_PUT, BY_TAKING}))
     (meeting,) = meetings(met)
     assert (meeting.values, meeting.covered) == ((), False)
-
-
-def test_what_nobody_listened_to_is_said_by_contract() -> None:
-    missing = {BY_PUT: Spans([Span(0, 9), Span(20, 30)]), BY_TAKING: Spans([Span(5, 12)])}
-    (issue,) = silences(missing | {PUT.declared.filter(OTHER): Spans()})
-    assert (issue.subject, issue.spoils) == (FARM, True)
-    assert "0..12, 20..30" in issue.reason
