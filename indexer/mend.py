@@ -58,7 +58,7 @@ def _decoded(every: Sequence[EvmChain], lake: Lake, tail: Tail) -> dict[str, int
         asides = [_aside(chain, lake, Path(folder, chain.key)) for chain in every]
         lake.recreate(HALF_WAY, _all(asides, rederive.KEPT))
         written = {name: _recreate(lake, TABLES[name], _all(asides, name)) for name in DECODED if name != LOGS.name}
-        # Those of `logs` cannot be read half-way, and need not be: what protocols ask for no decoder takes or gives back.
+        # Those of `logs` cannot be read half-way, and need not be: no decoder takes what protocols ask for.
         written |= _histories(every, lake, tail, [name for name in HISTORIES if HISTORIES[name].source is not LOGS])
         return written | {LOGS.name: _recreate(lake, LOGS, _all(asides, LOGS.name))}
 
