@@ -11,8 +11,10 @@ from typing import Any
 WORD = 32
 _DECLARED = re.compile(r"(\w+)\((.*)\)\Z")
 _PARAMETER = re.compile(r"([a-z]+\d*)((?:\[\])*)(?: (indexed))?(?: \w+)?\Z")
-_READABLE = re.compile(r"address|bool|u?int\d+|bytes\d+")
-_KNOWN = re.compile(rf"(?:{_READABLE.pattern}|string|bytes)\Z")
+_READABLE = frozenset([
+    "address", "bool", *(f"bytes{size}" for size in range(1, 33)),
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in range(8, 257, 8)),
+])  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class Parameter:
     @property
     def is_readable(self) -> bool:
         """Whether its word is its value: of an array or a text a topic has only the hash, the data only a pointer."""
-        return _READABLE.fullmatch(self.type) is not None
+        return self.type in _READABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def declared(written: str) -> Declared:
 
 def _parameter(written: str, event: str) -> Parameter:
     match = _PARAMETER.match(written)
-    if match is None or not _KNOWN.match(match[1]):
+    if match is None or match[1] not in {*_READABLE, "string", "bytes"}:
         raise ValueError(f"not a parameter of an event: `{written}` in {event}")
     return Parameter(match[1] + match[2], match[3] is not None)
 

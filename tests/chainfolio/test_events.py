@@ -61,7 +61,16 @@ def test_a_log_that_is_not_as_declared_says_nothing(topics: list[str], data: byt
 
 @pytest.mark.parametrize(
     "written",
-    ["Deposit", "E(struct)", "E((uint256,bool))", "E(uint256[2])", "E(" + "bool indexed," * 3 + "bool indexed)"],
+    [
+        "Deposit",
+        "E(struct)",
+        "E(uint)",
+        "E(uint7)",
+        "E(bytes33)",
+        "E((uint256,bool))",
+        "E(uint256[2])",
+        "E(" + "bool indexed," * 3 + "bool indexed)",
+    ],
 )
 def test_what_is_no_event_is_refused(written: str) -> None:
     with pytest.raises(ValueError, match=r"event"):
