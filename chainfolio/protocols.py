@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from chainfolio.asking import Asking, Reverted, Unknown
 from chainfolio.calls import Call, Read
 from chainfolio.errors import ChainfolioError
+from chainfolio.events import Declared, Parameter, declared
 
 Value = TypeVar("Value")
 
@@ -95,7 +96,36 @@ class Always:
     role: str
 
 
-Rule = Token | Counterparty | Collection | Always
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An account is concerned by a contract in `role` that wrote an event with it: where nothing else moves between
+    the two, as when somebody deposits for others.
+
+    `signature` is the event as it is declared (`Deposit(address indexed user, uint256 indexed pid, uint256 amount)`).
+    `owner` is the position, from 0, of the indexed address that is the account; `of` are those of parameters that
+    are handed over as `Met.values`. ValueError where the event has no such ones.
+    """
+
+    role: str
+    signature: str
+    owner: int
+    of: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        parameters = self.declared.parameters
+        for at in (self.owner, *self.of):
+            if not 0 <= at < len(parameters) or not parameters[at].is_readable:
+                raise ValueError(f"no value stands at position {at} of {self.signature}")
+        if parameters[self.owner] != Parameter("address", indexed=True):
+            raise ValueError(f"position {self.owner} of {self.signature} is no indexed address")
+
+    @property
+    def declared(self) -> Declared:
+        """The event, parsed."""
+        return declared(self.signature)
+
+
+Rule = Token | Counterparty | Collection | Always | Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +134,10 @@ class Met:
 
     `contract` is the one that the rule named, or what it answered where several were met `together`; `answer` what it
     said to the rule's question, `facts` what it said beside; `tokens` those that were met together or (Counterparty)
-    that moved between the two; `id` the token of a collection. `contracts` are all addresses of the protocol on the
-    chain by role, `options` what its file says about how it differs from others; `time_s` when the block that is read
-    was made, in Unix seconds.
+    that moved between the two; `id` the token of a collection; `values` what events said (Event), each tuple once, and
+    `covered` whether all events that the family's rules name are indexed up to the block that is read. `contracts` are
+    all addresses of the protocol on the chain by role, `options` what its file says about how it differs from others;
+    `time_s` when the block that is read was made, in Unix seconds.
     """
 
     account: str
@@ -115,6 +146,8 @@ class Met:
     facts: tuple[str, ...] = ()
     id: int = 0
     tokens: tuple[str, ...] = ()
+    values: tuple[tuple[Any, ...], ...] = ()
+    covered: bool = False
     contracts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
     time_s: int = 0

@@ -263,6 +263,23 @@ ACCOUNT_TRANSACTIONS = Table(
     derived_from="transactions",
 )
 
+ACCOUNT_EVENTS = Table(
+    "account_events",
+    "Every event that rules of protocols ask for again, once for each account that an indexed parameter of it names, "
+    "in 64 buckets of the account, sorted by account: which events concern one account is one small read.",
+    (
+        CHAIN,
+        Column("bucket", "int", "CRC-32 of the account, modulo 64"),
+        Column("account", "text", "whom the event names"),
+        Column("place", "int", "which topic names it: 1, 2 or 3"),
+        *(column for column in LOGS.columns if column.name != "chain"),
+    ),
+    key=("chain", "account", "height", "tx_index", "log_index", "place"),
+    order=("account", "height", "tx_index", "log_index", "place"),
+    partitions=("chain", "bucket"),
+    derived_from="logs",
+)
+
 BALANCES = Table(
     "balances",
     "What each account holds of each fungible token by the events alone, at the last derived height. Tokens whose "
@@ -319,6 +336,6 @@ TABLES = {
     table.name: table
     for table in (
         BLOCKS, TRANSACTIONS, TRANSFERS, APPROVALS, LOGS, ACCOUNT_TRANSFERS, ACCOUNT_APPROVALS, ACCOUNT_TRANSACTIONS,
-        BALANCES, ALLOWANCES, TOKENS,
+        ACCOUNT_EVENTS, BALANCES, ALLOWANCES, TOKENS,
     )
 }  # fmt: skip

@@ -164,7 +164,6 @@ async def _index(system: System, *, quiet: bool) -> Progress:
     from cli.index import watcher
     from indexer import derive
     from indexer.collect import Collector, missing
-    from indexer.follow import Follower
     from indexer.progress import Progress
 
     chain = system.chain("local")
@@ -172,8 +171,10 @@ async def _index(system: System, *, quiet: bool) -> Progress:
         span = Span(0, (await chain.heads()).finalized)
         progress = Progress(system.seams.clock, len(span), on_change=watcher(chain.key, quiet=quiet))
         collector = Collector(chain, system.lake, system.tail, system.seams, progress)
-        await collector.run(missing(system.tail, chain.key, span, system.datasets(chain), ()))
-        await Follower(chain, system.lake, system.tail, system.seams, system.datasets(chain)).step()
+        datasets = system.datasets(chain)
+        events = system.events(chain, datasets)
+        await collector.run(missing(system.tail, chain.key, span, datasets, (), events))
+        await system.follower(chain).step()
         await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key)
     progress.requests = chain.requests
     return progress

@@ -67,26 +67,26 @@ async def _index(system: System, options: argparse.Namespace, lanes: Sequence[La
     named = _names(options.datasets) or [*system.datasets(chain), *derive.HISTORIES]
     derived = [name for name in named if name in derive.DERIVED]
     datasets = check_datasets(chain, [name for name in named if name not in derive.DERIVED])
+    events = system.events(chain, datasets)
     contracts = [evm(contract) for contract in _names(options.contracts)] or chain.settings.contracts
     with system.tail.lock(chain.key):
         if options.rewind is not None:
             _rewind(system, chain, options.rewind)
         losses.check(system.lake, system.tail, chain.key)
         if system.tail.blocks(chain.key):  # what is final by now belongs into the lake before anything is written to it
-            from indexer.follow import Follower
-
-            await Follower(chain, system.lake, system.tail, system.seams, system.datasets(chain)).settle()
+            await system.follower(chain).settle()
         heads = await chain.heads()
         first = chain.settings.start_block if options.first is None else options.first
         span = check_span(chain.key, first, heads.finalized if options.last is None else options.last, heads.finalized)
         await check_anchor(chain, system.tail)
         if options.estimate:
-            await _estimate(system, chain, missing(system.tail, chain.key, span, datasets, contracts), options)
+            work = missing(system.tail, chain.key, span, datasets, contracts, events)
+            await _estimate(system, chain, work, options)
             return
         progress = Progress(system.seams.clock, 0, on_change=watcher(chain.key, quiet=options.json))
         collector = Collector(chain, system.lake, system.tail, system.seams, progress)
         recovered = await collector.recover()
-        work = missing(system.tail, chain.key, span, datasets, contracts)
+        work = missing(system.tail, chain.key, span, datasets, contracts, events)
         progress.blocks_total = sum(len(item.spans) for item in work)
         await collector.run(work, lanes)
         await asyncio.to_thread(derive.recover, system.lake, system.tail, chain.key)

@@ -91,7 +91,7 @@ def _history(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], height
 
     mine = pl.col("sender").is_in(accounts) | pl.col("recipient").is_in(accounts)
     loose = [_fresh(tail, chain, TRANSFERS, Span(0, height)).filter(mine)]
-    for span in unsorted(tail, chain, height):
+    for span in unsorted(tail, chain, "transfers", height):
         within = pl.col("height").is_between(span.first, span.last)
         loose.append(lake.scan(TRANSFERS, chain=chain).filter(mine, within).select(TRANSFERS.names).collect())
     key = ("account", "height", "tx_index", "log_index", "item", "direction")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Issue
-from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS
+from chainfolio.tables import ACCOUNT_EVENTS, ACCOUNT_TRANSFERS, LOGS, TRANSFERS
 from indexer import ipc
-from indexer.derive import pending
+from indexer.derive import of_events, pending
+from portfolio.ledger import account_events
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,15 +24,29 @@ ADAPTER = "index"
 FUNGIBLE = ("erc20", "wrap", "unwrap")
 
 
+class Named(NamedTuple):
+    """An event that names an account: which topic does, from 1; the topics but the first; the data."""
+
+    place: int
+    topics: tuple[str, ...]
+    data: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Encounters:
     """What an account met in its transfers: fungible tokens; tokens of ERC-721 collections that came to it, by
-    collection; with whom it exchanged which tokens (None: native coins), and to whom it sent them."""
+    collection; with whom it exchanged which tokens (None: native coins), and to whom it sent them.
+
+    `events` that name it, by filter of the dataset of this name; `covered` are the filters that are indexed whole, so
+    that an event which is not there was not written.
+    """
 
     tokens: frozenset[str] = frozenset()
     ids: Mapping[str, frozenset[int]] = field(default_factory=dict)
     exchanged: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
     sent: frozenset[str | None] = frozenset()
+    events: Mapping[str, tuple[Named, ...]] = field(default_factory=dict)
+    covered: frozenset[str] = frozenset()
 
     def __or__(self, other: Encounters) -> Encounters:
         """What is in either."""
@@ -43,12 +58,23 @@ class Encounters:
             {each: self.ids.get(each, none) | other.ids.get(each, none) for each in {*self.ids, *other.ids}},
             {each: mine.get(each, nothing) | theirs.get(each, nothing) for each in {*mine, *theirs}},
             self.sent | other.sent,
+            {each: (*self.events.get(each, ()), *other.events.get(each, ())) for each in {*self.events, *other.events}},
+            self.covered | other.covered,
         )
 
 
-def met(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], height: int) -> dict[str, Encounters]:
+def met(
+    lake: Lake,
+    tail: Tail,
+    chain: str,
+    accounts: Sequence[str],
+    height: int,
+    events: Mapping[str, Spans] | None = None,
+) -> dict[str, Encounters]:
     """What accounts met up to a height, by account: in the tail, in what is not sorted yet, in sorted histories, each
     read once for all of them.
+
+    `events`: filters to look for, each with the heights that nobody indexed, as `unheard` gave them before.
 
     In this order, which is the way that rows go: one that moves on meanwhile is met twice, and not missed.
     """
@@ -61,7 +87,7 @@ def met(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], height: int
         fresh = pl.from_arrow(ipc.load(streams, TRANSFERS))
         assert isinstance(fresh, pl.DataFrame)
         parts.append(_sides(fresh.lazy()).filter(own))
-    for span in unsorted(tail, chain, height):
+    for span in unsorted(tail, chain, "transfers", height):
         within = pl.col("height").is_between(span.first, span.last)
         parts.append(_sides(lake.scan(TRANSFERS, chain=chain).filter(within)).filter(own))
     parts.append(lake.of_accounts(ACCOUNT_TRANSFERS, chain, accounts, ("height", *KINDS)))
@@ -69,7 +95,12 @@ def met(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], height: int
     found = {account: _Gathered() for account in accounts}
     for account, *row in rows.collect().iter_rows():
         found[account].add(*row)
-    return {account: gathered.encounters for account, gathered in found.items()}
+    encounters = {account: gathered.encounters for account, gathered in found.items()}
+    if not events:
+        return encounters
+    covered = frozenset(event for event, left in events.items() if not left)
+    named = _events(lake, tail, chain, accounts, height, events)
+    return {account: replace(each, events=named[account], covered=covered) for account, each in encounters.items()}
 
 
 KINDS = ("account", "direction", "counterparty", "standard", "token", "token_id")
@@ -87,6 +118,37 @@ def _sides(transfers: pl.LazyFrame) -> pl.LazyFrame:
         for way, who, other in (("in", "recipient", "sender"), ("out", "sender", "recipient"))
     ]
     return pl.concat(sides)
+
+
+def _events(
+    lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], height: int, filters: Collection[str]
+) -> dict[str, dict[str, tuple[Named, ...]]]:
+    """The distinct events of some filters that name accounts, by account, in the same order of places."""
+    import polars as pl
+
+    wanted = of_events(filters)
+    parts = []
+    streams = [stream for _, stream in tail.rows(chain, "logs", 0, height)]
+    if streams:
+        fresh = pl.from_arrow(ipc.load(streams, LOGS))
+        assert isinstance(fresh, pl.DataFrame)
+        parts.append(account_events(fresh.filter(wanted)))
+    for span in unsorted(tail, chain, "events", height):
+        within = pl.col("height").is_between(span.first, span.last)
+        parts.append(account_events(lake.scan(LOGS, chain=chain).filter(within & wanted).collect()))
+    by_account = ("account", *NAMED)
+    parts = [part.filter(pl.col("account").is_in(accounts)).select(by_account) for part in parts]
+    parts.append(lake.of_accounts(ACCOUNT_EVENTS, chain, accounts, by_account).filter(wanted).collect())
+    distinct = ("account", *NAMED[1:])
+    rows = pl.concat(parts).filter(pl.col("height") <= height).select(distinct).unique().sort(distinct)
+    found: dict[str, dict[str, list[Named]]] = {account: {} for account in accounts}
+    for account, address, topic0, place, *topics, data in rows.iter_rows():
+        named = Named(place, tuple(topic for topic in topics if topic is not None), data)
+        found[account].setdefault(f"{address}/{topic0}", []).append(named)
+    return {account: {event: tuple(several) for event, several in events.items()} for account, events in found.items()}
+
+
+NAMED = ("height", "address", "topic0", "place", "topic1", "topic2", "topic3", "data")
 
 
 @dataclass(slots=True)
@@ -119,19 +181,41 @@ class _Gathered:
         )
 
 
-def unsorted(tail: Tail, chain: str, height: int) -> Spans:
-    """Heights whose transfers are in the lake but not in `account_transfers` yet."""
+def unsorted(tail: Tail, chain: str, source: str, height: int) -> Spans:
+    """Heights at which a dataset is in the lake but not in the history of accounts yet."""
     behind = Spans()
-    for filter_ in tail.cover_filters(chain, "transfers"):
-        behind |= pending(tail, chain, "transfers", filter_)
+    for filter_ in tail.cover_filters(chain, source):
+        behind |= pending(tail, chain, source, filter_)
     return behind & [Span(0, height)]
 
 
-def gaps(tail: Tail, chain: str, height: int) -> Issue | None:
-    """What the index cannot know about, as an issue: tokens met in blocks that nobody indexed."""
+def unheard(tail: Tail, chain: str, height: int, events: Collection[str]) -> dict[str, Spans]:
+    """Some filters of the dataset `events`, each with the heights up to this one that nobody indexed."""
+    return {event: Spans([Span(0, height)]) - tail.cover(chain, "events", event) for event in events}
+
+
+def gaps(tail: Tail, chain: str, height: int, unheard: Mapping[str, Spans]) -> list[Issue]:
+    """What the index cannot know about, as issues: blocks that nobody indexed, and contracts whose events are lacking
+    in others."""
     left = Spans([Span(0, height)]) - tail.cover(chain, "transfers")
-    if not left:
-        return None
-    spans = ", ".join(f"{span.first}..{span.last}" for span in list(left)[:3]) + (", …" if len(list(left)) > 3 else "")
-    reason = f"token transfers are not indexed for blocks {spans}: tokens met only there may be missing"
-    return Issue(ADAPTER, chain, reason)
+    reason = f"token transfers are not indexed for blocks {_some(left)}: what was met only there may be missing"
+    return [*([Issue(ADAPTER, chain, reason)] if left else []), *_silences(unheard, left)]
+
+
+def _silences(unheard: Mapping[str, Spans], known: Spans) -> Iterator[Issue]:
+    """An issue for each contract whose events are lacking in more blocks than are known to be."""
+    lacking: dict[str, Spans] = {}
+    for event, spans in unheard.items():
+        contract = event.partition("/")[0]
+        lacking[contract] = lacking.get(contract, Spans()) | (spans - known)
+    for contract, spans in lacking.items():
+        if spans:
+            reason = f"events of {contract} are not indexed for blocks {_some(spans)}"
+            reason += ": what others put there for an account may be missing (dataset `events`)"
+            yield Issue(ADAPTER, contract, reason)
+
+
+def _some(spans: Spans) -> str:
+    """The first few spans, to be read."""
+    several = [f"{span.first}..{span.last}" for span in spans]
+    return ", ".join([*several[:3], *(["…"] if len(several) > 3 else [])])

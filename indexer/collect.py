@@ -40,13 +40,15 @@ BATCH_S = 30.0
 EVERYTHING = ("",)
 # The datasets that can be asked for by contract; of the others there is only everything.
 BY_CONTRACT = ("transfers", "approvals")
+# Never everything: some events of some contracts, each pair a filter of its own.
+EVENTS = "events"
 REWIND = ("rewind",)
 NO_END = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Datasets of some contracts (`""`: of all) that are missing in some spans."""
+    """Datasets of some contracts (`""`: of all), or some events, that are missing in some spans."""
 
     spans: Spans
     datasets: tuple[str, ...]
@@ -55,7 +57,12 @@ class Work:
     @property
     def contracts(self) -> tuple[str, ...]:
         """The contracts to name to the node; none for everything."""
-        return () if self.filters == EVERYTHING else self.filters
+        return () if self.filters == EVERYTHING or self.events else self.filters
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The filters of the dataset `events`, which is always on its own."""
+        return self.filters if self.datasets == (EVENTS,) else ()
 
 
 @dataclass(slots=True)
@@ -84,20 +91,31 @@ class _Pending:
         return {name: pa.concat_tables([c.tables[name] for c in self.chunks if name in c.tables]) for name in names}
 
 
-def missing(tail: Tail, chain: str, span: Span, datasets: Sequence[str], contracts: Sequence[str]) -> list[Work]:
-    """What is still to be fetched of a span, equal needs together; a contract is covered by everything, too."""
+def filters(dataset: str, contracts: Sequence[str], events: Sequence[str]) -> Sequence[str]:
+    """Of what a dataset is wanted; `""` stands for all."""
+    if dataset == EVENTS:
+        return events
+    return contracts if contracts and dataset in BY_CONTRACT else EVERYTHING
+
+
+def missing(
+    tail: Tail, chain: str, span: Span, datasets: Sequence[str], contracts: Sequence[str], events: Sequence[str] = ()
+) -> list[Work]:
+    """What is still to be fetched of a span, equal needs together; a contract is covered by everything, too.
+
+    `events` are the filters that the dataset of this name is wanted of.
+    """
     needs: dict[tuple[Spans, str], list[str]] = {}
     for dataset in dict.fromkeys(datasets):
         whole = tail.cover(chain, dataset, "")
-        by_contract = contracts and dataset in BY_CONTRACT
-        for name in dict.fromkeys(contracts) if by_contract else EVERYTHING:
+        for name in dict.fromkeys(filters(dataset, contracts, events)):
             left = Spans([span]) - whole - (tail.cover(chain, dataset, name) if name else ())
             if left:
                 needs.setdefault((left, name), []).append(dataset)
     grouped: dict[tuple[Spans, tuple[str, ...], bool], list[str]] = {}
     for (left, name), names in needs.items():
         grouped.setdefault((left, tuple(names), bool(name)), []).append(name)
-    return [Work(left, names, tuple(sorted(filters))) for (left, names, _), filters in grouped.items()]
+    return [Work(left, names, tuple(sorted(wanted))) for (left, names, _), wanted in grouped.items()]
 
 
 def stream(chain: str, lane: int) -> str:
@@ -157,7 +175,7 @@ class Collector:
         below = Span(0, kept[0].height - 1) if kept and kept[0].height else Span(0, NO_END)
         if kept and kept[0].height <= span.first:
             return
-        for left in missing(self.tail, self.chain.key, span, item.datasets, item.contracts):
+        for left in missing(self.tail, self.chain.key, span, item.datasets, item.contracts, item.events):
             for part in left.spans & [below]:
                 await self._side_by_side(part, left, lanes)
 
@@ -221,7 +239,7 @@ class Collector:
             while True:
                 while len(flying) < width and (piece := next(pieces, None)) is not None:
                     link = before if width == 1 else None
-                    fetch = self.chain.collect(piece, work.datasets, work.contracts, link)
+                    fetch = self.chain.collect(piece, work.datasets, work.contracts, link, work.events)
                     flying.append(asyncio.create_task(fetch))
                     begun(len(piece))
                 if not flying:

@@ -1,19 +1,19 @@
 """Tables made from other tables: no node is asked.
 
-The histories of accounts (`account_transfers`, `account_approvals`, `account_transactions`) follow their sources batch
-by batch; `balances` and `allowances` are made whole each time. The caller holds the chain's lock. Decoding stored logs
-again is next door, in `rederive`.
+The histories of accounts (`account_transfers`, `account_approvals`, `account_transactions`, `account_events`) follow
+their sources batch by batch; `balances` and `allowances` are made whole each time. The caller holds the chain's lock.
+Decoding stored logs again is next door, in `rederive`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import BadRequest
-from chainfolio.tables import ALLOWANCES, APPROVALS, BALANCES, TABLES, TRANSACTIONS, TRANSFERS, Table
+from chainfolio.tables import ALLOWANCES, APPROVALS, BALANCES, LOGS, TABLES, TRANSACTIONS, TRANSFERS, Table
 from storage.tail import Batch
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ HISTORIES = {
     "account_transfers": History(TRANSFERS, ("transfers", *OWN)),
     "account_approvals": History(APPROVALS, ("approvals",)),
     "account_transactions": History(TRANSACTIONS, ("transactions",)),
+    "account_events": History(LOGS, ("events",)),
 }
 # Tables that are made whole each time, and from what.
 WHOLE = {"balances": (TRANSFERS, BALANCES), "allowances": (APPROVALS, ALLOWANCES)}
@@ -107,13 +108,25 @@ def in_schema(frame: pl.DataFrame, table: Table) -> pa.Table:
 def _follow(lake: Lake, tail: Tail, chain: str, name: str, source: str) -> int:
     """Rows of a history for the spans of one source dataset that have none yet."""
     written = 0
-    for filter_ in tail.cover_filters(chain, source):
-        for span in pending(tail, chain, source, filter_):
+    for spans, filters in _behind(tail, chain, source):
+        for span in spans:
             for window in _windows(lake, chain, span, HISTORIES[name].source):
                 after = lake.last(TABLES[name], f"{chain}/derive")
-                batch = tail.open_batch(chain, window, (f"{name}/{source}",), (filter_,), after=after)
+                batch = tail.open_batch(chain, window, (f"{name}/{source}",), filters, after=after)
                 written += _commit(lake, tail, batch)
     return written
+
+
+def _behind(tail: Tail, chain: str, source: str) -> Iterator[tuple[Spans, tuple[str, ...]]]:
+    """What has no history yet, and of which filters: everything first, which may be all that the others lack; then
+    those that lack the same together."""
+    if left := pending(tail, chain, source, ""):
+        yield left, ("",)
+    lacking: dict[Spans, list[str]] = {}
+    for filter_ in filter(None, tail.cover_filters(chain, source)):
+        if left := pending(tail, chain, source, filter_):
+            lacking.setdefault(left, []).append(filter_)
+    yield from ((spans, tuple(filters)) for spans, filters in lacking.items())
 
 
 def _history_of(batch: Batch) -> str:
@@ -143,16 +156,18 @@ def _commit(lake: Lake, tail: Tail, batch: Batch) -> int:
 
 
 def _source_rows(lake: Lake, tail: Tail, batch: Batch, source: Table) -> pl.LazyFrame:
-    """The source rows of a batch: of one contract, or of all but those whose turn has been."""
+    """The source rows of a batch: of its filters, or of all but those whose turn has been."""
     import polars as pl
 
-    dataset, filter_ = batch.datasets[0], batch.filters[0]
+    dataset = batch.datasets[0]
     rows = lake.scan(source, chain=batch.chain).filter(_within(batch.span))
     if source is TRANSFERS:
         name = dataset.rpartition("/")[2]
         rows = rows.filter(pl.col("standard") == name if name in OWN else ~pl.col("standard").is_in(OWN))
-    if filter_:
-        return rows.filter(pl.col("token") == filter_)
+    if source is LOGS:
+        return rows.filter(of_events(batch.filters))
+    if batch.filters != ("",):
+        return rows.filter(pl.col("token").is_in(batch.filters))
     for contract in tail.cover_filters(batch.chain, dataset):
         for span in tail.cover(batch.chain, dataset, contract) & [batch.span] if contract else ():
             rows = rows.filter(~(_within(span) & (pl.col("token") == contract)))
@@ -163,6 +178,13 @@ def _within(span: Span) -> pl.Expr:
     import polars as pl
 
     return pl.col("height").is_between(span.first, span.last)
+
+
+def of_events(filters: Collection[str]) -> pl.Expr:
+    """Which logs, or rows of `account_events`, are of some filters of the dataset `events`."""
+    import polars as pl
+
+    return pl.concat_str("address", pl.lit("/"), "topic0").is_in(sorted(filters))
 
 
 def recover(lake: Lake, tail: Tail, chain: str) -> None:
@@ -199,6 +221,10 @@ def history_again(lake: Lake, tail: Tail, chain: str, name: str) -> int:
     """A history made whole again from all of its source, for after that has changed; how many rows."""
     derive(lake, tail, chain, (name,))
     source = HISTORIES[name].source
+    if source is LOGS:  # which has others beside those that a history is made of
+        counted = Counted(history_of_cover(lake, tail, chain, name))
+        lake.replace(TABLES[name], chain, counted)
+        return counted.rows
 
     def batches() -> Iterator[pa.RecordBatch]:
         covered = _stored_span(lake, chain, (source,))

@@ -34,7 +34,7 @@ async def estimate(chain: EvmChain, work: Sequence[Work], scratch: Path) -> dict
         pieces = [piece for span in item.spans for piece in span.cut(chain.settings.span)]
         samples = _spread(pieces)
         before, start_s = chain.requests, clock.monotonic_s()
-        chunks = [await chain.collect(sample, item.datasets, item.contracts) for sample in samples]
+        chunks = [await chain.collect(sample, item.datasets, item.contracts, events=item.events) for sample in samples]
         found = sum(chunk.events for chunk in chunks)
         share = sum(len(sample) for sample in samples) / len(item.spans)
         events += found / share

@@ -19,7 +19,7 @@ from chainfolio.errors import DeepReorg, NodeBehind, Reorged, SourceError, Unava
 from chainfolio.seams import Seams
 from chainfolio.tables import TABLES
 from indexer import ipc
-from indexer.collect import BY_CONTRACT, EVERYTHING, finish_rewind, missing
+from indexer.collect import filters, finish_rewind, missing
 from storage.tail import TailBlock
 
 if TYPE_CHECKING:
@@ -63,11 +63,22 @@ class Status:
 
 
 class Follower:
-    """Keeps one chain's tail at its head. The caller holds the chain's lock."""
+    """Keeps one chain's tail at its head. The caller holds the chain's lock.
 
-    def __init__(self, chain: EvmChain, lake: Lake, tail: Tail, seams: Seams, datasets: Sequence[str]) -> None:
+    `events` are the filters that the dataset of this name is wanted of.
+    """
+
+    def __init__(
+        self,
+        chain: EvmChain,
+        lake: Lake,
+        tail: Tail,
+        seams: Seams,
+        datasets: Sequence[str],
+        events: Sequence[str] = (),
+    ) -> None:
         self.chain, self.lake, self.tail, self.seams = chain, lake, tail, seams
-        self.datasets = tuple(datasets)
+        self.datasets, self.events = tuple(datasets), tuple(events)
         self.status = Status()
         self._stream = f"{chain.key}/follow"
         self._waits_since_s: float | None = None
@@ -181,7 +192,8 @@ class Follower:
             return
         for span in Span(first, heads.latest.height).cut(CHUNK):
             try:
-                chunk = await self.chain.collect(span, self._wanted(), self.chain.settings.contracts, top)
+                contracts = self.chain.settings.contracts
+                chunk = await self.chain.collect(span, self._wanted(), contracts, top, self.events)
             except Reorged as error:
                 raise Unavailable(error.source, f"the chain changed while block {error.height} was read") from error
             if not chunk.chain or (top is not None and chunk.chain[0].parent != top.hash):
@@ -203,10 +215,10 @@ class Follower:
         return self.tail.cover(self.chain.key, dataset, filter_)
 
     def _filters(self) -> Iterator[tuple[str, str]]:
-        """Every dataset with each contract it is wanted of; `""` stands for all."""
+        """Every dataset with each contract or event it is wanted of; `""` stands for all."""
         for dataset in self.datasets:
-            contracts = self.chain.settings.contracts if dataset in BY_CONTRACT else ()
-            yield from ((dataset, filter_) for filter_ in contracts or EVERYTHING)
+            wanted = filters(dataset, self.chain.settings.contracts, self.events)
+            yield from ((dataset, filter_) for filter_ in wanted)
 
     def _wanted(self) -> tuple[str, ...]:
         # Headers are what links the tail together, so they are read whether or not `blocks` is kept.
@@ -285,7 +297,8 @@ class Follower:
         kept = self.tail.blocks(self.chain.key)
         if kept:
             span = Span(kept[0].height, kept[-1].height)
-            lacking = missing(self.tail, self.chain.key, span, self.datasets, self.chain.settings.contracts)
+            contracts = self.chain.settings.contracts
+            lacking = missing(self.tail, self.chain.key, span, self.datasets, contracts, self.events)
             if lacking:
                 first = min(each.first for work in lacking for each in work.spans)
                 self.tail.rollback(self.chain.key, first - 1)

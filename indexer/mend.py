@@ -40,10 +40,11 @@ def chains(lake: Lake) -> list[str]:
 def mend(every: Sequence[EvmChain], lake: Lake, tail: Tail) -> dict[str, int]:
     """Make all stale tables again, of all chains; how many rows each has now."""
     names, written = stale(lake), dict[str, int]()
+    histories = [name for name in names if name in HISTORIES]
     if set(names) & set(DECODED):
         written |= _decoded(every, lake, tail)
-    else:
-        written |= _histories(every, lake, tail, [name for name in names if name in HISTORIES])
+        histories = [name for name in histories if name not in written]
+    written |= _histories(every, lake, tail, histories)
     for name in names:
         if name in WHOLE:
             rows = [whole(lake, tail, chain.key, name) for chain in every]
@@ -57,7 +58,8 @@ def _decoded(every: Sequence[EvmChain], lake: Lake, tail: Tail) -> dict[str, int
         asides = [_aside(chain, lake, Path(folder, chain.key)) for chain in every]
         lake.recreate(HALF_WAY, _all(asides, rederive.KEPT))
         written = {name: _recreate(lake, TABLES[name], _all(asides, name)) for name in DECODED if name != LOGS.name}
-        written |= _histories(every, lake, tail, list(HISTORIES))
+        # Those of `logs` cannot be read half-way, and need not be: no decoder takes what protocols ask for.
+        written |= _histories(every, lake, tail, [name for name in HISTORIES if HISTORIES[name].source is not LOGS])
         return written | {LOGS.name: _recreate(lake, LOGS, _all(asides, LOGS.name))}
 
 

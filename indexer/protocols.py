@@ -21,6 +21,7 @@ from chainfolio.protocols import (
     Collection,
     Counterparty,
     Decoding,
+    Event,
     Family,
     Found,
     Met,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from indexer.registry import Registry
 
 
+# The rules that contracts are met by, which the protocol's file names.
+AtContract = Counterparty | Event | Always
 _ADDRESS = re.compile(r"0x[0-9a-f]{40}\Z")
 
 
@@ -96,6 +99,28 @@ class Protocols:
         asked = {question for _, rule in self._rules(Token) for question in (rule.question, *rule.facts) if question}
         return tuple(sorted(asked))
 
+    @cached_property
+    def events(self) -> tuple[str, ...]:
+        """The events that rules ask for, as filters of the dataset `events`."""
+        return tuple(sorted({
+            rule.declared.filter(contract)
+            for row, rule in self._rules(Event)
+            for contract in row.contracts.get(rule.role, ())
+        }))  # fmt: skip
+
+    @cached_property
+    def _at_contracts(self) -> list[tuple[Row, str, list[AtContract]]]:
+        """Each contract that a file names, once, with all rules by which an account may meet it."""
+        found = []
+        for row in sorted(self.rows, key=lambda each: each.protocol):
+            rules: dict[str, list[AtContract]] = {}
+            for rule in row.family.rules:
+                if isinstance(rule, AtContract):
+                    for contract in row.contracts.get(rule.role, ()):
+                        rules.setdefault(contract, []).append(rule)
+            found += [(row, contract, several) for contract, several in rules.items()]
+        return found
+
     def _rules(self, kind: type[Any]) -> list[tuple[Row, Any]]:
         """Rules of a kind; those that name contracts come first. A `deposited` one, which believes tokens that nobody
         lists, is for protocols without contracts: a file that names its vaults does not mean everybody's."""
@@ -112,18 +137,13 @@ class Protocols:
 
     def by_contract(self, account: str, encounters: Encounters) -> Iterator[Meeting]:
         """Meetings by contracts with which the account had to do."""
-        for row, rule in self._rules(Counterparty):
-            for contract in row.contracts.get(rule.role, ()):
-                if contract in encounters.exchanged:
-                    moved = sorted(token for token in encounters.exchanged[contract] if token)
-                    yield Meeting(row, row.met(account, contract, tokens=tuple(moved)), sure=True)
+        for row, contract, rules in self._at_contracts:
+            if (met := _met(row, contract, rules, account, encounters)) is not None:
+                yield Meeting(row, met, sure=True)
         for row, rule in self._rules(Collection):
             for contract in row.contracts.get(rule.role, ()):
                 for number in sorted(encounters.ids.get(contract, ())):
                     yield Meeting(row, row.met(account, contract, id=number), sure=True)
-        for row, rule in self._rules(Always):
-            for contract in row.contracts.get(rule.role, ()):
-                yield Meeting(row, row.met(account, contract), sure=True)
 
     def by_token(self, account: str, tokens: Iterable[str], sent: frozenset[str | None]) -> Iterator[Meeting]:
         """Meetings by tokens, once those were asked, of families that read more than what a share is worth."""
@@ -194,6 +214,32 @@ class Protocols:
                 met = row.met(account, token, answer=answer, facts=facts, tokens=(token,))
                 return Meeting(row, met, sure=bool(rule.role))
         return None
+
+
+def _met(row: Row, contract: str, rules: Sequence[AtContract], account: str, encounters: Encounters) -> Met | None:
+    """The one meeting of an account with a contract, by whichever of the rules; None where no rule knows of any."""
+    exchanged = encounters.exchanged.get(contract) if any(isinstance(rule, Counterparty) for rule in rules) else None
+    events = [rule for rule in rules if isinstance(rule, Event)]
+    said = [values for rule in events for values in _said(rule, contract, encounters)]
+    if exchanged is None and not said and not any(isinstance(rule, Always) for rule in rules):
+        return None
+    return row.met(
+        account,
+        contract,
+        tokens=tuple(sorted(token for token in exchanged or () if token)),
+        values=tuple(dict.fromkeys(each for each in said if each is not None)),
+        covered=bool(events)
+        and all(rule.declared.filter(contract) in encounters.covered for rule in events)
+        and None not in said,
+    )
+
+
+def _said(rule: Event, contract: str, encounters: Encounters) -> Iterator[tuple[Any, ...] | None]:
+    """What a rule's event said of the account each time; None where a log is not as the event is declared."""
+    event = rule.declared
+    for named in encounters.events.get(event.filter(contract), ()):
+        if named.place == event.place(rule.owner):
+            yield event.values(rule.of, named.topics, named.data)
 
 
 def rows(chain: str, registry: Registry, families: Mapping[str, Family]) -> list[Row]:

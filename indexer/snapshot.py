@@ -81,7 +81,11 @@ class Snapshotter:
         return Token(self.chain.facts.native_asset, native.symbol, native.name, native.decimals)
 
     async def _at(self, accounts: Sequence[str], block: Block, extra: Sequence[str], before: int) -> Snapshot:
-        met = await asyncio.to_thread(candidates.met, self.lake, self.tail, self.chain.key, accounts, block.height)
+        # Before the rows are read: what is covered by now is there then.
+        unheard = candidates.unheard(self.tail, self.chain.key, block.height, self.protocols.events)
+        met = await asyncio.to_thread(
+            candidates.met, self.lake, self.tail, self.chain.key, accounts, block.height, unheard
+        )
         wanted = {account: self._wanted(met[account].tokens | set(extra)) for account in accounts}
         about, time_s = self._about(block), block.time_us // SECOND_US
         readers = {account: Reader(self.protocols, account, met[account], time_s, about.ask) for account in accounts}
@@ -101,10 +105,10 @@ class Snapshotter:
         holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
         issues += [*unknown, *(issue for everything in read.values() for issue in everything.issues)]
         issues += [*about.issues, *_refusals(quotes, own), *self.protocols.issues]
-        gap = candidates.gaps(self.tail, self.chain.key, block.height)
+        issues += candidates.gaps(self.tail, self.chain.key, block.height, unheard)
         return Snapshot(
             self.chain.key, block, tuple(accounts), tuple(holdings), quotes.prices,
-            tuple([*issues, gap] if gap else issues), self.chain.requests - before,
+            tuple(issues), self.chain.requests - before,
             tuple(each.named(tokens) for each in opened), spam,
             tuple(Holding(account, self.native, raw) for account, raw in fees.items()),
         )  # fmt: skip

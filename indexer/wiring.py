@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
     from chainfolio.protocols import Family
     from indexer.families import Package
+    from indexer.follow import Follower
+    from indexer.protocols import Protocols
     from indexer.registry import Registry
     from indexer.snapshot import Snapshotter
     from portfolio.activity import Functions
@@ -154,9 +156,43 @@ class System:
         """The datasets to index on a chain: those of its settings, else the usual ones."""
         return check_datasets(chain, chain.settings.datasets or chain.usual)
 
+    def events(self, chain: EvmChain, datasets: Sequence[str]) -> tuple[str, ...]:
+        """The filters that the dataset `events` is wanted of: what rules of the chain's protocols ask for.
+
+        No decoder is loaded where it is not among the datasets, or no file says which one reads a contract there.
+        """
+        if "events" not in datasets or not any(each.families for each in self.registry.on(chain.key)):
+            return ()
+        return self.protocols(chain).events
+
+    def follower(self, chain: EvmChain) -> Follower:
+        """What follows a chain at its head, with all that is indexed of it; whoever uses it holds the chain's lock."""
+        from indexer.follow import Follower
+
+        datasets = self.datasets(chain)
+        return Follower(chain, self.lake, self.tail, self.seams, datasets, self.events(chain, datasets))
+
+    def protocols(self, chain: EvmChain) -> Protocols:
+        """The protocols of a chain whose families are installed; each call gives one that was told nothing yet.
+
+        BadSettings where a rule asks for an event that is indexed as something else already.
+        """
+        from adapters.evm.chain import TAKEN
+        from indexer.protocols import Protocols, rows
+
+        wrapped = chain.facts.wrapped
+        plain = frozenset([wrapped.address] if wrapped else [])
+        issues = tuple(each.issue for each in self.packages if each.problem)
+        found = Protocols(rows(chain.key, self.registry, self.families), plain, issues)
+        for event in found.events:
+            contract, _, topic = event.partition("/")
+            if topic in TAKEN:
+                cure = "a rule over tokens finds what the datasets `transfers` and `approvals` keep"
+                raise BadSettings(contract, f"no rule can ask for the event {topic}: it is kept already", cure=cure)
+        return found
+
     def snapshotter(self, chain: EvmChain) -> Snapshotter:
         """What takes snapshots of a chain."""
-        from indexer.protocols import Protocols, rows
         from indexer.snapshot import Snapshotter
         from indexer.tokens import TokenBook, token_list
         from pricing.registry import sources
@@ -164,11 +200,7 @@ class System:
         path = Path(self.settings.prices_file) if self.settings.prices_file else self.configs / "prices.toml"
         ladder = sources(_toml(path), self.settings.prices, chain.key, file=path.name)
         book = TokenBook(chain.facts, self.lake, token_list(self._tokens(chain), chain.facts))
-        wrapped = chain.facts.wrapped
-        plain = frozenset([wrapped.address] if wrapped else [])
-        issues = tuple(each.issue for each in self.packages if each.problem)
-        protocols = Protocols(rows(chain.key, self.registry, self.families), plain, issues)
-        return Snapshotter(chain, self.lake, self.tail, book, ladder, protocols)
+        return Snapshotter(chain, self.lake, self.tail, book, ladder, self.protocols(chain))
 
     def shown(self, chain: EvmChain) -> ChainFacts:
         """What documents show of a chain."""

@@ -85,31 +85,30 @@ class Worker:
             return True
 
     async def _chain(self, chain: EvmChain) -> None:
-        system, datasets = self.system, self.system.datasets(chain)
+        system = self.system
         with system.tail.lock(chain.key):
             losses.check(system.lake, system.tail, chain.key)
-            follower = Follower(chain, system.lake, system.tail, system.seams, datasets)
+            follower = await asyncio.to_thread(system.follower, chain)
             follower.status = self.status[chain.key]
             await asyncio.to_thread(follower.recover)
             await check_anchor(chain, system.tail)
             collector = Collector(chain, system.lake, system.tail, system.seams, Progress(system.seams.clock, 1))
             await collector.recover()
             await follower.settle()
-            await self._back_fill(chain, collector, datasets, follower.status)
+            await self._back_fill(chain, collector, follower)
             await self._follow(chain, follower)
 
-    async def _back_fill(
-        self, chain: EvmChain, collector: Collector, datasets: tuple[str, ...], status: Status
-    ) -> None:
+    async def _back_fill(self, chain: EvmChain, collector: Collector, follower: Follower) -> None:
         """Everything final that is not in the lake and not in the tail either."""
-        system = self.system
+        system, status = self.system, follower.status
         heads = await chain.heads()
         status.head, status.finalized = heads.latest.height, heads.finalized
         kept = system.tail.blocks(chain.key)
         last = min(heads.finalized, kept[0].height - 1 if kept else heads.finalized)
         if last >= chain.settings.start_block:
             span = Span(chain.settings.start_block, last)
-            await collector.run(missing(system.tail, chain.key, span, datasets, chain.settings.contracts))
+            contracts = chain.settings.contracts
+            await collector.run(missing(system.tail, chain.key, span, follower.datasets, contracts, follower.events))
             status.indexed = max(status.indexed, last)
         await asyncio.to_thread(derive.recover, system.lake, system.tail, chain.key)
         await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key, tuple(derive.HISTORIES))

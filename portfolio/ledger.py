@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 RAW_BYTES: Final = 32
 LIMB: Final = 2**64
+_NO_ACCOUNT: Final = "0x" + "0" * 48  # how the topic of a number below 2^64 begins
 LIMBS: Final = ("limb0", "limb1", "limb2", "limb3")  # the most significant first, as in the bytes
 
 # A wrap mints the wrapped token to its recipient, an unwrap burns it from its sender; the other side has native coins.
@@ -148,6 +149,23 @@ def account_transactions(transactions: pl.DataFrame) -> pl.DataFrame:
     sent = transactions.rename({"sender": "account", "hash": "tx_hash"})
     sent = sent.with_columns(pl.col("input").bin.slice(0, 4).alias("selector"))
     return _by_account(sent, tables.ACCOUNT_TRANSACTIONS)
+
+
+def account_events(logs: pl.DataFrame) -> pl.DataFrame:
+    """Logs once for each account that a topic names, as rows of `account_events` in the order of its files.
+
+    A topic names an account where it can be an address: its first 12 bytes are zero, and the next 12 are not all zero,
+    for a small number could else be one too.
+    """
+    import polars as pl
+
+    def named(place: int) -> pl.DataFrame:
+        topic = pl.col(f"topic{place}")
+        is_account = topic.str.starts_with(_NO_ACCOUNT[:26]) & ~topic.str.starts_with(_NO_ACCOUNT)
+        account = pl.concat_str(pl.lit("0x"), topic.str.slice(26)).alias("account")
+        return logs.filter(is_account).with_columns(account, pl.lit(place, pl.Int32).alias("place"))
+
+    return _by_account(pl.concat([named(place) for place in (1, 2, 3)]), tables.ACCOUNT_EVENTS)
 
 
 def _by_account(rows: pl.DataFrame, table: tables.Table) -> pl.DataFrame:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from adapters.evm import facts as chain_facts
 from adapters.evm.datasets import approvals, blocks, logs, transfers
+from adapters.evm.datasets import events as event_logs
 from adapters.evm.endpoint import Endpoint, identity
 from adapters.evm.facts import Facts
 from adapters.evm.health import Evidence
@@ -42,7 +43,10 @@ DATASETS: Mapping[str, str] = {
     "transfers": "transfers",
     "approvals": "approvals",
     "internal": "transfers",
+    "events": "logs",
 }
+# Topics whose logs another dataset takes: a rule over them would have them kept twice.
+TAKEN = frozenset(topic for dataset in LOG_DATASETS.values() for topic in dataset.TOPICS)
 # Only where the operator asks for it: most nodes do not trace, and those that do charge for it.
 ON_REQUEST = ("internal",)
 BODY_BATCH = 20
@@ -132,16 +136,29 @@ class EvmChain:
         return {"oldestState": oldest, "reads": routes[node.endpoints[0].learnt.get("route", scan.OVERRIDE)]}
 
     async def collect(
-        self, span: Span, datasets: Sequence[str], contracts: Sequence[str] = (), before: Block | None = None
+        self,
+        span: Span,
+        datasets: Sequence[str],
+        contracts: Sequence[str] = (),
+        before: Block | None = None,
+        events: Sequence[str] = (),
     ) -> Fetched:
-        """Everything the datasets want of a span, checked and as tables. `before` is the block that it must follow."""
+        """Everything the datasets want of a span, checked and as tables. `before` is the block that it must follow.
+
+        `events` are the filters of the dataset of this name, which stay raw in `logs`.
+        """
         topics = tuple(topic for name in datasets if name in LOG_DATASETS for topic in LOG_DATASETS[name].TOPICS)
         bodies = any(name in ("transactions", "native") for name in datasets)
-        if topics:
-            wanted = bodies or "blocks" in datasets or "internal" in datasets
-            chunk = await self._reader.read(span, Query(topics, tuple(contracts)), before, headers=wanted)
+        queries = [Query(topics, tuple(contracts))] if topics else []
+        if events:
+            queries.append(event_logs.query(events))
+        if queries:
+            wanted = bodies or "blocks" in datasets or "internal" in datasets or len(queries) > 1
+            chunk = await self._reader.read(span, queries[0], before, headers=wanted, also=queries[1:])
         else:
             chunk = await self._reader.read_headers(span, before)
+        if events:
+            chunk.logs = event_logs.wanted(chunk.logs, events)
         tables = await asyncio.to_thread(self.decode, chunk.logs, datasets)
         if bodies:
             await self._bodies(chunk, datasets, tables)

@@ -50,8 +50,20 @@ class LogReader:
         self._density: dict[str, int] = {}
         self._calm: dict[str, int] = {}
 
-    async def read(self, span: Span, query: Query, before: Block | None = None, *, headers: bool = False) -> Chunk:
-        """The logs of one span, verified against the headers of its blocks unless integrity is off."""
+    async def read(
+        self,
+        span: Span,
+        query: Query,
+        before: Block | None = None,
+        *,
+        headers: bool = False,
+        also: Sequence[Query] = (),
+    ) -> Chunk:
+        """The logs of one span, verified against the headers of its blocks unless integrity is off.
+
+        `also`: other questions, of which no log answers two, about the same blocks of the same endpoint; with headers.
+        """
+        assert headers or not also, "only headers show that answers are about the same blocks"
 
         async def at(endpoint: Endpoint) -> Chunk:
             if headers or self.integrity != "off" or self.node.witnesses > 1:  # what is compared is read alike
@@ -63,7 +75,11 @@ class LogReader:
                     return Chunk(span, logs, [])
                 chain = await self.node.headers_at(endpoint, _heights(span))
             check_links(endpoint.name, chain, before)
-            return await self._complete(endpoint, Chunk(span, logs, chain), query)
+            chunk = await self._complete(endpoint, Chunk(span, logs, chain), query)
+            for other in also:
+                more = Chunk(span, await self._logs(endpoint, span, other), chain)
+                chunk = _together(endpoint.name, chunk, await self._complete(endpoint, more, other))
+            return chunk
 
         return await self._agreed(at, span, f"the logs of blocks {span.first}..{span.last}")
 
@@ -243,6 +259,11 @@ def _within(endpoint: Endpoint, piece: Span, logs: Logs) -> Logs:
     if len(logs) and (int(logs.height[0]) not in piece or int(logs.height[-1]) not in piece):
         raise BadAnswer(endpoint.name, "logs from outside the span that was asked for")
     return logs
+
+
+def _together(source: str, one: Chunk, other: Chunk) -> Chunk:
+    """Two chunks of the same blocks as one."""
+    return Chunk(one.span, _merged(source, [one.logs, other.logs]), one.headers, one.restored + other.restored)
 
 
 def _merged(source: str, parts: Sequence[Logs]) -> Logs:

@@ -16,6 +16,7 @@ from typing import Any
 from adapters.evm.chain import EvmChain, family
 from adapters.evm.transport import HttpTransport, Posted
 from chainfolio.blocks import Span
+from chainfolio.events import declared
 from chainfolio.seams import Seams
 from chainfolio.settings import Chain
 from localchain.deploy import Deployment, deploy
@@ -85,6 +86,14 @@ class EvmSubject:
     def plain(self) -> Sequence[str]:
         """Tokens whose balances follow from their events."""
         return [self.deployment.contracts[name].lower() for name in PLAIN]
+
+    @cached_property
+    def events(self) -> Sequence[str]:
+        """Swaps and deposits of a pair, and only swaps of another one."""
+        one, other = (self.deployment.contracts[name].lower() for name in PLAIN[4:6])
+        swap = declared("Swap(address indexed sender, uint256, uint256, uint256, uint256, address indexed to)")
+        mint = declared("Mint(address indexed sender, uint256 amount0, uint256 amount1)")
+        return [swap.filter(one), mint.filter(one), swap.filter(other)]
 
     @property
     def birth(self) -> int:

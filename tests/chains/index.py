@@ -37,6 +37,7 @@ class Index:
     lake: Lake
     tail: Tail
     datasets: tuple[str, ...] = EVERYTHING
+    events: tuple[str, ...] = ()
     seams: Seams = field(default_factory=Seams)
 
     @property
@@ -48,7 +49,7 @@ class Index:
         self, first: int, last: int, datasets: Sequence[str] = (), contracts: Sequence[str] = ()
     ) -> Progress:
         """Back-fill what is missing of a span."""
-        work = missing(self.tail, self.key, Span(first, last), datasets or self.datasets, contracts)
+        work = missing(self.tail, self.key, Span(first, last), datasets or self.datasets, contracts, self.events)
         progress = Progress(self.seams.clock, sum(len(item.spans) for item in work))
         await Collector(self.chain, self.lake, self.tail, self.seams, progress).run(work)
         return progress
@@ -61,7 +62,7 @@ class Index:
 
     def follower(self) -> Follower:
         """A new follower, as after a restart."""
-        return Follower(self.chain, self.lake, self.tail, self.seams, self.datasets)
+        return Follower(self.chain, self.lake, self.tail, self.seams, self.datasets, self.events)
 
     async def derive(self) -> dict[str, int]:
         """All derived tables."""
@@ -105,9 +106,10 @@ async def index(
     span: int = 25,
 ) -> AsyncIterator[Index]:
     """An index in a folder; what an earlier one left there is there again."""
+    events = tuple(subject.events) if "events" in datasets else ()
     chain, tail = subject.chain(contracts=contracts, span=span), Tail(folder / "tail.db")
     try:
-        yield Index(chain, Lake(str(folder / "lake")), tail, tuple(datasets))
+        yield Index(chain, Lake(str(folder / "lake")), tail, tuple(datasets), events)
     finally:
         tail.close()
         await chain.close()

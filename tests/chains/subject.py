@@ -56,6 +56,10 @@ class ChainUnderTest(Protocol):
     def plain(self) -> Sequence[str]: ...
 
     @property
+    def events(self) -> Sequence[str]:
+        """Filters of the dataset `events`, all of which have some."""
+
+    @property
     def birth(self) -> int: ...
 
     @property

@@ -102,6 +102,7 @@ async def test_an_index_of_nothing_says_so(traded: ChainUnderTest, tmp_path: Pat
             "account_transfers": 0,
             "account_approvals": 0,
             "account_transactions": 0,
+            "account_events": 0,
             "balances": 0,
             "allowances": 0,
         }

@@ -21,7 +21,6 @@ from chainfolio.settings import Settings
 from cli.main import main
 from indexer.answers import ApprovalsPage
 from indexer.engine import Engine
-from indexer.follow import Follower
 from indexer.history import midnight_us
 from indexer.wiring import System
 from localchain.evm import Tx
@@ -65,7 +64,7 @@ def indexed(world: World, folder: Path) -> Settings:
     async def follow(system: System) -> None:
         chain = system.chain("local")
         with system.tail.lock(chain.key):
-            await Follower(chain, system.lake, system.tail, system.seams, system.datasets(chain)).step()
+            await system.follower(chain).step()
 
     over(settings, follow)
     return settings

@@ -20,7 +20,6 @@ from chainfolio.settings import Settings
 from cli.demo import WALLETS
 from cli.main import main
 from indexer.engine import Engine
-from indexer.follow import Follower
 from indexer.wiring import System
 from localchain.errors import Reverted, RpcError
 from portfolio.facts import Options
@@ -50,7 +49,7 @@ def given(world: World, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     async def follow(system: System) -> None:
         chain = system.chain("local")
         with system.tail.lock(chain.key):
-            await Follower(chain, system.lake, system.tail, system.seams, system.datasets(chain)).step()
+            await system.follower(chain).step()
 
     over(settings, follow)
     return settings

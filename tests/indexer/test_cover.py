@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainfolio.blocks import Block, Span, Spans
+from indexer.candidates import gaps, unheard
 from indexer.collect import BY_CONTRACT, missing
 from indexer.derive import in_lake, pending
 from storage.tail import Tail, TailBlock
@@ -83,3 +84,19 @@ def test_what_the_tail_holds_is_not_in_the_lake(known: list[tuple[str, str, Span
             tail.add_cover(CHAIN, "account_transfers/transfers", "", Span(5, 9))
             left = below - set(range(5, 10))
             assert heights(pending(tail, CHAIN, "transfers", filter_)) == left
+
+
+def test_what_nobody_listened_to_is_said_by_contract_beside_what_nobody_indexed() -> None:
+    one, also, other = "0xa/0x1", "0xa/0x2", "0xb/0x1"
+    with a_tail() as tail:
+        for dataset, filter_, span in (
+            ("transfers", "", Span(0, 30)),
+            ("events", one, Span(10, 19)),
+            ("events", also, Span(3, 19)),
+            ("events", other, Span(0, 30)),
+        ):
+            tail.add_cover(CHAIN, dataset, filter_, span)
+        said = gaps(tail, CHAIN, 40, unheard(tail, CHAIN, 40, [one, also, other]))
+    assert [(issue.subject, issue.spoils) for issue in said] == [(CHAIN, True), ("0xa", True)]
+    assert "31..40" in said[0].reason
+    assert "0..9, 20..30" in said[1].reason

@@ -27,7 +27,10 @@ from tests.indexer.test_kills import environment
 
 pytestmark = pytest.mark.node
 MADE = (*derive.DECODED, *derive.DERIVED)
-LATER = {"account_transactions": "fee"}  # columns that older releases did not have; of others, the token
+LATER = {
+    "account_transactions": "fee",
+    "account_events": "place",
+}  # columns that older releases did not have; of others, the token
 ALL = Span(0, 2**40)
 
 
@@ -43,7 +46,7 @@ def filled(subject: EvmSubject, tmp_path_factory: pytest.TempPathFactory) -> Pat
     folder = tmp_path_factory.mktemp("filled")
 
     async def fill() -> None:
-        async with index(subject, folder) as indexed:
+        async with index(subject, folder, datasets=(*EVERYTHING, "events")) as indexed:
             await indexed.fill(0, 24)
             await indexed.derive()
 
@@ -82,6 +85,7 @@ def contents(indexed: Index) -> dict[str, pa.Table]:
         ("account_transfers",),
         ("account_approvals",),
         ("account_transactions",),
+        ("account_events",),
         ("balances", "allowances"),
         MADE,
     ],

@@ -15,14 +15,16 @@ from chainfolio.protocols import (
     Collection,
     Counterparty,
     Decoding,
+    Event,
     Family,
     Found,
     Maybe,
     Met,
     Part,
+    Rule,
     Token,
 )  # fmt: skip
-from indexer.candidates import Encounters
+from indexer.candidates import Encounters, Named
 from indexer.families import families
 from indexer.positions import Everything, Reader
 from indexer.protocols import Protocols, Row, rows
@@ -321,3 +323,58 @@ def test_rows_are_of_the_chain_and_of_families_that_are_installed() -> None:
     assert [(row.protocol, row.family.name) for row in rows("local", registry, OURS)] == [
         ("everywhere", "erc4626"), ("here", "uniswap_v2"),
     ]  # fmt: skip
+
+
+# --- events ----------------------------------------------------------------------------------------------------------
+
+
+def put(account: str, number: int) -> Named:
+    """An event by which somebody put something into a place with a number, for an account."""
+    topics = ("0x" + "00" * 12 + OTHER[2:], "0x" + "00" * 12 + account[2:])
+    return Named(2, topics, number.to_bytes(32, "big"))
+
+
+PUT = Event("farm", "Put(address indexed by, address indexed owner, uint256 number)", owner=1, of=(2,))
+TOOK = Event("farm", "Took(address indexed owner)", owner=0)
+BY_PUT, BY_TAKING = PUT.declared.filter(FARM), TOOK.declared.filter(FARM)
+
+
+def meetings(met: Encounters, *rules: Rule) -> list[Met]:
+    given = protocols(Family("mine", rules=rules or (PUT, TOOK)), farm=FARM)
+    return [each.met for each in given.by_contract(ME, met)]
+
+
+def test_the_events_of_a_chain_are_those_that_its_protocols_ask_for() -> None:
+    given = protocols(Family("mine", rules=(PUT, TOOK, Counterparty("farm"))), farm=FARM)
+    assert set(given.events) == {BY_PUT, BY_TAKING}
+    assert protocols(Family("mine", rules=(PUT,)), chef=FARM).events == ()
+
+
+def test_what_events_said_is_one_meeting_each_value_once() -> None:
+    met = Encounters(events={BY_PUT: (put(ME, 7), put(ME, 3), put(ME, 7))}, covered=frozenset({BY_PUT, BY_TAKING}))
+    (meeting,) = meetings(met)
+    assert (meeting.contract, meeting.values, meeting.covered) == (FARM, ((7,), (3,)), True)
+
+
+def test_a_contract_is_met_once_by_whichever_rules() -> None:
+    met = Encounters(exchanged={FARM: frozenset({COIN})}, events={BY_PUT: (put(ME, 7),)})
+    (meeting,) = meetings(met, PUT, Counterparty("farm"), Always("farm"))
+    assert (meeting.tokens, meeting.values, meeting.covered) == ((COIN,), ((7,),), False)
+
+
+def test_who_caused_an_event_is_not_whom_it_concerns() -> None:
+    as_first = put(ME, 7)._replace(place=1)
+    assert meetings(Encounters(events={BY_PUT: (as_first,)})) == []
+
+
+def test_one_event_that_is_not_indexed_makes_what_the_others_said_not_all() -> None:
+    met = Encounters(events={BY_PUT: (put(ME, 7),)}, covered=frozenset({BY_PUT}))
+    (meeting,) = meetings(met)
+    assert (meeting.values, meeting.covered) == (((7,),), False)
+
+
+def test_an_event_that_is_not_as_declared_is_a_meeting_of_which_not_all_is_known() -> None:
+    short = put(ME, 7)._replace(data=b"")
+    met = Encounters(events={BY_PUT: (short,)}, covered=frozenset({BY_PUT, BY_TAKING}))
+    (meeting,) = meetings(met)
+    assert (meeting.values, meeting.covered) == ((), False)

@@ -23,7 +23,8 @@ from tests.chains.index import EVERYTHING, FETCHED, Index, index
 from tests.indexer.dying import Died, Fuse, mortal
 
 pytestmark = pytest.mark.node
-TABLES = (*FETCHED, "account_transfers", "account_approvals", "account_transactions", "balances", "allowances")
+DATASETS = (*EVERYTHING, "events")
+TABLES = (*FETCHED, *derive.DERIVED)
 LAST = 24
 EVERY = 1 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 3
 Run = Callable[[Index], Awaitable[None]]
@@ -46,10 +47,10 @@ def remember(indexed: Index, known: Known) -> None:
     """Let the chain answer from memory."""
     asked = indexed.chain.collect
 
-    async def collected(span: Any, datasets: Any, contracts: Any = (), before: Any = None) -> Any:
-        key = (span, tuple(datasets), tuple(contracts))
+    async def collected(span: Any, datasets: Any, contracts: Any = (), before: Any = None, events: Any = ()) -> Any:
+        key = (span, tuple(datasets), tuple(contracts), tuple(events))
         if key not in known:
-            known[key] = await asked(span, datasets, contracts, before)
+            known[key] = await asked(span, datasets, contracts, before, events)
         return known[key]
 
     indexed.chain.collect = collected  # type: ignore[method-assign]
@@ -67,7 +68,7 @@ async def every_death(
     folder: Path,
     before: Path | None,
     run: Run,
-    datasets: Sequence[str] = EVERYTHING,
+    datasets: Sequence[str] = DATASETS,
 ) -> int:
     """Die at the first moment, at the second… and run again; in how many ways a run can die."""
 
@@ -112,7 +113,7 @@ async def test_a_back_fill_may_die_at_any_moment(subject: EvmSubject, known: Kno
 
 @pytest.mark.usefixtures("small_batches")
 async def test_deriving_may_die_at_any_moment(subject: EvmSubject, known: Known, tmp_path: Path) -> None:
-    async with index(subject, tmp_path / "before", span=5) as indexed:
+    async with index(subject, tmp_path / "before", datasets=DATASETS, span=5) as indexed:
         remember(indexed, known)
         await indexed.fill(5, 12, ["transfers"], contracts=subject.plain[1:2])
         await indexed.derive()
@@ -154,7 +155,7 @@ async def test_following_may_die_at_any_moment(subject: EvmSubject, known: Known
 
 
 async def test_decoding_again_may_die_at_any_moment(subject: EvmSubject, known: Known, tmp_path: Path) -> None:
-    async with index(subject, tmp_path / "before", span=5) as indexed:
+    async with index(subject, tmp_path / "before", datasets=DATASETS, span=5) as indexed:
         remember(indexed, known)
         await indexed.fill(0, LAST)
         await indexed.derive()
@@ -182,7 +183,7 @@ async def test_a_rewind_may_die_at_any_moment(subject: EvmSubject, known: Known,
 
 async def test_a_rewind_that_died_is_finished_by_any_run(subject: EvmSubject, known: Known, tmp_path: Path) -> None:
     for moment in range(1, 6):
-        async with index(subject, tmp_path / str(moment), span=5) as indexed:
+        async with index(subject, tmp_path / str(moment), datasets=DATASETS, span=5) as indexed:
             remember(indexed, known)
             await indexed.fill(0, LAST)
             unbroken = indexed.everything()
@@ -201,7 +202,7 @@ async def test_a_log_that_changes_its_table_is_neither_lost_nor_doubled(
     subject: EvmSubject, known: Known, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A decoder that grows stricter gives rows back to `logs`; the one that was before takes them again."""
-    async with index(subject, tmp_path, span=5) as indexed:
+    async with index(subject, tmp_path, datasets=DATASETS, span=5) as indexed:
         remember(indexed, known)
         await indexed.fill(0, LAST)
         before = indexed.everything()
@@ -224,7 +225,7 @@ async def test_a_log_on_its_way_to_another_table_outlives_any_death(
     subject: EvmSubject, known: Known, tmp_path: Path
 ) -> None:
     """Between two of the four writes of a re-derivation a log may lie in two tables, and never in none."""
-    async with index(subject, tmp_path, span=5) as indexed:
+    async with index(subject, tmp_path, datasets=DATASETS, span=5) as indexed:
         remember(indexed, known)
         await indexed.fill(0, LAST)
         before = indexed.everything()

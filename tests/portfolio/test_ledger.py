@@ -195,3 +195,21 @@ def test_importing_the_ledger_does_not_import_polars() -> None:
     code = f"import sys, portfolio.ledger, portfolio.compose, portfolio.nav; print({slow} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def topic(number: int) -> str:
+    return f"0x{number:064x}"
+
+
+def test_an_event_is_in_the_history_of_each_account_that_a_topic_names() -> None:
+    """Neither a small number, nor one that is too large, nor the first topic is an account."""
+    one, other = f"0x{2**159 + 1:040x}", f"0x{2**64:040x}"
+    words: list[dict[str, Any]] = [
+        {"topic0": topic(2**100), "topic1": topic(2**159 + 1), "topic2": topic(2**64), "topic3": topic(2**64 - 1)},
+        {"topic0": "x", "topic1": topic(2**160), "topic2": topic(2**159 + 1), "topic3": None},
+        {"topic0": "x", "topic1": topic(0), "topic2": None, "topic3": None},
+    ]
+    logs = frame(tables.LOGS, [{"address": "0xa", "data": b"d", "tx_hash": "h", **each} for each in words])
+    rows = ledger.account_events(logs)
+    assert sorted(rows.select("account", "log_index", "place").iter_rows()) == [(other, 0, 2), (one, 0, 1), (one, 1, 2)]
+    assert rows.schema == frame(tables.ACCOUNT_EVENTS, []).schema

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.protocols import crvusd, extrafi, staked_balance, vesting_escrow, voting_escrow
+from adapters.evm.protocols import crvusd, extrafi, masterchef, staked_balance, vesting_escrow, voting_escrow
 from chainfolio.asking import Report, Reverted, Unknown
 from chainfolio.protocols import Met, Part
 from tests.protocols.told import read, told
@@ -88,3 +88,21 @@ def test_a_grant_is_what_will_have_vested_less_what_was_claimed(changed: dict[st
 def test_a_grant_to_somebody_else_is_none_of_mine() -> None:
     report = grant(recipient=OTHER)
     assert (report.status, report.result) == ("ok", None)
+
+
+CHEF = {"reward": "sushi()(address)", "pending": "pendingSushi(uint256,address)(uint256)"}
+
+
+@pytest.mark.parametrize(
+    ("known", "asked"),
+    [
+        ({"values": ((2,), (9,)), "covered": True}, {2}),  # there is no tenth pool
+        ({"values": ((2,),), "covered": False}, {0, 1, 2}),  # there may be other deposits
+        ({"values": (), "covered": True}, {0, 1, 2}),  # it met the farm, which writes other events
+    ],
+)
+def test_the_pools_of_its_deposits_are_read_where_all_of_those_are_known(known: Any, asked: set[int]) -> None:
+    answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 3, (IT, "sushi"): SECOND, (IT, "poolInfo"): TOKEN}
+    answers |= {(IT, "pendingSushi"): 4} | {(IT, "userInfo", at, ME): (10 + at, 0) for at in range(3)}
+    found = told(masterchef.position, Met(ME, IT, options=CHEF, **known), says=answers)
+    assert [each.supplied for each in found] == [(Part(TOKEN, 10 + at),) for at in sorted(asked)]

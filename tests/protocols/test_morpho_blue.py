@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -222,6 +222,20 @@ MET = Met(ME, MORPHO, options={"markets": "0x" + ID.hex()}, time_s=1_000)
 def test_a_file_without_markets_asks_nothing() -> None:
     with pytest.raises(StopIteration):
         next(position(Met(ME, MORPHO, time_s=1_000)))
+
+
+def test_a_market_that_an_event_and_the_file_name_is_one() -> None:
+    (found,) = told(position, replace(MET, values=((ID,),)), says=HEALTHY)
+    assert found.supplied == (Part(LOAN, 5), Part(COLLATERAL, 400))
+
+
+@pytest.mark.parametrize(("values", "held"), [(((),), 0), (((), (ID,)), 1)])
+def test_fees_in_markets_that_no_file_lists_are_unknown(values: tuple[tuple[bytes, ...], ...], held: int) -> None:
+    *found, fees = told(position, Met(ME, MORPHO, values=values, time_s=1_000), says=HEALTHY)
+    assert (len(found), fees.supplied) == (held, ())
+    assert "fees" in fees.unknown
+    found = told(position, replace(MET, values=values), says=HEALTHY)
+    assert [each.unknown for each in found] == [""]
 
 
 def test_what_is_owed_is_rounded_up_and_what_is_held_down() -> None:

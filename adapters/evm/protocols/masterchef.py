@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chainfolio.calls import Call
-from chainfolio.protocols import Counterparty, Decoding, Family, Found, Met, Part
+from chainfolio.protocols import Counterparty, Decoding, Event, Family, Found, Met, Part
 
 MOST_POOLS = 5_000
 
@@ -11,11 +11,14 @@ MOST_POOLS = 5_000
 def position(met: Met) -> Decoding:
     """One position for each pool of the farm in which the account has something.
 
-    What differs from fork to fork is in the protocol's file: `pending` and `reward`, as signatures of calls.
+    The pools of its deposits are read, where all of those are indexed; else every pool, and so for somebody who met
+    the farm and is in no event of it: a fork may write other ones. What else differs from fork to fork is in the
+    protocol's file: `pending` and `reward`, as signatures of calls.
     """
     chef, account = met.contract, met.account
     count, reward = yield [Call(chef, "poolLength()(uint256)"), Call(chef, met.options["reward"])]
-    pools = range(min(count, MOST_POOLS))
+    known = [pool for (pool,) in met.values if pool < count] if met.covered else []
+    pools = known or range(min(count, MOST_POOLS))
     users = yield [Call(chef, "userInfo(uint256,address)(uint256,uint256)", (at, account)) for at in pools]
     staked = [(at, raw) for at, (raw, _) in zip(pools, users, strict=True) if raw]
     told = yield [
@@ -29,4 +32,5 @@ def position(met: Met) -> Decoding:
     ]
 
 
-FAMILY = Family("masterchef", rules=(Counterparty("chef"),), position=position)
+DEPOSIT = "Deposit(address indexed user, uint256 indexed pid, uint256 amount)"
+FAMILY = Family("masterchef", rules=(Counterparty("chef"), Event("chef", DEPOSIT, owner=0, of=(1,))), position=position)

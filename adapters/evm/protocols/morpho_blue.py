@@ -9,7 +9,7 @@ from decimal import Decimal
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call
-from chainfolio.protocols import Always, Decoding, Family, Found, Maybe, Met, Part
+from chainfolio.protocols import Always, Decoding, Event, Family, Found, Maybe, Met, Part
 
 WAD, PRICE_SCALE = 10**18, 10**36
 WAD_DECIMALS = 18
@@ -17,6 +17,7 @@ VIRTUAL_SHARES, VIRTUAL_ASSETS = 10**6, 1
 POSITION = "position(bytes32,address)(uint256,uint128,uint128)"
 MARKET = "market(bytes32)(uint128,uint128,uint128,uint128,uint128,uint128)"
 TERMS = "idToMarketParams(bytes32)(address,address,address,address,uint256)"
+FEES = "fees of markets in which it never had anything else"
 RATE = (
     "borrowRateView((address,address,address,address,uint256),"
     "(uint128,uint128,uint128,uint128,uint128,uint128))(uint256)"
@@ -70,14 +71,18 @@ class Totals:
 def position(met: Met) -> Decoding:
     """One position for each market in which the account has something, interest up to this block included.
 
-    The contract has no list of its markets: those that are read are the ids that the protocol's file has as `markets`.
+    The contract has no list of its markets: those that are read are the ids of events, whoever caused them, and those
+    that the protocol's file has as `markets`. Who takes the fee gets shares without an event: where no file lists the
+    markets, that is said.
     """
     morpho, account = met.contract, met.account
-    ids = [bytes.fromhex(each.removeprefix("0x")) for each in met.options.get("markets", "").split()]
+    listed = (bytes.fromhex(each.removeprefix("0x")) for each in met.options.get("markets", "").split())
+    ids = list(dict.fromkeys([*(values[0] for values in met.values if values), *listed]))
+    fees = [Found("LENDING", unknown=FEES)] if () in met.values and "markets" not in met.options else []
     own = (yield [Call(morpho, POSITION, (each, account)) for each in ids]) if ids else []
     held = {each: shares for each, shares in zip(ids, own, strict=True) if any(shares)}
     if not held:
-        return None
+        return fees
     told = yield [Call(morpho, ask, (each,)) for each in held for ask in (MARKET, TERMS)]
     totals, terms = told[::2], [Terms(*each) for each in told[1::2]]
     rated = [(each, total) for each, total in zip(terms, totals, strict=True) if each.rates != ZERO_ADDRESS]
@@ -90,7 +95,7 @@ def position(met: Met) -> Decoding:
     return [
         _found(met, shares, each, _now(met, each, Totals(*total), rates), price, taker)
         for shares, each, total, price in zip(held.values(), terms, totals, prices, strict=True)
-    ]
+    ] + fees
 
 
 def _tuple(terms: Terms) -> tuple[str, str, str, str, int]:
@@ -127,4 +132,15 @@ def _health(collateral: int, price: int | None, lltv: int, owed: int) -> Decimal
     return amounts.amount(collateral * price // PRICE_SCALE * lltv // WAD * WAD // owed, WAD_DECIMALS)
 
 
-FAMILY = Family("morpho_blue", rules=(Always("morpho"),), position=position)
+SUPPLIED = "Supply(bytes32 indexed id, address indexed caller, address indexed onBehalf, uint256, uint256)"
+SECURED = "SupplyCollateral(bytes32 indexed id, address indexed caller, address indexed onBehalf, uint256)"
+BORROWED = "Borrow(bytes32 indexed id, address, address indexed onBehalf, address indexed receiver, uint256, uint256)"
+FAMILY = Family(
+    "morpho_blue",
+    rules=(
+        *(Event("morpho", event, owner=2, of=(0,)) for event in (SUPPLIED, SECURED, BORROWED)),
+        Event("morpho", "SetFeeRecipient(address indexed newFeeRecipient)", owner=0),
+        Always("morpho"),  # which costs nothing where no file lists markets
+    ),
+    position=position,
+)

@@ -1,0 +1,113 @@
+"""Events at the head: found while their block may still go, gone with it, and sorted by account once it is final."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from adapters.evm.protocols.masterchef import DEPOSIT
+from chainfolio.blocks import Span, Spans
+from chainfolio.events import declared
+from indexer import candidates, derive, rederive
+from indexer.candidates import Named
+from localchain.evm import tx
+from tests.chains.evm import EvmSubject, evm
+from tests.chains.index import EVERYTHING, Index, in_order, index
+from tests.chains.subject import FINALITY
+
+pytestmark = pytest.mark.node
+DATASETS = (*EVERYTHING, "events")
+EVENT = declared(DEPOSIT)
+
+
+@pytest.fixture
+def living() -> Iterator[EvmSubject]:
+    with evm(60) as living:
+        yield living
+
+
+def chef(subject: EvmSubject) -> str:
+    return subject.deployment.contracts["MasterChef"].lower()
+
+
+def written(subject: EvmSubject) -> list[tuple[int, str]]:
+    """Height and account of each deposit, as the node tells them."""
+    asked = {"fromBlock": "0x0", "toBlock": "latest", "address": chef(subject), "topics": [EVENT.topic]}
+    logs = subject.node.rpc("eth_getLogs", asked)
+    return [(int(log["blockNumber"], 16), "0x" + log["topics"][1][-40:]) for log in logs]
+
+
+def found(indexed: Index, subject: EvmSubject, account: str) -> tuple[Named, ...]:
+    wanted = EVENT.filter(chef(subject))
+    unheard = candidates.unheard(indexed.tail, indexed.key, subject.height, [wanted])
+    met = candidates.met(indexed.lake, indexed.tail, indexed.key, [account], subject.height, unheard)[account]
+    assert met.covered == {wanted}
+    return met.events.get(wanted, ())
+
+
+def stake_nothing(subject: EvmSubject, name: str) -> None:
+    """A deposit of nothing: an event, and no token that moves but what was earned."""
+    account = subject.deployment.accounts[name]
+    subject.node.settle([tx(account, chef(subject), "deposit(uint256,uint256)", 0, 0)])
+
+
+async def test_an_event_is_met_in_the_tail_goes_with_its_block_and_comes_back(
+    living: EvmSubject, tmp_path: Path
+) -> None:
+    ivan = living.deployment.accounts["ivan"].lower()
+    assert ivan not in {account for _, account in written(living)}
+    async with index(living, tmp_path, datasets=DATASETS) as indexed:
+        indexed.events = (EVENT.filter(chef(living)),)
+        await indexed.fill_final()
+        follower = indexed.follower()
+        await follower.step()
+        assert found(indexed, living, ivan) == ()
+        stake_nothing(living, "ivan")
+        await follower.step()
+        (named,) = found(indexed, living, ivan)
+        assert EVENT.values((0, 1, 2), named.topics, named.data) == (ivan, 0, 0)
+        living.reorg(3)
+        await follower.step()
+        assert written(living)[-1][1] != ivan
+        assert found(indexed, living, ivan) == ()
+        stake_nothing(living, "ivan")
+        living.mine(FINALITY + 1)
+        await follower.step()
+        follower.finalise(living.height - FINALITY)
+        assert len(found(indexed, living, ivan)) == 1, "it is in the lake, and not sorted yet"
+        await indexed.derive()
+        assert len(found(indexed, living, ivan)) == 1
+
+
+async def test_the_history_is_every_event_once_however_it_came_about(living: EvmSubject, tmp_path: Path) -> None:
+    """Filter after filter, followed or filled, derived at once or in between, decoded again: the same rows."""
+    contracts = (chef(living), living.deployment.contracts["StakingRewards"].lower())
+    staked = declared("Staked(address indexed user, uint256 amount)")
+    filters = (EVENT.filter(contracts[0]), staked.filter(contracts[1]))
+    stake_nothing(living, "alice")
+    living.mine(FINALITY)
+    last = living.height - FINALITY
+    async with index(living, tmp_path / "a", datasets=DATASETS) as pieces:
+        pieces.events = filters[:1]
+        await pieces.fill(0, last // 2)
+        await pieces.derive()
+        pieces.events = filters
+        await pieces.fill(0, last)
+        await pieces.derive()
+        for event in filters:
+            assert pieces.tail.cover(pieces.key, "account_events/events", event) == Spans([Span(0, last)])
+        async with index(living, tmp_path / "b", datasets=DATASETS) as whole:
+            whole.events = filters
+            await whole.fill(0, last)
+            await whole.derive()
+            assert pieces.everything() == whole.everything()
+            rows = in_order(whole.stored("account_events").to_pylist())
+            assert in_order(pieces.stored("account_events").to_pylist()) == rows
+            deposits = [(row["height"], row["account"]) for row in rows if row["topic0"] == EVENT.topic]
+            assert deposits
+            assert sorted(deposits) == sorted(each for each in written(living) if each[0] <= last)
+            rederive.rederive(whole.chain, whole.lake)
+            derive.history_again(whole.lake, whole.tail, whole.key, "account_events")
+            assert in_order(whole.stored("account_events").to_pylist()) == rows
