@@ -197,7 +197,7 @@ def test_an_unknown_dataset_is_refused_with_those_there_are(run: Run, here: Path
     ran = run("index", "ethereum", "--datasets", "transfers,gossip", "--json")
     assert ran.code == 2
     assert ran.error["message"] == "datasets: ethereum has no dataset `gossip`"
-    assert ran.error["cure"] == "there are: blocks, transactions, native, transfers, approvals, internal"
+    assert ran.error["cure"] == "there are: blocks, transactions, native, transfers, approvals, internal, events"
 
 
 @pytest.mark.parametrize(
