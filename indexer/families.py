@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 
 from chainfolio.contracts import Issue
-from chainfolio.protocols import Always, Collection, Counterparty, Family, Token
+from chainfolio.protocols import Family, Rule
 
 GROUP = "chainfolio.protocols"
 OURS = "adapters.evm.protocols"  # as in pyproject.toml; also there where the project runs without being installed
@@ -101,9 +101,7 @@ def _family(module: ModuleType) -> Family:
     if not isinstance(family, Family):
         raise _Unfit(f"`{module.__name__}.FAMILY` is a {type(family).__name__}, not a Family")
     rules = family.rules
-    sound = isinstance(rules, Sequence) and all(
-        isinstance(each, Always | Collection | Counterparty | Token) for each in rules
-    )
+    sound = isinstance(rules, Sequence) and all(isinstance(each, Rule) for each in rules)
     decoders = [each for each in (family.position, family.unwrap) if each is not None]
     if not isinstance(family.name, str) or not sound or not decoders or not all(map(callable, decoders)):
         raise _Unfit(f"`{module.__name__}.FAMILY` needs a name, rules, and a function as `position` or `unwrap`")
