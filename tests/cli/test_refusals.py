@@ -301,11 +301,20 @@ def test_the_help_of_all_names_every_command_and_where_settings_come_from(run: R
     assert "$CHAINFOLIO_CONFIG" in ran.out
 
 
-@pytest.mark.parametrize("arguments", [(), ("fly",), ("index",), ("portfolio",), ("account",), ("account", "create")])
+@pytest.mark.parametrize(
+    "arguments", [(), ("fly",), ("index",), ("transactions",), ("account",), ("account", "create")]
+)
 def test_wrong_usage_is_told_with_the_right_one(run: Run, arguments: tuple[str, ...]) -> None:
     ran = run(*arguments)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("usage: chainfolio")
+
+
+def test_a_portfolio_of_nobody_is_told_where_addresses_come_from(run: Run) -> None:
+    ran = run("portfolio")
+    assert (ran.code, ran.out) == (2, "")
+    assert "no address is given" in ran.err
+    assert "--from FILE" in ran.err
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), BrokenPipeError()])
