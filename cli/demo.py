@@ -142,7 +142,9 @@ async def _show(
 
     system = System(given)
     indexed = await _index(system, quiet=options.json)
-    say(f"{indexed.blocks:,} blocks indexed: {indexed.rows:,} rows, {indexed.requests} requests")
+    top = system.tail.top("local")
+    height = "all" if top is None else f"up to block {top.height:,}"
+    say(f"indexed {height}: {indexed.rows:,} rows, {indexed.requests} requests")
     accounts = {name: account(deployment.accounts[name]) for name in WALLETS}
     documents = await read(system, list(accounts.values()), None, None, False)
     await system.close()
@@ -169,11 +171,13 @@ async def _index(system: System, *, quiet: bool) -> Progress:
     chain = system.chain("local")
     with system.tail.lock(chain.key):
         span = Span(0, (await chain.heads()).finalized)
-        progress = Progress(system.seams.clock, len(span), on_change=watcher(chain.key, quiet=quiet))
-        collector = Collector(chain, system.lake, system.tail, system.seams, progress)
         datasets = system.datasets(chain)
         events = system.events(chain, datasets)
-        await collector.run(missing(system.tail, chain.key, span, datasets, (), events))
+        work = missing(system.tail, chain.key, span, datasets, (), events)
+        total = sum(len(item.spans) for item in work)  # a block counts once for each pass over it
+        progress = Progress(system.seams.clock, total, on_change=watcher(chain.key, quiet=quiet))
+        collector = Collector(chain, system.lake, system.tail, system.seams, progress)
+        await collector.run(work)
         await system.follower(chain).step()
         await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key)
     progress.requests = chain.requests
