@@ -86,10 +86,9 @@ def _all(asides: Sequence[rederive.Aside], name: str) -> Iterator[pa.RecordBatch
 def _aside(chain: EvmChain, lake: Lake, folder: Path) -> rederive.Aside:
     """All logs of a chain by the decoder of today, in files aside."""
     folder.mkdir()
-    tables = {table.name: lake.as_written(table) for table in rederive.STORED}
     aside = rederive.Aside(folder)
-    for window in lake.windows(list(tables.values()), chain.key, rederive.WINDOW_ROWS):
-        stored = {name: lake.window(table, chain.key, window) for name, table in tables.items()}
+    tables = [lake.as_written(table) for table in rederive.STORED]
+    for stored in lake.windows(tables, chain.key, rederive.WINDOW_ROWS):
         aside.add({LOGS.name: rederive.fitted(LOGS, stored[LOGS.name])}, rederive.decoded(chain, stored))
     aside.close()
     return aside

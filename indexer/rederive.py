@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chainfolio.blocks import Span
 from chainfolio.errors import StoreError
 from chainfolio.tables import APPROVALS, LOGS, TABLES, TRANSFERS, Table
 from indexer.derive import DECODED, OWN, Counted
@@ -49,18 +48,12 @@ def rederive(chain: EvmChain, lake: Lake, tables: Sequence[str] = DECODED) -> di
 
 def _windows(lake: Lake, chain: str) -> Iterator[dict[str, pa.Table]]:
     """What is stored, window by window; the next one is read while the one before is worked on."""
-
-    def read(window: Span) -> dict[str, pa.Table]:
-        return {table.name: lake.window(table, chain, window) for table in STORED}
-
+    windows = lake.windows(STORED, chain, WINDOW_ROWS)
     with ThreadPoolExecutor(1, "windows") as thread:
-        coming: Future[dict[str, pa.Table]] | None = None
-        for window in lake.windows(STORED, chain, WINDOW_ROWS):
-            before, coming = coming, thread.submit(read, window)
-            if before is not None:
-                yield before.result()
-        if coming is not None:
-            yield coming.result()
+        coming = thread.submit(next, windows, None)
+        while (stored := coming.result()) is not None:
+            coming = thread.submit(next, windows, None)
+            yield stored
 
 
 def _replace(lake: Lake, chain: str, table: Table, aside: Aside) -> int:

@@ -31,6 +31,7 @@ from storage.decimals import with_decimals
 from storage.disk import sync
 from storage.history import Footers, count_places, history
 from storage.parquet import Bucket, Folder, Written, check, in_order, read, write
+from storage.windows import windows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -391,17 +392,10 @@ class Lake:
             parts.append(pa.table(batch) if inside.all() else pa.table(batch).filter(pa.array(inside)))
         return in_order(table, pa.concat_tables(parts)) if parts else table.schema().empty_table()
 
-    def windows(self, tables: Sequence[Table], chain: str, rows: int) -> Iterator[Span]:
-        """The heights of some tables cut into spans of about `rows` rows together, by what their files say."""
-        files = [file for table in tables for file in self._files(table, chain)]
-        if not files:
-            return
-        first, last = min(file.first for file in files), max(file.last for file in files)
-        # Rows are taken to lie evenly inside a file: a window need not be exact, only bounded.
-        pieces = -(-sum(file.rows for file in files) // rows)
-        edges = sorted({first, *_edges(files, pieces)})
-        for start, end in pairwise([*edges, last + 1]):
-            yield Span(start, end - 1)
+    def windows(self, tables: Sequence[Table], chain: str, rows: int) -> Iterator[dict[str, pa.Table]]:
+        """A chain's rows of some tables by their names, a span of heights of about `rows` rows after the other."""
+        files = {table.name: (table, self._files(table, chain)) for table in tables}
+        yield from windows(files, lambda table, some: self._batches(table, some, table.names), rows)
 
     def _batches(self, table: Table, files: list[Written], columns: list[str]) -> Iterator[pa.RecordBatch]:
         with _said(table):
@@ -420,10 +414,12 @@ class Lake:
         return _chosen(known[2], chain, bucket)
 
     def _held(self, handles: dict[str, DeltaTable], table: Table) -> DeltaTable | None:
-        """The handle for a table, brought to its newest version."""
+        """The handle for a table, brought to its newest version; None where nobody wrote it yet."""
         if table.name in handles:
             if not self._is_newest(table, handles[table.name].version()):
                 handles[table.name].update_incremental()
+        elif self.is_local and not Path(self._path(table), "_delta_log").exists():
+            return None
         else:
             try:
                 handles[table.name] = DeltaTable(self._path(table), storage_options=self.options or None)
@@ -478,17 +474,6 @@ def _listed(handle: DeltaTable | None) -> list[Written]:
 
 def _chosen(files: list[Written], chain: str | None, bucket: int | None = None) -> list[Written]:
     return [file for file in files if chain in (None, file.chain) and bucket in (None, file.bucket)]
-
-
-def _edges(files: list[Written], pieces: int) -> Iterator[int]:
-    """The heights at which about one more of so many equal parts of the rows has been passed."""
-    total, passed, part = _rows(files), 0, 1
-    for file in sorted(files, key=lambda file: file.last):
-        while part < pieces and passed + file.rows >= part * total // pieces:
-            into = max(0, part * total // pieces - passed)
-            yield file.first + (file.last - file.first + 1) * into // max(1, file.rows)
-            part += 1
-        passed += file.rows
 
 
 def _rows(files: list[Written]) -> int:

@@ -19,7 +19,7 @@ from adapters.evm.endpoint import Endpoint, identity
 from adapters.evm.facts import Facts
 from adapters.evm.health import Evidence
 from adapters.evm.integrity import Query
-from adapters.evm.logs import Logs, join
+from adapters.evm.logs import Logs
 from adapters.evm.node import Header, Heads, Node, raw_blocks
 from adapters.evm.spans import Chunk, LogReader
 from adapters.evm.transport import HttpTransport, Transport
@@ -186,15 +186,14 @@ class EvmChain:
 
     def restore(self, stored: Mapping[str, pa.Table]) -> Logs:
         """The logs that stored rows stand for, so that they can be decoded again without a node."""
+        from adapters.evm.datasets.restore import sorted_logs
+
         parts = [
             LOG_DATASETS[name].logs_of(stored[name]) for name in LOG_DATASETS if name in stored and len(stored[name])
         ]
         if "logs" in stored and len(stored["logs"]):
             parts.append(logs.logs_of(stored["logs"]))
-        found = join(parts)
-        import numpy as np
-
-        return found.take(np.lexsort((found.log_index, found.height)))
+        return sorted_logs(parts)
 
     async def _bodies(self, chunk: Chunk, datasets: Sequence[str], tables: dict[str, pa.Table]) -> None:
         """Full blocks and receipts of a span, turned into transactions and native transfers."""

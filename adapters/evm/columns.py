@@ -106,16 +106,25 @@ def bytes_of_hex(rows: Bytes) -> Bytes:
 
 
 def rows_of(array: pa.Array | pa.ChunkedArray, width: int) -> tuple[Bytes, Mask]:
-    """A string or binary column whose values are `width` bytes wide, back as a matrix with which rows are not null."""
+    """A string or binary column whose values are `width` bytes wide, back as a matrix with which rows are not null.
+
+    Where none is null the matrix is the column's own memory, not to be written to.
+    """
     flat = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     n = len(flat)
-    valid = np.asarray(flat.is_valid()) if flat.null_count else np.ones(n, np.bool_)
+    if not flat.null_count:
+        return _dense(flat, width), np.ones(n, np.bool_)
+    valid = np.asarray(flat.is_valid())
     out = np.zeros((n, width), np.uint8)
-    if n and valid.any():
-        dense = flat.drop_null() if flat.null_count else flat
-        _, offsets, body = dense.buffers()
-        wide = np.int64 if pa.types.is_large_string(dense.type) or pa.types.is_large_binary(dense.type) else np.int32
-        first, last = np.frombuffer(offsets, wide)[[dense.offset, dense.offset + len(dense)]]
-        assert last - first == width * len(dense), f"a value that is not {width} bytes wide"
-        out[valid] = np.frombuffer(body, np.uint8)[first:last].reshape(-1, width)
+    out[valid] = _dense(flat.drop_null(), width)
     return out, valid
+
+
+def _dense(array: pa.Array, width: int) -> Bytes:
+    if len(array) == 0:
+        return np.zeros((0, width), np.uint8)
+    _, offsets, body = array.buffers()
+    wide = np.int64 if pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type) else np.int32
+    first, last = np.frombuffer(offsets, wide)[[array.offset, array.offset + len(array)]]
+    assert last - first == width * len(array), f"a value that is not {width} bytes wide"
+    return np.frombuffer(body, np.uint8)[first:last].reshape(-1, width)

@@ -66,7 +66,8 @@ class Logs:
     """Logs as columns, in the order of the chain. Text columns are (n, width) ASCII; `time_s` is -1 where none came.
 
     `word` is the data of logs that carry exactly 32 bytes; any other data is in `other` by row. `topics[k]` is only
-    meaningful where `topic_count > k`.
+    meaningful where `topic_count > k`. What logs do not say may be narrower, or one row many times over: not to be
+    written to.
     """
 
     height: Ints
@@ -115,7 +116,7 @@ class Logs:
         """`n` rows, all still to be filled."""
         height, tx_index, log_index, time_s = (np.full(n, -1, np.int64) for _ in range(4))
         address, tx_hash, block_hash = (np.zeros((n, width), np.uint8) for width in (42, 66, 66))
-        topics = [_untouched(n) for _ in range(4)]
+        topics = [np.zeros((n, 66), np.uint8) for _ in range(4)]
         word = np.zeros((n, 32), np.uint8)
         count, size = np.zeros(n, np.int64), np.zeros(n, np.int64)
         return cls(height, tx_index, log_index, time_s, address, tx_hash, block_hash, count, topics, size, word, {})
@@ -124,7 +125,7 @@ class Logs:
         """The given rows, in the given order."""
         moved = {int(old): new for new, old in enumerate(rows)} if self.other else {}
         used = self.most_topics
-        topics = [pick(topic, rows) if k < used else _untouched(len(rows)) for k, topic in enumerate(self.topics)]
+        topics = [pick(topic, rows) if k < used else untouched(len(rows)) for k, topic in enumerate(self.topics)]
         return Logs(
             self.height[rows], self.tx_index[rows], self.log_index[rows], self.time_s[rows],
             pick(self.address, rows), pick(self.tx_hash, rows), pick(self.block_hash, rows), self.topic_count[rows],
@@ -137,9 +138,9 @@ class Logs:
         return self.word[row].tobytes() if self.data_size[row] == 32 else self.other.get(row, b"")
 
 
-def _untouched(n: int) -> Bytes:
-    """Topics that nobody has: zeros cost nothing before they are touched."""
-    return np.zeros((n, 66), np.uint8)
+def untouched(n: int) -> Bytes:
+    """Topics that nobody has: one row of zeros, `n` times."""
+    return np.broadcast_to(np.zeros(66, np.uint8), (n, 66))
 
 
 def join(parts: Sequence[Logs]) -> Logs:
@@ -154,7 +155,7 @@ def join(parts: Sequence[Logs]) -> Logs:
         base += len(part)
     columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
     used = max(part.most_topics for part in parts)
-    topics = [np.concatenate([part.topics[k] for part in parts]) if k < used else _untouched(base) for k in range(4)]
+    topics = [np.concatenate([part.topics[k] for part in parts]) if k < used else untouched(base) for k in range(4)]
     return Logs(**columns, topics=topics, other=other)
 
 
@@ -374,6 +375,8 @@ def gather(buffer: Bytes, starts: Rows | Ints, width: int) -> Bytes:
 def pick(column: Bytes, rows: Rows) -> Bytes:
     """Some rows of a matrix: whole rows at a time, which indexing a matrix does not do."""
     width = column.shape[1]
+    if width == 0:
+        return np.zeros((len(rows), 0), np.uint8)
     return np.ascontiguousarray(column).view(f"V{width}").ravel()[rows].view(np.uint8).reshape(len(rows), width)
 
 

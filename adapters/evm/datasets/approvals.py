@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from adapters.evm import events
-from adapters.evm.columns import bytes_of_hex, constant, rows_of, table, text
+from adapters.evm.columns import bytes_of_hex, constant, hex_rows, rows_of, table, text
 from adapters.evm.datasets.common import in_order, place
 from adapters.evm.events import Mask, address, is_address
 from adapters.evm.logs import Logs
@@ -54,19 +54,18 @@ def logs_of(rows: pa.Table) -> Logs:
     from adapters.evm.datasets import restore
 
     parts = []
-    standards = rows["standard"].combine_chunks()
-    for (standard,) in restore.groups(standards):
-        some = rows.filter(restore.equals(standards, standard))
+    for (standard,), some in restore.groups(rows, "standard"):
         logs = restore.start(some, events.APPROVAL_FOR_ALL if standard == "operator" else events.APPROVAL)
         for k, name in enumerate(("owner", "spender"), 1):
-            logs.topics[k][:] = events.topic_of(rows_of(some[name], 42)[0])
-        logs.topic_count[:] = 3
+            restore.put_topic(logs, k, events.topic_of(rows_of(some[name], 42)[0]))
         if standard == "erc721":
-            restore.put_topic(logs, 3, rows_of(some["token_id"], 32)[0])
+            restore.put_topic(logs, 3, hex_rows(rows_of(some["token_id"], 32)[0]))
+            parts.append(logs)
+            continue
+        logs.data_size[:] = 32
+        if standard == "operator":
+            logs.word[:, 31] = some["approved"].combine_chunks().cast(pa.uint8()).to_numpy()
         else:
-            logs.data_size[:] = 32
-            logs.word[:] = rows_of(some["raw"], 32)[0]
-            if standard == "operator":
-                logs.word[:, 31] = some["approved"].combine_chunks().cast(pa.uint8()).to_numpy()
+            logs.word = rows_of(some["raw"], 32)[0]
         parts.append(logs)
     return restore.sorted_logs(parts)

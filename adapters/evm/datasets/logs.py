@@ -25,11 +25,9 @@ def logs_of(rows: pa.Table) -> Logs:
     logs = restore.start(
         rows.rename_columns([{"address": "token"}.get(name, name) for name in rows.column_names]), "0x" + "0" * 64
     )
-    logs.topic_count[:] = 0
-    for k in range(4):
-        topic, valid = rows_of(rows[f"topic{k}"], 66)
-        logs.topics[k][:] = topic
-        logs.topic_count += valid
+    columns = [rows_of(rows[f"topic{k}"], 66) for k in range(4)]
+    logs.topics = [topic for topic, _ in columns]
+    logs.topic_count = np.sum([valid for _, valid in columns], axis=0)
     for row, data in enumerate(rows["data"].to_pylist()):
         logs.data_size[row] = len(data)
         if len(data) == 32:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from adapters.evm import events
-from adapters.evm.columns import bytes_of_hex, constant, ints, of_ints, rows_of, table, text
+from adapters.evm.columns import bytes_of_hex, constant, hex_rows, ints, of_ints, rows_of, table, text
 from adapters.evm.datasets.common import in_order, place
 from adapters.evm.events import Mask, address, is_address
 from adapters.evm.logs import Bytes, Logs
@@ -172,10 +172,7 @@ def logs_of(rows: pa.Table) -> Logs:
     from adapters.evm.datasets import restore
 
     parts = []
-    standards = rows["standard"].combine_chunks()
-    layouts = rows["layout"].combine_chunks()
-    for standard, layout in restore.groups(standards, layouts):
-        some = rows.filter(restore.equals(standards, standard, layouts, layout))
+    for (standard, layout), some in restore.groups(rows, "standard", "layout"):
         if standard == "erc1155":
             parts.append(restore.multi(some, batch=layout == "batch"))
         elif standard in _TOPIC0:
@@ -194,10 +191,9 @@ def _log_of(rows: pa.Table, standard: str, layout: str | None) -> Logs:
         return logs
     parties = {"wrap": [recipient], "unwrap": [sender]}.get(standard, [sender, recipient])
     for k, party in enumerate(parties, 1):
-        logs.topics[k][:] = party
-    logs.topic_count[:] = 1 + len(parties)
+        restore.put_topic(logs, k, party)
     if standard == "erc721":
-        restore.put_topic(logs, 3, rows_of(rows["token_id"], 32)[0])
+        restore.put_topic(logs, 3, hex_rows(rows_of(rows["token_id"], 32)[0]))
     else:
-        logs.data_size[:], logs.word[:] = 32, amounts
+        logs.data_size[:], logs.word = 32, amounts
     return logs
