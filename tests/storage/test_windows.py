@@ -61,7 +61,12 @@ def test_windows_of_the_lake_are_its_rows_and_a_file_is_opened_once(
     lake.append(BLOCKS, made(BLOCKS, CHAIN, range(50)), stream="s", batch=1)
     opened: list[str] = []
     real = Folder.open
-    monkeypatch.setattr(Folder, "open", lambda self, path, *more: opened.append(path) or real(self, path, *more))
+
+    def counted(self: Folder, path: str, *more: Any) -> Any:
+        opened.append(path)
+        return real(self, path, *more)
+
+    monkeypatch.setattr(Folder, "open", counted)
     found = list(lake.windows([TRANSFERS, APPROVALS, BLOCKS], CHAIN, 60))
     assert len(found) > 3
     for table in (TRANSFERS, APPROVALS, BLOCKS):
