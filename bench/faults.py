@@ -1,11 +1,13 @@
 """The faults of rented endpoints, one at a time: is everything there, at what cost, and was the trouble named?
 
-python -m bench.faults [--blocks 400] [--no-peers]
+python -m bench.faults [--blocks 400] [--peers cryo,sqd,envio,ponder]
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ SCENARIOS = {
 }
 QUIET = ("clean", "latency 60 ms")  # nothing goes wrong there that could be named
 MOST = 1.5
+PATIENCE_S = 90
+COMPLETE = "complete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class Outcome:
     named: dict[str, int]
     reported: dict[str, Any]
     refused: int
-    cryo: str
+    peers: dict[str, str]
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
@@ -49,23 +53,25 @@ def run(options: argparse.Namespace) -> list[Figure]:
     wanted = truth.digest(truth.recorded_events(chain.folder, chain.first, last))
     with scratch() as folder:
         outcomes = {
-            name: _outcome(folder, flags, last, wanted, with_peers=not options.no_peers)
-            for name, flags in SCENARIOS.items()
+            name: _outcome(folder, flags, last, wanted, options.peers.split(",")) for name, flags in SCENARIOS.items()
         }
     clean = outcomes["clean"].requests
     figures = [_figure(name, outcome, clean) for name, outcome in outcomes.items()]
     good = sum(figure.met is True for figure in figures)
     most = max(outcome.requests for outcome in outcomes.values()) / clean
-    cryo = sum(outcome.cryo.endswith("complete") for outcome in outcomes.values())
-    text = f"{good} of {len(figures)}, at most {most:.1f} x the requests" + (
-        "" if options.no_peers else f" (cryo: {cryo})"
-    )
+    others = dict.fromkeys(outcomes["clean"].peers, 0)
+    for outcome in outcomes.values():
+        for peer, told in outcome.peers.items():
+            others[peer] += told == COMPLETE
+    text = f"{good} of {len(figures)}, at most {most:.1f} x the requests"
+    if others:
+        text += f" ({', '.join(f'{peer} {count}' for peer, count in others.items())})"
     name = f"faulty nodes: {', '.join(list(SCENARIOS)[1:])}"
     bar = f"all complete, ≤ {MOST} x, trouble named"
     return [*figures, Figure("faults", name, text, bar, good == len(figures))]
 
 
-def _outcome(folder: Path, flags: tuple[str, ...], last: int, wanted: str, *, with_peers: bool) -> Outcome:
+def _outcome(folder: Path, flags: tuple[str, ...], last: int, wanted: str, chosen: Sequence[str]) -> Outcome:
     with replay(*flags) as node:
         done = index(node.url, empty(folder / "ours"), last=last, limit_s=120)
         stats = node.stats()
@@ -75,20 +81,33 @@ def _outcome(folder: Path, flags: tuple[str, ...], last: int, wanted: str, *, wi
             for kind, count in counts.items():
                 named[kind] = named.get(kind, 0) + count
         is_complete = done.code == 0 and truth.digest(truth.stored_events(folder / "ours")) == wanted
-        cryo = _cryo(node.url, folder / "cryo", last) if with_peers else ""
+        others = _peers(node.url, folder, last, chosen)
     refused = stats["rejected"] + stats["failed"]
-    return Outcome(done.wall_s, is_complete, stats["http"], named, reported, refused, cryo)
+    return Outcome(done.wall_s, is_complete, stats["http"], named, reported, refused, others)
 
 
-def _cryo(url: str, out: Path, last: int) -> str:
+def _peers(url: str, folder: Path, last: int, chosen: Sequence[str]) -> dict[str, str]:
+    """What those that are installed make of the same node, which has by then been asked by ours: COMPLETE, or what."""
     chain = recorded()
-    wanted = chain.transfers * (last - chain.first + 1) // chain.blocks
-    try:
-        done = peers.cryo(url, out, last=last)
-    except Absent:
-        return ""
-    rows = peers.cryo_rows(out)
-    return f"; cryo: {rows:,} of {wanted:,}, exit {done.code}" if rows != wanted else "; cryo: complete"
+    part = last - chain.first + 1
+    found = {}
+    if "cryo" in chosen:
+        with contextlib.suppress(Absent):
+            done = peers.cryo(url, folder / "cryo", last=last)
+            found["cryo"] = _said(peers.cryo_rows(folder / "cryo"), chain.transfers * part // chain.blocks)
+            if done.code or found["cryo"] != COMPLETE:
+                found["cryo"] += f", exit {done.code}"
+    for one in peers.frameworks():
+        if one.name.split()[0].lower() in chosen:
+            wall_s, events = one.run(url, limit_s=PATIENCE_S, last=last)
+            found[one.name] = _said(events, chain.events * part // chain.blocks)
+            if wall_s >= PATIENCE_S:
+                found[one.name] += f" after {PATIENCE_S} s"
+    return found
+
+
+def _said(rows: int, wanted: int) -> str:
+    return COMPLETE if rows == wanted else f"{rows:,} of {wanted:,}"
 
 
 def _figure(name: str, outcome: Outcome, clean: int) -> Figure:
@@ -96,7 +115,8 @@ def _figure(name: str, outcome: Outcome, clean: int) -> Figure:
     named = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.named.items()))
     value = (
         f"{'complete' if outcome.is_complete else 'INCOMPLETE'}, {outcome.wall_s:.1f} s, {outcome.requests} requests"
-        f" ({ratio:.1f} x){f'; {named}' if named else ''}{outcome.cryo}"
+        f" ({ratio:.1f} x){f'; {named}' if named else ''}"
+        + "".join(f"; {peer}: {told}" for peer, told in outcome.peers.items())
     )
     is_named = name in QUIET or bool(outcome.named) or (outcome.refused == 0 and name.startswith(("20", "10")))
     met = outcome.is_complete and ratio <= MOST and is_named
@@ -108,7 +128,7 @@ def _figure(name: str, outcome: Outcome, clean: int) -> Figure:
 def add(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("--blocks", type=int, default=400, help="of the recorded chain")
-    parser.add_argument("--no-peers", action="store_true", help="ours alone")
+    parser.add_argument("--peers", default="cryo,sqd", help="of cryo, sqd, envio, ponder; those that are installed")
 
 
 if __name__ == "__main__":

@@ -48,21 +48,22 @@ class Framework:
     folder: Path
     env: dict[str, str]
     database: str
-    prepare: Callable[[str], None]
+    prepare: Callable[[str, int], None]
     events: str  # a query for how many events there are
     is_done: Callable[[], bool] | None = None
     tools: Sequence[Path] = field(default_factory=tuple)
 
-    def run(self, url: str, *, limit_s: float = 240) -> tuple[float, int]:
-        """Wall seconds from the start until it is complete, and how many events it stored."""
+    def run(self, url: str, *, limit_s: float = 240, last: int | None = None) -> tuple[float, int]:
+        """Wall seconds from the start until it is complete up to the block `last`, and how many events it stored."""
         chain = recorded()
+        last = last or chain.last
         told = {
-            "RPC_URL": url, "FIRST": str(chain.first), "LAST": str(chain.last), "TOKENS": ",".join(chain.tokens),
+            "RPC_URL": url, "FIRST": str(chain.first), "LAST": str(last), "TOKENS": ",".join(chain.tokens),
             "BENCH_CASE": "full", **self.env,
         }  # fmt: skip
         env = environment(told)
         env["PATH"] = ":".join([*map(str, self.tools), env["PATH"]])
-        self.prepare(url)
+        self.prepare(url, last)
         start_s = time.perf_counter()
         process = subprocess.Popen(
             list(self.command), cwd=self.folder, env=env, start_new_session=True,
@@ -127,7 +128,7 @@ def _sqd() -> Framework:
     return Framework(
         "SQD", ["node", "lib/main.js"], folder,
         _postgres("DB_", ("HOST", "PORT", "NAME", "USER", "PASS"), "sqd"), "sqd",
-        lambda url: _anew("sqd", HERE / "peers" / "sqd" / "schema.sql"),
+        lambda *_: _anew("sqd", HERE / "peers" / "sqd" / "schema.sql"),
         "select (select count(*) from transfer_event) + (select count(*) from approval_event)",
     )  # fmt: skip
 
@@ -141,11 +142,10 @@ def _envio() -> Framework:
         "NODE_NO_WARNINGS": "1",
     }  # fmt: skip
 
-    def prepare(url: str) -> None:
+    def prepare(url: str, last: int) -> None:
         # The address and the blocks are baked in by its code generation; that is not part of the time.
         _anew("envio3")
-        chain = recorded()
-        told = environment({"RPC_URL": url, "FIRST": str(chain.first), "LAST": str(chain.last)})
+        told = environment({"RPC_URL": url, "FIRST": str(recorded().first), "LAST": str(last)})
         told["PATH"] = ":".join([*map(str, tools), told["PATH"]])
         subprocess.run(["pnpm", "envio", "codegen"], cwd=folder, env=told, capture_output=True, check=False)
 
@@ -163,7 +163,7 @@ def _ponder() -> Framework:
     url = f"postgres://postgres@127.0.0.1:{port}/ponder"
     command = ["node_modules/.bin/ponder", "start", "--schema", "bench", "--port", str(PONDER_PORT)]
 
-    def prepare(_: str) -> None:
+    def prepare(*_: object) -> None:
         if not psql("postgres", "select 1 from pg_database where datname = 'ponder'"):
             psql("postgres", "create database ponder")
         psql("ponder", "drop schema if exists bench cascade")
