@@ -72,6 +72,7 @@ def bucket(account: str) -> int:
     return zlib.crc32(account.encode()) % BUCKETS
 
 
+BUCKET = Column("bucket", "int", "CRC-32 of the account, modulo 64")
 CHAIN = Column("chain", "text", "key of the chain, such as `ethereum`")
 HEIGHT = Column("height", "long", "block height")
 TIME = Column("time", "time", "time of the block")
@@ -205,7 +206,7 @@ ACCOUNT_TRANSFERS = Table(
     "history is one small read.",
     (
         CHAIN,
-        Column("bucket", "int", "CRC-32 of the account, modulo 64"),
+        BUCKET,
         Column("account", "text", "whose history this row belongs to"),
         HEIGHT,
         TIME,
@@ -232,7 +233,7 @@ ACCOUNT_APPROVALS = Table(
     "small read.",
     (
         CHAIN,
-        Column("bucket", "int", "CRC-32 of the account, modulo 64"),
+        BUCKET,
         Column("account", "text", "who allows: the owner of the approval"),
         *(column for column in APPROVALS.columns if column.name not in ("chain", "owner")),
     ),
@@ -248,7 +249,7 @@ ACCOUNT_TRANSACTIONS = Table(
     "read.",
     (
         CHAIN,
-        Column("bucket", "int", "CRC-32 of the account, modulo 64"),
+        BUCKET,
         Column("account", "text", "who signed it: the sender of the transaction"),
         HEIGHT,
         TIME,
@@ -269,7 +270,7 @@ ACCOUNT_EVENTS = Table(
     "in 64 buckets of the account, sorted by account: which events concern one account is one small read.",
     (
         CHAIN,
-        Column("bucket", "int", "CRC-32 of the account, modulo 64"),
+        BUCKET,
         Column("account", "text", "whom the event names"),
         Column("place", "int", "which topic names it: 1, 2 or 3"),
         *(column for column in LOGS.columns if column.name != "chain"),

@@ -1,15 +1,16 @@
-"""What the log datasets share: the columns that say where a log stands, and putting groups of rows in order."""
+"""What datasets share: the columns that say where a log stands, rows of coins, and putting groups of rows in order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from adapters.evm.columns import constant, ints, longs, text, times
+from adapters.evm.columns import constant, ints, longs, of_ints, table, text, times
 from adapters.evm.logs import Logs
+from chainfolio.tables import TRANSFERS
 
 
 def place(logs: Logs, chain: str) -> dict[str, Any]:
@@ -22,6 +23,33 @@ def place(logs: Logs, chain: str) -> dict[str, Any]:
         "log_index": ints(logs.log_index),
         "tx_hash": text(logs.tx_hash),
     }
+
+
+class Coins(NamedTuple):
+    """Native coins that moved: `item` is 0 for a transaction's own value, from 1 on what its calls moved."""
+
+    height: int
+    time_s: int
+    tx_index: int
+    item: int
+    tx_hash: str
+    sender: str
+    recipient: str
+    raw: int
+
+
+def coin_rows(moved: Sequence[Coins], chain: str, standard: str) -> pa.Table:
+    """Rows of `transfers` for native coins, which no log tells of."""
+    n = len(moved)
+    columns = dict(zip(Coins._fields, zip(*moved, strict=True), strict=True)) if n else dict.fromkeys(Coins._fields, ())
+    known = {name: pa.array(columns[name], pa.string()) for name in ("tx_hash", "sender", "recipient")}
+    return table(TRANSFERS, {
+        "chain": constant(chain, n), "height": longs(np.array(columns["height"], np.int64)),
+        "time": times(np.array(columns["time_s"], np.int64)), "tx_index": ints(np.array(columns["tx_index"])),
+        "log_index": ints(np.full(n, -1)), "item": ints(np.array(columns["item"])), "standard": constant(standard, n),
+        "token": constant(None, n), "operator": constant(None, n), "layout": constant(None, n),
+        "token_id": (np.zeros((n, 32), np.uint8), np.zeros(n, np.bool_)), "raw": of_ints(columns["raw"])[0], **known,
+    })  # fmt: skip
 
 
 def in_order(groups: Sequence[pa.Table], empty: pa.Schema) -> pa.Table:

@@ -8,18 +8,17 @@ that destroys itself in favour of itself is no movement, though before Cancun it
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
-from adapters.evm.columns import constant, of_ints, table, times
+from adapters.evm.datasets.common import Coins, coin_rows
 from adapters.evm.wire import data, quantity, typed
 from chainfolio.errors import BadAnswer
-from chainfolio.tables import TRANSFERS
 
 STANDARD = "internal"
 # Calls nest up to 1,024 deep, two JSON levels each: more than what the interpreter allows by itself.
@@ -239,26 +238,13 @@ def _check_count(source: str, place: Place, count: int) -> None:
 
 def rows(blocks: Mapping[Place, Sequence[Moved]], chain: str) -> pa.Table:
     """Rows of `transfers`, in the order of the chain: `item` counts from 1 inside a transaction, 0 is its own value."""
-    all_moved = [(place, moved) for place in blocks for moved in blocks[place]]
-    n = len(all_moved)
-    nothing = (np.zeros((n, 32), np.uint8), np.zeros(n, np.bool_))
-    items: list[int] = []
-    for number, (place, moved) in enumerate(all_moved):
-        before = all_moved[number - 1] if number else None
-        same = before is not None and before[0] is place and before[1].tx_index == moved.tx_index
-        items.append(items[-1] + 1 if same else 1)
-    return table(TRANSFERS, {
-        "chain": constant(chain, n),
-        "height": pa.array([place.height for place, _ in all_moved], pa.int64()),
-        "time": times(np.array([place.time_s for place, _ in all_moved], np.int64)),
-        "tx_index": pa.array([moved.tx_index for _, moved in all_moved], pa.int32()),
-        "log_index": pa.array(np.full(n, -1, np.int32)),
-        "item": pa.array(items, pa.int32()),
-        "tx_hash": pa.array([place.transactions[moved.tx_index] for place, moved in all_moved], pa.string()),
-        "standard": constant(STANDARD, n), "token": constant(None, n), "operator": constant(None, n),
-        "sender": pa.array([moved.sender for _, moved in all_moved], pa.string()),
-        "recipient": pa.array([moved.recipient for _, moved in all_moved], pa.string()),
-        "token_id": nothing,
-        "raw": of_ints([moved.raw for _, moved in all_moved])[0],
-        "layout": constant(None, n),
-    })  # fmt: skip
+    found: list[Coins] = []
+    for place, moves in blocks.items():
+        item = Counter[int]()
+        for moved in moves:
+            item[moved.tx_index] += 1
+            found.append(Coins(
+                place.height, place.time_s, moved.tx_index, item[moved.tx_index], place.transactions[moved.tx_index],
+                moved.sender, moved.recipient, moved.raw,
+            ))  # fmt: skip
+    return coin_rows(found, chain, STANDARD)

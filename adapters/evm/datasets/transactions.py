@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from adapters.evm.columns import constant, of_ints, table, times
+from adapters.evm.datasets.common import Coins, coin_rows
 from adapters.evm.wire import data, quantity, typed
 from chainfolio.errors import BadAnswer
-from chainfolio.tables import TRANSACTIONS, TRANSFERS
+from chainfolio.tables import TRANSACTIONS
 
 
 class Transaction(msgspec.Struct, gc=False):
@@ -150,21 +151,9 @@ def rows(all_done: Sequence[Done], chain: str, source: str) -> pa.Table:
 
 def native(all_done: Sequence[Done], chain: str, source: str) -> pa.Table:
     """Rows of `transfers` for the native coins that transactions moved; a failed transaction moved none."""
-    moved = [d for d in all_done if d.status != 0 and d.recipient and quantity(source, d.sent.value) > 0]
-    n = len(moved)
-    nothing = (np.zeros((n, 32), np.uint8), np.zeros(n, np.bool_))
-    return table(TRANSFERS, {
-        "chain": constant(chain, n),
-        "height": pa.array([d.height for d in moved], pa.int64()),
-        "time": times(np.array([d.time_s for d in moved], np.int64)),
-        "tx_index": pa.array([d.index for d in moved], pa.int32()),
-        "log_index": pa.array(np.full(n, -1, np.int32)),
-        "item": pa.array(np.zeros(n, np.int32)),
-        "tx_hash": _text([d.sent.hash for d in moved]),
-        "standard": constant("native", n), "token": constant(None, n), "operator": constant(None, n),
-        "sender": _text([d.sent.sender for d in moved]),
-        "recipient": _text([d.recipient for d in moved]),
-        "token_id": nothing,
-        "raw": of_ints([quantity(source, d.sent.value) for d in moved])[0],
-        "layout": constant(None, n),
-    })  # fmt: skip
+    moved = [
+        Coins(d.height, d.time_s, d.index, 0, d.sent.hash, d.sent.sender, d.recipient, quantity(source, d.sent.value))
+        for d in all_done
+        if d.status != 0 and d.recipient
+    ]
+    return coin_rows([coins for coins in moved if coins.raw], chain, "native")
