@@ -1,0 +1,46 @@
+"""Dai that earns the savings rate, in Maker's own contract for it (the pot) or by way of its manager."""
+
+from __future__ import annotations
+
+from chainfolio.calls import Call
+from chainfolio.protocols import Always, Counterparty, Decoding, Event, Family, Found, Maybe, Met, Part, Unread
+
+RAY = 10**27
+
+
+def position(met: Met) -> Decoding:
+    """What leaving pays: the share of the account, at the rate as of this block, whoever brought it up to date last."""
+    (pot,), (dai,) = met.contracts["pot"], met.contracts["dai"]
+    share = "pie(address)(uint256)" if met.contract == pot else "pieOf(address)(uint256)"
+    held, *rates = yield [
+        Maybe(Call(met.contract, share, (met.account,))),
+        *(Maybe(Call(pot, ask)) for ask in ("chi()(uint256)", "dsr()(uint256)", "rho()(uint256)")),
+    ]
+    if not held:  # or there is no pot yet at this block
+        return None
+    if None in rates:
+        raise Unread(f"{pot} did not say its rate")
+    chi, rate, updated_s = rates
+    grown = power(rate, max(met.time_s - updated_s, 0)) * chi // RAY
+    return Found("DEPOSIT", supplied=(Part(dai, held * grown // RAY),), name="Savings", pool=met.contract)
+
+
+def power(rate: int, seconds: int) -> int:
+    """The rate (times 10**27) to the power of so many seconds, each step rounded as the contract does it."""
+    result = rate if seconds % 2 else RAY
+    while seconds := seconds // 2:
+        rate = (rate * rate + RAY // 2) // RAY
+        if seconds % 2:
+            result = (result * rate + RAY // 2) // RAY
+    return result
+
+
+FAMILY = Family(
+    "maker_savings",
+    rules=(
+        Always("pot"),  # which writes no event that can be named, and takes no tokens
+        Counterparty("dsr_manager"),
+        Event("dsr_manager", "Join(address indexed dst, uint256 wad)", owner=0),
+    ),
+    position=position,
+)
