@@ -57,9 +57,10 @@ const pendle = (name) => `@pendle/core-v2/build/artifacts/contracts/${name}.sol/
 const PUBLISHED_FOR_TESTS = [
   "@openzeppelin/contracts/build/contracts/ERC1967Proxy.json",
   ...["LiquidityMining/GaugeController/PendleGaugeControllerUpg",
-    "LiquidityMining/VotingEscrow/VotingEscrowPendleMainchain", "core/Market/PendleMarketFactoryV7Upg",
-    "core/Market/PendleMarketV7", "core/YieldContracts/PendleYieldContractFactoryUpg",
-    "core/YieldContracts/PendleYieldToken", "core/StandardizedYield/implementations/PendleERC4626SY"].map(pendle),
+    "LiquidityMining/VotingEscrow/VotingEscrowPendleMainchain", "core/Market/OracleLib",
+    "core/Market/PendleMarketFactoryV7Upg", "core/Market/PendleMarketV7",
+    "core/YieldContracts/PendleYieldContractFactoryUpg", "core/YieldContracts/PendleYieldToken",
+    "core/StandardizedYield/implementations/PendleERC4626SY"].map(pendle),
   ...["RewardsController", "EmissionManager", "transfer-strategies/PullRewardsTransferStrategy"].map(rewards),
   ...["Comptroller/Comptroller", "Comptroller/Unitroller", "InterestRateModels/WhitePaperInterestRateModel",
     "Lens/ComptrollerLens", "Tokens/VTokens/VBep20Immutable", "test/MockVBNB", "test/SimplePriceOracle"]

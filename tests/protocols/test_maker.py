@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,7 +68,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
         yield Lived(world, maker, vaults, world.snapshot(*(accounts[name] for name in names)))
 
 
-def drawn(node: LocalNode, maker: Maker, accounts: dict[str, str]) -> dict[str, int]:
+def drawn(node: LocalNode, maker: Maker, accounts: Mapping[str, str]) -> dict[str, int]:
     """Alice draws against ether and against dollars; she gives Bob a third vault; the deployer draws for all."""
     alice, rich = accounts["alice"], accounts["deployer"]
     node.rpc("anvil_impersonateAccount", maker["FAUCET"])
@@ -121,7 +121,7 @@ def draw(node: LocalNode, maker: Maker, owner: str, number: int, ink: int, art: 
     ])  # fmt: skip
 
 
-def saved(node: LocalNode, maker: Maker, accounts: dict[str, str]) -> None:
+def saved(node: LocalNode, maker: Maker, accounts: Mapping[str, str]) -> None:
     """Alice saves by way of the manager, for Carol too; Bob in the pot itself."""
     alice, bob, manager, dai = accounts["alice"], accounts["bob"], maker["DSR_MANAGER"], maker["MCD_DAI"]
     vat, pot, join = maker["MCD_VAT"], maker["MCD_POT"], maker["MCD_JOIN_DAI"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -54,7 +55,7 @@ def position(met: Met) -> Decoding:
     ]
 
 
-def _found(met: Met, number: int, ilk: bytes, told: list[Any]) -> Found:
+def _found(met: Met, number: int, ilk: bytes, told: Sequence[Any]) -> Found:
     (ink, art), (_, rate, spot, *_), loose, kept, *listed = told
     (dai,) = met.contracts["dai"]
     token, decimals = listed or (ZERO_ADDRESS, 0)
