@@ -38,6 +38,7 @@ class Maker:
         roles = {
             "cdp_manager": "CDP_MANAGER", "get_cdps": "GET_CDPS", "vat": "MCD_VAT", "dai": "MCD_DAI",
             "ilk_registry": "ILK_REGISTRY", "pot": "MCD_POT", "dsr_manager": "DSR_MANAGER",
+            "proxy_factory": "PROXY_FACTORY",
         }  # fmt: skip
         head = 'key = "maker"\nname = "Maker"\nfamilies = ["maker_vaults", "maker_savings"]\n[contracts.local]\n'
         return head + "".join(f'{role} = ["{self[name]}"]\n' for role, name in roles.items())

@@ -13,10 +13,11 @@ from chainfolio.asking import Reverted
 from chainfolio.contracts import Position, Snapshot
 from chainfolio.protocols import Found, Met, Part
 from localchain.deploy import WAD, deploy
-from localchain.evm import MAX, Tx, tx
+from localchain.evm import MAX, Tx, call_data, tx
 from localchain.node import LocalNode
 from tests.protocols.maker_deployment import Maker, recorded, replay
 from tests.protocols.told import read, told
+from tests.protocols.world import ETHER as COINS
 from tests.protocols.world import World, parts
 
 RAY = 10**27
@@ -24,6 +25,7 @@ DAY_S = 86_400
 ETHER, DOLLARS = b"ETH-A".ljust(32, b"\0"), b"USDC-A".ljust(32, b"\0")
 URN = "urns(bytes32,address)(uint256,uint256)"
 ILK = "ilks(bytes32)(uint256,uint256,uint256,uint256,uint256)"
+OPEN, CLOSE = "openLockETHAndDraw", "wipeAllAndFreeETH(address,address,address,uint256,uint256)"
 FROB = "frob(uint256,int256,int256)"
 
 
@@ -62,9 +64,10 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
         accounts = deployment.accounts
         vaults = drawn(node, maker, accounts)
         saved(node, maker, accounts)
+        proxied(node, maker, accounts["dave"])
         node.mine(1, 50 * DAY_S)
         world = World(node, deployment, tmp_path_factory.mktemp("maker"), {"maker": maker.file})
-        names = ("alice", "bob", "carol", "grace")
+        names = ("alice", "bob", "carol", "dave", "grace")
         yield Lived(world, maker, vaults, world.snapshot(*(accounts[name] for name in names)))
 
 
@@ -141,6 +144,34 @@ def saved(node: LocalNode, maker: Maker, accounts: Mapping[str, str]) -> None:
     node.settle([tx(bob, vat, "move(address,address,uint256)", bob, accounts["deployer"], left)])
 
 
+def proxied(node: LocalNode, maker: Maker, me: str) -> None:
+    """Somebody draws and saves through a proxy, as the protocol's own pages do; a second proxy is given away."""
+    node.settle([tx(me, maker["PROXY_FACTORY"], "build()", gas=2_000_000)])
+    given = node.call(maker["PROXY_FACTORY"], "build()(address)", sender=me)
+    node.settle([
+        tx(me, maker["PROXY_FACTORY"], "build()", gas=2_000_000),
+        tx(me, given, "setOwner(address)", maker["FAUCET"]),
+        tx(me, maker["PROXY_REGISTRY"], "build()", gas=2_000_000),
+    ])  # fmt: skip
+    proxy = node.call(maker["PROXY_REGISTRY"], "proxies(address)(address)", me)
+    node.settle([tx(me, maker["MCD_DAI"], "approve(address,uint256)", proxy, MAX)])
+    terms = (maker["CDP_MANAGER"], maker["MCD_JUG"], maker["MCD_JOIN_ETH_A"], maker["MCD_JOIN_DAI"], ETHER, 900 * WAD)
+    draw = by_proxy(
+        me, proxy, maker["PROXY_ACTIONS"], f"{OPEN}(address,address,address,address,bytes32,uint256)", *terms
+    )
+    save = "join(address,address,uint256)"
+    node.settle([
+        replace(draw, value=30 * WAD),
+        by_proxy(me, proxy, maker["PROXY_ACTIONS_DSR"], save, maker["MCD_JOIN_DAI"], maker["MCD_POT"], 400 * WAD + 9),
+    ])  # fmt: skip
+
+
+def by_proxy(me: str, proxy: str, actions: str, signature: str, *args: Any) -> Tx:
+    """Has a proxy do what is written in a contract of actions."""
+    call = bytes.fromhex(call_data(signature, *args)[2:])
+    return tx(me, proxy, "execute(address,bytes)", actions, call, gas=3_000_000)
+
+
 def closing(lived: Lived, name: str, owner: str, owed: int) -> list[Tx]:
     """The deployer pays so much back; then the owner takes all collateral out."""
     maker, number, rich, me = lived.maker, lived.vaults[name], lived.account("deployer"), lived.account(owner)
@@ -164,8 +195,9 @@ def closing(lived: Lived, name: str, owner: str, owed: int) -> list[Tx]:
 
 def test_everything_was_read(lived: Lived) -> None:
     assert lived.snapshot.issues == ()
-    assert [len(lived.positions(name, "LENDING")) for name in ("alice", "bob", "carol", "grace")] == [2, 1, 0, 0]
-    assert [len(lived.positions(name, "DEPOSIT")) for name in ("alice", "bob", "carol", "grace")] == [1, 1, 1, 0]
+    names = ("alice", "bob", "carol", "dave", "grace")
+    assert [len(lived.positions(name, "LENDING")) for name in names] == [2, 1, 0, 1, 0]
+    assert [len(lived.positions(name, "DEPOSIT")) for name in names] == [1, 1, 1, 1, 0]
     assert lived.vault("dollars").name == f"USDC-A vault {lived.vaults['dollars']}"
 
 
@@ -230,13 +262,30 @@ def test_leaving_the_pot_pays_what_is_said_and_not_a_unit_more(lived: Lived) -> 
         lived.world.paid(me, [*leave, more], lived.snapshot.block)
 
 
+def test_what_a_proxy_has_is_its_owner_s(lived: Lived) -> None:
+    me, maker = lived.account("dave"), lived.maker
+    proxy = lived.read("PROXY_REGISTRY", "proxies(address)(address)", me)
+    (vault,), (savings,) = lived.positions("dave", "LENDING"), lived.positions("dave", "DEPOSIT")
+    owed, number = parts([vault], "borrowed")[maker["MCD_DAI"]], int(vault.name.rpartition(" ")[2])
+    terms = (maker["CDP_MANAGER"], maker["MCD_JOIN_ETH_A"], maker["MCD_JOIN_DAI"], number, 30 * WAD)
+    leave = by_proxy(
+        me, proxy, maker["PROXY_ACTIONS_DSR"], "exitAll(address,address)", maker["MCD_JOIN_DAI"], maker["MCD_POT"]
+    )
+    saved = parts([savings], "supplied")
+    assert lived.world.paid(me, [leave], lived.snapshot.block) == saved
+    close = by_proxy(me, proxy, maker["PROXY_ACTIONS"], CLOSE, *terms)
+    paid = lived.world.paid(me, [leave, close], lived.snapshot.block)
+    assert paid == {COINS: 30 * WAD, maker["MCD_DAI"]: saved[maker["MCD_DAI"]] - owed}
+    assert parts([vault], "supplied") == {maker["ETH"]: 30 * WAD}
+
+
 # --- what no chain would say -----------------------------------------------------------------------------------------
 
-ME, MANAGER, READER, VAT, DAI, REGISTRY, TOKEN, POT = ("0x" + f"{at:02x}" * 20 for at in range(1, 9))
+ME, MANAGER, READER, VAT, DAI, REGISTRY, TOKEN, POT, FACTORY, PROXY = ("0x" + f"{at:02x}" * 20 for at in range(1, 11))
 NOBODY = "0x" + "0" * 40
 ROLES = {
     "cdp_manager": (MANAGER,), "get_cdps": (READER,), "vat": (VAT,), "dai": (DAI,), "ilk_registry": (REGISTRY,),
-    "pot": (POT,),
+    "pot": (POT,), "proxy_factory": (FACTORY,),
 }  # fmt: skip
 SAYS: dict[tuple[Any, ...], Any] = {
     (MANAGER, "count"): 1, (READER, "getCdpsAsc"): ((5,), (ME,), (ETHER,)), (VAT, "urns"): (WAD, 0),
@@ -268,9 +317,16 @@ def test_before_there_was_a_manager_or_a_pot_nobody_has_anything() -> None:
     assert told(maker_savings.position, Met(ME, POT, contracts=ROLES), says={}) is None
 
 
+@pytest.mark.parametrize(("owner", "vaults"), [(ME, 1), (DAI, 0)])
+def test_a_proxy_that_was_given_away_is_not_the_account_s(owner: str, vaults: int) -> None:
+    met, says = replace(MET, contract=FACTORY, values=((PROXY,),)), SAYS | {(PROXY, "owner"): owner}
+    assert len(told(maker_vaults.position, met, says=says) or ()) == vaults
+    assert told(maker_savings.position, met, says=says | {(POT, "pie"): 0}) is None
+
+
 def test_vaults_that_nobody_lists_are_unknown() -> None:
     report = read(maker_vaults.position, MET, says=SAYS | {(READER, "getCdpsAsc"): Reverted()})
-    assert (report.status, "the 1 vaults" in report.reason) == ("failed", True)
+    assert (report.status, "list the vaults" in report.reason) == ("failed", True)
 
 
 def test_savings_without_a_rate_are_unknown() -> None:

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from adapters.evm.protocols.maker import PROXIES, holders
 from chainfolio.calls import Call
 from chainfolio.protocols import Always, Counterparty, Decoding, Event, Family, Found, Maybe, Met, Part, Unread
 
 RAY = 10**27
+DIRECT, MANAGED = "pie(address)(uint256)", "pieOf(address)(uint256)"
 
 
 def position(met: Met) -> Decoding:
-    """What leaving pays: the share of the account, at the rate as of this block, whoever brought it up to date last."""
+    """What leaving pays: the account's share, or its proxies', at the rate as of this block, whoever brought it up to
+    date last."""
     (pot,), (dai,) = met.contracts["pot"], met.contracts["dai"]
-    share = "pie(address)(uint256)" if met.contract == pot else "pieOf(address)(uint256)"
-    held, *rates = yield [
-        Maybe(Call(met.contract, share, (met.account,))),
+    keeper, share = (met.contract, MANAGED) if met.contract in met.contracts.get("dsr_manager", ()) else (pot, DIRECT)
+    owners = yield from holders(met)
+    told = yield [
+        *(Maybe(Call(keeper, share, (owner,))) for owner in owners),
         *(Maybe(Call(pot, ask)) for ask in ("chi()(uint256)", "dsr()(uint256)", "rho()(uint256)")),
     ]
-    if not held:  # or there is no pot yet at this block
+    held, rates = told[: len(owners)], told[len(owners) :]
+    if not any(held):  # or there is no pot yet at this block
         return None
     if None in rates:
         raise Unread(f"{pot} did not say its rate")
     chi, rate, updated_s = rates
     grown = power(rate, max(met.time_s - updated_s, 0)) * chi // RAY
-    return Found("DEPOSIT", supplied=(Part(dai, held * grown // RAY),), name="Savings", pool=met.contract)
+    parts = tuple(Part(dai, each * grown // RAY) for each in held if each)
+    return Found("DEPOSIT", supplied=parts, name="Savings", pool=keeper)
 
 
 def power(rate: int, seconds: int) -> int:
@@ -40,6 +46,7 @@ FAMILY = Family(
     rules=(
         Always("pot"),  # which writes no event that can be named, and takes no tokens
         Counterparty("dsr_manager"),
+        PROXIES,
         Event("dsr_manager", "Join(address indexed dst, uint256 wad)", owner=0),
     ),
     position=position,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+from adapters.evm.protocols.maker import PROXIES, holders
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call
@@ -19,22 +20,29 @@ ILK = "ilks(bytes32)(uint256,uint256,uint256,uint256,uint256)"
 
 
 def position(met: Met) -> Decoding:
-    """One position for each vault that the manager counts as the account's, with what closing it pays and takes now.
+    """One position for each vault of the account's or its proxies', with what closing it pays and takes now.
 
-    A vault that was opened by a proxy of somebody's is the proxy's. The core contracts know the collateral by a name
-    only: which token that is stands in the file's `ilk_registry`; without one the collateral is said to be unknown.
+    The core contracts know the collateral by a name only: which token that is stands in the file's `ilk_registry`;
+    without one the collateral is said to be unknown.
     """
-    manager, (reader,), (vat,) = met.contract, met.contracts["get_cdps"], met.contracts["vat"]
+    (manager,), (reader,), (vat,) = (met.contracts[role] for role in ("cdp_manager", "get_cdps", "vat"))
     registry = met.contracts.get("ilk_registry", ())
-    count, vaults = yield [
-        Maybe(Call(manager, "count(address)(uint256)", (met.account,))),
-        Maybe(Call(reader, VAULTS, (manager, met.account))),
+    owners = yield from holders(met)
+    told = yield [
+        Maybe(ask)
+        for owner in owners
+        for ask in (
+            Call(manager, "count(address)(uint256)", (owner,)),
+            Call(reader, VAULTS, (manager, owner)),
+        )
     ]
-    if not count:  # or there is no manager yet at this block
+    # Where there is no manager yet at this block, it did not say how many there are.
+    listed = [vaults for count, vaults in zip(told[::2], told[1::2], strict=True) if count]
+    if None in listed:
+        raise Unread(f"{reader} did not list the vaults")
+    numbers, urns, ilks = ([each for vaults in listed for each in vaults[at]] for at in range(3))
+    if not numbers:
         return None
-    if vaults is None:
-        raise Unread(f"{reader} did not list the {count} vaults")
-    numbers, urns, ilks = vaults
     asks = [
         ask
         for urn, ilk in zip(urns, ilks, strict=True)
@@ -80,4 +88,4 @@ def _health(covered: int, owed: int) -> Decimal | None:
     return amounts.amount(covered * WAD // owed, WAD_DECIMALS) if owed else None
 
 
-FAMILY = Family("maker_vaults", rules=(Always("cdp_manager"),), position=position)
+FAMILY = Family("maker_vaults", rules=(Always("cdp_manager"), PROXIES), position=position)
