@@ -60,6 +60,8 @@ const PUBLISHED_FOR_TESTS = [
     "LiquidityMining/VotingEscrow/VotingEscrowPendleMainchain", "core/Market/OracleLib",
     "core/Market/PendleMarketFactoryV7Upg", "core/Market/PendleMarketV7",
     "core/YieldContracts/PendleYieldContractFactoryUpg", "core/YieldContracts/PendleYieldToken",
+    "core/Market/v3/PendleMarketFactoryV3", "core/Market/v3/PendleMarketV3",
+    "core/YieldContractsV2/PendleYieldContractFactoryV2", "core/YieldContractsV2/PendleYieldTokenV2",
     "core/StandardizedYield/implementations/PendleERC4626SY"].map(pendle),
   ...["RewardsController", "EmissionManager", "transfer-strategies/PullRewardsTransferStrategy"].map(rewards),
   ...["Comptroller/Comptroller", "Comptroller/Unitroller", "InterestRateModels/WhitePaperInterestRateModel",

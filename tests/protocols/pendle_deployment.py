@@ -15,6 +15,8 @@ DAY_S, WEEK_S = 86_400, 7 * 86_400
 GAS = 15_000_000
 # What comes after it is stored as the code of a contract: factories keep long creation code in halves.
 STORING = "0x602038038060206000396000f3fefefefefefefefefefefefefefefefefefefe"
+HALVES = ("address", "uint256", "address", "uint256")
+FEES = (DAY_S, 3 * WAD // 100, 3 * WAD // 100)
 MINT, SWAP = "mint(address,uint256,uint256)", "swapExactPtForSy(address,uint256,bytes)"
 
 
@@ -40,14 +42,16 @@ class Pendle:
         )
 
 
-def pendle(node: LocalNode, deployment: Deployment) -> Pendle:
-    """Everything there is of it, with two who use it; the yield goes on after the first of the expiries."""
+def pendle(node: LocalNode, deployment: Deployment, *, current: bool) -> Pendle:
+    """Everything there is of it, of now or of some years ago, with two who use it; the yield goes on after the first of
+    the expiries."""
     owner = deployment.accounts["deployer"]
     deployer = Deployer(node, owner, int(node.rpc("eth_getTransactionCount", owner, "pending"), 16))
     made = {"vault": deployment.contracts["Vault"], "DAI": deployment.tokens["DAI"].address}
     now = int(node.block()["timestamp"], 16)
     week = now // WEEK_S * WEEK_S
-    factories(deployer, made)
+    common(deployer, made)
+    (current_factories if current else older_factories)(deployer, made)
     for name, expiry in (("soon", week + 2 * WEEK_S), ("late", week + 30 * WEEK_S)):
         types = "createYieldContract(address,uint32,bool)"
         found = made_by(deployer, made["yields"], types, "(address,address)", made["SY"], expiry, False)
@@ -66,28 +70,44 @@ def pendle(node: LocalNode, deployment: Deployment) -> Pendle:
     return it
 
 
-def factories(deployer: Deployer, made: dict[str, str]) -> None:
-    """Its token, its gauges, a standardized yield, and the factories of yields and of markets."""
+def common(deployer: Deployer, made: dict[str, str]) -> None:
+    """Its token, its gauges and its escrow, and a standardized yield."""
     me, named = deployer.account, ("string", "string", "uint8")
     made["PENDLE"] = deployer.create("PENDLE", "Token", named, "Pendle", "PENDLE", 18)
     gauges = deployer.create("gauges' code", "PendleGaugeControllerUpg", ("address",), made["PENDLE"])
     made["gauges"] = proxy(deployer, gauges, "initialize(address)", me)
     types = ("string", "string", "address")
     made["SY"] = deployer.create("SY", "PendleERC4626SY", types, "SY Vault", "SY-VAULT", made["vault"])
-    halves = ("address", "uint256", "address", "uint256")
-    code = stored(deployer, artifact("PendleYieldToken").creation())
-    yields = deployer.create("yields' code", "PendleYieldContractFactoryUpg", halves, *code)
-    fees = (DAY_S, 3 * WAD // 100, 3 * WAD // 100)
-    made["yields"] = proxy(deployer, yields, "initialize(uint96,uint128,uint128,address,address)", *fees, me, me)
-    library = deployer.create("OracleLib", "OracleLib")
-    code = stored(deployer, artifact("PendleMarketV7").creation(libraries={"OracleLib": library}))
-    markets = deployer.create(
-        "markets' code", "PendleMarketFactoryV7Upg", ("address", *halves, "address"),
-        made["yields"], *code, made["gauges"],
-    )  # fmt: skip
-    made["markets"] = proxy(deployer, markets, "initialize(address,address,uint8)", me, me, 80)
     escrow = ("address", "address", "uint256")
     made["escrow"] = deployer.create("escrow", "VotingEscrowPendleMainchain", escrow, made["PENDLE"], me, 0)
+    made["OracleLib"] = deployer.create("OracleLib", "OracleLib")
+    deployer.settle()
+
+
+def current_factories(deployer: Deployer, made: dict[str, str]) -> None:
+    """The factories of yields and of markets."""
+    me = deployer.account
+    code = stored(deployer, artifact("PendleYieldToken").creation())
+    yields = deployer.create("yields' code", "PendleYieldContractFactoryUpg", HALVES, *code)
+    made["yields"] = proxy(deployer, yields, "initialize(uint96,uint128,uint128,address,address)", *FEES, me, me)
+    code = stored(deployer, artifact("PendleMarketV7").creation(libraries=made))
+    types = ("address", *HALVES, "address")
+    given = (made["yields"], *code, made["gauges"])
+    markets = deployer.create("markets' code", "PendleMarketFactoryV7Upg", types, *given)
+    made["markets"] = proxy(deployer, markets, "initialize(address,address,uint8)", me, me, 80)
+    deployer.settle()
+
+
+def older_factories(deployer: Deployer, made: dict[str, str]) -> None:
+    """The same, when what a market's shares earn still went by what their owner has locked."""
+    me = deployer.account
+    code = stored(deployer, artifact("PendleYieldTokenV2").creation())
+    yields = deployer.create("yields' code", "PendleYieldContractFactoryV2", HALVES, *code)
+    made["yields"] = proxy(deployer, yields, "initialize(uint96,uint128,uint128,address)", *FEES, me)
+    code = stored(deployer, artifact("PendleMarketV3").creation(libraries=made))
+    types = ("address", *HALVES, "address", "uint8", "address", "address")
+    given = (made["yields"], *code, me, 80, made["escrow"], made["gauges"])
+    made["markets"] = deployer.create("markets", "PendleMarketFactoryV3", types, *given)
     deployer.settle()
 
 

@@ -51,12 +51,12 @@ class Lived:
         return self.world.paid(me, [*calls, redeem, leave], self.snapshot.block)
 
 
-@pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
+@pytest.fixture(scope="module", params=[True, False], ids=["current", "older"])
+def lived(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
     with LocalNode() as node:
         deployment = deploy(node)
         with node.by_hand():
-            it = pendle(node, deployment)
+            it = pendle(node, deployment, current=request.param)
         world = World(node, deployment, tmp_path_factory.mktemp("pendle"), {"pendle": it.file})
         yield Lived(world, it, world.snapshot(*(deployment.accounts[name] for name in ("alice", "bob", "carol"))))
 
