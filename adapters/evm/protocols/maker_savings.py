@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adapters.evm.protocols.maker import PROXIES, holders
 from chainfolio.calls import Call
-from chainfolio.protocols import Always, Counterparty, Decoding, Event, Family, Found, Maybe, Met, Part, Unread
+from chainfolio.protocols import Always, Counterparty, Decoding, Event, Family, Found, Maybe, Met, Part
 
 RAY = 10**27
 DIRECT, MANAGED = "pie(address)(uint256)", "pieOf(address)(uint256)"
@@ -16,16 +16,14 @@ def position(met: Met) -> Decoding:
     (pot,), (dai,) = met.contracts["pot"], met.contracts["dai"]
     keeper, share = (met.contract, MANAGED) if met.contract in met.contracts.get("dsr_manager", ()) else (pot, DIRECT)
     owners = yield from holders(met)
-    told = yield [
-        *(Maybe(Call(keeper, share, (owner,))) for owner in owners),
-        *(Maybe(Call(pot, ask)) for ask in ("chi()(uint256)", "dsr()(uint256)", "rho()(uint256)")),
-    ]
-    held, rates = told[: len(owners)], told[len(owners) :]
+    held = yield [Maybe(Call(keeper, share, (owner,))) for owner in owners]
     if not any(held):  # or there is no pot yet at this block
         return None
-    if None in rates:
-        raise Unread(f"{pot} did not say its rate")
-    chi, rate, updated_s = rates
+    chi, rate, updated_s = yield [
+        Call(pot, "chi()(uint256)"),
+        Call(pot, "dsr()(uint256)"),
+        Call(pot, "rho()(uint256)"),
+    ]
     grown = power(rate, max(met.time_s - updated_s, 0)) * chi // RAY
     parts = tuple(Part(dai, each * grown // RAY) for each in held if each)
     return Found("DEPOSIT", supplied=parts, name="Savings", pool=keeper)

@@ -10,7 +10,7 @@ from adapters.evm.protocols.maker import PROXIES, holders
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call
-from chainfolio.protocols import Always, Decoding, Family, Found, Maybe, Met, Part, Unread
+from chainfolio.protocols import Always, Decoding, Family, Found, Maybe, Met, Part
 
 WAD, RAY = 10**18, 10**27
 WAD_DECIMALS = 18
@@ -28,21 +28,13 @@ def position(met: Met) -> Decoding:
     (manager,), (reader,), (vat,) = (met.contracts[role] for role in ("cdp_manager", "get_cdps", "vat"))
     registry = met.contracts.get("ilk_registry", ())
     owners = yield from holders(met)
-    told = yield [
-        Maybe(ask)
-        for owner in owners
-        for ask in (
-            Call(manager, "count(address)(uint256)", (owner,)),
-            Call(reader, VAULTS, (manager, owner)),
-        )
-    ]
-    # Where there is no manager yet at this block, it did not say how many there are.
-    listed = [vaults for count, vaults in zip(told[::2], told[1::2], strict=True) if count]
-    if None in listed:
-        raise Unread(f"{reader} did not list the vaults")
-    numbers, urns, ilks = ([each for vaults in listed for each in vaults[at]] for at in range(3))
-    if not numbers:
+    counts = yield [Maybe(Call(manager, "count(address)(uint256)", (owner,))) for owner in owners]
+    # Where there is no manager yet at this block, it does not say how many there are.
+    having = [owner for owner, count in zip(owners, counts, strict=True) if count]
+    if not having:
         return None
+    listed = yield [Call(reader, VAULTS, (manager, owner)) for owner in having]
+    numbers, urns, ilks = ([each for vaults in listed for each in vaults[at]] for at in range(3))
     asks = [
         ask
         for urn, ilk in zip(urns, ilks, strict=True)
