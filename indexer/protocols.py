@@ -122,8 +122,9 @@ class Protocols:
         return found
 
     def _rules(self, kind: type[Any]) -> list[tuple[Row, Any]]:
-        """Rules of a kind; those that name contracts come first. A `deposited` one, which believes tokens that nobody
-        lists, is for protocols without contracts: a file that names its vaults does not mean everybody's."""
+        """Rules of a kind; those that name contracts come first, and `deposited` ones, which believe tokens that nobody
+        lists, last: these are for protocols without contracts, for a file that names its vaults does not mean
+        everybody's."""
         if kind in self._sorted:
             return self._sorted[kind]
         pairs = [
@@ -132,7 +133,7 @@ class Protocols:
             for rule in row.family.rules
             if isinstance(rule, kind) and not (row.contracts and isinstance(rule, Token) and rule.deposited)
         ]
-        found = self._sorted[kind] = sorted(pairs, key=lambda pair: (not pair[1].role, pair[0].protocol))
+        found = self._sorted[kind] = sorted(pairs, key=lambda pair: (*_trust(pair[1]), pair[0].protocol))
         return found
 
     def by_contract(self, account: str, encounters: Encounters) -> Iterator[Meeting]:
@@ -214,6 +215,11 @@ class Protocols:
                 met = row.met(account, token, answer=answer, facts=facts, tokens=(token,))
                 return Meeting(row, met, sure=bool(rule.role))
         return None
+
+
+def _trust(rule: Token | Collection | Event) -> tuple[bool, bool]:
+    """What rules of one kind are sorted by: those that take whatever says so come last."""
+    return not rule.role, isinstance(rule, Token) and rule.deposited
 
 
 def _met(row: Row, contract: str, rules: Sequence[AtContract], account: str, encounters: Encounters) -> Met | None:

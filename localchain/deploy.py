@@ -70,13 +70,13 @@ class Deployer:
         """Creates a contract and returns where it will lie."""
         data = artifact(name).creation(words(types, *args), libraries)
         address = created_address(self.account, self.nonce)
-        self._add(Tx(self.account, None, data, gas=gas, label=label))
+        self.add(Tx(self.account, None, data, gas=gas, label=label))
         self.contracts[label] = address
         return address
 
     def do(self, to: str, signature: str, *args: Any, value: int = 0, gas: int = 5_500_000) -> None:
         """Calls a function."""
-        self._add(tx(self.account, to, signature, *args, value=value, gas=gas))
+        self.add(tx(self.account, to, signature, *args, value=value, gas=gas))
 
     def settle(self) -> None:
         """Mines what was collected, so that its results can be read."""
@@ -89,7 +89,8 @@ class Deployer:
             self.settle()
         return self.node.call(to, signature, *args)
 
-    def _add(self, transaction: Tx) -> None:
+    def add(self, transaction: Tx) -> None:
+        """Collects a transaction as it is."""
         self.waiting.append(transaction)
         self.nonce += 1
 

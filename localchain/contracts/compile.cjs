@@ -53,7 +53,16 @@ const PUBLISHED = [
 const venus = (name) => `@venusprotocol/venus-protocol/artifacts/contracts/${name}`;
 const aaveV2 = (name) => `@aave/protocol-v2/artifacts/contracts/${name}.sol/${name.split("/").pop()}.json`;
 const rewards = (name) => `@aave/periphery-v3/artifacts/contracts/rewards/${name}.sol/${name.split("/").pop()}.json`;
+const pendle = (name) => `@pendle/core-v2/build/artifacts/contracts/${name}.sol/${name.split("/").pop()}.json`;
 const PUBLISHED_FOR_TESTS = [
+  "@openzeppelin/contracts/build/contracts/ERC1967Proxy.json",
+  ...["LiquidityMining/GaugeController/PendleGaugeControllerUpg",
+    "LiquidityMining/VotingEscrow/VotingEscrowPendleMainchain", "core/Market/OracleLib",
+    "core/Market/PendleMarketFactoryV7Upg", "core/Market/PendleMarketV7",
+    "core/YieldContracts/PendleYieldContractFactoryUpg", "core/YieldContracts/PendleYieldToken",
+    "core/Market/v3/PendleMarketFactoryV3", "core/Market/v3/PendleMarketV3",
+    "core/YieldContractsV2/PendleYieldContractFactoryV2", "core/YieldContractsV2/PendleYieldTokenV2",
+    "core/StandardizedYield/implementations/PendleERC4626SY"].map(pendle),
   ...["RewardsController", "EmissionManager", "transfer-strategies/PullRewardsTransferStrategy"].map(rewards),
   ...["Comptroller/Comptroller", "Comptroller/Unitroller", "InterestRateModels/WhitePaperInterestRateModel",
     "Lens/ComptrollerLens", "Tokens/VTokens/VBep20Immutable", "test/MockVBNB", "test/SimplePriceOracle"]

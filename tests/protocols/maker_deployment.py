@@ -1,0 +1,73 @@
+"""Maker on a local chain: the very transactions by which its own test chain was made, from the package of that name."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from dataclasses import dataclass
+from typing import Any
+
+from localchain import install
+from localchain.evm import Tx
+from localchain.node import LocalNode
+
+GAS = 15_000_000  # they were sent with less, when storage was cheaper to read
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A transaction of the package's snapshot, and when it was mined."""
+
+    tx: Tx
+    height: int
+    time_s: int
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Its contracts by their names in the package's list."""
+
+    contracts: dict[str, str]
+
+    def __getitem__(self, name: str) -> str:
+        return self.contracts[name].lower()
+
+    @property
+    def file(self) -> str:
+        """The protocol's file for this chain."""
+        roles = {
+            "cdp_manager": "CDP_MANAGER", "get_cdps": "GET_CDPS", "vat": "MCD_VAT", "dai": "MCD_DAI",
+            "ilk_registry": "ILK_REGISTRY", "pot": "MCD_POT", "dsr_manager": "DSR_MANAGER",
+            "proxy_factory": "PROXY_FACTORY",
+        }  # fmt: skip
+        head = 'key = "maker"\nname = "Maker"\nfamilies = ["maker_vaults", "maker_savings"]\n[contracts.local]\n'
+        return head + "".join(f'{role} = ["{self[name]}"]\n' for role, name in roles.items())
+
+
+def recorded() -> tuple[list[Sent], Maker]:
+    """All transactions of the snapshot in their order, and where the contracts then lie."""
+    package = install.home() / "node_modules" / "@makerdao" / "testchain"
+    found: dict[str, dict[str, Any]] = {"transactions": {}, "transactionReceipts": {}, "blocks": {}}
+    with tarfile.open(package / "snapshots" / "default.tgz") as files:
+        for file in files:
+            _, kind, key = [*file.name.split("!"), "", ""][:3]
+            if kind in found and (content := files.extractfile(file)) is not None:
+                found[kind][key] = json.load(content)
+    times = {int(key): int(block["header"]["timestamp"], 16) for key, block in found["blocks"].items() if key.isdigit()}
+    sent = []
+    for key, each in found["transactions"].items():
+        height = int(found["transactionReceipts"][key]["blockNumber"], 16)
+        tx = Tx(each["from"], each["to"] or None, "0x" + each["data"].removeprefix("0x"), int(each["value"], 16), GAS)
+        sent.append(Sent(tx, height, times[height]))
+    addresses = json.loads((package / "out" / "addresses-mcd.json").read_text())
+    return sorted(sent, key=lambda each: each.height), Maker(addresses)
+
+
+def replay(node: LocalNode, sent: list[Sent]) -> None:
+    """Sends them again, each in a block of the time that it had."""
+    sender = sent[0].tx.sender
+    node.rpc("anvil_impersonateAccount", sender)
+    node.rpc("anvil_setBalance", sender, hex(10**24))
+    for each in sent:
+        node.rpc("evm_setNextBlockTimestamp", each.time_s)
+        node.settle([each.tx])
