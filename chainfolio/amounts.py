@@ -18,11 +18,6 @@ ZERO: Final = Decimal(0)
 EXACT: Final = Context(prec=1000, Emax=10_000, Emin=-10_000, traps=[Inexact, InvalidOperation, Overflow])
 
 
-def raw_to_bytes(raw: int) -> bytes:
-    """The 32 big-endian bytes of a raw; a raw outside 0..2^256-1 is a caller's bug."""
-    return raw.to_bytes(32, "big")
-
-
 def raw_from_bytes(data: bytes) -> int:
     """The raw in exactly 32 bytes."""
     assert len(data) == 32, f"a raw has 32 bytes, not {len(data)}"
