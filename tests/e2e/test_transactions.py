@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from localchain.evm import topic
+from localchain.evm import topic, tx
 from tests.e2e.conftest import Server, Serving, World
 
 pytestmark = pytest.mark.node
@@ -105,3 +105,28 @@ async def test_wallets_together_are_their_lists_merged(world: World, serving: Se
         swaps = await walk(server, "addresses=" + ",".join(wallets) + "&sort=ASC&txTypes=SWAP", 3)
         assert swaps == [each for each in both if each["type"] == "SWAP"]
         assert swaps
+
+
+async def test_a_client_that_pages_by_offset_meets_everything_once_while_blocks_come_and_go(
+    world: World, serving: Serving
+) -> None:
+    snapshot = world.node.snapshot()
+    try:
+        async with serving(world) as server:
+            alice = world.wallets["alice"]
+            gift = tx(alice, world.deployment.contracts["WETH"], "deposit()", value=1)
+            await server.at(world.node.settle([gift, gift]))
+            right = list(receipts_of(world, alice))
+            found: list[str] = []
+            for kind in ("blocks", "reorganisation", "blocks", "blocks"):
+                page = await server.json(f"/v1/transactions?addresses={alice}&limit=7&offset={len(found)}")
+                found += [each["hash"] for each in page["transactions"]]
+                if kind == "reorganisation":
+                    world.node.reorg(1)
+                await server.at(world.node.settle([gift]))
+            assert found == right[:28]
+            # From the beginning it is another list.
+            newest = await server.json(f"/v1/transactions?addresses={alice}&limit=7&offset=0")
+            assert [each["hash"] for each in newest["transactions"]] == list(receipts_of(world, alice))[:7] != found[:7]
+    finally:
+        world.node.revert(snapshot)
