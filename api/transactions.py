@@ -204,8 +204,10 @@ async def transactions(request: Context, query: TransactionsQuery) -> Transactio
     contracts sent inside transactions (internal transfers) where the operator indexes those. Where he does not,
     `completeness` is `partial` and `issues` say what is missing. `fees` are what the sender paid. `flags` warn of spam
     and of addresses that imitate others; nothing is left out for a flag unless `hideSpam` asks for it.
-    Past prices are not known yet: they are `N/A`, and `hideDust` hides nothing. A page that would need blocks which
-    nobody indexed is 503; `startDate` above them avoids that.
+    Prices and values are those at the end of the transaction's own block, read from the node there: `N/A` where no
+    source had one then, or the node has forgotten that block (`issues` say so), and never those of another time.
+    `hideDust` hides nothing. A page that would need blocks which nobody indexed is 503; `startDate` above them avoids
+    that.
     """
     if query.start_date is not None and query.end_date is not None and query.start_date > query.end_date:
         raise invalid("query", [Flaw("`startDate` is after `endDate`", ["startDate"])])

@@ -235,7 +235,8 @@ class Engine:
         found, reached = await statement.page(subjects, addresses)
         unknown = [issue for subject in subjects for issue in subject.issues]
         completeness: Literal["complete", "partial"] = "partial" if unknown else "complete"
-        return TransactionsPage(Transactions(tuple(found), completeness, issue_documents(unknown)), reached)
+        issues = issue_documents([*unknown, *statement.issues])
+        return TransactionsPage(Transactions(tuple(found), completeness, issues), reached)
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
         """Begin to read accounts anew, behind the caller's back; False where every one is being read already."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from adapters.evm.lookup import Known
 from adapters.evm.tokens import describe
 from chainfolio.asking import drive
-from chainfolio.blocks import Span, Spans
+from chainfolio.blocks import Block, Span, Spans
 from chainfolio.contracts import Issue, Token
 from chainfolio.errors import BadAnswer, NotCovered
 from indexer.activities import Activities, indexed_hashes, indexed_transactions, missing, read
@@ -25,7 +25,7 @@ from indexer.snapshot import LIVE_LAG, Snapshotter
 from portfolio.activity import Activity, Functions, Mined, together
 from portfolio.facts import ChainFacts, ProtocolFacts
 from portfolio.poisoning import Circle
-from portfolio.statement import Scene, mentions, protocol_key, record
+from portfolio.statement import Scene, contracts_of, mentions, priced, protocol_key, record
 from portfolio.transactions import TransactionDocument
 
 if TYPE_CHECKING:
@@ -94,12 +94,13 @@ class Hole:
 
 @dataclass(slots=True)
 class Statement:
-    """Answers one question about some accounts on some chains."""
+    """Answers one question about some accounts on some chains. `issues` is what could not be read for the answer."""
 
     registry: Registry
     functions: Functions
     most: int
     wanted: TransactionFilter
+    issues: list[Issue] = field(default_factory=list)
     _subjects: dict[str, Subject] = field(default_factory=dict)
     _histories: dict[str, Activities] = field(default_factory=dict)
     _holes: list[Hole] = field(default_factory=list)
@@ -118,7 +119,7 @@ class Statement:
         found = await self._cut(await asyncio.to_thread(self._left))
         if len(found) < self.wanted.limit and self._holes:
             raise self._nearest().error()
-        documents = [document for _, document in found]
+        documents = await self._priced(found)
         if len(found) < self.wanted.limit:
             return documents, None
         return documents, Reached(self.wanted.offset + len(found), found[-1][0].place)
@@ -244,6 +245,28 @@ class Statement:
         places = ((key.chain, key.account, key.tx_hash) for key in keys)
         return [found[place] for place in places if place in found]
 
+    async def _priced(self, found: Sequence[Record]) -> list[TransactionDocument]:
+        """The records of a page with the prices of their blocks, by one reading a chain."""
+        here: dict[str, dict[Block, set[str]]] = {}
+        for chain, some in _by_chain(found).items():
+            blocks = await self._blocks(chain, {activity.height: activity.time_us for activity, _ in some})
+            wanted = here.setdefault(chain, {})
+            for activity, document in some:
+                wanted.setdefault(blocks[activity.height], set()).update(contracts_of(document))
+        read = await asyncio.gather(
+            *(self._subjects[chain].snapshotter.past.prices(wanted) for chain, wanted in here.items())
+        )
+        prices = {chain: prices for chain, (prices, _) in zip(here, read, strict=True)}
+        self.issues += [issue for _, issues in read for issue in issues]
+        return [priced(document, prices[activity.chain][activity.height]) for activity, document in found]
+
+    async def _blocks(self, chain: str, times: Mapping[int, int]) -> dict[int, Block]:
+        """Blocks of the index by their heights, without a hash where none is kept."""
+        kept = self._histories[chain].hashes
+        lake = self._subjects[chain].snapshotter.lake
+        hashes = {**await asyncio.to_thread(indexed_hashes, lake, chain, times.keys() - kept.keys()), **kept}
+        return {height: Block(height, hashes.get(height, ""), "", time_us) for height, time_us in times.items()}
+
     def _meet(self, subject: Subject, history: Activities, accounts: set[str]) -> None:
         """Find out whom accounts dealt with."""
         circles = self._circles.setdefault(subject.key, {})
@@ -281,6 +304,13 @@ class Statement:
         done = await source.chain.look_up(known)
         stored |= {each.tx_hash: _mined(found) for each, found in zip(known, done, strict=True)}
         return [one if one.mined else replace(one, mined=stored[one.tx_hash]) for one in ours]
+
+
+def _by_chain(found: Sequence[Record]) -> dict[str, list[Record]]:
+    chains: dict[str, list[Record]] = {}
+    for each in found:
+        chains.setdefault(each[0].chain, []).append(each)
+    return chains
 
 
 def _passed(keys: Sequence[Activity], after: Reached, newest_first: bool) -> int:

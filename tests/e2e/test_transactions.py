@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chainfolio.amounts import text
 from localchain.evm import topic, tx
 from tests.e2e.conftest import Server, Serving, World
 
@@ -42,6 +43,14 @@ def receipts_of(world: World, wallet: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+def ether(world: World, height: int) -> Decimal | None:
+    """What the feed said at the end of a block; None before there was one."""
+    feed = world.deployment.feeds["ETH"]
+    if world.node.rpc("eth_getCode", feed, hex(height)) == "0x":
+        return None
+    return Decimal(world.node.call(feed, "latestAnswer()(int256)", block=height)).scaleb(-8)
+
+
 async def walk(server: Server, query: str, limit: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     while True:
@@ -70,7 +79,10 @@ async def test_each_wallet_did_what_the_receipts_say(world: World, serving: Serv
                 assert each["chain"] == {"key": "local", "name": "Local"}
                 assert each["user"] == {"address": wallet}
                 assert (each["type"] == "FAILED") is (receipt["status"] == "0x0")
-                assert (each["valueFiat"], each["feesFiat"], each["closedPnl"]) == ("N/A", "N/A", "N/A")
+                coin = ether(world, each["blockNumber"])
+                assert each["feesFiat"] == ("N/A" if coin is None else text(Decimal(each["fees"]) * coin))
+                assert each["valueFiat"] == ("N/A" if coin is None else text(Decimal(each["value"]) * coin))
+                assert each["closedPnl"] == "N/A"
 
 
 async def test_what_came_and_left_is_how_each_balance_came_about(world: World, serving: Serving) -> None:

@@ -40,6 +40,9 @@ class Told(Statement):
     async def _records(self, keys: Sequence[Activity], may_fit: Callable[[Activity], bool] = bool) -> Any:
         return [(key, key.tx_hash) for key in keys]
 
+    async def _priced(self, found: Sequence[Any]) -> list[Any]:
+        return [document for _, document in found]
+
     async def shown(self) -> list[Any]:
         return list((await self.page([], [ME]))[0])
 
