@@ -8,7 +8,6 @@ import msgspec
 
 from chainfolio.assets import ZERO_ADDRESS
 from portfolio.document import (
-    UNKNOWN,
     AssetDocument,
     ChainDocument,
     Portfolio,
