@@ -9,12 +9,11 @@ from typing import Protocol
 
 from chainfolio.assets import Account
 from chainfolio.contracts import VirtualUser
-from indexer.answers import ApprovalsPage, ChainFact, Place, Readiness, SyncStatus, TransactionFilter
+from indexer.answers import ApprovalsPage, ChainFact, Place, Readiness, SyncStatus, TransactionFilter, TransactionsPage
 from indexer.registry import Registry
 from indexer.validators import Validators
 from portfolio.document import Portfolio
 from portfolio.facts import Options
-from portfolio.transactions import Transactions
 
 
 class Nav(Protocol):
@@ -64,7 +63,7 @@ class Engine(Protocol):
         the index does not reach, Unserved where the chain is not configured or what to `include` (`allowance`,
         `operators`, `permit2`) is not known, BadRequest for a place that is gone."""
 
-    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> Transactions:
+    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> TransactionsPage:
         """The transactions of accounts that a filter lets through; Unserved without a source of them."""
 
     async def sync(self, accounts: Sequence[Account]) -> bool:

@@ -8,7 +8,6 @@ import msgspec
 
 from chainfolio.assets import ZERO_ADDRESS
 from portfolio.document import (
-    UNKNOWN,
     AssetDocument,
     ChainDocument,
     Portfolio,
@@ -65,8 +64,8 @@ _SENT = TransactionAssetDocument(
     symbol="eth",
     name="ether",
     balance="0.5",
-    price=UNKNOWN,
-    value=UNKNOWN,
+    price="1825.5",
+    value="912.75",
     contract=ZERO_ADDRESS,
     chain_contract=f"ethereum:{ZERO_ADDRESS}",
     chain_key="ethereum",
@@ -74,6 +73,7 @@ _SENT = TransactionAssetDocument(
     sender="0xd8da6bf26964af9d7eed9e03e53415d37aa96045",
     recipient="0x000000000022d473030f116ddee9f6b43ac78ba3",
     is_asset_in=False,
+    price_source="chainlink",
 )
 _PAYMENT = TransactionDocument(
     hash="0x" + "5c" * 32,
@@ -84,10 +84,12 @@ _PAYMENT = TransactionDocument(
     recipient=_SENT.recipient,
     type="TRANSFEROUT",
     value="0.5",
-    value_fiat=UNKNOWN,
+    value_fiat="912.75",
     fees="0.00042",
-    fees_fiat=UNKNOWN,
-    native_asset_fees=msgspec.structs.replace(_SENT, balance="0.00042", recipient="", is_native_asset_fees=True),
+    fees_fiat="0.76671",
+    native_asset_fees=msgspec.structs.replace(
+        _SENT, balance="0.00042", value="0.76671", recipient="", is_native_asset_fees=True
+    ),
     assets_in=(),
     assets_out=(_SENT,),
     user=TransactionUser(address=_SENT.sender),

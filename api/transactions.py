@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -18,8 +21,10 @@ from api.fields import Reader, Refused, shown
 from api.router import get
 from chainfolio.amounts import MAX_RAW
 from chainfolio.settings import Settings
-from indexer.answers import TransactionFilter
+from indexer.answers import Reached, TransactionFilter
 from portfolio.transactions import Transactions, TransactionType
+from storage.state import bookmarks
+from storage.state.database import Taken
 
 MOST_ITEMS: Final = 50
 TYPES: Final = get_args(TransactionType)
@@ -191,18 +196,49 @@ class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 )
 async def transactions(request: Context, query: TransactionsQuery) -> Transactions:
     """Transactions of all the addresses together, one record for each wallet that took part. There is no total: go on,
-    `offset` raised by `limit`, until a page is not full.
+    `offset` raised by `limit`, until a page is not full. A page that begins where one of the same query ended in the
+    last 15 minutes goes on behind its last record, however many blocks came or were replaced meanwhile: nothing is met
+    twice or passed over. `offset=0` always begins anew, with the newest blocks.
 
     They come from the index: token transfers and approvals; native coins, transactions without any event, and what
     contracts sent inside transactions (internal transfers) where the operator indexes those. Where he does not,
     `completeness` is `partial` and `issues` say what is missing. `fees` are what the sender paid. `flags` warn of spam
     and of addresses that imitate others; nothing is left out for a flag unless `hideSpam` asks for it.
-    Past prices are not known yet: they are `N/A`, and `hideDust` hides nothing. A page that would need blocks which
-    nobody indexed is 503; `startDate` above them avoids that.
+    Prices and values are those at the end of the transaction's own block, read from the node there: `N/A` where no
+    source had one then, or the node has forgotten that block (`issues` say so), and never those of another time.
+    `hideDust` hides nothing. A page that would need blocks which nobody indexed is 503; `startDate` above them avoids
+    that.
     """
     if query.start_date is not None and query.end_date is not None and query.start_date > query.end_date:
         raise invalid("query", [Flaw("`startDate` is after `endDate`", ["startDate"])])
-    return await request.engine.transactions(query.addresses, _filter(query))
+    wanted = _filter(query)
+    question = _question(query)
+    after = await _reached(request, question, query.offset) if query.offset else None
+    page = await request.engine.transactions(query.addresses, replace(wanted, after=after))
+    if page.reached is not None:
+        await _keep(request, question, page.reached)
+    return page.document
+
+
+def _question(query: TransactionsQuery) -> bytes:
+    """What the pages of one list have in common."""
+    parts = {name: getattr(query, name) for name in query.__struct_fields__ if name not in ("limit", "offset")}
+    parts["addresses"] = sorted(account.address for account in query.addresses)
+    return hashlib.sha256(msgspec.msgpack.encode(parts)).digest()
+
+
+async def _reached(request: Context, question: bytes, offset: int) -> Reached | None:
+    account_id, now_us = request.principal.account_id, request.parts.seams.clock.now_us()
+    found = await request.parts.state.look(lambda tx: bookmarks.find(tx, account_id, question, offset, now_us))
+    return None if found is None else msgspec.msgpack.decode(found[1], type=Reached)
+
+
+async def _keep(request: Context, question: bytes, reached: Reached) -> None:
+    """Keep how far this page goes, in the store that all processes have."""
+    account_id, now_us = request.principal.account_id, request.parts.seams.clock.now_us()
+    place = msgspec.msgpack.encode(reached)
+    with contextlib.suppress(Taken):  # the same page twice at once: the other one has kept it
+        await request.parts.state.run(lambda tx: bookmarks.put(tx, account_id, question, reached.count, place, now_us))
 
 
 def _filter(query: TransactionsQuery) -> TransactionFilter:

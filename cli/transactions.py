@@ -43,7 +43,8 @@ def run(options: argparse.Namespace) -> int:
         if options.chain and system.chain(options.chain).facts.family != owner.family:
             raise BadRequest("address", f"{owner} is not an account of {options.chain}")
         networks = (options.chain,) if options.chain else ()
-        return await Engine(system).transactions([owner], TransactionFilter(options.limit, 0, networks=networks))
+        wanted = TransactionFilter(options.limit, 0, networks=networks)
+        return (await Engine(system).transactions([owner], wanted)).document
 
     found = with_system(options, read)
     if options.json:

@@ -10,6 +10,7 @@ import msgspec
 
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price, Token
+from portfolio.transactions import Transactions
 
 
 class ChainFact(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -158,8 +159,18 @@ class ApprovalsPage:
 
 
 @dataclass(frozen=True, slots=True)
+class Reached:
+    """How far somebody has read a list of transactions: how many records, and where the last of them stood (time in
+    microseconds, height, position in the block, hash, chain, account)."""
+
+    count: int
+    place: tuple[int, int, int, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionFilter:
-    """Which transactions to show. Empty or None does not filter; both ends of the time (microseconds) are included."""
+    """Which transactions to show. Empty or None does not filter; both ends of the time (microseconds) are included.
+    With `after` the list goes on behind what was read of it before, and `offset` still counts from its beginning."""
 
     limit: int
     offset: int
@@ -174,3 +185,12 @@ class TransactionFilter:
     since_us: int | None = None
     until_us: int | None = None
     token_id: int | None = None
+    after: Reached | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsPage:
+    """One page, and how far its reader is with it: None where the list ends on it."""
+
+    document: Transactions
+    reached: Reached | None

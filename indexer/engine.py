@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from chainfolio.assets import ZERO_ADDRESS, Account
 from chainfolio.blocks import Block
@@ -26,6 +26,7 @@ from indexer.answers import (
     Readiness,
     SyncStatus,
     TransactionFilter,
+    TransactionsPage,
 )
 from indexer.follow import Status
 from indexer.history import History, midnight_us
@@ -213,7 +214,7 @@ class Engine:
         check_whole(self.system.tail, evm.key, (await evm.heads()).latest.height)
         return await standing(self._snapshotter(evm), [account.address], self.system.labels)
 
-    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> Transactions:
+    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> TransactionsPage:
         """One page of what accounts did, over the chains asked for. Unserved where there is no such chain or none of an
         account's kind, NotFound above the ceiling, NotCovered where the index does not reach."""
         from indexer.transactions import Statement, Subject
@@ -226,14 +227,16 @@ class Engine:
         families = {chain.facts.family for chain in chains}
         addresses = [account.address for account in accounts if account.family in families]
         if not addresses:
-            return Transactions(())
+            return TransactionsPage(Transactions(()), None)
         subjects = [
             Subject(self._snapshotter(chain), self.facts()[chain.key], system.datasets(chain)) for chain in chains
         ]
         statement = Statement(system.registry, system.functions, system.settings.server.max_transactions, wanted)
-        found = await statement.page(subjects, addresses)
+        found, reached = await statement.page(subjects, addresses)
         unknown = [issue for subject in subjects for issue in subject.issues]
-        return Transactions(tuple(found), "partial" if unknown else "complete", issue_documents(unknown))
+        completeness: Literal["complete", "partial"] = "partial" if unknown else "complete"
+        issues = issue_documents([*unknown, *statement.issues])
+        return TransactionsPage(Transactions(tuple(found), completeness, issues), reached)
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
         """Begin to read accounts anew, behind the caller's back; False where every one is being read already."""

@@ -21,6 +21,7 @@ from chainfolio.errors import BadAnswer, Reorged
 from indexer import candidates
 from indexer.about import About
 from indexer.arrivals import arrivals
+from indexer.past import Past
 from indexer.positions import MOST_ASKS, MOST_ROUNDS, Everything, Open, Reader
 from indexer.protocols import Protocols
 from indexer.sent import paid
@@ -47,6 +48,10 @@ class Snapshotter:
     book: TokenBook
     sources: Sequence[PriceSource]
     protocols: Protocols = field(default_factory=lambda: Protocols(()))
+    past: Past = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.past = Past(self.chain, self.sources)
 
     async def take(self, accounts: Sequence[str], block: Block | None = None, extra: Sequence[str] = ()) -> Snapshot:
         """A snapshot at a block (none: now). `extra` are contracts to look at beside those the accounts have met."""

@@ -1,7 +1,8 @@
 """What accounts did, over all chains, as pages of one list: from the index, and from the node what the index lacks.
 
-A page is cut from a total order, so pages that follow one another meet everything once. It is given only where nothing
-that nobody indexed could stand in it or before it: else it is `NotCovered`.
+A page is cut from a total order, so pages that follow one another meet everything once, and one that is told where the
+page before it ended goes on there, whatever came meanwhile. It is given only where nothing that nobody indexed could
+stand in it or before it: else it is `NotCovered`.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from typing import TYPE_CHECKING, Final
 from adapters.evm.lookup import Known
 from adapters.evm.tokens import describe
 from chainfolio.asking import drive
-from chainfolio.blocks import Span, Spans
+from chainfolio.blocks import Block, Span, Spans
 from chainfolio.contracts import Issue, Token
 from chainfolio.errors import BadAnswer, NotCovered
 from indexer.activities import Activities, indexed_hashes, indexed_transactions, missing, read
-from indexer.answers import TransactionFilter
+from indexer.answers import Reached, TransactionFilter
 from indexer.sent import check_ceiling
 from indexer.snapshot import LIVE_LAG, Snapshotter
 from portfolio.activity import Activity, Functions, Mined, together
 from portfolio.facts import ChainFacts, ProtocolFacts
 from portfolio.poisoning import Circle
-from portfolio.statement import Scene, mentions, protocol_key, record
+from portfolio.statement import Scene, contracts_of, mentions, priced, protocol_key, record
 from portfolio.transactions import TransactionDocument
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ PIECE: Final = 250  # activities that are made whole at a time, at first
 MOST_PIECE: Final = 4000
 # What one request may ask the node for: an answer that filters by more needs `transactions` in the index.
 MOST_LOOKUPS: Final = 1000
+Record = tuple[Activity, TransactionDocument]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +94,13 @@ class Hole:
 
 @dataclass(slots=True)
 class Statement:
-    """Answers one question about some accounts on some chains."""
+    """Answers one question about some accounts on some chains. `issues` is what could not be read for the answer."""
 
     registry: Registry
     functions: Functions
     most: int
     wanted: TransactionFilter
+    issues: list[Issue] = field(default_factory=list)
     _subjects: dict[str, Subject] = field(default_factory=dict)
     _histories: dict[str, Activities] = field(default_factory=dict)
     _holes: list[Hole] = field(default_factory=list)
@@ -105,15 +108,26 @@ class Statement:
     _circles: dict[str, dict[str, Circle]] = field(default_factory=dict)
     _lookups: int = 0
 
-    async def page(self, subjects: Sequence[Subject], accounts: Sequence[str]) -> list[TransactionDocument]:
-        """One page. NotFound above the ceiling, NotCovered where it would need what nobody indexed."""
+    async def page(
+        self, subjects: Sequence[Subject], accounts: Sequence[str]
+    ) -> tuple[list[TransactionDocument], Reached | None]:
+        """One page, and how far it goes, None where it is the last. NotFound above the ceiling, NotCovered where it
+        would need what nobody indexed."""
         self._subjects = {subject.key: subject for subject in subjects}
         await asyncio.gather(*(self._read(subject, accounts) for subject in subjects))
         self._check(accounts)
-        found = await self._cut(await asyncio.to_thread(self._certain))
+        found = await self._cut(await asyncio.to_thread(self._left))
         if len(found) < self.wanted.limit and self._holes:
             raise self._nearest().error()
-        return found
+        documents = await self._priced(found)
+        if len(found) < self.wanted.limit:
+            return documents, None
+        return documents, Reached(self.wanted.offset + len(found), found[-1][0].place)
+
+    def _left(self) -> list[Activity]:
+        """What is left of the list behind what was read of it before."""
+        keys, after = self._certain(), self.wanted.after
+        return keys if after is None else keys[_passed(keys, after, self.wanted.newest_first) :]
 
     def _certain(self) -> list[Activity]:
         """The keys in the order of the list, as far as nothing that nobody indexed could stand among them."""
@@ -168,18 +182,19 @@ class Statement:
 
     # --- what is shown ------------------------------------------------------------------------------------------------
 
-    async def _cut(self, keys: Sequence[Activity]) -> list[TransactionDocument]:
-        first, last = self.wanted.offset, self.wanted.offset + self.wanted.limit
+    async def _cut(self, keys: Sequence[Activity]) -> list[Record]:
+        first = self.wanted.offset - (self.wanted.after.count if self.wanted.after else 0)
+        last = first + self.wanted.limit
         if not self._filters:
-            return [document for piece in _pieces(keys[first:last]) for _, document in await self._records(piece)]
-        found: list[TransactionDocument] = []
+            return [each for piece in _pieces(keys[first:last]) for each in await self._records(piece)]
+        found: list[Record] = []
         passed = 0
         grows = all("transactions" in subject.wanted for subject in self._subjects.values())
         for piece in _pieces(keys, MOST_PIECE if grows else PIECE):
-            for document in await self._fitting(piece):
+            for each in await self._fitting(piece):
                 passed += 1
                 if passed > first:
-                    found.append(document)
+                    found.append(each)
                 if passed == last:
                     return found
         return found
@@ -191,12 +206,12 @@ class Statement:
         parts = (wanted.search, wanted.counterparties, wanted.types, wanted.protocols, wanted.hide_spam)
         return any(parts) or wanted.token_id is not None
 
-    async def _fitting(self, piece: Sequence[Activity]) -> list[TransactionDocument]:
+    async def _fitting(self, piece: Sequence[Activity]) -> list[Record]:
         wanted = self.wanted
         protocols = {key for written in wanted.protocols for key in (written, protocol_key(written))}
         records = await self._records(piece, self._may_fit)
         return [
-            document
+            (activity, document)
             for activity, document in records
             if (not wanted.types or document.type in wanted.types)
             and (not protocols or document.protocol.key in protocols)
@@ -211,9 +226,9 @@ class Statement:
 
     async def _records(
         self, keys: Sequence[Activity], may_fit: Callable[[Activity], bool] = lambda activity: True
-    ) -> list[tuple[Activity, TransactionDocument]]:
+    ) -> list[Record]:
         """Keys with their records, in the order given, of one round each for tokens and for transactions."""
-        found: dict[tuple[str, str, str], tuple[Activity, TransactionDocument]] = {}
+        found: dict[tuple[str, str, str], Record] = {}
         for chain, history in self._histories.items():
             subject = self._subjects[chain]
             ours = await asyncio.to_thread(history.whole, [key for key in keys if key.chain == chain])
@@ -229,6 +244,28 @@ class Statement:
                 found[activity.chain, activity.account, activity.tx_hash] = activity, record(activity, scene)
         places = ((key.chain, key.account, key.tx_hash) for key in keys)
         return [found[place] for place in places if place in found]
+
+    async def _priced(self, found: Sequence[Record]) -> list[TransactionDocument]:
+        """The records of a page with the prices of their blocks, by one reading a chain."""
+        here: dict[str, dict[Block, set[str]]] = {}
+        for chain, some in _by_chain(found).items():
+            blocks = await self._blocks(chain, {activity.height: activity.time_us for activity, _ in some})
+            wanted = here.setdefault(chain, {})
+            for activity, document in some:
+                wanted.setdefault(blocks[activity.height], set()).update(contracts_of(document))
+        read = await asyncio.gather(
+            *(self._subjects[chain].snapshotter.past.prices(wanted) for chain, wanted in here.items())
+        )
+        prices = {chain: prices for chain, (prices, _) in zip(here, read, strict=True)}
+        self.issues += [issue for _, issues in read for issue in issues]
+        return [priced(document, prices[activity.chain][activity.height]) for activity, document in found]
+
+    async def _blocks(self, chain: str, times: Mapping[int, int]) -> dict[int, Block]:
+        """Blocks of the index by their heights, without a hash where none is kept."""
+        kept = self._histories[chain].hashes
+        lake = self._subjects[chain].snapshotter.lake
+        hashes = {**await asyncio.to_thread(indexed_hashes, lake, chain, times.keys() - kept.keys()), **kept}
+        return {height: Block(height, hashes.get(height, ""), "", time_us) for height, time_us in times.items()}
 
     def _meet(self, subject: Subject, history: Activities, accounts: set[str]) -> None:
         """Find out whom accounts dealt with."""
@@ -267,6 +304,24 @@ class Statement:
         done = await source.chain.look_up(known)
         stored |= {each.tx_hash: _mined(found) for each, found in zip(known, done, strict=True)}
         return [one if one.mined else replace(one, mined=stored[one.tx_hash]) for one in ours]
+
+
+def _by_chain(found: Sequence[Record]) -> dict[str, list[Record]]:
+    chains: dict[str, list[Record]] = {}
+    for each in found:
+        chains.setdefault(each[0].chain, []).append(each)
+    return chains
+
+
+def _passed(keys: Sequence[Activity], after: Reached, newest_first: bool) -> int:
+    """How many keys of a list were read before. A reorganisation may have given the last of them another block: then it
+    counts where it stands now; one that is gone counts where it stood."""
+    who = after.place[3:]
+    for number, key in enumerate(keys):
+        if (key.tx_hash, key.chain, key.account) == who:
+            return number + 1
+    behind = (key.place < after.place if newest_first else key.place > after.place for key in keys)
+    return next((number for number, is_behind in enumerate(behind) if is_behind), len(keys))
 
 
 def _pieces(keys: Sequence[Activity], most: int = PIECE) -> Iterator[Sequence[Activity]]:

@@ -1,4 +1,4 @@
-"""Activities as the records that /transactions answers with. Nothing here has a price: past ones are not known yet."""
+"""Activities as the records that /transactions answers with, and what their assets were worth at their block."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import msgspec
 from msgspec import UNSET
 
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.contracts import Token
+from chainfolio.contracts import Price, Token
 from portfolio.activity import COLLECTIBLE, Activity, Functions, Mined, Movement, signs, type_of
 from portfolio.compose import clean
 from portfolio.document import UNKNOWN
@@ -155,6 +156,41 @@ def _fee(mined: Mined, scene: Scene) -> TransactionAssetDocument:
         is_asset_in=False,
         is_native_asset_fees=True,
     )
+
+
+def priced(document: TransactionDocument, prices: Mapping[str, Price]) -> TransactionDocument:
+    """A record with prices by contract (the zero address for the native coin) in it, those of its own block. What has
+    no price stays as it is; collectibles have none."""
+
+    def worth(asset: TransactionAssetDocument) -> TransactionAssetDocument:
+        price = prices.get(asset.contract)
+        if price is None or asset.nft is not UNSET:
+            return asset
+        return msgspec.structs.replace(
+            asset, price=amounts.text(price.usd), value=_worth(asset.balance, price), price_source=price.source
+        )
+
+    coin = prices.get(ZERO_ADDRESS)
+    return msgspec.structs.replace(
+        document,
+        value_fiat=_worth(document.value, coin),
+        fees_fiat=_worth(document.fees, coin),
+        native_asset_fees=worth(document.native_asset_fees),
+        assets_in=tuple(worth(asset) for asset in document.assets_in),
+        assets_out=tuple(worth(asset) for asset in document.assets_out),
+    )
+
+
+def _worth(amount: str, price: Price | None) -> str:
+    if price is None or amount == UNKNOWN:
+        return UNKNOWN
+    return amounts.text(amounts.worth(amounts.parse(amount), price.usd))
+
+
+def contracts_of(document: TransactionDocument) -> set[str]:
+    """The contracts whose prices `priced` can use."""
+    moved = (*document.assets_in, *document.assets_out)
+    return {ZERO_ADDRESS, *(asset.contract for asset in moved if asset.nft is UNSET)}
 
 
 def mentions(activity: Activity, tokens: Mapping[str, Token], native: Token, text: str) -> bool:

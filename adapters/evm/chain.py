@@ -105,6 +105,13 @@ class EvmChain:
 
         return await scan.answer(self.node, asks, block)
 
+    async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Read]]]) -> list[list[Any] | SourceError]:
+        """The answers to some reads at each of several blocks, all in the requests that one block would take; an error
+        in the place of a block whose state is gone. As `scan.answer_each`."""
+        from adapters.evm import scan
+
+        return await scan.answer_each(self.node, asked) if asked else []
+
     async def look_up(self, known: Sequence[Known]) -> list[Done]:
         """Transactions that the index knows, in order, with what their receipts say: as `lookup.look_up`."""
         from adapters.evm.lookup import look_up

@@ -8,6 +8,7 @@ bad token cannot spoil the others: gas and answer size are capped per read; what
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from adapters.evm.call import decode, encode, signature
 from adapters.evm.endpoint import Answer, Endpoint
 from adapters.evm.node import Node, hex_of
 from adapters.evm.refusals import OutOfGas, Reverting
+from adapters.evm.shared import Asked, Shared
 from adapters.evm.wire import Request, data, quantity, typed
 from chainfolio.asking import Reverted, Unknown
 from chainfolio.blocks import Block
@@ -89,21 +91,58 @@ async def answer(node: Node, asks: Sequence[Read], block: Block) -> list[Any]:
     """The answers to some reads at one block, in order. Raises HistoryUnavailable, Reorged or the node's failure."""
 
     async def at(endpoint: Endpoint) -> list[Any]:
-        reads = [_Read(ask) for ask in asks]
-        for _ in range(MOST_ROUNDS):
-            left = [read for read in reads if read.answer is None]
-            if not left:
-                break
-            await _round(node, endpoint, [read for read in left if not read.alone] or left, block)
-        for read in reads:
-            if read.answer is None:
-                read.answer = Unknown("the node could not finish this read")
-        return [read.answer for read in reads]
+        return await _answers(node, endpoint, asks, block)
 
     return await node.agreed(
         at, key=_key, asked=lambda question: f"{_worded(asks[question])} at block {block.height} {block.hash}",
         kind="state",
     )  # fmt: skip
+
+
+async def answer_each(node: Node, asked: Sequence[tuple[Block, Sequence[Read]]]) -> list[list[Any] | SourceError]:
+    """The answers to some reads at each of several blocks, in order, all blocks in the requests that one would take.
+    HistoryUnavailable or Reorged stands in the place of a block that the node cannot read at; raised where it can read
+    at none, as is the node's failure."""
+
+    async def at(endpoint: Endpoint) -> list[list[Any] | SourceError]:
+        shared = Shared(endpoint)
+        tasks = [asyncio.create_task(_answers(node, shared, asks, block)) for block, asks in asked]
+        try:
+            given = await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            for task in tasks:
+                task.cancel()
+        found: list[list[Any] | SourceError] = []
+        for each in given:
+            if isinstance(each, BaseException) and not isinstance(each, HistoryUnavailable | Reorged):
+                raise each
+            found.append(each)
+        lost = [each for each in found if isinstance(each, SourceError)]
+        if found and len(lost) == len(found):
+            raise lost[0]
+        return found
+
+    def key(each: list[Any] | SourceError) -> Hashable | None:
+        return None if isinstance(each, SourceError) else tuple(_key(answer) for answer in each)
+
+    return await node.agreed(
+        at, key=key, asked=lambda question: f"reads at block {asked[question][0].height} {asked[question][0].hash}",
+        kind="states",
+    )  # fmt: skip
+
+
+async def _answers(node: Node, endpoint: Asked, asks: Sequence[Read], block: Block) -> list[Any]:
+    """The answers of one endpoint."""
+    reads = [_Read(ask) for ask in asks]
+    for _ in range(MOST_ROUNDS):
+        left = [read for read in reads if read.answer is None]
+        if not left:
+            break
+        await _round(node, endpoint, [read for read in left if not read.alone] or left, block)
+    for read in reads:
+        if read.answer is None:
+            read.answer = Unknown("the node could not finish this read")
+    return [read.answer for read in reads]
 
 
 def _key(answer: Any) -> Hashable | None:
@@ -119,9 +158,10 @@ def _worded(ask: Read) -> str:
     return f"{ask.signature} of {ask.to} with {ask.args!r}"
 
 
-async def _round(node: Node, endpoint: Endpoint, reads: list[_Read], block: Block) -> None:
+async def _round(node: Node, endpoint: Asked, reads: list[_Read], block: Block) -> None:
     """One request by the best route known; what it could not answer stays open for the next round."""
-    route = endpoint.learnt.get("route", OVERRIDE)
+    # Others may learn the same meanwhile: what follows from it is counted from what was known before.
+    route, pin = endpoint.learnt.get("route", OVERRIDE), endpoint.learnt.get("pin", BY_CANONICAL_HASH)
     multicall = node.facts.multicall3
     unborn = multicall is None or block.height < multicall.born
     if reads[0].alone or (route == MULTICALL and unborn):
@@ -135,7 +175,7 @@ async def _round(node: Node, endpoint: Endpoint, reads: list[_Read], block: Bloc
         else:
             await _singles(endpoint, reads, block)
     except _Pinning:
-        endpoint.learn("pin", endpoint.learnt.get("pin", BY_CANONICAL_HASH) + 1)
+        endpoint.learn("pin", pin + 1)
     except Unsupported as refusal:
         if route == SINGLES:
             raise
@@ -147,19 +187,19 @@ class _Pinning(Exception):
     """The endpoint does not know this way of naming a block."""
 
 
-def _at(endpoint: Endpoint, block: Block) -> Any:
+def _at(endpoint: Asked, block: Block) -> Any:
     pin = endpoint.learnt.get("pin", BY_CANONICAL_HASH)
     by_hash = {"blockHash": block.hash}
     return {BY_CANONICAL_HASH: {**by_hash, "requireCanonical": True}, BY_HASH: by_hash}.get(pin, hex_of(block.height))
 
 
-async def _call(endpoint: Endpoint, calls: Sequence[tuple[Any, ...]], block: Block) -> list[Answer]:
+async def _call(endpoint: Asked, calls: Sequence[tuple[Any, ...]], block: Block) -> list[Answer]:
     """Some `eth_call`s at the block in one batch."""
     at = _at(endpoint, block)
     return await _pinned(endpoint, [Request("eth_call", (call[0], at, *call[1:])) for call in calls], block)
 
 
-async def _pinned(endpoint: Endpoint, asks: list[Request], block: Block) -> list[Answer]:
+async def _pinned(endpoint: Asked, asks: list[Request], block: Block) -> list[Answer]:
     """The answers to asks at the block. Where only numbers are understood, the block's hash is checked with them."""
     if not asks:
         return []
@@ -188,7 +228,7 @@ def _names_pinning(reason: str) -> bool:
     return any(word in reason.lower() for word in ("hash", "block", "tag", "map", "object", "canonical"))
 
 
-async def _why_absent(endpoint: Endpoint, block: Block, refusal: NodeBehind) -> SourceError:
+async def _why_absent(endpoint: Asked, block: Block, refusal: NodeBehind) -> SourceError:
     """A hash that is not known: is the node behind, was the block reorganised away, or its state pruned?"""
     now = await endpoint.ask([Request("eth_getBlockByNumber", (hex_of(block.height), False))])
     if not isinstance(now[0], bytes) or now[0] == b"null":
@@ -198,7 +238,7 @@ async def _why_absent(endpoint: Endpoint, block: Block, refusal: NodeBehind) -> 
     return HistoryUnavailable(endpoint.name, block.height, refusal.reason)
 
 
-async def _scan(endpoint: Endpoint, reads: list[_Read], block: Block) -> None:
+async def _scan(endpoint: Asked, reads: list[_Read], block: Block) -> None:
     """The override route: every part of the reads in one batch of calls to the scanner."""
     most = endpoint.learnt.get("max_reads", MOST_READS)
     ordered = sorted(reads, key=lambda read: (read.gas, read.keep, read.data or b""))
@@ -294,7 +334,7 @@ def _value(ask: Read, entry: _Entry) -> Any:
     return decode(ask, entry.data)
 
 
-def _shrink(endpoint: Endpoint, reads: list[_Read]) -> None:
+def _shrink(endpoint: Asked, reads: list[_Read]) -> None:
     """The node could not even begin: ask for less at once, in the end for less gas, in the end not at all."""
     if len(reads) > 1:
         endpoint.learn("max_reads", max(1, len(reads) // 2))
@@ -309,7 +349,7 @@ def _give_up(reads: list[_Read]) -> None:
         read.answer = Unknown("the node's gas allowance is too small for this read")
 
 
-async def _aggregate(endpoint: Endpoint, reads: list[_Read], block: Block, address: str) -> None:
+async def _aggregate(endpoint: Asked, reads: list[_Read], block: Block, address: str) -> None:
     """Multicall3: what fails inside it is asked again alone, for there a neighbour may have burnt its gas."""
     first = reads[:MULTICALL_READS]
     calls = tuple(
@@ -336,7 +376,7 @@ async def _aggregate(endpoint: Endpoint, reads: list[_Read], block: Block, addre
         await _singles(endpoint, failed, block)
 
 
-async def _singles(endpoint: Endpoint, reads: list[_Read], block: Block) -> None:
+async def _singles(endpoint: Asked, reads: list[_Read], block: Block) -> None:
     """One `eth_call` or `eth_getBalance` a read, in a batch."""
     at = _at(endpoint, block)
     plain = [read for read in reads if read.data is not None]

@@ -22,7 +22,7 @@ import structlog
 
 from chainfolio.errors import StoreError
 from chainfolio.seams import Clock
-from storage.state import accounts, idempotency, ledger, schema
+from storage.state import accounts, bookmarks, idempotency, ledger, schema
 from storage.state.database import Database, Statement, Taken, Transaction, argument, literal, one
 
 WINDOW_US: Final = 60_000_000
@@ -237,6 +237,7 @@ class Meter:
         expire(tx, now_us, self.hold_us)
         if now_us - self._forgot_us >= FORGET_US:  # a look at every row that is kept
             idempotency.forget(tx, now_us)
+            bookmarks.forget(tx, now_us)
             self._forgot_us = now_us
 
     async def _sweep(self) -> None:

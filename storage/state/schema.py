@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 # The newest revision in migrations/versions: a database that stands there needs no Alembic at all.
-HEAD = "0002"
+HEAD = "0003"
 
 # SQLite's strict tables know INTEGER alone, which has 64 bits there.
 Long = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -119,6 +119,17 @@ idempotency = sa.Table(
     sa.Column("status", Long, comment="null while the first request still runs"),
     sa.Column("content_type", sa.Text),
     sa.Column("body", sa.LargeBinary),
+    sqlite_strict=True,
+)
+
+bookmarks = sa.Table(
+    "bookmarks",
+    metadata,
+    sa.Column("account_id", sa.Text, primary_key=True),
+    sa.Column("question", sa.LargeBinary, primary_key=True, comment="SHA-256 of what was asked, but for the page"),
+    sa.Column("position", Long, primary_key=True, comment="how many items came before"),
+    sa.Column("place", sa.LargeBinary, nullable=False, comment="the last of them, as the list's reader writes it"),
+    sa.Column("at_us", Long, nullable=False),
     sqlite_strict=True,
 )
 

@@ -23,14 +23,17 @@ from indexer.answers import (
     ChainFact,
     ChainReadiness,
     Place,
+    Reached,
     Readiness,
     SyncStatus,
     TransactionFilter,
+    TransactionsPage,
 )
 from indexer.registry import Protocol, Registry
 from portfolio.document import Portfolio, ProtocolDocument, encode_one
 from portfolio.facts import Options
 from portfolio.transactions import Transactions
+from storage.state.database import Statement
 from storage.state.meter import Admit, Admitted, Held
 from tests.api.beacon import FakeValidators
 
@@ -86,10 +89,10 @@ class FakeMeter:
 
 
 class FakeTransaction:
-    """Whatever is asked for is 1000."""
+    """Whatever is asked for is 1000, but nobody has read any list."""
 
-    def rows(self, *_: object, **__: object) -> list[tuple[int]]:
-        return [(1000,)]
+    def rows(self, statement: Statement, **_: object) -> list[tuple[int]]:
+        return [] if "bookmarks" in statement.text("sqlite") else [(1000,)]
 
 
 @dataclass
@@ -138,6 +141,7 @@ class FakeEngine:
     delay_s: float = 0
     worth: Decimal = Decimal("1600.25")
     ready: bool = True
+    reached: Reached | None = None
     syncing: bool = False
     page: ApprovalsPage = field(default_factory=lambda: ApprovalsPage((), None))
     calls: list[tuple[str, Any]] = field(default_factory=list)
@@ -182,9 +186,9 @@ class FakeEngine:
         await self._come("approvals", accounts, chain, limit, start, include)
         return self.page
 
-    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> Transactions:
+    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> TransactionsPage:
         await self._come("transactions", accounts, wanted)
-        return Transactions(())
+        return TransactionsPage(Transactions(()), self.reached)
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
         await self._come("sync", accounts)

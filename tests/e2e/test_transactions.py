@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from localchain.evm import topic
+from chainfolio.amounts import text
+from localchain.evm import topic, tx
 from tests.e2e.conftest import Server, Serving, World
 
 pytestmark = pytest.mark.node
@@ -42,6 +43,14 @@ def receipts_of(world: World, wallet: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+def ether(world: World, height: int) -> Decimal | None:
+    """What the feed said at the end of a block; None before there was one."""
+    feed = world.deployment.feeds["ETH"]
+    if world.node.rpc("eth_getCode", feed, hex(height)) == "0x":
+        return None
+    return Decimal(world.node.call(feed, "latestAnswer()(int256)", block=height)).scaleb(-8)
+
+
 async def walk(server: Server, query: str, limit: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     while True:
@@ -70,7 +79,10 @@ async def test_each_wallet_did_what_the_receipts_say(world: World, serving: Serv
                 assert each["chain"] == {"key": "local", "name": "Local"}
                 assert each["user"] == {"address": wallet}
                 assert (each["type"] == "FAILED") is (receipt["status"] == "0x0")
-                assert (each["valueFiat"], each["feesFiat"], each["closedPnl"]) == ("N/A", "N/A", "N/A")
+                coin = ether(world, each["blockNumber"])
+                assert each["feesFiat"] == ("N/A" if coin is None else text(Decimal(each["fees"]) * coin))
+                assert each["valueFiat"] == ("N/A" if coin is None else text(Decimal(each["value"]) * coin))
+                assert each["closedPnl"] == "N/A"
 
 
 async def test_what_came_and_left_is_how_each_balance_came_about(world: World, serving: Serving) -> None:
@@ -105,3 +117,28 @@ async def test_wallets_together_are_their_lists_merged(world: World, serving: Se
         swaps = await walk(server, "addresses=" + ",".join(wallets) + "&sort=ASC&txTypes=SWAP", 3)
         assert swaps == [each for each in both if each["type"] == "SWAP"]
         assert swaps
+
+
+async def test_a_client_that_pages_by_offset_meets_everything_once_while_blocks_come_and_go(
+    world: World, serving: Serving
+) -> None:
+    snapshot = world.node.snapshot()
+    try:
+        async with serving(world) as server:
+            alice = world.wallets["alice"]
+            gift = tx(alice, world.deployment.contracts["WETH"], "deposit()", value=1)
+            await server.at(world.node.settle([gift, gift]))
+            right = list(receipts_of(world, alice))
+            found: list[str] = []
+            for kind in ("blocks", "reorganisation", "blocks", "blocks"):
+                page = await server.json(f"/v1/transactions?addresses={alice}&limit=7&offset={len(found)}")
+                found += [each["hash"] for each in page["transactions"]]
+                if kind == "reorganisation":
+                    world.node.reorg(1)
+                await server.at(world.node.settle([gift]))
+            assert found == right[:28]
+            # From the beginning it is another list.
+            newest = await server.json(f"/v1/transactions?addresses={alice}&limit=7&offset=0")
+            assert [each["hash"] for each in newest["transactions"]] == list(receipts_of(world, alice))[:7] != found[:7]
+    finally:
+        world.node.revert(snapshot)

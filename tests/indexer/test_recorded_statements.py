@@ -184,7 +184,8 @@ def events() -> Iterator[tuple[Case, str, str, list[dict[str, Any]]]]:
 
 def test_events_have_their_direction_asset_and_amount() -> None:
     """Of 605, 555 are one transfer of ours and 8 the sum of several; the other 42 are one transfer of ours told as two:
-    a trade and the fee that somebody kept of it, a deposit and its interest. Their sums are ours in every case."""
+    a trade and the fee that somebody kept of it, a deposit and its interest. Their sums are ours in every case, and why
+    they stay apart is in decision 12."""
     total = alone = joined = together = 0
     for case, account, asset, some in events():
         ours = Counter((direction, amount) for direction, name, amount in shown(case, account) if name == asset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -11,7 +12,7 @@ import pytest
 from chainfolio.blocks import Span
 from chainfolio.errors import NotCovered, NotFound
 from indexer.activities import Activities
-from indexer.answers import TransactionFilter
+from indexer.answers import Reached, TransactionFilter
 from indexer.registry import Registry
 from indexer.transactions import Hole, Statement, Subject
 from portfolio.activity import Activity, Functions
@@ -39,8 +40,14 @@ class Told(Statement):
     async def _records(self, keys: Sequence[Activity], may_fit: Callable[[Activity], bool] = bool) -> Any:
         return [(key, key.tx_hash) for key in keys]
 
+    async def _priced(self, found: Sequence[Any]) -> list[Any]:
+        return [document for _, document in found]
+
     async def shown(self) -> list[Any]:
-        return list(await self.page([], [ME]))
+        return list((await self.page([], [ME]))[0])
+
+    async def reached(self) -> Reached | None:
+        return (await self.page([], [ME]))[1]
 
 
 def told(limit: int, offset: int = 0, *, most: int = 100, **filters: Any) -> Told:
@@ -82,3 +89,31 @@ async def test_the_ceiling_counts_all_chains_together() -> None:
     assert len(await told(1, most=9).tell(A, B).shown()) == 1
     with pytest.raises(NotFound, match="more than 8"):
         await told(1, most=8).tell(A, B).shown()
+
+
+async def test_who_goes_on_meets_everything_once_whatever_came_before_it() -> None:
+    everything = await told(100).tell(A, B).shown()
+    begun = await told(3).tell(A, B).reached()
+    assert begun is not None
+    assert (begun.count, begun.place) == (3, A[3].place)
+    grown = keys("a", 10, 20, 30, 40, 50, 60, 70)
+    assert await told(3, 3, after=begun).tell(grown, B).shown() == everything[3:6]
+    assert await told(3, 6, after=begun).tell(grown, B).shown() == everything[6:9]
+    last = told(6, 3, after=begun).tell(grown, B)
+    assert await last.shown() == everything[3:]
+    assert await told(7, 3, after=begun).tell(grown, B).reached() is None
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+async def test_who_goes_on_after_a_reorganisation_counts_from_where_the_last_one_stands_now(newest_first: bool) -> None:
+    begun = await told(3, newest_first=newest_first).tell(A, B).reached()
+    assert begun is not None
+    right = await told(100, 3, newest_first=newest_first).tell(A, B).shown()
+    (anchor,) = [key for key in (*A, *B) if key.place == begun.place]
+    moved = replace(anchor, height=anchor.height - 1, time_us=anchor.time_us - 1)
+    others = tuple(key for key in A if key != anchor), tuple(key for key in B if key != anchor)
+    again = told(100, 3, newest_first=newest_first, after=begun)
+    own = tuple(sorted((*others["ab".index(anchor.chain)], moved), key=lambda key: key.time_us))
+    assert await again.tell(own, others[1 - "ab".index(anchor.chain)]).shown() == right
+    # Where the last one is gone, the list goes on behind where it stood.
+    assert await told(100, 3, newest_first=newest_first, after=begun).tell(*others).shown() == right

@@ -14,7 +14,7 @@ import pytest
 
 from chainfolio.errors import NodeBehind, NotCovered, NotFound
 from chainfolio.tables import ACCOUNT_TRANSFERS, Table
-from indexer.answers import TransactionFilter
+from indexer.answers import Reached, TransactionFilter
 from indexer.functions import load
 from indexer.registry import Protocol, Registry
 from indexer.snapshot import LIVE_LAG, Snapshotter
@@ -73,6 +73,18 @@ async def ask(
     protocols: tuple[Protocol, ...] = (),
 ) -> list[TransactionDocument]:
     """One page over one chain."""
+    return (await page(indexed, accounts, question, most=most, protocols=protocols))[0]
+
+
+async def page(
+    indexed: Index,
+    accounts: list[str],
+    question: TransactionFilter | None = None,
+    *,
+    most: int = 100_000,
+    protocols: tuple[Protocol, ...] = (),
+) -> tuple[list[TransactionDocument], Reached | None]:
+    """One page over one chain, and how far it goes."""
     facts = indexed.chain.facts
     book = TokenBook(facts, indexed.lake, {})
     shown = ChainFacts(facts.key, facts.name, facts.chain_id, {"transaction": "https://scan.example/tx/{hash}"})
@@ -478,6 +490,37 @@ async def test_what_left_the_chain_is_no_longer_there(tmp_path: Path) -> None:
             found = hashes(await ask(indexed, [alice.lower()]))
             assert found[0] == stayed
             assert not set(gone) & set(found)
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+async def test_pages_are_the_whole_while_blocks_come_and_go(tmp_path: Path, newest_first: bool) -> None:
+    with evm(30) as subject:
+        alice, weth = subject.deployment.accounts["alice"], subject.token("WETH")
+        async with index(subject, tmp_path) as indexed:
+            await filled(indexed)
+            begun = [each.hash for each in await ask(indexed, [alice.lower()], wanted(newest_first=newest_first))]
+            follower, size = indexed.follower(), 5
+            read: list[str] = []
+            reached: Reached | None = None
+            while True:
+                question = wanted(size, len(read), newest_first=newest_first, after=reached)
+                found, reached = await page(indexed, [alice.lower()], question)
+                read += hashes(found)
+                if reached is None:
+                    break
+                # One of hers comes, and the two blocks before it are replaced by others.
+                subject.node.reorg(2)
+                done(subject, *(tx(alice, weth, "deposit()", value=len(read) + 1) for _ in range(3)))
+                await follower.step()
+            whole = hashes(await ask(indexed, [alice.lower()], wanted(newest_first=newest_first)))
+            assert len(read) == len(set(read)) > size
+            if newest_first:
+                kept = [each for each in begun if each in whole]
+                assert len(whole) > len(kept) > len(begun) - 4
+                assert [each for each in read if each in whole] == [each for each in kept if each in read]
+                assert set(kept) <= set(read)
+            else:
+                assert read == whole
 
 
 async def test_a_node_on_another_branch_than_the_index_is_an_error(tmp_path: Path) -> None:

@@ -276,7 +276,7 @@ def test_an_upgrade_keeps_accounts_credits_and_a_copy(tmp_path: Path) -> None:
     ]
     assert database.look(ledger.check) == []
     database.close()
-    copy = apsw.Connection(str(tmp_path / "state.db.before-0002"))
+    copy = apsw.Connection(str(tmp_path / f"state.db.before-{schema.HEAD}"))
     assert copy.execute("SELECT SUM(amount) FROM ledger").fetchall() == [(42,)]
     copy.close()
 
