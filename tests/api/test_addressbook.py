@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +18,8 @@ EVM = MIXED.lower()
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with a_world(tmp_path, Settings(quotas=Quotas(addressbook=4))) as made:
+async def world(state_url: str) -> AsyncIterator[World]:
+    async with a_world(state_url, Settings(quotas=Quotas(addressbook=4))) as made:
         yield made
 
 
