@@ -166,6 +166,17 @@ async def test_the_quota_counts_what_is_new_and_takes_all_or_nothing(ann: Tenant
     assert len((await ann.ask("GET", "/v1/addressbook")).json["data"]) == 4
 
 
+async def test_a_book_has_fifty_entries_without_a_paid_plan(state_url: str) -> None:
+    async with a_world(state_url) as usual:
+        free, paid = usual.tenant("free", "FREE"), usual.tenant("paid", "LITE")
+        fifty = [{"address": wallet(number)} for number in range(1, 51)]
+        assert (await post(free, *fifty)).status == 200
+        said = await post(free, {"address": wallet(51)})
+        assert (said.status, said.code) == (422, "ADDRESSBOOK_QUOTA_REACHED")
+        assert (said.json["error"]["quota"], said.json["error"]["current"]) == (50, 50)
+        assert (await post(paid, *fifty, {"address": wallet(51)})).status == 200
+
+
 async def test_a_paid_plan_has_no_quota_while_it_lasts_and_a_raised_one_holds(world: World) -> None:
     future, past = 2**60, 1
     for plan, expires, status in (("LITE", future, 200), ("PRO", None, 200), ("PRO", past, 422), ("FREE", None, 422)):

@@ -513,5 +513,19 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
     assert len(bodies) == 1
 
 
+def test_ids_and_counts_are_numbers_and_amounts_are_text() -> None:
+    held = Holding(ALICE, native(), 10**18), Holding(ALICE, erc20(), 5)
+    answer = tree([snapshot(*held, prices=(price(native(), "2"),)), snapshot(chain="base")], block_number=19)
+    assert {key: chain["chainId"] for key, chain in answer["chains"].items()} == {"ethereum": 1, "base": 8453}
+    numbers = {name for name, each in answer.items() if isinstance(each, (int, float))}
+    assert numbers == {"unpricedAssets", "spamAssets"}
+    assert all(type(answer[name]) is int for name in numbers)
+    for chain in answer["chains"].values():
+        assert [name for name, each in chain.items() if not isinstance(each, str)] == ["chainId"]
+        assert type(chain["chainId"]) is int
+    for asset in assets(answer):
+        assert all(isinstance(each, str) for each in asset.values())
+
+
 def test_the_chain_ids_in_these_examples_are_those_of_their_facts() -> None:
     assert {key: f"eip155:{facts.chain_id}" for key, facts in CHAINS.items()} == IDS
