@@ -86,9 +86,7 @@ async def content(request: Request) -> bytes:
     try:
         return await request.read()
     except web.RequestPayloadError:
-        raise Problem(
-            400, "the body cannot be read: it is not encoded as its head says", code="VALIDATION_ERROR"
-        ) from None
+        raise invalid("body", [Flaw("the body cannot be read: it is not encoded as its head says", [])]) from None
 
 
 SCHEMA = Step("schema", check, refuses={400: "A parameter is unknown, missing, repeated or malformed."})

@@ -16,6 +16,7 @@ from chainfolio.errors import BadRequest
 from storage.state import accounts, subscriptions
 from storage.state.book import distinct
 from storage.state.database import Transaction
+from storage.state.refusals import Refusal
 
 PRICE: Final = 1200  # credits for one address and year
 
@@ -40,6 +41,12 @@ class WantedSnapshots(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Addresses whose snapshots are wanted, each once."""
 
     addresses: Annotated[list[Wanted], msgspec.Meta(min_length=1, max_length=100)]
+
+    def __post_init__(self) -> None:
+        try:
+            distinct(each.address for each in self.addresses)
+        except Refusal as refusal:
+            raise ValueError(f"`addresses`: {refusal}") from None
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -66,7 +73,7 @@ class Subscribed(msgspec.Struct, frozen=True):
     needs="portfolio",
     cost=PRICE,
     units=lambda arguments: len(arguments["body"].addresses),
-    codes=("VALIDATION_ERROR", "ALREADY_SUBSCRIBED"),
+    codes=("ALREADY_SUBSCRIBED",),
     answers={200: Subscribed},
     example={
         "message": "1 address is subscribed to",

@@ -101,12 +101,22 @@ class Spam:
 
 
 @dataclass(frozen=True, slots=True)
+class Day:
+    """What came to one account from others since 00:00 UTC of the snapshot's block, and what left it, with the fees it
+    paid: one holding a token."""
+
+    account: str
+    came: tuple[Holding, ...] = ()
+    left: tuple[Holding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything read for some accounts on one chain at one block, with what could not be read.
 
     `holdings` are all tokens that they hold, those that `positions` are another view of too. `spam` says by account and
-    contract what of it is taken for spam. `fees` are what they paid so far, in the native coin; without an entry it is
-    not known.
+    contract what of it is taken for spam. `fees` are what they paid so far, in the native coin, `days` what moved since
+    00:00 UTC; without an entry it is not known. `pegged` is what is meant to be worth a fixed sum of fiat money.
     """
 
     chain: str
@@ -119,16 +129,20 @@ class Snapshot:
     positions: tuple[Position, ...] = ()
     spam: Mapping[tuple[str, str], Spam] = field(default_factory=dict)
     fees: tuple[Holding, ...] = ()
+    days: tuple[Day, ...] = ()
+    pegged: frozenset[Asset] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """Tokens by contract (the zero address: the native coin), and their prices, all of one block of one chain."""
+    """Tokens by contract (the zero address: the native coin), and their prices, all of one block of one chain; `pegged`
+    as in a snapshot."""
 
     block: Block
     tokens: Mapping[str, Token]
     prices: Mapping[Asset, Price]
     issues: tuple[Issue, ...] = ()
+    pegged: frozenset[Asset] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,17 +16,19 @@ from chainfolio.asking import Asking, Reverted, drive
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.blocks import Block
 from chainfolio.calls import Read
-from chainfolio.contracts import Holding, Issue, Quoted, Snapshot, Spam, Token
+from chainfolio.contracts import Day, Holding, Issue, Quoted, Snapshot, Spam, Token
 from chainfolio.errors import BadAnswer, Reorged
 from indexer import candidates
 from indexer.about import About
 from indexer.arrivals import arrivals
+from indexer.daily import Daily, daily
 from indexer.past import Past
 from indexer.positions import MOST_ASKS, MOST_ROUNDS, Everything, Open, Reader
 from indexer.protocols import Protocols
 from indexer.sent import paid
 from indexer.tokens import TokenBook
 from portfolio.spam import Originals, TokenFacts, judge
+from pricing.fixed import pegged
 from pricing.quotes import PriceSource, Quotes
 
 if TYPE_CHECKING:
@@ -75,9 +77,8 @@ class Snapshotter:
         block = (await self.chain.heads()).latest
         about = await self.known(contracts, block)
         prices = {price.asset: price for price in about.quotes.prices}
-        return Quoted(
-            block, about.tokens, prices, (*about.issues, *_refusals(about.quotes, {"": {*contracts, ZERO_ADDRESS}}))
-        )
+        refused = _refusals(about.quotes, {"": {*contracts, ZERO_ADDRESS}})
+        return Quoted(block, about.tokens, prices, (*about.issues, *refused), pegged(self.sources))
 
     @property
     def native(self) -> Token:
@@ -88,15 +89,21 @@ class Snapshotter:
     async def _at(self, accounts: Sequence[str], block: Block, extra: Sequence[str], before: int) -> Snapshot:
         # Before the rows are read: what is covered by now is there then.
         unheard = candidates.unheard(self.tail, self.chain.key, block.height, self.protocols.events)
-        met = await asyncio.to_thread(
-            candidates.met, self.lake, self.tail, self.chain.key, accounts, block.height, unheard
+        index = self.lake, self.tail, self.chain.key, accounts
+        met, moved = await asyncio.gather(
+            asyncio.to_thread(candidates.met, *index, block.height, unheard),
+            asyncio.to_thread(daily, *index, block, self.chain.facts.native.also_at),
         )
         wanted = {account: self._wanted(met[account].tokens | set(extra)) for account in accounts}
         about, time_s = self._about(block), block.time_us // SECOND_US
-        readers = {account: Reader(self.protocols, account, met[account], time_s, about.ask) for account in accounts}
+        also = {contract for each in moved.values() for contract in each.contracts}
+        readers = {
+            account: Reader(self.protocols, account, met[account], time_s, lambda held: about.ask({*held, *also}))
+            for account in accounts
+        }
         read, fees = await asyncio.gather(
             self._read({account: readers[account].everything(tuple(wanted[account])) for account in accounts}, block),
-            asyncio.to_thread(paid, self.lake, self.tail, self.chain.key, accounts, block),
+            asyncio.to_thread(paid, *index, block),
         )
         opened = [each for everything in read.values() for each in everything.positions]
         held, unknown = self._held(read, wanted)
@@ -106,7 +113,7 @@ class Snapshotter:
         shares = {(each.account, share) for each in opened for share in each.found.instead}
         loose = [each for each in held if each[:2] not in shares]
         own = _own(accounts, held, opened)
-        spam = await asyncio.to_thread(self._spam, loose, own, about, block.height)
+        spam = await asyncio.to_thread(self._all_spam, loose, own, moved, about, block.height)
         holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
         issues += [*unknown, *(issue for everything in read.values() for issue in everything.issues)]
         issues += [*about.issues, *_refusals(quotes, own), *self.protocols.issues]
@@ -116,6 +123,7 @@ class Snapshotter:
             tuple(issues), self.chain.requests - before,
             tuple(each.named(tokens) for each in opened), spam,
             tuple(Holding(account, self.native, raw) for account, raw in fees.items()),
+            tuple(_day(account, each, tokens) for account, each in moved.items()), pegged(self.sources),
         )  # fmt: skip
 
     async def _read(self, askings: Mapping[str, Asking[Read, Any, Everything]], block: Block) -> dict[str, Everything]:
@@ -158,6 +166,27 @@ class Snapshotter:
                     reason = f"the balance of {account} is unknown: {why}"
                     issues.append(Issue("balance", contract, reason, spoils=False, account=account))
         return held, issues
+
+    def _all_spam(
+        self,
+        held: Sequence[tuple[str, str, int]],
+        own: Mapping[str, Set[str]],
+        moved: Mapping[str, Daily],
+        about: About,
+        height: int,
+    ) -> dict[tuple[str, str], Spam]:
+        """What is taken for spam of what is held, and of what has a price and only moved today: that is judged by
+        itself, so that it changes nothing of what is said of the holdings."""
+        found, judged = self._spam(held, own, about, height), {each[:2] for each in held}
+        priced = {price.asset.contract for price in about.quotes.prices} - {ZERO_ADDRESS}
+        gone = [
+            (account, contract, 0)
+            for account, each in moved.items()
+            for contract in sorted(each.contracts & priced)
+            if (account, contract) not in judged
+        ]
+        both = {account: {*own[account], *each.contracts} for account, each in moved.items()}
+        return found | (self._spam(gone, both, about, height) if gone else {})
 
     def _spam(
         self, held: Sequence[tuple[str, str, int]], own: Mapping[str, Set[str]], about: About, height: int
@@ -217,6 +246,14 @@ class Snapshotter:
             raise error
         if about.fresh:
             await asyncio.to_thread(self.book.learn, about.fresh, about.block.height)
+
+
+def _day(account: str, moved: Daily, tokens: Mapping[str, Token]) -> Day:
+    came, left = (
+        tuple(Holding(account, tokens[contract], raw) for contract, raw in sorted(side.items()) if raw)
+        for side in (moved.came, moved.left)
+    )
+    return Day(account, came, left)
 
 
 def _own(accounts: Sequence[str], held: Sequence[tuple[str, str, int]], opened: Sequence[Open]) -> dict[str, set[str]]:

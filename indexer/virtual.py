@@ -124,8 +124,9 @@ def document(user: VirtualUser, quoted: Mapping[str, Quoted], shown: Shown) -> P
         protocols={**shown.protocols, CEX: ProtocolFacts(CEX, clean(user.label) or "Exchange")},
     )
     manual = made.networth if user.type == "BALANCE" else "0"
-    # What somebody wrote down has sent nothing.
-    return msgspec.structs.replace(made, address=user.address, manual_balance_networth=manual, fees="0", fees_fiat="0")
+    # What somebody wrote down has sent nothing, and nothing came to it.
+    nothing = dict.fromkeys(("daily_income", "daily_expense", "fees", "fees_fiat"), "0")
+    return msgspec.structs.replace(made, address=user.address, manual_balance_networth=manual, **nothing)
 
 
 def _distinct(holdings: Iterable[VirtualHolding]) -> list[tuple[VirtualHolding, Decimal]]:
@@ -139,7 +140,8 @@ def _distinct(holdings: Iterable[VirtualHolding]) -> list[tuple[VirtualHolding, 
 
 def _on_chain(user: VirtualUser, holding: VirtualHolding, amount: Decimal, quoted: Quoted) -> Valued:
     token = quoted.tokens.get(holding.contract) or _unknown(holding.contract, quoted)
-    return _valued(user, token, holding.chain, quoted.block, amount, quoted.prices.get(token.asset))
+    part = _valued(user, token, holding.chain, quoted.block, amount, quoted.prices.get(token.asset))
+    return replace(part, pegged=token.asset in quoted.pegged)
 
 
 def _unknown(contract: str, quoted: Quoted) -> Token:

@@ -98,8 +98,10 @@ def portfolio(
     shares = percentages(worth)
     names = {key: (protocols or {}).get(key) or ProtocolFacts(key, "Wallet" if key == WALLET else key) for key in tree}
     summed = [valued for valued in own.everything if valued.worth is not None and valued.counted]
+    cash = [valued.worth for valued in summed if valued.worth is not None and _is_cash(valued)]
     adapters = {clean(valued.price.source) for valued in summed if valued.price}
     fees, fees_fiat = _fees(own, address)
+    income, expense = _daily(own, address)
     return Portfolio(
         address=address,
         networth=amounts.text(amounts.total(list(worth.values()))),
@@ -114,6 +116,9 @@ def portfolio(
         spam_assets=sum(valued.spam is not None for valued in own.everything),
         price_adapters=() if block_number is not None else tuple(sorted(adapters)),
         conversion_rates={symbol: amounts.text(usd) for symbol, usd in (rates or {}).items()},
+        cash_balance=amounts.text(amounts.total(cash)),
+        daily_income=income,
+        daily_expense=expense,
         fees=fees,
         fees_fiat=fees_fiat,
         block_number=UNSET if block_number is None else str(block_number),
@@ -133,6 +138,23 @@ def _fees(own: Valuation, address: str) -> tuple[str, str]:
         str(sum(fee.holding.raw for fee in some)) if len(coins) <= 1 else UNKNOWN,
         amounts.text(amounts.total(worths)) if len(worths) == len(some) else UNKNOWN,
     )
+
+
+def _is_cash(valued: Valued) -> bool:
+    """Whether it lies loose in the wallet and is meant to be worth a fixed sum."""
+    return valued.pegged and valued.holding.protocol == WALLET
+
+
+def _daily(own: Valuation, address: str) -> tuple[str, str]:
+    """What came and what left since 00:00 UTC, in USD; unknown where that of a chain is not known."""
+    scope = set(own.scope[address])
+    if {day.chain for day in own.days} != scope or (own.unread[address] and not scope):
+        return UNKNOWN, UNKNOWN
+    income, expense = (
+        amounts.total([day.income for day in own.days]),
+        amounts.total([day.expense for day in own.days]),
+    )
+    return amounts.text(income), amounts.text(expense)
 
 
 def _tree(own: Valuation) -> _Tree:

@@ -180,7 +180,14 @@ class IssueDocument(msgspec.Struct, frozen=True):
 
 class Portfolio(msgspec.Struct, rename="camel", frozen=True):
     """One address. `completeness` is `partial` where a read failed; `unpricedAssets` counts what has no price
-    and `spamAssets` what is taken for spam: neither is in a sum."""
+    and `spamAssets` what is taken for spam: neither is in a sum.
+
+    `dailyIncome` is the worth in USD, at the prices of this answer, of all coins and fungible tokens that others sent
+    to the address since 00:00 UTC of the day of the block that was read, over all chains; `dailyExpense` that of what
+    it sent to others since then, and of the fees it paid. Both are `N/A` where not all of that is indexed.
+    `cashBalance` is the worth of what lies loose in the wallet and that the operator says is meant to be worth a fixed
+    sum of fiat money (a peg). `fees` are all fees paid so far, in the native coin's smallest unit, `feesFiat` in USD.
+    """
 
     address: str
     networth: str
@@ -193,8 +200,8 @@ class Portfolio(msgspec.Struct, rename="camel", frozen=True):
     price_adapters: tuple[str, ...]
     conversion_rates: dict[str, str]
     cash_balance: str = "0"
-    daily_income: str = "0"
-    daily_expense: str = "0"
+    daily_income: str = UNKNOWN
+    daily_expense: str = UNKNOWN
     fees: str = UNKNOWN
     fees_fiat: str = UNKNOWN
     open_pnl: str = UNKNOWN

@@ -17,7 +17,7 @@ from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.calls import Answered
-from chainfolio.contracts import Holding, Issue, Position, Price, Snapshot, Spam
+from chainfolio.contracts import Day, Holding, Issue, Position, Price, Snapshot, Spam
 
 UNCLEAR: Final = "the token does not say its decimals: how much this is cannot be known"
 
@@ -26,7 +26,8 @@ UNCLEAR: Final = "the token does not say its decimals: how much this is cannot b
 class Valued:
     """A holding with its amount (None: its token has no decimals), price and worth (None: nobody priced it).
 
-    `spam` is why it is taken for spam (None: it is not), `counted` whether sums have it in them.
+    `spam` is why it is taken for spam (None: it is not), `counted` whether sums have it in them, `pegged` whether it is
+    meant to be worth a fixed sum.
     """
 
     holding: Holding
@@ -37,6 +38,7 @@ class Valued:
     worth: Decimal | None
     spam: Spam | None = None
     counted: bool = True
+    pegged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +73,36 @@ class ValuedPosition:
 
 
 @dataclass(frozen=True, slots=True)
+class ValuedDay:
+    """What came to an account on one chain since 00:00 UTC, and what left it."""
+
+    account: str
+    chain: str
+    came: tuple[Valued, ...] = ()
+    left: tuple[Valued, ...] = ()
+
+    @property
+    def income(self) -> Decimal:
+        """What came, of what has a price."""
+        return amounts.total(_worths(self.came))
+
+    @property
+    def expense(self) -> Decimal:
+        """What left and what was paid in fees, of what has a price."""
+        return amounts.total(_worths(self.left))
+
+
+@dataclass(frozen=True, slots=True)
 class Valuation:
     """Everything some accounts hold on some chains. `scope`: which chains were read for each account, `unread`: what of
-    them was not, `fees`: what they paid on each chain, where that is known."""
+    them was not, `fees` and `days`: what they paid on each chain and what moved today, where that is known."""
 
     holdings: tuple[Valued, ...]
     positions: tuple[ValuedPosition, ...] = ()
     scope: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unread: Mapping[str, tuple[Issue, ...]] = field(default_factory=dict)
     fees: tuple[Valued, ...] = ()
+    days: tuple[ValuedDay, ...] = ()
 
     @property
     def worth(self) -> Decimal:
@@ -99,7 +122,8 @@ class Valuation:
 
     def with_spam(self) -> Valuation:
         """The same with what is taken for spam in its sums."""
-        return replace(self, holdings=tuple(replace(valued, counted=True) for valued in self.holdings))
+        days = tuple(replace(day, came=_counted(day.came), left=_counted(day.left)) for day in self.days)
+        return replace(self, holdings=_counted(self.holdings), days=days)
 
     def of(self, account: str) -> Valuation:
         """The part that belongs to one account."""
@@ -109,22 +133,26 @@ class Valuation:
             {account: self.scope.get(account, ())},
             {account: self.unread.get(account, ())},
             tuple(fee for fee in self.fees if fee.holding.account == account),
+            tuple(day for day in self.days if day.account == account),
         )
 
     def apart(self) -> dict[str, Valuation]:
         """The part of every account, as `of`, in one pass over all of them."""
         holdings, fees = defaultdict[str, list[Valued]](list), defaultdict[str, list[Valued]](list)
-        positions = defaultdict[str, list[ValuedPosition]](list)
+        positions, days = defaultdict[str, list[ValuedPosition]](list), defaultdict[str, list[ValuedDay]](list)
         for valued in self.holdings:
             holdings[valued.holding.account].append(valued)
         for position in self.positions:
             positions[position.account].append(position)
         for fee in self.fees:
             fees[fee.holding.account].append(fee)
+        for day in self.days:
+            days[day.account].append(day)
         return {
             account: Valuation(
                 tuple(holdings[account]), tuple(positions[account]), {account: chains},
                 {account: self.unread.get(account, ())}, tuple(fees[account]),
+                tuple(days[account]),
             )
             for account, chains in self.scope.items()
         }  # fmt: skip
@@ -134,13 +162,17 @@ def _worths(parts: Iterable[Valued]) -> list[Decimal]:
     return [part.worth for part in parts if part.worth is not None and part.counted]
 
 
+def _counted(parts: Iterable[Valued]) -> tuple[Valued, ...]:
+    return tuple(replace(part, counted=True) for part in parts)
+
+
 def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = ()) -> Valuation:
     """Snapshots of several chains, valued at the prices read with them.
 
     Left out are holdings of zero, and those that a position is another view of.
     """
     holdings: list[Valued] = []
-    inside, fees = list(positions), list[Valued]()
+    inside, fees, days = list(positions), list[Valued](), list[ValuedDay]()
     scope: dict[str, tuple[str, ...]] = {}
     unread: dict[str, tuple[Issue, ...]] = {}
     for snapshot in snapshots:
@@ -151,16 +183,14 @@ def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = (
         prices = {price.asset: price for price in reversed(snapshot.prices)}
         shown = {(each.account, contract) for each in snapshot.positions for contract in each.instead}
         holdings += [
-            _unless_spam(
-                valued(holding, snapshot.chain, snapshot.block, prices.get(holding.token.asset)),
-                snapshot.spam.get((holding.account, holding.token.asset.contract)),
-            )
+            _loose(holding, snapshot, prices)
             for holding in snapshot.holdings
             if holding.raw != 0 and (holding.account, holding.token.asset.contract) not in shown
         ]
         inside += [_valued_position(each, snapshot, prices) for each in snapshot.positions]
         fees += [valued(fee, snapshot.chain, snapshot.block, prices.get(fee.token.asset)) for fee in snapshot.fees]
-    return Valuation(tuple(holdings), tuple(inside), scope, unread, tuple(fees))
+        days += [_valued_day(day, snapshot, prices) for day in snapshot.days]
+    return Valuation(tuple(holdings), tuple(inside), scope, unread, tuple(fees), tuple(days))
 
 
 def _issues(snapshot: Snapshot) -> dict[str, list[Issue]]:
@@ -185,16 +215,28 @@ def _valued_position(position: Position, snapshot: Snapshot, prices: Mapping[Ass
     )  # fmt: skip
 
 
+def _valued_day(day: Day, snapshot: Snapshot, prices: Mapping[Asset, Price]) -> ValuedDay:
+    came, left = (tuple(_loose(each, snapshot, prices) for each in side) for side in (day.came, day.left))
+    return ValuedDay(day.account, snapshot.chain, came, left)
+
+
+def _loose(holding: Holding, snapshot: Snapshot, prices: Mapping[Asset, Price]) -> Valued:
+    """Something in no position, by what the snapshot says of its token."""
+    asset = holding.token.asset
+    part = valued(holding, snapshot.chain, snapshot.block, prices.get(asset), asset in snapshot.pegged)
+    return _unless_spam(part, snapshot.spam.get((holding.account, asset.contract)))
+
+
 def _unless_spam(valued: Valued, spam: Spam | None) -> Valued:
     """What is taken for spam stays in sight, and is in no sum."""
     return valued if spam is None else replace(valued, spam=spam, counted=False)
 
 
-def valued(holding: Holding, chain: str, block: Block, price: Price | None) -> Valued:
+def valued(holding: Holding, chain: str, block: Block, price: Price | None, pegged: bool = False) -> Valued:
     """One holding at one price."""
     decimals = holding.token.decimals
     meant = decimals is not None and 0 <= decimals <= amounts.MAX_DECIMALS and 0 <= holding.raw <= amounts.MAX_RAW
     amount = amounts.amount(holding.raw, decimals) if meant and decimals is not None else None
     usable = price if price is not None and price.usd.is_finite() and price.usd > 0 else None
     worth = amounts.worth(amount, usable.usd) if amount is not None and usable is not None else None
-    return Valued(holding, chain, block, amount, usable, worth)
+    return Valued(holding, chain, block, amount, usable, worth, pegged=pegged)

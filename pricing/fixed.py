@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -15,9 +15,10 @@ from chainfolio.calls import Read
 from chainfolio.contracts import Price
 from chainfolio.errors import BadRequest, BadSettings
 from pricing.guards import MAX_USD
-from pricing.quotes import Quotes
+from pricing.quotes import PriceSource, Quotes
 
 CERTAIN = Decimal(1)
+PEG = "peg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,12 @@ class Fixed:
         yield from ()
         known = [known for known in assets if known in self.usd]
         return Quotes(tuple(Price(known, self.usd[known], self.name, block.time_us, CERTAIN) for known in known))
+
+
+def pegged(sources: Iterable[PriceSource]) -> frozenset[Asset]:
+    """What the operator says is meant to be worth a fixed sum, whichever source prices it."""
+    pegs = (source for source in sources if isinstance(source, Fixed) and source.name == PEG)
+    return frozenset(asset for peg in pegs for asset in peg.usd)
 
 
 def fixed(section: Mapping[str, Any], where: str, name: str = "fixed") -> Fixed:

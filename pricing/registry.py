@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from chainfolio.errors import BadSettings
 from pricing.chainlink import chainlink
-from pricing.fixed import fixed
+from pricing.fixed import PEG, fixed
 from pricing.quotes import PriceSource
 
 # Given a section of `configs/prices.toml`, the chain's key and what to call the section in an error.
@@ -24,7 +24,7 @@ def _chainlink(section: Mapping[str, Any], chain: str, where: str) -> PriceSourc
 
 
 def _peg(section: Mapping[str, Any], chain: str, where: str) -> PriceSource:
-    return fixed(section, where, name="peg")
+    return fixed(section, where, name=PEG)
 
 
 # The order is the ladder's. A new source is one file and one line here.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +18,8 @@ EVM = MIXED.lower()
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with a_world(tmp_path, Settings(quotas=Quotas(addressbook=4))) as made:
+async def world(state_url: str) -> AsyncIterator[World]:
+    async with a_world(state_url, Settings(quotas=Quotas(addressbook=4))) as made:
         yield made
 
 
@@ -165,6 +164,17 @@ async def test_the_quota_counts_what_is_new_and_takes_all_or_nothing(ann: Tenant
     await ann.book(wallet(4))
     assert (await post(ann, {"address": wallet(5)})).json["error"]["current"] == 4
     assert len((await ann.ask("GET", "/v1/addressbook")).json["data"]) == 4
+
+
+async def test_a_book_has_fifty_entries_without_a_paid_plan(state_url: str) -> None:
+    async with a_world(state_url) as usual:
+        free, paid = usual.tenant("free", "FREE"), usual.tenant("paid", "LITE")
+        fifty = [{"address": wallet(number)} for number in range(1, 51)]
+        assert (await post(free, *fifty)).status == 200
+        said = await post(free, {"address": wallet(51)})
+        assert (said.status, said.code) == (422, "ADDRESSBOOK_QUOTA_REACHED")
+        assert (said.json["error"]["quota"], said.json["error"]["current"]) == (50, 50)
+        assert (await post(paid, *fifty, {"address": wallet(51)})).status == 200
 
 
 async def test_a_paid_plan_has_no_quota_while_it_lasts_and_a_raised_one_holds(world: World) -> None:

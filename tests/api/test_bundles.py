@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +15,8 @@ A, B, C, D = (wallet(number) for number in range(1, 5))
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with a_world(tmp_path) as made:
+async def world(state_url: str) -> AsyncIterator[World]:
+    async with a_world(state_url) as made:
         yield made
 
 

@@ -29,10 +29,10 @@ expected-statuses = [400, 401, 403, 404, 405, 409, 413, 414, 415, 422, 429, 431]
 """
 
 
-async def test_what_is_answered_is_what_is_described(tmp_path: Path) -> None:
+async def test_what_is_answered_is_what_is_described(state_url: str, tmp_path: Path) -> None:
     limits = Limits(per_minute=NEVER, at_block_per_minute=NEVER, waiting_per_key=NEVER)
     settings = Settings(limits=limits, quotas=Quotas(bundles=NEVER))
-    async with a_world(tmp_path, settings) as world:
+    async with a_world(state_url, settings) as world:
         tenant = world.tenant("ann", grants=GRANTS, credits=NEVER)
         furnish(world, tenant.account)
         arguments = [

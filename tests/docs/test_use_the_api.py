@@ -1,4 +1,4 @@
-"""Every example of the page about the API is run, as it stands there, and answers in the shape that is shown."""
+"""Every curl line of the docs is run, as it stands there, and answers in the shape that is shown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ import pytest
 
 from tests.e2e.running import ALICE, Demo, Running
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "use-the-api.md"
+ROOT = Path(__file__).resolve().parents[2]
+# In this order: what one asks for, a subscription for example, the next may need.
+PAGES = [ROOT / "docs" / "how-to" / name for name in ("use-the-api.md", "ask-for-the-past.md")]
+EVERY_PAGE = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")]
 FENCES = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 # What a reader takes from one answer into a later call.
 TAKEN: dict[str, Callable[[Any], Any]] = {
@@ -48,15 +51,15 @@ class Example:
         return f"{method[1] if method else 'GET'} {path[1]}"
 
 
-def examples() -> Iterator[Example]:
-    fences = FENCES.findall(PAGE.read_text())
+def examples(page: Path) -> Iterator[Example]:
+    fences = FENCES.findall(page.read_text())
     for number, (language, body) in enumerate(fences):
         if language == "sh":
             after = fences[number + 1] if number + 1 < len(fences) else ("", "")
             yield Example(body, after[1] if after[0] == "json" else None)
 
 
-EXAMPLES = list(examples())
+EXAMPLES = [example for page in PAGES for example in examples(page)]
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Answered:
 
 @pytest.fixture(scope="module")
 def answers(demo: Demo, ethereum: Running, tmp_path_factory: pytest.TempPathFactory) -> list[Answered]:
-    """All examples, in the order of the page. Those about Ethereum go to the server that has a chain of that name."""
+    """All examples, in the order of the pages. Those about Ethereum go to the server that has a chain of that name."""
     holdings = tmp_path_factory.mktemp("holdings") / "holdings.json"
     holdings.write_text(json.dumps([{"chain": "local", "contract": "native", "amount": "1.5"}]))
     (owner,) = [each["accountId"] for each in demo.command("account", "list") if each["name"] == "demo"]
@@ -128,6 +131,14 @@ def differences(shown: Any, answered: Any, where: str = "answer") -> list[str]:
     if isinstance(shown, list) and shown:
         return differences(shown[0], answered[0], f"{where}[0]") if answered else [f"{where}: empty"]
     return []
+
+
+def test_every_curl_line_is_an_example() -> None:
+    run_here = {example.command for example in EXAMPLES}
+    fences = [body for page in EVERY_PAGE for _, body in FENCES.findall(page.read_text())]
+    shown = [body for body in fences if re.search(r"^\s*(?:\$ )?curl ", body, re.M)]
+    assert len(shown) > 30
+    assert [body for body in shown if body not in run_here] == []
 
 
 def test_the_page_shows_every_group_of_calls() -> None:

@@ -149,8 +149,8 @@ class Portfolio(Shape, frozen=True, kw_only=True):
     address: Owner
     networth: Exact
     cash_balance: Exact
-    daily_income: Exact
-    daily_expense: Exact
+    daily_income: Known
+    daily_expense: Known
     fees: Known
     fees_fiat: Known
     last_updated: Whole

@@ -75,6 +75,14 @@ def test_balances_lie_in_the_wallet_and_their_worth_is_said_twice() -> None:
     assert list(found.asset_by_protocols) == ["wallet"]
 
 
+def test_nothing_came_to_what_is_written_down_and_its_cash_is_what_is_pegged() -> None:
+    quoted = {"ethereum": replace(QUOTED["ethereum"], pegged=frozenset({DOLLAR.asset}))}
+    held = on_chain("1.5"), on_chain("100.00", USDC), cash("50")
+    found = document(user(*held), quoted, SHOWN)
+    assert (found.daily_income, found.daily_expense, found.cash_balance) == ("0", "0", "99.98")
+    assert document(user(*held, type="CEX"), quoted, SHOWN).cash_balance == "0", "it does not lie in the wallet"
+
+
 def test_an_exchange_is_a_protocol_of_the_users_name_and_no_manual_balance() -> None:
     found = document(user(on_chain("1"), type="CEX"), QUOTED, SHOWN)
     exchange = found.asset_by_protocols["cex"]

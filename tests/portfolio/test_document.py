@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.calls import Answered, Call
-from chainfolio.contracts import Holding, Issue, Snapshot, Token
+from chainfolio.contracts import Day, Holding, Issue, Snapshot, Spam, Token
 from portfolio.compose import clean, iso, portfolio
 from portfolio.document import encode, percentages, wallet_only
 from portfolio.facts import PLACEHOLDER, Options, ProtocolFacts
@@ -107,6 +107,60 @@ def test_fees_of_an_account_that_no_chain_was_read_for_are_unknown() -> None:
     assert portfolio(ALICE, replace(nowhere, unread={ALICE: ()}), CHAINS, updated_ms=0).fees == "0"
 
 
+@pytest.mark.parametrize(
+    ("days", "shown"),
+    [
+        ({}, ("N/A", "N/A")),
+        ({"ethereum": (1, 2)}, ("N/A", "N/A")),
+        ({"ethereum": (0, 0), "base": (0, 0)}, ("0", "0")),
+        ({"ethereum": (5 * 10**17, 0), "base": (10**18, 1)}, ("3", "0.000000000000000002")),
+    ],
+)
+def test_a_day_of_chains_is_added_up_only_where_all_are_known(
+    days: dict[str, tuple[int, int]], shown: tuple[str, str]
+) -> None:
+    read = [
+        replace(
+            snapshot(chain=chain, prices=(price(native(chain), "2"),)),
+            days=(
+                Day(ALICE, *((Holding(ALICE, native(chain), raw), Holding(ALICE, erc20(chain=chain), 9))
+                             for raw in days[chain])),
+                Day(BOB, (Holding(BOB, native(chain), 7),)),
+            ) if chain in days else (),
+        )
+        for chain in ("ethereum", "base")
+    ]  # fmt: skip
+    answer = tree(read)
+    assert (answer["dailyIncome"], answer["dailyExpense"], answer["networth"]) == (*shown, "0")
+    alone = portfolio(ALICE, value(read).apart()[ALICE], CHAINS, updated_ms=0)
+    assert (alone.daily_income, alone.daily_expense) == shown
+
+
+def test_spam_that_came_today_is_income_only_where_spam_counts() -> None:
+    read = replace(
+        snapshot(prices=(price(erc20(), "1"),)),
+        days=(Day(ALICE, (Holding(ALICE, erc20(), 5_000_000),)),),
+        spam={(ALICE, USDC): Spam(90, ("LURE", "NO_PRICE"))},
+    )
+    assert tree([read])["dailyIncome"] == "0"
+    assert tree([read], options=Options(spam=True))["dailyIncome"] == "5"
+
+
+def test_cash_is_what_is_pegged_and_loose_whatever_its_price_is() -> None:
+    vault = replace(erc20("0x" + "77" * 20, symbol="DAI"))
+    read = replace(
+        snapshot(
+            Holding(ALICE, erc20(), 5_000_000), Holding(ALICE, vault, 7_000_000), Holding(ALICE, native(), 10**18),
+            prices=(price(erc20(), "0.99", "chainlink"), price(native(), "2000")),
+        ),
+        pegged=frozenset({erc20().asset, vault.asset}),
+    )  # fmt: skip
+    answer = tree([read], positions=(lending(),))
+    assert (answer["cashBalance"], answer["networth"]) == ("4.95", "2604.95")
+    spam = replace(read, spam={(ALICE, USDC): Spam(90, ("LURE", "NO_PRICE"))})
+    assert tree([spam])["cashBalance"] == "0"
+
+
 def test_fees_in_different_coins_are_added_up_in_money_alone() -> None:
     other = replace(native("base"), symbol="BASE")
     first = replace(snapshot(prices=(price(native(), "2"),)), fees=(Holding(ALICE, native(), 10**18),))
@@ -123,6 +177,7 @@ def test_the_public_example_comes_out_field_by_field() -> None:
             replace(
                 snapshot(Holding(ALICE, native(), 10**18 // 2), prices=(price(native(), "2000.00"),)),
                 fees=(Holding(ALICE, native(), 48_918_000_000_000),),
+                days=(Day(ALICE),),
             )
         ],
         positions=(lending(),),
@@ -456,6 +511,20 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
         for seed in ("0", "1", "2")
     }
     assert len(bodies) == 1
+
+
+def test_ids_and_counts_are_numbers_and_amounts_are_text() -> None:
+    held = Holding(ALICE, native(), 10**18), Holding(ALICE, erc20(), 5)
+    answer = tree([snapshot(*held, prices=(price(native(), "2"),)), snapshot(chain="base")], block_number=19)
+    assert {key: chain["chainId"] for key, chain in answer["chains"].items()} == {"ethereum": 1, "base": 8453}
+    numbers = {name for name, each in answer.items() if isinstance(each, (int, float))}
+    assert numbers == {"unpricedAssets", "spamAssets"}
+    assert all(type(answer[name]) is int for name in numbers)
+    for chain in answer["chains"].values():
+        assert [name for name, each in chain.items() if not isinstance(each, str)] == ["chainId"]
+        assert type(chain["chainId"]) is int
+    for asset in assets(answer):
+        assert all(isinstance(each, str) for each in asset.values())
 
 
 def test_the_chain_ids_in_these_examples_are_those_of_their_facts() -> None:

@@ -207,6 +207,16 @@ def test_a_sum_with_an_unknown_part_is_unknown(left: str, right: str, both: str)
     assert (whole.open_pnl, whole.fees) == (both, "15")
 
 
+@pytest.mark.parametrize(("left", "right", "both"), [("1.5", "2", "3.5"), ("N/A", "2", "N/A"), ("N/A", "N/A", "N/A")])
+def test_the_day_of_several_is_the_sum_of_theirs_and_unknown_where_one_is(left: str, right: str, both: str) -> None:
+    parts = [
+        msgspec.structs.replace(one(), daily_income=each, daily_expense=each, cash_balance="2.25")
+        for each in (left, right)
+    ]
+    whole = merge(parts, ALICE)
+    assert (whole.daily_income, whole.daily_expense, whole.cash_balance) == (both, both, "4.5")
+
+
 def test_fees_of_several_chains_may_be_in_several_coins_and_are_not_added_up() -> None:
     ours, theirs = one(), msgspec.structs.replace(one(), chains={"base": next(iter(one().chains.values()))})
     for fees, whole in ((("7", "8"), "N/A"), (("7", "0"), "7"), (("N/A", "0"), "N/A"), (("0", "0"), "0")):
