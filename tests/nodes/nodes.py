@@ -17,8 +17,8 @@ MNEMONIC = "test test test test test test test test test test test junk"  # the 
 
 
 def home() -> Path:
-    """Where they are installed: CHAINFOLIO_NODES_HOME, or beside the local chain."""
-    chosen = os.environ.get("CHAINFOLIO_NODES_HOME")
+    """Where they are installed: NODES_HOME, or beside the local chain."""
+    chosen = os.environ.get("NODES_HOME")
     return Path(chosen) if chosen else install.home() / "nodes"
 
 
@@ -56,22 +56,11 @@ class Hardhat(Other):
         config = where / "hardhat.config.js"
         shutil.copyfile(HERE / config.name, config)
         modules = where / "node_modules"
-        program = next(
-            path for path in (modules / "node" / "bin" / "node", *modules.glob("node-*/bin/node")) if path.exists()
-        )
+        newer = (modules / "node" / "bin" / "node", *modules.glob("node-*/bin/node"))
+        program = next(str(path) for path in newer if path.exists())
+        quiet = ["env", "-C", str(where), "CI=1", "HARDHAT_DISABLE_TELEMETRY_PROMPT=true"]
         listen = ["--hostname", "127.0.0.1", "--port", str(self.port), "--network", "node"]
-        cli = str(modules / "hardhat" / "dist" / "src" / "cli.js")
-        return [
-            "env",
-            "-C",
-            str(where),
-            "CI=1",
-            "HARDHAT_DISABLE_TELEMETRY_PROMPT=true",
-            str(program),
-            cli,
-            "node",
-            *listen,
-        ]
+        return [*quiet, program, str(modules / "hardhat" / "dist" / "src" / "cli.js"), "node", *listen]
 
     def mine(self, n: int = 1, seconds: int | None = None) -> int:
         """Blocks."""
