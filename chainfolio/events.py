@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 WORD = 32
+MOST_TOPICS = 3  # besides the first
 _DECLARED = re.compile(r"(\w+)\((.*)\)\Z")
 _PARAMETER = re.compile(r"([a-z]+\d*)((?:\[\])*)(?: (indexed))?(?: \w+)?\Z")
 _READABLE = frozenset([
@@ -61,6 +62,11 @@ class Declared:
         return _value(self.parameters[at].type, data[start : start + WORD])
 
 
+def contract_of(filter_: str) -> str:
+    """The contract that a filter of the dataset `events` names."""
+    return filter_.partition("/")[0]
+
+
 @lru_cache(maxsize=1024)
 def declared(written: str) -> Declared:
     """Parse `Deposit(address indexed user, uint256 indexed pid, uint256 amount)`; names may be left out.
@@ -74,7 +80,7 @@ def declared(written: str) -> Declared:
         raise ValueError(f"not an event: {written}")
     parameters = tuple(_parameter(each.strip(), written) for each in match[2].split(",") if match[2].strip())
     canonical = f"{match[1]}({','.join(each.type for each in parameters)})"
-    if sum(each.indexed for each in parameters) > 3:
+    if sum(each.indexed for each in parameters) > MOST_TOPICS:
         raise ValueError(f"an event has three indexed parameters at most: {written}")
     return Declared("0x" + str(keccak_256(canonical.encode()).hexdigest()), parameters)
 

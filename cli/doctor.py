@@ -33,7 +33,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; the exit code is 3 where an endpoint is of no use, 5 where a store is, 7 where an installed
-    package of protocols is."""
+    package of protocols is, or a protocol's file names a family that is not installed."""
     if options.readmit:
         with_system(options, partial(readmit, name=options.readmit))
     report = with_system(options, examine)
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         return 5
     if any(not endpoint["ok"] for endpoint in report["endpoints"]):
         return 3
-    return 7 if any(not package["ok"] for package in report["protocols"]) else 0
+    return 7 if report["unread"] or any(not package["ok"] for package in report["protocols"]) else 0
 
 
 async def examine(system: System) -> dict[str, Any]:
@@ -72,6 +72,10 @@ async def examine(system: System) -> dict[str, Any]:
             {"provider": each.provider, "module": each.module, "ok": not each.problem,
              "families": sorted(family.name for family in each.families), "problem": each.problem, "cure": each.cure}
             for each in system.packages
+        ],
+        "unread": [
+            {"protocol": each.protocol.key, "families": list(each.families), "problem": each.problem, "cure": each.cure}
+            for each in system.unread
         ],
         "endpoints": endpoints,
     }  # fmt: skip
@@ -127,6 +131,8 @@ def _show(report: dict[str, Any]) -> None:
     for package in report["protocols"]:
         said = f"{len(package['families'])} installed" if package["ok"] else f"{package['problem']}; {package['cure']}"
         print(f"protocols of {package['provider']} ({package['module']}): {said}")
+    for each in report["unread"]:
+        print(f"protocol {each['protocol']}: {each['problem']}; {each['cure']}")
     names = (
         "chain",
         "endpoint",

@@ -59,7 +59,7 @@ async def recorded(system: System, options: argparse.Namespace) -> Recording:
     import asyncio
 
     from indexer import candidates
-    from indexer.protocols import rows
+    from indexer.protocols import Protocols, rows
     from indexer.recordings import record
 
     check_chains(system)
@@ -77,9 +77,10 @@ async def recorded(system: System, options: argparse.Namespace) -> Recording:
             )  # fmt: skip
     height = (await chain.heads()).finalized if options.block is None else options.block
     block = await chain.block(height)
-    met = await asyncio.to_thread(candidates.met, system.lake, system.tail, chain.key, [account], height)
     wrapped = chain.facts.wrapped
     plain = frozenset([wrapped.address] if wrapped else [])
+    unheard = candidates.unheard(system.tail, chain.key, height, Protocols(own, plain).events)
+    met = await asyncio.to_thread(candidates.met, system.lake, system.tail, chain.key, [account], height, unheard)
     return await record(chain, block, account, met[account] | extra, own, plain)
 
 

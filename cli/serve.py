@@ -71,7 +71,9 @@ def _app(given: Settings, *, work: bool) -> App:
     from indexer.wiring import System
     from indexer.worker import Worker
 
-    system, state = System(given), open_state(given)
+    system = System(given)
+    system.warn()
+    state = open_state(given)
     worker = Worker(system)
     engine = Engine(system, worker.status)
     app = make_app(engine, state, given, system.seams)

@@ -34,6 +34,7 @@ async def _work(system: System) -> None:
     from indexer.metrics import Exported, listening
     from indexer.worker import Worker
 
+    system.warn()
     worker = Worker(system)
     server = system.settings.server
     told = asyncio.Event()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Issue
+from chainfolio.events import contract_of
 from chainfolio.tables import ACCOUNT_EVENTS, ACCOUNT_TRANSFERS, LOGS, TRANSFERS
 from indexer import ipc
 from indexer.derive import of_events, pending
@@ -206,7 +207,7 @@ def _silences(unheard: Mapping[str, Spans], known: Spans) -> Iterator[Issue]:
     """An issue for each contract whose events are lacking in more blocks than are known to be."""
     lacking: dict[str, Spans] = {}
     for event, spans in unheard.items():
-        contract = event.partition("/")[0]
+        contract = contract_of(event)
         lacking[contract] = lacking.get(contract, Spans()) | (spans - known)
     for contract, spans in lacking.items():
         if spans:

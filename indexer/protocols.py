@@ -32,7 +32,7 @@ from chainfolio.protocols import (
 
 if TYPE_CHECKING:
     from indexer.candidates import Encounters
-    from indexer.registry import Registry
+    from indexer.registry import Registry, Unread
 
 
 # The rules that contracts are met by, which the protocol's file names.
@@ -83,12 +83,14 @@ class Protocols:
 
     `plain` are tokens known to be no share of anything, which need not be asked: the wrapped native coin, of which
     everybody has some, takes any call it does not know for a deposit, and burns all the gas that it is given.
-    `issues`: which installed protocols cannot be read at all.
+    `issues`: which installed protocols cannot be read at all. `unread`: contracts of protocols whose families are not
+    installed.
     """
 
     rows: Sequence[Row]
     plain: frozenset[str] = frozenset()
     issues: tuple[Issue, ...] = ()
+    unread: Mapping[str, Unread] = field(default_factory=dict)
     _answers: dict[tuple[str, str], str] = field(default_factory=dict)
     _asked: set[str] = field(default_factory=set)
     _open: dict[str, list[Call]] = field(default_factory=dict)
@@ -145,6 +147,14 @@ class Protocols:
             for contract in row.contracts.get(rule.role, ()):
                 for number in sorted(encounters.ids.get(contract, ())):
                     yield Meeting(row, row.met(account, contract, id=number), sure=True)
+
+    def unknown(self, account: str, encounters: Encounters) -> Iterator[Issue]:
+        """What the account had to do with contracts of protocols that cannot be read, an issue a protocol."""
+        met = {*encounters.tokens, *encounters.ids, *encounters.exchanged}
+        found = {each.protocol.key: each for contract, each in self.unread.items() if contract in met}
+        for key, each in sorted(found.items()):
+            said = f"positions of {account} in {each.protocol.name} are unknown: {each.problem}"
+            yield Issue("protocols", key, said, account=account)
 
     def by_token(self, account: str, tokens: Iterable[str], sent: frozenset[str | None]) -> Iterator[Meeting]:
         """Meetings by tokens, once those were asked, of families that read more than what a share is worth."""

@@ -19,8 +19,9 @@ from chainfolio.asking import Reverted, Unknown, answered, drive
 from chainfolio.calls import Call, NativeBalance, Read, balance_of
 from chainfolio.documents import Misfit, strict
 from chainfolio.errors import BadRequest, NotFound, Unavailable
+from chainfolio.events import MOST_TOPICS, WORD, contract_of
 from chainfolio.protocols import Family, Part
-from indexer.candidates import Encounters
+from indexer.candidates import Encounters, Named
 from indexer.positions import MOST_ASKS, MOST_ROUNDS, Everything, Open, Reader
 from indexer.protocols import Protocols, Row
 
@@ -99,33 +100,57 @@ class Contracts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     options: dict[str, str]
 
 
-class Encountered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A log that names the account: in which topic, counted from 1; the topics but the first, and the data, as hex."""
+
+    place: int
+    topics: tuple[str, ...]
+    data: str
+
+    @property
+    def named(self) -> Named:
+        """The same as decoders' rules are told; ValueError where it is no log."""
+        words = [bytes.fromhex(topic.removeprefix("0x")) for topic in self.topics]
+        if len(words) > MOST_TOPICS or any(len(word) != WORD for word in words):
+            raise ValueError(f"an event has {MOST_TOPICS} topics of {WORD} bytes at most, besides the first")
+        return Named(self.place, self.topics, bytes.fromhex(self.data.removeprefix("0x")))
+
+
+class Encountered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What the account met: tokens; tokens of collections; with whom it exchanged which tokens (null: native coins),
-    and which it sent."""
+    and which it sent; events that name it, by `contract/topic`; `covered` are those that were indexed whole."""
 
     tokens: tuple[str, ...] = ()
     ids: dict[str, tuple[str, ...]] = {}
     exchanged: dict[str, tuple[str | None, ...]] = {}
     sent: tuple[str | None, ...] = ()
+    events: dict[str, tuple[Event, ...]] = {}
+    covered: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, met: Encounters) -> Encountered:
-        """The same in a fixed order."""
+        """The same in a fixed order; events in the order of the chain."""
         return cls(
             tuple(sorted(met.tokens)),
             {each: tuple(map(str, sorted(found))) for each, found in sorted(met.ids.items())},
             {each: _ordered(moved) for each, moved in sorted(met.exchanged.items())},
             _ordered(met.sent),
+            {
+                each: tuple(Event(named.place, named.topics, "0x" + named.data.hex()) for named in several)
+                for each, several in sorted(met.events.items())
+            },
+            tuple(sorted(met.covered)),
         )
 
-    @property
     def encounters(self) -> Encounters:
-        """What decoders are told."""
+        """What decoders are told; ValueError where it cannot be meant."""
         return Encounters(
             frozenset(self.tokens),
             {each: frozenset(map(int, found)) for each, found in self.ids.items()},
             {each: frozenset(moved) for each, moved in self.exchanged.items()},
             frozenset(self.sent),
+            {each: tuple(event.named for event in several) for each, several in self.events.items()},
+            frozenset(self.covered),
         )
 
 
@@ -237,6 +262,7 @@ def read(path: Path) -> Recording:
     try:
         recording = strict(path.read_bytes(), Recording)
         _said(recording)
+        recording.met.encounters()
     except (Misfit, ValueError, AssertionError) as error:
         raise BadRequest(path.name, f"this is no recording: {error}", cure=AGAIN) from None
     if recording.format != FORMAT:
@@ -270,7 +296,7 @@ def replay(file: str, recording: Recording, registry: Registry, families: Mappin
             return Replay(file, "unplayable", reason=f"no protocol family `{lacking[0]}` is installed")
         own += [Row(now.key, families[name], now.contracts, now.options) for name in now.families]
     said, plain = _said(recording), frozenset(recording.plain)
-    found = _read(own, plain, recording.account, recording.met.encounters, recording.block.time, said)
+    found = _read(own, plain, recording.account, recording.met.encounters(), recording.block.time, said)
     if said.missing:
         return Replay(file, "unplayable", missing=said.missing, found=found)
     told = differences(recording.found, found)
@@ -351,6 +377,8 @@ def _concerned(
         {each: met.ids[each] for each in places & met.ids.keys()},
         {each: met.exchanged[each] for each in places & met.exchanged.keys()},
         frozenset(token for token in met.sent if token in said),
+        {each: named for each, named in met.events.items() if contract_of(each) in places},
+        frozenset(each for each in met.covered if contract_of(each) in places),
     )
     return concerned, {each.row.protocol for each in (*contracts, *tokens, *inner)}
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import tomllib
 import uuid
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -54,6 +55,28 @@ class Protocol(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
                     yield chain, role, address
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A protocol whose file names `families` that are not installed: its positions cannot be read."""
+
+    protocol: Protocol
+    families: tuple[str, ...]
+    installed: tuple[str, ...]
+
+    @property
+    def problem(self) -> str:
+        """What is wrong."""
+        named = ", ".join(f"`{each}`" for each in self.families)
+        return f"its file names the famil{'ies' if len(self.families) > 1 else 'y'} {named}, which no package installs"
+
+    @property
+    def cure(self) -> str:
+        """What to do about it."""
+        near = difflib.get_close_matches(self.families[0], self.installed, 1)
+        meant = f" (did you mean `{near[0]}`?)" if near else ""
+        return f"correct `families` in {_file(self.protocol.key)}{meant}, or install the package that has it"
+
+
 class Registry:
     """Protocols by key, by chain and by contract. A contract belongs to one protocol of its chain."""
 
@@ -94,6 +117,14 @@ class Registry:
             return None
         roles = [role for key, role, address in protocol.places if (key, address) == (chain, contract)]
         return protocol.name if roles[0] == protocol.key else f"{protocol.name}: {roles[0].replace('_', ' ')}"
+
+    def unread(self, families: Collection[str]) -> tuple[Unread, ...]:
+        """The protocols that name other families than these, which are installed."""
+        return tuple(
+            Unread(each, missing, tuple(sorted(families)))
+            for each in self.protocols
+            if (missing := tuple(name for name in each.families if name not in families))
+        )
 
     @cached_property
     def facts(self) -> dict[str, ProtocolFacts]:

@@ -117,6 +117,7 @@ class Snapshotter:
         holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
         issues += [*unknown, *(issue for everything in read.values() for issue in everything.issues)]
         issues += [*about.issues, *_refusals(quotes, own), *self.protocols.issues]
+        issues += [issue for account in accounts for issue in self.protocols.unknown(account, met[account])]
         issues += candidates.gaps(self.tail, self.chain.key, block.height, unheard)
         return Snapshot(
             self.chain.key, block, tuple(accounts), tuple(holdings), quotes.prices,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from indexer.families import Package
     from indexer.follow import Follower
     from indexer.protocols import Protocols
-    from indexer.registry import Registry
+    from indexer.registry import Registry, Unread
     from indexer.snapshot import Snapshotter
     from portfolio.activity import Functions
     from portfolio.facts import ChainFacts
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 FAMILIES = "chainfolio.chains"
 OURS = {"evm": "adapters.evm.chain"}  # as in pyproject.toml; looking through all distributions takes 40 ms
+
+log = logging.getLogger("chainfolio.protocols")
 
 
 @dataclass(slots=True)
@@ -113,6 +116,19 @@ class System:
         return {family.name: family for package in self.packages for family in package.families}
 
     @property
+    def unread(self) -> tuple[Unread, ...]:
+        """The protocols whose files name families that are not installed."""
+        return self.registry.unread(self.families)
+
+    def warn(self) -> None:
+        """Log what is installed or named but cannot be used: for processes that run on."""
+        for package in self.packages:
+            if package.problem:
+                log.warning("protocols of %s: %s (%s)", package.provider, package.problem, package.cure)
+        for each in self.unread:
+            log.warning("protocol %s: %s (%s)", each.protocol.key, each.problem, each.cure)
+
+    @property
     def _protocols(self) -> tuple[Registry, tuple[Package, ...]]:
         if self._known is None:
             from indexer.families import installed
@@ -183,7 +199,8 @@ class System:
         wrapped = chain.facts.wrapped
         plain = frozenset([wrapped.address] if wrapped else [])
         issues = tuple(each.issue for each in self.packages if each.problem)
-        found = Protocols(rows(chain.key, self.registry, self.families), plain, issues)
+        unread = {address: each for each in self.unread for key, _, address in each.protocol.places if key == chain.key}
+        found = Protocols(rows(chain.key, self.registry, self.families), plain, issues, unread)
         for event in found.events:
             contract, _, topic = event.partition("/")
             if topic in TAKEN:

@@ -72,6 +72,28 @@ def ensure(say: Say = _nothing) -> Path:
     return where
 
 
+def packages(manifest: Path, where: Path, patience_s: float) -> Path:
+    """Installs what a `package.json` names into a folder, once, and returns it; for other nodes than ours."""
+    key = _hash([manifest])
+    if not _complete(where / "node_modules", key):
+        where.mkdir(parents=True, exist_ok=True)
+        with _alone(where, _nothing) as lock:
+            if not _complete(where / "node_modules", key):
+                _check_node_js()
+                shutil.copyfile(manifest, where / "package.json")
+                _fresh(where / "node_modules", key, lambda: _twice(where, lock, patience_s))
+    return where
+
+
+def _twice(where: Path, lock: int, patience_s: float) -> None:
+    """Installs, and once more under the newer Node.js that may have come: npm leaves out what needs a newer one."""
+    command = ["npm", "install", "--no-audit", "--no-fund"]
+    _run("npm install", command, where, lock, patience_s)
+    newer = where / "node_modules" / "node" / "bin"
+    if newer.exists():
+        _run("npm install", ["env", f"PATH={newer}:{os.environ['PATH']}", *command], where, lock, patience_s)
+
+
 def _keys() -> tuple[str, str]:
     """What the installed packages and the compiled contracts depend on, as hashes."""
     manifest = [SOURCES / "package.json", SOURCES / ".npmrc"]
@@ -157,12 +179,15 @@ def _check_node_js() -> None:
         raise NodeJsMissing(f"found {version or 'one that does not start'}")
 
 
-def _run(step: str, command: list[str], where: Path, lock: int) -> None:
+def _run(step: str, command: list[str], where: Path, lock: int, patience_s: float | None = None) -> None:
     # The child inherits the lock: if we are killed, nobody else begins before it has ended too.
-    done = subprocess.run(
-        command, cwd=where, pass_fds=(lock,), text=True, errors="replace", check=False,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+    try:
+        done = subprocess.run(
+            command, cwd=where, pass_fds=(lock,), text=True, errors="replace", check=False, timeout=patience_s,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise InstallFailed(step, f"it took longer than {patience_s} s") from None
     if done.returncode:
         raise InstallFailed(step, done.stdout)
 

@@ -95,10 +95,9 @@ class LocalNode:
     def start(self, timeout_s: float = 20) -> Self:
         """Starts the node and returns when it answers."""
         assert self._process is None, "it is running"
-        program = install.anvil(install.ensure())
         attempts = 1 if self._wanted_port else 5
         for attempt in range(attempts):
-            self._launch(program)
+            self._launch()
             try:
                 self._wait_until_it_answers(timeout_s)
                 break
@@ -107,8 +106,12 @@ class LocalNode:
                 if attempt == attempts - 1:
                     raise
                 # Somebody took the free port between our look and the node's: take another one.
-        self.rpc("anvil_setBlockTimestampInterval", self.seconds_per_block)
+        self._prepare()
         return self
+
+    def _prepare(self) -> None:
+        """What is set once it answers."""
+        self.rpc("anvil_setBlockTimestampInterval", self.seconds_per_block)
 
     def stop(self) -> None:
         """Ends the node and removes its cache; does nothing when it is not running."""
@@ -121,19 +124,20 @@ class LocalNode:
         process.stdin.close()
         process.wait()
 
-    def _launch(self, program: Path) -> None:
+    def _launch(self) -> None:
         self.port = self._wanted_port or _free_port()
         self._patience_s = 1.0  # until it has answered once: whatever else listens there may never do
         cache = tempfile.mkdtemp(prefix="localchain-")
         log = Path(cache, "log")
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                ["/bin/sh", "-c", GUARD, "localchain", cache, str(program), *self._arguments(cache)],
+                ["/bin/sh", "-c", GUARD, "localchain", cache, *self._command(cache)],
                 stdin=subprocess.PIPE, stdout=output, stderr=output,
                 start_new_session=True,  # Ctrl-C is for us to hear first
             )  # fmt: skip
 
-    def _arguments(self, cache: str) -> list[str]:
+    def _command(self, cache: str) -> list[str]:
+        """The program and its arguments; it may leave what it likes in the folder `cache`."""
         given: dict[str, object] = {
             "--host": "127.0.0.1",
             "--port": self.port,
@@ -150,7 +154,8 @@ class LocalNode:
         if self.max_persisted_states is not None:
             given["--max-persisted-states"] = self.max_persisted_states
         flags = ["--quiet", *(["--no-mining"] if self.no_mining else [])]
-        return [*flags, *(str(part) for pair in given.items() for part in pair), *self.extra_args]
+        program = install.anvil(install.ensure())
+        return [str(program), *flags, *(str(part) for pair in given.items() for part in pair), *self.extra_args]
 
     def _wait_until_it_answers(self, timeout_s: float) -> None:
         assert self._process is not None

@@ -229,13 +229,14 @@ class EvmChain:
         if not headers:
             return []
         from adapters.evm.datasets import transactions
+        from adapters.evm.receipts import block_receipts
 
         heights = [header.height for header in headers]
 
         async def at(endpoint: Endpoint) -> list[list[Done]]:
             full, receipts = await asyncio.gather(
                 raw_blocks(endpoint, heights, "eth_getBlockByNumber", True),
-                raw_blocks(endpoint, heights, "eth_getBlockReceipts"),
+                block_receipts(endpoint, headers),
             )
             return [
                 self._body(endpoint.name, header, block, given)

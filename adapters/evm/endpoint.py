@@ -22,6 +22,7 @@ from chainfolio.seams import Seams
 RETRIES = 6
 FIRST_WAIT_S = 0.2
 LONGEST_WAIT_S = 20.0
+MOST_TOGETHER = 20  # questions in the batch that greets
 
 SHORTEST_SECRET = 8
 _ABOUT_THE_BATCH = re.compile(r"batch|response too large", re.I)
@@ -68,8 +69,19 @@ class BatchRefused(Unsupported):
     """The node does not take that many questions at once."""
 
 
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What an endpoint is asked before it is believed, and who hears the answers: that raises where they are wrong."""
+
+    asks: Sequence[Request]
+    hear: Callable[[Endpoint, Sequence[Answer]], object]
+
+
 class Endpoint:
-    """One URL. `learnt` holds its caps: max_span, max_batch, route, pin; `on_learn` keeps them over a restart."""
+    """One URL. `learnt` holds its caps: max_span, max_batch, route, pin; `on_learn` keeps them over a restart.
+
+    While it is not `checked`, what it is asked travels with the `greeting`, and is believed once that was heard.
+    """
 
     def __init__(
         self,
@@ -92,6 +104,7 @@ class Endpoint:
         self.health = Health(evidence=evidence)
         self.requests = 0
         self.checked = False
+        self.greeting: Greeting | None = None
         self.down_until_s = 0.0
         self._transport, self._seams, self._timeout_s = transport, seams, timeout_s
         self._gate = asyncio.Semaphore(concurrency)
@@ -117,7 +130,30 @@ class Endpoint:
             self._on_cordon(evidence)
 
     async def ask(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
-        """An answer or a typed refusal for each request. Transient trouble is retried and in the end raised."""
+        """An answer or a typed refusal for each request. Transient trouble is retried and in the end raised.
+
+        The first of all are sent with the greeting, in one batch.
+        """
+        if not requests or self.checked or self.greeting is None:
+            return await self.put(requests, height=height)
+        asks, together = self.greeting.asks, [*self.greeting.asks, *requests]
+        if len(together) <= min(MOST_TOGETHER, self.learnt.get("max_batch", MOST_TOGETHER)):
+            try:
+                answers = await self._ask_part(together, height)
+            except (BatchRefused, TooMuch) as refusal:  # by whichever of them: each on its own shows
+                self.trouble.note(refusal)
+            else:
+                self.greeting.hear(self, answers[: len(asks)])
+                return answers[len(asks) :]
+        await self._greet()
+        return await self.put(requests, height=height)
+
+    async def _greet(self) -> None:
+        if not self.checked and self.greeting is not None:
+            self.greeting.hear(self, await self.put(self.greeting.asks))
+
+    async def put(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
+        """As `ask`, of whomever it may be: without a greeting."""
         answers: list[Answer] = []
         start = 0
         while start < len(requests):
@@ -152,6 +188,7 @@ class Endpoint:
                 raise meaning(self.name, request.method, answer, height)
             return answer
 
+        await self._greet()
         return await self._retrying(encode([request]), read)
 
     async def _ask_part(self, requests: Sequence[Request], height: int) -> list[Answer]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from adapters.evm.endpoint import Answer, Endpoint
+from adapters.evm.endpoint import Answer, Endpoint, Greeting
 from adapters.evm.facts import Facts
 from adapters.evm.pool import Pool
 from adapters.evm.roots import check_count, check_header
@@ -106,10 +106,11 @@ class Node(Pool):
         self.facts, self.hashed = facts, hashed
         self.finalized = -1
         self._surveyed_s: float | None = None
-
-    async def introduce(self, endpoint: Endpoint) -> None:
-        """Chain id and genesis: WrongChain where they are another chain's."""
-        await self._heads(endpoint)
+        tag = "finalized" if facts.finality == "finalized" else "latest"
+        blocks = [Request("eth_getBlockByNumber", (name, False)) for name in ("latest", tag, "0x0")]
+        self._greeting = Greeting([Request("eth_chainId"), *blocks], self._heard)
+        for endpoint in self.endpoints:
+            endpoint.greeting = self._greeting
 
     def is_final(self, height: int) -> bool:
         """Whether what lies at this height cannot change any more."""
@@ -120,7 +121,7 @@ class Node(Pool):
         if self.witnesses > 1:
             heads = await self._agreed_heads()
         else:
-            heads = await self.with_any(self._heads, check=False, kind="heads")
+            heads = await self.with_any(self._heads, kind="heads")
             await self._survey()
         self.finalized = max(self.finalized, heads.finalized)
         return heads
@@ -150,17 +151,17 @@ class Node(Pool):
 
         async def heads(endpoint: Endpoint) -> Heads | SourceError:
             try:
-                return await self._read(self._heads, endpoint, check=False, kind="heads")
+                return await self._read(self._heads, endpoint, kind="heads")
             except SourceError as error:
                 return error
 
         return list(await asyncio.gather(*(heads(endpoint) for endpoint in asked)))
 
     async def _heads(self, endpoint: Endpoint) -> Heads:
-        tag = "finalized" if self.facts.finality == "finalized" else "latest"
-        by_number = [("latest", False), (tag, False), ("0x0", False)]
-        asks = [Request("eth_chainId"), *(Request("eth_getBlockByNumber", params) for params in by_number)]
-        answers = await endpoint.ask(asks)
+        return self._heard(endpoint, await endpoint.put(self._greeting.asks))
+
+    def _heard(self, endpoint: Endpoint, answers: Sequence[Answer]) -> Heads:
+        """Where the chain stands by an endpoint's answers to the greeting. WrongChain where it is another chain."""
         self._same_chain(endpoint, answers[0], answers[3])
         latest = checked(endpoint.name, _block(endpoint, answers[1]))
         if isinstance(self.facts.finality, int):

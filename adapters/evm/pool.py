@@ -53,10 +53,6 @@ class Pool:
         self.witnesses, self.hedge = witnesses, hedge
         self.hedged = 0
 
-    async def introduce(self, endpoint: Endpoint) -> None:
-        """Find out whether an endpoint is who it should be, before anything is read from it."""
-        raise NotImplementedError
-
     @property
     def requests(self) -> int:
         """HTTP requests sent so far, to all endpoints."""
@@ -103,7 +99,7 @@ class Pool:
 
     # --- one witness -------------------------------------------------------------------------------------------------
 
-    async def with_any(self, read: Read[T], *, check: bool = True, kind: str = "other") -> T:
+    async def with_any(self, read: Read[T], *, kind: str = "other") -> T:
         """`read` at the best endpoint that can answer it; the others after it could not, or took unusually long."""
         last: SourceError | None = None
         for attempt in range(BEHIND_TRIES):
@@ -112,7 +108,7 @@ class Pool:
             while left:
                 endpoint = left.pop(0)
                 try:
-                    return await self._hedged(read, endpoint, left, check=check, kind=kind)
+                    return await self._hedged(read, endpoint, left, kind=kind)
                 except (Unavailable, HistoryUnavailable, WrongChain, BadAnswer) as error:
                     last = error
                     if alone and not isinstance(error, NodeBehind):
@@ -123,13 +119,13 @@ class Pool:
         assert last is not None
         raise last
 
-    async def _hedged(self, read: Read[T], endpoint: Endpoint, left: list[Endpoint], *, check: bool, kind: str) -> T:
+    async def _hedged(self, read: Read[T], endpoint: Endpoint, left: list[Endpoint], *, kind: str) -> T:
         """`read` at an endpoint; at the next one, too, where the first takes longer than it nearly always does."""
         patience_s = endpoint.health.patience_s(kind) if self.hedge and left else None
         if patience_s is None:
-            return await self._read(read, endpoint, check=check, kind=kind)
+            return await self._read(read, endpoint, kind=kind)
         patience_s *= 1 + JITTER * self.seams.random.random()
-        first = asyncio.create_task(self._read(read, endpoint, check=check, kind=kind))
+        first = asyncio.create_task(self._read(read, endpoint, kind=kind))
         timer = asyncio.ensure_future(self.seams.clock.sleep(patience_s))
         tasks: list[asyncio.Future[Any]] = [first, timer]
         try:
@@ -137,7 +133,7 @@ class Pool:
             if first.done():
                 return first.result()
             self.hedged += 1
-            second = asyncio.create_task(self._read(read, left.pop(0), check=check, kind=kind))
+            second = asyncio.create_task(self._read(read, left.pop(0), kind=kind))
             tasks.append(second)
             done, _ = await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)
             winner, other = (first, second) if first in done else (second, first)
@@ -147,12 +143,10 @@ class Pool:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _read(self, read: Read[T], endpoint: Endpoint, *, check: bool, kind: str) -> T:
+    async def _read(self, read: Read[T], endpoint: Endpoint, *, kind: str) -> T:
         """One read at one endpoint, timed; its trouble is counted, and a lie that a hash proves cordons it."""
         start_s = self.seams.clock.monotonic_s()
         try:
-            if check and not endpoint.checked:
-                await self.introduce(endpoint)
             result = await read(endpoint)
         except asyncio.CancelledError:  # another one was faster: so slow it was, at least
             took_s = self.seams.clock.monotonic_s() - start_s
@@ -244,7 +238,7 @@ class Pool:
 
     async def _tried(self, read: Read[list[T]], endpoint: Endpoint, kind: str) -> list[T] | SourceError:
         try:
-            return await self._read(read, endpoint, check=True, kind=kind)
+            return await self._read(read, endpoint, kind=kind)
         except SourceError as error:
             return error
 

@@ -12,7 +12,8 @@ from adapters.evm.endpoint import Endpoint
 from adapters.evm.facts import Facts
 from adapters.evm.integrity import Query
 from adapters.evm.logs import Logs
-from adapters.evm.node import Header, raw_blocks
+from adapters.evm.node import Header
+from adapters.evm.receipts import block_receipts
 from adapters.evm.roots import EMPTY, HEADERS, check_receipts, check_transactions, logs_of, unproven
 from adapters.evm.wire import typed
 from chainfolio.errors import BadAnswer, Contradicted
@@ -35,7 +36,7 @@ async def prove_logs(facts: Facts, endpoint: Endpoint, logs: Logs, headers: Sequ
     their header, of what the query asks for."""
     if not headers:
         return
-    receipts = await raw_blocks(endpoint, [header.height for header in headers], "eth_getBlockReceipts")
+    receipts = await block_receipts(endpoint, headers)
     for header, given in zip(headers, receipts, strict=True):
         _same_block(endpoint.name, header, given)
         check_receipts(facts, endpoint.name, given, header.hash, header.receiptsRoot)

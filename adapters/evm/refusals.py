@@ -56,10 +56,12 @@ _BEHIND = re.compile(
 _TRANSIENT = re.compile(
     r"try again (?:later|in)|busy|overload|temporarily|backend|timeout waiting|header timeout|connection|"
     r"internal server error|service unavailable", re.I)  # fmt: skip
+_NO_METHOD = re.compile(r"^(?:the )?method \w+ (?:does not exist|is not (?:supported|available))", re.I)
 _UNSUPPORTED = re.compile(
     r"method .{0,60}(?:not|isn't)|not (?:supported|implemented|whitelisted|allowed)|unsupported|"
     r"does not exist/is not available|unknown (?:method|field)|invalid (?:params|argument|type)|cannot unmarshal|"
-    r"too many arguments|deserializ|missing .{0,20}argument|unexpected|batch", re.I)  # fmt: skip
+    r"too many arguments|deserializ|missing .{0,20}argument|unexpected|batch|"
+    r"cannot wrap a", re.I)  # fmt: skip
 _GAS = re.compile(
     r"out.?of.?gas|memoryoog|gas required exceeds|gas limit|intrinsic gas|gas .{0,20}(?:too high|too low|exceed)|"
     r"execution (?:aborted|timed out|timeout)|returned result on length", re.I)  # fmt: skip
@@ -80,6 +82,7 @@ _LOGS: Final[_Table] = (
     (_RANGE, lambda source, said, error, height: TooMuch(source, said, max_span=_suggested(said) or _limit(said))),
 )
 _ANY: Final[_Table] = (
+    (_NO_METHOD, lambda source, said, error, height: Unsupported(source, said)),
     (_PRUNED, lambda source, said, error, height: HistoryUnavailable(source, height, said)),
     (_BEHIND, lambda source, said, error, height: NodeBehind(source, said)),
     (_TRANSIENT, lambda source, said, error, height: Unavailable(source, said)),

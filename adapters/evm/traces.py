@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from adapters.evm.datasets.internal import Moved, Place, of_frames, of_traces
-from adapters.evm.endpoint import Endpoint
+from adapters.evm.endpoint import Answer, Endpoint
 from adapters.evm.node import Header, Node, hex_of
 from adapters.evm.wire import Request, typed
 from chainfolio.errors import BadAnswer, SourceError, Unsupported
@@ -20,17 +22,44 @@ ROUTE = "traces"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One way to ask for a block's traces, and how its answer is read."""
+    """One way to ask for a block's traces, and how its answers are read."""
 
-    request: Callable[[Place], Request]
-    read: Callable[[str, bytes, Place], list[Moved]]
+    asks: Callable[[Place], Sequence[Request]]
+    read: Callable[[str, Sequence[bytes], Place], list[Moved]]
 
 
 _CALLS: dict[str, Any] = {"tracer": "callTracer"}
+
+
+class _Steps(msgspec.Struct):
+    """What a node that does not know the tracer traces instead, or a frame, which has none."""
+
+    structLogs: Any = None
+
+
+def _of_transactions(source: str, answers: Sequence[bytes], place: Place) -> list[Moved]:
+    """Traces of single transactions as those of their block."""
+    if any(typed(source, answer, _Steps).structLogs is not None for answer in answers):
+        raise Unsupported(source, "debug_traceTransaction ignores the callTracer")
+    traced = (
+        b'{"txHash":%b,"result":%b}' % (msgspec.json.encode(tx_hash), answer)
+        for tx_hash, answer in zip(place.transactions, answers, strict=True)
+    )
+    return of_frames(source, b"[" + b",".join(traced) + b"]", place)
+
+
+def _of_block(read: Callable[[str, bytes, Place], list[Moved]]) -> Callable[[str, Sequence[bytes], Place], list[Moved]]:
+    return lambda source, answers, place: read(source, answers[0], place)
+
+
 ROUTES: dict[int, Route] = {
-    1: Route(lambda place: Request("trace_block", (hex_of(place.height),)), of_traces),
-    2: Route(lambda place: Request("debug_traceBlockByHash", (place.hash, _CALLS)), of_frames),
-    3: Route(lambda place: Request("debug_traceBlockByNumber", (hex_of(place.height), _CALLS)), of_frames),
+    1: Route(lambda place: [Request("trace_block", (hex_of(place.height),))], _of_block(of_traces)),
+    2: Route(lambda place: [Request("debug_traceBlockByHash", (place.hash, _CALLS))], _of_block(of_frames)),
+    3: Route(lambda place: [Request("debug_traceBlockByNumber", (hex_of(place.height), _CALLS))], _of_block(of_frames)),
+    4: Route(
+        lambda place: [Request("debug_traceTransaction", (tx_hash, _CALLS)) for tx_hash in place.transactions],
+        _of_transactions,
+    ),
 }
 
 
@@ -81,17 +110,23 @@ async def _traced(endpoint: Endpoint, part: Sequence[Place]) -> list[list[Moved]
         return found
     raise Unsupported(
         endpoint.name, f"does not trace blocks: {refusals[0]}",
-        cure="use a node with trace_block or debug_traceBlockByHash, or leave `internal` out of the chain's datasets",
+        cure="use a node with trace_block or the callTracer, or leave `internal` out of the chain's datasets",
     )  # fmt: skip
 
 
 async def _ask(endpoint: Endpoint, route: Route, part: Sequence[Place]) -> list[list[Moved]]:
-    answers = await endpoint.ask([route.request(place) for place in part], height=part[0].height)
+    asks = [route.asks(place) for place in part]
+    answers = iter(await endpoint.ask([ask for several in asks for ask in several], height=part[0].height))
     found = []
-    for place, answer in zip(part, answers, strict=True):
-        if isinstance(answer, SourceError):
-            raise answer
-        if answer == b"null":
-            raise BadAnswer(endpoint.name, f"has no traces of block {place.height}")
-        found.append(await asyncio.to_thread(route.read, endpoint.name, answer, place))
+    for place, several in zip(part, asks, strict=True):
+        given = [_given(endpoint, next(answers), place) for _ in several]
+        found.append(await asyncio.to_thread(route.read, endpoint.name, given, place))
     return found
+
+
+def _given(endpoint: Endpoint, answer: Answer, place: Place) -> bytes:
+    if isinstance(answer, SourceError):
+        raise answer
+    if answer == b"null":
+        raise BadAnswer(endpoint.name, f"has no traces of block {place.height}")
+    return answer

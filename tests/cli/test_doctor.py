@@ -10,7 +10,9 @@ import pytest
 
 from adapters.evm.endpoint import identity
 from adapters.evm.health import Evidence
+from chainfolio.settings import load
 from cli.doctor import LIBRARIES
+from indexer.wiring import System
 from localchain.node import LocalNode
 from storage.tail import Tail
 from tests.cli.conftest import Run, configure
@@ -126,3 +128,29 @@ def test_what_a_chain_hashes_in_its_own_way_is_said_and_no_problem(run: Run, her
     configure(here, node.url, chain="local")
     (endpoint,) = run("doctor", "--json").json["endpoints"]
     assert (endpoint["ok"], endpoint["unproven"]) == (True, [])
+
+
+MINE = """key = "mine"
+name = "Mine"
+families = ["erc4627"]
+[contracts.local]
+vault = ["0x{address}"]
+"""
+
+
+def test_a_file_that_names_a_family_which_is_not_installed_is_named_with_its_cure(
+    run: Run, here: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (here / "mine").mkdir()
+    (here / "mine" / "mine.toml").write_text(MINE.format(address="ab" * 20))
+    (here / "chainfolio.toml").write_text('protocols = "mine"\n')
+    ran = run("doctor", "--json")
+    assert ran.code == 7
+    (unread,) = ran.json["unread"]
+    assert (unread["protocol"], unread["families"]) == ("mine", ["erc4627"])
+    assert "did you mean `erc4626`?" in unread["cure"]
+    assert f"protocol mine: {unread['problem']}; {unread['cure']}" in run("doctor").out
+    assert caplog.messages == []
+    system = System(load(here / "chainfolio.toml", {}))
+    system.warn()
+    assert caplog.messages == [f"protocol mine: {unread['problem']} ({unread['cure']})"]

@@ -223,3 +223,11 @@ async def test_where_nobody_traces_that_is_said_with_its_cure() -> None:
     tracing.on["trace_block"] = lambda params: [call([], 9, blockHash=tracing.chain.headers[1]["hash"])]
     held = wired(fake(), tracing, checked=True)
     assert list((await moved(held.node, places("two", await held.node.headers([1])))).values()) == [[]]
+
+
+@pytest.mark.parametrize("answer", [{"gas": "0x0", "structLogs": [], "returnValue": ""}, {"structLogs": [{"pc": 0}]}])
+async def test_a_node_that_traces_in_another_way_is_said_not_to_trace(answer: dict[str, Any]) -> None:
+    found = wired(FakeNode(FakeChain(1), debug_traceTransaction=lambda params: answer), checked=True)
+    with pytest.raises(Unsupported, match="does not trace blocks"):
+        await moved(found.node, [PLACE])
+    assert ROUTE not in found.endpoint.learnt

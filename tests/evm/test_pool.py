@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from adapters.evm.chain import family
@@ -14,7 +15,7 @@ from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Unavail
 from chainfolio.seams import Seams
 from chainfolio.settings import Chain
 from tests.evm.contracts import Refused
-from tests.evm.fakes import FakeChain, FakeNode, Handler, Wired, answered, facts_of, wired
+from tests.evm.fakes import FakeChain, FakeNode, Handler, answered, facts_of, wired
 
 DOWN = Unavailable("one.test", "cannot be reached", cure="is the node running, and is the address right?")
 
@@ -57,13 +58,48 @@ async def test_another_genesis_is_refused_though_the_number_is_right() -> None:
         await one.node.block(1)
 
 
-async def test_nothing_is_read_from_an_endpoint_before_it_was_checked() -> None:
+async def test_the_first_read_and_the_greeting_are_one_request() -> None:
+    chain = FakeChain(9)
+    one = wired(FakeNode(chain))
+    assert await one.node.block(4) == chain.block(4)
+    assert (one.node.requests, one.endpoint.checked, one.node.best_height) == (1, True, 9)
+    assert await one.node.block(5) == chain.block(5)
+    assert one.node.requests == 2
+
+
+async def test_what_a_stranger_says_is_not_believed_though_it_came_with_the_greeting() -> None:
     node = FakeNode(FakeChain(3), eth_chainId=lambda params: "0x1")
+    one = wired(node)
+    for _ in range(2):
+        with pytest.raises(WrongChain):
+            await one.node.block(1)
+    assert (one.node.requests, one.endpoint.checked) == (2, False)
+
+
+async def test_much_is_not_asked_of_a_stranger() -> None:
+    node = FakeNode(FakeChain(30), eth_chainId=lambda params: "0x1")
     with pytest.raises(WrongChain):
-        await wired(node).node.headers([1, 2])
-    assert all(
-        params == ["0x0", False] or params[0] in ("latest",) for method, params in node.asked if "Block" in method
-    )
+        await wired(node).node.headers(range(1, 30))
+    assert {params[0] for method, params in node.asked if "Block" in method} == {"latest", "0x0"}
+
+
+@pytest.mark.parametrize("limit", [1, 2, 4])
+async def test_a_batch_that_is_too_large_with_the_greeting_says_nothing_of_the_read(limit: int) -> None:
+    chain = FakeChain(9)
+    node = FakeNode(chain)
+    node.batch_limit = limit
+    one = wired(node)
+    assert await one.node.block(4) == chain.block(4)
+    assert one.endpoint.learnt.get("max_batch", 4) == limit
+
+
+async def test_a_body_refused_with_the_greeting_is_asked_for_again_without_it() -> None:
+    chain = FakeChain(9)
+    node = FakeNode(chain)
+    node.exchanges = [Posted(413, None, b"")]
+    one = wired(node)
+    assert await one.node.block(4) == chain.block(4)
+    assert (node.bodies, one.endpoint.learnt) == ([4, 1], {})
 
 
 @pytest.mark.parametrize("chain_id", [None, 31337, "31337", "0x", "0x07a69", ["0x7a69"]])
@@ -91,7 +127,8 @@ async def test_a_node_without_a_finalized_tag_is_trusted_for_what_is_old() -> No
     node = FakeNode(chain)
     plain = node.eth_getBlockByNumber
     one = wired(node)
-    one.node.facts = type(one.node.facts)(**{**_fields(one), "finality": "finalized"})
+    facts = msgspec.structs.replace(one.node.facts, finality="finalized")
+    one.node = Node(facts, [one.endpoint], one.node.seams)
     for answer in (refuses(-32602, "invalid block tag"), lambda params: None, refuses(-39001, "Unknown block")):
         node.on["eth_getBlockByNumber"] = _but_finalized(plain, answer)
         assert (await one.node.connect()).finalized == 36
@@ -99,10 +136,6 @@ async def test_a_node_without_a_finalized_tag_is_trusted_for_what_is_old() -> No
 
 def _but_finalized(plain: Handler, answer: Handler) -> Handler:
     return lambda params: answer(params) if params[0] == "finalized" else plain(params)
-
-
-def _fields(one: Wired) -> dict[str, Any]:
-    return {name: getattr(one.node.facts, name) for name in one.node.facts.__struct_fields__}
 
 
 # --- whether it answers ----------------------------------------------------------------------------------------------

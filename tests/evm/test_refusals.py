@@ -217,3 +217,16 @@ def test_an_unknown_refusal_is_quoted() -> None:
     assert type(found) is BadAnswer
     assert "wrong house" in str(found)
     assert "-1" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (-32700, "The method trace_block does not exist/is not available"),
+        (-32700, "The method debug_traceBlockByHash does not exist/is not available"),
+        (-32004, "Method eth_getBlockReceipts is not supported"),
+        (-32700, 'Cannot wrap a "object" as a json-rpc type'),
+    ],
+)
+def test_a_method_or_a_way_of_asking_that_ganache_and_hardhat_lack_is_no_missing_block(code: int, message: str) -> None:
+    assert type(refusal(code, message, method="trace_block")) is Unsupported

@@ -378,3 +378,32 @@ def test_an_event_that_is_not_as_declared_is_a_meeting_of_which_not_all_is_known
     met = Encounters(events={BY_PUT: (short,)}, covered=frozenset({BY_PUT, BY_TAKING}))
     (meeting,) = meetings(met)
     assert (meeting.values, meeting.covered) == ((), False)
+
+
+@pytest.mark.parametrize(
+    "met",
+    [
+        Encounters(tokens=frozenset({FARM})),
+        Encounters(ids={FARM: frozenset({1})}),
+        Encounters(exchanged={FARM: frozenset({COIN})}),
+    ],
+)
+def test_who_met_a_protocol_that_cannot_be_read_is_told_and_nobody_else(met: Encounters) -> None:
+    farm = Protocol("farm", "The farm", {"ethereum": {"farm": [FARM], "chef": [FARM]}}, families=["erc4627"])
+    (unread,) = Registry([farm]).unread(OURS)
+    given = Protocols((), unread={FARM: unread})
+    (issue,) = given.unknown(ME, met)
+    assert (issue.adapter, issue.subject, issue.account, issue.spoils) == ("protocols", "farm", ME, True)
+    assert f"positions of {ME} in The farm are unknown: its file names the family `erc4627`" in issue.reason
+    assert list(given.unknown(ME, Encounters(tokens=frozenset({COIN})))) == []
+    assert "did you mean `erc4626`?" in unread.cure
+    assert "`families` in farm.toml" in unread.cure
+
+
+def test_a_protocol_is_unread_by_the_families_that_are_missing_alone() -> None:
+    both = Protocol("both", "Both", {}, families=["erc4626", "nothing_like_it", "nor_this"])
+    plain = Protocol("plain", "Plain", {"ethereum": {"farm": [FARM]}})
+    (unread,) = Registry([both, plain]).unread(OURS)
+    assert (unread.protocol, unread.families) == (both, ("nothing_like_it", "nor_this"))
+    assert "families `nothing_like_it`, `nor_this`" in unread.problem
+    assert "did you mean" not in unread.cure

@@ -18,8 +18,9 @@ from chainfolio.asking import Reverted, Unknown
 from chainfolio.blocks import Block
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.errors import BadRequest, ChainfolioError, NotFound, Unavailable
-from chainfolio.protocols import Counterparty, Decoding, Family, Found, Maybe, Met, Part
-from indexer.candidates import Encounters
+from chainfolio.events import declared
+from chainfolio.protocols import Counterparty, Decoding, Event, Family, Found, Maybe, Met, Part
+from indexer.candidates import Encounters, Named
 from indexer.protocols import Row
 from indexer.recordings import Recording, read, record, replay, save, text
 from indexer.registry import Protocol, Registry
@@ -88,7 +89,7 @@ def test_every_kind_of_answer_comes_back_from_the_file_as_it_was(tmp_path: Path)
 
 def test_only_what_concerned_a_decoder_is_kept() -> None:
     recording = recorded()
-    assert recording.met.encounters == Encounters(exchanged={FARM: frozenset([TOKEN, None])})
+    assert recording.met.encounters() == Encounters(exchanged={FARM: frozenset([TOKEN, None])})
     assert OTHER not in text(recording).decode()
     assert {call.to for call in recording.calls} == {FARM, ALICE}
 
@@ -184,3 +185,68 @@ def test_another_format_is_not_read_as_this_one(tmp_path: Path) -> None:
     (tmp_path / "new.json").write_text(json.dumps({**json.loads(text(recorded())), "format": 2}))
     with pytest.raises(BadRequest, match="format 2 is not 1"):
         read(tmp_path / "new.json")
+
+
+# --- a protocol that is met by events --------------------------------------------------------------------------------
+
+PUT = declared("Put(address indexed user, uint256 indexed pid, uint256 amount)")
+SOMEBODY, POOL, RAW = "0x" + "00" * 12 + "bb" * 20, f"0x{5:064x}", (7).to_bytes(32, "big")
+MINE = "0x" + "00" * 12 + ALICE[2:]
+FIRST, SECOND = Named(1, (MINE, POOL), RAW), Named(1, (MINE, f"0x{6:064x}"), RAW)
+PUTS = {PUT.filter(FARM): (FIRST, SECOND, Named(2, (SOMEBODY, MINE), RAW)), PUT.filter(OTHER): (FIRST,)}
+BY_EVENTS = Encounters(events=PUTS, covered=frozenset(PUTS))
+
+
+def by_events(met: Met) -> Decoding:
+    staked = yield [Call(met.contract, "staked(uint256,address)(uint256)", (pid, met.account)) for pid, _ in met.values]
+    name = f"{sum(raw for _, raw in met.values)} put{'' if met.covered else ' at least'}"
+    return Found("FARMING", supplied=(Part(TOKEN, sum(staked)),), name=name)
+
+
+EVENTFUL = Row(
+    "farm",
+    Family("farm", (Event("farm", "Put(address indexed user, uint256 indexed pid, uint256)", 0, (1, 2)),), by_events),
+    {"farm": (FARM,)}, {},
+)  # fmt: skip
+STAKES = {"staked(uint256,address)(uint256)": 9}
+
+
+def test_a_protocol_that_is_met_by_events_is_replayed_from_its_file(tmp_path: Path) -> None:
+    recording = recorded(EVENTFUL, BY_EVENTS, STAKES)
+    save(tmp_path / "one.json", recording)
+    again = read(tmp_path / "one.json")
+    assert text(again) == text(recording)
+    ended = played(again, EVENTFUL)
+    assert (ended.status, ended.told) == ("same", "")
+    (found,) = ended.found.positions
+    assert (found.name, found.supplied[0].raw) == ("14 put", "18")
+
+
+def test_of_events_only_those_of_contracts_that_were_read_are_kept() -> None:
+    kept = recorded(EVENTFUL, BY_EVENTS, STAKES).met.encounters()
+    event = PUT.filter(FARM)
+    assert kept == Encounters(events={event: PUTS[event]}, covered=frozenset([event]))
+
+
+def test_whether_all_events_were_indexed_is_part_of_what_was_met() -> None:
+    some = Encounters(events=PUTS)
+    (found,) = played(recorded(EVENTFUL, some, STAKES), EVENTFUL).found.positions
+    assert found.name == "14 put at least"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"topics": ["0x00"]}, {"topics": [MINE] * 4}, {"topics": ["0xzz"]}, {"data": "0x0"}, {"place": "1"}, {"more": 1}],
+)
+def test_an_event_that_was_damaged_is_refused_by_name(tmp_path: Path, changed: dict[str, Any]) -> None:
+    content = json.loads(text(recorded(EVENTFUL, BY_EVENTS, STAKES)))
+    content["met"]["events"][PUT.filter(FARM)][0] |= changed
+    (tmp_path / "torn.json").write_text(json.dumps(content))
+    with pytest.raises(BadRequest, match="this is no recording"):
+        read(tmp_path / "torn.json")
+
+
+def test_a_recording_made_before_there_were_events_is_read() -> None:
+    met = json.loads(text(recorded()))["met"]
+    assert "events" not in met
+    assert "covered" not in met

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chainfolio.errors import BadSettings
-from chainfolio.settings import Settings
+from chainfolio.settings import Chain, Settings
 from indexer.registry import NAMESPACE, load
 from indexer.wiring import System
 
@@ -86,3 +86,14 @@ def test_the_shipped_registry_is_read_once() -> None:
     system = System(Settings())
     assert {"aave3", "lido", "uniswap3"} <= {each.key for each in system.registry.on("ethereum")}
     assert system.registry is system.registry
+
+
+async def test_the_contracts_that_cannot_be_read_are_those_of_their_chain(tmp_path: Path) -> None:
+    text = 'key = "mine"\nname = "Mine"\nfamilies = ["nothing_like_it"]\n'
+    for chain, pair in (("local", "ab"), ("base", "cd")):
+        text += f'[contracts.{chain}]\nvault = ["0x{pair * 20}"]\n'
+    (tmp_path / "mine.toml").write_text(text)
+    chains = {"local": Chain(rpc=["http://127.0.0.1:9"])}
+    system = System(Settings(data=str(tmp_path), protocols=str(tmp_path), chains=chains))
+    assert list(system.protocols(system.chain("local")).unread) == ["0x" + "ab" * 20]
+    await system.close()

@@ -12,6 +12,8 @@ from chainfolio.amounts import MAX_RAW
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.contracts import Token
 from chainfolio.errors import HistoryUnavailable
+from indexer.protocols import Protocols
+from indexer.registry import Protocol, Registry
 from indexer.snapshot import Snapshotter
 from indexer.tokens import TokenBook
 from localchain.hostile import BALANCES, deploy_hostile
@@ -75,6 +77,19 @@ async def test_a_total_is_what_it_would_be_without_hostile_tokens(
         assert Decimal(document.networth) == Decimal(ether) * 2000 / 10**18 + Decimal(dollars) / 10**6
         assert document.completeness == "complete"
         assert document.issues != ()
+
+
+async def test_a_portfolio_is_partial_for_a_protocol_that_nothing_here_can_read(
+    hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path
+) -> None:
+    subject, _ = hostile
+    alice, nobody, usdc = subject.deployment.accounts["alice"].lower(), "0x" + "12" * 20, subject.token("USDC")
+    (unread,) = Registry([Protocol("bank", "Bank", {"local": {"vault": [usdc]}}, families=["of_mine"])]).unread(())
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await followed(indexed)
+        book, known = TokenBook(indexed.chain.facts, indexed.lake, {}), Protocols((), unread={usdc: unread})
+        taken = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), known).take([alice, nobody])
+    assert [(issue.subject, issue.account) for issue in taken.issues if issue.spoils] == [("bank", alice)]
 
 
 async def test_what_is_held_nowhere_is_described_and_priced_at_one_block_of_the_head(

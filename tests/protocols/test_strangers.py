@@ -205,10 +205,13 @@ def test_recordings_of_all_protocols_replay_as_what_was_found(demo_world: World,
 
     demo_world.run(nothing)
     config = str(demo_world.folder / "data" / "chainfolio.toml")
-    seen = set()
+    seen, events = set(), set[str]()
     for name, address in demo_world.deployment.accounts.items():
         file = tmp_path / f"{name}.json"
         if main(["record", address, "--chain", "local", "--to", str(file), "--config", config]) == 0:
-            seen |= {each["protocol"] for each in json.loads(file.read_text())["found"]["positions"]}
+            recording = json.loads(file.read_text())
+            seen |= {each["protocol"] for each in recording["found"]["positions"]}
+            events |= recording["met"].get("events", {}).keys()
     assert seen == {"aave3", "erc4626", "sushi", "synthetix", "uniswap2", "uniswap3"}
+    assert {each.partition("/")[0] for each in events} == {demo_world.deployment.contracts["MasterChef"].lower()}
     assert main(["test-protocol", str(tmp_path), "--config", config]) == 0
