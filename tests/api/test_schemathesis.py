@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from chainfolio.settings import Limits, Quotas, Settings
 from storage.state.ledger import Balance
 from tests.api.furnished import GRANTS, furnish
@@ -16,6 +18,7 @@ from tests.api.tenants import a_world
 
 DEEP: Final = os.environ.get("CHAINFOLIO_TESTS") == "deep"
 EXAMPLES: Final = 1_000 if DEEP else 4
+PATIENCE_S: Final = 4 * 3600 if DEEP else 300
 NEVER: Final = 1_000_000_000  # a rate or purse that no run comes to the end of
 # What is left out, and why.
 LEFT_OUT: Final = {
@@ -29,6 +32,7 @@ expected-statuses = [400, 401, 403, 404, 405, 409, 413, 414, 415, 422, 429, 431]
 """
 
 
+@pytest.mark.timeout(PATIENCE_S)
 async def test_what_is_answered_is_what_is_described(state_url: str, tmp_path: Path) -> None:
     limits = Limits(per_minute=NEVER, at_block_per_minute=NEVER, waiting_per_key=NEVER)
     settings = Settings(limits=limits, quotas=Quotas(bundles=NEVER))

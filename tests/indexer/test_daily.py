@@ -15,8 +15,9 @@ from chainfolio.contracts import Snapshot
 from indexer.daily import DAY_US, Daily, _add_moved, daily
 from indexer.snapshot import Snapshotter
 from indexer.tokens import TokenBook
-from localchain.airdrop import airdrop
-from localchain.evm import Tx, tx
+from localchain.airdrop import Bait, _creation, _drop, _topic, airdrop
+from localchain.evm import Tx, created_address, selector, tx, words
+from localchain.hostile import TRANSFER
 from portfolio.compose import portfolio
 from portfolio.document import Portfolio, wallet_only
 from portfolio.facts import ChainFacts, Options
@@ -33,11 +34,13 @@ USD = {"ETH": "2000.01", "USDC": "0.999", "DAI": "1.5", "WETH": "1999"}
 
 @dataclass(frozen=True)
 class Today:
-    """The chain, and where its day begins; `spam` has a price and is spam all the same."""
+    """The chain, and where its day begins; `spam` has a price and is spam all the same, and so is `gone`, which nobody
+    holds any more."""
 
     subject: EvmSubject
     first: int
     spam: str
+    gone: str = ""
 
     def account(self, name: str) -> str:
         return self.subject.deployment.accounts[name].lower()
@@ -104,16 +107,23 @@ def today() -> Iterator[Today]:
             tx(alice, weth, "withdraw(uint256)", ETHER // 2),  # comes back inside the transaction
         )
         mined(subject, Tx(subject.deployment.accounts["ivan"], spam, log_of(alice), gas=1_000_000))
+        gone = dropped(subject, Bait("USD\u0421", "USD Coin", 6, 0), 10**9)
         subject.mine(70)
-        yield Today(subject, before + 1, spam)
+        yield Today(subject, before + 1, spam, gone)
+
+
+def dropped(subject: EvmSubject, bait: Bait, raw: int) -> str:
+    """A spam token that logs that it came to many, Alice among them, and says that nobody has any."""
+    who, node = subject.deployment.accounts, subject.node
+    sender = who["ivan"]
+    token = created_address(sender, int(node.rpc("eth_getTransactionCount", sender, "pending"), 16))
+    lucky = [who["alice"], *(f"0x{0xFEED0000 + number:040x}" for number in range(30))]
+    node.settle([_creation(sender, bait), _drop(sender, token, subject.deployment.contracts["Multicall3"], lucky, raw)])
+    return token.lower()
 
 
 def log_of(account: str) -> str:
     """What makes a spam token log that it came to an account once more."""
-    from localchain.airdrop import _topic
-    from localchain.evm import selector, words
-    from localchain.hostile import TRANSFER
-
     topics = [bytes.fromhex(topic[2:]) for topic in (TRANSFER, _topic("0x" + "00" * 20), _topic(account))]
     said = words(["bytes32[]", "bytes"], topics, bytes.fromhex(words(["uint256"], 10**9)))
     return selector("log(bytes32[],bytes)") + said
@@ -123,6 +133,7 @@ def snapshotter(indexed: Index, today: Today) -> Snapshotter:
     facts = indexed.chain.facts
     prices = {str(facts.token_asset(today.subject.token(each))): usd for each, usd in USD.items() if each != "ETH"}
     prices |= {str(facts.native_asset): USD["ETH"], str(facts.token_asset(today.spam)): "1"}
+    prices |= {str(facts.token_asset(today.gone)): "1"} if today.gone else {}
     pegs = {str(facts.token_asset(today.subject.token(each))): "1" for each in ("USDC", "DAI")}
     sources = fixed(prices, "test"), fixed(pegs, "test", name="peg")
     book = TokenBook(facts, indexed.lake, {})
@@ -185,11 +196,12 @@ async def test_spam_and_what_nobody_priced_are_in_neither_and_the_holdings_stay_
         alice = today.account("alice")
         snapshot = await taken(indexed, today, block=indexed.tail.top(indexed.key))
         came = {each.token.asset.contract for each in snapshot.days[0].came}
-        assert {today.spam, today.subject.token("WBTC")} <= came
-        assert (alice, today.spam) in snapshot.spam
+        assert {today.spam, today.gone, today.subject.token("WBTC")} <= came
+        assert {(alice, today.spam), (alice, today.gone)} <= set(snapshot.spam)
+        assert today.gone not in {each.token.asset.contract for each in snapshot.holdings}
         plain, all_ = document(snapshot, alice), document(snapshot, alice, spam=True)
         assert (plain.daily_income, plain.daily_expense) == known(today)
-        assert Decimal(all_.daily_income) - Decimal(plain.daily_income) == 1000  # 10^9 of six decimals, at 1
+        assert Decimal(all_.daily_income) - Decimal(plain.daily_income) == 2000  # 10^9 of six decimals twice, at 1
         without = replace(snapshot, days=())
         assert document(without, alice) == replace_daily(plain, "N/A")
         # Dai is held no more: its price is learned with those of what is held, in no further request.
