@@ -122,8 +122,8 @@ async def test_what_is_left_is_what_permit2_lets_be_taken_to_the_unit(subject: E
         tx(alice, PERMIT2, APPROVE, weth, bob, 5, now_s(subject) + 50),  # expires
         tx(alice, PERMIT2, APPROVE, weth, carol, 5, soon),  # that the token itself does not let Permit2 take
     ]
-    for each in sent:
-        subject.node.settle([each])
+    for one in sent:
+        subject.node.settle([one])
     subject.node.rpc("anvil_setChainId", ELSEWHERE)
     signed = sign(subject, alice, dai, carol, 900, soon, 0)
     subject.node.rpc("anvil_impersonateAccount", RELAY)
