@@ -16,7 +16,7 @@ from api.router import get
 from api.status import moment
 from chainfolio.amounts import text
 from chainfolio.settings import Settings
-from indexer.answers import Allowance, ApprovalsPage, ApprovedAsset, Operator, Place
+from indexer.answers import Allowance, ApprovalsPage, ApprovedAsset, Operator, Permitted, Place
 from portfolio.document import UNKNOWN
 
 ApprovalChain = Literal[
@@ -62,8 +62,8 @@ class ApprovalsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         msgspec.Meta(
             description="What to read from the chain beside the events, joined by commas. `allowance`: what is "
             "left of each approval that no later one replaced, and what it puts at risk. `operators`: who may move "
-            "collectibles (ERC-721, ERC-1155), on the first page. Either names the spenders that are known. `permit2` "
-            "is not served yet.",
+            "collectibles (ERC-721, ERC-1155), on the first page. `permit2`: whom Permit2 lets take ERC-20 tokens, on "
+            "the first page. Each names the spenders that are known.",
             examples=[["allowance"]],
         ),
     ] = ()
@@ -142,6 +142,38 @@ class CollectibleOperator(
     block_hash: str
 
 
+class PermittedSpender(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={
+        "owner": "from", "spender": "to", "spender_label": "spenderLabel", "value_at_risk": "valueAtRisk",
+        "block_number": "blockNumber", "block_hash": "blockHash",
+    },
+):  # fmt: skip
+    """Whom Permit2 lets take a token at one block; what was used up or taken back, or has expired, is left out.
+    `amount`, `balance` and `takeable` are raw; `takeable` is the least of the amount, the balance and what the token
+    lets Permit2 take, `valueAtRisk` the USD of it. `expiration` is the last moment, in Unix seconds. `N/A` is not
+    known, which is not zero."""
+
+    block: str
+    timestamp: Moment
+    hash: str
+    contract: str
+    permit2: str
+    owner: str
+    spender: str
+    spender_label: str | None
+    amount: str
+    unlimited: bool
+    expiration: str
+    balance: str
+    takeable: str
+    value_at_risk: str
+    block_number: str
+    block_hash: str
+
+
 class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One page. `cursor` is null on the last one. `unpricedAllowances` counts the allowances of this page whose value
     at risk is not known."""
@@ -151,6 +183,7 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     items: tuple[TokenApproval, ...]
     unpriced_allowances: int | msgspec.UnsetType = msgspec.UNSET
     operators: tuple[CollectibleOperator, ...] | msgspec.UnsetType = msgspec.UNSET
+    permit2: tuple[PermittedSpender, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 @get(
@@ -207,6 +240,7 @@ async def approvals(request: Context, path: ApprovalsPath, query: ApprovalsQuery
         items=items,
         unpriced_allowances=unknown if "allowance" in query.include else msgspec.UNSET,
         operators=msgspec.UNSET if page.operators is None else _operators(page),
+        permit2=msgspec.UNSET if page.permitted is None else tuple(_permitted(page, each) for each in page.permitted),
     )
 
 
@@ -276,6 +310,28 @@ def _operator(page: ApprovalsPage, operator: Operator) -> CollectibleOperator:
         standard=operator.standard or UNKNOWN,
         token_id=msgspec.UNSET if operator.token_id is None else str(operator.token_id),
         held=_known(operator.held),
+        block_number=str(page.block.height),
+        block_hash=page.block.hash,
+    )
+
+
+def _permitted(page: ApprovalsPage, given: Permitted) -> PermittedSpender:
+    assert page.block is not None, "what is read from the chain is of a block"
+    return PermittedSpender(
+        block=str(given.place.height),
+        timestamp=_moment(given.time_us),
+        hash=given.place.tx_hash,
+        contract=given.token,
+        permit2=given.contract,
+        owner=given.owner,
+        spender=given.spender,
+        spender_label=page.labels.get(given.spender),
+        amount=_known(given.raw),
+        unlimited=given.unlimited,
+        expiration=UNKNOWN if given.expires_s is None else str(given.expires_s),
+        balance=_known(given.balance),
+        takeable=_known(given.takes),
+        value_at_risk=UNKNOWN if given.at_risk is None else text(given.at_risk),
         block_number=str(page.block.height),
         block_hash=page.block.hash,
     )

@@ -19,7 +19,7 @@ from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.blocks import Block
 from chainfolio.calls import Call, Read, balance_of
 from chainfolio.contracts import Holding, Price, Token
-from chainfolio.errors import BadAnswer, Unserved
+from chainfolio.errors import BadAnswer
 from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS
 from indexer import ipc
 from indexer.answers import Allowance, Approval, ApprovalsPage, Operator, Place
@@ -298,16 +298,19 @@ async def included(
     labels: Labels,
     *,
     first: bool,
+    permit2: Collection[str] = (),
 ) -> ApprovalsPage:
-    """A page with what was asked for beside its events, all at one block; operators are listed on a first page."""
-    if "permit2" in include:
-        raise Unserved("the allowances inside Permit2", cure="its own events are not indexed by this release")
+    """A page with what was asked for beside its events, all at one block; operators, and what is allowed inside the
+    contracts `permit2`, are listed on a first page."""
+    from indexer.permit2 import permitted
+
     lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
     block = await snapshotter.now()
     allowed = None
     if "operators" in include and first:
         allowed = await asyncio.to_thread(latest_operators, lake, tail, key, owners)
-    spenders = {item.spender for item in page.items} | {operator.spender for operator in allowed or ()}
+    inside = await permitted(snapshotter, owners, permit2, block) if "permit2" in include and first else None
+    spenders = {each.spender for each in (*page.items, *(allowed or ()), *(inside or ()))}
     names = labels(key, spenders)
     left: tuple[Allowance, ...] = ()
     if "allowance" in include:
@@ -316,8 +319,9 @@ async def included(
         )
     may = None if allowed is None else await operators(snapshotter, allowed, block, names)
     return replace(
-        page, block=block, allowances={each.approval.place: each for each in left}, operators=may, labels=names
-    )
+        page, block=block, allowances={each.approval.place: each for each in left}, operators=may, permitted=inside,
+        labels=names,
+    )  # fmt: skip
 
 
 def current(approvals: Collection[Approval], lake: Lake, tail: Tail, chain: str) -> list[Approval]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price, Token
-from portfolio.transactions import Transactions
+
+if TYPE_CHECKING:
+    from portfolio.transactions import Transactions
 
 
 class ChainFact(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -142,11 +145,36 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True)
+class Permitted:
+    """Whom Permit2 (at `contract`) lets take a token from its owner. At a block: `raw` is what is left, until
+    `expires_s` (Unix seconds) included; `takes` is how much of it could be taken, `at_risk` the USD of that. None is
+    not known."""
+
+    place: Place
+    time_us: int
+    contract: str
+    token: str
+    owner: str
+    spender: str
+    raw: int | None = None
+    expires_s: int | None = None
+    balance: int | None = None
+    takes: int | None = None
+    at_risk: Decimal | None = None
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether it is not used up by what is taken."""
+        return self.raw == 2**160 - 1
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalsPage:
     """Approvals, the newest first; the place to go on from (None: no more); assets by (owner, token) where known.
 
     With `block`, what was included is of that block: what is left of the approvals that no later one replaced, and, on
-    a first page, who may move collectibles. `labels` are those of the spenders that are known.
+    a first page, who may move collectibles and whom Permit2 lets take tokens. `labels` are those of the spenders that
+    are known.
     """
 
     items: tuple[Approval, ...]
@@ -155,6 +183,7 @@ class ApprovalsPage:
     block: Block | None = None
     allowances: Mapping[Place, Allowance] = field(default_factory=dict)
     operators: tuple[Operator, ...] | None = None
+    permitted: tuple[Permitted, ...] | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -125,6 +125,21 @@ def _events(
     lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], height: int, filters: Collection[str]
 ) -> dict[str, dict[str, tuple[Named, ...]]]:
     """The distinct events of some filters that name accounts, by account, in the same order of places."""
+    distinct = ("account", *NAMED[1:])
+    rows = event_rows(lake, tail, chain, accounts, height, filters, distinct).sort(distinct)
+    found: dict[str, dict[str, list[Named]]] = {account: {} for account in accounts}
+    for account, address, topic0, place, *topics, data in rows.iter_rows():
+        named = Named(place, tuple(topic for topic in topics if topic is not None), data)
+        found[account].setdefault(f"{address}/{topic0}", []).append(named)
+    return {account: {event: tuple(several) for event, several in events.items()} for account, events in found.items()}
+
+
+def event_rows(
+    lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], height: int, filters: Collection[str],
+    columns: Sequence[str],
+) -> pl.DataFrame:  # fmt: skip
+    """Rows of `account_events` of some filters that name accounts, up to a height; each of its columns chosen once, in
+    no order."""
     import polars as pl
 
     wanted = of_events(filters)
@@ -137,16 +152,11 @@ def _events(
     for span in unsorted(tail, chain, "events", height):
         within = pl.col("height").is_between(span.first, span.last)
         parts.append(account_events(lake.scan(LOGS, chain=chain).filter(within & wanted).collect()))
-    by_account = ("account", *NAMED)
+    by_account = tuple(dict.fromkeys(("account", "height", *columns)))
+    read = tuple(dict.fromkeys((*by_account, "address", "topic0")))
     parts = [part.filter(pl.col("account").is_in(accounts)).select(by_account) for part in parts]
-    parts.append(lake.of_accounts(ACCOUNT_EVENTS, chain, accounts, by_account).filter(wanted).collect())
-    distinct = ("account", *NAMED[1:])
-    rows = pl.concat(parts).filter(pl.col("height") <= height).select(distinct).unique().sort(distinct)
-    found: dict[str, dict[str, list[Named]]] = {account: {} for account in accounts}
-    for account, address, topic0, place, *topics, data in rows.iter_rows():
-        named = Named(place, tuple(topic for topic in topics if topic is not None), data)
-        found[account].setdefault(f"{address}/{topic0}", []).append(named)
-    return {account: {event: tuple(several) for event, several in events.items()} for account, events in found.items()}
+    parts.append(lake.of_accounts(ACCOUNT_EVENTS, chain, accounts, read).filter(wanted).select(by_account).collect())
+    return pl.concat(parts).filter(pl.col("height") <= height).select(columns).unique()
 
 
 NAMED = ("height", "address", "topic0", "place", "topic1", "topic2", "topic3", "data")

@@ -202,7 +202,10 @@ class Engine:
         found = ApprovalsPage(tuple(items), more, known)
         if not include:
             return found
-        return await included(found, self._snapshotter(evm), owners, include, system.labels, first=start is None)
+        return await included(
+            found, self._snapshotter(evm), owners, include, system.labels, first=start is None,
+            permit2=system.permit2(evm.key),
+        )  # fmt: skip
 
     async def allowances(self, chain: str, account: Account) -> Standing:
         """All that an account's approvals on a chain still allow, the greatest risk first. NotCovered where there may

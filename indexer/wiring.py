@@ -149,6 +149,11 @@ class System:
             self._spenders = load([self.configs / "spenders"], self.chain_keys)
         return self._spenders
 
+    def permit2(self, chain: str) -> tuple[str, ...]:
+        """Where Permit2 lies on a chain, by its file among the spenders."""
+        found = (each.contracts[chain] for each in self.spenders.on(chain) if each.key == "permit2")
+        return tuple(address for roles in found for address in roles.get("permit2", ()))
+
     def labels(self, chain: str, spenders: Iterable[str]) -> dict[str, str]:
         """What those of some spenders are called that are known on a chain."""
         found = {each: self.spenders.label(each, chain) or self.registry.label(each, chain) for each in spenders}
@@ -173,13 +178,18 @@ class System:
         return check_datasets(chain, chain.settings.datasets or chain.usual)
 
     def events(self, chain: EvmChain, datasets: Sequence[str]) -> tuple[str, ...]:
-        """The filters that the dataset `events` is wanted of: what rules of the chain's protocols ask for.
+        """The filters that the dataset `events` is wanted of: what rules of the chain's protocols ask for,
+        and what Permit2 says of its allowances.
 
         No decoder is loaded where it is not among the datasets, or no file says which one reads a contract there.
         """
-        if "events" not in datasets or not any(each.families for each in self.registry.on(chain.key)):
+        if "events" not in datasets:
             return ()
-        return self.protocols(chain).events
+        from adapters.evm.permit2 import filters
+
+        has_rules = any(each.families for each in self.registry.on(chain.key))
+        of_rules = self.protocols(chain).events if has_rules else ()
+        return tuple(sorted({*of_rules, *filters(self.permit2(chain.key))}))
 
     def follower(self, chain: EvmChain) -> Follower:
         """What follows a chain at its head, with all that is indexed of it; whoever uses it holds the chain's lock."""

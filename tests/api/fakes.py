@@ -94,6 +94,10 @@ class FakeTransaction:
     def rows(self, statement: Statement, **_: object) -> list[tuple[int]]:
         return [] if "bookmarks" in statement.text("sqlite") else [(1000,)]
 
+    def run(self, statement: Statement, **_: object) -> int:
+        assert "bookmarks" in statement.text("sqlite"), "nothing else is changed by fakes"
+        return 0
+
 
 @dataclass
 class FakeKeys:

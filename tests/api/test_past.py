@@ -6,8 +6,6 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
-from random import Random
 from typing import Any, get_args
 
 import pytest
@@ -20,13 +18,18 @@ from chainfolio import errors
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Token
-from chainfolio.seams import SystemClock
 from chainfolio.settings import Chain, Settings
-from indexer.answers import Allowance, ApprovalsPage, ApprovedAsset, Operator, Place, Reached, TransactionFilter
+from indexer.answers import (
+    Allowance,
+    ApprovalsPage,
+    ApprovedAsset,
+    Operator,
+    Place,
+    TransactionFilter,
+)
 from portfolio.facts import Options
 from portfolio.transactions import TransactionType
-from storage.state import State
-from tests.api.fakes import ALICE, BOB, KEY, SOL, STARKNET, TRON, Caller, FakeEngine, FakeKeys, an_app, an_approval
+from tests.api.fakes import ALICE, BOB, KEY, SOL, STARKNET, TRON, Caller, FakeEngine, FakeKeys, an_approval
 
 AT_BLOCK = f"/v1/portfolio/at-block?addresses={ALICE}&chainKey=ethereum&blockNumber="
 APPROVALS = f"/v1/approvals/ethereum?addresses={ALICE}"
@@ -383,49 +386,6 @@ async def test_every_filter_reaches_the_engine(ask: Any, engine: FakeEngine) -> 
         hide_spam=True, hide_dust=True, since_us=us(2026, 3, 1, 10, 30) + 500_000, until_us=us(2026, 4, 1) - 1,
         token_id=115,
     )  # fmt: skip
-
-
-class Shared(FakeKeys):
-    """Keys of several processes over one store."""
-
-    store: State
-
-    async def run(self, work: Any) -> Any:
-        return await self.store.run(work)
-
-    async def look(self, work: Any) -> Any:
-        return await self.store.look(work)
-
-
-async def test_a_page_goes_on_where_the_one_before_ended_in_whichever_process(tmp_path: Path) -> None:
-    keys = Shared({KEY: Caller(), OTHER_KEY: Caller("acc_2", "key_2")})
-    keys.store = State.open(f"sqlite:///{tmp_path}/state.db", b"p" * 32, SystemClock(), Random(1))
-    reached = Reached(10, (7, 6, 5, "0xtx", "ethereum", ALICE))
-    engines = FakeEngine(reached=reached), FakeEngine()
-    async with (
-        listening(an_app(engines[0], keys), "127.0.0.1", 0, drain_s=0.1) as first,
-        listening(an_app(engines[1], keys), "127.0.0.1", 0, drain_s=0.1) as second,
-        ClientSession() as client,
-    ):
-
-        async def after(port: int, path: str, key: str = KEY) -> Reached | None:
-            url = f"http://127.0.0.1:{port}{path}"
-            async with client.get(url, headers={"Authorization": f"Bearer {key}"}) as answer:
-                assert answer.status == 200, await answer.text()
-            (_, (_, wanted)) = engines[port == second].calls[-1]
-            found: Reached | None = wanted.after
-            return found
-
-        assert await after(first, PAGED) is None
-        more = f"{TRANSACTIONS}&limit=25&offset=10"
-        assert await after(second, more) == reached
-        assert await after(second, f"{TRANSACTIONS}&limit=25&offset=40") == reached
-        assert await after(second, f"{TRANSACTIONS}&limit=25&offset=9") is None
-        assert await after(second, PAGED) is None
-        for other in (f"{more}&sort=ASC", f"{more}&hideSpam=true", f"{more}&endDate=2026-03-31"):
-            assert await after(second, other) is None, other
-        assert await after(second, more, OTHER_KEY) is None
-    keys.store.close()
 
 
 def us(year: int, month: int, day: int, hour: int = 0, minute: int = 0) -> int:

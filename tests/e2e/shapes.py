@@ -247,6 +247,27 @@ class Approval(Shape, frozen=True, kw_only=True):
     allowance: Allowance | UnsetType = UNSET
 
 
+class Permitted(Shape, frozen=True, kw_only=True):
+    """Whom Permit2 lets take a token."""
+
+    block: Whole
+    timestamp: Time
+    hash: Hash
+    contract: EvmAddress
+    permit2: EvmAddress
+    granted_by: EvmAddress = field(name="from")
+    to: EvmAddress
+    spender_label: str | None
+    amount: Known
+    unlimited: bool
+    expiration: Known
+    balance: Known
+    takeable: Known
+    value_at_risk: Known
+    block_number: Whole
+    block_hash: Hash
+
+
 class Approvals(Shape, frozen=True, kw_only=True):
     """A page of approvals."""
 
@@ -254,6 +275,7 @@ class Approvals(Shape, frozen=True, kw_only=True):
     items: list[Approval]
     unpriced_allowances: Count | UnsetType = UNSET
     operators: list[Operator] | UnsetType = UNSET
+    permit2: list[Permitted] | UnsetType = UNSET
     cursor: str | UnsetType | None = UNSET
 
 

@@ -397,9 +397,8 @@ def test_who_may_move_collectibles_is_read_from_their_contracts(demo: Demo, ther
             assert int(demo.rpc("eth_call", asks, {"blockHash": each.block_hash}), 16) == 1
 
 
-def test_what_is_allowed_inside_permit2_is_not_made_up(there: Client) -> None:
-    refusal = free(there, f"/approvals/ethereum?addresses={DAVE}&include=permit2", 501, shapes.Refusal)
-    assert "Permit2" in refusal.message
+def test_nothing_is_allowed_inside_permit2_where_it_was_never_used(there: Client) -> None:
+    assert there.approvals("ethereum", DAVE, include="permit2").permit2 == []
 
 
 def test_the_command_lists_what_may_be_taken_by_value_at_risk(ethereum: Running, there: Client) -> None:

@@ -1,0 +1,26 @@
+"""Permit2: the events that name a permission inside it, and what says how much of it is left.
+
+Two events name one: an owner's own (`Approval`) and one by his signature (`Permit`). What ends or uses one up
+(`Lockdown`, `NonceInvalidation`, a transfer) is seen in what is left of it, so nobody has to index that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from chainfolio.events import declared
+
+EVENTS: Final = tuple(
+    declared(f"{name}(address indexed owner, address indexed token, address indexed spender, {rest})")
+    for name, rest in (
+        ("Approval", "uint160 amount, uint48 expiration"),
+        ("Permit", "uint160 amount, uint48 expiration, uint48 nonce"),
+    )
+)
+LEFT: Final = "allowance(address,address,address)(uint160,uint48,uint48)"
+
+
+def filters(contracts: Collection[str]) -> tuple[str, ...]:
+    """The filters of the dataset `events` for these Permit2 contracts."""
+    return tuple(sorted(event.filter(contract) for contract in contracts for event in EVENTS))

@@ -1,0 +1,88 @@
+"""Pages that go on where the one before ended, in any process; and what Permit2 allows, beside a page of approvals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from aiohttp import ClientSession
+
+from api.serve import listening
+from chainfolio.blocks import Block
+from chainfolio.seams import SystemClock
+from indexer.answers import ApprovalsPage, Permitted, Place, Reached
+from storage.state import State
+from tests.api.fakes import ALICE, BOB, KEY, Caller, FakeEngine, FakeKeys, an_app
+
+APPROVALS = f"/v1/approvals/ethereum?addresses={ALICE}"
+TRANSACTIONS = f"/v1/transactions?addresses={ALICE}"
+PAGED = f"{TRANSACTIONS}&limit=10&offset=0"
+OTHER_KEY = "cf_live_" + "B1b2C3d4E5" * 3 + "x7Yz90"
+PERMIT2, TOKEN = "0x000000000022d473030f116ddee9f6b43ac78ba3", "0x" + "70" * 20
+
+
+class Shared(FakeKeys):
+    """Keys of several processes over one store."""
+
+    store: State
+
+    async def run(self, work: Any) -> Any:
+        return await self.store.run(work)
+
+    async def look(self, work: Any) -> Any:
+        return await self.store.look(work)
+
+
+async def test_a_page_goes_on_where_the_one_before_ended_in_whichever_process(tmp_path: Path) -> None:
+    keys = Shared({KEY: Caller(), OTHER_KEY: Caller("acc_2", "key_2")})
+    keys.store = State.open(f"sqlite:///{tmp_path}/state.db", b"p" * 32, SystemClock(), Random(1))
+    reached = Reached(10, (7, 6, 5, "0xtx", "ethereum", ALICE))
+    engines = FakeEngine(reached=reached), FakeEngine()
+    async with (
+        listening(an_app(engines[0], keys), "127.0.0.1", 0, drain_s=0.1) as first,
+        listening(an_app(engines[1], keys), "127.0.0.1", 0, drain_s=0.1) as second,
+        ClientSession() as client,
+    ):
+
+        async def after(port: int, path: str, key: str = KEY) -> Reached | None:
+            url = f"http://127.0.0.1:{port}{path}"
+            async with client.get(url, headers={"Authorization": f"Bearer {key}"}) as answer:
+                assert answer.status == 200, await answer.text()
+            (_, (_, wanted)) = engines[port == second].calls[-1]
+            found: Reached | None = wanted.after
+            return found
+
+        assert await after(first, PAGED) is None
+        more = f"{TRANSACTIONS}&limit=25&offset=10"
+        assert await after(second, more) == reached
+        assert await after(second, f"{TRANSACTIONS}&limit=25&offset=40") == reached
+        assert await after(second, f"{TRANSACTIONS}&limit=25&offset=9") is None
+        assert await after(second, PAGED) is None
+        for other in (f"{more}&sort=ASC", f"{more}&hideSpam=true", f"{more}&endDate=2026-03-31"):
+            assert await after(second, other) is None, other
+        assert await after(second, more, OTHER_KEY) is None
+    keys.store.close()
+
+
+async def test_what_permit2_lets_others_take_is_shown_with_what_is_not_known(ask: Any, engine: FakeEngine) -> None:
+    place = Place(9, 3, "0x" + "09" * 32)
+    known = Permitted(place, 1_700_000_000_123_456, PERMIT2, TOKEN, ALICE, BOB, 2**160 - 1, 1_800_000_000, 7, 5,
+                      Decimal("2.50"))  # fmt: skip
+    engine.page = ApprovalsPage(
+        (), None, block=Block(12, "0x" + "bb" * 32, "", 0), labels={BOB: "Bob's"},
+        permitted=(known, replace(known, raw=None, expires_s=None, balance=None, takes=None, at_risk=None)),
+    )  # fmt: skip
+    body = await (await ask(f"{APPROVALS}&include=permit2")).json()
+    assert engine.calls[0][1][4] == ("permit2",)
+    first, second = body["permit2"]
+    assert first == {
+        "block": "9", "timestamp": "2023-11-14T22:13:20.123Z", "hash": place.tx_hash, "contract": TOKEN,
+        "permit2": PERMIT2, "from": ALICE, "to": BOB, "spenderLabel": "Bob's", "amount": str(2**160 - 1),
+        "unlimited": True, "expiration": "1800000000", "balance": "7", "takeable": "5", "valueAtRisk": "2.5",
+        "blockNumber": "12", "blockHash": "0x" + "bb" * 32,
+    }  # fmt: skip
+    assert {second[name] for name in ("amount", "expiration", "balance", "takeable", "valueAtRisk")} == {"N/A"}
+    assert second["unlimited"] is False
