@@ -154,8 +154,13 @@ def test_an_account_is_its_state_and_one_that_is_absent_has_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"\x01\x02", rlp.encode([b""] * 3), rlp.encode([b"", b"", b"short", EMPTY_CODE]), b"\xc2", b"\x80"]
-)
+    "content",
+    [
+        b"\x01\x02", rlp.encode([b""] * 3), rlp.encode([b"", b"", b"short", EMPTY_CODE]), b"\xc2", b"\x80",
+        rlp.encode([b"", b"", EMPTY_ROOT, EMPTY_CODE, b""]), rlp.encode([b"", b"", EMPTY_ROOT, EMPTY_CODE[:-1]]),
+        rlp.encode([b"", b"", EMPTY_ROOT, [EMPTY_CODE]]),
+    ],
+)  # fmt: skip
 def test_what_is_no_state_of_an_account_is_refused(content: bytes) -> None:
     trie = Trie({bytes.fromhex(ALICE[2:]): content})
     with pytest.raises(BadAnswer, match="state of"):
