@@ -140,6 +140,18 @@ def test_what_is_no_node_shows_nothing(node: Any) -> None:
         walk("test", keccak(content), b"key", [content])
 
 
+def test_a_leaf_whose_path_is_only_the_beginning_of_the_key_s_is_not_its() -> None:
+    leaf = rlp.encode([compact(nibbles(b"key")[:10], ends=True), b"v"])
+    assert walk("test", keccak(leaf), b"key", [leaf]) is None
+
+
+def test_a_branch_below_the_end_of_a_key_shows_nothing() -> None:
+    branch = rlp.encode([b"v"] * 17)
+    root = rlp.encode([compact(nibbles(b"key"), ends=False), keccak(branch)])
+    with pytest.raises(BadAnswer, match="17 parts where 0 nibbles are left"):
+        walk("test", keccak(root), b"key", [root, branch])
+
+
 # --- accounts and words ----------------------------------------------------------------------------------------------
 
 
