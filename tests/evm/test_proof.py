@@ -152,6 +152,14 @@ def test_a_branch_below_the_end_of_a_key_shows_nothing() -> None:
         walk("test", keccak(root), b"key", [root, branch])
 
 
+def test_a_way_that_goes_on_without_using_up_the_key_ends() -> None:
+    nodes = [rlp.encode([compact(nibbles(b"key"), ends=True), b"v" * 40])]
+    for _ in range(70):
+        nodes.append(rlp.encode([compact((), ends=False), keccak(nodes[-1])]))
+    with pytest.raises(BadAnswer, match="a way that does not end"):
+        walk("test", keccak(nodes[-1]), b"key", nodes)
+
+
 # --- accounts and words ----------------------------------------------------------------------------------------------
 
 
