@@ -156,6 +156,9 @@ async def test_an_index_that_begins_after_a_deposit_says_what_it_cannot_know(
         async with index(traded, tmp_path / name, datasets=DATASETS) as indexed:
             await filled(indexed, traded, start, events)
             told[name] = await farmed(indexed, traded, account)
+            left = candidates.unheard(indexed.tail, indexed.key, traded.height, indexed.events)
+            met = candidates.met(indexed.lake, indexed.tail, indexed.key, [account], traded.height, left)[account]
+            assert met.covered == (set(indexed.events) if name == "whole" else set())
     assert {name: len(each.positions) for name, each in told.items()} == {"whole": 1, "late": 0, "unheard": 1}
     spoiling = {name: [issue for issue in each.issues if issue.spoils] for name, each in told.items()}
     assert spoiling["whole"] == []
