@@ -1,6 +1,7 @@
-"""A chain that changes its mind a thousand times, across restarts and hand-overs, against an index made afterwards.
+"""A chain that changes its mind a thousand times, across restarts and hand-overs, against an index made afterwards;
+then some times deeper than what it called final, under a worker that nobody helps.
 
-python -m bench.reorgs [--storms 1000] [--seed N]
+python -m bench.reorgs [--storms 1000] [--deep 10] [--seed N]
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow as pa
 from bench.figures import Figure, main
 from bench.places import scratch
 from chainfolio.blocks import Span
+from chainfolio.seams import Seams, SystemClock
 from chainfolio.settings import Settings
 from chainfolio.tables import TABLES
 from cli.demo import prepare
@@ -25,12 +27,14 @@ from indexer.collect import Collector, missing
 from indexer.follow import Follower
 from indexer.progress import Progress
 from indexer.wiring import System
+from indexer.worker import Worker
 from localchain.deploy import Deployment, deploy
 from localchain.evm import Tx, tx
 from localchain.node import LocalNode
 
 CHAIN, FINALITY = "local", 64
 RESTARTS, DERIVED, HANDED_OVER = 0.1, 0.05, 0.03  # of the storms
+DEEPEST, PATIENT, PATIENCE_S = 1000, 0.7, 300.0
 LEARNT = ("tokens",)  # what somebody asked for, not what the chain did
 
 
@@ -41,6 +45,7 @@ class Storm:
     reorgs: Counter[int] = field(default_factory=Counter)
     restarts: int = 0
     handovers: int = 0
+    healed: int = 0
     rows: int = 0
     differing: dict[str, int] = field(default_factory=dict)
 
@@ -48,17 +53,32 @@ class Storm:
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
     seed = options.seed if options.seed is not None else random.randrange(10**6)
-    with LocalNode(seconds_per_block=1) as node, scratch() as folder:
-        deployment = deploy(node)
-        node.mine(FINALITY)
-        storm = asyncio.run(_storm(node, deployment, folder, options.storms, random.Random(seed)))
-    depths = f"{min(storm.reorgs)}–{max(storm.reorgs)}"
-    what = (
-        f"{storm.reorgs.total():,} reorganisations {depths} deep, {storm.restarts} restarts, {storm.handovers} indexes "
-        f"begun in between, seed {seed}: rows that differ from an index made afterwards, derived tables too"
+    figures = []
+    if options.storms:
+        with LocalNode(seconds_per_block=1) as node, scratch() as folder:
+            deployment = deploy(node)
+            node.mine(FINALITY)
+            storm = asyncio.run(_storm(node, deployment, folder, options.storms, random.Random(seed)))
+        what = f"{storm.restarts} restarts, {storm.handovers} indexes begun in between"
+        figures.append(_figure(storm, what, seed))
+    if options.deep:
+        with LocalNode(seconds_per_block=1) as node, scratch() as folder:
+            deployment = deploy(node)
+            node.mine(DEEPEST + 1)
+            storm = asyncio.run(_deep(node, deployment, folder, options.deep, random.Random(seed)))
+        what = f"deeper than the {FINALITY} that are final, healed {storm.healed} times by a worker alone"
+        figures.append(_figure(storm, what, seed))
+    return figures
+
+
+def _figure(storm: Storm, what: str, seed: int) -> Figure:
+    depths = f"{min(storm.reorgs):,}–{max(storm.reorgs):,}"
+    name = (
+        f"{storm.reorgs.total():,} reorganisations {depths} deep, {what}, seed {seed}: "
+        "rows that differ from an index made afterwards, derived tables too"
     )
     text = f"{sum(storm.differing.values())} of {storm.rows:,}"
-    return [Figure("reorgs", what, text, "0", not any(storm.differing.values()), {"differing": storm.differing})]
+    return Figure("reorgs", name, text, "0", not any(storm.differing.values()), {"differing": storm.differing})
 
 
 async def _storm(node: LocalNode, deployment: Deployment, folder: Path, storms: int, chance: random.Random) -> Storm:
@@ -83,6 +103,56 @@ async def _storm(node: LocalNode, deployment: Deployment, folder: Path, storms: 
         await _follower(live).step()
         if chance.random() < DERIVED:
             await asyncio.to_thread(derive.derive, live.lake, live.tail, CHAIN)
+    await _compare(storm, live, node, deployment, folder)
+    return storm
+
+
+async def _deep(node: LocalNode, deployment: Deployment, folder: Path, storms: int, chance: random.Random) -> Storm:
+    """Each storm takes away blocks that were final; some come before the last one is healed."""
+    storm = Storm()
+    live = System(_settings(folder / "live", node, deployment), Seams(clock=Hasty()))
+    worker = Worker(live)
+    task = asyncio.create_task(worker.run())
+    try:
+        await _caught_up(live, worker, node, task)
+        for at in range(storms):
+            await asyncio.to_thread(_trade, node, deployment, chance)
+            depth = chance.randint(FINALITY + 1, DEEPEST) if at else DEEPEST
+            await asyncio.to_thread(node.reorg, depth, _deeds(deployment, chance))
+            await asyncio.to_thread(node.mine)  # a chain that is as long as before has not gone on
+            storm.reorgs[depth] += 1
+            if chance.random() < PATIENT:
+                await _caught_up(live, worker, node, task)
+        await _caught_up(live, worker, node, task)
+        storm.healed = worker.status[CHAIN].healed
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    await _compare(storm, live, node, deployment, folder)
+    return storm
+
+
+class Hasty(SystemClock):
+    """The time of this machine; nobody waits for long."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Some milliseconds."""
+        await super().sleep(min(seconds, 0.02))
+
+
+async def _caught_up(live: System, worker: Worker, node: LocalNode, task: asyncio.Task[None]) -> None:
+    """Wait until the newest block of the index is the node's; fails where the worker gives up."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            head, top = await asyncio.to_thread(node.block), live.tail.top(CHAIN)
+            if top is not None and top.hash == head["hash"] and not worker.status[CHAIN].halted:
+                return
+            assert not task.done(), task.exception()
+            await asyncio.sleep(0.05)
+
+
+async def _compare(storm: Storm, live: System, node: LocalNode, deployment: Deployment, folder: Path) -> None:
+    """Count the rows in which an index differs from one made now, of all tables."""
     node.mine(2 * FINALITY)  # all of it is final now
     clean = await _begun(_settings(folder / "clean", node, deployment))
     for system in (live, clean):
@@ -95,7 +165,6 @@ async def _storm(node: LocalNode, deployment: Deployment, folder: Path, storms: 
     storm.differing = {name: ((ours[name] - theirs[name]) + (theirs[name] - ours[name])).total() for name in theirs}
     for system in (live, clean):
         await system.close()
-    return storm
 
 
 def _settings(folder: Path, node: LocalNode, deployment: Deployment) -> Settings:
@@ -166,6 +235,7 @@ def _everything(system: System) -> dict[str, Counter[str]]:
 def add(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("--storms", type=int, default=1000)
+    parser.add_argument("--deep", type=int, default=10, help=f"storms up to {DEEPEST:,} deep; 0 for none")
     parser.add_argument("--seed", type=int, help="to have the same storms again")
 
 

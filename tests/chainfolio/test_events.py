@@ -50,6 +50,7 @@ def test_what_was_written_is_read_wherever_it_stands(
     ("topics", "data"),
     [
         (["0x" + "00" * 12 + "11" * 20], bytes(64)),  # one parameter less is indexed
+        (["0x" + "00" * 12 + "11" * 20, *["0x" + "00" * 32] * 2], bytes(64)),  # one more is
         (["0x" + "00" * 12 + "11" * 20, "0x" + "00" * 32], b""),  # the data stops short
         (["0x" + "00" * 12 + "11" * 20, "0x" + "01" * 32], bytes(32)),  # no 8-bit number
     ],
@@ -92,3 +93,22 @@ def test_a_rule_names_an_indexed_address_and_values_that_can_be_read(
 ) -> None:
     with pytest.raises(ValueError, match=r"position"):
         Event("role", signature, owner, of)
+
+
+@pytest.mark.parametrize(
+    ("kind", "edge", "beyond"),
+    [
+        ("address", 2**160 - 1, 2**160),
+        ("bool", 1, 2),
+        ("uint8", 255, 256),
+        ("int8", 127, 128),
+        ("int8", -128, -129),
+        ("int8", -1, 2**255),
+    ],
+)
+def test_a_word_is_a_value_of_its_type_up_to_the_type_s_edge(kind: str, edge: int, beyond: int) -> None:
+    event = declared(f"E({kind})")
+    read = event.values((0,), (), (edge % 2**256).to_bytes(32, "big"))
+    assert read == ("0x" + "ff" * 20 if kind == "address" else edge,)
+    assert type(read[0]) is {"address": str, "bool": bool}.get(kind, int)
+    assert event.values((0,), (), (beyond % 2**256).to_bytes(32, "big")) is None

@@ -52,6 +52,12 @@ async def test_each_contract_s_own_events_are_kept_and_no_other_one_s(node: Fake
     assert pairs(later) == [(ONE, STAKED)] * 2
 
 
+async def test_of_one_event_every_contract_s_that_is_wanted_are_kept(node: FakeNode) -> None:
+    chain, wanted = chain_of(wired(node, checked=True)), [(ONE, LENT), (OTHER, LENT), (THIRD, STAKED)]
+    found = await chain.collect(Span(0, node.chain.head), ("events",), events=named(*wanted))
+    assert pairs(found) == [pair for pair in wanted for _ in range(2)]
+
+
 async def test_they_are_read_beside_transfers_from_the_same_headers(node: FakeNode) -> None:
     chain = chain_of(wired(node, checked=True))
     span = Span(0, node.chain.head)

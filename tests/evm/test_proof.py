@@ -140,6 +140,26 @@ def test_what_is_no_node_shows_nothing(node: Any) -> None:
         walk("test", keccak(content), b"key", [content])
 
 
+def test_a_leaf_whose_path_is_only_the_beginning_of_the_key_s_is_not_its() -> None:
+    leaf = rlp.encode([compact(nibbles(b"key")[:10], ends=True), b"v"])
+    assert walk("test", keccak(leaf), b"key", [leaf]) is None
+
+
+def test_a_branch_below_the_end_of_a_key_shows_nothing() -> None:
+    branch = rlp.encode([b"v"] * 17)
+    root = rlp.encode([compact(nibbles(b"key"), ends=False), keccak(branch)])
+    with pytest.raises(BadAnswer, match="17 parts where 0 nibbles are left"):
+        walk("test", keccak(root), b"key", [root, branch])
+
+
+def test_a_way_that_goes_on_without_using_up_the_key_ends() -> None:
+    nodes = [rlp.encode([compact(nibbles(b"key"), ends=True), b"v" * 40])]
+    for _ in range(70):
+        nodes.append(rlp.encode([compact((), ends=False), keccak(nodes[-1])]))
+    with pytest.raises(BadAnswer, match="a way that does not end"):
+        walk("test", keccak(nodes[-1]), b"key", nodes)
+
+
 # --- accounts and words ----------------------------------------------------------------------------------------------
 
 
@@ -154,8 +174,13 @@ def test_an_account_is_its_state_and_one_that_is_absent_has_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"\x01\x02", rlp.encode([b""] * 3), rlp.encode([b"", b"", b"short", EMPTY_CODE]), b"\xc2", b"\x80"]
-)
+    "content",
+    [
+        b"\x01\x02", rlp.encode([b""] * 3), rlp.encode([b"", b"", b"short", EMPTY_CODE]), b"\xc2", b"\x80",
+        rlp.encode([b"", b"", EMPTY_ROOT, EMPTY_CODE, b""]), rlp.encode([b"", b"", EMPTY_ROOT, EMPTY_CODE[:-1]]),
+        rlp.encode([b"", b"", EMPTY_ROOT, [EMPTY_CODE]]),
+    ],
+)  # fmt: skip
 def test_what_is_no_state_of_an_account_is_refused(content: bytes) -> None:
     trie = Trie({bytes.fromhex(ALICE[2:]): content})
     with pytest.raises(BadAnswer, match="state of"):

@@ -379,6 +379,51 @@ async def test_nonsense_for_an_access_list_is_passed_over(local: Local, nonsense
     assert findings.tokens[weth].status == "proven"
 
 
+IMPLEMENTATION = "0x360894a13ba1a3210667c828492db98dca3e2076cc3735a920a3ca505d382bbc"  # of EIP-1967
+
+
+@pytest.mark.parametrize(
+    ("address_", "key", "status"),
+    [
+        ("", IMPLEMENTATION, "contradicted"),  # where a proxy has its code is no part of the balance
+        ("", "0x07", "unprovable"),  # the balance may be made of two words
+        ("0x" + "0b" * 20, "0x07", "unprovable"),  # or of another contract's
+    ],
+)
+async def test_a_word_contradicts_a_balance_only_where_nothing_else_is_read(
+    local: Local, address_: str, key: str, status: str
+) -> None:
+    alice, weth = local.wallets[1], address(local, "WETH")
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        if method == "eth_createAccessList":
+            more = {"address": address_ or weth, "storageKeys": [f"0x{int(key, 16):064x}"]}
+            return {**result, "accessList": [*result["accessList"], more]}
+        return result
+
+    findings, _ = await proven(local.node, alice, [weth], local.heights[-1], lie, **{weth: 2**90 + 1})
+    assert findings.tokens[weth].status == status
+
+
+async def test_an_access_list_of_a_call_that_failed_is_no_hint(local: Local) -> None:
+    alice, weth = local.wallets[1], address(local, "WETH")
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        return {**result, "accessList": [], "error": "reverted"} if method == "eth_createAccessList" else result
+
+    findings, _ = await proven(local.node, alice, [weth], local.heights[-1], lie)
+    assert findings.tokens[weth].status == "proven"
+
+
+async def test_a_native_balance_that_nobody_read_is_told_and_confirms_nothing(local: Local) -> None:
+    alice = local.wallets[1]
+    async with over(local.node) as (chain, _):
+        block = await chain.block(local.heights[-1])
+        (held,) = await chain.answer([NativeBalance(alice)], block)
+        native = (await prove(chain.node, block, alice, None, {})).native
+    assert (native.status, native.value) == ("unprovable", held)
+
+
 async def test_nonsense_for_a_word_of_storage_is_no_hint(laid_out: tuple[LocalNode, dict[str, str]]) -> None:
     node, places = laid_out
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from adapters.evm.protocols.masterchef import DEPOSIT
+from adapters.evm.protocols.masterchef import DEPOSIT, FAMILY
 from chainfolio.blocks import Span, Spans
+from chainfolio.contracts import Snapshot
 from chainfolio.events import declared
+from cli.demo import SUSHI
 from indexer import candidates, derive, rederive
 from indexer.candidates import Named
+from indexer.protocols import Protocols, Row
+from indexer.snapshot import Snapshotter
+from indexer.tokens import TokenBook
 from localchain.evm import tx
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import EVERYTHING, Index, in_order, index
@@ -111,3 +117,53 @@ async def test_the_history_is_every_event_once_however_it_came_about(living: Evm
             rederive.rederive(whole.chain, whole.lake)
             derive.history_again(whole.lake, whole.tail, whole.key, "account_events")
             assert in_order(whole.stored("account_events").to_pylist()) == rows
+
+
+# --- an index that begins later than a protocol ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def traded() -> Iterator[EvmSubject]:
+    with evm(90) as traded:
+        traded.mine(FINALITY)
+        yield traded
+
+
+async def farmed(indexed: Index, subject: EvmSubject, account: str) -> Snapshot:
+    """The account's portfolio where nothing but the farm is known."""
+    row = Row("sushi", FAMILY, {"chef": (chef(subject),)}, SUSHI)
+    book = TokenBook(indexed.chain.facts, indexed.lake, {})
+    return await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), Protocols((row,))).take([account])
+
+
+async def filled(indexed: Index, subject: EvmSubject, first: int, events_from: int) -> None:
+    """Transfers from one block on, events of the farm from another one on, up to the head."""
+    indexed.chain.settings = msgspec.structs.replace(indexed.chain.settings, start_block=first)
+    last = (await indexed.chain.heads()).finalized
+    await indexed.fill(first, last, [name for name in DATASETS if name != "events"])
+    indexed.events = (EVENT.filter(chef(subject)),)
+    await indexed.fill(events_from, last, ["events"])
+    await indexed.follower().step()
+
+
+async def test_an_index_that_begins_after_a_deposit_says_what_it_cannot_know(
+    traded: EvmSubject, tmp_path: Path
+) -> None:
+    (first, account), *_ = written(traded)
+    later = traded.height - FINALITY  # nothing happens from there on
+    told = {}
+    for name, start, events in (("whole", 0, 0), ("late", later, later), ("unheard", 0, first + 1)):
+        async with index(traded, tmp_path / name, datasets=DATASETS) as indexed:
+            await filled(indexed, traded, start, events)
+            told[name] = await farmed(indexed, traded, account)
+            left = candidates.unheard(indexed.tail, indexed.key, traded.height, indexed.events)
+            met = candidates.met(indexed.lake, indexed.tail, indexed.key, [account], traded.height, left)[account]
+            assert met.covered == (set(indexed.events) if name == "whole" else set())
+    assert {name: len(each.positions) for name, each in told.items()} == {"whole": 1, "late": 0, "unheard": 1}
+    spoiling = {name: [issue for issue in each.issues if issue.spoils] for name, each in told.items()}
+    assert spoiling["whole"] == []
+    (late,), (unheard,) = spoiling["late"], spoiling["unheard"]
+    assert (late.adapter, late.subject) == ("index", "local")
+    assert f"not indexed for blocks 0..{later - 1}: what was met only there may be missing" in late.reason
+    assert (unheard.adapter, unheard.subject) == ("index", chef(traded))
+    assert f"not indexed for blocks 0..{first}: what others put there" in unheard.reason

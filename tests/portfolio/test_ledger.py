@@ -208,8 +208,10 @@ def test_an_event_is_in_the_history_of_each_account_that_a_topic_names() -> None
         {"topic0": topic(2**100), "topic1": topic(2**159 + 1), "topic2": topic(2**64), "topic3": topic(2**64 - 1)},
         {"topic0": "x", "topic1": topic(2**160), "topic2": topic(2**159 + 1), "topic3": None},
         {"topic0": "x", "topic1": topic(0), "topic2": None, "topic3": None},
+        {"topic0": "x", "topic1": topic(0), "topic2": topic(1), "topic3": topic(2**64)},
     ]
     logs = frame(tables.LOGS, [{"address": "0xa", "data": b"d", "tx_hash": "h", **each} for each in words])
     rows = ledger.account_events(logs)
-    assert sorted(rows.select("account", "log_index", "place").iter_rows()) == [(other, 0, 2), (one, 0, 1), (one, 1, 2)]
+    told = sorted(rows.select("account", "log_index", "place").iter_rows())
+    assert told == [(other, 0, 2), (other, 3, 3), (one, 0, 1), (one, 1, 2)]
     assert rows.schema == frame(tables.ACCOUNT_EVENTS, []).schema
