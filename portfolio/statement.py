@@ -28,6 +28,7 @@ from portfolio.transactions import (
     TransactionUser,
 )
 
+DIGITS: Final = amounts.MAX_DECIMALS + 80  # of the longest amount there can be
 _ALIAS: Final = re.compile(r"[ _-]?v(?=\d+\Z)")
 
 
@@ -184,7 +185,7 @@ def priced(document: TransactionDocument, prices: Mapping[str, Price]) -> Transa
 def _worth(amount: str, price: Price | None) -> str:
     if price is None or amount == UNKNOWN:
         return UNKNOWN
-    return amounts.text(amounts.worth(amounts.parse(amount), price.usd))
+    return amounts.text(amounts.worth(amounts.parse(amount, max_digits=DIGITS), price.usd))
 
 
 def contracts_of(document: TransactionDocument) -> set[str]:

@@ -61,7 +61,12 @@ async def test_a_page_goes_on_where_the_one_before_ended_in_whichever_process(tm
         assert await after(second, f"{TRANSACTIONS}&limit=25&offset=40") == reached
         assert await after(second, f"{TRANSACTIONS}&limit=25&offset=9") is None
         assert await after(second, PAGED) is None
-        for other in (f"{more}&sort=ASC", f"{more}&hideSpam=true", f"{more}&endDate=2026-03-31"):
+        for other in (
+            f"{more}&sort=ASC",
+            f"{more}&hideSpam=true",
+            f"{more}&endDate=2026-03-31",
+            f"{more}&tokenId={2**256 - 1}",
+        ):
             assert await after(second, other) is None, other
         assert await after(second, more, OTHER_KEY) is None
     keys.store.close()
