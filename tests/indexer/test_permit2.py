@@ -1,11 +1,8 @@
-"""Allowances inside the published Permit2: found by its events, and exactly what it lets a spender take.
-
-`tests/evm/permit2.hex` is the code that lies at Permit2's address on every chain, as Uniswap publishes it to be put
-into test chains (npm @uniswap/v4-periphery@1.0.3, lib/permit2/test/utils/DeployPermit2.sol, MIT).
-"""
+"""Allowances inside the published Permit2: found by its events, and exactly what it lets a spender take."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -20,6 +17,7 @@ from indexer.answers import Permitted
 from indexer.permit2 import permitted
 from indexer.snapshot import Snapshotter
 from indexer.tokens import TokenBook
+from localchain import install
 from localchain.errors import LocalChainError
 from localchain.evm import MAX, call_data, tx
 from pricing.fixed import fixed
@@ -28,7 +26,8 @@ from tests.chains.index import EVERYTHING, Index, index
 
 pytestmark = pytest.mark.node
 PERMIT2 = "0x000000000022d473030f116ddee9f6b43ac78ba3"
-CODE = Path(__file__).parents[1] / "evm" / "permit2.hex"
+# The code that lies at Permit2's address on every chain, as Uniswap publishes it to be put into test chains.
+PUBLISHED = "node_modules/@uniswap/v4-periphery/lib/permit2/test/utils/DeployPermit2.sol"
 DATASETS = (*EVERYTHING, "events")
 APPROVE = "approve(address,address,uint160,uint48)"
 TAKE = "transferFrom(address,address,uint160,address)"
@@ -43,9 +42,15 @@ RELAY = "0x" + "4e" * 20  # sends what another one signed
 @pytest.fixture
 def subject() -> Iterator[EvmSubject]:
     with evm(20) as found:
-        found.node.rpc("anvil_setCode", PERMIT2, "0x" + "".join(CODE.read_text().split()))
+        found.node.rpc("anvil_setCode", PERMIT2, "0x" + code())
         found.trade(20, 5)
         yield found
+
+
+def code() -> str:
+    found = re.search(r'hex"([0-9a-f]+)"', (install.ensure() / PUBLISHED).read_text())
+    assert found, "the package keeps the code in another way"
+    return found[1]
 
 
 def names(subject: EvmSubject) -> tuple[str, ...]:
