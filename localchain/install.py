@@ -91,7 +91,9 @@ def _twice(where: Path, lock: int, patience_s: float) -> None:
     _run("npm install", command, where, lock, patience_s)
     newer = where / "node_modules" / "node" / "bin"
     if newer.exists():
-        _run("npm install", ["env", f"PATH={newer}:{os.environ['PATH']}", *command], where, lock, patience_s)
+        # It brings certificates of its own; those of the machine may know of a proxy.
+        options = f"NODE_OPTIONS=--use-system-ca {os.environ.get('NODE_OPTIONS', '')}".rstrip()
+        _run("npm install", ["env", f"PATH={newer}:{os.environ['PATH']}", options, *command], where, lock, patience_s)
 
 
 def _keys() -> tuple[str, str]:

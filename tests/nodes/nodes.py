@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from localchain import install
+from localchain.errors import InstallFailed
 from localchain.node import GAS_LIMIT, LocalNode
 
 HERE = Path(__file__).parent
-PATIENCE_S = 240.0  # of the installation
+PATIENCE_S = 90.0  # of each step of the installation
 MNEMONIC = "test test test test test test test test test test test junk"  # the one of anvil and hardhat
 
 
@@ -20,6 +21,20 @@ def home() -> Path:
     """Where they are installed: NODES_HOME, or beside the local chain."""
     chosen = os.environ.get("NODES_HOME")
     return Path(chosen) if chosen else install.home() / "nodes"
+
+
+_failed: list[InstallFailed] = []
+
+
+def installed() -> Path:
+    """Where they are; what could not be installed once is not tried again."""
+    if _failed:
+        raise _failed[0]
+    try:
+        return install.packages(HERE / "package.json", home(), PATIENCE_S)
+    except InstallFailed as error:
+        _failed.append(error)
+        raise
 
 
 class Other(LocalNode):
@@ -52,7 +67,7 @@ class Hardhat(Other):
     renamed: Mapping[str, str] = {"anvil_setCode": "hardhat_setCode"}
 
     def _command(self, cache: str) -> list[str]:
-        where = install.packages(HERE / "package.json", home(), PATIENCE_S)
+        where = installed()
         config = where / "hardhat.config.js"
         shutil.copyfile(HERE / config.name, config)
         modules = where / "node_modules"
@@ -77,7 +92,7 @@ class Ganache(Other):
     renamed: Mapping[str, str] = {"anvil_setCode": "evm_setAccountCode"}
 
     def _command(self, cache: str) -> list[str]:
-        where = install.packages(HERE / "package.json", home(), PATIENCE_S)
+        where = installed()
         given = {
             "--server.host": "127.0.0.1", "--server.port": self.port, "--chain.chainId": self.chain_id,
             "--chain.networkId": self.chain_id, "--chain.hardfork": "shanghai", "--miner.blockGasLimit": hex(GAS_LIMIT),
