@@ -1,4 +1,4 @@
-"""The page of promises is whole: every rule names a test, every test that it names exists."""
+"""The pages of promises are whole: every rule names a test, every test that they name exists."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from typing import get_args
 from storage.state.refusals import Code
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "contract.md").read_text()
-ROWS = [line.strip("|").split("|") for line in PAGE.splitlines() if re.match(r"\| (?!Rule |# )", line)]
+PAGE, OTHER = ((ROOT / "docs" / name).read_text() for name in ("contract.md", "bad-input.md"))
+ROWS, OTHERS = (
+    [line.strip("|").split("|") for line in page.splitlines() if re.match(r"\| (?!Rule |# |What comes )", line)]
+    for page in (PAGE, OTHER)
+)
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 # Codes that the service description does not have.
 OURS = {"FORBIDDEN", "ALREADY_SUBSCRIBED"}
@@ -25,15 +28,16 @@ def found_in(path: str) -> set[str]:
 
 
 def test_every_test_that_is_named_exists() -> None:
-    named = NAMED.findall(PAGE)
-    assert len(named) > 150
+    named = NAMED.findall(PAGE + OTHER)
+    assert len(named) > 230
     assert [f"{path}::{name}" for path, name in named if name not in found_in(path)] == []
     assert all(name.startswith("test_") for _, name in named)
 
 
 def test_no_rule_is_without_a_test() -> None:
     assert len(ROWS) > 130
-    for row in ROWS:
+    assert len(OTHERS) > 30
+    for row in ROWS + OTHERS:
         assert all(cell.strip() for cell in row), row
         shown = row[-1].strip().split("<br>")
         assert all(NAMED.fullmatch(each) for each in shown), row
