@@ -30,13 +30,17 @@ def decode(logs: Logs, chain: str, wrapped: str | None) -> tuple[pa.Table, Mask]
         if not mask.any():
             continue
         some = logs.take(np.flatnonzero(mask))
-        value: dict[str, Any] = {
-            "erc20": {"raw": some.word},
-            "erc721": {"token_id": bytes_of_hex(some.topics[3][:, 2:])},
-            "operator": {"approved": pa.array(some.word[:, 31] == 1)},
-        }[standard]
-        groups.append(_rows(some, chain, standard, **value))
+        groups.append(_rows(some, chain, standard, **_allowed(some, standard)))
     return in_order(groups, APPROVALS.schema()), erc20 | erc721 | operator
+
+
+def _allowed(logs: Logs, standard: str) -> dict[str, Any]:
+    """What is allowed: an amount, one token, or all of them."""
+    if standard == "erc20":
+        return {"raw": logs.word}
+    if standard == "erc721":
+        return {"token_id": bytes_of_hex(logs.topics[3][:, 2:])}
+    return {"approved": pa.array(logs.word[:, 31] == 1)}
 
 
 def _rows(logs: Logs, chain: str, standard: str, **columns: Any) -> pa.Table:
