@@ -124,6 +124,19 @@ def test_an_approval_for_all_that_is_neither_yes_nor_no_stays_raw() -> None:
     assert list(rows_of({**log, "data": "0x" + word(2)})) == ["logs"]
 
 
+def test_an_approval_of_one_token_keeps_its_number_there_and_back() -> None:
+    topics = [approvals.TOPICS[0], *[topic_of(WRAPPED)] * 2, "0x" + word(77)]
+    node = FakeChain()
+    node.mine({"address": WRAPPED, "topics": topics, "data": "0x"})
+    found = parsed(node.logs[1])
+    stored = CHAIN.decode(found, BOTH)
+    (row,) = stored["approvals"].to_pylist()
+    assert (row["standard"], int.from_bytes(row["token_id"], "big"), row["raw"], row["approved"]) == (
+        "erc721", 77, None, None,
+    )  # fmt: skip
+    assert without_hash(CHAIN.restore(stored)) == without_hash(found)
+
+
 def test_a_log_without_topics_is_kept() -> None:
     (row,) = rows_of({"address": WRAPPED, "topics": [], "data": "0x01"})["logs"]
     assert (row["topic0"], row["data"]) == (None, b"\x01")
