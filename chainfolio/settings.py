@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,33 +19,43 @@ import msgspec
 from chainfolio.errors import BadSettings
 
 
-class Server(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Where the API listens."""
+def doc(description: str) -> msgspec.Meta:
+    """What a key means: the settings reference and `chainfolio init` show it."""
+    return msgspec.Meta(description=description)
 
-    host: str = "127.0.0.1"
-    port: int = 8080
-    workers: int = 1
-    metrics_port: int = 0
-    cors: bool = True
-    max_addresses: int = 10
-    max_transactions: int = 100_000
-    cache_s: int = 60
+
+class Server(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Where the API listens, and what it answers at most."""
+
+    host: Annotated[str, doc("address to listen on")] = "127.0.0.1"
+    port: Annotated[int, doc("port to listen on; 0: any free one")] = 8080
+    workers: Annotated[int, doc("processes that answer on this port")] = 1
+    metrics_port: Annotated[int, doc("port for Prometheus; 0: none. The second worker has the next one, and so on")] = 0
+    cors: Annotated[bool, doc("whether pages of other hosts may call the API")] = True
+    max_addresses: Annotated[int, doc("addresses in one request at most")] = 10
+    max_transactions: Annotated[int, doc("an address with more transactions is answered 404 by `/transactions`")] = (
+        100_000
+    )
+    cache_s: Annotated[int, doc("seconds for which a portfolio is answered again without reading it anew")] = 60
 
 
 class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What one key, and one process, may have at a time. `hold_s`: after how long credits nobody settles come back."""
+    """What one key, and one process, may have at a time."""
 
-    per_minute: int = 360
-    at_block_per_minute: int = 100
-    waiting_per_key: int = 8
-    in_flight: int = 1000
-    hold_s: int = 600
+    per_minute: Annotated[int, doc("requests of one key in any minute, over all routes")] = 360
+    at_block_per_minute: Annotated[int, doc("the same for `/portfolio/at-block`, counted separately")] = 100
+    waiting_per_key: Annotated[int, doc("requests of one key that wait for fresh data at once, in each process")] = 8
+    in_flight: Annotated[int, doc("requests at once in each process; more are answered 503 at once")] = 1000
+    hold_s: Annotated[int, doc("seconds after which credits reserved by a process that died are given back")] = 600
 
 
 class Store(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A store by its address; empty means beside the others in `data`."""
 
-    url: str = ""
+    url: Annotated[
+        str,
+        doc("`sqlite:///PATH`, or for `[state]` also `postgresql://USER:PASSWORD@HOST/NAME`; empty: a file in `data`"),
+    ] = ""
 
     def __repr__(self) -> str:
         return f"Store(url={masked(self.url)!r})"
@@ -54,36 +64,36 @@ class Store(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class Lake(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Where finalised data lives."""
 
-    uri: str = ""
+    uri: Annotated[str, doc("a folder, or `s3://BUCKET/PREFIX`; empty: `lake` in `data`")] = ""
 
 
 class Chain(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One chain: which adapter, which endpoints, from which block. What it is like stands in `configs/chains`.
+    """One chain, by its key: which endpoints, from which block, and how much of it. What the chain is like is in its
+    facts (`configs/chains`)."""
 
-    `witnesses`: so many endpoints have to give the same answer. `sample`: with integrity "roots", one block in so many
-    is proven whole. `hedge`: whether another endpoint is asked where one takes unusually long. `heal_depth`: how many
-    final blocks a chain that left its past may forget by itself.
-    """
-
-    adapter: str = "evm"
-    facts: str = ""
-    chain_id: int = 0
-    rpc: list[str] = []
-    explorer: str = ""
-    start_block: int = 0
-    integrity: str = "bloom"
-    sample: int = 100
-    witnesses: int = 1
-    hedge: bool = True
-    heal_depth: int = 1024
-    datasets: list[str] = []
-    contracts: list[str] = []
-    span: int = 100
-    concurrency: int = 2
-    lanes: int = 1
-    max_rps: int = 0
-    timeout_s: int = 60
-    at_block: bool = False
+    adapter: Annotated[str, doc("the kind of chain")] = "evm"
+    facts: Annotated[str, doc("file with the chain's facts; empty: `configs/chains/KEY.toml`")] = ""
+    chain_id: Annotated[int, doc("refuse to start where the facts have another chain id; 0: do not compare")] = 0
+    rpc: Annotated[list[str], doc("endpoints, each an `http://` or `https://` address or `env:NAME`")] = []
+    explorer: Annotated[str, doc("an explorer's API for internal transfers, where no endpoint can trace")] = ""
+    start_block: Annotated[int, doc("first block to index")] = 0
+    integrity: Annotated[str, doc('how answers are checked: `"off"`, `"bloom"`, `"roots"`')] = "bloom"
+    sample: Annotated[int, doc('with `"roots"`: one block in so many is proven whole')] = 100
+    witnesses: Annotated[int, doc("so many endpoints have to give the same answer")] = 1
+    hedge: Annotated[bool, doc("ask a second endpoint where the first is unusually slow")] = True
+    heal_depth: Annotated[
+        int, doc("so many final blocks may be forgotten without you, when the chain changed them")
+    ] = 1024
+    datasets: Annotated[list[str], doc("what to index; empty: every usual dataset")] = []
+    contracts: Annotated[list[str], doc("index only these token contracts; empty: all")] = []
+    span: Annotated[int, doc("blocks in one request for logs")] = 100
+    concurrency: Annotated[int, doc("requests on their way at once")] = 2
+    lanes: Annotated[int, doc("processes of `chainfolio index` that work on this chain side by side")] = 1
+    max_rps: Annotated[int, doc("requests a second to each endpoint at most; 0: no limit")] = 0
+    timeout_s: Annotated[int, doc("seconds after which a request to an endpoint is given up")] = 60
+    at_block: Annotated[bool, doc("whether `/portfolio/at-block` serves this chain; `ethereum` and `monad` always")] = (
+        False
+    )
 
     def __repr__(self) -> str:
         shown = {name: getattr(self, name) for name in self.__struct_fields__}
@@ -93,30 +103,30 @@ class Chain(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Quotas(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """How much an account may keep where the operator gave it no quota of its own. Who has a paid plan that has not
-    lapsed may have any number of address book entries."""
+    """How much an account may keep where the operator gave it no quota of its own. An account with a paid plan that
+    has not lapsed may have any number of address book entries."""
 
-    addressbook: int = 50
-    bundles: int = 5
-    bundle_size: int = 10
+    addressbook: Annotated[int, doc("entries in the address book, without a paid plan")] = 50
+    bundles: Annotated[int, doc("bundles")] = 5
+    bundle_size: Annotated[int, doc("addresses in one bundle")] = 10
 
 
 class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The whole file."""
+    """The whole file. A relative path is one from the folder of the settings file."""
 
-    data: str = "data"
+    data: Annotated[str, doc("folder of everything that is stored locally")] = "data"
     server: Server = Server()
     limits: Limits = Limits()
-    state: Store = Store()
-    tail: Store = Store()
+    state: Annotated[Store, doc("accounts, keys, credits and what tenants keep")] = Store()
+    tail: Annotated[Store, doc("blocks that are not final yet, and which blocks are indexed")] = Store()
     lake: Lake = Lake()
     chains: dict[str, Chain] = {}
-    prices: dict[str, str] = {}
-    rates: dict[str, str] = {}
-    prices_file: str = ""
-    protocols: str = ""
+    prices: Annotated[dict[str, str], doc("asset to its price in USD, as text; before every other source")] = {}
+    rates: Annotated[dict[str, str], doc("currency to its rate, as text: units per USD, of a coin USD per unit")] = {}
+    prices_file: Annotated[str, doc("file with price feeds; empty: `configs/prices.toml`")] = ""
+    protocols: Annotated[str, doc("folder with your own protocol files, beside `configs/protocols`")] = ""
     quotas: Quotas = Quotas()
-    log_level: str = "info"
+    log_level: Annotated[str, doc('`"debug"`, `"info"`, `"warning"`, `"error"` or `"critical"`')] = "info"
 
     @property
     def data_dir(self) -> Path:
@@ -173,13 +183,33 @@ def load(path: Path | None, env: Mapping[str, str] = os.environ) -> Settings:
     overriding = _override(tree, env)
     settings = _typed(_secrets(tree, env, ""), ", ".join([*([str(path)] if path else []), *overriding]))
     check(settings)
-    return settings
+    return settings if path is None else _placed(settings, path.parent)
+
+
+def _placed(settings: Settings, folder: Path) -> Settings:
+    """The settings with every relative path taken from a folder: that of the settings file, wherever a command runs."""
+
+    def path(written: str) -> str:
+        return str(folder / written) if written and "://" not in written else written
+
+    def store(given: Store) -> Store:
+        scheme, mark, file = given.url.partition("sqlite:///")
+        return Store(f"{mark}{folder / file}") if mark and not scheme and file else given
+
+    return msgspec.structs.replace(
+        settings, data=path(settings.data), prices_file=path(settings.prices_file), protocols=path(settings.protocols),
+        state=store(settings.state), tail=store(settings.tail), lake=Lake(path(settings.lake.uri)),
+        chains={
+            key: msgspec.structs.replace(chain, facts=path(chain.facts)) for key, chain in settings.chains.items()
+        },
+    )  # fmt: skip
 
 
 def _override(tree: dict[str, Any], env: Mapping[str, str]) -> list[str]:
     """Which variables were put into the tree. CHAINFOLIO_SERVER_PORT=1 is server.port; a longer path needs `__` between
     its words, as in CHAINFOLIO_CHAINS__ETHEREUM__RPC=a,b."""
-    names = sorted(name for name in env if name.startswith("CHAINFOLIO_") and name not in NOT_SETTINGS)
+    asked = _asked([tree, *(value for name, value in env.items() if name.startswith("CHAINFOLIO_"))])
+    names = sorted(name for name in env if name.startswith("CHAINFOLIO_") and name not in {*NOT_SETTINGS, *asked})
     for name in names:
         body = name.removeprefix("CHAINFOLIO_").lower()
         keys = body.split("__") if "__" in body else _known_path(body)
@@ -195,6 +225,15 @@ def _override(tree: dict[str, Any], env: Mapping[str, str]) -> list[str]:
 def _known_path(body: str) -> list[str]:
     section, _, key = body.partition("_")
     return [section, key] if section in SECTIONS and key else [body]
+
+
+def _asked(node: Any) -> set[str]:
+    """Every variable that is named by `env:NAME`: it is a value, and no setting, whatever it is called."""
+    if isinstance(node, dict):
+        return _asked(list(node.values()))
+    if isinstance(node, list):
+        return {name for each in node for name in _asked(each)}
+    return {node.removeprefix("env:")} if isinstance(node, str) and node.startswith("env:") else set()
 
 
 def _secrets(node: Any, env: Mapping[str, str], path: str) -> Any:

@@ -26,10 +26,15 @@ HERE = Path("chainfolio.toml")
 NO_CHAIN = 'add [chains.ethereum] with rpc = ["http://…"] to chainfolio.toml, or try: chainfolio demo'
 
 
+def settings_file(options: argparse.Namespace) -> Path | None:
+    """The settings file a command runs with; None where there is none, and all is as by default."""
+    given = options.config or os.environ.get("CHAINFOLIO_CONFIG")
+    return Path(given) if given else HERE if HERE.exists() else None
+
+
 def settings(options: argparse.Namespace) -> Settings:
     """The settings a command runs with."""
-    given = options.config or os.environ.get("CHAINFOLIO_CONFIG")
-    return load(Path(given) if given else HERE if HERE.exists() else None)
+    return load(settings_file(options))
 
 
 @contextmanager

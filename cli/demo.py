@@ -36,13 +36,13 @@ wrapped = {{address = "{weth}", symbol = "WETH"}}
 multicall3 = {{address = "{multicall}", born = 0}}
 """
 SETTINGS = """\
-data = "{folder}"
-prices_file = "{folder}/prices.toml"
-protocols = "{folder}/protocols"
+data = "."
+prices_file = "prices.toml"
+protocols = "protocols"
 [server]
 port = {port}
 [chains.local]
-facts = "{folder}/local.toml"
+facts = "local.toml"
 rpc = ["{url}"]
 at_block = true
 """
@@ -103,7 +103,7 @@ def prepare(folder: Path, node: LocalNode, deployment: Deployment, port: int) ->
     for key, text in protocols(deployment).items():
         (folder / "protocols" / f"{key}.toml").write_text(text)
     path = folder / "chainfolio.toml"
-    path.write_text(SETTINGS.format(folder=folder, port=port, url=node.url))
+    path.write_text(SETTINGS.format(port=port, url=node.url))
     return load(path, {})
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from chainfolio.errors import BadRequest, ChainfolioError, SourceError
-from chainfolio.tables import TABLES
-from cli.common import Commands, show_json, show_table, with_system
+from cli import stores
+from cli.common import Commands, settings_file, show_json, show_table, with_system
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
@@ -32,17 +32,20 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; the exit code is 3 where an endpoint is of no use, 5 where a store is, 7 where an installed
-    package of protocols is, or a protocol's file names a family that is not installed."""
+    """Run the command; the exit code is 5 where a store is of no use, 2 where a file is, 3 where an endpoint is, 7
+    where an installed package of protocols is, or a protocol's file names a family that is not installed."""
     if options.readmit:
         with_system(options, partial(readmit, name=options.readmit))
-    report = with_system(options, examine)
+    file = settings_file(options)
+    report = {"settings": file and str(file.resolve())} | with_system(options, examine)
     if options.json:
         show_json(report)
     else:
         _show(report)
     if any(not store["ok"] for store in report["stores"]):
         return 5
+    if any(not file["ok"] for file in report["files"]):
+        return 2
     if any(not endpoint["ok"] for endpoint in report["endpoints"]):
         return 3
     return 7 if report["unread"] or any(not package["ok"] for package in report["protocols"]) else 0
@@ -64,10 +67,8 @@ async def examine(system: System) -> dict[str, Any]:
         endpoints += found
     return {
         "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
-        "stores": [
-            _store("lake", lambda: [system.lake.count(table) for table in TABLES.values()]),
-            _store("tail", lambda: system.tail.path),
-        ],
+        "stores": stores.examined(system),
+        "files": stores.files(system),
         "protocols": [
             {"provider": each.provider, "module": each.module, "ok": not each.problem,
              "families": sorted(family.name for family in each.families), "problem": each.problem, "cure": each.cure}
@@ -88,14 +89,6 @@ async def readmit(system: System, name: str) -> None:
     urls = {url for chain in system.settings.chains.values() for url in chain.rpc if name_of(url) == name}
     if not sum(system.tail.readmit(identity(url)) for url in urls):
         raise BadRequest("readmit", f"no endpoint `{name}` is cordoned", cure="take the name from `chainfolio doctor`")
-
-
-def _store(name: str, look: Any) -> dict[str, Any]:
-    try:
-        look()
-    except ChainfolioError as error:
-        return {"store": name, "ok": False, "problem": str(error)}
-    return {"store": name, "ok": True, "problem": ""}
 
 
 async def _endpoint(chain: EvmChain, number: int) -> dict[str, Any]:
@@ -126,8 +119,9 @@ async def _endpoint(chain: EvmChain, number: int) -> dict[str, Any]:
 
 def _show(report: dict[str, Any]) -> None:
     print("  ".join(f"{name} {number}" for name, number in report["versions"].items()))
-    for store in report["stores"]:
-        print(f"{store['store']}: {'ok' if store['ok'] else store['problem']}")
+    print(f"settings: {report['settings'] or 'no file, all defaults'}")
+    for store in (*report["stores"], *report["files"]):
+        print(f"{store['store']}: {'ok' if store['ok'] else store['problem']} ({store['cure'] or store['place']})")
     for package in report["protocols"]:
         said = f"{len(package['families'])} installed" if package["ok"] else f"{package['problem']}; {package['cure']}"
         print(f"protocols of {package['provider']} ({package['module']}): {said}")

@@ -43,15 +43,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 def open_state(given: Settings) -> State:
-    """The state store of the settings, with its pepper beside it."""
+    """The state store of the settings, with the secret of its keys; StoreError where the secret was lost."""
     import random
 
     from chainfolio.seams import SystemClock
-    from storage.state import State
+    from storage.state import State, accounts, open_database
     from storage.state.credentials import pepper
 
-    secret = pepper(given.data_dir / PEPPER)
-    return State.open(given.state_url, secret, SystemClock(), random.SystemRandom(), given.limits.hold_s)
+    database = open_database(given.state_url)
+    try:
+        secret = pepper(given.data_dir / PEPPER, accounts=database.look(accounts.anybody))
+    except BaseException:  # whatever stopped it: the database is let go of
+        database.close()
+        raise
+    return State(database, secret, SystemClock(), random.SystemRandom(), given.limits.hold_s)
 
 
 async def answering(given: Settings) -> App:

@@ -224,10 +224,17 @@ class System:
         from indexer.tokens import TokenBook, token_list
         from pricing.registry import sources
 
-        path = Path(self.settings.prices_file) if self.settings.prices_file else self.configs / "prices.toml"
-        ladder = sources(_toml(path), self.settings.prices, chain.key, file=path.name)
+        ladder = sources(self.price_sections(), self.settings.prices, chain.key, file=self._prices.name)
         book = TokenBook(chain.facts, self.lake, token_list(self._tokens(chain), chain.facts))
         return Snapshotter(chain, self.lake, self.tail, book, ladder, self.protocols(chain))
+
+    @property
+    def _prices(self) -> Path:
+        return Path(self.settings.prices_file) if self.settings.prices_file else self.configs / "prices.toml"
+
+    def price_sections(self) -> dict[str, Any]:
+        """What the file of price sources says; BadSettings where it cannot be read."""
+        return _toml(self._prices)
 
     def shown(self, chain: EvmChain) -> ChainFacts:
         """What documents show of a chain."""

@@ -63,6 +63,7 @@ _DROP_GRANT = Statement(
     _GRANTS.delete().where(_GRANTS.c.account_id == argument("owner"), _GRANTS.c.name == argument("grant"))
 )
 _ALL = Statement(_EVERY.order_by(_ACCOUNTS.c.created_us, _ACCOUNTS.c.id))
+_ANY = Statement(sa.select(sa.func.count()).select_from(_ACCOUNTS))
 _ONE = Statement(_EVERY.where(_ACCOUNTS.c.id == argument("id")))
 _LOCK = Statement(sa.select(_ACCOUNTS.c.id).where(_ACCOUNTS.c.id == argument("id")).with_for_update())
 _SET_PLAN = Statement(
@@ -117,6 +118,11 @@ def create(tx: Transaction, account: Account) -> None:
 def every(tx: Transaction) -> list[Account]:
     """All accounts in the order they were made."""
     return _accounts(tx.rows(_ALL))
+
+
+def anybody(tx: Transaction) -> bool:
+    """Whether there is any account."""
+    return bool(tx.rows(_ANY)[0][0])
 
 
 def find(tx: Transaction, id: str) -> Account | None:

@@ -19,6 +19,10 @@ PREFIX: Final = "cf_live_"
 SECRET_LENGTH: Final = 30
 CHECKSUM_LENGTH: Final = 6
 PEPPER_BYTES: Final = 32
+LOST: Final = (
+    "put it back from the backup; where there is none no key works again: put 32 random bytes there "
+    "(head -c 32 /dev/urandom), then make new keys: chainfolio key create"
+)
 
 
 def make_key(random: random.Random) -> str:
@@ -51,11 +55,14 @@ def digest(pepper: bytes, token: str) -> bytes:
     return hmac.digest(pepper, token.encode(), hashlib.sha256)
 
 
-def pepper(path: Path) -> bytes:
+def pepper(path: Path, *, accounts: bool) -> bytes:
     """The secret under which keys are hashed, from a file that only its owner can read; made where there is none.
 
-    Whoever loses it must make all keys anew: it belongs into the backup, apart from the database.
+    Without it all keys are worthless, so it belongs into the backup, apart from the database. Where there are
+    `accounts` already none is made: StoreError.
     """
+    if accounts and not path.exists():
+        raise StoreError("state", f"there are accounts, and {path}, the secret of their keys, is missing", cure=LOST)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")

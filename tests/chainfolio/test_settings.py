@@ -270,3 +270,37 @@ def test_settings_never_show_what_may_be_a_key(here: Path, url: str) -> None:
 )
 def test_an_address_is_shown_by_its_host_alone(url: str, shown: str) -> None:
     assert masked(url) == shown
+
+
+# --- where things lie ------------------------------------------------------------------------------------------------
+
+
+def test_a_relative_path_is_one_from_the_folder_of_the_settings_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From cron the working folder is another one: an empty store there would be taken for ours."""
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    home = tmp_path / "etc"
+    given = loaded(home / FILE, 'prices_file = "p.toml"\nprotocols = "own"\n[chains.x]\nfacts = "x.toml"')
+    assert (given.data, given.prices_file, given.protocols) == (f"{home}/data", f"{home}/p.toml", f"{home}/own")
+    assert given.chains["x"].facts == f"{home}/x.toml"
+    assert given.state_url == f"sqlite:///{home}/data/state.db"
+    stores = '[state]\nurl = "sqlite:///s.db"\n[tail]\nurl = "sqlite:////var/t.db"\n[lake]\nuri = "lake"'
+    given = loaded(home / FILE, f'data = "/var/data"\n{stores}')
+    assert (given.data, given.state_url, given.tail_url) == (
+        "/var/data", f"sqlite:///{home}/s.db", "sqlite:////var/t.db",
+    )  # fmt: skip
+    assert given.lake_uri == f"{home}/lake"
+    given = loaded(home / FILE, '[state]\nurl = "postgresql://h/n"\n[lake]\nuri = "s3://bucket/prefix"')
+    assert (given.state_url, given.lake_uri) == ("postgresql://h/n", "s3://bucket/prefix")
+
+
+def test_a_variable_that_the_file_names_is_a_value_whatever_it_is_called(here: Path) -> None:
+    env = {"CHAINFOLIO_DATABASE": f"postgresql://me:{SECRET}@host/name", "CHAINFOLIO_SERVER_PORT": "9000"}
+    given = loaded(here, '[state]\nurl = "env:CHAINFOLIO_DATABASE"', env)
+    assert (given.state_url, given.server.port) == (env["CHAINFOLIO_DATABASE"], 9000)
+    assert "unknown key `database`" in str(refused(here, "", env))
+    through = {"CHAINFOLIO_STATE_URL": "env:CHAINFOLIO_DATABASE", "CHAINFOLIO_DATABASE": "sqlite:////var/s.db"}
+    assert loaded(here, "", through).state_url == "sqlite:////var/s.db"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,7 +92,63 @@ def test_a_tail_that_is_no_database_is_a_store_of_no_use(run: Run, here: Path) -
     (here / "data" / "tail.db").write_text("this is no database, and it is long enough to be seen as none\n" * 20)
     ran = run("doctor", "--json")
     assert ran.code == 5
-    assert {store["store"]: store["ok"] for store in ran.json["stores"]} == {"lake": True, "tail": False}
+    assert {store["store"]: store["ok"] for store in ran.json["stores"]} == {
+        "lake": True, "tail": False, "state": True,
+    }  # fmt: skip
+
+
+def broken(run: Run) -> dict[str, str]:
+    """What the doctor says of each store or file that is of no use."""
+    ran = run("doctor", "--json")
+    rows = [*ran.json["stores"], *ran.json["files"]]
+    found = {row["store"]: f"{row['problem']} ({row['cure']})" for row in rows if not row["ok"]}
+    assert ran.code == (0 if not found else 5 if set(found) & {"lake", "tail", "state"} else 2)
+    return found
+
+
+def test_a_lost_secret_is_told_and_no_command_makes_it_anew(run: Run, here: Path) -> None:
+    assert broken(run) == {}
+    assert not (here / "data" / "state.db").exists()  # nobody needed one yet
+    made = run("account", "create", "--name", "me", "--json").json
+    assert broken(run) == {}
+    secret = here / "data" / "pepper"
+    kept = secret.read_bytes()
+    secret.unlink()
+    assert "pepper, the secret of their keys, is missing" in broken(run)["state"]
+    assert "put it back from the backup" in broken(run)["state"]
+    for command in (("account", "list"), ("key", "create", "--account", made["accountId"], "--name", "new")):
+        assert run(*command).code == 5
+    assert not secret.exists()
+    secret.write_bytes(kept)
+    assert broken(run) == {}
+    (here / "data" / "state.db").unlink()
+    assert "state.db is missing, although" in broken(run)["state"]
+
+
+def test_a_database_that_is_away_is_told(run: Run, here: Path, dead: str) -> None:
+    url = dead.replace("http://", "postgresql://me:s3cr3t@") + "/name"
+    (here / "chainfolio.toml").write_text(f'[state]\nurl = "{url}"\n')
+    assert "state" in broken(run)
+    assert "s3cr3t" not in run("doctor").out
+
+
+def test_files_that_the_settings_name_are_opened(run: Run, here: Path) -> None:
+    (here / "chainfolio.toml").write_text('prices_file = "p.toml"\nprotocols = "mine"\n')
+    assert set(broken(run)) == {"prices_file", "protocols"}
+    (here / "p.toml").write_text("[chainlink")
+    (here / "mine").mkdir()
+    assert "not valid TOML" in broken(run)["prices_file"]
+    (here / "p.toml").write_text("")
+    assert broken(run) == {}
+
+
+@pytest.mark.node
+def test_a_lake_that_was_deleted_is_told(run: Run, here: Path, node: LocalNode) -> None:
+    configure(here, node.url, chain="local")
+    assert run("index", "local").code == 0
+    assert broken(run) == {}
+    shutil.rmtree(here / "data" / "lake")
+    assert "says that blocks are indexed" in broken(run)["lake"]
 
 
 @pytest.mark.node

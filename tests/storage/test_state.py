@@ -197,7 +197,7 @@ def test_an_address_that_is_not_served_says_so(url: str, says: str, clock: Hands
 def test_the_pepper_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "secrets" / "pepper"
     found: list[bytes] = []
-    threads = [threading.Thread(target=lambda: found.append(pepper(path))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: found.append(pepper(path, accounts=False))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -212,7 +212,15 @@ def test_the_pepper_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
 def test_a_pepper_that_was_cut_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "pepper").write_bytes(b"short")
     with pytest.raises(StoreError, match="damaged"):
-        pepper(tmp_path / "pepper")
+        pepper(tmp_path / "pepper", accounts=False)
+
+
+def test_a_secret_that_was_lost_is_not_made_anew_while_there_are_accounts(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="the secret of their keys, is missing"):
+        pepper(tmp_path / "pepper", accounts=True)
+    assert list(tmp_path.iterdir()) == []
+    made = pepper(tmp_path / "pepper", accounts=False)
+    assert pepper(tmp_path / "pepper", accounts=True) == made
 
 
 # --- migrations ------------------------------------------------------------------------------------------------------

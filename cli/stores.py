@@ -1,0 +1,81 @@
+"""Every store and file of the settings, opened: what `chainfolio doctor` says of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chainfolio.errors import ChainfolioError, StoreError
+from chainfolio.settings import masked
+from chainfolio.tables import TABLES
+
+if TYPE_CHECKING:
+    from indexer.wiring import System
+
+SQLITE = "sqlite:///"
+
+
+def examined(system: System) -> list[dict[str, Any]]:
+    """A row for each store: where it is, and what is wrong with it."""
+    given = system.settings
+    return [
+        _row("lake", given.lake_uri, lambda: _lake(system)),
+        _row("tail", given.tail_url, lambda: _tail(system)),
+        _row("state", given.state_url, lambda: _state(system)),
+    ]
+
+
+def files(system: System) -> list[dict[str, Any]]:
+    """A row for each file and folder that the settings name; those of chains are in the rows of their endpoints."""
+    given = system.settings
+    return [
+        *([_row("prices_file", given.prices_file, system.price_sections)] if given.prices_file else []),
+        *([_row("protocols", given.protocols, lambda: _folder(given.protocols))] if given.protocols else []),
+    ]
+
+
+def _row(name: str, place: str, look: Callable[[], object]) -> dict[str, Any]:
+    where = place if "://" not in place or place.startswith(SQLITE) else masked(place)
+    row = {"store": name, "place": where.removeprefix(SQLITE), "ok": True, "problem": "", "cure": ""}
+    try:
+        look()
+    except ChainfolioError as error:
+        return row | {"ok": False, "problem": error.message, "cure": error.cure}
+    except OSError as error:
+        return row | {"ok": False, "problem": f"{error.filename}: {error.strerror}"}
+    return row
+
+
+def _lake(system: System) -> None:
+    """Every table can be read, and what the tail says of a chain is there."""
+    from indexer import losses
+
+    for table in TABLES.values():
+        system.lake.count(table)
+    for key in system.settings.chains:
+        losses.check(system.lake, system.tail, key)
+
+
+def _tail(system: System) -> None:
+    for key in system.settings.chains or ("",):  # it is opened by asking, whoever is asked for
+        system.tail.top(key)
+
+
+def _state(system: System) -> None:
+    """The state store answers, and the secret of its keys is there. A store that nobody made yet stays unmade."""
+    from cli.serve import PEPPER, open_state
+
+    given, secret = system.settings, system.settings.data_dir / PEPPER
+    path = Path(given.state_url.removeprefix(SQLITE))
+    if given.state_url.startswith(SQLITE) and not path.exists():
+        if secret.exists():
+            cure = f"put {path.name} back from the backup, or delete {secret} to begin without accounts"
+            raise StoreError("state", f"{path} is missing, although {secret} is there", cure=cure)
+        return
+    open_state(given).close()
+
+
+def _folder(written: str) -> None:
+    if not Path(written).is_dir():
+        raise StoreError("protocols", f"there is no folder {written}", cure="make it, or correct `protocols`")
