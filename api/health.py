@@ -49,10 +49,11 @@ async def healthz(request: Context) -> Health:
                 ],
             }
         ],
+        "tasks": [{"task": "indexing", "chain": "ethereum", "healthy": True, "failures": 0, "reason": None}],
     },
 )
 async def readyz(request: Context) -> Answer:
     """503 while not ready, with the same body: each chain's head, what is indexed, the lag, what ails it, and the
-    health of its endpoints."""
+    health of its endpoints; and the background tasks, of which one that failed is unhealthy until it makes progress."""
     found = await request.engine.readiness()
     return encoded(found, 200 if found.ready else 503)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from storage.state import State
 
 PEPPER = "pepper"
+# The task that asks the state store for a sign of life, so that `/readyz` knows of its absence without waiting for it.
+STATE_STORE, STATE_PROBE_S = "state store", 2.0
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -71,34 +72,35 @@ async def indexing(given: Settings) -> App:
 
 def _app(given: Settings, *, work: bool) -> App:
     from api.app import make_app
+    from chainfolio.supervisor import Supervisor
     from indexer.engine import Engine
-    from indexer.metrics import Exported, listening
+    from indexer.metrics import Exported, Tasks, listening
     from indexer.wiring import System
     from indexer.worker import Worker
 
     system = System(given)
     system.warn()
     state = open_state(given)
-    worker = Worker(system)
-    engine = Engine(system, worker.status)
+    supervisor = state.meter.supervisor = Supervisor(system.seams.clock, system.seams.random)
+    worker = Worker(system, supervisor)
+    engine = Engine(system, worker.status, supervisor)
     app = make_app(engine, state, given, system.seams)
 
     @contextlib.asynccontextmanager
     async def beside() -> AsyncIterator[None]:
-        task = asyncio.create_task(worker.run()) if work else None
+        supervisor.every(STATE_STORE, STATE_PROBE_S, state.ping)
         try:
-            with contextlib.ExitStack() as stack:
+            async with contextlib.AsyncExitStack() as stack:
+                if work:
+                    await stack.enter_async_context(worker.running())
                 if port := given.server.metrics_port:
-                    read = [app.parts.traffic, *([Exported(worker)] if work else [])]
+                    read = [app.parts.traffic, Tasks(supervisor), *([Exported(worker)] if work else [])]
                     stack.enter_context(listening(read, given.server.host, port))
                 yield
         finally:
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):  # its troubles were told while it ran
-                    await task
-            await system.close()
             await state.meter.close()
+            await supervisor.close()
+            await system.close()
             state.close()
 
     app.beside.append(beside)

@@ -31,18 +31,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _work(system: System) -> None:
-    from indexer.metrics import Exported, listening
+    from chainfolio.supervisor import Supervisor
+    from indexer.metrics import Exported, Tasks, listening
     from indexer.worker import Worker
 
     system.warn()
-    worker = Worker(system)
+    supervisor = Supervisor(system.seams.clock, system.seams.random)
+    worker = Worker(system, supervisor)
     server = system.settings.server
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
     with contextlib.ExitStack() as stack:
         if server.metrics_port:
-            stack.enter_context(listening([Exported(worker)], server.host, server.metrics_port))
+            stack.enter_context(listening([Exported(worker), Tasks(supervisor)], server.host, server.metrics_port))
         await _until(told, worker)
 
 

@@ -70,11 +70,23 @@ class ChainReadiness(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     endpoints: list[EndpointHealth] = []
 
 
+class TaskHealth(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One background task: how many of its runs failed, and the reason while it is unhealthy."""
+
+    task: str
+    chain: str | None
+    healthy: bool
+    failures: int
+    reason: str | None
+
+
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether requests should be sent here, and the chains one by one: one that halted need not close the others."""
+    """Whether requests should be sent here, the chains one by one (one that halted need not close the others), and the
+    background tasks: one that works for no single chain has to be healthy."""
 
     ready: bool
     chains: list[ChainReadiness]
+    tasks: list[TaskHealth] = []
 
 
 @dataclass(frozen=True, slots=True)

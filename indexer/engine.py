@@ -16,6 +16,7 @@ from chainfolio.assets import ZERO_ADDRESS, Account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Quoted, Snapshot, VirtualUser
 from chainfolio.errors import BadRequest, HistoryUnavailable, NodeBehind, SourceError, Unavailable, Unserved
+from chainfolio.supervisor import Supervisor, Task
 from indexer import candidates, virtual
 from indexer.answers import (
     ApprovalsPage,
@@ -25,6 +26,7 @@ from indexer.answers import (
     Place,
     Readiness,
     SyncStatus,
+    TaskHealth,
     TransactionFilter,
     TransactionsPage,
 )
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from indexer.snapshot import Snapshotter
 
 KEEP_S = 3600.0
+REFRESH = "refresh"  # the reads of accounts, as logs and metrics name them
 GREY = "#808080"  # a chain without a colour of its own
 NO_FAMILY = "no chain for this kind of address is configured"
 
@@ -64,10 +67,12 @@ class _Kept:
 
 @dataclass(slots=True)
 class Engine:
-    """Answers about accounts. `indexing` is what the worker knows, where one runs beside it."""
+    """Answers about accounts. `indexing` is what the worker knows, where one runs beside it, `supervisor` what runs the
+    background tasks of the process."""
 
     system: System
     indexing: Mapping[str, Status] = field(default_factory=dict)
+    supervisor: Supervisor = field(default_factory=Supervisor)
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _running: dict[str, asyncio.Task[_Kept]] = field(default_factory=dict)
     _history: History = field(default_factory=History)
@@ -309,7 +314,9 @@ class Engine:
     async def readiness(self) -> Readiness:
         """How far each chain is, from what the worker and the tail know: no node is asked."""
         chains = [self._ready(chain) for chain in self.system.chains]
-        return Readiness(ready=not chains or any(chain.healthy for chain in chains), chains=chains)
+        serves = not chains or any(chain.healthy for chain in chains)
+        tasks = [_task_health(task) for task in self.supervisor.tasks]
+        return Readiness(ready=serves and not self.supervisor.problems(), chains=chains, tasks=tasks)
 
     def validators(self) -> Validators:
         """The validators of the beacon chain: no adapter of one is there yet."""
@@ -325,11 +332,12 @@ class Engine:
         indexed = top.height if top else None
         if status is None:
             return ChainReadiness(key=chain.key, healthy=True, indexed=indexed, endpoints=_endpoints(chain))
-        reason = status.halted or status.trouble or None
+        problems = self.supervisor.problems(chain.key)
+        reason = "; ".join(problems) or status.halted or status.trouble or None
         lag = max(0, status.head - (indexed or 0)) if status.head else None
         return ChainReadiness(
             key=chain.key,
-            healthy=not status.halted,
+            healthy=not status.halted and not problems,
             head=status.head or None,
             indexed=indexed,
             lag_blocks=lag,
@@ -365,8 +373,8 @@ class Engine:
 
     def _done(self, address: str, task: asyncio.Task[_Kept]) -> None:
         self._running.pop(address, None)
-        if not task.cancelled():
-            task.exception()  # seen here, so that a refresh nobody waits for is not reported as lost
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.supervisor.task(REFRESH).noted(error)  # nobody may be waiting for it
 
     async def _read(self, account: Account) -> _Kept:
         """A snapshot of one account on every chain of its kind. A chain that fails is an issue, all are an error."""
@@ -404,6 +412,16 @@ class Engine:
         if chain.key not in self._snapshotters:
             self._snapshotters[chain.key] = self.system.snapshotter(chain)
         return self._snapshotters[chain.key]
+
+
+def _task_health(task: Task) -> TaskHealth:
+    return TaskHealth(
+        task=task.name,
+        chain=task.chain or None,
+        healthy=not task.problem,
+        failures=task.failures,
+        reason=task.problem or None,
+    )
 
 
 def _endpoints(chain: EvmChain) -> list[EndpointHealth]:

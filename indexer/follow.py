@@ -9,7 +9,7 @@ final past has changed halts, and says so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -84,13 +84,14 @@ class Follower:
         self._waits_since_s: float | None = None
         self._behind_since_s: float | None = None
 
-    async def run(self) -> None:
-        """Until cancelled, or until the chain's final past has changed."""
+    async def run(self, progressed: Callable[[], None] = lambda: None) -> None:
+        """Until cancelled, or until the chain's final past has changed; `progressed` hears of every step done."""
         pause_s = max(0.2, min(self.chain.facts.block_time_ms / 1000, 12.0))  # float: seconds
         while not self.status.halted:
             try:
                 await self.step()
                 self.status.trouble = ""
+                progressed()
             except DeepReorg as error:
                 self.status.halted = str(error)
             except SourceError as error:

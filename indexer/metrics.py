@@ -16,6 +16,7 @@ from chainfolio.errors import BadSettings
 
 if TYPE_CHECKING:
     from adapters.evm.endpoint import Endpoint
+    from chainfolio.supervisor import Supervisor
     from indexer.worker import Worker
 
 
@@ -70,6 +71,26 @@ class Exported:
                 for kind, count in endpoint.trouble.counts.items():
                     trouble.add_metric([chain.key, endpoint.name, kind], count)
         return requests, trouble, hedged, *gauges.values()
+
+
+class Tasks:
+    """The background tasks of a process, at the moment they are asked for."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics."""
+        labels = ["task", "chain"]
+        failures = CounterMetricFamily("chainfolio_task_failures", "failed runs of a background task", labels=labels)
+        healthy = GaugeMetricFamily(
+            "chainfolio_task_healthy", "0 from a background task's failure until it makes progress", labels=labels
+        )
+        for task in self._supervisor.tasks:
+            failures.add_metric([task.name, task.chain], task.failures)
+            healthy.add_metric([task.name, task.chain], 0 if task.problem else 1)
+        yield failures
+        yield healthy
 
 
 def _health(endpoint: Endpoint, best: int | None) -> dict[str, float]:

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chainfolio.errors import Busy, StorageFull
 from chainfolio.seams import Clock
+from chainfolio.supervisor import Task
 from chainfolio.tables import TABLES
 from indexer import derive
 
@@ -29,15 +29,17 @@ class Upkeep:
     clock: Clock
     _compacted_s: float = 0.0
 
-    async def run(self) -> None:
-        """Until cancelled, beside a follower, under the same lock; a full disk is waited out."""
+    async def run(self, task: Task) -> None:
+        """Until cancelled, beside a follower, under the same lock, as a task of the supervisor."""
         self._compacted_s = self.clock.monotonic_s()
         while True:
             await self.clock.sleep(DERIVE_EVERY_S)
+            due = asyncio.ensure_future(asyncio.to_thread(self.once))
             try:
-                await asyncio.to_thread(self.once)
-            except (StorageFull, Busy):
-                continue
+                await asyncio.shield(due)
+            finally:
+                await asyncio.wait([due])  # the lock is held until the thread has ended
+            task.progressed()
 
     def once(self) -> None:
         """What is due now."""

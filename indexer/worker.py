@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span
 from chainfolio.errors import Busy, ChainfolioError, DeepReorg, SourceError, StorageFull
+from chainfolio.supervisor import Supervisor, Task, described
 from indexer import derive, losses
 from indexer.collect import Collector, check_anchor, missing
 from indexer.follow import Follower, Status
@@ -21,6 +24,8 @@ from indexer.wiring import System
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
 
+# The tasks of each chain, as logs and metrics name them.
+INDEXING, UPKEEP = "indexing", "derivation"
 RETRY_S = 5.0
 # For so long a chain stays halted, and its nodes have to stay with what they say, before its past is forgotten.
 HEAL_AFTER_S = 30.0
@@ -30,39 +35,59 @@ log = logging.getLogger("chainfolio.index")
 
 @dataclass(slots=True)
 class Worker:
-    """Indexes every chain of a system for as long as it runs; `status` is what it knows about each."""
+    """Indexes every chain of a system for as long as it runs; `status` is what it knows about each.
+
+    Each chain is a task of the supervisor: whatever ends its indexing is logged and marked, and the chain is taken up
+    again after a back-off.
+    """
 
     system: System
+    supervisor: Supervisor = field(default_factory=Supervisor)
     status: dict[str, Status] = field(default_factory=dict)
 
-    async def run(self) -> None:
-        """Until cancelled. One chain's trouble is no other chain's."""
-        async with asyncio.TaskGroup() as group:
-            for chain in self.system.chains:
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Work on every chain for as long as the block lasts. One chain's trouble is no other chain's."""
+        chains = self.system.chains
+        try:
+            for chain in chains:
                 self.status[chain.key] = Status()
-                group.create_task(self._keep(chain))
+                self.supervisor.start(INDEXING, partial(self._keep, chain), chain=chain.key)
+            yield
+        finally:
+            for chain in chains:
+                await self.supervisor.stop(INDEXING, chain=chain.key)
 
-    async def _keep(self, chain: EvmChain) -> None:
-        """A chain, again and again: what may pass is waited out, what can be mended is mended, else it halts."""
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with self.running():
+            await asyncio.Event().wait()
+
+    async def _keep(self, chain: EvmChain, task: Task) -> None:
+        """A chain, again and again: what may pass is waited out, what can be mended is mended; any other error halts
+        the chain until the supervisor's next try succeeds."""
         status = self.status[chain.key]
-        while True:
-            try:
-                await self._chain(chain)
-            except DeepReorg as error:
-                status.halted = str(error)
-            except (SourceError, StorageFull, Busy) as error:
-                status.trouble = str(error)
-                await self.system.seams.clock.sleep(RETRY_S)
-                continue
-            except ChainfolioError as error:
-                status.halted = str(error)
-                return
-            if not await self._healed(chain, status):
-                return
+        try:
+            while True:
+                try:
+                    await self._chain(chain, task)
+                except DeepReorg as error:
+                    status.halted = str(error)
+                except (SourceError, StorageFull, Busy) as error:
+                    status.trouble = str(error)
+                    await self.system.seams.clock.sleep(RETRY_S)
+                    continue
+                await self._healed(chain, status)
+        except ChainfolioError as error:
+            status.halted = str(error)
+            raise
+        except Exception as error:  # noted for `/readyz`; the supervisor judges it
+            status.halted = f"{chain.key}: {described(error)}"
+            raise
 
-    async def _healed(self, chain: EvmChain, status: Status) -> bool:
-        """Whether a chain that left its final past can go on. It stays halted for a while first, lest a node that is
-        wrong for a moment costs anything."""
+    async def _healed(self, chain: EvmChain, status: Status) -> None:
+        """Return once a chain that left its final past can go on. It stays halted for a while first, lest a node that
+        is wrong for a moment costs anything."""
         system = self.system
         log.error("%s: halted: %s", chain.key, status.halted)
         while True:
@@ -73,30 +98,28 @@ class Worker:
             except (SourceError, StorageFull, Busy) as error:
                 status.trouble = str(error)
                 continue
-            except ChainfolioError as error:
-                status.halted = str(error)
-                log.error("%s: stays halted: %s", chain.key, status.halted)
-                return False
             status.halted = status.trouble = ""
             if first is not None:
                 status.healed += 1
                 status.trouble = f"its final past changed; it is indexed again from block {first}"
                 log.warning("%s: %s", chain.key, status.trouble)
-            return True
+            return
 
-    async def _chain(self, chain: EvmChain) -> None:
-        system = self.system
+    async def _chain(self, chain: EvmChain, task: Task) -> None:
+        system, status = self.system, self.status[chain.key]
         with system.tail.lock(chain.key):
             losses.check(system.lake, system.tail, chain.key)
             follower = await asyncio.to_thread(system.follower, chain)
-            follower.status = self.status[chain.key]
+            follower.status = status
             await asyncio.to_thread(follower.recover)
             await check_anchor(chain, system.tail)
-            collector = Collector(chain, system.lake, system.tail, system.seams, Progress(system.seams.clock, 1))
+            progress = Progress(system.seams.clock, 1, on_change=lambda _: task.progressed())
+            collector = Collector(chain, system.lake, system.tail, system.seams, progress)
             await collector.recover()
             await follower.settle()
             await self._back_fill(chain, collector, follower)
-            await self._follow(chain, follower)
+            status.halted = ""
+            await self._follow(chain, follower, task)
 
     async def _back_fill(self, chain: EvmChain, collector: Collector, follower: Follower) -> None:
         """Everything final that is not in the lake and not in the tail either."""
@@ -113,12 +136,8 @@ class Worker:
         await asyncio.to_thread(derive.recover, system.lake, system.tail, chain.key)
         await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key, tuple(derive.HISTORIES))
 
-    async def _follow(self, chain: EvmChain, follower: Follower) -> None:
+    async def _follow(self, chain: EvmChain, follower: Follower, task: Task) -> None:
         system = self.system
-        upkeep = asyncio.create_task(Upkeep(system.lake, system.tail, chain.key, system.seams.clock).run())
-        try:
-            await follower.run()
-        finally:
-            upkeep.cancel()
-            with suppress(asyncio.CancelledError):
-                await upkeep
+        upkeep = Upkeep(system.lake, system.tail, chain.key, system.seams.clock)
+        async with self.supervisor.running(UPKEEP, upkeep.run, chain=chain.key):
+            await follower.run(task.progressed)

@@ -46,6 +46,10 @@ class State:
         """Let go of the database."""
         self.database.close()
 
+    async def ping(self) -> None:
+        """Read a row; an error of the store where it does not answer."""
+        await self.database.see(lambda tx: accounts.changes(tx))
+
     async def run(self, work: Work[T]) -> T:
         """Some work in one transaction, off the event loop; on return it outlives a power cut."""
         return await self.database.run(work)

@@ -22,6 +22,7 @@ import structlog
 
 from chainfolio.errors import StoreError
 from chainfolio.seams import Clock
+from chainfolio.supervisor import Supervisor, Task
 from storage.state import accounts, bookmarks, idempotency, ledger, schema
 from storage.state.database import Database, Statement, Taken, Transaction, argument, literal, one
 
@@ -30,6 +31,7 @@ MANY: Final = 512  # operations in one transaction: others wait for its lock
 ROUNDS: Final = 3
 SOON_S: Final = 0.005
 SWEEP_S: Final = 5.0
+SWEEP: Final = "sweep"  # the task that expires reservations
 FORGET_US: Final = 3600 * 1_000_000
 _EPOCH_US: Final = 1_735_689_600_000_000  # 2025-01-01: the ids of calls fit 63 bits for 17 years
 _LANE_BITS: Final = 14
@@ -128,7 +130,8 @@ class Meter:
     _waiting: list[tuple[Operation, _Waiter]] = field(default_factory=list)
     _running: asyncio.Task[None] | None = None
     _soon: asyncio.TimerHandle | None = None
-    _sweeper: asyncio.Task[None] | None = None
+    supervisor: Supervisor = field(default_factory=Supervisor)
+    _sweeps: bool = False
     _last_id: int = 0
     _forgot_us: int = 0
 
@@ -149,12 +152,12 @@ class Meter:
 
     async def close(self) -> None:
         """Do what is waiting, and stop."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
         if self._waiting:
             self._start()
         while self._running is not None:
             await asyncio.wait([self._running])
+        await self.supervisor.stop(SWEEP)
+        self._sweeps = False
 
     def _do(self, operation: Operation) -> asyncio.Future[Admitted]:
         future: asyncio.Future[Admitted] = asyncio.get_running_loop().create_future()
@@ -169,8 +172,9 @@ class Meter:
             self._soon = None
         if self._running is None:
             self._running = asyncio.create_task(self._drain())
-        if self._sweeper is None:
-            self._sweeper = asyncio.create_task(self._sweep())
+        if not self._sweeps:
+            self._sweeps = True
+            self.supervisor.start(SWEEP, self._sweep)
 
     async def _drain(self) -> None:
         try:
@@ -240,14 +244,12 @@ class Meter:
             bookmarks.forget(tx, now_us)
             self._forgot_us = now_us
 
-    async def _sweep(self) -> None:
+    async def _sweep(self, task: Task) -> None:
         """Expire what the dead have reserved, and forget answers that nobody will ask for again."""
         while True:
             await asyncio.sleep(SWEEP_S)
-            try:
-                await self.database.run(self._swept)
-            except StoreError as error:
-                log.warning("sweep failed", reason=error.message)
+            await self.database.run(self._swept)
+            task.progressed()
 
 
 class _Settled(Exception):

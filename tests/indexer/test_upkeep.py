@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chainfolio.errors import StorageFull
+from chainfolio.supervisor import Task
 from indexer import derive, upkeep
 from indexer.upkeep import Upkeep
 from storage.lake import Lake
@@ -55,23 +55,9 @@ async def test_histories_are_derived_every_half_minute_and_files_merged_every_ho
     tail = Tail(tmp_path / "tail.db")
     rounds = 2 * int(upkeep.COMPACT_EVERY_S / upkeep.DERIVE_EVERY_S)
     with pytest.raises(Ended):
-        await Upkeep(Lake(str(tmp_path / "lake")), tail, "a", Ending(rounds)).run()
+        await Upkeep(Lake(str(tmp_path / "lake")), tail, "a", Ending(rounds)).run(Task("derivation"))
     assert deeds.count("derive") == rounds
     assert [at for at, deed in enumerate(deeds) if deed == "compact"] == [rounds // 2, rounds + 1]
-    tail.close()
-
-
-async def test_a_full_disk_is_waited_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    tail, tried = Tail(tmp_path / "tail.db"), []
-
-    def full(*_: object) -> None:
-        tried.append(1)
-        raise StorageFull("lake")
-
-    monkeypatch.setattr(derive, "derive", full)
-    with pytest.raises(Ended):
-        await Upkeep(Lake(str(tmp_path / "lake")), tail, "a", Ending(3)).run()
-    assert len(tried) == 3
     tail.close()
 
 

@@ -1,0 +1,169 @@
+"""The supervisor of background tasks: a failed task is logged, marked unhealthy, counted and started again.
+
+A task is a coroutine that runs until it is cancelled. Whatever it raises ends this run of it, never the task: the next
+run begins after a back-off that doubles, carries jitter and has an upper bound. A task is unhealthy from its first
+failure until it reports progress.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from chainfolio.errors import ChainfolioError
+from chainfolio.seams import Clock, SystemClock
+
+FIRST_WAIT_S: Final = 1.0
+LONGEST_WAIT_S: Final = 60.0
+
+log = logging.getLogger("chainfolio.supervisor")
+
+
+class Ended(ChainfolioError):
+    """A task that should run until it is cancelled came to an end."""
+
+
+@dataclass(slots=True)
+class Task:
+    """One background task: `name` is its kind, `chain` the chain it works for. `failures` counts its failed runs,
+    `problem` is the reason why it is unhealthy, empty while it is healthy."""
+
+    name: str
+    chain: str = ""
+    failures: int = 0
+    problem: str = ""
+    _failures_in_a_row: int = 0
+
+    @property
+    def label(self) -> str:
+        """How logs name it."""
+        return f"{self.name} of {self.chain}" if self.chain else self.name
+
+    def progressed(self) -> None:
+        """The work achieved something: the task is healthy, and its next back-off starts from the beginning."""
+        self.problem, self._failures_in_a_row = "", 0
+
+    def noted(self, error: BaseException) -> None:
+        """Count a failure of which the next request makes good: it is logged the first, second, fourth, eighth… time,
+        and the task stays healthy."""
+        self.failures += 1
+        if self.failures & (self.failures - 1) == 0:
+            log.warning("%s failed (%d so far): %s", self.label, self.failures, described(error))
+            self._trace(error)
+
+    def failed(self, error: BaseException) -> float:
+        """Log and count a failed run; gives the seconds to wait before the next one."""
+        self.failures += 1
+        wait_s = min(FIRST_WAIT_S * 2.0 ** min(self._failures_in_a_row, 16), LONGEST_WAIT_S)
+        self._failures_in_a_row += 1
+        self.problem = f"{self.name} failed: {described(error)}"
+        log.error("%s failed (%d in a row): %s", self.label, self._failures_in_a_row, described(error))
+        if self._failures_in_a_row == 1:
+            self._trace(error)
+        return wait_s
+
+    def _trace(self, error: BaseException) -> None:
+        """Log where an unexpected error comes from: the frames alone, for its words may hold anything."""
+        if (found := unexpected(error)) is not None:
+            log.error("%s failed here:\n%s", self.label, "".join(traceback.format_tb(found.__traceback__)))
+
+
+Work = Callable[[Task], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Runs background tasks; one supervisor for each process. `tasks` are all that were ever started."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    random: random.Random = field(default_factory=random.SystemRandom)
+    tasks: list[Task] = field(default_factory=list)
+    _running: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict)
+
+    def start(self, name: str, work: Work, *, chain: str = "") -> Task:
+        """Run `work` until `stop`. A task that was stopped and is started again keeps its counts."""
+        key = name, chain
+        assert key not in self._running, f"{name} of {chain or 'this process'} runs already"
+        task = self.task(name, chain=chain)
+        self._running[key] = asyncio.create_task(self._run(task, work), name=task.label)
+        return task
+
+    def task(self, name: str, *, chain: str = "") -> Task:
+        """The record of a task, made where there is none; it is enough for work that requests start and nobody awaits,
+        whose failures are `noted`."""
+        found = next((each for each in self.tasks if (each.name, each.chain) == (name, chain)), None)
+        if found is None:
+            found = Task(name, chain)
+            self.tasks.append(found)
+        return found
+
+    def every(self, name: str, seconds: float, work: Callable[[], Awaitable[object]], *, chain: str = "") -> Task:
+        """Run `work` again and again, with so many seconds before each run; every run that ends well is progress."""
+
+        async def repeated(task: Task) -> None:
+            while True:
+                await self.clock.sleep(seconds)
+                await work()
+                task.progressed()
+
+        return self.start(name, repeated, chain=chain)
+
+    async def stop(self, name: str, *, chain: str = "") -> None:
+        """Cancel a task and wait for its end; nothing happens where it does not run."""
+        running = self._running.pop((name, chain), None)
+        if running is not None:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+    async def close(self) -> None:
+        """Stop every task, the newest first."""
+        for name, chain in reversed(list(self._running)):
+            await self.stop(name, chain=chain)
+
+    @asynccontextmanager
+    async def running(self, name: str, work: Work, *, chain: str = "") -> AsyncIterator[Task]:
+        """A task that lives as long as the block."""
+        task = self.start(name, work, chain=chain)
+        try:
+            yield task
+        finally:
+            await self.stop(name, chain=chain)
+
+    def problems(self, chain: str = "") -> list[str]:
+        """Why tasks of a chain, or those of no chain, are unhealthy; empty where they are all healthy."""
+        return [task.problem for task in self.tasks if task.chain == chain and task.problem]
+
+    async def _run(self, task: Task, work: Work) -> None:
+        while True:
+            try:
+                await work(task)
+                raise Ended("it came to its end, though nobody stopped it")
+            except asyncio.CancelledError as error:
+                current = asyncio.current_task()
+                if current is None or current.cancelling():
+                    raise
+                wait_s = task.failed(error)  # something inside was cancelled, and nobody asked this task to stop
+            except Exception as error:  # whatever it is: a task that ends in silence is what must not be
+                wait_s = task.failed(error)
+            await self.clock.sleep(wait_s * (1 + self.random.random() / 4))
+
+
+def unexpected(error: BaseException) -> BaseException | None:
+    """The first error inside `error` that is not of our own kinds; None where all of them are."""
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for each in error.exceptions if (found := unexpected(each)) is not None), None)
+    return None if isinstance(error, ChainfolioError) else error
+
+
+def described(error: BaseException) -> str:
+    """An error in one line: the words of our own kinds, of any other only its kind, for its words may hold anything."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(dict.fromkeys(described(each) for each in error.exceptions))
+    return str(error) if isinstance(error, ChainfolioError) else f"an unexpected {type(error).__name__}"

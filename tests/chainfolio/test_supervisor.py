@@ -1,0 +1,144 @@
+"""Background tasks: none ends in silence."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from chainfolio.errors import StoreError
+from chainfolio.supervisor import LONGEST_WAIT_S, Supervisor, Task
+
+
+class Waits:
+    """A clock that keeps every wait, and lets the supervisor go on at once."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+
+    def now_us(self) -> int:
+        """Nobody asks."""
+        raise AssertionError
+
+    def monotonic_s(self) -> float:
+        """Nobody asks."""
+        raise AssertionError
+
+    async def sleep(self, seconds: float) -> None:
+        """Take note."""
+        self.waits.append(seconds)
+        await asyncio.sleep(0)
+
+
+class Still(random.Random):
+    """No jitter."""
+
+    def random(self) -> float:
+        """Always the least."""
+        return 0.0
+
+
+async def ran(supervisor: Supervisor, work: Callable[[Task], Awaitable[None]], times: int) -> Task:
+    """A task of which so many runs failed."""
+    task = supervisor.start("indexing", work, chain="local")
+    async with asyncio.timeout(5):
+        while task.failures < times:  # noqa: ASYNC110 (what is waited for tells nobody)
+            await asyncio.sleep(0)
+    return task
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("SECRET"), StoreError("lake", "gone"), ExceptionGroup("g", [KeyError("SECRET")])]
+)
+async def test_whatever_ends_a_task_is_logged_marked_counted_and_tried_again(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(task: Task) -> None:
+        raise error
+
+    supervisor = Supervisor(Waits(), Still())
+    task = await ran(supervisor, work, 3)
+    assert supervisor.problems("local") == [task.problem] != [""]
+    assert supervisor.problems() == []
+    await supervisor.close()
+    assert caplog.text.count("indexing of local failed (") == task.failures
+    assert "SECRET" not in caplog.text + task.problem, "the words of an unexpected error may hold anything"
+    assert ("failed here:" in caplog.text) == (not isinstance(error, StoreError))
+
+
+async def test_the_back_off_doubles_to_an_upper_bound_and_starts_anew_after_progress() -> None:
+    clock, runs = Waits(), 0
+
+    async def work(task: Task) -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 9:
+            task.progressed()
+            assert task.problem == ""
+        raise ValueError
+
+    supervisor = Supervisor(clock, Still())
+    await ran(supervisor, work, 11)
+    await supervisor.close()
+    assert clock.waits[:11] == [1, 2, 4, 8, 16, 32, LONGEST_WAIT_S, LONGEST_WAIT_S, 1, 2, 4]
+
+
+async def test_a_task_that_comes_to_its_end_or_is_cancelled_from_inside_has_failed() -> None:
+    async def ends(task: Task) -> None:
+        return
+
+    async def cancels(task: Task) -> None:
+        raise asyncio.CancelledError
+
+    for work in (ends, cancels):
+        supervisor = Supervisor(Waits(), Still())
+        task = await ran(supervisor, work, 2)
+        assert task.problem
+        await supervisor.close()
+
+
+async def test_a_task_that_is_stopped_and_started_again_keeps_its_counts() -> None:
+    async def work(task: Task) -> None:
+        raise ValueError
+
+    supervisor = Supervisor(Waits(), Still())
+    task = await ran(supervisor, work, 2)
+    await supervisor.stop("indexing", chain="local")
+    failures = task.failures
+    assert await ran(supervisor, work, failures + 1) is task
+    await supervisor.close()
+    assert supervisor.tasks == [task]
+
+
+async def test_repeated_work_is_healthy_again_after_one_good_run() -> None:
+    results = iter([ValueError(), ValueError(), None])
+    done = asyncio.Event()
+
+    async def once() -> None:
+        match next(results, None):
+            case Exception() as error:
+                raise error
+            case None:
+                done.set()
+
+    supervisor = Supervisor(Waits(), Still())
+    task = supervisor.every("probe", 2.0, once)
+    async with asyncio.timeout(5):
+        await done.wait()
+        await asyncio.sleep(0)
+    assert (task.failures, task.problem) == (2, "")
+    await supervisor.close()
+
+
+async def test_a_failure_that_is_only_noted_is_counted_and_logged_and_marks_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    supervisor = Supervisor(Waits(), Still())
+    for _ in range(5):
+        supervisor.task("refresh").noted(ValueError("SECRET"))
+    assert (supervisor.task("refresh").failures, supervisor.problems()) == (5, [])
+    assert [record.levelno for record in caplog.records].count(logging.WARNING) == 3
+    assert "SECRET" not in caplog.text

@@ -1,0 +1,184 @@
+"""A worker whose parts break: the chain is marked, and taken up again as soon as the fault has passed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from chainfolio.errors import StorageFull, StoreError
+from chainfolio.seams import Seams
+from chainfolio.settings import Settings
+from chainfolio.supervisor import Supervisor
+from indexer import derive, follow, losses
+from indexer.answers import Readiness
+from indexer.engine import Engine
+from indexer.metrics import Tasks
+from indexer.upkeep import Upkeep
+from indexer.wiring import System
+from indexer.worker import Worker
+from storage.lake import Lake
+from storage.tail import Tail
+from tests.chains.evm import evm
+from tests.chains.index import Index, index
+from tests.indexer.clock import ManualClock
+
+ERRORS = [StoreError("lake", "the folder is not there"), ValueError("invalid literal: 'zz'"), MemoryError()]
+
+
+class Quick(ManualClock):
+    """Every sleep is short."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Time passes on the clock, and hardly any elsewhere."""
+        self.now_s += seconds
+        await asyncio.sleep(0.005)
+
+
+class Fault:
+    """In place of a function: raises while it is `on`, else does what the function did."""
+
+    def __init__(self, usual: Callable[..., Any], error: Exception) -> None:
+        self.usual, self.error, self.on, self.met = usual, error, False, 0
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        if self.on:
+            self.met += 1
+            raise self.error
+        return self.usual(*arguments, **named)
+
+
+async def until(what: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not what():  # noqa: ASYNC110 (what is waited for tells nobody)
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def working(live: Index) -> AsyncIterator[tuple[Worker, Engine]]:
+    system = System(Settings(chains={live.key: live.chain.settings}), Seams(clock=Quick()))
+    system._lake, system._tail, system._chains = live.lake, live.tail, {live.key: live.chain}
+    supervisor = Supervisor(system.seams.clock)
+    worker = Worker(system, supervisor)
+    async with worker.running():
+        yield worker, Engine(system, worker.status, supervisor)
+
+
+async def unready(engine: Engine, task: str) -> Readiness:
+    """What `/readyz` says: the chain is not healthy, for a task of it failed."""
+    found = await engine.readiness()
+    assert (found.ready, found.chains[0].healthy) == (False, False)
+    assert f"{task} failed" in (found.chains[0].reason or "")
+    assert [each.task for each in found.tasks if not each.healthy] == [task]
+    return found
+
+
+def exported(engine: Engine) -> str:
+    registry = CollectorRegistry()
+    registry.register(Tasks(engine.supervisor))
+    return generate_latest(registry).decode()
+
+
+@pytest.mark.node
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+async def test_a_chain_whose_indexing_failed_is_unready_and_taken_up_again(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    step = Fault(follow.Follower.step, error)
+    monkeypatch.setattr(follow.Follower, "step", lambda self: step(self))
+    with evm(60) as living:
+        async with index(living, tmp_path) as live, working(live) as (worker, engine):
+            await until(lambda: worker.status[live.key].indexed == living.height)
+            step.on = True
+            await until(lambda: step.met >= 3)
+            await unready(engine, "indexing")
+            assert f'chainfolio_task_healthy{{chain="{live.key}",task="indexing"}} 0.0' in exported(engine)
+            assert "zz" not in caplog.text, "the words of an unexpected error may be a node's"
+            step.on = False
+            living.mine(3)
+            await until(lambda: worker.status[live.key].indexed == living.height)
+            await until(lambda: not engine.supervisor.problems(live.key))
+            found = await engine.readiness()
+            assert (found.ready, found.chains[0].healthy, found.chains[0].reason) == (True, True, None)
+    assert "indexing of local failed (1 in a row)" in caplog.text
+
+
+@pytest.mark.node
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+async def test_a_derivation_that_failed_is_unready_and_begun_again(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    once = Fault(Upkeep.once, error)
+    monkeypatch.setattr(Upkeep, "once", lambda self: once(self))
+    with evm(60) as living:
+        async with index(living, tmp_path) as live, working(live) as (worker, engine):
+            await until(lambda: worker.status[live.key].indexed == living.height)
+            once.on = True
+            await until(lambda: once.met >= 3)
+            found = await unready(engine, "derivation")
+            assert found.chains[0].indexed == living.height, "the head is followed all the same"
+            once.on = False
+            await until(lambda: not engine.supervisor.problems(live.key))
+            assert (await engine.readiness()).ready
+    assert "derivation of local failed (1 in a row)" in caplog.text
+
+
+@pytest.mark.node
+async def test_a_lake_that_comes_back_is_indexed_again_without_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = Fault(losses.check, StoreError("lake", "it is not the tail's"))
+    monkeypatch.setattr(losses, "check", check)
+    check.on = True
+    with evm(60) as living:
+        async with index(living, tmp_path) as live, working(live) as (worker, engine):
+            await until(lambda: check.met >= 3)
+            await unready(engine, "indexing")
+            assert "not the tail's" in worker.status[live.key].halted
+            check.on = False
+            await until(lambda: worker.status[live.key].indexed == living.height)
+            await until(lambda: (status := worker.status[live.key]).halted == status.trouble == "")
+
+
+async def test_derivation_is_called_off_only_when_its_thread_has_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    loop, begun, ended = asyncio.get_running_loop(), asyncio.Event(), []
+
+    def slow(*_: object) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0.05), loop).result()
+        ended.append(1)
+
+    monkeypatch.setattr(derive, "derive", slow)
+    tail, supervisor = Tail(tmp_path / "tail.db"), Supervisor(Quick())
+    supervisor.start("derivation", Upkeep(Lake(str(tmp_path / "lake")), tail, "a", Quick()).run)
+    await begun.wait()
+    await supervisor.close()
+    assert ended == [1]
+    tail.close()
+
+
+async def test_a_full_disk_is_waited_out_and_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fault = Fault(lambda *_: None, StorageFull("lake"))
+    fault.on = True
+    monkeypatch.setattr(derive, "derive", fault)
+    tail, supervisor = Tail(tmp_path / "tail.db"), Supervisor(Quick())
+    supervisor.start("derivation", Upkeep(Lake(str(tmp_path / "lake")), tail, "a", Quick()).run)
+    await until(lambda: fault.met == 3)
+    assert supervisor.problems() == [
+        "derivation failed: lake: no space left on the device (free some space; indexing resumes by itself)"
+    ]
+    fault.on = False
+    await until(lambda: not supervisor.problems())
+    await supervisor.close()
+    assert caplog.records[0].levelno == logging.ERROR
+    tail.close()
