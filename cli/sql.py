@@ -5,18 +5,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.errors import BadRequest, ChainfolioError
+from chainfolio.errors import BadRequest, ChainfolioError, Missing
 from chainfolio.tables import TABLES
 from cli.common import Commands, show_json, show_table, with_system
 
 if TYPE_CHECKING:
     from indexer.wiring import System
 
+# Hex with a capital, as wallets and explorers show addresses, where nothing makes it lower.
+MIXED = re.compile(r"(?<!lower\()'(0x(?=[0-9a-f]*[A-F])[0-9a-fA-F]{8,64})'")
 TOO_LONG = "ask for less, or raise --seconds"
+NO_KERNEL = "run it on Linux or macOS, or print views for a DuckDB of your own: chainfolio sql"
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -42,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
 
         print("\n".join(views(found)))
         return 0
+    for literal in dict.fromkeys(MIXED.findall(options.query)):
+        print(f"note: '{literal}' is in no table: they hold '{literal.lower()}', in lower case", file=sys.stderr)
     answer = ask(options.query, found, limit=options.limit, seconds=options.seconds)
     if options.json:
         show_json([dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]])
@@ -56,19 +64,24 @@ def run(options: argparse.Namespace) -> int:
 
 def ask(query: str, files: dict[str, list[str]], *, limit: int, seconds: int) -> dict[str, Any]:
     """The answer of a child process that gets the query, the files and nothing of this process's environment."""
-    task = json.dumps({"query": query, "files": files, "limit": limit, "seconds": seconds})
     environment = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    try:
-        child = subprocess.run(
-            [sys.executable, "-m", "storage.sandbox"], input=task, capture_output=True, text=True, timeout=seconds + 10,
-            env=environment, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise BadRequest("query", f"it ran for more than {seconds} s", cure=TOO_LONG) from None
+    with tempfile.TemporaryDirectory(prefix="chainfolio-") as folder:
+        probe = Path(folder, "probe")
+        probe.write_text("The child tries to change this file, and must not succeed.\n")
+        task = {"query": query, "files": files, "limit": limit, "seconds": seconds, "probe": str(probe)}
+        try:
+            child = subprocess.run(
+                [sys.executable, "-m", "storage.sandbox"], input=json.dumps(task), capture_output=True, text=True,
+                timeout=seconds + 10, env=environment, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise BadRequest("query", f"it ran for more than {seconds} s", cure=TOO_LONG) from None
     try:
         answer: dict[str, Any] = json.loads(child.stdout)
     except ValueError:
         raise ChainfolioError("the query ended without an answer: it needed too much memory", cure=TOO_LONG) from None
+    if "possible" in answer:
+        raise Missing(f"this system cannot make a process read-only: it could {answer['possible'][0]}", cure=NO_KERNEL)
     if "error" in answer:
         raise BadRequest("query", answer["error"], cure=TOO_LONG if answer["error"].startswith("INTERRUPT") else "")
     return answer

@@ -1,7 +1,8 @@
 """A child process that runs one query over the lake's files and can reach nothing else: see `chainfolio sql`.
 
-Reads a task as JSON from standard input, prints the answer as JSON. Memory, processor time and files are limited by the
-operating system; DuckDB is locked to the lake's files before it sees the query.
+Reads a task as JSON from standard input, prints the answer as JSON. The operating system bounds memory and processor
+time and refuses every write; the child tries that before it sees the query, and runs none where a write succeeds.
+DuckDB is locked to the lake's files besides.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import json
 import resource
 import sys
+from pathlib import Path
 from typing import Any
+
+from storage.readonly import give_up_writing, still_possible
 
 MEMORY = 4 * 1024**3
 NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT")
@@ -20,9 +24,10 @@ def main() -> None:
     task = json.load(sys.stdin)
     resource.setrlimit(resource.RLIMIT_CPU, (4 * task["seconds"], 4 * task["seconds"] + 5))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    json.dump(answer(task), sys.stdout)
+    give_up_writing()  # before DuckDB starts threads: those that run already would not be bound
+    possible = still_possible(Path(task["probe"]))
+    json.dump({"possible": possible} if possible else answer(task), sys.stdout)
 
 
 def answer(task: dict[str, Any]) -> dict[str, Any]:

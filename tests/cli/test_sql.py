@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -15,12 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfolio.amounts import MAX_DEC38, MAX_RAW
+from chainfolio.errors import BadRequest, Missing
 from chainfolio.tables import BLOCKS, TABLES, TRANSFERS, Table
 from cli.sql import ask
+from storage import sandbox
 from storage.lake import Lake
 from storage.sandbox import answer
 from storage.views import decimal_of, views
 from tests.cli.conftest import Run
+from tests.storage.attacker import tree
 
 EDGES = [
     0,
@@ -188,6 +193,24 @@ def test_rows_are_json_objects_or_a_table(run: Run, lake: Lake, here: Path) -> N
     assert (table.code, table.err) == (0, "only the first 3 rows are shown: --limit 0 shows all\n")
 
 
+SUMMED = "0xFB6916095ca1df60bB79Ce92cE3Ea74c37c5d359"
+
+
+@pytest.mark.parametrize(
+    ("text", "noted"),
+    [
+        (f"SELECT count(*) FROM transfers WHERE sender = '{SUMMED}'", True),
+        (f"SELECT count(*) FROM transfers WHERE sender IN ('{SUMMED}', '{SUMMED}')", True),
+        (f"SELECT count(*) FROM transfers WHERE sender = lower('{SUMMED}')", False),
+        (f"SELECT count(*) FROM transfers WHERE sender = '{SUMMED.lower()}'", False),
+    ],
+)
+def test_an_address_with_capitals_is_said_to_be_in_no_table(run: Run, text: str, noted: bool) -> None:
+    ran = run("sql", text, "--json")
+    note = f"note: '{SUMMED}' is in no table: they hold '{SUMMED.lower()}', in lower case\n"
+    assert (ran.code, ran.err) == (0, note * noted)
+
+
 @pytest.mark.parametrize(
     ("limit", "shown", "more"),
     [(3, 3, True), (len(RAWS) - 1, len(RAWS) - 1, True), (len(RAWS), len(RAWS), False), (0, len(RAWS), False)],
@@ -298,6 +321,39 @@ def test_no_query_reaches_beyond_the_lake(query: Query, lake: Lake, tmp_path: Pa
     assert list(refused) == ["error"]
     assert "the secret" not in refused["error"]
     assert not out.exists()
+
+
+COPIES = {
+    "as text": "(FORMAT csv, USE_TMP_FILE false)",
+    "by a temporary file": "(FORMAT csv)",
+    "as Parquet": "(FORMAT parquet, USE_TMP_FILE false)",
+    "by name alone": "(FORMAT csv, USE_TMP_FILE false, OVERWRITE_OR_IGNORE true)",
+}
+
+
+@pytest.mark.parametrize("how", COPIES.values(), ids=COPIES.keys())
+def test_no_query_changes_a_byte_of_the_lake_that_it_reads(lake: Lake, files: dict[str, list[str]], how: str) -> None:
+    before = tree(Path(lake.uri))
+    file = files["transfers"][0].replace("'", "''")
+    with pytest.raises(BadRequest, match=r"Cannot (open|access) file"):
+        ask(f"EXPLAIN ANALYZE COPY (SELECT 1) TO '{file}' {how}", files, limit=1, seconds=9)
+    assert tree(Path(lake.uri)) == before
+
+
+def test_no_query_runs_where_the_system_lets_its_process_write(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "probe").write_text("x")
+    task = {"query": "SELECT 1", "files": {}, "limit": 1, "seconds": 5, "probe": str(tmp_path / "probe")}
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(task)))
+    monkeypatch.setattr("resource.setrlimit", lambda *_: None)
+    monkeypatch.setattr("storage.sandbox.give_up_writing", lambda: None)
+    sandbox.main()
+    said = capsys.readouterr().out
+    assert json.loads(said)["possible"][0] == "write"
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: SimpleNamespace(stdout=said))
+    with pytest.raises(Missing, match="cannot make a process read-only: it could write"):
+        ask("SELECT 1", {}, limit=1, seconds=5)
 
 
 def test_views_and_settings_stay_as_they_were_for_every_query(query: Query) -> None:
