@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from adapters.evm.chain import EvmChain, family
 from adapters.evm.roots import header_hash
-from adapters.evm.scan import SINGLES
+from adapters.evm.scan import ROUTE, SINGLES
 from adapters.evm.transport import HttpTransport, Posted
 from bench.figures import Figure, main
 from chainfolio.blocks import Block, Span
@@ -220,8 +220,8 @@ class Trial:
         settings = Chain(rpc=urls, facts=str(path), witnesses=witnesses, integrity=integrity, sample=10, span=WINDOW)
         about = chance.choice(list(LIES))
         transport = Liar(self.node.url, liar, about, chance, chance.choice(OFTEN))
-        # `eth_getBalance` is only used by endpoints that know neither state overrides nor a Multicall3.
-        learnt = {"route": SINGLES} if about == "eth_getBalance" else {}
+        # `eth_getBalance` is only used by endpoints that know neither state overrides nor creation code.
+        learnt = {ROUTE: SINGLES} if about == "eth_getBalance" else {}
         chain = family(
             "liars", settings, Seams(random=chance),
             configs=self.folder, transport=transport, learnt=lambda endpoint: learnt,

@@ -33,7 +33,6 @@ block_time_ms = 1000
 finality = 8
 native = {{symbol = "ETH", name = "Ether", decimals = 18, slip44 = 60}}
 wrapped = {{address = "{weth}", symbol = "WETH"}}
-multicall3 = {{address = "{multicall}", born = 0}}
 """
 SETTINGS = """\
 data = "."
@@ -96,8 +95,7 @@ def prepare(folder: Path, node: LocalNode, deployment: Deployment, port: int) ->
     """Facts of this chain, its price feeds and the settings, as files like any operator's."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    weth, multicall = deployment.contracts["WETH"].lower(), deployment.contracts["Multicall3"].lower()
-    (folder / "local.toml").write_text(FACTS.format(weth=weth, multicall=multicall))
+    (folder / "local.toml").write_text(FACTS.format(weth=deployment.contracts["WETH"].lower()))
     (folder / "prices.toml").write_text("[chainlink.local]\n" + "".join(_feeds(deployment)))
     (folder / "protocols").mkdir()
     for key, text in protocols(deployment).items():

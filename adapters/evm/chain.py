@@ -124,7 +124,7 @@ class EvmChain:
         from chainfolio.calls import NativeBalance
 
         heads = await node.connect()
-        routes = {scan.OVERRIDE: "state override", scan.MULTICALL: "Multicall3", scan.SINGLES: "single calls"}
+        routes = {scan.OVERRIDE: "state override", scan.CREATION: "creation code", scan.SINGLES: "single calls"}
         await scan.answer(node, [NativeBalance("0x" + "0" * 40)], heads.latest)
         oldest = heads.latest.height
         for height in (
@@ -140,7 +140,7 @@ class EvmChain:
                 continue
             oldest = height
             break
-        return {"oldestState": oldest, "reads": routes[node.endpoints[0].learnt.get("route", scan.OVERRIDE)]}
+        return {"oldestState": oldest, "reads": routes[node.endpoints[0].learnt.get(scan.ROUTE, scan.OVERRIDE)]}
 
     async def collect(
         self,

@@ -32,13 +32,6 @@ class Wrapped(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     symbol: str
 
 
-class Multicall3(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Where Multicall3 lies, and since which block."""
-
-    address: str
-    born: int = 0
-
-
 class Facts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """One chain as its file describes it. `unproven`: which parts of its blocks (headers, transactions, receipts) hash
     in a way of the chain's own, so that they cannot be computed again."""
@@ -53,7 +46,6 @@ class Facts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     finality: str | int = "finalized"
     color: str = ""
     wrapped: Wrapped | None = None
-    multicall3: Multicall3 | None = None
     explorer: dict[str, str] = {}
     images: dict[str, str] = {}
     unproven: list[str] = []

@@ -135,5 +135,5 @@ def _limit(said: str) -> int | None:
 def _revert_data(error: RpcError) -> bytes:
     text = error.data.get("data") if isinstance(error.data, dict) else error.data
     if isinstance(text, str) and re.fullmatch(r"0x(?:[0-9a-fA-F]{2})*", text):
-        return bytes.fromhex(text[2:1026])
+        return bytes.fromhex(text[2:])
     return b""

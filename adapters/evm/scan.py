@@ -1,9 +1,10 @@
 """State at one block: any number of reads in as few requests as the node allows, all pinned to the block's hash.
 
-Three routes, tried in this order and remembered per endpoint: the scanner put in place by state override (any block,
-nothing deployed, one call for thousands of reads); Multicall3 after its birth; single calls in a JSON-RPC batch. Calls
-that would change state before they answer are refused by the first and would be seen by others in the second. One
-bad token cannot spoil the others: gas and answer size are capped per read; what cannot be read is Unknown, never 0.
+Three routes, tried in this order and remembered per endpoint: the scanner put in place by state override (one call for
+thousands of reads); the scanner run as creation code; one `eth_call` for each read, in a JSON-RPC batch. No read can
+change another one: the scanner makes static calls only, and calls of their own share no state. On every route a
+contract sees the same caller and the same gas, so that one which looks at them says the same. Gas and answer size are
+capped per read; what cannot be read is Unknown, never 0.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from chainfolio.errors import (
     Unsupported,
 )
 
-SCANNER_AT = "0x00000000000000000000000000000000c4a1f011"
+SENDER = "0x00000000000000000000000000000000c4a1f011"
+SCANNER_AT = "0xae4850ac7168b3bf0474b3d6352217c747aeec3c"  # where the creation code, sent by SENDER, puts the scanner
 SCANNER = (
     "0x60003561ffff7a0100000000000000000000000000000000000000000000000000007c0100000000000000000000000000000000000000"
     "00000000000000000083049204169060069161200061ea6060208404840101915b8436861015610229578560027e01000000000000000000"
@@ -47,14 +49,19 @@ SCANNER = (
     "000000000000008252316004820152019361017d565b611fff198601612000f35b8290818a939560003701019138610097565b611fff1983"
     "01612000f3"
 )
-OVERRIDE, MULTICALL, SINGLES = 0, 1, 2
+CREATION_CODE = (
+    "0x6000806102428061003b83398180f08161027d91823803809383395afa503d806000803e60dc81025a1061600082111760365760"
+    "00f35b6000fdfe6102348061000e6000396000f3fe"
+) + SCANNER[2:]
+OVERRIDE, CREATION, SINGLES = 0, 1, 2
 BY_CANONICAL_HASH, BY_HASH, BY_NUMBER = 0, 1, 2
-MOST_READS, MULTICALL_READS = 4000, 400
+ROUTE = "reads"  # what the route is remembered as
+MOST_READS, CREATION_READS = 4000, 600
+CREATION_BYTES = 45_000  # of call data: creation code of more than 49,152 bytes is refused (EIP-3860)
 GAS, MORE_GAS = 1_000_000, 15_000_000
 KEEP = 512
 MOST_ROUNDS = 24
-GET_BALANCE = "getEthBalance(address)(uint256)"
-AGGREGATE3 = "aggregate3((address,bool,bytes)[])((bool,bytes)[])"
+CALL_GAS, BYTE_GAS = 21_000, 16  # what a transaction uses before its call begins
 
 
 @dataclass(slots=True)
@@ -70,6 +77,8 @@ class _Read:
     def __post_init__(self) -> None:
         ask = self.ask
         self.data = None if isinstance(ask, NativeBalance) else encode(ask.signature, ask.args)
+        if self.alone:
+            self.gas = MORE_GAS
 
     @property
     def alone(self) -> bool:
@@ -91,7 +100,7 @@ async def answer(node: Node, asks: Sequence[Read], block: Block) -> list[Any]:
     """The answers to some reads at one block, in order. Raises HistoryUnavailable, Reorged or the node's failure."""
 
     async def at(endpoint: Endpoint) -> list[Any]:
-        return await _answers(node, endpoint, asks, block)
+        return await _answers(endpoint, asks, block)
 
     return await node.agreed(
         at, key=_key, asked=lambda question: f"{_worded(asks[question])} at block {block.height} {block.hash}",
@@ -106,7 +115,7 @@ async def answer_each(node: Node, asked: Sequence[tuple[Block, Sequence[Read]]])
 
     async def at(endpoint: Endpoint) -> list[list[Any] | SourceError]:
         shared = Shared(endpoint)
-        tasks = [asyncio.create_task(_answers(node, shared, asks, block)) for block, asks in asked]
+        tasks = [asyncio.create_task(_answers(shared, asks, block)) for block, asks in asked]
         try:
             given = await asyncio.gather(*tasks, return_exceptions=True)
         finally:
@@ -131,14 +140,15 @@ async def answer_each(node: Node, asked: Sequence[tuple[Block, Sequence[Read]]])
     )  # fmt: skip
 
 
-async def _answers(node: Node, endpoint: Asked, asks: Sequence[Read], block: Block) -> list[Any]:
+async def _answers(endpoint: Asked, asks: Sequence[Read], block: Block) -> list[Any]:
     """The answers of one endpoint."""
     reads = [_Read(ask) for ask in asks]
+    lowest = OVERRIDE
     for _ in range(MOST_ROUNDS):
         left = [read for read in reads if read.answer is None]
         if not left:
             break
-        await _round(node, endpoint, [read for read in left if not read.alone] or left, block)
+        lowest = await _round(endpoint, [read for read in left if not read.alone] or left, block, lowest)
     for read in reads:
         if read.answer is None:
             read.answer = Unknown("the node could not finish this read")
@@ -158,29 +168,37 @@ def _worded(ask: Read) -> str:
     return f"{ask.signature} of {ask.to} with {ask.args!r}"
 
 
-async def _round(node: Node, endpoint: Asked, reads: list[_Read], block: Block) -> None:
-    """One request by the best route known; what it could not answer stays open for the next round."""
+async def _round(endpoint: Asked, reads: list[_Read], block: Block, lowest: int) -> int:
+    """One request by the best route known, not above `lowest`; what it could not answer stays open for the next round.
+    The best route that is left to this block."""
     # Others may learn the same meanwhile: what follows from it is counted from what was known before.
-    route, pin = endpoint.learnt.get("route", OVERRIDE), endpoint.learnt.get("pin", BY_CANONICAL_HASH)
-    multicall = node.facts.multicall3
-    unborn = multicall is None or block.height < multicall.born
-    if reads[0].alone or (route == MULTICALL and unborn):
-        route = SINGLES
+    route, pin = max(lowest, endpoint.learnt.get(ROUTE, OVERRIDE)), endpoint.learnt.get("pin", BY_CANONICAL_HASH)
     try:
-        if route == OVERRIDE:
-            await _scan(endpoint, reads, block)
-        elif route == MULTICALL:
-            assert multicall is not None
-            await _aggregate(endpoint, reads, block, multicall.address)
-        else:
+        if route == SINGLES or reads[0].alone:
             await _singles(endpoint, reads, block)
+        else:
+            await _scan(endpoint, reads, block, route)
     except _Pinning:
         endpoint.learn("pin", pin + 1)
     except Unsupported as refusal:
-        if route == SINGLES:
+        if route == SINGLES or reads[0].alone:
             raise
         endpoint.trouble.note(refusal)
-        endpoint.learn("route", route + 1)
+        if not await _works(endpoint, route):
+            endpoint.learn(ROUTE, route + 1)
+        return route + 1
+    return lowest
+
+
+async def _works(endpoint: Asked, route: int) -> bool:
+    """Whether a route works at the newest block: where it does, only the rules of an older block are without it."""
+    probe = [_Read(NativeBalance(SENDER))]
+    call = _scanning(route, probe)
+    reply = (await endpoint.ask([Request("eth_call", (call[0], "latest", *call[1:]))]))[0]
+    try:
+        return len(_scanned(endpoint.name, reply, probe, route)) == 1
+    except SourceError:
+        return False
 
 
 class _Pinning(Exception):
@@ -238,40 +256,60 @@ async def _why_absent(endpoint: Asked, block: Block, refusal: NodeBehind) -> Sou
     return HistoryUnavailable(endpoint.name, block.height, refusal.reason)
 
 
-async def _scan(endpoint: Asked, reads: list[_Read], block: Block) -> None:
-    """The override route: every part of the reads in one batch of calls to the scanner."""
-    most = endpoint.learnt.get("max_reads", MOST_READS)
+async def _scan(endpoint: Asked, reads: list[_Read], block: Block, route: int) -> None:
+    """The scanner: every part of the reads in one batch of calls to it."""
+    most, size = (MOST_READS, 0) if route == OVERRIDE else (CREATION_READS, CREATION_BYTES)
     ordered = sorted(reads, key=lambda read: (read.gas, read.keep, read.data or b""))
-    parts = _parts(ordered, most)
-    override = {SCANNER_AT: {"code": SCANNER}}
-    calls = [({"to": SCANNER_AT, "data": "0x" + _pack(part).hex()}, override) for part in parts]
+    parts = _parts(ordered, min(most, endpoint.learnt.get("max_reads", most)), size)
+    calls = [_scanning(route, part) for part in parts]
     for part, reply in zip(parts, await _call(endpoint, calls, block), strict=True):
         if isinstance(reply, OutOfGas | TooMuch):
             endpoint.trouble.note(reply)
             _shrink(endpoint, part)
-        elif isinstance(reply, Reverting) or type(reply) is BadAnswer:
-            raise Unsupported(endpoint.name, f"cannot run the scanner at block {block.height}: {reply.reason}")
-        elif isinstance(reply, SourceError):
-            raise reply
+            continue
+        entries = _scanned(endpoint.name, reply, part, route)
+        if entries:
+            _settle(part, entries)
+        elif part[0].gas > GAS:  # the scanner ran before, and now has not enough gas to begin
+            _give_up(part)
         else:
-            content = data(endpoint.name, typed(endpoint.name, reply, str))
-            if not content and part[0].gas > GAS:  # the scanner ran before, and now has not enough gas to begin
-                _give_up(part)
-            elif not content:
-                raise Unsupported(endpoint.name, "ignores state overrides")
-            else:
-                _settle(part, _unpack(endpoint.name, content, part))
+            raise Unsupported(endpoint.name, f"does not run the scanner at block {block.height}")
 
 
-def _parts(reads: list[_Read], most: int) -> list[list[_Read]]:
-    """Reads that share their limits, at most `most` together."""
+def _scanning(route: int, part: list[_Read]) -> tuple[Any, ...]:
+    """The call that runs the scanner, and the override that it needs."""
+    packed = _pack(part).hex()
+    if route == CREATION:
+        return ({"from": SENDER, "data": CREATION_CODE + packed},)
+    return {"from": SENDER, "to": SCANNER_AT, "data": "0x" + packed}, {SCANNER_AT: {"code": SCANNER}}
+
+
+def _scanned(source: str, reply: Answer, part: list[_Read], route: int) -> list[_Entry]:
+    """What the scanner answered. Unsupported where it cannot have run."""
+    if isinstance(reply, Reverting) and route == CREATION and reply.data:
+        try:
+            return _unpack(source, reply.data, part)
+        except BadAnswer as error:
+            raise Unsupported(source, f"does not run creation code: {reply.reason}") from error
+    if isinstance(reply, Reverting) or type(reply) is BadAnswer:
+        raise Unsupported(source, f"cannot run the scanner: {reply.reason}")
+    if isinstance(reply, SourceError):
+        raise reply
+    return _unpack(source, data(source, typed(source, reply, str)), part)
+
+
+def _parts(reads: list[_Read], most: int, size: int) -> list[list[_Read]]:
+    """Reads that share their limits, at most `most` together, and of at most `size` bytes (0: of any)."""
     parts: list[list[_Read]] = []
+    limits, left = None, 0
     for read in reads:
-        last = parts[-1] if parts else None
-        if last is None or len(last) >= most or (last[0].gas, last[0].keep) != (read.gas, read.keep):
-            parts.append([read])
+        bytes_ = len(read.data or b"") + 24
+        if parts and limits == (read.gas, read.keep) and len(parts[-1]) < most and (not size or bytes_ <= left):
+            parts[-1].append(read)
+            left -= bytes_
         else:
-            last.append(read)
+            parts.append([read])
+            limits, left = (read.gas, read.keep), size - bytes_
     return parts
 
 
@@ -321,14 +359,15 @@ def _is_raw(ask: Read) -> bool:
 
 
 def _value(ask: Read, entry: _Entry) -> Any:
+    if isinstance(ask, NativeBalance):
+        given = entry.status == 1 and len(entry.data) == 32
+        return int.from_bytes(entry.data, "big") if given else Unknown("the node gave no balance")
     if entry.status == 0:
         return Reverted(entry.data)
     if entry.status == 2:
         return Unknown("there is no contract at that address at this block", cause="absent")
     if entry.status == 3:
         return Unknown(f"used up {MORE_GAS:,} gas without an answer", cause="contract")
-    if isinstance(ask, NativeBalance):
-        return int.from_bytes(entry.data, "big")
     if entry.size > len(entry.data) and not _is_raw(ask):
         return Unknown(f"returned {entry.size} bytes, more than is read", cause="contract")
     return decode(ask, entry.data)
@@ -349,62 +388,48 @@ def _give_up(reads: list[_Read]) -> None:
         read.answer = Unknown("the node's gas allowance is too small for this read")
 
 
-async def _aggregate(endpoint: Asked, reads: list[_Read], block: Block, address: str) -> None:
-    """Multicall3: what fails inside it is asked again alone, for there a neighbour may have burnt its gas."""
-    first = reads[:MULTICALL_READS]
-    calls = tuple(
-        (address, True, encode(GET_BALANCE, (read.to,))) if read.data is None else (read.to, True, read.data)
-        for read in first
-    )
-    request = {"to": address, "data": "0x" + encode(AGGREGATE3, (calls,)).hex()}
-    reply = (await _call(endpoint, [(request,)], block))[0]
-    if isinstance(reply, BadAnswer) and not isinstance(reply, Unsupported):
-        await _singles(endpoint, first, block)  # one that answers too much can sink them all
-        return
-    if isinstance(reply, SourceError):
-        raise reply
-    results = decode(Call(address, AGGREGATE3), data(endpoint.name, typed(endpoint.name, reply, str)))
-    if isinstance(results, Unknown) or len(results) != len(first):
-        raise Unsupported(endpoint.name, "there is no Multicall3 where it should be")
-    failed = []
-    for read, (done, content) in zip(first, results, strict=True):
-        if not done or not content:
-            failed.append(read)
-        else:
-            read.answer = _value(read.ask, _Entry(1, len(content), content))
-    if failed:
-        await _singles(endpoint, failed, block)
-
-
 async def _singles(endpoint: Asked, reads: list[_Read], block: Block) -> None:
     """One `eth_call` or `eth_getBalance` a read, in a batch."""
     at = _at(endpoint, block)
     plain = [read for read in reads if read.data is not None]
-    calls = [({"to": read.to, "data": "0x" + (read.data or b"").hex(), "gas": hex(MORE_GAS)},) for read in plain]
-    for read, reply in zip(plain, await _call(endpoint, calls, block), strict=True):
-        read.answer = _single(endpoint.name, read.ask, reply)
+    for read, reply in zip(plain, await _call(endpoint, [_plain(read) for read in plain], block), strict=True):
+        if isinstance(reply, OutOfGas) and read.gas < MORE_GAS:
+            read.gas = MORE_GAS
+        else:
+            read.answer = _single(endpoint.name, read.ask, reply)
     natives = [read for read in reads if read.data is None]
     asks = [Request("eth_getBalance", (read.to, at)) for read in natives]
     for read, reply in zip(natives, await _pinned(endpoint, asks, block), strict=True):
         if isinstance(reply, Unsupported) and not isinstance(at, str):
             raise _Pinning
         if isinstance(reply, SourceError):
-            raise reply
-        read.answer = quantity(endpoint.name, typed(endpoint.name, reply, str))
+            read.answer = _refused(reply)
+        else:
+            read.answer = quantity(endpoint.name, typed(endpoint.name, reply, str))
+
+
+def _plain(read: _Read) -> tuple[dict[str, str]]:
+    """A call by the scanner's address with the scanner's gas: what looks at either sees the same on every route."""
+    sent = read.data or b""
+    gas = read.gas + CALL_GAS + BYTE_GAS * len(sent)
+    return ({"from": SCANNER_AT, "to": read.to, "data": "0x" + sent.hex(), "gas": hex(gas)},)
 
 
 def _single(source: str, ask: Read, reply: Answer) -> Any:
     if isinstance(reply, Reverting):
-        return Reverted(reply.data)
-    if isinstance(reply, OutOfGas | TooMuch):
-        return Unknown(reply.reason)
-    if isinstance(reply, Unavailable | HistoryUnavailable | NodeBehind | Unsupported):
-        raise reply
+        return Reverted(reply.data[:KEEP])
     if isinstance(reply, SourceError):
-        return Unknown(reply.reason)
+        return _refused(reply)
     content = data(source, typed(source, reply, str))
     if not content:
         return Unknown(
             "returned nothing: no contract at that address at this block, or an empty answer", cause="absent"
         )
     return _value(ask, _Entry(1, len(content), content))
+
+
+def _refused(reply: SourceError) -> Unknown:
+    """A read that the node refused by itself; raised where all of them are."""
+    if isinstance(reply, Unavailable | HistoryUnavailable | NodeBehind | Unsupported):
+        raise reply
+    return Unknown(reply.reason)

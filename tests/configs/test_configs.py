@@ -23,7 +23,6 @@ FEEDS = [(chain, *feed) for chain, facts in PRICES["chainlink"].items() for feed
 REQUIRED = {"key", "family", "chain_id", "name", "block_time_ms", "finality", "color", "native"}
 OPTIONAL = {
     "wrapped": {"address", "symbol"},
-    "multicall3": {"address", "born"},
     "explorer": {"token", "transaction", "address"},
     "images": {"small", "large"},
 }
@@ -51,8 +50,8 @@ def test_a_chain_has_all_the_keys_it_needs_and_no_unknown_one(key: str) -> None:
 @every_chain
 def test_the_values_of_a_chain_have_the_right_shape(key: str) -> None:
     chain = CHAINS[key]
-    addresses = [chain[table]["address"] for table in ("wrapped", "multicall3") if table in chain]
-    assert all(ADDRESS.fullmatch(address) for address in [*addresses, chain["native"].get("also_at", ZERO)])
+    addresses = [chain.get("wrapped", {}).get("address", ZERO), chain["native"].get("also_at", ZERO)]
+    assert all(ADDRESS.fullmatch(address) for address in addresses)
     assert re.fullmatch(r"0x[0-9a-f]{64}", chain.get("genesis", ZERO + "0" * 24))
     assert re.fullmatch(r"#[0-9A-F]{6}", chain["color"])
     assert chain["block_time_ms"] in range(1, 60_001)
@@ -110,9 +109,6 @@ def test_chains_are_those_of_the_viem_registry() -> None:
         theirs = known[chain["chain_id"]]
         assert chain["native"]["symbol"].upper() == theirs["native"]["symbol"].upper()
         assert chain["native"]["decimals"] == theirs["native"]["decimals"]
-        if "multicall3" in chain:
-            births = theirs["multicall3"]["address"], theirs["multicall3"]["block_created"]
-            assert (chain["multicall3"]["address"], chain["multicall3"].get("born", births[1])) == births
 
 
 @needs_registry

@@ -11,7 +11,7 @@ import msgspec
 
 from adapters.evm.chain import EvmChain
 from adapters.evm.endpoint import Endpoint
-from adapters.evm.facts import Multicall3, Wrapped, load
+from adapters.evm.facts import Wrapped, load
 from adapters.evm.node import Node
 from adapters.evm.transport import HttpTransport
 from chainfolio.seams import Seams
@@ -64,9 +64,8 @@ def populated(node: LocalNode) -> Local:
 @asynccontextmanager
 async def chain_of(local: Local, **learnt: int) -> AsyncIterator[EvmChain]:
     """Our chain over the node, as if its endpoint had been found out to be so before."""
-    multicall3 = Multicall3(local.deployment.contracts["Multicall3"].lower(), local.deployment.height)
     wrapped = Wrapped(local.deployment.tokens["WETH"].address.lower(), "WETH")
-    facts = msgspec.structs.replace(load(LOCAL), multicall3=multicall3, wrapped=wrapped)
+    facts = msgspec.structs.replace(load(LOCAL), wrapped=wrapped)
     seams = Seams()
     endpoint = Endpoint(local.node.url, HttpTransport(), seams, learnt=learnt)
     chain = EvmChain(facts, Node(facts, [endpoint], seams), Chain(rpc=[local.node.url]))

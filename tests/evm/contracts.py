@@ -1,4 +1,4 @@
-"""Contracts that a fake node can call: plainly, through Multicall3, or through the scanner put there by an override."""
+"""Contracts that a fake node can call: plainly, or by the scanner, put there by an override or by creation code."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from eth_abi.abi import decode as abi_decode
-from eth_abi.abi import encode as abi_encode
-
-from adapters.evm.call import signature
-from adapters.evm.scan import AGGREGATE3, GET_BALANCE, SCANNER, SCANNER_AT
+from adapters.evm.scan import CREATION_CODE, SCANNER, SCANNER_AT
 
 Contract = Callable[[bytes], bytes]
 
@@ -52,7 +48,7 @@ class Contracts:
     code: dict[str, Contract] = field(default_factory=dict)
     native: dict[str, int] = field(default_factory=dict)
     overrides: str = "yes"  # yes, ignored, refused
-    multicall3: str | None = None
+    creations: str = "yes"  # yes, refused, reverted (as revert data), nonsense (reverted with something else)
     gas_cap: int = 50_000_000
 
     def call(self, asked: dict[str, Any], override: dict[str, Any]) -> str:
@@ -64,8 +60,8 @@ class Contracts:
             if self.overrides == "yes":
                 assert override == {SCANNER_AT: {"code": SCANNER}}
                 return "0x" + b"".join(self._scanned(data)).hex()
-        if asked["to"] == self.multicall3:
-            return "0x" + self._aggregated(data).hex()
+        if "to" not in asked:
+            return self._created(asked["data"])
         try:
             return "0x" + self._run(asked["to"], data).hex()
         except Reverts:
@@ -103,15 +99,13 @@ class Contracts:
         except Burns:
             return 3, b""
 
-    def _aggregated(self, data: bytes) -> bytes:
-        parsed = signature(AGGREGATE3)
-        results: list[tuple[bool, bytes]] = []
-        for to, _, sent in abi_decode(parsed.inputs, data[4:])[0]:
-            try:
-                if to == self.multicall3 and sent[:4] == signature(GET_BALANCE).selector:
-                    results.append((True, self.native.get("0x" + sent[16:36].hex(), 0).to_bytes(32, "big")))
-                else:
-                    results.append((True, self._run(to, sent)))
-            except (Reverts, Burns):
-                results.append((False, b""))
-        return abi_encode(parsed.outputs, [results])
+    def _created(self, code: str) -> str:
+        if self.creations == "refused":
+            raise Refused(-32602, "missing required field 'to'")
+        if self.creations == "nonsense":
+            raise Refused(3, "execution reverted: no", "0x08c379a0")
+        assert code.startswith(CREATION_CODE)
+        found = "0x" + b"".join(self._scanned(bytes.fromhex(code[len(CREATION_CODE) :]))).hex()
+        if self.creations == "reverted":
+            raise Refused(3, "execution reverted", found)
+        return found

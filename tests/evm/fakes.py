@@ -13,7 +13,7 @@ from sha3 import keccak_256
 
 from adapters.evm.endpoint import Endpoint
 from adapters.evm.events import TRANSFER
-from adapters.evm.facts import Facts, Multicall3, Native, Wrapped
+from adapters.evm.facts import Facts, Native, Wrapped
 from adapters.evm.integrity import Query
 from adapters.evm.node import Node
 from adapters.evm.spans import LogReader
@@ -25,7 +25,6 @@ from tests.evm.contracts import Contracts, Refused
 CHAIN_ID = 31337
 GENESIS_TIME = 1_700_000_000
 TOKEN, ALICE, BOB = ("0x" + pair * 20 for pair in ("11", "aa", "bb"))
-MULTICALL3 = "0xca11bde05977b3631167028862be2a173976ca11"
 TRANSFERS = Query((TRANSFER,))
 Handler = Callable[[list[Any]], Any]
 
@@ -243,11 +242,10 @@ class FakeTransport:
 # --- all of it together ----------------------------------------------------------------------------------------------
 
 
-def facts_of(chain: FakeChain, *, multicall3: bool = True) -> Facts:
+def facts_of(chain: FakeChain) -> Facts:
     return Facts(
         key="fake", family="evm", chain_id=CHAIN_ID, name="Fake", native=Native("ETH", "Ether", 18, 60),
         genesis=chain.headers[0]["hash"], finality=2, wrapped=Wrapped("0x" + "ee" * 20, "WETH"),
-        multicall3=Multicall3(MULTICALL3, 1) if multicall3 else None,
     )  # fmt: skip
 
 
@@ -271,7 +269,7 @@ class Wired:
         return LogReader(self.node, integrity=integrity)
 
 
-def wired(*nodes: FakeNode, urls: Sequence[str] = (), multicall3: bool = True, checked: bool = False) -> Wired:
+def wired(*nodes: FakeNode, urls: Sequence[str] = (), checked: bool = False) -> Wired:
     """Endpoints `one.test`, `two.test`… over these nodes; `checked` leaves out the question of who they are."""
     clock = FakeClock()
     seams = Seams(clock=clock, random=random.Random(7))
@@ -280,4 +278,4 @@ def wired(*nodes: FakeNode, urls: Sequence[str] = (), multicall3: bool = True, c
     endpoints = [Endpoint(url, transport, seams) for url in names]
     for endpoint in endpoints:
         endpoint.checked = checked
-    return Wired(Node(facts_of(nodes[0].chain, multicall3=multicall3), endpoints, seams), clock, transport)
+    return Wired(Node(facts_of(nodes[0].chain), endpoints, seams), clock, transport)

@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 
 from adapters.evm import scan, tokens
-from adapters.evm.scan import MULTICALL, OVERRIDE, SINGLES
+from adapters.evm.scan import CREATION, OVERRIDE, ROUTE, SCANNER_AT, SENDER, SINGLES
 from chainfolio.asking import Reverted, Unknown, drive
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.contracts import Token
 from localchain import install
-from localchain.evm import MAX, call_data
+from localchain.artifacts import artifact
+from localchain.evm import MAX, Tx, call_data, created_address, tx, words
 from tests.evm.anvil import Local, chain_of
 
 pytestmark = pytest.mark.node
-ROUTES = (OVERRIDE, MULTICALL, SINGLES)
+ROUTES = (OVERRIDE, CREATION, SINGLES)
 LARGEST = 0xFFFF  # bytes of an answer that are read
 
 SOLC = """
@@ -27,7 +28,7 @@ const { createRequire } = require("module");
 const solc = createRequire(process.cwd() + "/x.js")("solc");
 const content = require("fs").readFileSync(0, "utf8");
 const settings = { evmVersion: "byzantium", optimizer: { enabled: true, details: { yul: true } },
-                   outputSelection: { "*": { "*": ["evm.deployedBytecode.object"] } } };
+                   outputSelection: { "*": { "*": ["evm.bytecode.object"] } } };
 const input = { language: "Yul", sources: { scanner: { content } }, settings };
 console.log(JSON.stringify(JSON.parse(solc.compile(JSON.stringify(input))).contracts.scanner));
 """
@@ -59,20 +60,20 @@ def agrees(got: Any, plain: bytes | None) -> bool:
 @pytest.mark.parametrize("route", ROUTES)
 async def test_every_balance_of_every_token_is_what_a_plain_call_says(local: Local, route: int) -> None:
     asks = [held(token, wallet) for token in local.tokens for wallet in local.wallets]
-    async with chain_of(local, route=route) as chain:
+    async with chain_of(local, **{ROUTE: route}) as chain:
         for height in local.heights:
             got = await chain.answer(asks, await chain.block(height))
             plain = plainly(local, asks, height)
             wrong = [(a.to, g) for a, g, p in zip(asks, got, plain, strict=True) if not agrees(g, p)]
             assert wrong == []
             assert sum(isinstance(value, int) for value in got) >= (0 if height == 1 else 20)
-        assert chain.node.endpoints[0].learnt["route"] == route
+        assert chain.node.endpoints[0].learnt[ROUTE] == route
 
 
 @pytest.mark.parametrize("route", ROUTES)
 async def test_native_balances_at_past_blocks(local: Local, route: int) -> None:
     reads = [NativeBalance(wallet) for wallet in local.wallets]
-    async with chain_of(local, route=route) as chain:
+    async with chain_of(local, **{ROUTE: route}) as chain:
         seen = []
         for height in local.heights:
             got = await chain.answer(reads, await chain.block(height))
@@ -86,7 +87,7 @@ async def test_native_balances_at_past_blocks(local: Local, route: int) -> None:
 async def test_hostile_balances_by_name(local: Local, route: int) -> None:
     names = [name for name in local.hostile if name.startswith("balance")]
     asks = [held(local.hostile[name].lower(), local.wallets[1]) for name in names]
-    async with chain_of(local, route=route) as chain:
+    async with chain_of(local, **{ROUTE: route}) as chain:
         got = dict(zip(names, await chain.answer(asks, await chain.block(local.heights[-1])), strict=True))
     assert got["balance of 64 bytes"] == 10**18
     assert got["balance of max uint256"] == MAX
@@ -105,14 +106,87 @@ async def test_what_writes_says_what_it_would_give_and_changes_nothing(local: Lo
     weth, wallet = local.deployment.tokens["WETH"].address.lower(), local.wallets[1]
     asks = [
         Call(weth, "approve(address,uint256)(bool)", (wallet, 5), alone=True),
-        Call(weth, "allowance(address,address)(uint256)", ("0x" + "00" * 20, wallet)),
+        Call(weth, "allowance(address,address)(uint256)", (SCANNER_AT, wallet)),
         Call(weth, "transfer(address,uint256)(bool)", (wallet, MAX), alone=True),
     ]
-    async with chain_of(local, route=route) as chain:
+    async with chain_of(local, **{ROUTE: route}) as chain:
         got = await chain.answer(asks, await chain.block(local.heights[-1]))
         assert got[:2] == [True, 0]
         assert isinstance(got[2], Reverted)
-        assert chain.node.endpoints[0].learnt["route"] == route
+        assert chain.node.endpoints[0].learnt[ROUTE] == route
+
+
+MEDDLERS = ("moves", "tries to move", "counts", "remembers", "looks at gas", "looks at its caller", "looks at code")
+WRITING = MEDDLERS[:4]
+
+
+@pytest.fixture(scope="module")
+def meddlers(local: Local) -> dict[str, str]:
+    """Tokens whose balanceOf meddles, with a million DAI each to give away, by what they do."""
+    maker, dai = local.deployment.accounts["deployer"], local.deployment.tokens["DAI"].address
+    nonce = int(local.node.rpc("eth_getTransactionCount", maker, "pending"), 16)
+    made = [
+        Tx(maker, None, artifact("Meddler").creation(words(["uint8", "address"], kind, dai)), gas=2_000_000)
+        for kind in range(len(MEDDLERS))
+    ]
+    found = {name: created_address(maker, nonce + k).lower() for k, name in enumerate(MEDDLERS)}
+    local.node.settle([*made, *(tx(maker, dai, "mint(address,uint256)", each, 10**24) for each in found.values())])
+    return found
+
+
+async def by_every_route(local: Local, asks: list[Call]) -> dict[int, list[Any]]:
+    found = {}
+    for route in ROUTES:
+        async with chain_of(local, **{ROUTE: route}) as chain:
+            found[route] = await chain.answer(asks, await chain.block(local.node.height))
+            assert chain.node.endpoints[0].learnt[ROUTE] == route
+    return found
+
+
+async def test_a_token_that_moves_others_when_it_is_asked_changes_no_other_balance(
+    local: Local, meddlers: dict[str, str]
+) -> None:
+    wallet, dai = local.wallets[1], held(local.deployment.tokens["DAI"].address.lower(), local.wallets[1])
+    (truth,) = plainly(local, [dai], local.node.height)
+    assert truth is not None
+    hostile = [held(each, wallet) for each in meddlers.values()]
+    for asks in ([*hostile, dai], [dai, *hostile], [*hostile, dai, *reversed(hostile)]):
+        for route, got in (await by_every_route(local, asks)).items():
+            assert got[asks.index(dai)] == int.from_bytes(truth, "big"), f"route {route}"
+
+
+async def test_what_looks_at_its_caller_or_its_gas_says_the_same_on_every_route(
+    local: Local, meddlers: dict[str, str]
+) -> None:
+    """The scanner has one address on every route; where there is no scanner, there is no code at that address."""
+    asks = [held(meddlers[name], local.wallets[1]) for name in MEDDLERS if name not in WRITING]
+    for route, got in (await by_every_route(local, asks)).items():
+        assert got == [7, int(SCANNER_AT, 16), 0 if route == SINGLES else len(scan.SCANNER) // 2 - 1]
+
+
+async def test_what_writes_when_it_is_asked_has_no_balance_where_calls_are_static(
+    local: Local, meddlers: dict[str, str]
+) -> None:
+    """Single calls show it as it would be, from a state that no other call has touched."""
+    asks = [held(meddlers[name], wallet) for wallet in local.wallets[:2] for name in WRITING]
+    found = await by_every_route(local, asks)
+    for got in (found[OVERRIDE], found[CREATION]):
+        assert [each if isinstance(each, int) else None for each in got] == [None, 5, None, None] * 2
+        assert all(isinstance(each, int | Unknown | Reverted) for each in got)
+    assert found[SINGLES] == [10**18, 10**18, 1, 1] * 2
+
+
+async def test_what_code_may_not_be_as_long_as_comes_whole_on_every_route(local: Local) -> None:
+    """24,576 bytes are the longest code: longer answers of the scanner come as revert data."""
+    long = local.hostile["name: 10 kB"].lower()
+    asks = [Call(long, f"{name}()(string)") for name in ("name", "symbol")]
+    asks += [
+        Call(local.hostile["balance of 1 MB"].lower(), "balanceOf(address)(*)", (wallet,)) for wallet in local.wallets
+    ]
+    asks += [held(local.hostile["balance of 1 MB"].lower(), wallet) for wallet in local.wallets]
+    found = await by_every_route(local, asks)
+    assert found[OVERRIDE] == found[CREATION]
+    assert found[CREATION][:2] == ["A" * 10_240] * 2
 
 
 async def test_everything_is_one_request_where_the_node_allows_it(local: Local) -> None:
@@ -159,7 +233,9 @@ def test_the_scanner_is_what_its_source_compiles_to() -> None:
     where = install.ensure()
     if not (where / "node_modules" / "solc").is_dir():
         pytest.skip("the compiler is not here")
+    assert created_address(created_address(SENDER, 0), 1).lower() == scan.SCANNER_AT
     source = Path(scan.__file__).with_name("scanner.yul").read_text()
     done = subprocess.run(["node", "-e", SOLC], cwd=where, input=source, capture_output=True, check=True, text=True)
     (compiled,) = json.loads(done.stdout).values()
-    assert "0x" + compiled["evm"]["deployedBytecode"]["object"] == scan.SCANNER
+    assert "0x" + compiled["evm"]["bytecode"]["object"] == scan.CREATION_CODE
+    assert scan.CREATION_CODE.endswith(scan.SCANNER[2:])

@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.scan import MULTICALL, OVERRIDE, SINGLES, answer
+from adapters.evm.scan import CREATION, MORE_GAS, OVERRIDE, ROUTE, SCANNER_AT, SINGLES, answer
 from chainfolio.asking import Reverted, Unknown
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged, Unavailable
-from tests.evm.contracts import Burns, Contracts, Refused, Reverts, balances, gives
-from tests.evm.fakes import ALICE, BOB, MULTICALL3, TOKEN, FakeChain, FakeNode, Wired, wired
+from tests.evm.contracts import Burns, Contracts, Refused, Reverts, balances
+from tests.evm.fakes import ALICE, BOB, TOKEN, FakeChain, FakeNode, Wired, wired
 
 SILENT, REFUSING, BURNING, NOWHERE, LONG = ("0x" + pair * 20 for pair in ("51", "52", "53", "54", "55"))
-ROUTES = {OVERRIDE: "yes", MULTICALL: "ignored", SINGLES: "refused"}
+CANONICAL = {"requireCanonical": True}
+ROUTES: dict[int, dict[str, str]] = {
+    OVERRIDE: {}, CREATION: {"overrides": "ignored"}, SINGLES: {"overrides": "refused", "creations": "refused"},
+}  # fmt: skip
 
 
 def _reverts(data: bytes) -> bytes:
@@ -31,7 +34,7 @@ def contracts(**changes: Any) -> Contracts:
         TOKEN: balances({ALICE: 7, BOB: 2**256 - 1}), SILENT: lambda data: b"", REFUSING: _reverts, BURNING: _burns,
         LONG: lambda data: (5).to_bytes(32, "big") + b"\xff" * 1000,
     }  # fmt: skip
-    return Contracts(code, {ALICE: 10**18}, **{"multicall3": MULTICALL3, **changes})
+    return Contracts(code, {ALICE: 10**18}, **changes)
 
 
 def held(token: str, who: str = ALICE) -> Call:
@@ -40,8 +43,7 @@ def held(token: str, who: str = ALICE) -> Call:
 
 def by_route(route: int, chain: FakeChain | None = None) -> Wired:
     """A node at which reads can only go this way."""
-    made = contracts(overrides=ROUTES[route], multicall3=MULTICALL3 if route == MULTICALL else None)
-    return wired(FakeNode(chain or FakeChain(5), made), checked=True)
+    return wired(FakeNode(chain or FakeChain(5), contracts(**ROUTES[route])), checked=True)
 
 
 READS: list[Read] = [
@@ -54,7 +56,7 @@ VALUES = [7, 10**18, 2**256 - 1, 0, 0, 5]
 async def test_every_route_reads_the_same(route: int) -> None:
     found = by_route(route)
     assert await answer(found.node, READS, found.node_block(3)) == VALUES
-    assert found.endpoint.learnt.get("route", OVERRIDE) == route
+    assert found.endpoint.learnt.get(ROUTE, OVERRIDE) == route
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -74,9 +76,9 @@ async def test_a_call_that_has_to_travel_alone_does_and_the_others_go_on_togethe
     found = by_route(route)
     alone = Call(TOKEN, "balanceOf(address)(uint256)", (BOB,), alone=True)
     assert await answer(found.node, [alone, held(TOKEN)], found.node_block(3)) == [2**256 - 1, 7]
-    assert found.endpoint.learnt.get("route", OVERRIDE) == route
+    assert found.endpoint.learnt.get(ROUTE, OVERRIDE) == route
     (fake,) = found.transport.nodes.values()
-    direct = [call["data"] for method, (call, *_) in fake.asked if method == "eth_call" and call["to"] == TOKEN]
+    direct = [call["data"] for method, (call, *_) in fake.asked if method == "eth_call" and call.get("to") == TOKEN]
     assert sum(data.endswith(BOB[2:]) for data in direct) == 1
 
 
@@ -88,24 +90,79 @@ async def test_nothing_asked_is_nothing_sent(route: int) -> None:
 
 
 async def test_a_route_once_learnt_is_taken_at_once() -> None:
-    found = by_route(MULTICALL)
-    await answer(found.node, READS, found.node_block(3))
+    found = by_route(CREATION)
+    await answer(found.node, READS[:5], found.node_block(3))
     requests = found.node.requests
-    await answer(found.node, READS, found.node_block(3))
+    await answer(found.node, READS[:5], found.node_block(3))
     assert found.node.requests == requests + 1
 
 
-async def test_before_multicall3_was_born_reads_go_one_by_one() -> None:
+@pytest.mark.parametrize("creations", ["refused", "nonsense"])
+async def test_a_node_that_can_run_no_code_of_ours_is_read_one_by_one(creations: str) -> None:
     chain = FakeChain(5)
-    found = wired(FakeNode(chain, contracts(overrides="ignored")), checked=True)
-    assert await answer(found.node, READS, chain.block(0)) == VALUES
-    assert found.endpoint.learnt["route"] == MULTICALL
-
-
-async def test_a_chain_without_multicall3_reads_one_by_one() -> None:
-    chain = FakeChain(5)
-    found = wired(FakeNode(chain, contracts(overrides="refused")), multicall3=False, checked=True)
+    found = wired(FakeNode(chain, contracts(overrides="refused", creations=creations)), checked=True)
     assert await answer(found.node, READS, chain.block(3)) == VALUES
+    assert found.endpoint.learnt[ROUTE] == SINGLES
+
+
+async def test_what_is_too_long_to_be_code_comes_as_revert_data() -> None:
+    chain = FakeChain(5)
+    found = wired(FakeNode(chain, contracts(overrides="ignored", creations="reverted")), checked=True)
+    assert await answer(found.node, READS, chain.block(3)) == VALUES
+    assert found.endpoint.learnt[ROUTE] == CREATION
+
+
+@pytest.mark.parametrize("works", [OVERRIDE, CREATION])
+async def test_a_block_at_which_a_route_does_not_work_yet_takes_it_from_no_other_block(works: int) -> None:
+    """STATICCALL is as old as Byzantium: before it the scanner fails, which says nothing about the endpoint."""
+    chain = FakeChain(5)
+    node = FakeNode(chain, contracts(**ROUTES[works]))
+    young = node.eth_call
+
+    def old(params: list[Any]) -> Any:
+        if params[0].get("to") in (None, SCANNER_AT) and params[1] == {"blockHash": chain.block(1).hash, **CANONICAL}:
+            raise Refused(-32000, "invalid opcode: STATICCALL")
+        return young(params)
+
+    node.on["eth_call"] = old
+    found = wired(node, checked=True)
+    assert await answer(found.node, READS, chain.block(1)) == VALUES
+    assert found.endpoint.learnt.get(ROUTE, OVERRIDE) == works
+    before = found.node.requests
+    assert await answer(found.node, READS[:5], chain.block(3)) == VALUES[:5]
+    assert found.node.requests == before + 1
+
+
+async def test_single_calls_come_from_the_scanners_address_with_the_scanners_gas_and_then_with_more() -> None:
+    found = by_route(SINGLES)
+    found.endpoint.learnt[ROUTE] = SINGLES
+    await answer(found.node, [held(TOKEN), held(BURNING)], found.node_block(3))
+    (fake,) = found.transport.nodes.values()
+    calls = [call for method, (call, *_) in fake.asked if method == "eth_call"]
+    assert {call["from"] for call in calls} == {SCANNER_AT}
+    gas = [(call["to"], int(call["gas"], 16) // 1_000_000) for call in calls]
+    assert gas == [(TOKEN, 1), (BURNING, 1), (BURNING, MORE_GAS // 1_000_000)]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_native_balance_that_is_refused_is_unknown_and_spoils_nothing(route: int) -> None:
+    found = by_route(route)
+    (fake,) = found.transport.nodes.values()
+    scan = fake.eth_call
+
+    def refuses(params: list[Any]) -> Any:
+        raise Refused(3, "execution reverted", "0x")
+
+    def without(params: list[Any]) -> Any:
+        """The scanner's answer with its first entry a revert."""
+        given = scan(params)
+        return given if route == SINGLES else "0x00000000" + given[2 + 72 :]
+
+    fake.on["eth_getBalance"], fake.on["eth_call"] = refuses, without
+    found.endpoint.learnt[ROUTE] = route
+    got = await answer(found.node, [held(TOKEN, BOB), NativeBalance(ALICE)], found.node_block(3))
+    assert got[0] == 2**256 - 1
+    assert isinstance(got[1], Unknown)
 
 
 async def test_thousands_of_reads_are_one_request() -> None:
@@ -121,7 +178,7 @@ async def test_a_node_with_little_gas_gives_up_on_one_read_and_keeps_its_route()
     got = await answer(found.node, [held(BURNING), held(TOKEN)], chain.block(3))
     assert isinstance(got[0], Unknown)
     assert got[1] == 7
-    assert "route" not in found.endpoint.learnt
+    assert ROUTE not in found.endpoint.learnt
 
 
 async def test_a_call_that_times_out_is_made_smaller() -> None:
@@ -138,7 +195,7 @@ async def test_a_call_that_times_out_is_made_smaller() -> None:
     found = wired(node, checked=True)
     assert await answer(found.node, [held(TOKEN, f"0x{k:040x}") for k in range(900)], chain.block(3)) == [0] * 900
     assert found.endpoint.learnt["max_reads"] < 900
-    assert "route" not in found.endpoint.learnt
+    assert ROUTE not in found.endpoint.learnt
 
 
 # --- naming the block ------------------------------------------------------------------------------------------------
@@ -146,8 +203,7 @@ async def test_a_call_that_times_out_is_made_smaller() -> None:
 
 def naming(chain: FakeChain, *, hashes: bool, route: int = OVERRIDE) -> FakeNode:
     """A node that does not know `requireCanonical`, or no hashes at all."""
-    made = contracts(overrides=ROUTES[route], multicall3=MULTICALL3 if route == MULTICALL else None)
-    node = FakeNode(chain, made)
+    node = FakeNode(chain, contracts(**ROUTES[route]))
 
     def picky(method: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
         def asked(params: list[Any]) -> Any:
@@ -237,7 +293,7 @@ async def test_an_archive_answers_for_a_node_that_has_pruned() -> None:
 @pytest.mark.parametrize("balance", ["0x", "", "0x00", None, "ten", -1, "0x" + "f" * 65])
 async def test_a_balance_that_is_no_quantity_is_refused(balance: Any) -> None:
     found = by_route(SINGLES)
-    found.endpoint.learnt["route"] = SINGLES
+    found.endpoint.learnt[ROUTE] = SINGLES
     found.transport.nodes["http://one.test"].on["eth_getBalance"] = lambda params: balance
     with pytest.raises(BadAnswer):
         await answer(found.node, [NativeBalance(ALICE)], found.node_block(3))
@@ -253,19 +309,10 @@ async def test_nonsense_in_place_of_the_scanner_is_refused(result: str) -> None:
         await answer(found.node, [held(TOKEN)], found.node_block(3))
 
 
-async def test_a_contract_at_multicall3s_address_that_is_another_is_not_believed() -> None:
-    chain = FakeChain(5)
-    made = contracts(overrides="refused", multicall3=None)
-    made.code[MULTICALL3] = gives(1)
-    found = wired(FakeNode(chain, made), checked=True)
-    assert await answer(found.node, READS, chain.block(3)) == VALUES
-    assert found.endpoint.learnt["route"] == SINGLES
-
-
 @pytest.mark.parametrize("route", ROUTES)
 async def test_a_node_that_is_gone_is_an_error(route: int) -> None:
     found = by_route(route)
-    found.endpoint.learnt["route"] = route
+    found.endpoint.learnt[ROUTE] = route
     found.transport.nodes["http://one.test"].always = Unavailable("one.test", "cannot be reached")
     with pytest.raises(Unavailable):
         await answer(found.node, READS, found.node_block(3))

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from adapters.evm.scan import MULTICALL, OVERRIDE, SINGLES
+from adapters.evm.scan import CREATION, OVERRIDE, ROUTE, SINGLES
 from chainfolio.assets import ZERO_ADDRESS
 from indexer.answers import TransactionFilter
 from indexer.functions import load
@@ -104,12 +104,12 @@ def check(subject: EvmSubject, found: list[TransactionDocument]) -> set[str]:
     return ether
 
 
-@pytest.mark.parametrize("route", [OVERRIDE, MULTICALL, SINGLES])
+@pytest.mark.parametrize("route", [OVERRIDE, CREATION, SINGLES])
 async def test_each_price_is_of_its_own_block_and_read_once(subject: EvmSubject, tmp_path: Path, route: int) -> None:
     account = subject.deployment.accounts["alice"].lower()
     async with index(subject, tmp_path) as indexed:
         await filled(indexed)
-        indexed.chain.node.endpoints[0].learn("route", route)
+        indexed.chain.node.endpoints[0].learn(ROUTE, route)
         source = snapshotter(subject, indexed)
         await ask(source, indexed, account, 1)  # what tokens are called is asked once
         before = indexed.chain.requests
