@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from typing import Final
 
 from aiohttp import web
 
@@ -24,6 +25,7 @@ from api.routes import ROUTES
 from chainfolio.seams import Seams
 from chainfolio.settings import Settings
 
+GO_ON: Final = "100-continue"
 Endpoint = Callable[[Request], Awaitable[Answer]]
 
 
@@ -45,8 +47,16 @@ class App:
             target = endpoint(route, self.parts)
             for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
                 self.paths.add(method, route.path, target)
-        heads = Heads(self.parts.seams.clock, self.parts.settings.server.cors, self.parts.signature)
-        self.serve, self.unreadable = edge(self.parts, heads, self.answer), heads.unreadable
+        self.heads = Heads(self.parts.settings.server.cors, self.parts.signature)
+        self.serve = edge(self.parts, self.heads, self.max_body, self.answer)
+
+    def unreadable(self) -> web.Response:
+        """What is answered to bytes that are no HTTP request."""
+        return self.heads.unreadable()
+
+    def drain(self) -> None:
+        """Tell every client from now on that its answer is the last one on its connection."""
+        self.heads.draining = True
 
     async def answer(self, request: Request) -> Answer:
         """What is answered at a request's path. Every path there is answers OPTIONS, and refuses what it has not."""
@@ -77,8 +87,8 @@ def endpoint(route: Route, parts: Parts) -> Endpoint:
     async def answer(request: Request) -> Answer:
         request.operation = route.name
         try:
-            if "Expect" in request.headers:
-                await _expected(request)
+            if request.headers.get("Expect", GO_ON).lower() != GO_ON:
+                raise Problem(417, f"only `Expect: {GO_ON}` is met here")
             return await run(Context(request, route, parts))
         except web.HTTPRequestEntityTooLarge:
             return refused(Problem(413, "the body is too long"), request)
@@ -86,10 +96,3 @@ def endpoint(route: Route, parts: Parts) -> Endpoint:
             return refused(error, request, route.envelope)
 
     return answer
-
-
-async def _expected(request: Request) -> None:
-    """What a client waits for before it sends its body: to be told to go on, and nothing else."""
-    if request.headers["Expect"].lower() != "100-continue":
-        raise Problem(417, "only `Expect: 100-continue` is met here")
-    await request.connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")

@@ -10,8 +10,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import structlog
+from aiohttp import web
 
 from api.charge import Charge
+from api.connection import send
 from api.context import Answer, Parts
 from api.errors import Problem, problem_of, refusal
 from api.heads import Heads, pressed, worth_pressing
@@ -22,10 +24,11 @@ MAX_HEADERS: Final = 16 * 1024
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z", re.ASCII)
 Handler = Callable[[Request], Awaitable[Answer]]
+Served = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 log = structlog.stdlib.get_logger("chainfolio.api")
 
 
-def edge(parts: Parts, heads: Heads, handler: Handler) -> Callable[[Request], Awaitable[None]]:
+def edge(parts: Parts, heads: Heads, max_body: int, handler: Handler) -> Served:
     """What a connection calls for each request: `handler` finds the answer, here it is dressed, sent and charged."""
     name, clock, say = _namer(parts), parts.seams.clock, log.bind()
     traffic, most = parts.traffic, parts.settings.limits.in_flight
@@ -36,8 +39,9 @@ def edge(parts: Parts, heads: Heads, handler: Handler) -> Callable[[Request], Aw
         traffic.shed += 1
         raise Problem(503, "too many requests are running; try again in a moment", headers={"Retry-After": "1"})
 
-    async def outermost(request: Request) -> None:
+    async def outermost(http: web.BaseRequest) -> web.StreamResponse:
         began_s = clock.monotonic_s()
+        request = Request(http, max_body)
         request.id = name(request)
         traffic.in_flight += 1
         try:
@@ -49,8 +53,8 @@ def edge(parts: Parts, heads: Heads, handler: Handler) -> Callable[[Request], Aw
                 await _taken(request).void()
             coding = worth_pressing(request, answer.body)
             body = await pressed(answer.body, coding) if coding else answer.body
-            head = heads.of(request, answer, len(body), coding)
-            await request.connection.send(head, b"" if request.method == "HEAD" else body)
+            response = heads.response(request, answer, body, coding)
+            await send(http, response)
             if request.charge is not None:  # killed before, it has cost nothing
                 _taken(request).post_soon()
         except BaseException as error:  # whoever leaves, or whatever fails: nothing was sent, so nothing is owed
@@ -65,6 +69,7 @@ def edge(parts: Parts, heads: Heads, handler: Handler) -> Callable[[Request], Aw
         traffic.note(request.operation, answer.status, took_s)
         if told:
             _note(say, request, answer.status, len(body), took_s)
+        return response
 
     return outermost
 
@@ -92,7 +97,7 @@ async def _answered(request: Request, handler: Handler) -> Answer:
     try:
         if len(request.raw_path) > MAX_URL:
             raise Problem(414, f"the URL is longer than {MAX_URL} bytes")
-        if sum([len(name) + len(value) + 4 for name, value in request.raw_headers]) > MAX_HEADERS:
+        if request.head_bytes > MAX_HEADERS:
             raise Problem(431, f"the headers are longer than {MAX_HEADERS} bytes")
         return await handler(request)
     except Exception as error:  # whatever it is, the client is told in our own words

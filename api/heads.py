@@ -1,4 +1,4 @@
-"""What stands before an answer's body: status line and headers, with CORS and security; and the body compressed."""
+"""What stands before an answer's body: its headers, with CORS and security; and the body compressed."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import asyncio
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from email.utils import formatdate
 from functools import lru_cache
-from http import HTTPStatus
 from typing import Final
 
-from aiohttp import HttpVersion11
+from aiohttp import web
 from backports import zstd
+from multidict import CIMultiDict
 
 from api.context import JSON, Answer
 from api.errors import Problem, refusal
 from api.request import Request
-from chainfolio.seams import Clock
 
 COMPRESS_FROM: Final = 1024
 COMPRESS_ASIDE: Final = 128 * 1024  # more than about a millisecond of work leaves the loop to others
@@ -36,49 +34,47 @@ _NOT_AT_ALL = re.compile(r"\s*q\s*=\s*0(?:\.0{0,3})?\s*")
 
 
 class Heads:
-    """Writes heads of answers. What most of them have alike is put together once; `signature` is on each of them."""
+    """Dresses answers in their headers. What most of them have alike is put together once; `signature` is on each.
 
-    def __init__(self, clock: Clock, cors: bool, signature: Mapping[str, str]) -> None:
-        self._clock, self._cors, self._signature = clock, cors, signature
+    From `draining` on, every answer is the last one of its connection.
+    """
+
+    def __init__(self, cors: bool, signature: Mapping[str, str]) -> None:
+        self._cors, self._signature = cors, signature
         self._fixed = lru_cache(MANY_KINDS)(self._put_together)
-        self._at_s, self._date = 0, ""
+        self.draining = False
 
-    def of(self, request: Request, answer: Answer, length: int, coding: str) -> bytes:
-        """The head of an answer whose body, in its coding, has this length; the empty line included."""
-        method, extras, version = request.method, request.extras, request.version
-        reads = self._cors and method in READS
-        preflight = reads and method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
-        varies = length >= COMPRESS_FROM or coding != ""
+    def response(self, request: Request, answer: Answer, body: bytes, coding: str) -> web.Response:
+        """An answer as it is sent, with its body in its coding."""
+        reads = self._cors and request.method in READS
+        preflight = reads and request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
+        varies = len(body) >= COMPRESS_FROM or coding != ""
         own = tuple(answer.headers.items()) if answer.headers else ()
-        fixed = self._fixed(answer.status, answer.content_type, reads, preflight, varies, coding, own)
-        sized = "" if answer.status == 204 else f"Content-Length: {length}\r\n"
-        more = "".join([f"{name}: {value}\r\n" for name, value in extras.items()])
-        assert more.count("\n") == more.count("\r") == len(extras), "a header holds a line break"
-        if not request.keep_alive:
-            more += "Connection: close\r\n"
-        elif version != HttpVersion11:
-            more += "Connection: keep-alive\r\n"
-        first = "HTTP/1.1" if version == HttpVersion11 else f"HTTP/{version[0]}.{version[1]}"
-        return f"{first} {fixed}{sized}Date: {self._now()}\r\nX-Request-Id: {request.id}\r\n{more}\r\n".encode()
+        headers = self._fixed(answer.status, answer.content_type, reads, preflight, varies, coding, own).copy()
+        headers["X-Request-Id"] = request.id
+        headers.update(request.extras)
+        last = self.draining or not request.keep_alive
+        if last:
+            headers["Connection"] = "close"
+        response = web.Response(body=body, status=answer.status, headers=headers)
+        if last:
+            response.force_close()
+        return response
 
-    def unreadable(self) -> bytes:
+    def unreadable(self) -> web.Response:
         """The whole answer to what is no HTTP request; the parser's own words would quote it."""
         answer = refusal("whole", Problem(400, NO_HTTP))
-        fixed = self._fixed(answer.status, answer.content_type, False, False, False, "", ())
-        length = len(answer.body)
-        head = f"HTTP/1.1 {fixed}Content-Length: {length}\r\nDate: {self._now()}\r\nConnection: close\r\n\r\n"
-        return head.encode() + answer.body
-
-    def _now(self) -> str:
-        if (now_s := self._clock.now_us() // 1_000_000) != self._at_s:
-            self._at_s, self._date = now_s, formatdate(now_s, usegmt=True)
-        return self._date
+        headers = self._fixed(answer.status, answer.content_type, False, False, False, "", ()).copy()
+        headers["Connection"] = "close"
+        response = web.Response(body=answer.body, status=answer.status, headers=headers)
+        response.force_close()
+        return response
 
     def _put_together(
         self, status: int, kind: str, reads: bool, preflight: bool, varies: bool, coding: str,
         own: tuple[tuple[str, str], ...],
-    ) -> str:  # fmt: skip
-        """What heads of one kind have alike, from the status on."""
+    ) -> CIMultiDict[str]:  # fmt: skip
+        """The headers that answers of one kind have alike."""
         headers = {**_ALWAYS, **self._signature, "Cache-Control": "no-store"}
         if status != 204:
             headers["Content-Type"] = kind if kind == JSON else f"{kind}; charset=utf-8"
@@ -91,10 +87,7 @@ class Heads:
         if coding:
             headers["Content-Encoding"] = coding
         headers.update(own)
-        lines = [f"{status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in headers.items()), ""]
-        text = "\r\n".join(lines)
-        assert text.count("\n") == text.count("\r") == len(lines) - 1, "a header holds a line break"
-        return text
+        return CIMultiDict(headers)
 
 
 def worth_pressing(request: Request, body: bytes) -> str:

@@ -6,32 +6,31 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
-from aiohttp.http_parser import RawRequestMessage
-from aiohttp.streams import StreamReader
 
 if TYPE_CHECKING:
+    from aiohttp import HttpVersion
+    from multidict import CIMultiDictProxy, MultiMapping
+    from yarl import URL
+
     from api.charge import Charge
-    from api.connection import Connection
     from api.keys import Principal
 
 MAX_BODY: Final = 1024 * 1024
 
 
-class Request(web.BaseRequest):
+class Request:
     """What a client asks. `id` is what log, ledger and answer call it, `match` the path's parameters.
 
     `operation` is the route that answers, `principal` who asks, `charge` what is reserved for it: each once known.
     `extras` are headers that the answer has, whatever it becomes.
     """
 
-    def __init__(
-        self, message: RawRequestMessage, payload: StreamReader, connection: Connection, max_body: int = MAX_BODY
-    ) -> None:
-        super().__init__(
-            message, payload, connection, connection.no_writer, connection.task, connection.loop,
-            client_max_size=max_body,
-        )  # fmt: skip
-        self.connection = connection
+    def __init__(self, http: web.BaseRequest, max_body: int = MAX_BODY) -> None:
+        self._http, self._max_body = http, max_body
+        self._content: bytes | None = None
+        self.method: str = http.method
+        self.headers: CIMultiDictProxy[str] = http.headers
+        self.rel_url: URL = http.rel_url
         self.id = ""
         self.operation = "none"
         self.match: Mapping[str, str] = {}
@@ -40,6 +39,45 @@ class Request(web.BaseRequest):
         self.charge: Charge | None = None
 
     @property
+    def version(self) -> HttpVersion:
+        """The version of HTTP that the client speaks."""
+        return self._http.version
+
+    @property
+    def path(self) -> str:
+        """The path, decoded."""
+        return self.rel_url.path
+
+    @property
+    def raw_path(self) -> str:
+        """Path and query as they were sent."""
+        return self._http.raw_path
+
+    @property
+    def query(self) -> MultiMapping[str]:
+        """The parameters of the query."""
+        return self.rel_url.query
+
+    @property
+    def head_bytes(self) -> int:
+        """How long the headers are, as they were sent."""
+        return sum([len(name) + len(value) + 4 for name, value in self._http.raw_headers])
+
+    @property
     def keep_alive(self) -> bool:
-        """Whether another request may follow this one on its connection."""
-        return not self._message.should_close and not self.connection.ending
+        """Whether the client means to send another request; one that wants another protocol is answered and let go."""
+        return self._http.keep_alive and "Upgrade" not in self.headers
+
+    async def read(self) -> bytes:
+        """The body. It is asked for first where the client waits for that; 413 where it is too long."""
+        if self._content is None:
+            if "Expect" in self.headers:
+                await self._http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            parts, length = [], 0
+            async for part in self._http.content.iter_any():
+                parts.append(part)
+                length += len(part)
+                if length > self._max_body:
+                    raise web.HTTPRequestEntityTooLarge(self._max_body, length)
+            self._content = b"".join(parts)
+        return self._content

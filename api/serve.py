@@ -44,9 +44,7 @@ async def listening(
             await stack.enter_async_context(beside())
         runner = web.ServerRunner(
             Server(
-                app.serve,
-                app.unreadable,
-                app.max_body,
+                app,
                 access_log=None,
                 keepalive_timeout=KEEPALIVE_S,
                 # Room for the edge to see what is too long and say so; beyond this the parser itself answers 400.
@@ -61,6 +59,7 @@ async def listening(
                 await web.TCPSite(runner, host, port, reuse_port=reuse_port or None).start()
             yield runner.addresses[0][1]
         finally:
+            app.drain()
             await runner.cleanup()
 
 
