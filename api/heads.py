@@ -11,7 +11,6 @@ from typing import Final
 
 from aiohttp import web
 from backports import zstd
-from multidict import CIMultiDict
 
 from api.context import JSON, Answer
 from api.errors import Problem, refusal
@@ -73,7 +72,7 @@ class Heads:
     def _put_together(
         self, status: int, kind: str, reads: bool, preflight: bool, varies: bool, coding: str,
         own: tuple[tuple[str, str], ...],
-    ) -> CIMultiDict[str]:  # fmt: skip
+    ) -> dict[str, str]:  # fmt: skip
         """The headers that answers of one kind have alike."""
         headers = {**_ALWAYS, **self._signature, "Cache-Control": "no-store"}
         if status != 204:
@@ -87,7 +86,7 @@ class Heads:
         if coding:
             headers["Content-Encoding"] = coding
         headers.update(own)
-        return CIMultiDict(headers)
+        return headers
 
 
 def worth_pressing(request: Request, body: bytes) -> str:
