@@ -115,6 +115,7 @@ async def addressbook(request: Context) -> BookAnswer:
     "/v1/addressbook",
     summary="Add wallets",
     codes=("VALIDATION_ERROR", *COMMON, "ADDRESSBOOK_QUOTA_REACHED"),
+    check=lambda request, body: book.distinct(entry.address for entry in body.entries),
     answers={200: BookAnswer},
     example={"data": [EXAMPLE]},
     **FAMILY,
@@ -137,6 +138,7 @@ async def add_entries(request: Context, body: NewEntries) -> Answer:
     "/v1/addressbook/{address}",
     summary="Rename a wallet",
     codes=("VALIDATION_ERROR", "ADDRESSBOOK_ENTRY_NOT_FOUND", *COMMON),
+    check=lambda request, path, body: book.canonical(path.address),
     answers={200: EntryAnswer},
     example={"data": EXAMPLE},
     **FAMILY,
@@ -152,6 +154,7 @@ async def rename_entry(request: Context, path: EntryPath, body: NewLabel) -> Ans
     "/v1/addressbook/{address}",
     summary="Remove a wallet",
     codes=("VALIDATION_ERROR", "ADDRESSBOOK_ENTRY_NOT_FOUND", *COMMON, "ADDRESSBOOK_ENTRY_NOT_DELETABLE"),
+    check=lambda request, path: book.canonical(path.address),
     answers={204: Answer},
     **FAMILY,
 )

@@ -1,7 +1,8 @@
 """The step that lets a request in: its rate, then what is wrong with it, then its credits, held until it is answered.
 
 A request's flaws are found before its rate is counted and told after it, so that rate and credits take one step in
-the store: whoever comes too often learns only that.
+the store: whoever comes too often learns only that. Where the store has to be asked whether the account may have what
+it asks for, that comes after the rate, and the credits are reserved in a step of their own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from api.entitlement import missing
 from api.errors import Problem
 from api.idempotency import claimed, idempotency_key
 from api.router import AT_BLOCK
+from chainfolio.errors import BadRequest, Unserved
 from storage.state.meter import WINDOW_US, Admit, Admitted
+from storage.state.refusals import Refusal
 
 WINDOW_S: Final = WINDOW_US // 1_000_000
 
@@ -32,22 +35,25 @@ async def admit(context: Context, proceed: Proceed) -> Answer:
         raise _too_often(admitted)
     if problem:
         raise problem
-    if name is None:
-        _reserved(context, admitted, cost)
-        if not _waits(context):
-            return await proceed(context)
+    if context.route.allow is not None:
+        await context.route.allow(context, **context.arguments)
+    if name is not None:
+        with _place(context):
+            return await claimed(context, name, lambda: _paid(context, proceed, cost))
+    if context.route.allow is not None:
+        admitted = await _admitted(context, cost, rate=False)
+    _reserved(context, admitted, cost)
     with _place(context):
-        if name is None:
-            return await proceed(context)
-        return await claimed(context, name, lambda: _paid(context, proceed, cost))
+        return await proceed(context)
 
 
-async def _asked(context: Context) -> tuple[Problem | None, int, Admitted]:
+async def _asked(context: Context) -> tuple[Exception | None, int, Admitted]:
     """What is wrong with the request, what it costs, and whether it may come in, as of one state of keys and grants."""
     while True:
         problem = await _flaw(context)
         cost = 0 if problem or context.http.method == "HEAD" else context.route.cost * context.units
-        admitted = await _admitted(context, 0 if context.idempotency_key else cost, rate=True)
+        is_later = context.idempotency_key is not None or context.route.allow is not None
+        admitted = await _admitted(context, 0 if is_later else cost, rate=True)
         if not admitted.stale:
             return problem, cost, admitted
         context.parts.state.forget()
@@ -59,14 +65,16 @@ async def _paid(context: Context, proceed: Proceed, cost: int) -> Answer:
     return await proceed(context)
 
 
-async def _flaw(context: Context) -> Problem | None:
+async def _flaw(context: Context) -> Exception | None:
     """What will be refused, if the rate allows to say so."""
     if problem := missing(context.route, context.principal, context.parts.seams.clock.now_us()):
         return problem
     try:
         await schema.fill(context)
         context.idempotency_key = idempotency_key(context)
-    except Problem as flaw:
+        if context.route.check is not None:
+            context.route.check(context, **context.arguments)
+    except (Problem, Refusal, BadRequest, Unserved) as flaw:
         return flaw
     return None
 

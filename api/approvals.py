@@ -192,6 +192,7 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     summary="Token approvals on one chain",
     needs="portfolio",
     envelope="approvals",
+    check=lambda request, path, query: place(request, path, query),
     fails={
         501: "This server does not know that chain, or not what is to be included.",
         502: "The node of that chain does not answer.",
@@ -227,9 +228,8 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 async def approvals(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> Approvals:
     """ERC-20 `Approval` events as mined, the newest first. A cursor is bound to its chain, its addresses and your
     account; blocks that come meanwhile change no later page. Blocks that are not indexed are an error, never empty."""
-    owners = sorted(account.address for account in query.addresses)
-    question = ("approvals", request.principal.account_id, path.chain, *owners, *query.include)
-    start = _place(request.parts.secret, question, query.cursor) if query.cursor else None
+    question = _question(request, path, query)
+    start = place(request, path, query)
     page = await request.engine.approvals(path.chain, query.addresses, query.limit, start, query.include)
     more = None if page.more is None else seal(request.parts.secret, question, page.more)
     items = _items(page, path.chain)
@@ -244,9 +244,18 @@ async def approvals(request: Context, path: ApprovalsPath, query: ApprovalsQuery
     )
 
 
-def _place(secret: bytes, question: tuple[str, ...], cursor: str) -> Place:
+def _question(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> tuple[str, ...]:
+    """What the pages of one list have in common."""
+    owners = sorted(account.address for account in query.addresses)
+    return ("approvals", request.principal.account_id, path.chain, *owners, *query.include)
+
+
+def place(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> Place | None:
+    """Where the page begins, None for the first one; 400 for a cursor of another list."""
+    if not query.cursor:
+        return None
     try:
-        return unseal(secret, question, cursor, Place)
+        return unseal(request.parts.secret, _question(request, path, query), query.cursor, Place)
     except Forged:
         words = "`cursor` was not given out for this chain and these addresses: begin again without it"
         raise invalid("query", [Flaw(words, ["cursor"])]) from None

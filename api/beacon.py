@@ -142,6 +142,11 @@ def within(query: RewardsQuery) -> Range:
     return Range(query.range_type, query.range_from, query.range_to, query.granularity)
 
 
+def check_range(request: Context, path: object, query: RewardsQuery) -> None:
+    """400 for a range that no validator has rewards of."""
+    within(query)
+
+
 FAMILY: Final[dict[str, Any]] = {"tag": "Validators", "needs": "enterprise", "envelope": "beacon", "fails": FAILS}
 _DETAILS: Final = {
     "validator": {"index": 12345, "pubkey": "0x" + "8a" * 48, "slashed": False, "status": "active_ongoing"},
@@ -187,14 +192,26 @@ async def validator_by_pubkey(request: Context, path: ByPubkey) -> ValidatorDeta
     return await request.engine.validators().details(path.validator)
 
 
-@get(f"{BASE}/rewards/index/{{index}}", summary="Rewards, by validator index", **FAMILY, example=_example(_REWARD))
+@get(
+    f"{BASE}/rewards/index/{{index}}",
+    summary="Rewards, by validator index",
+    check=check_range,
+    **FAMILY,
+    example=_example(_REWARD),
+)
 async def rewards_by_index(request: Context, path: ByIndex, query: RewardsQuery) -> RewardsPage:
     """Rewards and duties in buckets of the range, the earliest first. A range that ends before it begins, or is longer
     than 31,536,000 seconds or 82,125 epochs, is refused."""
     return await _rewards(request, path.validator, query)
 
 
-@get(f"{BASE}/rewards/pubkey/{{pubkey}}", summary="Rewards, by public key", **FAMILY, example=_example(_REWARD))
+@get(
+    f"{BASE}/rewards/pubkey/{{pubkey}}",
+    summary="Rewards, by public key",
+    check=check_range,
+    **FAMILY,
+    example=_example(_REWARD),
+)
 async def rewards_by_pubkey(request: Context, path: ByPubkey, query: RewardsQuery) -> RewardsPage:
     """Rewards and duties in buckets of the range, the earliest first. A range that ends before it begins, or is longer
     than 31,536,000 seconds or 82,125 epochs, is refused."""

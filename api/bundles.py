@@ -114,6 +114,7 @@ async def bundles(request: Context) -> BundlesAnswer:
         "VALIDATION_ERROR", *COMMON, "BUNDLE_NAME_TAKEN", "BUNDLE_MEMBERS_ALREADY_BUNDLED",
         "BUNDLE_SIZE_LIMIT_EXCEEDED", "BUNDLE_ADDRESS_NOT_IN_ADDRESS_BOOK", "BUNDLE_QUOTA_REACHED",
     ),
+    check=lambda request, body: distinct(body.addresses),
     **ONE,
 )  # fmt: skip
 async def create_bundle(request: Context, body: NewBundle) -> Answer:
@@ -151,6 +152,7 @@ async def delete_bundle(request: Context, path: BundlePath) -> Answer:
         "VALIDATION_ERROR", *NOT_FOUND, "BUNDLE_MEMBERS_ALREADY_BUNDLED", "BUNDLE_SIZE_LIMIT_EXCEEDED",
         "BUNDLE_ADDRESS_NOT_IN_ADDRESS_BOOK",
     ),
+    check=lambda request, path, body: canonical(body.address),
     **ONE,
 )  # fmt: skip
 async def add_member(request: Context, path: BundlePath, body: NewMember) -> Answer:
@@ -166,6 +168,7 @@ async def add_member(request: Context, path: BundlePath, body: NewMember) -> Ans
     codes=(
         "VALIDATION_ERROR", *NOT_FOUND, "ADDRESSBOOK_ENTRY_NOT_FOUND", "BUNDLE_MEMBERS_ALREADY_BUNDLED", "BUNDLE_EMPTY",
     ),
+    check=lambda request, path: canonical(path.address),
     **ONE,
 )  # fmt: skip
 async def remove_member(request: Context, path: MemberPath) -> Answer:

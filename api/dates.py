@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from datetime import UTC
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Protocol
 
 import msgspec
 
@@ -44,8 +44,17 @@ Day = Annotated[
 ]
 
 
-def check_begun(request: Context, day: datetime.date) -> None:
+class HasDay(Protocol):
+    """A query that asks for a day."""
+
+    @property
+    def date(self) -> datetime.date:
+        """The day."""
+
+
+def check_begun(request: Context, query: HasDay) -> None:
     """400 for a day that has not begun."""
+    day = query.date
     today = datetime.datetime.fromtimestamp(request.parts.seams.clock.now_us() // 1_000_000, UTC).date()
     if day > today:
         words = f"`date` cannot be {day}: it is in the future, today is {today} (format YYYY-MM-DD, UTC)"

@@ -69,6 +69,9 @@ class Engine(Protocol):
     async def sync(self, accounts: Sequence[Account]) -> bool:
         """Begin to read accounts anew in the background; False where every one is being read already."""
 
+    def kinds(self) -> Collection[str]:
+        """The kinds of address (`evm`, `solana`…) that some configured chain has."""
+
     def chains(self) -> Sequence[ChainFact]:
         """Every configured chain."""
 

@@ -99,6 +99,11 @@ def shown(text: str) -> str:
     return ascii(text if len(text) <= 70 else text[:67] + "...")
 
 
+def one_of(known: Iterable[str]) -> str:
+    """What may stand where something unknown does."""
+    return f"it is one of {', '.join(sorted(known))}"
+
+
 def _unknown(name: str, fields: Mapping[str, Field]) -> Flaw:
     near = difflib.get_close_matches(name[:40], fields, 1)
     hint = f"; did you mean `{near[0]}`?" if near else ""

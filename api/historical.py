@@ -31,6 +31,8 @@ class HistoricalQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     summary="Holdings as a past day began",
     needs="portfolio",
     envelope="historical",
+    check=check_begun,
+    allow=lambda request, query: require_subscriptions(request, query.addresses),
     fails={
         403: "An address has no historical subscription.",
         404: "No snapshot can be built for that date: the nodes keep no state of that time.",
@@ -41,8 +43,6 @@ class HistoricalQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 async def historical(request: Context, query: HistoricalQuery) -> list[Portfolio]:
     """One portfolio per address, read at the last block of each chain before 00:00 UTC of the date. A chain that began
     later is absent. Each address needs a historical subscription; a date before its start is answered too."""
-    check_begun(request, query.date)
-    await require_subscriptions(request, query.addresses)
     return await request.engine.historical(query.addresses, query.date, Options())
 
 

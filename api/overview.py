@@ -10,6 +10,7 @@ from api.addresses import Addresses
 from api.context import Context
 from api.dates import Day, check_begun
 from api.failures import READING
+from api.historical import require_subscriptions
 from api.router import get
 from portfolio.facts import Options
 from portfolio.overview import TokenRow, overview
@@ -29,6 +30,8 @@ class OverviewQuery(msgspec.Struct, frozen=True, kw_only=True):
     tag="Portfolio",
     summary="Tokens over all wallets on a day",
     needs="pro",
+    check=check_begun,
+    allow=lambda request, query: require_subscriptions(request, query.addresses),
     fails={**READING, 404: "No snapshot can be built for that day.", 501: "This server knows no past days."},
     example=[
         {
@@ -45,7 +48,6 @@ async def token_overview(request: Context, query: OverviewQuery) -> list[TokenRo
     """One row per token, by symbol and name, the largest value first; borrowed amounts count against what is held. What
     nobody priced has a row of its own, with null as its price and value. The header `X-Completeness` is `partial` where
     a wallet could not be read whole, as `/portfolio` says in its body, else `complete`."""
-    check_begun(request, query.date)
     found = await request.engine.historical(query.addresses, query.date, Options(images=True))
     partial = any(each.completeness == "partial" for each in found)
     request.headers["X-Completeness"] = "partial" if partial else "complete"

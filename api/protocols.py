@@ -8,9 +8,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from api.context import Context
-from api.fields import shown
+from api.errors import Flaw, invalid
+from api.fields import one_of, shown
 from api.router import get
-from chainfolio.errors import BadRequest, NotFound
+from chainfolio.errors import NotFound
 from indexer.registry import Protocol
 from portfolio.facts import PLACEHOLDER, pictures
 
@@ -75,7 +76,7 @@ class ProtocolsPage(msgspec.Struct, frozen=True, kw_only=True):
 async def chain_protocols(request: Context, path: ChainPath, query: PageQuery) -> ProtocolsPage:
     """The protocols with known contracts on the chain, by name. A page after the last one is empty."""
     if path.key not in _chains(request):
-        raise NotFound(f"no chain {shown(path.key)} is configured", cure="/v1/chains lists those that are")
+        raise NotFound(f"there is no chain {shown(path.key)} here: /v1/chains lists those that there are")
     found = request.engine.protocols().on(path.key)
     first, end = (query.page - 1) * query.limit, query.page * query.limit
     return ProtocolsPage(
@@ -137,6 +138,7 @@ class ContractAnswer(msgspec.Struct, frozen=True, kw_only=True):
     summary="Which protocol a contract belongs to",
     needs="portfolio",
     cost=5,
+    check=lambda request, query: check_chain(request, query),
     envelope="contract-protocol",
     fails={404: "The contract is of no known protocol."},
     example={"protocol": {"name": "Aave V3", "key": "aave3", "imgSmall": _IMAGE, "imgLarge": _IMAGE}},
@@ -144,14 +146,18 @@ class ContractAnswer(msgspec.Struct, frozen=True, kw_only=True):
 async def contract_protocol(request: Context, query: ContractQuery) -> ContractAnswer:
     """The protocol whose contract this is, from the server's registry; a chain that is not configured is refused."""
     contract, chains = query.contract.lower(), _chains(request)
-    if query.chain is not None and query.chain not in chains:
-        raise BadRequest("chain", f"{shown(query.chain)} is not configured", cure="/v1/chains lists those that are")
     found = request.engine.protocols().of(contract, chains if query.chain is None else {query.chain})
     if not found:
         raise NotFound(f"No protocol found for contract {contract}")
     if query.chain is not None:
         return ContractAnswer(protocol=_short(found[0][1]))
     return ContractAnswer(protocols=[_short(protocol, chain) for chain, protocol in found])
+
+
+def check_chain(request: Context, query: ContractQuery) -> None:
+    """400 for a chain that is none of this server's."""
+    if query.chain is not None and query.chain not in (known := _chains(request)):
+        raise invalid("query", [Flaw(f"`chain` cannot be {shown(query.chain)}: {one_of(known)}", ["chain"])])
 
 
 def _short(protocol: Protocol, chain: str | UnsetType = UNSET) -> ContractProtocol:

@@ -32,6 +32,8 @@ class Route:
     `public` routes need no key. `needs` is the entitlement: a grant (`portfolio`, `at-block`, `enterprise`) or the plan
     `pro`. `cost` is in credits, `units` says by a call's arguments how many times the cost it is; `bucket` names whose
     rate it counts in.
+    `check` is called with the context and the arguments and raises what is wrong with the request by itself, beyond its
+    schema; `allow` raises what the caller's account may not ask for. Both are called before any credit is reserved.
     `envelope` names the family of routes whose error bodies it has (`api.errors.SHAPES`). `codes` are those of
     `api.errors.CODES` that it may refuse with, `fails` adds other statuses to those of the pipeline; `answers` replaces
     the annotated answer. `takes` describes the headers that the route reads.
@@ -48,6 +50,8 @@ class Route:
     cost: int = 1
     units: Callable[[Mapping[str, Any]], int] = one
     bucket: str = "all"
+    check: Callable[..., object] | None = None
+    allow: Callable[..., Awaitable[object]] | None = None
     envelope: str = "whole"
     media: str = "application/json"
     codes: tuple[Code, ...] = ()

@@ -12,7 +12,7 @@ from api.router import write
 from api.status import Moment, moment
 from api.texts import LONGEST, tidy
 from chainfolio.assets import account
-from chainfolio.errors import BadRequest
+from chainfolio.errors import BadRequest, Unserved
 from storage.state import accounts, subscriptions
 from storage.state.book import distinct
 from storage.state.database import Transaction
@@ -72,8 +72,10 @@ class Subscribed(msgspec.Struct, frozen=True):
     summary="Subscribe to daily snapshots",
     needs="portfolio",
     cost=PRICE,
+    check=lambda request, body: check_served(request, body),
     units=lambda arguments: len(arguments["body"].addresses),
     codes=("ALREADY_SUBSCRIBED",),
+    fails={501: "No chain of this server has addresses of that kind."},
     answers={200: Subscribed},
     example={
         "message": "1 address is subscribed to",
@@ -102,6 +104,15 @@ async def subscribe_snapshot(request: Context, body: WantedSnapshots) -> Answer:
         return Subscribed(f"{count} subscribed to", [_shown(each) for each in made])
 
     return await request.change(work)
+
+
+def check_served(request: Context, body: WantedSnapshots) -> None:
+    """Unserved where no chain of this server has addresses of that kind: nobody could ever take a snapshot."""
+    kinds = request.engine.kinds()
+    for each in body.addresses:
+        wanted = account(each.address)
+        if wanted.family not in kinds:
+            raise Unserved(f"a snapshot of {wanted.address}", cure=f"add a chain of the family `{wanted.family}`")
 
 
 def _shown(found: subscriptions.Subscription) -> Subscription:

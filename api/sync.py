@@ -31,26 +31,28 @@ class SyncBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tag="Service",
     summary="Read addresses anew in the background",
     needs="portfolio",
+    check=lambda request, body: accounts(request, body),
     example="Address is syncing",
 )
 async def sync_transactions(request: Context, body: SyncBody) -> Said:
     """Starts a fresh read of every address that is not being read already; `/v1/status` shows when it is done. The
     answer is a bare JSON string."""
-    started = await request.engine.sync(_accounts(body.addresses, request.parts.settings.server.max_addresses))
+    started = await request.engine.sync(accounts(request, body))
     return "Address is syncing" if started else "Address already syncing"
 
 
-def _accounts(written: list[str], most: int) -> tuple[Account, ...]:
+def accounts(request: Context, body: SyncBody) -> tuple[Account, ...]:
     """The accounts behind the items of the body, each once; 400 with everything that is wrong."""
+    written, most = body.addresses, request.parts.settings.server.max_addresses
     if len(written) > most:
         words = f"`addresses` holds {len(written)} addresses; at most {most} are taken in one call"
         raise invalid("body", [Flaw(words, ["addresses"])])
-    flaws, accounts = [], []
+    flaws, found = [], []
     for place, item in enumerate(written):
         try:
-            accounts.append(read_account(item))
+            found.append(read_account(item))
         except Refused as refused:
             flaws.append(Flaw(f"`addresses[{place}]` {refused}", ["addresses", str(place)]))
     if flaws:
         raise invalid("body", flaws)
-    return tuple(dict.fromkeys(accounts))
+    return tuple(dict.fromkeys(found))

@@ -17,7 +17,7 @@ from api.context import Context
 from api.errors import Flaw, invalid
 from api.examples import TRANSACTIONS
 from api.failures import READING
-from api.fields import Reader, Refused, shown
+from api.fields import Reader, Refused, one_of, shown
 from api.router import get
 from chainfolio.amounts import MAX_RAW
 from chainfolio.settings import Settings
@@ -187,6 +187,7 @@ class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     summary="Transaction history",
     needs="portfolio",
     envelope="transactions",
+    check=lambda request, query: check(request, query),
     fails={
         404: "An address has more transactions than are served: 100,000, where the operator sets no other ceiling.",
         501: "No chain of the address's kind is configured, or a network that is asked for is not.",
@@ -209,8 +210,6 @@ async def transactions(request: Context, query: TransactionsQuery) -> Transactio
     `hideDust` hides nothing. A page that would need blocks which nobody indexed is 503; `startDate` above them avoids
     that.
     """
-    if query.start_date is not None and query.end_date is not None and query.start_date > query.end_date:
-        raise invalid("query", [Flaw("`startDate` is after `endDate`", ["startDate"])])
     wanted = _filter(query)
     question = _question(query)
     after = await _reached(request, question, query.offset) if query.offset else None
@@ -218,6 +217,19 @@ async def transactions(request: Context, query: TransactionsQuery) -> Transactio
     if page.reached is not None:
         await _keep(request, question, page.reached)
     return page.document
+
+
+def check(request: Context, query: TransactionsQuery) -> None:
+    """400 for a period that ends before it begins, and for a network that is none of this server's."""
+    flaws = []
+    if query.start_date is not None and query.end_date is not None and query.start_date > query.end_date:
+        flaws.append(Flaw("`startDate` is after `endDate`", ["startDate"]))
+    if query.networks:
+        known = {chain.key for chain in request.engine.chains()}
+        unknown = [key for key in query.networks if key not in known]
+        flaws += [Flaw(f"`networks` cannot hold {shown(key)}: {one_of(known)}", ["networks"]) for key in unknown]
+    if flaws:
+        raise invalid("query", flaws)
 
 
 def _question(query: TransactionsQuery) -> bytes:

@@ -12,6 +12,7 @@ from api.examples import EXAMPLE
 from api.failures import READING
 from api.fields import Reader, Refused, shown
 from api.router import get
+from chainfolio import contracts
 from chainfolio.settings import Settings
 from portfolio.document import Portfolio
 from portfolio.facts import Options
@@ -111,6 +112,7 @@ async def virtual_users(request: Context) -> list[VirtualUser]:
     needs="pro",
     cost=1,
     units=lambda arguments: len(arguments["query"].addresses),
+    allow=lambda request, query: _own(request, query),
     codes=("FORBIDDEN",),
     fails=READING,
     example=EXAMPLE,
@@ -118,13 +120,18 @@ async def virtual_users(request: Context) -> list[VirtualUser]:
 async def virtual_users_portfolio(request: Context, query: VirtualQuery) -> list[Portfolio]:
     """One portfolio per virtual user, in order, or one over all of them; 1 credit for each. An id that is not the
     account's own is refused, whether or not it is anybody else's."""
-    owner = _caller(request)
-    users = await request.parts.state.look(lambda tx: store.chosen(tx, owner, query.addresses))
+    users = await _own(request, query)
     options = Options(
         images=query.include_images, explorer_urls=query.include_explorer_urls, sources=query.include_sources
     )
     found = await request.engine.virtual(users, options, wait=query.wait_for_sync)
     return [merged(found)] if query.aggregated else found
+
+
+async def _own(request: Context, query: VirtualQuery) -> list[contracts.VirtualUser]:
+    """The virtual users that are asked for; Refusal where one is not the account's own."""
+    owner = _caller(request)
+    return await request.parts.state.look(lambda tx: store.chosen(tx, owner, query.addresses))
 
 
 def _caller(request: Context) -> str:

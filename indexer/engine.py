@@ -298,6 +298,10 @@ class Engine:
                 self._facts[chain.key] = self.system.shown(chain)
         return self._facts
 
+    def kinds(self) -> set[str]:
+        """The kinds of address that some configured chain has."""
+        return {chain.facts.family for chain in self.system.chains}
+
     def chains(self) -> list[ChainFact]:
         """Every configured chain, by name."""
         return sorted((_fact(chain) for chain in self.system.chains), key=lambda fact: fact.name)

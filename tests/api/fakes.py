@@ -147,6 +147,7 @@ class FakeEngine:
     ready: bool = True
     reached: Reached | None = None
     syncing: bool = False
+    served: set[str] = field(default_factory=lambda: {"evm", "solana", "tron", "starknet"})
     page: ApprovalsPage = field(default_factory=lambda: ApprovalsPage((), None))
     calls: list[tuple[str, Any]] = field(default_factory=list)
     called: asyncio.Event = field(default_factory=asyncio.Event)
@@ -197,6 +198,9 @@ class FakeEngine:
     async def sync(self, accounts: Sequence[Account]) -> bool:
         await self._come("sync", accounts)
         return not self.syncing
+
+    def kinds(self) -> set[str]:
+        return self.served
 
     def chains(self) -> list[ChainFact]:
         if self.failure:

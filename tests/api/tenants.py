@@ -73,7 +73,7 @@ class Tenant:
         )
         sent = {"Authorization": f"Bearer {self.key}"} | {name.replace("_", "-"): v for name, v in headers.items()}
         if isinstance(body, bytes):
-            sent["Content-Type"] = "application/json"
+            sent.setdefault("Content-Type", "application/json")
         url = URL(f"{self.base}{path}", encoded=True)
         async with self.session.request(method, url, headers=sent, **more) as answer:
             told = {name: value for name, value in answer.headers.items() if not name.lower().startswith(UNTRACED)}

@@ -212,6 +212,19 @@ async def test_a_server_without_a_beacon_chain_says_so(ask: Any, engine: FakeEng
     assert (answer.status, body["error"], body["cure"]) == (501, "Not Served", "add a beacon chain to the settings")
 
 
+@pytest.mark.parametrize("wrong", ["rangeFrom=5&rangeTo=4", "rangeFrom=0&rangeTo=82126"])
+async def test_a_range_is_refused_before_the_beacon_chain_is_missed(
+    ask: Any, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    def missing(engine: FakeEngine) -> None:
+        raise unserved()
+
+    monkeypatch.setattr(FakeEngine, "validators", missing)
+    for validator in ("index/7", f"pubkey/{PUBKEY}"):
+        answer = await ask(f"{BASE}/rewards/{validator}?rangeType=epoch&{wrong}&granularity=day")
+        assert (answer.status, list(await answer.json())) == (400, ["error"])
+
+
 async def test_a_failure_of_ours_is_plain_text(ask: Any, engine: FakeEngine) -> None:
     engine.failure = RuntimeError("boom")
     answer = await ask(f"{BASE}/details/index/7")

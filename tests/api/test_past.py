@@ -375,14 +375,14 @@ async def test_transactions_are_an_object_with_a_list(ask: Any, engine: FakeEngi
 async def test_every_filter_reaches_the_engine(ask: Any, engine: FakeEngine) -> None:
     query = (
         "&sort=ASC&initialSearchText=usd%20coin&interactingAddresses=" + BOB.upper().replace("X", "x") + f",{SOL}"
-        "&networks=ethereum,arbitrum_nova&networks=ethereum&txTypes=SWAP,APPROVAL&protocols=aave3,uniswap_v3"
+        "&networks=ethereum,optimism&networks=ethereum&txTypes=SWAP,APPROVAL&protocols=aave3,uniswap_v3"
         "&hideSpam=true&hideDust=true&startDate=2026-03-01T12:30:00.5%2B02:00&endDate=2026-03-31&tokenId=115"
     )
     assert (await ask(PAGED + query)).status == 200
     ((_, (_, wanted)),) = engine.calls
     assert wanted == TransactionFilter(
         limit=10, offset=0, newest_first=False, search="usd coin", counterparties=(BOB, SOL),
-        networks=("ethereum", "arbitrum_nova"), types=("SWAP", "APPROVAL"), protocols=("aave3", "uniswap_v3"),
+        networks=("ethereum", "optimism"), types=("SWAP", "APPROVAL"), protocols=("aave3", "uniswap_v3"),
         hide_spam=True, hide_dust=True, since_us=us(2026, 3, 1, 10, 30) + 500_000, until_us=us(2026, 4, 1) - 1,
         token_id=115,
     )  # fmt: skip
