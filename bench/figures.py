@@ -108,7 +108,7 @@ def latest(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:
 
 ORDER = (
     "rate", "full", "cache", "faults", "liars", "kills", "snapshot", "wallets", "lookup", "progress", "serving",
-    "ledger", "limits", "positions", "reorgs",
+    "ledger", "limits", "positions", "matching", "reorgs",
 )  # fmt: skip
 
 

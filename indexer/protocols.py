@@ -16,6 +16,7 @@ from chainfolio.asking import Asking, Report, Unknown, lockstep
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Answered, Call, Read, Reads
 from chainfolio.contracts import Issue
+from chainfolio.events import contract_of
 from chainfolio.protocols import (
     Always,
     Collection,
@@ -113,7 +114,7 @@ class Protocols:
     @cached_property
     def _at_contracts(self) -> list[tuple[Row, str, list[AtContract]]]:
         """Each contract that a file names, once, with all rules by which an account may meet it."""
-        found = []
+        found: list[tuple[Row, str, list[AtContract]]] = []
         for row in sorted(self.rows, key=lambda each: each.protocol):
             rules: dict[str, list[AtContract]] = {}
             for rule in row.family.rules:
@@ -122,6 +123,43 @@ class Protocols:
                         rules.setdefault(contract, []).append(rule)
             found += [(row, contract, several) for contract, several in rules.items()]
         return found
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        """Where each contract stands in that list; what an account met is looked up, however many there are."""
+        found: dict[str, list[int]] = {}
+        for at, (_, contract, _) in enumerate(self._at_contracts):
+            found.setdefault(contract, []).append(at)
+        return found
+
+    @cached_property
+    def _everybodys(self) -> frozenset[int]:
+        """Where the contracts stand that concern every account."""
+        return frozenset(
+            at for at, (*_, rules) in enumerate(self._at_contracts) if any(isinstance(each, Always) for each in rules)
+        )
+
+    @cached_property
+    def _by_answer(self) -> dict[tuple[str, str], tuple[int, ...]]:
+        """Where the rules over tokens stand whose role holds an answer to their question."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for at, (row, rule) in enumerate(self._rules(Token)):
+            for contract in row.contracts.get(rule.role, ()):
+                found.setdefault((rule.question, contract), []).append(at)
+        return {key: tuple(several) for key, several in found.items()}
+
+    @cached_property
+    def _roleless(self) -> frozenset[int]:
+        """Where the rules stand that take any answer to their question."""
+        return frozenset(at for at, (_, rule) in enumerate(self._rules(Token)) if not rule.role)
+
+    def _rules_of(self, token: str) -> list[int]:
+        """Where the rules stand by which a token may be met, in their order."""
+        found = {*self._roleless, *self._by_answer.get(("", token), ())}
+        for question in self._questions:
+            if answer := self._answers.get((token, question)):
+                found.update(self._by_answer.get((question, answer), ()))
+        return sorted(found)
 
     def _rules(self, kind: type[Any]) -> list[tuple[Row, Any]]:
         """Rules of a kind; those that name contracts come first, and `deposited` ones, which believe tokens that nobody
@@ -140,7 +178,10 @@ class Protocols:
 
     def by_contract(self, account: str, encounters: Encounters) -> Iterator[Meeting]:
         """Meetings by contracts with which the account had to do."""
-        for row, contract, rules in self._at_contracts:
+        met_there = {*encounters.exchanged, *(contract_of(event) for event in encounters.events)}
+        places = {at for contract in met_there for at in self._places.get(contract, ())}
+        for at in sorted(places | self._everybodys):
+            row, contract, rules = self._at_contracts[at]
             if (met := _met(row, contract, rules, account, encounters)) is not None:
                 yield Meeting(row, met, sure=True)
         for row, rule in self._rules(Collection):
@@ -158,17 +199,20 @@ class Protocols:
 
     def by_token(self, account: str, tokens: Iterable[str], sent: frozenset[str | None]) -> Iterator[Meeting]:
         """Meetings by tokens, once those were asked, of families that read more than what a share is worth."""
-        ordered = sorted(tokens)
-        for row, rule in self._rules(Token):
-            if row.family.position is None:
-                continue
-            told = {token: self._matches(row, rule, token, sent) for token in ordered}
+        told: dict[int, dict[str, str]] = {}
+        rules = self._rules(Token)
+        for token in sorted(tokens):
+            for at in self._rules_of(token):
+                row, rule = rules[at]
+                if row.family.position is not None and (answer := self._matches(row, rule, token, sent)) is not None:
+                    told.setdefault(at, {})[token] = answer
+        for at, answers in sorted(told.items()):
+            row, rule = rules[at]
             groups: dict[str, list[str]] = {}
-            for token, answer in told.items():
-                if answer is not None:
-                    groups.setdefault(answer if rule.together else token, []).append(token)
-            for contract, tokens in groups.items():
-                more = {"answer": told[tokens[0]], "tokens": tuple(tokens)}
+            for token, answer in answers.items():
+                groups.setdefault(answer if rule.together else token, []).append(token)
+            for contract, several in groups.items():
+                more = {"answer": answers[several[0]], "tokens": tuple(several)}
                 yield Meeting(row, row.met(account, contract, **more), sure=bool(rule.role))
 
     def _matches(self, row: Row, rule: Token, token: str, sent: frozenset[str | None]) -> str | None:
@@ -216,7 +260,8 @@ class Protocols:
 
     def share(self, account: str, token: str, sent: frozenset[str | None]) -> Meeting | None:
         """The family that can say what lies behind a token, once it was asked. `sent`: all that the account sent."""
-        for row, rule in self._rules(Token):
+        for at in self._rules_of(token):
+            row, rule = self._rules(Token)[at]
             if row.family.unwrap is None:
                 continue
             answer = self._matches(row, rule, token, sent)

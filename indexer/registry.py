@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
 import re
 import tomllib
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 # Whoever makes the id of a protocol from its key makes the same one: UUIDv5 in this name space.
 NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, "protocols.chainfolio")
 SIZES: Final = ("small", "large")
+FORKS: Final = "forks.csv"  # many protocols in one file: a row for each contract
+_COLUMNS: Final = ["protocol", "name", "family", "chain", "role", "address"]
+_CANONICAL = re.compile(r"0x[0-9a-f]{40}\Z")
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 
 
@@ -135,10 +139,49 @@ class Registry:
 def load(folders: Sequence[Path], chains: Collection[str]) -> Registry:
     """The registry of some folders, whose files may name these chains; BadSettings says which file and key is wrong.
 
-    A file of a later folder stands in for one of the same name in an earlier one.
+    A file of a later folder replaces one of the same name in an earlier one, and what it names there is no fork's.
     """
     files = {path.name: path for folder in folders for path in sorted(folder.glob("*.toml"))}
-    return Registry([protocol_of(path, chains) for path in files.values()])
+    protocols = [protocol_of(path, chains) for path in files.values()]
+    forks = {folder / FORKS: None for folder in folders if (folder / FORKS).exists()}
+    taken = {(chain, address) for protocol in protocols for chain, _, address in protocol.places}
+    keys = {protocol.key for protocol in protocols}
+    for path in forks:
+        protocols += [each for each in forks_of(path, chains, taken) if each.contracts and each.key not in keys]
+    return Registry(protocols)
+
+
+def forks_of(path: Path, chains: Collection[str], taken: Collection[tuple[str, str]] = ()) -> list[Protocol]:
+    """The protocols of a file with a row for each contract, without contracts that are `taken` (chain and address);
+    BadSettings names the line that is wrong."""
+    found: dict[str, Protocol] = {}
+    with path.open(newline="", encoding="utf-8") as file:
+        lines = csv.reader(file)
+        if next(lines, None) != _COLUMNS:
+            raise BadSettings(path.name, f"the first line is not `{','.join(_COLUMNS)}`")
+        for line in lines:
+            _add(found, line, f"{path.name}:{lines.line_num}", chains, taken)
+    return list(found.values())
+
+
+def _add(
+    found: dict[str, Protocol], line: Sequence[str], where: str, chains: Collection[str],
+    taken: Collection[tuple[str, str]],
+) -> None:  # fmt: skip
+    """One more contract of one of the protocols."""
+    if len(line) != len(_COLUMNS) or not all(line):
+        raise BadSettings(where, f"not the {len(_COLUMNS)} values that the first line names")
+    key, name, family, chain, role, address = line
+    if not _KEY.match(key) or key == WALLET:
+        raise BadSettings(where, f"`{key}` is not a protocol key")
+    if chain not in chains:
+        raise BadSettings(where, f"{chain} is no such chain", cure=f"one of {', '.join(sorted(chains))}")
+    _check(address, where, role)
+    protocol = found.setdefault(key, Protocol(key, name, {}, families=[family]))
+    if (protocol.name, protocol.families) != (name, [family]):
+        raise BadSettings(where, f"{key} is {protocol.name} of the family {protocol.families[0]} in an earlier line")
+    if (chain, address) not in taken:
+        protocol.contracts.setdefault(chain, {}).setdefault(role, []).append(address)
 
 
 def joined(
@@ -190,6 +233,8 @@ def protocol_of(path: Path, chains: Collection[str] | None) -> Protocol:
 
 
 def _check(address: str, file: str, where: str) -> None:
+    if _CANONICAL.match(address) and address != ZERO_ADDRESS:
+        return
     try:
         canonical = evm(address)
     except BadRequest as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -64,13 +65,23 @@ class TokenBook:
 
 
 def token_list(path: Path, facts: Facts) -> dict[str, Token]:
-    """The tokens of `configs/tokens/<chain>.toml`; none where there is no such file."""
+    """The tokens of `configs/tokens/<chain>.toml` or, where there is no such file, of the `.csv` of that name."""
     if not path.exists():
-        return {}
+        rows = path.with_suffix(".csv")
+        return _rows(rows, facts) if rows.exists() else {}
     return {
         row["address"]: Token(facts.token_asset(row["address"]), row["symbol"], row["symbol"], row["decimals"])
         for row in tomllib.loads(path.read_text())["tokens"]
     }
+
+
+def _rows(path: Path, facts: Facts) -> dict[str, Token]:
+    """The tokens of a list with a line for each."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return {
+            row["address"]: Token(facts.token_asset(row["address"]), row["symbol"], row["name"], int(row["decimals"]))
+            for row in csv.DictReader(file)
+        }
 
 
 def token_images(path: Path, facts: Facts) -> dict[str, dict[str, str]]:

@@ -1,13 +1,19 @@
 """The shipped facts are well formed and equal to the public registries they were taken from."""
 
+import csv
 import gzip
 import json
 import re
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from adapters.evm.facts import load
+from configs import generate
+from indexer.tokens import token_list
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
@@ -79,6 +85,17 @@ def test_tokens_are_listed_once_on_a_chain_we_know(key: str) -> None:
     assert all(token.keys() - {"images"} == {"address", "symbol", "decimals"} for token in tokens)
     assert all(ADDRESS.fullmatch(token["address"]) and 0 <= token["decimals"] <= 36 for token in tokens)
     assert len({token["address"] for token in tokens}) == len(tokens)
+
+
+@pytest.mark.parametrize("path", sorted((CONFIGS / "tokens").glob("*.csv")), ids=lambda path: path.stem)
+def test_a_generated_list_of_tokens_is_read_like_one_written_by_hand(path: Path) -> None:
+    assert path.stem in CHAINS.keys() - TOKENS.keys()
+    facts = load(CONFIGS / "chains" / f"{path.stem}.toml")
+    tokens = token_list(path.with_suffix(".toml"), facts)
+    assert len(tokens) == len(path.read_text().splitlines()) - 1
+    assert all(ADDRESS.fullmatch(address) for address in tokens)
+    assert all(token.symbol and token.name for token in tokens.values())
+    assert {token.decimals for token in tokens.values()} <= set(range(37))
 
 
 def test_nothing_is_fixed_or_pegged_unless_the_operator_says_so() -> None:
@@ -205,3 +222,52 @@ def test_uniswap_contracts_are_those_of_its_deployments(key: str) -> None:
     deployed = json.loads((REGISTRY / "uniswap_deployments.json").read_text())
     for chain, role, address in places(key):
         assert deployed[str(CHAINS[chain]["chain_id"])][names[role]].lower() == address
+
+
+# --- forks -----------------------------------------------------------------------------------------------------------
+
+with (CONFIGS / "protocols" / "forks.csv").open(newline="") as file:
+    FORKS = list(csv.DictReader(file))
+
+
+def test_forks_lie_on_chains_we_know_each_contract_once() -> None:
+    assert {row["chain"] for row in FORKS} <= CHAINS.keys()
+    assert all(ADDRESS.fullmatch(row["address"]) and row["address"] != ZERO for row in FORKS)
+    found = [(row["chain"], row["address"]) for row in FORKS]
+    assert len(found) == len(set(found))
+    assert not {(chain, address) for key in PROTOCOLS for chain, _, address in places(key)} & set(found)
+
+
+@needs_registry
+def test_what_was_generated_is_what_the_registry_says_to_the_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "configs"
+    shutil.copytree(CONFIGS, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    generated = sorted(path.relative_to(CONFIGS) for path in CONFIGS.rglob("*.csv"))
+    for path in generated:
+        (copy / path).unlink()
+    monkeypatch.setattr(generate, "CONFIGS", copy)
+    generate.main(REGISTRY)
+    assert sorted(path.relative_to(copy) for path in copy.rglob("*.csv")) == generated
+    for path in generated:
+        assert (copy / path).read_bytes() == (CONFIGS / path).read_bytes(), path
+
+
+def test_a_row_that_is_a_guess_dead_or_of_a_source_without_licence_is_left_out() -> None:
+    row = {
+        "slug": "pan-swap", "family": "uniswap_v2", "chain": "base", "role": "factory", "address": "0x" + "01" * 20,
+        "confidence": "registry", "dead": "", "source": "registries/uniswapV2.js",
+    }  # fmt: skip
+
+    def made(**changed: str) -> list[tuple[str, ...]]:
+        return list(generate.forks([row | changed], {"base"}, {"mine": {("base", "0x" + "02" * 20)}}))
+
+    assert made() == [("pan_swap", "Pan Swap", "uniswap_v2", "base", "factory", "0x" + "01" * 20)]
+    assert made(slug="9mine", family="erc4626", role="vault")[0][0] == "p9mine"
+    assert made(slug="mine")[0][0] == "mine_uniswap_v2"
+    for changed in (
+        {"confidence": "abi"}, {"dead": "1"}, {"source": "euler-labels"}, {"chain": "solana"}, {"role": "router"},
+        {"address": ZERO}, {"address": "0x01"}, {"address": "0x" + "02" * 20},
+    ):  # fmt: skip
+        assert made(**changed) == []

@@ -9,7 +9,7 @@ import pytest
 
 from chainfolio.errors import BadSettings
 from chainfolio.settings import Chain, Settings
-from indexer.registry import NAMESPACE, load
+from indexer.registry import NAMESPACE, forks_of, load
 from indexer.wiring import System
 
 ONE, TWO = "0x" + "01" * 20, "0x" + "02" * 20
@@ -97,3 +97,45 @@ async def test_the_contracts_that_cannot_be_read_are_those_of_their_chain(tmp_pa
     system = System(Settings(data=str(tmp_path), protocols=str(tmp_path), chains=chains))
     assert list(system.protocols(system.chain("local")).unread) == ["0x" + "ab" * 20]
     await system.close()
+
+
+HEADER = "protocol,name,family,chain,role,address\n"
+FORK = f"pan,Pan Swap,uniswap_v2,base,factory,{TWO}\n"
+
+
+def test_a_row_of_forks_is_a_protocol_like_one_with_a_file(tmp_path: Path) -> None:
+    (write(tmp_path, aave3=GOOD) / "forks.csv").write_text(
+        HEADER + FORK + f"pan,Pan Swap,uniswap_v2,ethereum,factory,{TWO}\n"
+    )
+    registry = load([tmp_path], CHAINS)
+    assert [each.key for each in registry.on("ethereum")] == ["aave3", "pan"]
+    (pan,) = registry.on("base")
+    assert (pan.name, pan.families, pan.contracts["base"]) == ("Pan Swap", ["uniswap_v2"], {"factory": [TWO]})
+
+
+def test_what_a_file_names_is_no_forks_and_a_fork_without_contracts_is_none(tmp_path: Path) -> None:
+    taken = f"pan,Pan Swap,uniswap_v2,ethereum,factory,{ONE}\naave3,Aave,uniswap_v2,base,factory,{TWO}\n"
+    (write(tmp_path, aave3=GOOD) / "forks.csv").write_text(HEADER + taken)
+    registry = load([tmp_path], CHAINS)
+    assert [(each.key, each.name) for each in registry.protocols] == [("aave3", "Aave V3")]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "the first line is not"),
+        (HEADER + FORK.replace(TWO, ""), "forks.csv:2: not the 6 values"),
+        (HEADER + FORK.replace("\n", ",more\n"), "forks.csv:2: not the 6 values"),
+        (HEADER + FORK.replace("base", "bass"), "bass is no such chain (one of base, ethereum)"),
+        (HEADER + FORK.replace("pan,", "Pan,"), "`Pan` is not a protocol key"),
+        (HEADER + FORK.replace("pan,", "wallet,"), "`wallet` is not a protocol key"),
+        (HEADER + FORK.replace(TWO, "0x" + "0" * 40), "factory: 0x0000"),
+        (HEADER + FORK.replace(TWO, "0x" + "AB" * 20), "forks.csv:2: factory: 0xABAB"),
+        (HEADER + FORK + FORK.replace("Pan Swap", "Pot Swap").replace(TWO, ONE), "forks.csv:3: pan is Pan Swap"),
+    ],
+)
+def test_a_line_of_forks_that_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "forks.csv").write_text(text)
+    with pytest.raises(BadSettings) as raised:
+        forks_of(tmp_path / "forks.csv", CHAINS)
+    assert words in str(raised.value)

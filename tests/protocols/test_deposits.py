@@ -106,3 +106,31 @@ def test_the_pools_of_its_deposits_are_read_where_all_of_those_are_known(known: 
     answers |= {(IT, "pendingSushi"): 4} | {(IT, "userInfo", at, ME): (10 + at, 0) for at in range(3)}
     found = told(masterchef.position, Met(ME, IT, options=CHEF, **known), says=answers)
     assert [each.supplied for each in found] == [(Part(TOKEN, 10 + at),) for at in sorted(asked)]
+
+
+@pytest.mark.parametrize(
+    ("names", "rewards"),
+    [
+        ({"cake": SECOND, "pendingCake": 4}, (Part(SECOND, 4),)),
+        ({"sushi": SECOND, "pendingCake": 4}, ()),  # the name of one fork's token beside another's reward
+        ({}, ()),
+    ],
+)
+def test_a_fork_of_a_farm_pays_by_a_known_name_or_says_that_its_reward_is_unknown(names: Any, rewards: Any) -> None:
+    answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 1, (IT, "poolInfo"): TOKEN, (IT, "userInfo"): (10, 0)}
+    answers |= {(IT, name): said for name, said in names.items()}
+    (found,) = told(masterchef.position, Met(ME, IT), says=answers)
+    assert (found.supplied, found.rewards) == ((Part(TOKEN, 10),), rewards)
+    assert bool(found.unknown) is not bool(rewards)
+
+
+def test_what_is_staked_in_the_second_version_is_read_where_it_says_so() -> None:
+    answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 1, (IT, "userInfo"): (10, 0)}
+    answers |= {(IT, "poolInfo"): OTHER, (IT, "lpToken"): TOKEN}  # its `poolInfo` begins with a number
+    (found,) = told(masterchef.position, Met(ME, IT), says=answers)
+    assert found.supplied == (Part(TOKEN, 10),)
+
+
+def test_a_farm_in_which_nothing_is_staked_is_asked_no_more() -> None:
+    answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 2, (IT, "userInfo"): (0, 0)}
+    assert told(masterchef.position, Met(ME, IT), says=answers) == []

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from chainfolio.protocols import Always, Collection, Counterparty, Token
+from chainfolio.protocols import Always, Collection, Counterparty, Event, Token
 from indexer.families import families
 
-FILES = {
-    path.stem: tomllib.loads(path.read_text())
-    for path in sorted((Path(__file__).parents[2] / "configs" / "protocols").glob("*.toml"))
-}
+PROTOCOLS = Path(__file__).parents[2] / "configs" / "protocols"
+FILES = {path.stem: tomllib.loads(path.read_text()) for path in sorted(PROTOCOLS.glob("*.toml"))}
 
 
 @pytest.mark.parametrize("key", [key for key, file in FILES.items() if file.get("families")])
@@ -23,3 +22,13 @@ def test_each_family_of_a_file_is_installed_and_concerns_somebody_by_it(key: str
         rules = families()[name].rules
         roles = {rule.role for rule in rules if isinstance(rule, Always | Collection | Counterparty | Token)}
         assert "" in roles or roles & named, f"no contract of {key} is in a role of {name}: {sorted(roles)}"
+
+
+def test_each_fork_is_of_a_family_that_is_installed_and_in_a_role_that_it_knows() -> None:
+    with (PROTOCOLS / "forks.csv").open(newline="") as file:
+        pairs = {(row["family"], row["role"]) for row in csv.DictReader(file)}
+    for name, role in pairs:
+        rules = families()[name].rules
+        assert role in {rule.role for rule in rules if isinstance(rule, Collection | Counterparty | Token)}
+        # Hundreds of forks whose events had to be indexed, or that were asked for every wallet, would cost everybody.
+        assert role not in {rule.role for rule in rules if isinstance(rule, Always | Event)}

@@ -2,35 +2,89 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from chainfolio.calls import Call
-from chainfolio.protocols import Counterparty, Decoding, Event, Family, Found, Met, Part
+from chainfolio.protocols import Counterparty, Decoding, Event, Family, Found, Maybe, Met, Part, Unread
 
 MOST_POOLS = 5_000
+# What forks call the reward of an account in a pool, and the token it is paid in. A fork that calls it otherwise says
+# so in its protocol's file: `pending` and `reward`, as signatures of calls.
+REWARDS = tuple(
+    (f"pending{name}(uint256,address)(uint256)", f"{token}()(address)")
+    for name, token in (
+        ("Sushi", "sushi"), ("Sushi", "SUSHI"), ("Cake", "cake"), ("Reward", "rewardToken"), ("Rewards", "rewardToken"),
+        ("Tokens", "rewardToken"), ("RewardToken", "rewardToken"), ("Egg", "egg"), ("Banana", "cake"),
+        ("Banana", "banana"), ("Pickle", "pickle"), ("Alpaca", "alpaca"), ("VVS", "vvs"), ("Meerkat", "meerkat"),
+        ("Mxs", "mxs"), ("Ice", "ice"), ("Stargate", "stargate"), ("Cvx", "cvx"), ("Joe", "joe"), ("BOO", "boo"),
+        ("Spirit", "spirit"), ("Quick", "quick"), ("Brush", "brush"), ("Token", "token"),
+    )
+)  # fmt: skip
 
 
 def position(met: Met) -> Decoding:
     """One position for each pool of the farm in which the account has something.
 
     The pools of its deposits are read, where all of those are indexed; else every pool, and so for somebody who met
-    the farm and is in no event of it: a fork may write other ones. What else differs from fork to fork is in the
-    protocol's file: `pending` and `reward`, as signatures of calls.
+    the farm and is in no event of it: a fork may write other ones.
     """
     chef, account = met.contract, met.account
-    count, reward = yield [Call(chef, "poolLength()(uint256)"), Call(chef, met.options["reward"])]
+    (count,) = yield [Call(chef, "poolLength()(uint256)")]
     known = [pool for (pool,) in met.values if pool < count] if met.covered else []
     pools = known or range(min(count, MOST_POOLS))
     users = yield [Call(chef, "userInfo(uint256,address)(uint256,uint256)", (at, account)) for at in pools]
     staked = [(at, raw) for at, (raw, _) in zip(pools, users, strict=True) if raw]
-    told = yield [
-        *(Call(chef, "poolInfo(uint256)(address)", (at,)) for at, _ in staked),
-        *(Call(chef, met.options["pending"], (at, account)) for at, _ in staked),
-    ]
-    shares, pending = told[: len(staked)], told[len(staked) :]
+    if not staked:
+        return []
+    shares = yield from _shares(chef, [at for at, _ in staked])
+    rewards = yield from _rewards(met, [at for at, _ in staked])
     return [
-        Found("FARMING", supplied=(Part(share, raw),), rewards=(Part(reward, earned),), pool=chef)
-        for (_, raw), share, earned in zip(staked, shares, pending, strict=True)
+        Found(
+            "FARMING",
+            supplied=(Part(share, raw),),
+            rewards=(reward,) if reward else (),
+            pool=chef,
+            unknown="" if reward else "what it earned: the farm answers to no known name of it",
+        )
+        for (_, raw), share, reward in zip(staked, shares, rewards, strict=True)
     ]
+
+
+def _shares(chef: str, pools: Sequence[int]) -> Decoding:
+    """What is staked in each pool: MasterChef's second version says it in a list of its own."""
+    told = yield [
+        Maybe(Call(chef, signature, (at,)))
+        for at in pools
+        for signature in ("lpToken(uint256)(address)", "poolInfo(uint256)(address)")
+    ]
+    shares = [second or first for second, first in zip(told[::2], told[1::2], strict=True)]
+    if None in shares:
+        raise Unread(f"{chef} did not say what is staked in pool {pools[shares.index(None)]}")
+    return shares
+
+
+def _rewards(met: Met, pools: Sequence[int]) -> Decoding:
+    """What the account earned in each pool; None where the farm calls it by no name that is known."""
+    named = "pending" in met.options
+    names = [(met.options["pending"], met.options["reward"])] if named else REWARDS
+    calls = [
+        call
+        for pending, reward in names
+        for call in (Call(met.contract, reward), *(Call(met.contract, pending, (at, met.account)) for at in pools))
+    ]
+    told = yield calls if named else [Maybe(call) for call in calls]
+    width = 1 + len(pools)
+    answers = [told[at : at + width] for at in range(0, len(told), width)]
+    for token, *earned in answers:
+        if token is not None and None not in earned:
+            return [Part(token, raw) for raw in earned]
+    return [None] * len(pools)
 
 
 DEPOSIT = "Deposit(address indexed user, uint256 indexed pid, uint256 amount)"
-FAMILY = Family("masterchef", rules=(Counterparty("chef"), Event("chef", DEPOSIT, owner=0, of=(1,))), position=position)
+# Deposits into a `chef` are read from its events; a `farm` is one of hundreds of forks, whose events nobody needs.
+FAMILY = Family(
+    "masterchef",
+    rules=(Counterparty("chef"), Event("chef", DEPOSIT, owner=0, of=(1,)), Counterparty("farm")),
+    position=position,
+)

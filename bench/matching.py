@@ -1,0 +1,110 @@
+"""What installed protocols cost: a wallet matched with all that is shipped, beside the protocols of files alone.
+
+python -m bench.matching [--repeat 15]
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+from dataclasses import dataclass
+
+from bench.figures import Figure, main
+from bench.places import ROOT
+from chainfolio.asking import Unknown
+from chainfolio.calls import Call
+from indexer.candidates import Encounters
+from indexer.families import families
+from indexer.protocols import Protocols, rows
+from indexer.registry import Registry, load
+
+CHAIN = "binance"  # the chain with most forks
+ACCOUNT = "0x" + "11" * 20
+TOKENS, COUNTERPARTIES, SHARES = 300, 200, 10
+BAR_MS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One way of installing: what matching took, what would be asked of new tokens, and how many matched."""
+
+    protocols: int
+    contracts: int
+    matching_ms: float
+    questions: int
+    matches: int
+
+
+def run(options: argparse.Namespace) -> list[Figure]:
+    """Measure."""
+    chains = [path.stem for path in (ROOT / "configs" / "chains").glob("*.toml")]
+    start_s = time.perf_counter()
+    whole = load([ROOT / "configs" / "protocols"], chains)
+    load_ms = 1000 * (time.perf_counter() - start_s)
+    files = {path.stem for path in (ROOT / "configs" / "protocols").glob("*.toml")}
+    few = Registry([each for each in whole.protocols if each.key in files])
+    with_forks, without = (measure(registry, options.repeat) for registry in (whole, few))
+    ratio = with_forks.matching_ms / without.matching_ms
+    return [
+        Figure(
+            "matching",
+            f"{TOKENS} tokens and {COUNTERPARTIES} counterparties of a wallet on {CHAIN}: ms with "
+            f"{with_forks.protocols} protocols of {with_forks.contracts:,} contracts there",
+            f"{with_forks.matching_ms:.2f}, {ratio:.2f} x that with {without.protocols}; loaded in {load_ms:.0f} ms",
+            f"≤ {BAR_MS:g}",
+            with_forks.matching_ms <= BAR_MS,
+        ),
+        Figure(
+            "matching",
+            "questions to a token that is met for the first time, all in the round that there is anyway",
+            f"{with_forks.questions} (without forks {without.questions})",
+        ),
+    ]
+
+
+def measure(registry: Registry, repeat: int) -> Measured:
+    """Match one wallet: every token answers, `SHARES` of them with a factory that is listed."""
+    installed = rows(CHAIN, registry, families())
+    listed = sorted(
+        address
+        for row in installed
+        for role, addresses in row.contracts.items()
+        if (row.family.name, role) == ("uniswap_v2", "factory")
+        for address in addresses
+    )
+    chance = random.Random(1)
+    tokens = [f"0x{chance.getrandbits(160):040x}" for _ in range(TOKENS)]
+    others = [f"0x{chance.getrandbits(160):040x}" for _ in range(COUNTERPARTIES)]
+    protocols = Protocols(installed)
+    questions = protocols.questions(tokens)
+    factories = {token: listed[at % len(listed)] for at, token in enumerate(tokens[:SHARES])}
+    protocols.learn(questions, [_said(call, factories) for call in questions])
+    met = Encounters(frozenset(tokens), {}, {other: frozenset(tokens[:1]) for other in others}, frozenset())
+    took, matches = [], 0
+    for _ in range(repeat + 1):  # the first one makes the indexes
+        start_s = time.perf_counter()
+        found = [*protocols.by_contract(ACCOUNT, met), *protocols.by_token(ACCOUNT, tokens, met.sent)]
+        found += [share for token in tokens if (share := protocols.share(ACCOUNT, token, met.sent))]
+        took.append(1000 * (time.perf_counter() - start_s))
+        matches = len(found)
+    assert matches >= SHARES, f"{matches} of {SHARES} shares were matched"
+    contracts = sum(len(addresses) for row in installed for addresses in row.contracts.values())
+    return Measured(len(installed), contracts, statistics.median(took[1:]), len(questions) // TOKENS, matches)
+
+
+def _said(call: Call, factories: dict[str, str]) -> str | Unknown:
+    """What a token answers: where it is a pair, its factory and its two tokens; nothing else."""
+    if call.to in factories and call.signature.startswith(("factory()", "token0()", "token1()")):
+        return factories[call.to]
+    return Unknown("it refuses", "contract")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--repeat", type=int, default=15)
+
+
+if __name__ == "__main__":
+    main(__doc__, run, add)
