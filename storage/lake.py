@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 ATTEMPTS = 8
 REVISION = "chainfolio.revision"
 RETENTION_H = 168
+# A reader of Delta may take a column of which a file's entry says nothing for one that is null in every row, and so
+# finds nothing by it, unless the table names the columns that its entries do describe.
+PROPERTIES = {"delta.dataSkippingStatsColumns": "height"}
 # What each type of the log may be in a table.
 KINDS = {
     "string": ("text",), "integer": ("int",), "long": ("long",), "boolean": ("bool",), "timestamp": ("time",),
@@ -126,7 +129,7 @@ class Lake:
                 create_table_with_add_actions(
                     self._path(table), _schema(table), [_add(file) for file in added], mode="overwrite",
                     partition_by=list(table.partitions), name=table.name, description=table.about,
-                    storage_options=self.options or None,
+                    configuration=PROPERTIES, storage_options=self.options or None,
                 )  # fmt: skip
                 self._force(table, -1 if handle is None else handle.version())
 
@@ -228,6 +231,7 @@ class Lake:
                 handle = handle or self._created(table)
                 _check_revision(table, handle)
                 try:
+                    _describe(handle)
                     handle.create_write_transaction(
                         actions, "append", _schema(table), list(table.partitions), commit_properties=mark
                     )
@@ -263,7 +267,7 @@ class Lake:
     def _created(self, table: Table) -> DeltaTable:
         DeltaTable.create(
             self._path(table), _schema(table), mode="ignore", partition_by=list(table.partitions), name=table.name,
-            description=table.about, storage_options=self.options or None,
+            description=table.about, configuration=PROPERTIES, storage_options=self.options or None,
         )  # fmt: skip
         handle = self._writer(table)
         assert handle is not None, f"table {table.name} was just created"
@@ -534,6 +538,12 @@ def _schema(table: Table) -> Schema:
 
 def _revision(handle: DeltaTable) -> int:
     return int(handle.schema().fields[0].metadata.get(REVISION, 0))
+
+
+def _describe(handle: DeltaTable) -> None:
+    """Name the columns that entries describe, where an older release left that out; this holds for its entries too."""
+    if PROPERTIES.items() - handle.metadata().configuration.items():
+        handle.alter.set_table_properties(dict(PROPERTIES))
 
 
 def _as_written(table: Table, handle: DeltaTable) -> Table:
