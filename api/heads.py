@@ -52,7 +52,7 @@ class Heads:
         headers = self._fixed(answer.status, answer.content_type, reads, preflight, varies, coding, own).copy()
         headers["X-Request-Id"] = request.id
         headers.update(request.extras)
-        last = self.draining or not request.keep_alive
+        last = self.draining or not request.keep_alive or answer.status == 408
         if last:
             headers["Connection"] = "close"
         response = web.Response(body=body, status=answer.status, headers=headers)

@@ -79,7 +79,7 @@ async def _claim(context: Context, name: str) -> Claim | Kept:
 async def _fingerprint(context: Context) -> bytes:
     request = context.http
     parts = (request.method, request.raw_path, ",".join(request.headers.getall("X-Delegate-For", [])))
-    return hashlib.sha256("\n".join(parts).encode() + b"\n" + await content(request)).digest()
+    return hashlib.sha256("\n".join(parts).encode() + b"\n" + await content(context)).digest()
 
 
 async def _refused(context: Context, found: Claim, error: Exception) -> Answer:

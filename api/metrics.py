@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
+    from api.guard import Guard
+
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -42,6 +44,7 @@ class Traffic:
     in_flight: int = 0
     answered: Counter[tuple[str, int]] = field(default_factory=Counter)
     shed: int = 0
+    guard: Guard | None = None
     _times: dict[str, _Times] = field(default_factory=dict)
 
     def note(self, operation: str, status: int, took_s: float) -> None:
@@ -71,3 +74,9 @@ class Traffic:
         yield credits
         yield CounterMetricFamily("chainfolio_api_shed", "requests refused because too many ran", value=self.shed)
         yield GaugeMetricFamily("chainfolio_api_in_flight", "requests that run now", value=self.in_flight)
+        if self.guard is not None:
+            yield GaugeMetricFamily("chainfolio_api_connections", "open connections", value=len(self.guard))
+            ended = CounterMetricFamily("chainfolio_api_connections_ended", "connections ended", labels=["reason"])
+            for reason, count in sorted(self.guard.ended.items()):
+                ended.add_metric([reason], count)
+            yield ended

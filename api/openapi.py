@@ -265,7 +265,11 @@ def failures(route: Route) -> Mapping[int, str]:
     found = {500: "Something went wrong on our side; `incident` finds it in the server's log."}
     found |= {414: "The URL is longer than 8 KiB.", 431: "The headers are longer than 16 KiB."}
     if "body" in route.arguments:
-        found |= {413: "The body is longer than 1 MiB.", 415: "The body is not JSON."}
+        found |= {
+            408: "The body took too long to arrive.",
+            413: "The body is longer than 1 MiB.",
+            415: "The body is not JSON.",
+        }
     for step in PUBLIC if route.public else KEYED:
         found |= step.refuses
     if route.needs:

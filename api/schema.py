@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -12,7 +13,6 @@ from aiohttp import web
 from api.context import Answer, Context, Proceed, Step
 from api.errors import Flaw, Problem, invalid
 from api.fields import read
-from api.request import Request
 from chainfolio.documents import Misfit, strict
 
 MANY_QUERIES: Final = 4096
@@ -76,15 +76,19 @@ async def _body(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
     if not _JSON_TYPE.match(context.http.headers.get("Content-Type", "")):
         raise Problem(415, "the body is JSON: send Content-Type: application/json")
     try:
-        return strict(await content(context.http), kind)
+        return strict(await content(context), kind)
     except Misfit as misfit:
         raise invalid("body", [Flaw(str(misfit), misfit.path)]) from None
 
 
-async def content(request: Request) -> bytes:
-    """The bytes of the body; a 400 where they are not encoded as the head says."""
+async def content(context: Context) -> bytes:
+    """The bytes of the body; a 400 where they are not encoded as the head says, a 408 where they take too long."""
+    limit_s = context.parts.settings.limits.body_s
     try:
-        return await request.read()
+        async with asyncio.timeout(limit_s):
+            return await context.http.read()
+    except TimeoutError:
+        raise Problem(408, f"the body took longer than {limit_s} s to arrive") from None
     except web.RequestPayloadError:
         raise invalid("body", [Flaw("the body cannot be read: it is not encoded as its head says", [])]) from None
 

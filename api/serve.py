@@ -23,6 +23,7 @@ from aiohttp import web
 from api.app import App
 from api.connection import Server
 from api.edge import MAX_HEADERS, MAX_URL
+from api.guard import Guard, room
 from chainfolio.errors import BadSettings
 from chainfolio.settings import Settings
 
@@ -42,9 +43,13 @@ async def listening(
     async with contextlib.AsyncExitStack() as stack:
         for beside in app.beside:
             await stack.enter_async_context(beside())
+        limits, clock = app.parts.settings.limits, app.parts.seams.clock
+        guard = app.parts.traffic.guard = Guard(limits, room(limits), clock.monotonic_s)
+        stack.callback(guard.watch(asyncio.get_running_loop()))
         runner = web.ServerRunner(
             Server(
                 app,
+                guard,
                 access_log=None,
                 keepalive_timeout=KEEPALIVE_S,
                 # Room for the edge to see what is too long and say so; beyond this the parser itself answers 400.

@@ -47,6 +47,15 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     waiting_per_key: Annotated[int, doc("requests of one key that wait for fresh data at once, in each process")] = 8
     in_flight: Annotated[int, doc("requests at once in each process; more are answered 503 at once")] = 1000
     hold_s: Annotated[int, doc("seconds after which credits reserved by a process that died are given back")] = 600
+    connections: Annotated[
+        int, doc("clients connected to each process; never so many that no file could be opened")
+    ] = 2000
+    connections_per_address: Annotated[
+        int, doc("connections of one IPv4 address or IPv6 /64; raise it behind a proxy")
+    ] = 256
+    head_s: Annotated[int, doc("seconds within which the head of a request has to arrive")] = 10
+    body_s: Annotated[int, doc("seconds within which its body has to arrive")] = 30
+    write_s: Annotated[int, doc("seconds for which a client may read nothing of its answer")] = 30
 
 
 class Store(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
