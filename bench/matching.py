@@ -81,7 +81,7 @@ def measure(registry: Registry, repeat: int) -> Measured:
     questions = protocols.questions(tokens)
     factories = {token: listed[at % len(listed)] for at, token in enumerate(tokens[:SHARES])}
     protocols.learn(questions, [_said(call, factories) for call in questions])
-    met = Encounters(frozenset(tokens), {}, {other: frozenset(tokens[:1]) for other in others}, frozenset())
+    met = Encounters(frozenset(tokens), {}, {other: frozenset(tokens[:1]) for other in others})
     took, matches = [], 0
     for _ in range(repeat + 1):  # the first one makes the indexes
         start_s = time.perf_counter()

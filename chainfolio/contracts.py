@@ -74,7 +74,8 @@ class Position:
     """One thing inside a protocol that has parts: what was supplied, what is owed, what can be claimed.
 
     Its `type` is one of the service's; borrowed parts are positive like all others. `instead`: contracts of the
-    account's loose tokens that this is another view of. `calls`: what was read of it.
+    account's loose tokens that this is another view of. `calls`: what was read of it. `unverified`: why its amounts
+    are only claimed: such a position has no value.
     """
 
     account: str
@@ -90,6 +91,7 @@ class Position:
     pool: str = ""
     instead: tuple[str, ...] = ()
     calls: tuple[Answered, ...] = field(default=(), compare=False)
+    unverified: str = ""
 
 
 @dataclass(frozen=True, slots=True)

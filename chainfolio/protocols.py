@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from chainfolio.asking import Asking, Reverted, Unknown
 from chainfolio.calls import Call, Read
@@ -18,12 +18,27 @@ from chainfolio.events import Declared, Parameter, declared
 
 Value = TypeVar("Value")
 
+# What positions can be, as the service names them.
+POSITION_TYPES: Final = frozenset({
+    "AIRDROP", "DEPOSIT", "FARMING", "GOVERNANCE", "INSURANCEBUYER", "INSURANCESELLER", "INVESTMENT", "LENDING",
+    "LEVERAGE", "LEVERAGED FARMING", "LIQUIDITYPOOL", "LOCKED", "MARGIN", "MARGINPS", "NFTBORROWER", "NFTFRACTION",
+    "NFTLENDER", "NFTLENDING", "NFTLIQUIDITYPOOL", "NFTSTAKED", "OPTIONSBUYER", "OPTIONSSELLER", "PERPETUALS",
+    "REWARDS", "SPOT", "STAKED", "VAULT", "VAULTPS", "VESTING", "WALLET", "YIELD",
+})  # fmt: skip
+
 # What a decoder is: it yields calls, is sent their values, and returns a Found, several, parts, or None.
 Decoding = Asking["Call | Maybe", Any, Any]
 
 
 class Unread(ChainfolioError):
-    """A read that a decoder cannot do without gave nothing: the position is unknown, not empty."""
+    """A read that a decoder cannot do without gave nothing: the position is unknown, not empty.
+
+    `failed`: the read itself failed, which says nothing about the contract; else the contract did not answer it.
+    """
+
+    def __init__(self, reason: str, failed: bool = False) -> None:
+        super().__init__(reason)
+        self.failed = failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +55,9 @@ class Found:
 
     `instead`: tokens of the account that this position is another view of; they are no longer shown as loose ones.
     `name`: where it has one of its own; else it is called by what was supplied. `unknown`: what of it could not be
-    read, where the rest of it is worth showing.
+    read, where the rest of it is worth showing. `unverified`: why nobody can rely on what the contracts claim here: the
+    position is shown with its amounts, has no value and is in no sum. `unlisted`: what was supplied is what a share
+    gives that anybody could have made, as `Unlisted` says of one.
     """
 
     kind: str
@@ -54,6 +71,24 @@ class Found:
     pool: str = ""
     instead: tuple[str, ...] = ()
     unknown: str = ""
+    unverified: str = ""
+    unlisted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unverified:
+    """What a decoder returns for a contract that claims something nobody can rely on, and why: it stays the token that
+    it is, and the answer says so."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unlisted:
+    """What an `unwrap` returns for a share that anybody could have made, where real assets cover what it claims for
+    all its holders: it counts only where the share came to the account by an act of its own."""
+
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +97,17 @@ class Token:
 
     The token is one of the protocol's contracts in `role`; with a `question` (a call without arguments that answers
     with an address), the token's answer is: any answer, where there is no role. With `together` the tokens that gave
-    one answer are one meeting, whose contract is that answer. `deposited`: only tokens to which the account sent what
-    they answer: whoever mints such a token could else claim anything of it; and only for files without contracts.
-    `facts`: what else the token answers (calls without arguments, an address each) that never changes; asked once with
-    the question, it saves a round ever after.
+    one answer are one meeting, whose contract is that answer. A rule without a role concerns whatever anybody deploys:
+    its decoder has to verify every claim (`Met.is_listed`, `Met.deposited`, `covered`). `everywhere`: only for files
+    without contracts, since a file that names its contracts does not mean everybody's. `facts`: what else the token
+    answers (calls without arguments, an address each) that never changes; asked once with the question, it saves a
+    round ever after.
     """
 
     role: str = ""
     question: str = ""
     together: bool = False
-    deposited: bool = False
+    everywhere: bool = False
     facts: tuple[str, ...] = ()
 
 
@@ -138,6 +174,11 @@ class Met:
     `covered` whether all events that the family's rules name are indexed up to the block that is read. `contracts` are
     all addresses of the protocol on the chain by role, `options` what its file says about how it differs from others;
     `time_s` when the block that is read was made, in Unix seconds.
+
+    `sent`: which tokens (None: native coins) the account sent to whom, more than nothing of each. `is_sure`: whether
+    more than a token that nobody lists brings the account and a contract of the file together; anybody can write a
+    token that logs a transfer between any two. `is_inner`: whether the account holds the share inside another one, and
+    so cannot have deposited into it itself.
     """
 
     account: str
@@ -151,6 +192,23 @@ class Met:
     contracts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
     time_s: int = 0
+    sent: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
+    is_sure: bool = True
+    is_inner: bool = False
+
+    def is_listed(self, role: str) -> bool:
+        """Whether the protocol's file names the contract in a role."""
+        return self.contract in self.contracts.get(role, ())
+
+    def deposited(self, token: str) -> bool:
+        """Whether the account sent some of a token to the contract itself. Only the token's own transfers tell, which
+        the contract cannot forge: one that claims a hostile token is worth what that token is."""
+        return token in self.sent.get(self.contract, ())
+
+
+def covered(paid: int, raw: int, held: int, supply: int) -> bool:
+    """Whether `paid` for `raw` of `supply` shares leaves the other holders their part of the `held` assets."""
+    return 0 <= raw <= supply and paid * supply <= (held + 1) * raw  # one unit: vaults round with virtual shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,5 +260,6 @@ def _value(call: Call, answer: Any, refusable: bool) -> Any:
         return None
     if isinstance(answer, Reverted | Unknown):
         why = answer.reason if isinstance(answer, Unknown) else "it refuses"
-        raise Unread(f"{call.to} did not say {call.signature.partition('(')[0]}: {why}")
+        failed = isinstance(answer, Unknown) and answer.cause == "read"
+        raise Unread(f"{call.to} did not say {call.signature.partition('(')[0]}: {why}", failed)
     return answer

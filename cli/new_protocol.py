@@ -101,7 +101,7 @@ def concerns(family: Family, where: Deployment) -> bool:
     from chainfolio.protocols import Token
 
     return any(
-        rule.role in where.contracts or (isinstance(rule, Token) and not rule.role and not rule.deposited)
+        rule.role in where.contracts or (isinstance(rule, Token) and not rule.role and not rule.everywhere)
         for rule in family.rules
     )
 

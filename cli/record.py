@@ -85,7 +85,8 @@ async def recorded(system: System, options: argparse.Namespace) -> Recording:
 
 
 def encounters(written: list[str]) -> Encounters:
-    """What was named: each contract as a token that was met and sent, and as one with which tokens were exchanged."""
+    """What was named: each contract as a token that was met and sent to each of them, and as one with which tokens were
+    exchanged."""
     from indexer.candidates import Encounters
 
     contracts, ids = set(), dict[str, frozenset[int]]()
@@ -99,4 +100,6 @@ def encounters(written: list[str]) -> Encounters:
         else:
             raise BadRequest("met", f"{each!r} is not CONTRACT or CONTRACT/NUMBER")
     met = frozenset(contracts)
-    return Encounters(met, ids, dict.fromkeys(contracts, frozenset()), met)
+    return Encounters(
+        met, ids, dict.fromkeys(contracts, frozenset()), dict.fromkeys(contracts, frozenset[str | None](met))
+    )

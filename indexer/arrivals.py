@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from chainfolio.blocks import Span
 from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSACTIONS, TRANSFERS, Table
 from indexer import ipc
-from indexer.candidates import FUNGIBLE, unsorted
+from indexer.candidates import FUNGIBLE, NOTHING, unsorted
 from portfolio.spam import Arrival
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from storage.lake import Lake
     from storage.tail import Tail
 
-NOTHING: Final = bytes(32)
 PLACE: Final = ("height", "tx_index")
 PAIR: Final = ("account", "token")
 WHERE: Final = ("account", *PLACE)

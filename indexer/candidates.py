@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Issue
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 ADAPTER = "index"
 FUNGIBLE = ("erc20", "wrap", "unwrap")
+NOTHING = bytes(32)
+Item = TypeVar("Item")
 
 
 class Named(NamedTuple):
@@ -36,7 +38,7 @@ class Named(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Encounters:
     """What an account met in its transfers: fungible tokens; tokens of ERC-721 collections that came to it, by
-    collection; with whom it exchanged which tokens (None: native coins), and to whom it sent them.
+    collection; with whom it exchanged which tokens (None: native coins), and which it sent to whom, more than nothing.
 
     `events` that name it, by filter of the dataset of this name; `covered` are the filters that are indexed whole, so
     that an event which is not there was not written.
@@ -45,23 +47,25 @@ class Encounters:
     tokens: frozenset[str] = frozenset()
     ids: Mapping[str, frozenset[int]] = field(default_factory=dict)
     exchanged: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
-    sent: frozenset[str | None] = frozenset()
+    sent: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
     events: Mapping[str, tuple[Named, ...]] = field(default_factory=dict)
     covered: frozenset[str] = frozenset()
 
     def __or__(self, other: Encounters) -> Encounters:
         """What is in either."""
-        none: frozenset[int] = frozenset()
-        nothing: frozenset[str | None] = frozenset()
-        mine, theirs = self.exchanged, other.exchanged
         return Encounters(
             self.tokens | other.tokens,
-            {each: self.ids.get(each, none) | other.ids.get(each, none) for each in {*self.ids, *other.ids}},
-            {each: mine.get(each, nothing) | theirs.get(each, nothing) for each in {*mine, *theirs}},
-            self.sent | other.sent,
+            _both(self.ids, other.ids),
+            _both(self.exchanged, other.exchanged),
+            _both(self.sent, other.sent),
             {each: (*self.events.get(each, ()), *other.events.get(each, ())) for each in {*self.events, *other.events}},
             self.covered | other.covered,
         )
+
+
+def _both(one: Mapping[str, frozenset[Item]], other: Mapping[str, frozenset[Item]]) -> dict[str, frozenset[Item]]:
+    nothing: frozenset[Item] = frozenset()
+    return {each: one.get(each, nothing) | other.get(each, nothing) for each in {*one, *other}}
 
 
 def met(
@@ -91,8 +95,9 @@ def met(
     for span in unsorted(tail, chain, "transfers", height):
         within = pl.col("height").is_between(span.first, span.last)
         parts.append(_sides(lake.scan(TRANSFERS, chain=chain).filter(within)).filter(own))
-    parts.append(lake.of_accounts(ACCOUNT_TRANSFERS, chain, accounts, ("height", *KINDS)))
-    rows = pl.concat([part.filter(pl.col("height") <= height).select(KINDS).unique() for part in parts]).unique()
+    parts.append(lake.of_accounts(ACCOUNT_TRANSFERS, chain, accounts, ("height", *KINDS, "raw")))
+    kinds = (*KINDS, (pl.col("raw") != NOTHING).alias("moved"))
+    rows = pl.concat([part.filter(pl.col("height") <= height).select(kinds).unique() for part in parts]).unique()
     found = {account: _Gathered() for account in accounts}
     for account, *row in rows.collect().iter_rows():
         found[account].add(*row)
@@ -111,7 +116,7 @@ def _sides(transfers: pl.LazyFrame) -> pl.LazyFrame:
     """Each transfer once from either side, in the columns of `account_transfers`."""
     import polars as pl
 
-    rest = ("height", "standard", "token", "token_id")
+    rest = ("height", "standard", "token", "token_id", "raw")
     sides = [
         transfers.select(
             *rest, pl.lit(way).alias("direction"), pl.col(who).alias("account"), pl.col(other).alias("counterparty")
@@ -169,13 +174,13 @@ class _Gathered:
     tokens: set[str] = field(default_factory=set)
     ids: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     exchanged: defaultdict[str, set[str | None]] = field(default_factory=lambda: defaultdict(set))
-    sent: set[str | None] = field(default_factory=set)
+    sent: defaultdict[str, set[str | None]] = field(default_factory=lambda: defaultdict(set))
 
-    def add(self, direction: str, counterparty: str, standard: str, token: str, token_id: bytes) -> None:
-        """Take in one kind of its transfers."""
+    def add(self, direction: str, counterparty: str, standard: str, token: str, token_id: bytes, moved: bool) -> None:
+        """Take in one kind of its transfers; anybody can make one of nothing (`moved`) in its name."""
         self.exchanged[counterparty].add(token)
-        if direction == "out":
-            self.sent.add(token)
+        if direction == "out" and moved:
+            self.sent[counterparty].add(token)
         if standard in FUNGIBLE:
             self.tokens.add(token)
         elif standard == "erc721" and direction == "in":
@@ -187,8 +192,8 @@ class _Gathered:
         return Encounters(
             frozenset(self.tokens),
             {collection: frozenset(found) for collection, found in self.ids.items()},
-            {other: frozenset(moved) for other, moved in self.exchanged.items()},
-            frozenset(self.sent),
+            {other: frozenset(tokens) for other, tokens in self.exchanged.items()},
+            {other: frozenset(tokens) for other, tokens in self.sent.items()},
         )
 
 

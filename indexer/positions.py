@@ -15,9 +15,11 @@ from chainfolio.asking import Asking, Report, lockstep
 from chainfolio.calls import Answered, NativeBalance, Read, balance_of
 from chainfolio.contracts import Holding, Issue, Position, Token
 from chainfolio.errors import BadAnswer
-from chainfolio.protocols import Found, Part
+from chainfolio.protocols import Found, Part, Unlisted, Unverified
 from indexer.candidates import Encounters
-from indexer.protocols import Meeting, Outcome, Protocols, answered, are_parts, outcome_of, unwrapping
+from indexer.outcomes import Outcome, answered, makes_partial, outcome_of, unwrapping
+from indexer.protocols import Meeting, Protocols
+from indexer.returned import problem_of_parts
 
 DEEPEST = 8
 MOST_ROUNDS, MOST_ASKS = 64, 10_000_000
@@ -31,6 +33,7 @@ class Behind:
     parts: dict[str, int] = field(default_factory=dict)
     issues: list[Issue] = field(default_factory=list)
     calls: list[Answered] = field(default_factory=list)
+    unlisted: set[str] = field(default_factory=set)  # shares among them that anybody could have made
 
     def add(self, part: Part) -> None:
         """Add an amount of a token to what is there of it."""
@@ -42,16 +45,18 @@ class Behind:
             self.add(Part(token, raw))
         self.issues += other.issues
         self.calls += other.calls
+        self.unlisted |= other.unlisted
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A position before its tokens have names."""
+    """A position before its tokens have names. `vouches`: its protocol chose which tokens lie in it."""
 
     account: str
     protocol: str
     found: Found
     behind: Behind
+    vouches: bool = False
 
     @property
     def tokens(self) -> set[str]:
@@ -81,7 +86,7 @@ class Open:
         name = found.name or " / ".join(tokens[each].symbol.upper() or each for each in sorted(self.behind.parts))
         return Position(
             self.account, self.protocol, found.kind, name, supplied, borrowed, rewards, found.health, found.unlock_s,
-            found.vault, found.pool, found.instead, tuple(dict.fromkeys(self.behind.calls)),
+            found.vault, found.pool, found.instead, tuple(dict.fromkeys(self.behind.calls)), found.unverified,
         )  # fmt: skip
 
 
@@ -148,15 +153,15 @@ class Reader:
     def _position(self, meeting: Meeting) -> Asking[Read, Any, Several]:
         """What one decoder finds, unfolded."""
         outcome: Outcome = yield from outcome_of(meeting.at(self.time_s))
-        behind = yield from _ours({str(at): self._behind(each.supplied) for at, each in enumerate(outcome.found)})
-        opened, issues = [], [outcome.issue] if outcome.issue else []
+        behind = yield from _ours(
+            {str(at): self._behind(each.supplied, is_inner=bool(each.instead)) for at, each in enumerate(outcome.found)}
+        )
+        opened, issues = [], list(outcome.issues)
         for found, each in zip(outcome.found, behind.values(), strict=True):
             each.calls[:0] = outcome.calls
-            opened.append(Open(self.account, meeting.row.protocol, found, each))
+            each.unlisted |= {meeting.met.contract} if found.unlisted else set()
+            opened.append(Open(self.account, meeting.row.protocol, found, each, meeting.vouches))
             issues += each.issues
-            if found.unknown:
-                reason = f"not known of {self.account}: {found.unknown}"
-                issues.append(Issue(meeting.row.protocol, meeting.met.contract, reason, account=self.account))
         return opened, issues
 
     def _share(self, token: str, raw: int) -> Asking[Read, Any, Several]:
@@ -164,21 +169,21 @@ class Reader:
         meeting = self.protocols.share(self.account, token, self.met.sent)
         if meeting is None or meeting.row.family.position is not None:
             return [], []
-        behind = yield from self._unfold(Part(token, raw), ())
+        behind = yield from self._unfold(Part(token, raw), (), is_inner=False)
         if token in behind.parts:  # it is none after all, or nobody knows: it stays loose
             return [], behind.issues
         found = Found(meeting.row.family.kind, pool=token, instead=(token,))
         return [Open(self.account, meeting.row.protocol, found, behind)], behind.issues
 
-    def _behind(self, parts: Sequence[Part], trail: Trail = ()) -> Asking[Read, Any, Behind]:
-        results = yield from _ours({str(at): self._unfold(part, trail) for at, part in enumerate(parts)})
+    def _behind(self, parts: Sequence[Part], trail: Trail = (), is_inner: bool = True) -> Asking[Read, Any, Behind]:
+        results = yield from _ours({str(at): self._unfold(part, trail, is_inner) for at, part in enumerate(parts)})
         whole = Behind()
         for each in results.values():
             whole.merge(each)
         return whole
 
-    def _unfold(self, part: Part, trail: Trail) -> Asking[Read, Any, Behind]:
-        """What lies behind a part in the end: itself, where it is no share."""
+    def _unfold(self, part: Part, trail: Trail, is_inner: bool) -> Asking[Read, Any, Behind]:
+        """What lies behind a part in the end: itself, where it is no share. `is_inner`: it lies in another share."""
         itself = Behind({part.token: part.raw})
         if not part.raw:
             return itself
@@ -189,26 +194,31 @@ class Reader:
             return itself
         if part.token in trail or len(trail) >= DEEPEST:
             why = "it leads back to itself" if part.token in trail else f"more than {DEEPEST} shares lie in each other"
-            itself.issues.append(self._unknown(share, why))
+            itself.issues.append(self._unknown(share, why, share.sure))
             return itself
         reports: dict[str, Report[Any]] = yield from lockstep(
-            {"": unwrapping(share.at(self.time_s), part.raw)}, record=True
+            {"": unwrapping(share.at(self.time_s, is_inner), part.raw)}, record=True
         )
         report = reports[""]
-        if report.status == "ok" and report.result is None:
+        result: Any = report.result
+        if report.status == "ok" and result is None:
             return itself  # it only says that it is one
-        if report.result is None or not are_parts(report.result):
-            itself.issues.append(
-                self._unknown(share, report.reason or "the decoder found what is no amount of a token")
-            )
+        if isinstance(result, Unverified):
+            itself.issues.append(share.unverified(result.reason))
             return itself
-        behind: Behind = yield from self._behind(report.result, (*trail, part.token))
+        parts = result.parts if isinstance(result, Unlisted) else result
+        why = report.reason or problem_of_parts(parts)
+        if why:
+            itself.issues.append(self._unknown(share, why, makes_partial(share, report)))
+            return itself
+        behind: Behind = yield from self._behind(parts, (*trail, part.token))
         behind.calls[:0] = answered(report)
+        if isinstance(result, Unlisted):
+            behind.unlisted.add(part.token)
         return behind
 
-    def _unknown(self, share: Meeting, why: str) -> Issue:
-        reason = f"what lies behind this share of {self.account} is unknown: {why}"
-        return Issue(share.row.protocol, share.met.contract, reason, share.sure, self.account)
+    def _unknown(self, share: Meeting, why: str, makes_partial: bool) -> Issue:
+        return share.issue(f"what lies behind this share of {self.account} is unknown: {why}", makes_partial)
 
 
 def _joined(results: Iterable[Several]) -> Several:

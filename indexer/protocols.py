@@ -6,39 +6,35 @@ so that a hundred positions take as many rounds as the longest of them, and prot
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.asking import Asking, Report, Unknown, lockstep
+from chainfolio.asking import Asking, Unknown
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.calls import Answered, Call, Read, Reads
+from chainfolio.calls import Call, Read
 from chainfolio.contracts import Issue
 from chainfolio.events import contract_of
 from chainfolio.protocols import (
     Always,
     Collection,
     Counterparty,
-    Decoding,
     Event,
     Family,
-    Found,
     Met,
-    Part,
     Token,
-    reading,
 )  # fmt: skip
 
 if TYPE_CHECKING:
     from indexer.candidates import Encounters
-    from indexer.registry import Registry, Unread
+    from indexer.registry import Registry
+    from indexer.registry import Unread as UnreadProtocol
 
 
 # The rules that contracts are met by, which the protocol's file names.
 AtContract = Counterparty | Event | Always
-_ADDRESS = re.compile(r"0x[0-9a-f]{40}\Z")
+Sent = Mapping[str, frozenset[str | None]]  # to whom an account sent which tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +53,30 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """An account and a protocol that its rule brought together. `sure`: the protocol's file names the contract."""
+    """An account and a protocol that its rule brought together.
+
+    `sure`: the protocol's file names the contract, or the account put something into it. `vouches`: the protocol chose
+    which tokens lie in its positions, and not whoever made a pool or a market.
+    """
 
     row: Row
     met: Met
     sure: bool
+    vouches: bool = False
 
-    def at(self, time_s: int) -> Meeting:
+    def at(self, time_s: int, is_inner: bool = False) -> Meeting:
         """The same in a block of that time."""
-        return replace(self, met=replace(self.met, time_s=time_s))
+        return replace(self, met=replace(self.met, time_s=time_s, is_inner=is_inner))
 
+    def issue(self, reason: str, spoils: bool) -> Issue:
+        """Something about it that the answer does not know."""
+        met = self.met
+        subject = f"{met.contract}/{met.id}" if met.id else met.contract
+        return Issue(self.row.protocol, subject, reason, spoils, met.account)
 
-@dataclass(slots=True)
-class Outcome:
-    """What one decoder read of one meeting: positions, or an issue that says why they are not known."""
-
-    meeting: Meeting
-    found: tuple[Found, ...] = ()
-    issue: Issue | None = None
-    calls: tuple[Answered, ...] = ()
+    def unverified(self, reason: str) -> Issue:
+        """Why what it claims is in no sum. Anybody can send such a claim to anybody, so it makes no answer partial."""
+        return self.issue(f"not counted for {self.met.account}, since nobody can verify it: {reason}", spoils=False)
 
 
 @dataclass
@@ -85,13 +86,14 @@ class Protocols:
     `plain` are tokens known to be no share of anything, which need not be asked: the wrapped native coin, of which
     everybody has some, takes any call it does not know for a deposit, and burns all the gas that it is given.
     `issues`: which installed protocols cannot be read at all. `unread`: contracts of protocols whose families are not
-    installed.
+    installed. `listed`: tokens whose transfers nobody has to doubt.
     """
 
     rows: Sequence[Row]
     plain: frozenset[str] = frozenset()
     issues: tuple[Issue, ...] = ()
-    unread: Mapping[str, Unread] = field(default_factory=dict)
+    unread: Mapping[str, UnreadProtocol] = field(default_factory=dict)
+    listed: frozenset[str] = frozenset()
     _answers: dict[tuple[str, str], str] = field(default_factory=dict)
     _asked: set[str] = field(default_factory=set)
     _open: dict[str, list[Call]] = field(default_factory=dict)
@@ -162,16 +164,15 @@ class Protocols:
         return sorted(found)
 
     def _rules(self, kind: type[Any]) -> list[tuple[Row, Any]]:
-        """Rules of a kind; those that name contracts come first, and `deposited` ones, which believe tokens that nobody
-        lists, last: these are for protocols without contracts, for a file that names its vaults does not mean
-        everybody's."""
+        """Rules of a kind; those that name contracts come first, and `everywhere` ones last: these are for protocols
+        without contracts, for a file that names its vaults does not mean everybody's."""
         if kind in self._sorted:
             return self._sorted[kind]
         pairs = [
             (row, rule)
             for row in self.rows
             for rule in row.family.rules
-            if isinstance(rule, kind) and not (row.contracts and isinstance(rule, Token) and rule.deposited)
+            if isinstance(rule, kind) and not (row.contracts and isinstance(rule, Token) and rule.everywhere)
         ]
         found = self._sorted[kind] = sorted(pairs, key=lambda pair: (*_trust(pair[1]), pair[0].protocol))
         return found
@@ -182,12 +183,39 @@ class Protocols:
         places = {at for contract in met_there for at in self._places.get(contract, ())}
         for at in sorted(places | self._everybodys):
             row, contract, rules = self._at_contracts[at]
-            if (met := _met(row, contract, rules, account, encounters)) is not None:
-                yield Meeting(row, met, sure=True)
+            if (met := self._met(row, contract, rules, account, encounters)) is not None:
+                vouches = any(isinstance(rule, Counterparty) for rule in rules)
+                yield Meeting(row, met, sure=True, vouches=vouches)
         for row, rule in self._rules(Collection):
             for contract in row.contracts.get(rule.role, ()):
                 for number in sorted(encounters.ids.get(contract, ())):
-                    yield Meeting(row, row.met(account, contract, id=number), sure=True)
+                    yield Meeting(row, row.met(account, contract, id=number, sent=encounters.sent), sure=True)
+
+    def _met(
+        self, row: Row, contract: str, rules: Sequence[AtContract], account: str, encounters: Encounters
+    ) -> Met | None:
+        """The one meeting of an account with a contract, by whichever of the rules; None where no rule knows of any."""
+        is_party = any(isinstance(rule, Counterparty) for rule in rules)
+        exchanged = encounters.exchanged.get(contract) if is_party else None
+        events = [rule for rule in rules if isinstance(rule, Event)]
+        said = [values for rule in events for values in _said(rule, contract, encounters)]
+        if exchanged is None and not said and not any(isinstance(rule, Always) for rule in rules):
+            return None
+        return row.met(
+            account,
+            contract,
+            tokens=tuple(sorted(token for token in exchanged or () if token)),
+            values=tuple(dict.fromkeys(each for each in said if each is not None)),
+            covered=bool(events)
+            and all(rule.declared.filter(contract) in encounters.covered for rule in events)
+            and None not in said,
+            sent=encounters.sent,
+            is_sure=bool(said) or self._are_credible(exchanged or ()),
+        )
+
+    def _are_credible(self, tokens: Iterable[str | None]) -> bool:
+        """Whether one of these is the native coin or a listed token: others can log any transfer."""
+        return any(token is None or token in self.listed for token in tokens)
 
     def unknown(self, account: str, encounters: Encounters) -> Iterator[Issue]:
         """What the account had to do with contracts of protocols that cannot be read, an issue a protocol."""
@@ -197,14 +225,14 @@ class Protocols:
             said = f"positions of {account} in {each.protocol.name} are unknown: {each.problem}"
             yield Issue("protocols", key, said, account=account)
 
-    def by_token(self, account: str, tokens: Iterable[str], sent: frozenset[str | None]) -> Iterator[Meeting]:
+    def by_token(self, account: str, tokens: Iterable[str], sent: Sent) -> Iterator[Meeting]:
         """Meetings by tokens, once those were asked, of families that read more than what a share is worth."""
         told: dict[int, dict[str, str]] = {}
-        rules = self._rules(Token)
+        rules, seen = self._rules(Token), set[tuple[str, str, str]]()
         for token in sorted(tokens):
             for at in self._rules_of(token):
                 row, rule = rules[at]
-                if row.family.position is not None and (answer := self._matches(row, rule, token, sent)) is not None:
+                if row.family.position is not None and (answer := self._matches(row, rule, token)) is not None:
                     told.setdefault(at, {})[token] = answer
         for at, answers in sorted(told.items()):
             row, rule = rules[at]
@@ -212,17 +240,18 @@ class Protocols:
             for token, answer in answers.items():
                 groups.setdefault(answer if rule.together else token, []).append(token)
             for contract, several in groups.items():
-                more = {"answer": answers[several[0]], "tokens": tuple(several)}
-                yield Meeting(row, row.met(account, contract, **more), sure=bool(rule.role))
+                if (row.protocol, row.family.name, contract) in seen:
+                    continue  # another rule of the family found it
+                seen.add((row.protocol, row.family.name, contract))
+                met = row.met(account, contract, answer=answers[several[0]], tokens=tuple(several), sent=sent)
+                yield Meeting(row, met, sure=_is_sure(met), vouches=rule.together)
 
-    def _matches(self, row: Row, rule: Token, token: str, sent: frozenset[str | None]) -> str | None:
+    def _matches(self, row: Row, rule: Token, token: str) -> str | None:
         """What the token answers, or is, where the rule takes it; None where it does not."""
         answer = self._answers.get((token, rule.question)) if rule.question else token
         if answer is None or (rule.role and answer not in row.contracts.get(rule.role, ())):
             return None
-        if (rule.deposited and answer not in sent) or len(self._facts(rule, token)) < len(rule.facts):
-            return None
-        return answer
+        return answer if len(self._facts(rule, token)) == len(rule.facts) else None
 
     def _facts(self, rule: Token, token: str) -> tuple[str, ...]:
         return tuple(self._answers[token, fact] for fact in rule.facts if (token, fact) in self._answers)
@@ -258,41 +287,28 @@ class Protocols:
         """Whether a token was asked by now, for this block or another: what it is does not change."""
         return not self._questions or token in self.plain or token in self._asked
 
-    def share(self, account: str, token: str, sent: frozenset[str | None]) -> Meeting | None:
-        """The family that can say what lies behind a token, once it was asked. `sent`: all that the account sent."""
+    def share(self, account: str, token: str, sent: Sent) -> Meeting | None:
+        """The family that can say what lies behind a token, once it was asked; `sent`: what was sent to whom."""
         for at in self._rules_of(token):
             row, rule = self._rules(Token)[at]
             if row.family.unwrap is None:
                 continue
-            answer = self._matches(row, rule, token, sent)
+            answer = self._matches(row, rule, token)
             if answer is not None:
                 facts = self._facts(rule, token)
-                met = row.met(account, token, answer=answer, facts=facts, tokens=(token,))
-                return Meeting(row, met, sure=bool(rule.role))
+                met = row.met(account, token, answer=answer, facts=facts, tokens=(token,), sent=sent)
+                return Meeting(row, met, sure=_is_sure(met))
         return None
 
 
 def _trust(rule: Token | Collection | Event) -> tuple[bool, bool]:
     """What rules of one kind are sorted by: those that take whatever says so come last."""
-    return not rule.role, isinstance(rule, Token) and rule.deposited
+    return not rule.role, isinstance(rule, Token) and rule.everywhere
 
 
-def _met(row: Row, contract: str, rules: Sequence[AtContract], account: str, encounters: Encounters) -> Met | None:
-    """The one meeting of an account with a contract, by whichever of the rules; None where no rule knows of any."""
-    exchanged = encounters.exchanged.get(contract) if any(isinstance(rule, Counterparty) for rule in rules) else None
-    events = [rule for rule in rules if isinstance(rule, Event)]
-    said = [values for rule in events for values in _said(rule, contract, encounters)]
-    if exchanged is None and not said and not any(isinstance(rule, Always) for rule in rules):
-        return None
-    return row.met(
-        account,
-        contract,
-        tokens=tuple(sorted(token for token in exchanged or () if token)),
-        values=tuple(dict.fromkeys(each for each in said if each is not None)),
-        covered=bool(events)
-        and all(rule.declared.filter(contract) in encounters.covered for rule in events)
-        and None not in said,
-    )
+def _is_sure(met: Met) -> bool:
+    """Whether a contract that a token rule found is more than somebody's claim to belong to the protocol."""
+    return met.contract in met.sent or any(met.contract in of_role for of_role in met.contracts.values())
 
 
 def _said(rule: Event, contract: str, encounters: Encounters) -> Iterator[tuple[Any, ...] | None]:
@@ -317,56 +333,3 @@ def rows(chain: str, registry: Registry, families: Mapping[str, Family]) -> list
         for name in protocol.families
         if name in families
     ]
-
-
-def unwrapping(meeting: Meeting, raw: int) -> Reads:
-    """What an amount of a share is worth, whatever its family's code does."""
-    return _guarded(meeting.row.family.unwrap, meeting.met, raw)
-
-
-def outcome_of(meeting: Meeting) -> Asking[Read, Any, Outcome]:
-    """What the decoder of one meeting reads, whatever its code does."""
-    decoder = _guarded(meeting.row.family.position, meeting.met)
-    reports: dict[str, Report[Any]] = yield from lockstep({"": decoder}, record=True)
-    report = reports[""]
-    reason = report.reason
-    found = _founds(report.result) if report.status == "ok" else ()
-    if found is None:
-        found, reason = (), "the decoder found what is no position"
-    if not reason:
-        return Outcome(meeting, found, calls=answered(report))
-    met = meeting.met
-    subject = f"{met.contract}/{met.id}" if met.id else met.contract
-    said = f"the position of {met.account} is unknown: {reason}"
-    return Outcome(meeting, issue=Issue(meeting.row.protocol, subject, said, meeting.sure, met.account))
-
-
-def answered(report: Report[Any]) -> tuple[Answered, ...]:
-    """What an asking asked, with the answers, as sources name it."""
-    return tuple(Answered(ask, result) for ask, result in report.reads)
-
-
-def _guarded(decoder: Callable[..., Decoding] | None, *given: Any) -> Reads:
-    """A decoder's asking; one that raises before it asks fails like one that raises later."""
-    return None if decoder is None else (yield from reading(decoder, *given))
-
-
-def _founds(result: Any) -> tuple[Found, ...] | None:
-    """What a decoder returned, as positions; None where something is none."""
-    several = () if result is None else result if isinstance(result, list | tuple) else (result,)
-    sound = all(
-        isinstance(each, Found) and are_parts((*each.supplied, *each.borrowed, *each.rewards)) for each in several
-    )
-    return tuple(several) if sound else None
-
-
-def are_parts(parts: Any) -> bool:
-    """Whether these are amounts of tokens, as a decoder has to give them."""
-    return isinstance(parts, list | tuple) and all(
-        isinstance(part, Part)
-        and isinstance(part.token, str)
-        and isinstance(part.raw, int)
-        and part.raw >= 0
-        and bool(_ADDRESS.match(part.token))
-        for part in parts
-    )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from chainfolio.blocks import Block
     from indexer.registry import Registry
 
-FORMAT: Final = 1
+FORMAT: Final = 2  # since 2, what was sent is told by whom it was sent to
 NOT_RECORDED: Final = "it was not recorded"
 AGAIN: Final = "record it again: chainfolio record ADDRESS --chain CHAIN --to FILE.json"
 PURE: Final = "a decoder goes by nothing but what it is given and answered"
@@ -118,12 +118,12 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Encountered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What the account met: tokens; tokens of collections; with whom it exchanged which tokens (null: native coins),
-    and which it sent; events that name it, by `contract/topic`; `covered` are those that were indexed whole."""
+    and which it sent to whom; events that name it, by `contract/topic`; `covered` are those that were indexed whole."""
 
     tokens: tuple[str, ...] = ()
     ids: dict[str, tuple[str, ...]] = {}
     exchanged: dict[str, tuple[str | None, ...]] = {}
-    sent: tuple[str | None, ...] = ()
+    sent: dict[str, tuple[str | None, ...]] = {}
     events: dict[str, tuple[Event, ...]] = {}
     covered: tuple[str, ...] = ()
 
@@ -134,7 +134,7 @@ class Encountered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
             tuple(sorted(met.tokens)),
             {each: tuple(map(str, sorted(found))) for each, found in sorted(met.ids.items())},
             {each: _ordered(moved) for each, moved in sorted(met.exchanged.items())},
-            _ordered(met.sent),
+            {each: _ordered(moved) for each, moved in sorted(met.sent.items())},
             {
                 each: tuple(Event(named.place, named.topics, "0x" + named.data.hex()) for named in several)
                 for each, several in sorted(met.events.items())
@@ -148,7 +148,7 @@ class Encountered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
             frozenset(self.tokens),
             {each: frozenset(map(int, found)) for each, found in self.ids.items()},
             {each: frozenset(moved) for each, moved in self.exchanged.items()},
-            frozenset(self.sent),
+            {each: frozenset(moved) for each, moved in self.sent.items()},
             {each: tuple(event.named for event in several) for each, several in self.events.items()},
             frozenset(self.covered),
         )
@@ -371,12 +371,12 @@ def _concerned(
     behind = {key[0] for key in answers} - met.tokens
     inner = [share for token in sorted(behind) if (share := protocols.share(account, token, met.sent))]
     places = {each.met.contract for each in contracts}
-    said = {answer for answer in answers.values() if isinstance(answer, str)}
+    shares = {each.met.contract for each in (*tokens, *inner)}
     concerned = Encounters(
         frozenset(token for each in tokens for token in each.met.tokens),
         {each: met.ids[each] for each in places & met.ids.keys()},
         {each: met.exchanged[each] for each in places & met.exchanged.keys()},
-        frozenset(token for token in met.sent if token in said),
+        {each: met.sent[each] for each in (places | shares) & met.sent.keys()},
         {each: named for each, named in met.events.items() if contract_of(each) in places},
         frozenset(each for each in met.covered if contract_of(each) in places),
     )

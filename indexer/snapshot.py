@@ -27,6 +27,7 @@ from indexer.positions import MOST_ASKS, MOST_ROUNDS, Everything, Open, Reader
 from indexer.protocols import Protocols
 from indexer.sent import paid
 from indexer.tokens import TokenBook
+from indexer.trust import in_doubt, judged
 from portfolio.spam import Originals, TokenFacts, judge
 from pricing.fixed import pegged
 from pricing.quotes import PriceSource, Quotes
@@ -110,6 +111,8 @@ class Snapshotter:
         await self._learn(about, {token for each in opened for token in each.tokens})
         tokens, quotes = about.tokens, about.quotes
         holdings, issues = self._natives(read)
+        opened, doubts = await asyncio.to_thread(self._judged, opened, held, about, block.height)
+        issues += doubts
         shares = {(each.account, share) for each in opened for share in each.found.instead}
         loose = [each for each in held if each[:2] not in shares]
         own = _own(accounts, held, opened)
@@ -145,9 +148,8 @@ class Snapshotter:
     def _wanted(self, met: Set[str]) -> dict[str, bool]:
         """The contracts to ask for an account, and whether there is reason to think that it holds some."""
         facts = self.chain.facts
-        listed = {*self.book.listed, *([facts.wrapped.address] if facts.wrapped else [])}
         double = {facts.native.also_at} if facts.native.also_at else set()
-        return {contract: contract in met for contract in sorted((met | listed) - double)}
+        return {contract: contract in met for contract in sorted((met | self._listed) - double)}
 
     def _held(
         self, read: Mapping[str, Everything], wanted: Mapping[str, Mapping[str, bool]]
@@ -194,7 +196,7 @@ class Snapshotter:
     ) -> dict[tuple[str, str], Spam]:
         """What of the held tokens is taken for spam, by account and contract. An account is judged by its `own` tokens
         and the list, whoever else is in the snapshot."""
-        listed = {*self.book.listed, *([self.chain.facts.wrapped.address] if self.chain.facts.wrapped else [])}
+        listed = self._listed
         suspects: dict[str, list[str]] = {}
         for account, contract, _ in held:
             if contract not in listed:
@@ -218,6 +220,24 @@ class Snapshotter:
                 if (spam := judge(facts, originals[priced[account]])) is not None:
                     found[account, contract] = spam
         return found
+
+    def _judged(
+        self, opened: Sequence[Open], held: Sequence[tuple[str, str, int]], about: About, height: int
+    ) -> tuple[list[Open], list[Issue]]:
+        """The positions, with those marked that rest on shares which nobody vouches for."""
+        suspects = in_doubt(opened)
+        if not suspects:
+            return list(opened), []
+        prices = {price.asset.contract for price in about.quotes.prices}
+        own = _own(suspects.keys(), held, opened)
+        priced = {account: frozenset(own[account] & prices) for account in suspects}
+        came = arrivals(self.lake, self.tail, self.chain.key, suspects, priced, height, self._listed)
+        return judged(opened, came)
+
+    @property
+    def _listed(self) -> set[str]:
+        """The tokens that are what they say, whoever sent them."""
+        return {*self.book.listed, *([self.chain.facts.wrapped.address] if self.chain.facts.wrapped else [])}
 
     def _natives(self, read: Mapping[str, Everything]) -> tuple[list[Holding], list[Issue]]:
         """The native coins of each account, zero included, and an issue where they are not known."""
@@ -257,13 +277,15 @@ def _day(account: str, moved: Daily, tokens: Mapping[str, Token]) -> Day:
     return Day(account, came, left)
 
 
-def _own(accounts: Sequence[str], held: Sequence[tuple[str, str, int]], opened: Sequence[Open]) -> dict[str, set[str]]:
+def _own(accounts: Iterable[str], held: Sequence[tuple[str, str, int]], opened: Sequence[Open]) -> dict[str, set[str]]:
     """The tokens that each account holds or has in positions, and the native coin."""
     own = {account: {ZERO_ADDRESS} for account in accounts}
     for account, contract, _ in held:
-        own[account].add(contract)
+        if account in own:
+            own[account].add(contract)
     for each in opened:
-        own[each.account] |= each.tokens
+        if each.account in own:
+            own[each.account] |= each.tokens
     return own
 
 

@@ -226,7 +226,9 @@ class System:
 
         ladder = sources(self.price_sections(), self.settings.prices, chain.key, file=self._prices.name)
         book = TokenBook(chain.facts, self.lake, token_list(self._tokens(chain), chain.facts))
-        return Snapshotter(chain, self.lake, self.tail, book, ladder, self.protocols(chain))
+        protocols = self.protocols(chain)
+        protocols.listed = protocols.plain | book.listed.keys()
+        return Snapshotter(chain, self.lake, self.tail, book, ladder, protocols)
 
     @property
     def _prices(self) -> Path:

@@ -204,9 +204,10 @@ def _issues(snapshot: Snapshot) -> dict[str, list[Issue]]:
 
 
 def _valued_position(position: Position, snapshot: Snapshot, prices: Mapping[Asset, Price]) -> ValuedPosition:
-    """One position, its parts valued like loose holdings."""
+    """One position, its parts valued like loose holdings; without prices where its amounts are only claimed."""
+    usable = {} if position.unverified else prices
     supplied, borrowed, rewards = (
-        tuple(valued(part, snapshot.chain, snapshot.block, prices.get(part.token.asset)) for part in side)
+        tuple(valued(part, snapshot.chain, snapshot.block, usable.get(part.token.asset)) for part in side)
         for side in (position.supplied, position.borrowed, position.rewards)
     )
     return ValuedPosition(

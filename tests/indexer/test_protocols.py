@@ -141,14 +141,45 @@ VAULT = OURS["erc4626"]
 HONEST = {(SHARE, ASSET): COIN, (SHARE, TOTAL): lambda raw: raw * 2, (SHARE, PREVIEW): lambda raw: raw * 2 - 1}
 
 
-def test_a_vault_that_nobody_lists_is_believed_by_who_sent_it_the_asset() -> None:
-    met = Encounters(tokens=frozenset({SHARE}), sent=frozenset({COIN}))
-    assert supplied(read(protocols(VAULT), met, HONEST, {SHARE: 10})) == [{COIN: 19}]
+BACKED = HONEST | {(SHARE, "totalSupply()(uint256)"): 100, (COIN, BALANCE_OF): 200}
+DEPOSITOR = Encounters(tokens=frozenset({SHARE}), sent={SHARE: frozenset({COIN})})
 
 
-def test_a_vault_that_was_sent_to_a_wallet_is_not_believed() -> None:
-    met = Encounters(tokens=frozenset({SHARE}), sent=frozenset({GOLD}))
-    assert supplied(read(protocols(VAULT), met, HONEST, {SHARE: 10**30})) == []
+def test_a_vault_that_nobody_lists_is_believed_by_who_deposited_its_asset_into_it() -> None:
+    assert supplied(read(protocols(VAULT), DEPOSITOR, BACKED, {SHARE: 10})) == [{COIN: 19}]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [{}, {OTHER: frozenset({COIN})}, {SHARE: frozenset({GOLD})}, {SHARE: frozenset({None})}],
+    ids=["nothing", "its asset to somebody else", "another token", "native coins"],
+)
+def test_a_vault_that_was_sent_to_a_wallet_stays_a_token_and_is_said(sent: dict[str, frozenset[str | None]]) -> None:
+    met = Encounters(tokens=frozenset({SHARE}), sent=sent)
+    found = read(protocols(VAULT), met, BACKED, {SHARE: 10**30})
+    assert supplied(found) == []
+    (issue,) = found.issues
+    assert "never deposited" in issue.reason
+    assert (issue.adapter, issue.subject, issue.account, issue.spoils) == ("ours", SHARE, ME, False)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {(COIN, BALANCE_OF): 188},
+        {(SHARE, "totalSupply()(uint256)"): 107},
+        {(SHARE, "totalSupply()(uint256)"): 9},
+        {(SHARE, PREVIEW): lambda raw: 10**60},
+        {(SHARE, PREVIEW): Reverted(), (SHARE, TOTAL): lambda raw: 21},
+    ],
+    ids=["too few assets", "too many shares", "fewer shares than one holds", "a preview of anything", "no preview"],
+)
+def test_a_deposit_into_a_vault_counts_only_as_far_as_its_assets_cover_all_holders(changed: Contracts) -> None:
+    found = read(protocols(VAULT), DEPOSITOR, BACKED | dict(changed), {SHARE: 10})
+    assert supplied(found) == []
+    (issue,) = found.issues
+    assert "do not cover" in issue.reason
+    assert not issue.spoils
 
 
 def test_a_vault_that_is_listed_needs_no_deposit() -> None:

@@ -42,7 +42,7 @@ def read(world: World, snapshot: Snapshot, to: str, signature: str, *args: Any) 
 
 
 def test_everything_was_read(snapshot: Snapshot) -> None:
-    assert snapshot.issues == ()
+    assert [issue for issue in snapshot.issues if issue.spoils] == []
     assert {each.protocol for each in snapshot.positions} == {
         "aave3", "erc4626", "sushi", "synthetix", "uniswap2", "uniswap3",
     }  # fmt: skip

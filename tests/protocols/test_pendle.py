@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from adapters.evm.protocols import pendle_market, pendle_sy, pendle_yield
 from chainfolio.asking import Reverted
 from chainfolio.contracts import Position, Snapshot
-from chainfolio.protocols import Met, Part
+from chainfolio.protocols import Met, Part, Unlisted, Unverified
 from localchain.deploy import deploy
 from localchain.evm import Tx, tx
 from localchain.node import LocalNode
@@ -163,6 +163,7 @@ SAYS: dict[tuple[Any, ...], Any] = {
     (FACTORY, "isPT"): False, (FACTORY, "isYT"): True, (YIELD, "balanceOf"): 3, (YIELD, "isExpired"): False,
     (YIELD, "SY"): SHARE, (YIELD, "getRewardTokens"): (TOKEN,), (YIELD, "redeemDueInterestAndRewards"): (4, (5,)),
     (SHARE, "previewRedeem"): 9, (TOKEN, "balanceOf"): 9, (SHARE, "balanceOf"): 8, (SHARE, "getRewardTokens"): (),
+    (SHARE, "totalSupply"): 8, (SHARE, "yieldToken"): TOKEN,
 }  # fmt: skip
 
 
@@ -190,16 +191,29 @@ def test_a_yield_token_that_the_factory_does_not_know_is_none() -> None:
     assert told(pendle_yield.unwrap, Met(ME, YIELD, FACTORY), 1, says=says) is None
 
 
+NO = Reverted()
+MINE = (Part(TOKEN, 9),)
+
+
+def test_standardized_yield_that_no_file_names_is_only_what_lies_there_for_all_of_it() -> None:
+    assert told(pendle_sy.unwrap, Met(ME, SHARE, TOKEN), 8, says=SAYS) == Unlisted(MINE)
+    refused = {(SHARE, "previewRedeem"): Reverted()}
+    assert told(pendle_sy.unwrap, Met(ME, SHARE, TOKEN), 8, says=SAYS | refused) is None
+
+
 @pytest.mark.parametrize(
     "changed",
-    [{(TOKEN, "balanceOf"): 8}, {(SHARE, "previewRedeem"): Reverted()}, {(TOKEN, "balanceOf"): Reverted()}],
-    ids=["more than there is", "not redeemed into it", "no token"],
+    [{(TOKEN, "balanceOf"): 7}, {(SHARE, "totalSupply"): 12}, {(SHARE, "totalSupply"): 7}, {(TOKEN, "balanceOf"): NO}],
+    ids=["more than there is", "others have some", "more than there are", "no token"],
 )
-def test_standardized_yield_that_lies_is_none(changed: dict[tuple[Any, ...], Any]) -> None:
-    assert told(pendle_sy.unwrap, Met(ME, SHARE, TOKEN), 8, says=SAYS) == (Part(TOKEN, 9),)
-    assert told(pendle_sy.unwrap, Met(ME, SHARE, TOKEN), 8, says=SAYS | changed) is None
+def test_standardized_yield_that_promises_more_than_lies_there_is_not_relied_on(changed: dict[Any, Any]) -> None:
+    met = Met(ME, SHARE, TOKEN)
+    assert isinstance(told(pendle_sy.unwrap, met, 8, says=SAYS | changed), Unverified)
+    assert isinstance(told(pendle_sy.position, met, says=SAYS | changed), Unverified)
+    listed = replace(met, answer=SHARE, contracts={"sy": (SHARE,)})  # as the rule for listed ones meets it
+    assert told(pendle_sy.unwrap, listed, 8, says=SAYS | changed) == MINE
 
 
 def test_standardized_yield_with_rewards_says_that_they_are_unknown() -> None:
     found = told(pendle_sy.position, Met(ME, SHARE, TOKEN), says=SAYS | {(SHARE, "getRewardTokens"): (YIELD,)})
-    assert (found.supplied, found.unknown) == ((Part(TOKEN, 9),), "its rewards")
+    assert (found.supplied, found.unknown, found.unlisted) == (MINE, "its rewards", True)

@@ -19,7 +19,8 @@ from chainfolio.calls import Call
 from chainfolio.protocols import Found
 from indexer.candidates import Encounters
 from indexer.families import families
-from indexer.protocols import Outcome, Protocols, Row, rows
+from indexer.outcomes import Outcome
+from indexer.protocols import Protocols, Row, rows
 from indexer.registry import load
 from localchain.evm import call_data, result
 from tests.evm.recorded import lines, needs_recordings
@@ -104,7 +105,7 @@ def test_who_gave_tokens_to_a_contract_has_in_it_what_was_recorded(
 ) -> None:
     recording = Recording(case)
     (outcome,) = recording.outcomes(protocol, Encounters(exchanged={contract: frozenset()}))
-    assert outcome.issue is None
+    assert outcome.issues == ()
     assert [(each.kind, each.pool) for each in outcome.found] == [(kind, contract)]
     assert summed(outcome.found) == recording.raws(decimals)
 
@@ -133,7 +134,7 @@ def test_what_was_granted_and_not_claimed_is_the_recipient_s() -> None:
     (outcome,) = recording.drive(outcomes(Protocols([own]), recording.account, encounters))
     assert summed(outcome.found) == recording.raws({token: 6})
     (other,) = recording.drive(outcomes(Protocols([own]), "0x" + "11" * 20, encounters))
-    assert (other.found, other.issue) == ((), None)
+    assert (other.found, other.issues) == ((), ())
 
 
 def extrafi(account: str, **options: str) -> tuple[Recording, Outcome]:

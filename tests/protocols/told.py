@@ -9,7 +9,8 @@ from chainfolio.asking import Asking, Report, Unknown, answered, lockstep
 from chainfolio.calls import Call, Read
 from chainfolio.protocols import Decoding, reading
 from indexer.candidates import Encounters
-from indexer.protocols import Outcome, Protocols, outcome_of
+from indexer.outcomes import Outcome, outcome_of
+from indexer.protocols import Protocols
 
 # A key is a contract and a function's name, and may go on with arguments.
 Says = Mapping[tuple[Any, ...], Any]

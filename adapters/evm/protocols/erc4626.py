@@ -1,11 +1,17 @@
-"""ERC-4626 vaults: a share is worth what the vault says it would give for it."""
+"""ERC-4626 vaults: a share is worth what the vault says it would give for it.
+
+Anybody can deploy a contract that says so. A share of one that no file names counts for who deposited into it, and only
+if the assets that lie in it cover what it promises for all shares.
+"""
 
 from __future__ import annotations
 
-from chainfolio.calls import Call
-from chainfolio.protocols import Decoding, Family, Maybe, Met, Part, Token
+from chainfolio.calls import Call, balance_of
+from chainfolio.protocols import Decoding, Family, Maybe, Met, Part, Token, Unlisted, Unverified, covered
 
 KIND = "VAULT"
+NOT_DEPOSITED = "no file names this vault, and the account never deposited its asset into it"
+NOT_COVERED = "no file names this vault, and the assets in it do not cover what it promises for all its shares"
 
 
 def unwrap(met: Met, raw: int) -> Decoding:
@@ -14,17 +20,24 @@ def unwrap(met: Met, raw: int) -> Decoding:
     A vault whose redemption goes through a queue refuses to preview it; what its shares stand for is then its answer.
     """
     vault = met.contract
-    asset, whole, paid = yield [
+    listed, deposited = met.is_listed("vault"), met.deposited(met.answer)
+    if not (listed or deposited or met.is_inner):
+        return Unverified(NOT_DEPOSITED)
+    asset, whole, paid, *own = yield [
         Call(vault, "asset()(address)"),
         Call(vault, "convertToAssets(uint256)(uint256)", (raw,)),
         Maybe(Call(vault, "previewRedeem(uint256)(uint256)", (raw,))),
+        *([] if listed else [Call(vault, "totalSupply()(uint256)"), balance_of(met.answer, vault)]),
     ]
-    return (Part(asset, whole if paid is None else paid),)
+    worth = whole if paid is None else paid
+    if not listed and (asset != met.answer or not covered(worth, raw, held=own[1], supply=own[0])):
+        return Unverified(NOT_COVERED)
+    return (Part(asset, worth),) if listed or deposited else Unlisted((Part(asset, worth),))
 
 
 FAMILY = Family(
     "erc4626",
-    rules=(Token(role="vault"), Token(question="asset()(address)", deposited=True)),
+    rules=(Token(role="vault"), Token(question="asset()(address)", everywhere=True)),
     unwrap=unwrap,
     kind=KIND,
 )
