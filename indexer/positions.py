@@ -107,7 +107,8 @@ class Everything:
 class Reader:
     """Reads one account. `met` is what it met by the block that is read, `time_s` when that was made.
 
-    `named` asks for names and prices of tokens: of those that are held, while positions are still being read.
+    `named` asks for names and prices of tokens: of those that are held, or do not say whether they are, while positions
+    are still being read.
     """
 
     protocols: Protocols
@@ -146,7 +147,8 @@ class Reader:
         meetings = self.protocols.by_token(self.account, {*self.met.tokens, *held}, self.met.sent)
         by_token = {str(at): self._position(each) for at, each in enumerate(meetings)}
         shares = {token: self._share(token, raw) for token, raw in held.items()}
-        named = {"": self.named(held)} if self.named is not None else {}
+        silent = {token for token in self.met.tokens if not isinstance(balances.get(token, 0), int)}
+        named = {"": self.named({*held, *silent})} if self.named is not None else {}
         results = yield from _ours(by_token | shares | named)
         return native, balances, _joined(results[key] for key in by_token), _joined(results[key] for key in shares)
 

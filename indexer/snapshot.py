@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.asking import Asking, Reverted, drive
+from chainfolio.asking import Asking, Reverted, Unknown, drive
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.blocks import Block
 from chainfolio.calls import Read
@@ -107,7 +107,7 @@ class Snapshotter:
             asyncio.to_thread(paid, *index, block),
         )
         opened = [each for everything in read.values() for each in everything.positions]
-        held, unknown = self._held(read, wanted)
+        held, unknown = self._held(read, wanted, about)
         await self._learn(about, {token for each in opened for token in each.tokens})
         tokens, quotes = about.tokens, about.quotes
         holdings, issues = self._natives(read)
@@ -147,17 +147,18 @@ class Snapshotter:
 
     def _wanted(self, met: Set[str]) -> dict[str, bool]:
         """The contracts to ask for an account, and whether there is reason to think that it holds some."""
-        facts = self.chain.facts
-        double = {facts.native.also_at} if facts.native.also_at else set()
-        return {contract: contract in met for contract in sorted((met | self._listed) - double)}
+        also_at = self.chain.facts.native.also_at
+        return {contract: contract in met for contract in sorted((met | self._listed) - {also_at})}
 
     def _held(
-        self, read: Mapping[str, Everything], wanted: Mapping[str, Mapping[str, bool]]
+        self, read: Mapping[str, Everything], wanted: Mapping[str, Mapping[str, bool]], about: About
     ) -> tuple[list[tuple[str, str, int]], list[Issue]]:
-        """What is held, and an issue for each balance that its contract does not tell.
+        """What is held, and an issue for each balance that its contract does not tell. The answer is partial where the
+        token is listed or has a price: nobody can send one of those to spoil an answer.
 
         A token that is only on a list, and answers nothing, is no news: at most blocks it was not there yet.
         """
+        known = self._listed | {price.asset.contract for price in about.quotes.prices}
         held, issues = [], []
         for account, everything in read.items():
             for contract, raw in everything.balances.items():
@@ -167,7 +168,9 @@ class Snapshotter:
                 elif wanted[account][contract]:
                     why = "the contract refuses" if isinstance(raw, Reverted) else raw.reason
                     reason = f"the balance of {account} is unknown: {why}"
-                    issues.append(Issue("balance", contract, reason, spoils=False, account=account))
+                    gone = isinstance(raw, Unknown) and raw.cause == "absent"
+                    spoils = contract in known and not gone
+                    issues.append(Issue("balance", contract, reason, spoils=spoils, account=account))
         return held, issues
 
     def _all_spam(

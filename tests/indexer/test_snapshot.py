@@ -79,6 +79,25 @@ async def test_a_total_is_what_it_would_be_without_hostile_tokens(
         assert document.issues != ()
 
 
+@pytest.mark.parametrize("known", ["listed", "priced", "neither"])
+async def test_an_unreadable_balance_makes_the_answer_partial_where_the_token_is_listed_or_priced(
+    hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path, known: str
+) -> None:
+    subject, tokens = hostile
+    alice, reverting = subject.deployment.accounts["alice"].lower(), tokens["balance reverts"]
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await followed(indexed)
+        asset = indexed.chain.facts.token_asset(reverting)
+        book = TokenBook(
+            indexed.chain.facts, indexed.lake, {reverting: Token(asset, "R", "R", 6)} if known == "listed" else {}
+        )
+        sources = [fixed({str(asset): "1"}, "test")] if known == "priced" else []
+        taken = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, sources).take([alice])
+    spoilt = [issue.subject for issue in taken.issues if issue.spoils]
+    assert spoilt == ([] if known == "neither" else [reverting])
+    assert reverting in {issue.subject for issue in taken.issues}
+
+
 async def test_a_portfolio_is_partial_for_a_protocol_that_nothing_here_can_read(
     hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path
 ) -> None:
