@@ -4,23 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from adapters.evm.endpoint import Endpoint
-from adapters.evm.node import Header, raw_blocks, results_of
+from adapters.evm.node import Header, hex_of, results_of
 from adapters.evm.wire import Request, typed
-from chainfolio.errors import NodeBehind, Unsupported
+from chainfolio.errors import BadAnswer, NodeBehind, Unsupported
 
 ROUTE = "receipts"
 BY_BLOCK, ONE_BY_ONE = 0, 1
 
 
+class _Of(msgspec.Struct):
+    """Of which transaction a receipt is."""
+
+    transactionHash: str
+
+
 async def block_receipts(endpoint: Endpoint, headers: Sequence[Header]) -> list[bytes]:
-    """For each block the JSON list of its receipts, in the order of its transactions, as the node gave them.
+    """For each block the JSON list of its receipts, in the order of its transactions, as the node gave them. A block of
+    which the list by block is not that of its header is asked for receipt by receipt.
 
     NodeBehind where it lacks a block or one of the transactions, Unsupported where it gives no receipts at all.
     """
     if endpoint.learnt.get(ROUTE, BY_BLOCK) == BY_BLOCK:
         try:
-            return await raw_blocks(endpoint, [header.height for header in headers], "eth_getBlockReceipts")
+            return await _by_block(endpoint, headers)
         except Unsupported as refusal:
             endpoint.trouble.note(refusal)
     found = await _one_by_one(endpoint, headers)
@@ -28,8 +37,29 @@ async def block_receipts(endpoint: Endpoint, headers: Sequence[Header]) -> list[
     return found
 
 
+async def _by_block(endpoint: Endpoint, headers: Sequence[Header]) -> list[bytes]:
+    given = await results_of(endpoint, [Request("eth_getBlockReceipts", (hex_of(each.height),)) for each in headers])
+    short = [at for at, header in enumerate(headers) if not _is_whole(endpoint.name, header, given[at])]
+    if short:
+        some = ", ".join(str(headers[at].height) for at in short[:3])
+        reason = f"eth_getBlockReceipts of block {some} gives others than the block's transactions"
+        endpoint.trouble.note(BadAnswer(endpoint.name, reason))
+        for at, whole in zip(short, await _one_by_one(endpoint, [headers[at] for at in short]), strict=True):
+            given[at] = whole
+    return given
+
+
+def _is_whole(source: str, header: Header, receipts: bytes) -> bool:
+    found = typed(source, receipts, list[_Of] | None)  # type: ignore[arg-type]
+    return found is not None and [each.transactionHash.lower() for each in found] == _hashes(source, header)
+
+
+def _hashes(source: str, header: Header) -> list[str]:
+    return [typed(source, bytes(each), str).lower() for each in header.transactions]
+
+
 async def _one_by_one(endpoint: Endpoint, headers: Sequence[Header]) -> list[bytes]:
-    hashes = [[typed(endpoint.name, bytes(each), str) for each in header.transactions] for header in headers]
+    hashes = [_hashes(endpoint.name, header) for header in headers]
     asks = [Request("eth_getTransactionReceipt", (tx_hash,)) for block in hashes for tx_hash in block]
     answers = iter(await results_of(endpoint, asks))
     found = []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapters.evm.node import Header
-from adapters.evm.receipts import block_receipts
+from adapters.evm.receipts import ROUTE, block_receipts
 from chainfolio.errors import NodeBehind, Unsupported
 from tests.evm.fakes import FakeChain, FakeNode, Wired, transfer, wired
 
@@ -51,3 +51,24 @@ async def test_where_there_are_no_receipts_at_all_that_is_said_and_nothing_is_le
     with pytest.raises(Unsupported):
         await read(found)
     assert found.endpoint.learnt == {}
+
+
+@pytest.mark.parametrize("given", ["none", "one less", "another's", "null"])
+async def test_a_block_whose_receipts_by_block_are_not_those_of_its_header_is_asked_one_by_one(given: str) -> None:
+    found = node(eth_getTransactionReceipt=receipt)
+    headers = await found.node.headers([1, 2, 3])
+    hashes = {header.height: [json.loads(bytes(each)) for each in header.transactions] for header in headers}
+
+    def by_block(params: list[Any]) -> Any:
+        whole = [{"transactionHash": each} for each in hashes[int(params[0], 16)]]
+        if params[0] != "0x3":
+            return whole
+        return {"none": [], "one less": whole[:-1], "another's": [*whole[:-1], whole[0]], "null": None}[given]
+
+    (fake,) = found.transport.nodes.values()
+    fake.on["eth_getBlockReceipts"] = by_block
+    blocks = [json.loads(each) for each in await block_receipts(found.endpoint, headers)]
+    assert [[each["transactionHash"] for each in block] for block in blocks] == list(hashes.values())
+    assert [params[0] for method, params in fake.asked if method == "eth_getTransactionReceipt"] == hashes[3]
+    assert ROUTE not in found.endpoint.learnt
+    assert found.node.troubles() == {"one.test": {"BadAnswer": 1}}
