@@ -118,7 +118,8 @@ class Snapshot:
 
     `holdings` are all tokens that they hold, those that `positions` are another view of too. `spam` says by account and
     contract what of it is taken for spam. `fees` are what they paid so far, in the native coin, `days` what moved since
-    00:00 UTC; without an entry it is not known. `pegged` is what is meant to be worth a fixed sum of fiat money.
+    00:00 UTC; without an entry it is not known. `pegged` is what is meant to be worth a fixed sum of fiat money. `head`
+    is the height of the chain's newest block when a snapshot of now was taken, None in one of a chosen block.
     """
 
     chain: str
@@ -133,6 +134,7 @@ class Snapshot:
     fees: tuple[Holding, ...] = ()
     days: tuple[Day, ...] = ()
     pegged: frozenset[Asset] = frozenset()
+    head: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

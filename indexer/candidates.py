@@ -17,6 +17,7 @@ from portfolio.ledger import account_events
 
 if TYPE_CHECKING:
     import polars as pl
+    import pyarrow as pa
 
     from storage.lake import Lake
     from storage.tail import Tail
@@ -75,9 +76,10 @@ def met(
     accounts: Sequence[str],
     height: int,
     events: Mapping[str, Spans] | None = None,
+    recent: pa.Table | None = None,
 ) -> dict[str, Encounters]:
     """What accounts met up to a height, by account: in the tail, in what is not sorted yet, in sorted histories, each
-    read once for all of them.
+    read once for all of them, and in `recent` transfers that are not indexed yet.
 
     `events`: filters to look for, each with the heights that nobody indexed, as `unheard` gave them before.
 
@@ -96,6 +98,8 @@ def met(
         within = pl.col("height").is_between(span.first, span.last)
         parts.append(_sides(lake.scan(TRANSFERS, chain=chain).filter(within)).filter(own))
     parts.append(lake.of_accounts(ACCOUNT_TRANSFERS, chain, accounts, ("height", *KINDS, "raw")))
+    if recent is not None:
+        parts.append(_sides(pl.LazyFrame(recent)).filter(own))
     kinds = (*KINDS, (pl.col("raw") != NOTHING).alias("moved"))
     rows = pl.concat([part.filter(pl.col("height") <= height).select(kinds).unique() for part in parts]).unique()
     found = {account: _Gathered() for account in accounts}
@@ -210,10 +214,11 @@ def unheard(tail: Tail, chain: str, height: int, events: Collection[str]) -> dic
     return {event: Spans([Span(0, height)]) - tail.cover(chain, "events", event) for event in events}
 
 
-def gaps(tail: Tail, chain: str, height: int, unheard: Mapping[str, Spans]) -> list[Issue]:
+def gaps(tail: Tail, chain: str, height: int, unheard: Mapping[str, Spans], recent: Span | None = None) -> list[Issue]:
     """What the index cannot know about, as issues: blocks that nobody indexed, and contracts whose events are lacking
-    in others."""
+    in others. The transfers of `recent` blocks were read from the node."""
     left = Spans([Span(0, height)]) - tail.cover(chain, "transfers")
+    left -= Spans([recent] if recent else [])
     reason = f"token transfers are not indexed for blocks {_some(left)}: what was met only there may be missing"
     return [*([Issue(ADAPTER, chain, reason)] if left else []), *_silences(unheard, left)]
 

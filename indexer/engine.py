@@ -83,16 +83,21 @@ class Engine:
         self, accounts: Sequence[Account], options: Options, *, wait: bool, wallet_only: bool
     ) -> list[Portfolio]:
         """One portfolio per account, in their order. `wait` wants fresh data; `wallet_only` is always read live."""
-        known = await self._known(accounts, wait=wait or wallet_only, live=wallet_only)
+        known = await (self._live(accounts) if wallet_only else self._known(accounts, wait=wait))
         documents = [
             self._document(a.address, kept.valuation, kept.updated_us, options)
             for a, kept in zip(accounts, known, strict=True)
         ]
         return [_wallet(document) for document in documents] if wallet_only else documents
 
+    async def _live(self, accounts: Sequence[Account]) -> list[_Kept]:
+        """What each account has at the newest blocks of its chains, whatever is kept or indexed; nothing of it is kept,
+        for the index has less to say about so new a block."""
+        return list(await asyncio.gather(*(self._read(account, live=True) for account in accounts)))
+
     async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         """The same portfolios as JSON, each written once for as long as what is kept of its account stays the same."""
-        known = await self._known(accounts, wait=wait, live=False)
+        known = await self._known(accounts, wait=wait)
         return [self._written(account, kept, options) for account, kept in zip(accounts, known, strict=True)]
 
     def _written(self, account: Account, kept: _Kept, options: Options) -> bytes:
@@ -177,7 +182,7 @@ class Engine:
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Nav:
         """One value over all accounts; a currency nobody can convert to is a typed error."""
         check(currency)
-        known = await self._known(accounts, wait=wait, live=False)
+        known = await self._known(accounts, wait=wait)
         for kept in known:
             _refuse_unread(kept.valuation)
         holdings = tuple(valued for kept in known for valued in kept.valuation.holdings)
@@ -351,14 +356,14 @@ class Engine:
 
     # --- what is kept ------------------------------------------------------------------------------------------------
 
-    async def _known(self, accounts: Sequence[Account], *, wait: bool, live: bool) -> list[_Kept]:
+    async def _known(self, accounts: Sequence[Account], *, wait: bool) -> list[_Kept]:
         """What is known of each account: kept where that will do, read where it will not."""
         now_us = self.system.seams.clock.now_us()
         tasks: list[_Kept | asyncio.Task[_Kept]] = []
         for account in accounts:
             kept = self._kept.get(account.address)
             fresh = kept is not None and now_us - kept.updated_us <= self.system.settings.server.cache_s * 1_000_000
-            if kept is not None and (fresh or not wait) and not live:
+            if kept is not None and (fresh or not wait):
                 if not fresh:
                     self._read_soon(account)
                 tasks.append(kept)
@@ -380,10 +385,10 @@ class Engine:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.supervisor.task(REFRESH).noted(error)  # nobody may be waiting for it
 
-    async def _read(self, account: Account) -> _Kept:
+    async def _read(self, account: Account, *, live: bool = False) -> _Kept:
         """A snapshot of one account on every chain of its kind. A chain that fails is an issue, all are an error."""
         chains = [chain for chain in self.system.chains if chain.facts.family == account.family]
-        taken = await asyncio.gather(*(self._snapshot(chain, account) for chain in chains))
+        taken = await asyncio.gather(*(self._snapshot(chain, account, live) for chain in chains))
         failed = [item for item in taken if isinstance(item, SourceError)]
         if chains and len(failed) == len(chains):
             raise failed[0]
@@ -396,7 +401,7 @@ class Engine:
         if not chains:
             valuation = Valuation((), scope={account.address: ()}, unread={account.address: (_no_family(account),)})
         kept = _Kept(valuation, now_us)
-        if not failed:
+        if not failed and not live:
             self._keep(account.address, kept)
         return kept
 
@@ -406,9 +411,9 @@ class Engine:
         for old in [key for key, item in self._kept.items() if item.updated_us < oldest_us]:
             del self._kept[old]
 
-    async def _snapshot(self, chain: EvmChain, account: Account) -> Snapshot | SourceError:
+    async def _snapshot(self, chain: EvmChain, account: Account, live: bool) -> Snapshot | SourceError:
         try:
-            return await self._snapshotter(chain).take([account.address])
+            return await self._snapshotter(chain).take([account.address], live=live)
         except SourceError as error:
             return error
 

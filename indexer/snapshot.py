@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.asking import Asking, Reverted, Unknown, drive
 from chainfolio.assets import ZERO_ADDRESS, Asset
-from chainfolio.blocks import Block
+from chainfolio.blocks import Block, Span
 from chainfolio.calls import Read
 from chainfolio.contracts import Day, Holding, Issue, Quoted, Snapshot, Spam, Token
-from chainfolio.errors import BadAnswer, Reorged
+from chainfolio.errors import BadAnswer, Reorged, SourceError
 from indexer import candidates
 from indexer.about import About
 from indexer.arrivals import arrivals
@@ -33,7 +33,7 @@ from pricing.fixed import pegged
 from pricing.quotes import PriceSource, Quotes
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
+    from adapters.evm.chain import EvmChain, Fetched
     from storage.lake import Lake
     from storage.tail import Tail
 
@@ -56,16 +56,22 @@ class Snapshotter:
     def __post_init__(self) -> None:
         self.past = Past(self.chain, self.sources)
 
-    async def take(self, accounts: Sequence[str], block: Block | None = None, extra: Sequence[str] = ()) -> Snapshot:
-        """A snapshot at a block (none: now). `extra` are contracts to look at beside those the accounts have met."""
+    async def take(
+        self, accounts: Sequence[str], block: Block | None = None, extra: Sequence[str] = (), *, live: bool = False
+    ) -> Snapshot:
+        """A snapshot at a block; without one at the newest that is indexed, or, `live`, at the newest of the chain.
+        `extra` are contracts to look at beside those the accounts have met."""
         before = self.chain.requests
+        if block is not None:
+            return await self._at(accounts, block, extra, before)
+        head = (await self.chain.heads()).latest
         try:
-            return await self._at(accounts, block or await self.now(), extra, before)
+            taken = await self._at(accounts, head if live else self._indexed(head), extra, before)
         except Reorged:
-            if block is not None:
-                raise
-            # Our top has just left the chain, and the follower does not know yet: the head is the other "now".
-            return await self._at(accounts, (await self.chain.heads()).latest, extra, before)
+            # The block has just left the chain, and the follower does not know yet: the head is the other "now".
+            head = (await self.chain.heads()).latest
+            taken = await self._at(accounts, head, extra, before)
+        return replace(taken, head=max(head.height, taken.block.height))
 
     async def quote(self, contracts: Sequence[str]) -> Quoted:
         """What some tokens and the native coin are and what they are worth, all at the head of the chain."""
@@ -91,8 +97,11 @@ class Snapshotter:
         # Before the rows are read: what is covered by now is there then.
         unheard = candidates.unheard(self.tail, self.chain.key, block.height, self.protocols.events)
         index = self.lake, self.tail, self.chain.key, accounts
+        recent = await self._recent(block)
         met, moved = await asyncio.gather(
-            asyncio.to_thread(candidates.met, *index, block.height, unheard),
+            asyncio.to_thread(
+                candidates.met, *index, block.height, unheard, recent.tables["transfers"] if recent else None
+            ),
             asyncio.to_thread(daily, *index, block, self.chain.facts.native.also_at),
         )
         wanted = {account: self._wanted(met[account].tokens | set(extra)) for account in accounts}
@@ -121,7 +130,7 @@ class Snapshotter:
         issues += [*unknown, *(issue for everything in read.values() for issue in everything.issues)]
         issues += [*about.issues, *_refusals(quotes, own), *self.protocols.issues]
         issues += [issue for account in accounts for issue in self.protocols.unknown(account, met[account])]
-        issues += candidates.gaps(self.tail, self.chain.key, block.height, unheard)
+        issues += candidates.gaps(self.tail, self.chain.key, block.height, unheard, recent.span if recent else None)
         return Snapshot(
             self.chain.key, block, tuple(accounts), tuple(holdings), quotes.prices,
             tuple(issues), self.chain.requests - before,
@@ -129,6 +138,18 @@ class Snapshotter:
             tuple(Holding(account, self.native, raw) for account, raw in fees.items()),
             tuple(_day(account, each, tokens) for account, each in moved.items()), pegged(self.sources),
         )  # fmt: skip
+
+    async def _recent(self, block: Block) -> Fetched | None:
+        """The transfers of the newest blocks where the index does not have them yet: read from the node, so that what
+        has just come is not missed. None where there are none, or the node does not give them."""
+        top = self.tail.top(self.chain.key)
+        if top is None or not top.height < block.height <= top.height + LIVE_LAG:
+            return None
+        try:
+            found = await self.chain.collect(Span(top.height + 1, block.height), ("transfers",), before=top)
+        except SourceError:
+            return None
+        return found if found.last is None or found.last.hash == block.hash else None
 
     async def _read(self, askings: Mapping[str, Asking[Read, Any, Everything]], block: Block) -> dict[str, Everything]:
         """All accounts in lockstep; the decoders inside are bounded one by one."""
@@ -142,7 +163,10 @@ class Snapshotter:
 
     async def now(self) -> Block:
         """The newest block that is indexed, where indexing keeps up with the head; else the head itself."""
-        head, top = (await self.chain.heads()).latest, self.tail.top(self.chain.key)
+        return self._indexed((await self.chain.heads()).latest)
+
+    def _indexed(self, head: Block) -> Block:
+        top = self.tail.top(self.chain.key)
         return top if top is not None and head.height - LIVE_LAG <= top.height <= head.height else head
 
     def _wanted(self, met: Set[str]) -> dict[str, bool]:

@@ -109,7 +109,10 @@ def portfolio(
         asset_by_protocols={
             key: _protocol(names[key], tree[key], chains, _Frame(address, names[key], options)) for key in sorted(tree)
         },
-        chains={chains[key].key: _chain(chains[key], worth[key], shares[key], options) for key in worth},
+        chains={
+            chains[key].key: _chain(chains[key], worth[key], shares[key], options, own.heights.get(key))
+            for key in worth
+        },
         completeness="partial" if any(issue.spoils for issue in own.unread[address]) else "complete",
         issues=issue_documents((*own.unread[address], *own.unclear)),
         unpriced_assets=sum(valued.worth is None for valued in own.everything),
@@ -334,14 +337,19 @@ def _written(value: object) -> str:
     return f"0x{value.hex()}" if isinstance(value, bytes) else clean(str(value))
 
 
-def _chain(facts: ChainFacts, worth: Decimal, share: str, options: Options) -> ChainDocument:
+def _chain(
+    facts: ChainFacts, worth: Decimal, share: str, options: Options, heights: tuple[int, int | None] | None
+) -> ChainDocument:
     small, large = _pictures(facts.images, options)
+    height, head = heights or (None, None)
     return ChainDocument(
         name=facts.name,
         key=facts.key,
         chain_id=facts.chain_id,
         value=amounts.text(worth),
         value_percentile=share,
+        block_number=UNSET if height is None else str(height),
+        blocks_behind=UNSET if height is None or head is None else head - height,
         img_small=small,
         img_large=large,
     )

@@ -156,13 +156,18 @@ class ProtocolDocument(msgspec.Struct, rename="camel", frozen=True):
 
 
 class ChainDocument(msgspec.Struct, rename="camel", frozen=True):
-    """One chain that was read, also where nothing was found on it. `valuePercentile` is its percentage of net worth."""
+    """One chain that was read, also where nothing was found on it. `valuePercentile` is its percentage of net worth.
+
+    `blockNumber` is the block at which it was read, absent where it could not be read; `blocksBehind` how many blocks
+    the chain's head was above that one, in an answer about now."""
 
     name: str
     key: str
     chain_id: int
     value: str
     value_percentile: str
+    block_number: str | UnsetType = UNSET
+    blocks_behind: int | UnsetType = UNSET
     total_cost_basis: str = UNKNOWN
     total_closed_pnl: str = UNKNOWN
     total_open_pnl: str = UNKNOWN

@@ -139,12 +139,16 @@ def _rates(parts: Sequence[Portfolio]) -> dict[str, str]:
 
 
 def _chain(parts: Sequence[ChainDocument], value: Decimal, share: str) -> ChainDocument:
+    heights = [int(part.block_number) for part in parts if isinstance(part.block_number, str)]
+    behind = [part.blocks_behind for part in parts if isinstance(part.blocks_behind, int)]
     return ChainDocument(
         name=min(part.name for part in parts),
         key=parts[0].key,
         chain_id=min(part.chain_id for part in parts),
         value=amounts.text(value),
         value_percentile=share,
+        block_number=str(min(heights)) if heights else UNSET,
+        blocks_behind=max(behind) if behind else UNSET,
         **_pnl(parts),
         **_pictures(parts),
     )

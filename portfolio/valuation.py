@@ -95,7 +95,8 @@ class ValuedDay:
 @dataclass(frozen=True, slots=True)
 class Valuation:
     """Everything some accounts hold on some chains. `scope`: which chains were read for each account, `unread`: what of
-    them was not, `fees` and `days`: what they paid on each chain and what moved today, where that is known."""
+    them was not, `fees` and `days`: what they paid on each chain and what moved today, where that is known. `heights`:
+    at which height each chain was read, and that of its head then, None where the block was chosen."""
 
     holdings: tuple[Valued, ...]
     positions: tuple[ValuedPosition, ...] = ()
@@ -103,6 +104,7 @@ class Valuation:
     unread: Mapping[str, tuple[Issue, ...]] = field(default_factory=dict)
     fees: tuple[Valued, ...] = ()
     days: tuple[ValuedDay, ...] = ()
+    heights: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
 
     @property
     def worth(self) -> Decimal:
@@ -134,6 +136,7 @@ class Valuation:
             {account: self.unread.get(account, ())},
             tuple(fee for fee in self.fees if fee.holding.account == account),
             tuple(day for day in self.days if day.account == account),
+            self.heights,
         )
 
     def apart(self) -> dict[str, Valuation]:
@@ -152,7 +155,7 @@ class Valuation:
             account: Valuation(
                 tuple(holdings[account]), tuple(positions[account]), {account: chains},
                 {account: self.unread.get(account, ())}, tuple(fees[account]),
-                tuple(days[account]),
+                tuple(days[account]), self.heights,
             )
             for account, chains in self.scope.items()
         }  # fmt: skip
@@ -190,7 +193,8 @@ def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = (
         inside += [_valued_position(each, snapshot, prices) for each in snapshot.positions]
         fees += [valued(fee, snapshot.chain, snapshot.block, prices.get(fee.token.asset)) for fee in snapshot.fees]
         days += [_valued_day(day, snapshot, prices) for day in snapshot.days]
-    return Valuation(tuple(holdings), tuple(inside), scope, unread, tuple(fees), tuple(days))
+    heights = {each.chain: (each.block.height, each.head) for each in snapshots if each.block.hash}
+    return Valuation(tuple(holdings), tuple(inside), scope, unread, tuple(fees), tuple(days), heights)
 
 
 def _issues(snapshot: Snapshot) -> dict[str, list[Issue]]:

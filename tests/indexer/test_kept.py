@@ -30,7 +30,7 @@ class Node:
     failure: Exception | None = None
     asked: list[Sequence[str]] = field(default_factory=list)
 
-    async def take(self, accounts: Sequence[str]) -> Snapshot:
+    async def take(self, accounts: Sequence[str], *, live: bool = False) -> Snapshot:
         self.asked.append(accounts)
         if self.failure:
             raise self.failure

@@ -9,17 +9,22 @@ from pathlib import Path
 import pytest
 
 from chainfolio.amounts import MAX_RAW
-from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.assets import ZERO_ADDRESS, account
 from chainfolio.contracts import Token
 from chainfolio.errors import HistoryUnavailable
+from chainfolio.settings import Chain, Settings
+from indexer.engine import Engine
 from indexer.protocols import Protocols
 from indexer.registry import Protocol, Registry
 from indexer.snapshot import Snapshotter
 from indexer.tokens import TokenBook
+from indexer.wiring import System
+from localchain.evm import Tx, tx
 from localchain.hostile import BALANCES, deploy_hostile
 from localchain.node import LocalNode
 from portfolio.compose import portfolio
-from portfolio.facts import ChainFacts
+from portfolio.document import Portfolio, every_asset
+from portfolio.facts import ChainFacts, Options
 from portfolio.valuation import value
 from pricing.fixed import fixed
 from storage.lake import Lake
@@ -109,6 +114,38 @@ async def test_a_portfolio_is_partial_for_a_protocol_that_nothing_here_can_read(
         book, known = TokenBook(indexed.chain.facts, indexed.lake, {}), Protocols((), unread={usdc: unread})
         taken = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), known).take([alice, nobody])
     assert [(issue.subject, issue.account) for issue in taken.issues if issue.spoils] == [("bank", alice)]
+
+
+async def test_a_wallet_is_read_at_the_newest_block_whatever_is_indexed_and_a_portfolio_says_how_far_it_is_behind(
+    tmp_path: Path,
+) -> None:
+    with evm(0) as subject:
+        node, deployer, bob = subject.node, subject.deployment.accounts["deployer"], account("0x" + "b0" * 20)
+        async with index(subject, tmp_path / "index", datasets=LOGS) as indexed:
+            await followed(indexed)
+            top, usdc = node.height, subject.token("USDC")
+            # After the index: coins, and a token that the account never met before.
+            node.settle(
+                [Tx(deployer, bob.address, value=7), tx(deployer, usdc, "mint(address,uint256)", bob.address, 5)]
+            )
+            node.mine(3)
+            system = System(Settings(data=str(tmp_path / "data"), chains={"local": Chain(rpc=[node.url])}))
+            book = TokenBook(indexed.chain.facts, indexed.lake, {})
+            source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
+            engine = Engine(system, _snapshotters={"local": source})
+            (now,) = await engine.portfolios([bob], Options(), wait=True, wallet_only=True)
+            (kept,) = await engine.portfolios([bob], Options(), wait=True, wallet_only=False)
+            await system.close()
+        assert (held(now), held(kept)) == ({"eth": "0.000000000000000007", "usdc": "0.000005"}, {})
+        assert (now.completeness, kept.completeness) == ("complete", "complete")
+        chains = [each.chains["local"] for each in (now, kept)]
+        assert [chain.block_number for chain in chains] == [str(node.height), str(top)]
+        assert [chain.blocks_behind for chain in chains] == [0, node.height - top]
+
+
+def held(document: Portfolio) -> dict[str, str]:
+    chains = document.asset_by_protocols["wallet"].chains.values()
+    return {asset.symbol: asset.balance for chain in chains for asset in every_asset(chain)}
 
 
 async def test_what_is_held_nowhere_is_described_and_priced_at_one_block_of_the_head(

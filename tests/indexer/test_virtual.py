@@ -245,7 +245,7 @@ class Quoting:
             raise self.failure
         return QUOTED["ethereum"]
 
-    async def take(self, accounts: Sequence[str]) -> Snapshot:
+    async def take(self, accounts: Sequence[str], *, live: bool = False) -> Snapshot:
         self.asked.append(tuple(accounts))
         held = tuple(Holding(account, ETHER, 10**18) for account in accounts)
         return Snapshot("ethereum", BLOCK, tuple(accounts), held, tuple(PRICES.values()), ())

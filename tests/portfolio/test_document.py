@@ -192,7 +192,7 @@ def test_the_public_example_comes_out_field_by_field() -> None:
         "priceAdapters": ["example"], "conversionRates": {"ETH": "2000"}, "completeness": "complete", "issues": [],
         "unpricedAssets": 0, "spamAssets": 0,
         "chains": {"ethereum": {"name": "Ethereum", "key": "ethereum", "chainId": 1, "value": "1600",
-                                "valuePercentile": "100", **NOTHING}},
+                                "valuePercentile": "100", "blockNumber": "19000000", **NOTHING}},
         "assetByProtocols": {"wallet": WALLET},
     }  # fmt: skip
     positions = aave["chains"]["ethereum"]["protocolPositions"]["LENDING"]
