@@ -28,6 +28,6 @@ class WalletQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     example=EXAMPLE,
 )
 async def wallet(request: Context, query: WalletQuery) -> list[Portfolio]:
-    """One portfolio per address with only the `wallet` protocol; `networth` is its sum. Read at the newest block of each
-    chain, which `chains` names; never from a cache."""
+    """One portfolio per address with only the `wallet` protocol; `networth` is its sum. Read at the newest block of
+    each chain, which `chains` names; never from a cache."""
     return await request.engine.portfolios(query.addresses, Options(), wait=True, wallet_only=True)
