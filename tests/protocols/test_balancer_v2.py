@@ -10,7 +10,7 @@ import pytest
 from adapters.evm.protocols.balancer_v2 import unwrap
 from chainfolio.asking import Reverted
 from chainfolio.contracts import Snapshot
-from chainfolio.protocols import Met, Part
+from chainfolio.protocols import Met, Part, Unlisted, Unverified
 from localchain.deploy import deploy
 from localchain.evm import selector, tx
 from localchain.node import LocalNode
@@ -84,25 +84,34 @@ def said(**changed: Any) -> dict[tuple[str, str], Any]:
     answers = {
         (POOL, "getPoolId"): b"\1" * 32, (VAULT, "getProtocolFeesCollector"): COLLECTOR, (VAULT, "getPool"): (POOL, 0),
         (VAULT, "getPoolTokens"): ((A, B), (100, 200), 7), (COLLECTOR, "getSwapFeePercentage"): 0,
-        (POOL, "queryExit"): (10, (10, 20)),
+        (POOL, "queryExit"): (10, (10, 20)), (POOL, "totalSupply"): 100,
     }  # fmt: skip
     return {key: changed.get(key[1], value) for key, value in answers.items()}
 
 
 def test_a_share_is_its_part_of_each_token() -> None:
-    assert told(unwrap, Met(ME, POOL, VAULT), 10, says=said()) == (Part(A, 10), Part(B, 20))
+    assert told(unwrap, Met(ME, POOL, VAULT), 10, says=said()) == Unlisted((Part(A, 10), Part(B, 20)))
 
 
 @pytest.mark.parametrize(
     "changed",
-    [{"getPoolId": Reverted()}, {"getPool": (A, 0)}, {"queryExit": (10, (10, 201))}, {"queryExit": (10, (10,))}],
-    ids=["no pool", "of another pool", "more than there is", "of fewer tokens"],
+    [{"getPoolId": Reverted()}, {"getPool": (A, 0)}, {"queryExit": (10, (10,))}],
+    ids=["no pool", "of another pool", "of fewer tokens"],
 )
 def test_a_pool_that_lies_is_none(changed: dict[str, Any]) -> None:
     assert told(unwrap, Met(ME, POOL, VAULT), 10, says=said(**changed)) is None
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [{"queryExit": (10, (10, 201))}, {"queryExit": (10, (10, 21))}, {"totalSupply": 112}, {"totalSupply": 9}],
+    ids=["more than there is", "more than its part", "others have some", "fewer shares than one holds"],
+)
+def test_a_pool_that_promises_more_than_lies_there_for_all_is_not_relied_on(changed: dict[str, Any]) -> None:
+    assert isinstance(told(unwrap, Met(ME, POOL, VAULT), 10, says=said(**changed)), Unverified)
+
+
 def test_a_pool_without_such_an_exit_is_unknown() -> None:
-    answers = said(queryExit=Reverted()) | {(POOL, "inRecoveryMode"): False, (POOL, "totalSupply"): 100}
+    answers = said(queryExit=Reverted()) | {(POOL, "inRecoveryMode"): False}
     report = read(unwrap, Met(ME, POOL, VAULT), 10, says=answers)
     assert (report.status, "no exit" in report.reason) == ("failed", True)

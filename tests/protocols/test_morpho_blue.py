@@ -229,13 +229,39 @@ def test_a_market_that_an_event_and_the_file_name_is_one() -> None:
     assert found.supplied == (Part(LOAN, 5), Part(COLLATERAL, 400))
 
 
-@pytest.mark.parametrize(("values", "held"), [(((),), 0), (((), (ID,)), 1)])
+@pytest.mark.parametrize(("values", "held"), [(((),), 0), (((), (ID, ME)), 1)])
 def test_fees_in_markets_that_no_file_lists_are_unknown(values: tuple[tuple[bytes, ...], ...], held: int) -> None:
     *found, fees = told(position, Met(ME, MORPHO, values=values, time_s=1_000), says=HEALTHY)
     assert (len(found), fees.supplied) == (held, ())
     assert "fees" in fees.unknown
     found = told(position, replace(MET, values=values), says=HEALTHY)
     assert [each.unknown for each in found] == [""]
+
+
+OTHER = "0x" + "77" * 20
+
+
+@pytest.mark.parametrize(
+    ("values", "sent", "borrowed", "counts"),
+    [
+        ((ID, ME), {}, 6, True),
+        ((ID, OTHER), {OTHER: frozenset({LOAN})}, 6, True),
+        ((ID, OTHER), {}, 5, True),
+        ((ID, OTHER), {OTHER: frozenset({COLLATERAL})}, 6, False),
+        ((ID,), {}, 6, False),
+    ],
+    ids=["by itself", "by a helper that it gave it to", "somebody else, it is there", "somebody else", "nobody known"],
+)
+def test_what_others_supplied_counts_only_where_it_could_be_withdrawn(
+    values: tuple[Any, ...], sent: dict[str, frozenset[str | None]], borrowed: int, counts: bool
+) -> None:
+    says = HEALTHY | {(MORPHO, "market"): (10, 9 * 10**6, borrowed, 5 * 10**6, 1_000, 0)}
+    first, *paper = told(position, Met(ME, MORPHO, values=(values,), time_s=1_000, sent=sent), says=says)
+    assert (Part(LOAN, 5) in first.supplied, first.unverified) == (counts, "")
+    assert Part(COLLATERAL, 400) in first.supplied
+    assert [(each.supplied, "somebody else" in each.unverified) for each in paper] == [((Part(LOAN, 5),), True)] * (
+        not counts
+    )
 
 
 def test_what_is_owed_is_rounded_up_and_what_is_held_down() -> None:

@@ -141,7 +141,7 @@ def extrafi(account: str, **options: str) -> tuple[Recording, Outcome]:
     recording = Recording("extrafi_farm_balances")
     manager = "0xf9cfb8a62f50e10adde5aa888b44cf01c5957055"
     own = Row("extrafi", families()["extrafi"], {"position_manager": (manager,)}, options)
-    encounters = Encounters(exchanged={manager: frozenset()})
+    encounters = Encounters(exchanged={manager: frozenset([None])})
     (outcome,) = recording.drive(outcomes(Protocols([own]), account or recording.account, encounters))
     return recording, outcome
 

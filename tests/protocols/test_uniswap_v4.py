@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -112,8 +113,12 @@ def test_what_is_not_mine_or_holds_nothing_is_none(changed: dict[str, Any]) -> N
     assert told(position, met(), says=said(**changed)) is None
 
 
-def test_a_hook_that_may_keep_part_of_what_is_taken_out_is_said() -> None:
-    assert HOOK in told(position, met(), says=said(hook=HOOK)).unknown
+def test_a_hook_that_may_keep_all_of_what_is_taken_out_is_not_relied_on_unless_a_file_names_it() -> None:
+    it = told(position, met(), says=said(hook=HOOK))
+    assert (HOOK in it.unverified, it.unknown) == (True, "")
+    listed = replace(met(), contracts={**met().contracts, "hook": (HOOK,)})
+    it = told(position, listed, says=said(hook=HOOK))
+    assert (it.unverified, HOOK in it.unknown) == ("", True)
 
 
 def test_a_view_that_does_not_answer_makes_the_position_unknown() -> None:

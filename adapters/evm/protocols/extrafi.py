@@ -19,7 +19,8 @@ def position(met: Met) -> Decoding:
     """The account's among the positions whose numbers are in the file: option `positions`, as "vault/position …".
 
     No contract says which positions an account has; they are only numbered in events. So somebody who met the
-    protocol and is the manager of none that is listed may have some: that is said, and not taken for nothing.
+    protocol and is the manager of none that is listed may have some: that is said, and not taken for nothing, unless
+    only a token that nobody lists says that they met.
     """
     listed = [tuple(map(int, each.split("/"))) for each in met.options.get("positions", "").split()]
     told = yield [
@@ -28,7 +29,9 @@ def position(met: Met) -> Decoding:
     ]
     pairs = zip(told[: len(listed)], told[len(listed) :], strict=True)
     found = [_found(met.contract, state, vault) for state, vault in pairs if state[0] == met.account]
-    return found or Found("LEVERAGED FARMING", unknown="positions whose numbers are not in the protocol's file")
+    if not found and met.is_sure:
+        return Found("LEVERAGED FARMING", unknown="positions whose numbers are not in the protocol's file")
+    return found
 
 
 def _found(contract: str, state: tuple[int, ...], vault: tuple[str, ...]) -> Found:

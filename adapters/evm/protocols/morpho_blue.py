@@ -1,4 +1,9 @@
-"""Morpho Blue: one contract with many markets, each lending one token against another."""
+"""Morpho Blue: one contract with many markets, each lending one token against another.
+
+Anybody can open a market, with an oracle of its own, and supply there for anybody. Where the oracle lies, debts are
+never paid back, but their interest goes on: what a share is worth on paper grows without bound. So what was supplied
+counts where the file lists the market, where the account supplied it itself, or where it could be withdrawn now.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +22,7 @@ VIRTUAL_SHARES, VIRTUAL_ASSETS = 10**6, 1
 POSITION = "position(bytes32,address)(uint256,uint128,uint128)"
 MARKET = "market(bytes32)(uint128,uint128,uint128,uint128,uint128,uint128)"
 TERMS = "idToMarketParams(bytes32)(address,address,address,address,uint256)"
+ON_PAPER = "somebody else supplied it, no file lists its market, and more is lent there than could be withdrawn now"
 FEES = "fees of markets in which it never had anything else"
 RATE = (
     "borrowRateView((address,address,address,address,uint256),"
@@ -76,7 +82,7 @@ def position(met: Met) -> Decoding:
     markets, that is said.
     """
     morpho, account = met.contract, met.account
-    listed = (bytes.fromhex(each.removeprefix("0x")) for each in met.options.get("markets", "").split())
+    listed = [bytes.fromhex(each.removeprefix("0x")) for each in met.options.get("markets", "").split()]
     ids = list(dict.fromkeys([*(values[0] for values in met.values if values), *listed]))
     fees = [Found("LENDING", unknown=FEES)] if () in met.values and "markets" not in met.options else []
     own = (yield [Call(morpho, POSITION, (each, account)) for each in ids]) if ids else []
@@ -92,10 +98,26 @@ def position(met: Met) -> Decoding:
         *(Call(each.rates, RATE, (_tuple(each), total)) for each, total in rated),
     ]
     prices, rates = said[: len(terms)], iter(said[len(terms) :])
+    believed = {each for each in ids if each in listed}
     return [
-        _found(met, shares, each, _now(met, each, Totals(*total), rates), price, taker)
-        for shares, each, total, price in zip(held.values(), terms, totals, prices, strict=True)
+        found
+        for (each, shares), its, total, price in zip(held.items(), terms, totals, prices, strict=True)
+        for found in _founds(
+            met,
+            shares,
+            its,
+            _now(met, its, Totals(*total), rates),
+            price,
+            taker,
+            each in believed or _has_supplied(met, each, its.loan),
+        )
     ] + fees
+
+
+def _has_supplied(met: Met, market: bytes, loan: str) -> bool:
+    """Whether the account supplied something itself, or by a contract to which it gave what is lent there."""
+    callers = [values[1] for values in met.values if len(values) == 2 and values[0] == market]
+    return any(caller == met.account or loan in met.sent.get(caller, ()) for caller in callers)
 
 
 def _tuple(terms: Terms) -> tuple[str, str, str, str, int]:
@@ -107,22 +129,25 @@ def _now(met: Met, terms: Terms, totals: Totals, rates: Iterator[int]) -> Totals
     return totals if terms.rates == ZERO_ADDRESS else totals.grown(next(rates), met.time_s - totals.updated_s)
 
 
-def _found(
-    met: Met, shares: tuple[int, int, int], terms: Terms, totals: Totals, price: int | None, taker: str
-) -> Found:
+def _founds(
+    met: Met, shares: tuple[int, int, int], terms: Terms, totals: Totals, price: int | None, taker: str, believed: bool
+) -> list[Found]:
+    """What the account has in one market; what it has only on paper stands apart."""
     supplied, borrowed, collateral = shares
     owed = totals.owed(borrowed)
-    return Found(
+    lent = Part(terms.loan, totals.worth(supplied + (totals.fee_shares if met.account == taker else 0)))
+    counts = believed or lent.raw <= totals.supplied - totals.borrowed
+    whole = Found(
         "LENDING",
-        supplied=(
-            Part(terms.loan, totals.worth(supplied + (totals.fee_shares if met.account == taker else 0))),
-            Part(terms.collateral, collateral),
-        ),
+        supplied=(*((lent,) if counts else ()), Part(terms.collateral, collateral)),
         borrowed=(Part(terms.loan, owed),),
         name="Lending market",
         health=_health(collateral, price, terms.lltv, owed),
         pool=met.contract,
     )
+    if counts:
+        return [whole]
+    return [whole, Found("LENDING", supplied=(lent,), name="Lending market", pool=met.contract, unverified=ON_PAPER)]
 
 
 def _health(collateral: int, price: int | None, lltv: int, owed: int) -> Decimal | None:
@@ -138,7 +163,8 @@ BORROWED = "Borrow(bytes32 indexed id, address, address indexed onBehalf, addres
 FAMILY = Family(
     "morpho_blue",
     rules=(
-        *(Event("morpho", event, owner=2, of=(0,)) for event in (SUPPLIED, SECURED, BORROWED)),
+        Event("morpho", SUPPLIED, owner=2, of=(0, 1)),
+        *(Event("morpho", event, owner=2, of=(0,)) for event in (SECURED, BORROWED)),
         Event("morpho", "SetFeeRecipient(address indexed newFeeRecipient)", owner=0),
         Always("morpho"),  # which costs nothing where no file lists markets
     ),

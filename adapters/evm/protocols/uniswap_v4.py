@@ -37,6 +37,7 @@ def position(met: Met) -> Decoding:
     ]
     if not liquidity:
         return None
+    takes, is_listed = bool(int(hook, 16) & TAKES_PART), hook in met.contracts.get("hook", ())
     raw0, raw1 = amounts(liquidity, price, lower, upper)
     fee0, fee1 = (Growth(*now) - Growth(*before)).earned(liquidity)
     return Found(
@@ -44,8 +45,9 @@ def position(met: Met) -> Decoding:
         supplied=(Part(token0, raw0), Part(token1, raw1)),
         rewards=(Part(token0, fee0), Part(token1, fee1)),
         pool=met.contracts["pool_manager"][0],
-        unknown=f"what the hook {hook} takes or gives when liquidity is taken out"
-        if int(hook, 16) & TAKES_PART
+        unknown=f"what the hook {hook} takes or gives when liquidity is taken out" if takes and is_listed else "",
+        unverified=f"its hook {hook} may keep all that is taken out, and no file names it"
+        if takes and not is_listed
         else "",
     )
 

@@ -1,0 +1,171 @@
+"""Contracts that strangers made, which claim a position of somebody: real ones on a real chain. None adds to a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+
+import pytest
+
+from chainfolio import amounts
+from chainfolio.contracts import Issue, Position, Snapshot
+from localchain.artifacts import artifact
+from localchain.deploy import WAD, deploy
+from localchain.evm import ZERO, Tx, created_address, tx, words
+from localchain.hostile import GOOD, TRANSFER, Answer, Log, gives, log_tx
+from localchain.node import LocalNode
+from portfolio.valuation import Valuation, value
+from tests.protocols.world import World
+
+FACTORY = "0x" + "12" * 20
+PENDLE = f"""\
+key = "pendle"
+name = "Pendle"
+families = ["pendle_sy", "pendle_market"]
+[contracts.local]
+market_factory = ["{FACTORY}"]
+"""
+EVERYTHING = 10**60
+FUNDS = 5_000 * 10**6  # what the attacker really puts into a contract
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """What the attacker made, by name, and what is said of the victim before and after."""
+
+    at: dict[str, str]
+    before: Snapshot
+    after: Snapshot
+
+    @property
+    def valued(self) -> Valuation:
+        return value([self.after])
+
+    def issue(self, name: str) -> Issue:
+        (found,) = [
+            each for each in self.after.issues if each.subject == self.at[name] and "not counted" in each.reason
+        ]
+        return found
+
+    def positions(self, name: str) -> list[Position]:
+        return [each for each in self.after.positions if each.pool == self.at[name]]
+
+
+def claims(at: dict[str, str]) -> dict[str, dict[str, Answer]]:
+    """What each contract answers beside what every token does; `at` are the honest ones."""
+    usdc, weth = at["USDC"], at["WETH"]
+    vault = {
+        "asset()": gives("address", usdc),
+        "convertToAssets(uint256)": gives("uint256", EVERYTHING),
+        "previewRedeem(uint256)": gives("uint256", EVERYTHING),
+    }
+    funded = {**vault, **dict.fromkeys(("convertToAssets(uint256)", "previewRedeem(uint256)"), gives("uint256", FUNDS))}
+    shares = {
+        "yieldToken()": gives("address", usdc),
+        "previewRedeem(address,uint256)": gives("uint256", EVERYTHING),
+        "getRewardTokens()": gives("address[]", [weth]),
+    }
+    pair = {
+        "factory()": gives("address", at["UniswapV2Factory"]),
+        "token0()": gives("address", min(usdc, weth, key=str.lower)),
+        "token1()": gives("address", max(usdc, weth, key=str.lower)),
+        "getReserves()": gives("uint112", 10**30, "uint112", 10**30),
+        "kLast()": gives("uint256", 0),
+    }
+    lent = {"POOL()": gives("address", at["Pool"]), "UNDERLYING_ASSET_ADDRESS()": gives("address", usdc)}
+    return {
+        "a vault": vault,
+        "a vault into which the victim deposited": vault,
+        "a vault in which there is something": funded,
+        "standardized yield": shares,
+        "standardized yield in which there is something": {
+            **shares, "previewRedeem(address,uint256)": gives("uint256", FUNDS)
+        },
+        "a pair of the real factory": pair,
+        "a token of the real lending pool": lent,
+        "a market of Pendle": {"factory()": gives("address", FACTORY)},
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
+    with LocalNode() as node:
+        deployment = deploy(node)
+        who, usdc = deployment.accounts, deployment.tokens["USDC"].address
+        attacker, victim = who["ivan"], who["grace"]
+        transfer = "transfer(address,uint256)"
+        # The victim once sent the asset to somebody, as everybody did.
+        node.settle([tx(victim, usdc, transfer, who["bob"], 10**6)])
+        world = World(node, deployment, tmp_path_factory.mktemp("attacked"), {"pendle": PENDLE})
+        before = world.snapshot(victim)
+        nonce = int(node.rpc("eth_getTransactionCount", attacker, "pending"), 16)
+        at: dict[str, str] = {}
+        txs: list[Tx] = []
+        honest = {**deployment.contracts, **{each.symbol: each.address for each in deployment.tokens.values()}}
+        wanted = claims(honest)
+        wanted["a vault of vaults"] = {
+            **wanted["a vault"],
+            "asset()": gives("address", created_address(attacker, nonce)),
+        }
+        sent = Log([TRANSFER, topic_of(ZERO), topic_of(victim)], words(["uint256"], WAD))
+        for name, answers in wanted.items():
+            at[name] = created_address(attacker, nonce + len(txs)).lower()
+            rows = [answer.row(signature) for signature, answer in {**GOOD, **answers}.items()]
+            data = artifact("Hostile").creation(words(["(bytes4,uint8,uint256,bytes)[]"], rows))
+            txs += [Tx(attacker, None, data, gas=5_000_000, label=name), log_tx(attacker, at[name], sent)]
+        for name in ("a vault in which there is something", "standardized yield in which there is something"):
+            txs.append(tx(attacker, usdc, transfer, at[name], FUNDS))
+        node.settle(txs)
+        node.settle([tx(victim, usdc, transfer, at["a vault into which the victim deposited"], 1)])
+        yield Attacked(at, before, world.snapshot(victim))
+
+
+def topic_of(address: str) -> str:
+    return "0x" + "00" * 12 + address[2:].lower()
+
+
+def test_no_contract_of_a_stranger_adds_to_what_an_account_is_worth(attacked: Attacked) -> None:
+    deposit = Decimal("0.000001")
+    assert worth_of_tokens(attacked.before) > 0
+    assert worth_of_tokens(attacked.after) == worth_of_tokens(attacked.before) - deposit
+    assert [issue for issue in attacked.after.issues if issue.spoils] == []  # nor can it make an answer partial
+
+
+def worth_of_tokens(snapshot: Snapshot) -> Decimal:
+    """All that is counted but native coins, of which the victim's own transactions cost some."""
+    valued = value([snapshot])
+    native = [each.worth for each in valued.holdings if each.holding.token.asset.is_native and each.worth is not None]
+    return amounts.EXACT.subtract(valued.worth, amounts.total(native))
+
+
+def test_every_share_of_a_stranger_stays_in_sight(attacked: Attacked) -> None:
+    loose = {each.holding.token.asset.contract: each for each in attacked.valued.holdings}
+    for name, contract in attacked.at.items():
+        if not attacked.positions(name):
+            assert loose[contract].worth is None, name
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("a vault", "never deposited"),
+        ("a vault of vaults", "never deposited"),
+        ("a vault in which there is something", "never deposited"),
+        ("a vault into which the victim deposited", "do not cover"),
+        ("standardized yield", "does not cover"),
+        ("standardized yield in which there is something", "an act of its own"),
+    ],
+)
+def test_the_answer_says_why_a_share_is_not_counted(attacked: Attacked, name: str, why: str) -> None:
+    issue = attacked.issue(name)
+    assert why in issue.reason
+    assert not issue.spoils
+
+
+def test_what_is_claimed_of_real_assets_is_shown_without_a_value(attacked: Attacked) -> None:
+    (position,) = attacked.positions("standardized yield in which there is something")
+    assert [part.raw for part in position.supplied] == [FUNDS]
+    assert position.unverified
+    (valued,) = [each for each in attacked.valued.positions if each.pool == position.pool]
+    assert [(part.price, part.worth) for part in valued.parts] == [(None, None)]
