@@ -64,6 +64,11 @@ class Open:
         return {*self.behind.parts, *(part.token for part in (*self.found.borrowed, *self.found.rewards))}
 
     @property
+    def owned(self) -> set[str]:
+        """The tokens in it that are the account's."""
+        return {*self.behind.parts, *(part.token for part in self.found.rewards)}
+
+    @property
     def empty(self) -> bool:
         """Whether there is nothing in it."""
         parts = (*self.found.borrowed, *self.found.rewards)

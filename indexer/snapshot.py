@@ -122,10 +122,8 @@ class Snapshotter:
         holdings, issues = self._natives(read)
         opened, doubts = await asyncio.to_thread(self._judged, opened, held, about, block.height)
         issues += doubts
-        shares = {(each.account, share) for each in opened for share in each.found.instead}
-        loose = [each for each in held if each[:2] not in shares]
         own = _own(accounts, held, opened)
-        spam = await asyncio.to_thread(self._all_spam, loose, own, moved, about, block.height)
+        spam = await asyncio.to_thread(self._all_spam, held, opened, own, moved, about, block.height)
         holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
         issues += [*unknown, *(issue for everything in read.values() for issue in everything.issues)]
         issues += [*about.issues, *_refusals(quotes, own), *self.protocols.issues]
@@ -200,15 +198,20 @@ class Snapshotter:
     def _all_spam(
         self,
         held: Sequence[tuple[str, str, int]],
+        opened: Sequence[Open],
         own: Mapping[str, Set[str]],
         moved: Mapping[str, Daily],
         about: About,
         height: int,
     ) -> dict[tuple[str, str], Spam]:
-        """What is taken for spam of what is held, and of what has a price and only moved today: that is judged by
-        itself, so that it changes nothing of what is said of the holdings."""
-        found, judged = self._spam(held, own, about, height), {each[:2] for each in held}
+        """What is taken for spam of what is held, loose or in positions, and of what has a price and only moved today:
+        that is judged by itself, so that it changes nothing of what is said of the holdings."""
         priced = {price.asset.contract for price in about.quotes.prices} - {ZERO_ADDRESS}
+        there = {each[:2] for each in held}
+        inside = {(each.account, token) for each in opened for token in each.owned - {ZERO_ADDRESS}}
+        held = [*held, *((*pair, 0) for pair in sorted(inside - there))]
+        backed = {(each.account, share) for each in opened if each.owned & priced for share in each.found.instead}
+        found, judged = self._spam(held, own, about, height, backed), {each[:2] for each in held}
         gone = [
             (account, contract, 0)
             for account, each in moved.items()
@@ -219,10 +222,15 @@ class Snapshotter:
         return found | (self._spam(gone, both, about, height) if gone else {})
 
     def _spam(
-        self, held: Sequence[tuple[str, str, int]], own: Mapping[str, Set[str]], about: About, height: int
+        self,
+        held: Sequence[tuple[str, str, int]],
+        own: Mapping[str, Set[str]],
+        about: About,
+        height: int,
+        backed: Set[tuple[str, str]] = frozenset(),
     ) -> dict[tuple[str, str], Spam]:
         """What of the held tokens is taken for spam, by account and contract. An account is judged by its `own` tokens
-        and the list, whoever else is in the snapshot."""
+        and the list, whoever else is in the snapshot. `backed`: shares of what has a price."""
         listed = self._listed
         suspects: dict[str, list[str]] = {}
         for account, contract, _ in held:
@@ -243,7 +251,8 @@ class Snapshotter:
         for account, contracts in suspects.items():
             for contract in contracts:
                 token, arrival = tokens[contract], came[account].get(contract)
-                facts = TokenFacts(contract, token.symbol, token.name, False, contract in priced[account], arrival)
+                has_price = contract in priced[account] or (account, contract) in backed
+                facts = TokenFacts(contract, token.symbol, token.name, False, has_price, arrival)
                 if (spam := judge(facts, originals[priced[account]])) is not None:
                     found[account, contract] = spam
         return found

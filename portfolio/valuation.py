@@ -125,7 +125,10 @@ class Valuation:
     def with_spam(self) -> Valuation:
         """The same with what is taken for spam in its sums."""
         days = tuple(replace(day, came=_counted(day.came), left=_counted(day.left)) for day in self.days)
-        return replace(self, holdings=_counted(self.holdings), days=days)
+        positions = tuple(
+            replace(each, supplied=_counted(each.supplied), rewards=_counted(each.rewards)) for each in self.positions
+        )
+        return replace(self, holdings=_counted(self.holdings), positions=positions, days=days)
 
     def of(self, account: str) -> Valuation:
         """The part that belongs to one account."""
@@ -214,10 +217,20 @@ def _valued_position(position: Position, snapshot: Snapshot, prices: Mapping[Ass
         tuple(valued(part, snapshot.chain, snapshot.block, usable.get(part.token.asset)) for part in side)
         for side in (position.supplied, position.borrowed, position.rewards)
     )
+    supplied, rewards = (
+        tuple(_unless_spam(part, _spam_of(part, position, snapshot)) for part in side) for side in (supplied, rewards)
+    )
     return ValuedPosition(
         position.account, snapshot.chain, position.protocol, position.type, position.name, supplied, borrowed, rewards,
         position.health, position.unlock_s, position.vault, position.pool, snapshot.block, position.calls,
     )  # fmt: skip
+
+
+def _spam_of(part: Valued, position: Position, snapshot: Snapshot) -> Spam | None:
+    """Why a part is taken for spam: for what it is, or because every share that the position stands for is spam."""
+    shares = [snapshot.spam.get((position.account, share)) for share in position.instead]
+    own = snapshot.spam.get((position.account, part.holding.token.asset.contract))
+    return own or (shares[0] if shares and None not in shares else None)
 
 
 def _valued_day(day: Day, snapshot: Snapshot, prices: Mapping[Asset, Price]) -> ValuedDay:

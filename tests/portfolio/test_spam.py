@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from chainfolio.contracts import Holding, Snapshot, Spam
+from chainfolio.contracts import Holding, Position, Snapshot, Spam
 from portfolio.compose import portfolio
 from portfolio.document import Portfolio, SpamDocument, wallet_only
 from portfolio.facts import Options
@@ -219,3 +219,17 @@ def test_spam_of_one_member_stays_apart_in_the_portfolio_of_a_group() -> None:
     twice = merge([document(), document()], "virtual:x")
     assert (twice.networth, twice.spam_assets) == ("10", 1)
     assert assets(twice)[-1] == (FAKE, "18000000", SpamDocument(95, ("LOOKALIKE", "NO_PRICE")))
+
+
+@pytest.mark.parametrize(("spam", "instead"), [((ALICE, USDC), ()), ((ALICE, THERE), (THERE,))], ids=["part", "share"])
+def test_a_position_of_spam_is_in_sight_and_in_no_sum_unless_that_is_asked_for(
+    spam: tuple[str, str], instead: tuple[str, ...]
+) -> None:
+    part = Holding(ALICE, erc20(), 5_000_000, "vaults", "VAULT")
+    position = Position(ALICE, "vaults", "VAULT", "USDC", (part,), rewards=(part,), instead=instead)
+    taken = snapshot(prices=(price(part.token, "1"),))
+    taken = replace(taken, positions=(position,), spam={spam: Spam(90, ("LINK",))})
+    valued = value([taken])
+    assert [each.counted for each in valued.everything] == [False, False]
+    assert [each.worth for each in (valued, valued.with_spam())] == [0, 10]
+    assert value([replace(taken, spam={})]).worth == 10

@@ -11,7 +11,7 @@ import pytest
 from chainfolio import amounts
 from chainfolio.contracts import Issue, Position, Snapshot
 from localchain.artifacts import artifact
-from localchain.deploy import WAD, deploy
+from localchain.deploy import WAD, Deployment, deploy
 from localchain.evm import ZERO, Tx, created_address, tx, words
 from localchain.hostile import GOOD, TRANSFER, Answer, Log, gives, log_tx
 from localchain.node import LocalNode
@@ -27,6 +27,7 @@ families = ["pendle_sy", "pendle_market"]
 market_factory = ["{FACTORY}"]
 """
 EVERYTHING = 10**60
+BAIT = "Visit usdc-gift.com to claim 1000 USDC", "USDC-GIFT.COM"
 FUNDS = 5_000 * 10**6  # what the attacker really puts into a contract
 
 
@@ -37,6 +38,7 @@ class Attacked:
     at: dict[str, str]
     before: Snapshot
     after: Snapshot
+    given: Snapshot
 
     @property
     def valued(self) -> Valuation:
@@ -118,7 +120,27 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
             txs.append(tx(attacker, usdc, transfer, at[name], FUNDS))
         node.settle(txs)
         node.settle([tx(victim, usdc, transfer, at["a vault into which the victim deposited"], 1)])
-        yield Attacked(at, before, world.snapshot(victim))
+        at["bait"], at["pair"] = give_a_pair(node, deployment, attacker, who["heidi"])
+        yield Attacked(at, before, world.snapshot(victim), world.snapshot(who["heidi"]))
+
+
+def give_a_pair(node: LocalNode, deployment: Deployment, attacker: str, to: str) -> tuple[str, str]:
+    """A real pair of a token that advertises a site and of real money, all of which is minted to somebody."""
+    usdc, factory = deployment.tokens["USDC"].address, deployment.contracts["UniswapV2Factory"]
+    nonce = int(node.rpc("eth_getTransactionCount", attacker, "pending"), 16)
+    bait = created_address(attacker, nonce)
+    code = artifact("Token").creation(words(["string", "string", "uint8"], *BAIT, 18))
+    node.settle([
+        Tx(attacker, None, code, gas=3_000_000),
+        tx(attacker, factory, "createPair(address,address)", bait, usdc, gas=5_000_000),
+    ])  # fmt: skip
+    pair = node.call(factory, "getPair(address,address)(address)", bait, usdc)
+    node.settle([
+        tx(attacker, bait, "mint(address,uint256)", pair, 10**24),
+        tx(attacker, usdc, "transfer(address,uint256)", pair, FUNDS),
+        tx(attacker, pair, "mint(address)", to),
+    ])  # fmt: skip
+    return bait.lower(), pair.lower()
 
 
 def topic_of(address: str) -> str:
@@ -142,7 +164,7 @@ def worth_of_tokens(snapshot: Snapshot) -> Decimal:
 def test_every_share_of_a_stranger_stays_in_sight(attacked: Attacked) -> None:
     loose = {each.holding.token.asset.contract: each for each in attacked.valued.holdings}
     for name, contract in attacked.at.items():
-        if not attacked.positions(name):
+        if name not in ("bait", "pair") and not attacked.positions(name):
             assert loose[contract].worth is None, name
 
 
@@ -169,3 +191,14 @@ def test_what_is_claimed_of_real_assets_is_shown_without_a_value(attacked: Attac
     assert position.unverified
     (valued,) = [each for each in attacked.valued.positions if each.pool == position.pool]
     assert [(part.price, part.worth) for part in valued.parts] == [(None, None)]
+
+
+def test_what_lies_in_a_position_is_judged_for_spam_like_loose_tokens(attacked: Attacked) -> None:
+    """The money in the pair is real, and can be had; the bait beside it is flagged there as it would be in the wallet."""
+    (position,) = [each for each in value([attacked.given]).positions if each.pool == attacked.at["pair"]]
+    parts = {part.holding.token.asset.contract: part for part in position.parts}
+    bait = parts.pop(attacked.at["bait"])
+    assert bait.spam is not None
+    assert (bait.counted, "LINK" in bait.spam.reasons or "SITE" in bait.spam.reasons) == (False, True)
+    (money,) = parts.values()
+    assert (money.spam, money.counted, money.worth == position.worth > 0) == (None, True, True)
