@@ -194,7 +194,7 @@ def test_what_is_claimed_of_real_assets_is_shown_without_a_value(attacked: Attac
 
 
 def test_what_lies_in_a_position_is_judged_for_spam_like_loose_tokens(attacked: Attacked) -> None:
-    """The money in the pair is real, and can be had; the bait beside it is flagged there as it would be in the wallet."""
+    """The money in the pair can be had; the bait beside it is flagged there as it would be in the wallet."""
     (position,) = [each for each in value([attacked.given]).positions if each.pool == attacked.at["pair"]]
     parts = {part.holding.token.asset.contract: part for part in position.parts}
     bait = parts.pop(attacked.at["bait"])
