@@ -1,4 +1,4 @@
-"""`chainfolio approvals ADDRESS --chain C`: what an address still allows others to take, the greatest risk first."""
+"""`chainfolio approvals ADDRESS`: what an address still allows others to take, the greatest risk first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import account
 from chainfolio.errors import BadRequest
-from cli.common import Commands, show_json, show_table, with_system
+from cli.common import Commands, one_chain, show_json, show_table, with_system
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -24,7 +24,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
     command = commands.add_parser("approvals", parents=[common], help="what others may take", description=__doc__)
     command.add_argument("address")
-    command.add_argument("--chain", required=True, help="the chain, by its key")
+    command.add_argument("--chain", help="the chain, by its key; needed where several are configured")
     command.set_defaults(run=run)
 
 
@@ -32,16 +32,17 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     owner = account(options.address)
 
-    async def read(system: System) -> Standing:
+    async def read(system: System) -> tuple[str, Standing]:
         from indexer.engine import Engine
 
-        if system.chain(options.chain).facts.family != owner.family:
-            raise BadRequest("address", f"{owner} is not an account of {options.chain}")
-        return await Engine(system).allowances(options.chain, owner)
+        key = one_chain(system, options.chain, "approvals are those of one chain")
+        if system.chain(key).facts.family != owner.family:
+            raise BadRequest("address", f"{owner} is not an account of {key}")
+        return key, await Engine(system).allowances(key, owner)
 
-    found = with_system(options, read)
+    chain, found = with_system(options, read)
     if options.json:
-        show_json(document(owner.address, options.chain, found))
+        show_json(document(owner.address, chain, found))
     else:
         show(owner.address, found)
     return 0

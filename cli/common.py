@@ -87,6 +87,17 @@ def check_chains(system: System) -> None:
         raise BadRequest("chains", "no chain is configured", cure=NO_CHAIN)
 
 
+def one_chain(system: System, named: str | None, why: str) -> str:
+    """The key of the chain that is asked: the named one, else the only one there is; BadRequest says `why` one only."""
+    check_chains(system)
+    if named is not None:
+        return system.chain(named).key
+    keys = sorted(system.settings.chains)
+    if len(keys) > 1:
+        raise BadRequest("chain", why, cure=f"--chain one of {', '.join(keys)}")
+    return keys[0]
+
+
 def show_json(value: Any) -> None:
     """One JSON document on standard output; msgspec's own types and exact decimals included."""
     import msgspec

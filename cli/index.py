@@ -1,16 +1,17 @@
-"""`chainfolio index`: back-fill one chain now, with progress, and make the derived tables."""
+"""`chainfolio index`: index one chain now up to its newest block, with progress, and make the derived tables."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import evm
-from chainfolio.errors import BadRequest
+from chainfolio.errors import BadRequest, Unavailable
 from cli.common import Commands, one_line, settings, with_system
 from cli.process import for_bulk
 from cli.watch import clock, watch
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
-    command = commands.add_parser("index", parents=[common], help="back-fill a chain now", description=__doc__)
+    command = commands.add_parser("index", parents=[common], help="index a chain now, once", description=__doc__)
     command.add_argument("chain", help="key of a configured chain")
     command.add_argument("--from", dest="first", type=int, metavar="N", help="first block (default: start_block)")
-    command.add_argument("--to", dest="last", type=int, metavar="N", help="last block (default: the newest final one)")
+    command.add_argument("--to", dest="last", type=int, metavar="N", help="last block (default: the newest)")
     command.add_argument("--datasets", metavar="A,B", help="datasets and derived tables (default: all datasets)")
     command.add_argument("--contracts", metavar="0x…,0x…", help="only these token contracts")
     command.add_argument("--estimate", action="store_true", help="say what the run would cost, and do not run")
@@ -59,7 +60,7 @@ def start_lanes(given: Settings, chain: str) -> list[Lane]:
 
 async def _index(system: System, options: argparse.Namespace, lanes: Sequence[Lane]) -> None:
     from indexer import derive, losses
-    from indexer.collect import Collector, check_anchor, check_span, missing
+    from indexer.collect import Collector, check_anchor, check_span, heights, missing
     from indexer.progress import Progress
     from indexer.wiring import check_datasets
 
@@ -78,6 +79,8 @@ async def _index(system: System, options: argparse.Namespace, lanes: Sequence[La
         heads = await chain.heads()
         first = chain.settings.start_block if options.first is None else options.first
         span = check_span(chain.key, first, heads.finalized if options.last is None else options.last, heads.finalized)
+        if options.last is not None and options.last > span.last:
+            print(f"{chain.key}: block {span.last:,} is the newest final one; later ones are left out", file=sys.stderr)
         await check_anchor(chain, system.tail)
         if options.estimate:
             work = missing(system.tail, chain.key, span, datasets, contracts, events)
@@ -87,11 +90,26 @@ async def _index(system: System, options: argparse.Namespace, lanes: Sequence[La
         collector = Collector(chain, system.lake, system.tail, system.seams, progress)
         recovered = await collector.recover()
         work = missing(system.tail, chain.key, span, datasets, contracts, events)
-        progress.blocks_total = sum(len(item.spans) for item in work)
+        progress.blocks_total, progress.heights = sum(len(item.spans) for item in work), heights(work)
         await collector.run(work, lanes)
+        if is_whole(options):
+            await _follow(system, chain)
         await asyncio.to_thread(derive.recover, system.lake, system.tail, chain.key)
         made = await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key, derived)
     _report(chain, progress, recovered, made, lanes, options)
+
+
+def is_whole(options: argparse.Namespace) -> bool:
+    """Whether everything up to the newest block is wanted, and not one part of it."""
+    return options.last is None and not options.datasets and not options.contracts
+
+
+async def _follow(system: System, chain: EvmChain) -> None:
+    """Read the blocks that are not final yet, once: without them an answer about now lacks the newest ones."""
+    try:
+        await system.follower(chain).step()
+    except Unavailable as error:
+        print(f"{chain.key}: the blocks that are not final yet were not read: {error}", file=sys.stderr)
 
 
 def _names(given: str | None) -> list[str]:
@@ -121,13 +139,13 @@ def _report(
     troubles = together([chain.node.troubles(), *(lane.troubles for lane in lanes)])
     if options.json:
         one_line({
-            "chain": chain.key, "blocks": progress.blocks, "events": progress.events, "rows": progress.rows,
+            "chain": chain.key, "blocks": progress.heights, "events": progress.events, "rows": progress.rows,
             "requests": requests, "seconds": round(progress.seconds, 3), "restored": progress.restored,
             "recoveredBatches": recovered, "derived": made, "troubles": troubles,
         })  # fmt: skip
         return
     print(
-        f"{chain.key}: {progress.blocks:,} blocks, {progress.events:,} events, {progress.rows:,} rows "
+        f"{chain.key}: {progress.heights:,} blocks, {progress.events:,} events, {progress.rows:,} rows "
         f"in {progress.seconds:.1f} s with {requests:,} requests"
         + (f"; {recovered} batches of a killed run finished" if recovered else "")
     )
@@ -176,7 +194,7 @@ def state(progress: Progress) -> str:
     blocks, events = progress.rates
     eta, share = progress.eta_s, 100 * progress.blocks // max(1, progress.blocks_total)
     return (
-        f"{share} % of {progress.blocks_total:,} blocks {blocks:,.0f}/s, "
+        f"{share} % of {progress.heights or progress.blocks_total:,} blocks {blocks:,.0f}/s, "
         f"{progress.events:,} events {events:,.0f}/s, {progress.requests:,} requests"
         + (f", {clock(eta)} left" if eta is not None and progress.blocks < progress.blocks_total else "")
     )

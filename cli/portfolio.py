@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.assets import Account, account
 from chainfolio.errors import BadRequest
-from cli.common import Commands, check_chains, show_json, show_table, with_system
+from cli.common import Commands, check_chains, one_chain, show_json, show_table, with_system
 
 if TYPE_CHECKING:
     from indexer.wiring import System
@@ -74,7 +74,6 @@ def _many(accounts: list[Account], options: argparse.Namespace) -> int:
     wanted |= {each: place for each, place in listed(options.file).items() if each not in wanted}
 
     async def read_all(system: System) -> None:
-        check_chains(system)
         key, height = _chosen(system, options.chain, options.block), options.block
         shown = _shown(options.sources, spam=options.include_spam)
         await show(system, wanted, key, height, shown, options.batch, as_json=options.json)
@@ -91,12 +90,9 @@ def _shown(sources: bool, *, spam: bool) -> Options:
 
 def _chosen(system: System, chain: str | None, block: int | None) -> str:
     """The one chain that is asked, which is the only one where none is named."""
-    keys = sorted(system.settings.chains) if chain is None else [system.chain(chain).key]
     if block is not None and block < 0:
         raise BadRequest("block", "a block height is at least 0")
-    if len(keys) > 1:
-        raise BadRequest("chain", "a block belongs to one chain", cure=f"--chain one of {', '.join(keys)}")
-    return keys[0]
+    return one_chain(system, chain, "a block belongs to one chain")
 
 
 async def read(

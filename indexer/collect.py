@@ -118,6 +118,11 @@ def missing(
     return [Work(left, names, tuple(sorted(wanted))) for (left, names, _), wanted in grouped.items()]
 
 
+def heights(work: Sequence[Work]) -> int:
+    """How many blocks some work is about: one that several parts of it read is still one block."""
+    return len(Spans(span for item in work for span in item.spans))
+
+
 def stream(chain: str, lane: int) -> str:
     """Under which name a lane marks its commits: the numbers of one stream only rise."""
     return f"{chain}/collect/{lane}" if lane else f"{chain}/collect"

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from chainfolio.blocks import Span
 from chainfolio.tables import TABLES
-from indexer.collect import BATCH_BLOCKS, BATCH_ROWS, Work
+from indexer.collect import BATCH_BLOCKS, BATCH_ROWS, Work, heights
 from storage.lake import Lake
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ async def estimate(chain: EvmChain, work: Sequence[Work], scratch: Path) -> dict
         spent_s += (clock.monotonic_s() - start_s) / share
         commits_s += await asyncio.to_thread(_commits_s, chunks, share, len(item.spans), scratch, clock)
     return {
-        "blocks": sum(len(item.spans) for item in work),
+        "blocks": heights(work),
         "events": round(events),
         "requests": round(requests),
         "megabytes": -(-round(events) * BYTES_PER_EVENT // 1_000_000),

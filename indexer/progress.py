@@ -13,7 +13,8 @@ WINDOW_S = 20.0
 
 @dataclass(slots=True)
 class Progress:
-    """Blocks and events done out of a known number of blocks. Rates and the estimate look at the last 20 seconds.
+    """Blocks and events done out of a known number of blocks. A block counts once for each part of the work that reads
+    it; `heights` are the blocks themselves (0: as many). Rates and the estimate look at the last 20 seconds.
 
     The first chunk goes alone and pays for all that is loaded and learnt: it is no measure of what follows. A chunk on
     its way counts for the part of it that is likely done, since those that were begun together come back together.
@@ -26,6 +27,7 @@ class Progress:
     requests: int = 0
     restored: int = 0
     rows: int = 0
+    heights: int = 0
     on_change: Callable[[Progress], None] = lambda progress: None
     _start_s: float = field(init=False)
     _seen: deque[tuple[float, float, int]] = field(init=False, repr=False)
@@ -79,10 +81,15 @@ class Progress:
         """Blocks and events a second, lately."""
         (then_s, blocks, events), (now_s, blocks_now, events_now) = self._seen[0], self._seen[-1]
         spent_s = max(now_s - then_s, 1e-6)
-        return (blocks_now - blocks) / spent_s, (events_now - events) / spent_s
+        return (blocks_now - blocks) * self._once / spent_s, (events_now - events) / spent_s
+
+    @property
+    def _once(self) -> float:
+        """Blocks for one block that is read: less than one where several parts of the work read it."""
+        return self.heights / self.blocks_total if self.heights and self.blocks_total else 1.0
 
     @property
     def eta_s(self) -> float | None:
         """Seconds left; None before anything is done."""
         rate, _ = self.rates
-        return max(0.0, self.blocks_total - self._seen[-1][1]) / rate if rate > 0 else None
+        return max(0.0, self.blocks_total - self._seen[-1][1]) * self._once / rate if rate > 0 else None

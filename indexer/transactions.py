@@ -171,8 +171,8 @@ class Statement:
             since_us, until_us = self.wanted.since_us, self.wanted.until_us
             if (until_us is None or first_us <= until_us) and (since_us is None or last_us >= since_us):
                 tail = subject.snapshotter.tail
-                lacks = (name for name in subject.wanted if not tail.cover(subject.key, name).covers(span))
-                self._holes.append(Hole(subject.key, next(lacks, NEEDED[0]), span, first_us, last_us))
+                lacks = {name: len(Spans([span]) - tail.cover(subject.key, name)) for name in subject.wanted}
+                self._holes.append(Hole(subject.key, max(lacks, key=lacks.__getitem__), span, first_us, last_us))
                 return
 
     def _nearest(self) -> Hole:

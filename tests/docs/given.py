@@ -1,0 +1,65 @@
+"""What a page takes for granted and no command makes: for the shell of `test_commands`, by `python -m`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from adapters.evm.endpoint import identity, name_of
+from adapters.evm.health import Evidence
+from chainfolio.settings import load
+from cli.common import settings_file
+from cli.main import parser
+from cli.serve import open_state
+from storage.state import book
+from storage.tail import Tail
+from tests.e2e.running import ask
+
+FINALITY = 8  # of the demo's chain
+BALANCE_OF = "0x70a08231"
+
+
+def in_book(account: str, address: str) -> str:
+    """An address that is in an account's book."""
+    given = load(_file())
+    state = open_state(given)
+    state.database.change(lambda tx: book.add(tx, account, {address: ""}, given.quotas, state.clock.now_us()))
+    state.close()
+    return address
+
+
+def cordoned(url: str) -> str:
+    """An endpoint that was caught lying."""
+    given, name = load(_file()), name_of(url)
+    evidence = Evidence("ethereum", name, "the balance of 0xbb at block 5 0xcc", "0", "7 by a majority", 1_000_000)
+    tail = Tail(given.tail_url.removeprefix("sqlite:///"))
+    tail.cordon(identity(url), msgspec.json.encode(evidence))
+    tail.close()
+    return name
+
+
+def staker(node: str, contract: str) -> str:
+    """An account that a contract knows a balance of, among those of the local chain, where blocks are final."""
+    final = hex(int(_asked(node, "eth_blockNumber"), 16) - FINALITY)
+    for account in _asked(node, "eth_accounts"):
+        call = {"to": contract, "data": f"{BALANCE_OF}{account[2:]:0>64}"}
+        if int(_asked(node, "eth_call", call, final), 16):
+            return str(account)
+    raise AssertionError(f"nobody has anything in {contract}")
+
+
+def _asked(node: str, method: str, *params: Any) -> Any:
+    return ask(node, {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})["result"]
+
+
+def _file() -> Path | None:
+    return settings_file(parser(["doctor"]).parse_args(["doctor"]))
+
+
+if __name__ == "__main__":
+    kinds: dict[str, Callable[..., str]] = {"in_book": in_book, "cordoned": cordoned, "staker": staker}
+    print(kinds[sys.argv[1]](*sys.argv[2:]))
