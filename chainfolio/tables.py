@@ -320,7 +320,7 @@ ALLOWANCES = Table(
 
 TOKENS = Table(
     "tokens",
-    "What token contracts say about themselves, read once.",
+    "What token contracts said about themselves when they were first asked, at `height`.",
     (
         CHAIN,
         Column("token", "text", "contract"),

@@ -22,18 +22,29 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class About:
-    """Collects it for one snapshot. `fresh` are tokens that the book did not have."""
+    """Collects it for one snapshot."""
 
     facts: Facts
     book: TokenBook
     sources: Sequence[PriceSource]
     block: Block
     tokens: dict[str, Token] = field(default_factory=dict)
-    fresh: dict[str, Token] = field(default_factory=dict)
     issues: list[Issue] = field(default_factory=list)
     _prices: dict[Asset, Price] = field(default_factory=dict)
     _refused: list[Refusal] = field(default_factory=list)
     _asked: set[str] = field(default_factory=set)
+    _said: dict[str, Token] = field(default_factory=dict)
+
+    def expect(self, contracts: Iterable[str]) -> Asking[Read, Any, None]:
+        """Ask what some tokens are before it is known whether they are held: together with their balances."""
+        wanted = set(contracts) - {ZERO_ADDRESS}
+        unknown = sorted(wanted - self.book.known(wanted, self.block).keys())
+        if unknown:
+            self._said |= yield from describe(self.facts, unknown)
+
+    def keep(self) -> None:
+        """Let the book have what contracts said of themselves."""
+        self.book.learn(self._said, self.block)
 
     def ask(self, contracts: Iterable[str]) -> Asking[Read, Any, None]:
         """Ask for what was not asked yet, the native coin (the zero address) with the first."""
@@ -41,7 +52,7 @@ class About:
         if not wanted:
             return
         self._asked |= set(wanted)
-        known = self.book.known([contract for contract in wanted if contract != ZERO_ADDRESS])
+        known = self.book.known(wanted, self.block) | {each: self._said[each] for each in wanted if each in self._said}
         unknown = [contract for contract in wanted if contract not in known and contract != ZERO_ADDRESS]
         assets = [self._asset(contract) for contract in wanted]
         askings: dict[str, Asking[Read, Any, Any]] = {"prices": ladder(self.sources, assets, self.block)}
@@ -52,7 +63,7 @@ class About:
             Issue(name, self.facts.key, report.reason) for name, report in reports.items() if report.status == "failed"
         ]
         told = reports["tokens"].result if unknown else None
-        self.fresh |= told or {}
+        self._said |= told or {}
         self.tokens |= known | (told or {}) | {ZERO_ADDRESS: self._native}
         for contract in wanted:
             self.tokens.setdefault(contract, Token(self.facts.token_asset(contract), "", "", None))

@@ -6,12 +6,12 @@ the index ends: below that is `NotCovered`, which is not the same as no more app
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from adapters.evm.tokens import describe
 from chainfolio import amounts
 from chainfolio.asking import Asking, drive
 from chainfolio.blocks import Span, Spans
@@ -158,28 +158,28 @@ async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> 
     One round beside what the price sources need. Where the node does not answer, nothing is known.
     """
     wanted = sorted(set(pairs))
-    book = await asyncio.to_thread(snapshotter.book.known, [token for _, token in wanted])
-    tracked = [pair for pair in wanted if pair[1] in book and book[pair[1]].decimals is not None]
-    if not tracked:
+    if not wanted:
         return {}
-    chain = snapshotter.chain
+    chain, tokens = snapshotter.chain, list(dict.fromkeys(token for _, token in wanted))
     try:
         block = await snapshotter.now()
-        priced = list(dict.fromkeys(book[token].asset for _, token in tracked))
+        book = snapshotter.book.known(tokens, block)
         askings: dict[str, Asking[Read, Any, Any]] = {
-            "balances": _balances(tracked),
-            "prices": ladder(snapshotter.sources, priced, block),
+            "balances": _balances(wanted),
+            "tokens": describe(chain.facts, [token for token in tokens if token not in book]),
+            "prices": ladder(snapshotter.sources, [chain.facts.token_asset(token) for token in tokens], block),
         }
         reports = await drive(askings, lambda asks: chain.answer(asks, block))
     except SourceError:
         return {}
     quotes: Quotes = reports["prices"].result or Quotes()
     raws: Mapping[tuple[str, str], object] = reports["balances"].result or {}
+    told = book | (reports["tokens"].result or {})
     usd = {price.asset: price.usd for price in quotes.prices}
     return {
-        pair: _asset(book[pair[1]], raw, usd[book[pair[1]].asset])
+        pair: _asset(told[pair[1]], raw, usd[told[pair[1]].asset])
         for pair, raw in raws.items()
-        if isinstance(raw, int) and book[pair[1]].asset in usd
+        if isinstance(raw, int) and told[pair[1]].asset in usd and told[pair[1]].decimals is not None
     }
 
 

@@ -293,8 +293,9 @@ class Engine:
             return await snapshotter.quote(contracts)
         except SourceError as error:
             issue = Issue(key, key, f"the chain could not be read: {error.reason}")
-            tokens = snapshotter.book.known(contracts) | {ZERO_ADDRESS: snapshotter.native}
-            return Quoted(Block(0, "", "", self.system.seams.clock.now_us()), tokens, {}, (issue,))
+            block = Block(0, "", "", self.system.seams.clock.now_us())
+            tokens = snapshotter.book.known(contracts, block) | {ZERO_ADDRESS: snapshotter.native}
+            return Quoted(block, tokens, {}, (issue,))
 
     def facts(self) -> dict[str, ChainFacts]:
         """What documents show of each configured chain."""

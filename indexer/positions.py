@@ -113,7 +113,7 @@ class Reader:
     """Reads one account. `met` is what it met by the block that is read, `time_s` when that was made.
 
     `named` asks for names and prices of tokens: of those that are held, or do not say whether they are, while positions
-    are still being read.
+    are still being read; `expected` asks for names in the first round, where they can be foretold.
     """
 
     protocols: Protocols
@@ -121,6 +121,7 @@ class Reader:
     met: Encounters
     time_s: int = 0
     named: Callable[[Iterable[str]], Asking[Read, Any, None]] | None = None
+    expected: Asking[Read, Any, None] | None = None
 
     def everything(self, wanted: Sequence[str]) -> Asking[Read, Any, Everything]:
         """The balances of the wanted tokens, and every position by what the account met."""
@@ -131,8 +132,10 @@ class Reader:
                     str(at): self._position(each)
                     for at, each in enumerate(self.protocols.by_contract(self.account, self.met))
                 },
+                **({"expected": self.expected} if self.expected is not None else {}),
             }
         )
+        results.pop("expected", None)
         native, balances, by_token, loose = results.pop("tokens")
         found = [each for positions, _ in (*results.values(), by_token) for each in positions]
         issues = [issue for _, said in (*results.values(), by_token, loose) for issue in said]

@@ -107,10 +107,16 @@ class Snapshotter:
         wanted = {account: self._wanted(met[account].tokens | set(extra)) for account in accounts}
         about, time_s = self._about(block), block.time_us // SECOND_US
         also = {contract for each in moved.values() for contract in each.contracts}
+        expected = await asyncio.to_thread(
+            lambda: {account: self.book.expected(account, met[account].tokens | set(extra)) for account in accounts}
+        )
         readers = {
-            account: Reader(self.protocols, account, met[account], time_s, lambda held: about.ask({*held, *also}))
+            account: Reader(
+                self.protocols, account, met[account], time_s, lambda held: about.ask({*held, *also}),
+                about.expect(expected[account]),
+            )
             for account in accounts
-        }
+        }  # fmt: skip
         read, fees = await asyncio.gather(
             self._read({account: readers[account].everything(tuple(wanted[account])) for account in accounts}, block),
             asyncio.to_thread(paid, *index, block),
@@ -123,6 +129,8 @@ class Snapshotter:
         opened, doubts = await asyncio.to_thread(self._judged, opened, held, about, block.height)
         issues += doubts
         own = _own(accounts, held, opened)
+        for account in accounts:
+            self.book.named(account, own[account])
         spam = await asyncio.to_thread(self._all_spam, held, opened, own, moved, about, block.height)
         holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
         issues += [*unknown, *(issue for everything in read.values() for issue in everything.issues)]
@@ -301,8 +309,7 @@ class Snapshotter:
         reports = await drive({"about": about.ask(contracts)}, lambda asks: self.chain.answer(asks, about.block))
         if (error := reports["about"].error) is not None:
             raise error
-        if about.fresh:
-            await asyncio.to_thread(self.book.learn, about.fresh, about.block.height)
+        await asyncio.to_thread(about.keep)
 
 
 def _day(account: str, moved: Daily, tokens: Mapping[str, Token]) -> Day:

@@ -1,14 +1,21 @@
-"""The book of tokens: what their contracts said once, and the chain's token list. Asked once, then kept in the lake."""
+"""The book of tokens: the chain's token list, and what other contracts say of themselves, block by block.
+
+What a contract says of itself holds for the block at which it was asked, for it may change its name and its decimals:
+nothing that was said at one block is shown in an answer about another. Only the token list holds for all blocks. What
+was seen before serves to ask in time: together with the balances.
+"""
 
 from __future__ import annotations
 
 import csv
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from chainfolio.assets import ZERO_ADDRESS, Asset
+from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.blocks import Block
 from chainfolio.contracts import Token
 from chainfolio.tables import TOKENS
 
@@ -16,52 +23,83 @@ if TYPE_CHECKING:
     from adapters.evm.facts import Facts
     from storage.lake import Lake
 
+KEPT_BLOCKS: Final = 4
+KEPT_ACCOUNTS: Final = 4096
+
+K = TypeVar("K")
+V = TypeVar("V")
+
 
 class TokenBook:
-    """The tokens of one chain, each asked once."""
+    """The tokens of one chain."""
 
     def __init__(self, facts: Facts, lake: Lake, listed: Mapping[str, Token]) -> None:
         self._facts, self._lake, self.listed = facts, lake, dict(listed)
-        self._known: dict[str, Token] | None = None
+        self._seen: set[str] | None = None
+        self._at: OrderedDict[str, dict[str, Token]] = OrderedDict()
+        self._named: OrderedDict[str, frozenset[str]] = OrderedDict()
 
-    def known(self, contracts: Sequence[str]) -> dict[str, Token]:
-        """Those of some contracts that need not be asked."""
-        if self._known is None:
-            self._known = {**self._stored(), **self.listed}
-        return {contract: self._known[contract] for contract in contracts if contract in self._known}
+    def known(self, contracts: Collection[str], block: Block) -> dict[str, Token]:
+        """Those of some contracts that need not be asked at a block."""
+        told = self._at.get(block.hash, {})
+        return {each: known for each in contracts if (known := self.listed.get(each) or told.get(each)) is not None}
 
-    def _stored(self) -> dict[str, Token]:
-        import polars as pl
+    def learn(self, tokens: Mapping[str, Token], block: Block) -> None:
+        """Keep for a block what contracts said there; one that gave no decimals is asked again."""
+        told = {contract: token for contract, token in tokens.items() if token.decimals is not None}
+        _put(self._at, block.hash, self._at.get(block.hash, {}) | told, KEPT_BLOCKS)
+        self._record(told, block.height)
 
+    # --- what will be asked ------------------------------------------------------------------------------------------
+
+    def expected(self, account: str, met: Collection[str]) -> set[str]:
+        """The tokens that a snapshot of an account will name: those of its last one, and what it met of those seen."""
+        return (set(met) & self.seen) | self._named.get(account, frozenset())
+
+    def named(self, account: str, contracts: Collection[str]) -> None:
+        """A snapshot of an account has named these tokens."""
+        _put(self._named, account, frozenset(contracts), KEPT_ACCOUNTS)
+
+    @property
+    def seen(self) -> set[str]:
+        """The contracts that ever said what they are."""
+        if self._seen is None:
+            self._seen = self._stored()
+        return self._seen
+
+    def _stored(self) -> set[str]:
         if not self._lake.exists(TOKENS):
-            return {}
-        rows = self._lake.scan(TOKENS, chain=self._facts.key).filter(pl.col("decimals").is_not_null()).collect()
-        return {
-            row["token"]: Token(self._asset(row["token"]), row["symbol"] or "", row["name"] or "", row["decimals"])
-            for row in rows.iter_rows(named=True)
-        }
+            return set()
+        return set(self._lake.scan(TOKENS, chain=self._facts.key).select("token").collect()["token"])
 
-    def _asset(self, contract: str) -> Asset:
-        return self._facts.token_asset(contract)
-
-    def learn(self, tokens: Mapping[str, Token], height: int) -> None:
-        """Keep what contracts said; one that gave no decimals is asked again next time."""
+    def _record(self, told: Mapping[str, Token], height: int) -> None:
+        """A row for each token that was never seen before, with the height at which it said so."""
         import pyarrow as pa
 
+        if told.keys() <= self.seen:
+            return
         # Another process may keep tokens too. Its number comes before its rows, so that two of one number are seen.
         stream, table = f"{self._facts.key}/tokens", TOKENS
         last = self._lake.last(table, stream)
-        self._known = {**self._stored(), **self.listed}
-        fresh = {c: token for c, token in tokens.items() if token.decimals is not None and c not in self._known}
-        if not fresh:
-            return
+        self._seen = self._stored()
         rows = [
             {"chain": self._facts.key, "token": c, "symbol": t.symbol, "name": t.name, "decimals": t.decimals}
-            for c, t in sorted(fresh.items())
+            for c, t in sorted(told.items())
+            if c not in self._seen
         ]
+        if not rows:
+            return
         content = pa.Table.from_pylist([row | {"height": height} for row in rows], schema=table.schema())
         if self._lake.append(table, content, stream=stream, batch=last + 1):
-            self._known |= fresh
+            self._seen |= told.keys()
+
+
+def _put(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+    """Keep a value, and let go of the oldest where there are too many."""
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > most:
+        kept.popitem(last=False)
 
 
 def token_list(path: Path, facts: Facts) -> dict[str, Token]:

@@ -341,18 +341,21 @@ def _mined(done: Done) -> Mined:
 
 
 async def learn(snapshotter: Snapshotter, known: dict[str, Token], activities: Collection[Activity]) -> None:
-    """Add to the known tokens those that activities moved or allowed; who was never asked what it is, is asked once."""
+    """Add to the known tokens those that activities moved or allowed, as they are now."""
     contracts = {move.token for each in activities for move in each.movements if move.token}
     contracts |= {permission.token for each in activities for permission in each.permissions}
-    known |= await asyncio.to_thread(snapshotter.book.known, sorted(contracts - known.keys()))
+    contracts -= known.keys()
+    if contracts <= snapshotter.book.listed.keys():
+        known |= {contract: snapshotter.book.listed[contract] for contract in contracts}
+        return
+    chain, block = snapshotter.chain, await snapshotter.now()
+    known |= snapshotter.book.known(contracts, block)
     unknown = sorted(contracts - known.keys())
     if not unknown:
         return
-    chain = snapshotter.chain
-    block = await snapshotter.now()
     asking = describe(chain.facts, unknown)
     report = (await drive({"tokens": asking}, lambda asks: chain.answer(asks, block)))["tokens"]
     if report.result is None:
         raise BadAnswer(chain.key, f"what tokens are could not be read: {report.reason}")
-    await asyncio.to_thread(snapshotter.book.learn, report.result, block.height)
+    await asyncio.to_thread(snapshotter.book.learn, report.result, block)
     known |= report.result

@@ -126,12 +126,9 @@ class _Reading:
 
 
 class _Forgetful(TokenBook):
-    """A book that knows no token, so that each contract is asked what it is."""
+    """A book that writes nothing down: what others say of tokens is only held against what the first endpoint says."""
 
-    def known(self, contracts: Sequence[str]) -> dict[str, Token]:
-        return {}
-
-    def learn(self, tokens: Mapping[str, Token], height: int) -> None:
+    def learn(self, tokens: Mapping[str, Token], block: Block) -> None:
         pass
 
 

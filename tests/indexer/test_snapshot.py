@@ -10,6 +10,7 @@ import pytest
 
 from chainfolio.amounts import MAX_RAW
 from chainfolio.assets import ZERO_ADDRESS, account
+from chainfolio.blocks import Block
 from chainfolio.contracts import Token
 from chainfolio.errors import HistoryUnavailable
 from chainfolio.settings import Chain, Settings
@@ -19,7 +20,8 @@ from indexer.registry import Protocol, Registry
 from indexer.snapshot import Snapshotter
 from indexer.tokens import TokenBook
 from indexer.wiring import System
-from localchain.evm import Tx, tx
+from localchain.artifacts import artifact
+from localchain.evm import Tx, created_address, tx, words
 from localchain.hostile import BALANCES, deploy_hostile
 from localchain.node import LocalNode
 from portfolio.compose import portfolio
@@ -227,16 +229,48 @@ def listed(indexed: Index, contracts: list[str]) -> dict[str, Token]:
     return {contract: Token(asset(contract), "X", "X", 6) for contract in contracts}
 
 
-async def test_what_tokens_say_is_kept_once_by_any_number_of_books(
+async def test_what_tokens_say_is_written_down_once_by_any_number_of_books(
     hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path
 ) -> None:
     subject, _ = hostile
     async with index(subject, tmp_path) as indexed:
-        facts = indexed.chain.facts
+        facts, block = indexed.chain.facts, Block(5, "0x05", "0x04", 0)
         books = [TokenBook(facts, Lake(indexed.lake.uri), {}) for _ in range(3)]
-        assert all(book.known(["0xa"]) == {} for book in books)
+        assert all(book.seen == set() for book in books)
         for book, contract in zip(books, ("0xa", "0xb", "0xa"), strict=True):
-            book.learn({contract: Token(facts.token_asset(contract), "A", "A", 6)}, 5)
+            book.learn({contract: Token(facts.token_asset(contract), "A", "A", 6)}, block)
         assert [row["token"] for row in indexed.stored("tokens").to_pylist()] == ["0xa", "0xb"]
-        fresh = TokenBook(facts, indexed.lake, {})
-        assert set(fresh.known(["0xa", "0xb", "0xc"])) == {"0xa", "0xb"}
+        assert TokenBook(facts, indexed.lake, {}).seen == {"0xa", "0xb"}
+        assert set(books[0].known(["0xa", "0xb"], block)) == {"0xa"}
+        assert books[0].known(["0xa", "0xb"], Block(6, "0x06", "0x05", 0)) == {}
+
+
+async def test_what_a_token_is_called_is_what_it_said_at_the_block_whichever_was_asked_first(tmp_path: Path) -> None:
+    with evm(0) as subject:
+        node, maker, bob = subject.node, subject.deployment.accounts["deployer"], "0x" + "b0" * 20
+        at = [int(node.rpc("eth_getTransactionCount", maker, "pending"), 16) + k for k in range(2)]
+        token, other = (created_address(maker, nonce).lower() for nonce in at)
+        about = [
+            words(["string", "string", "uint8"], "Token", name, places) for name, places in (("OLD", 6), ("NEW", 18))
+        ]
+        node.settle([Tx(maker, None, artifact("Token").creation(each), gas=5_000_000) for each in about])
+        node.settle([tx(maker, token, "mint(address,uint256)", bob, 10**18)])
+        early = node.height
+        node.mine()  # the node keeps the state of a block when the next one is made
+        node.rpc("anvil_setCode", token, node.rpc("eth_getCode", other, "latest"))  # as a proxy that was upgraded
+        node.mine(2)
+        async with index(subject, tmp_path, datasets=LOGS) as indexed:
+            await followed(indexed)
+            blocks = await indexed.chain.blocks([early, node.height])
+            seen = []
+            for order in ((0, 1), (1, 0)):
+                book = TokenBook(indexed.chain.facts, Lake(f"{indexed.lake.uri}{order[0]}"), {})
+                source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
+                taken = {k: await source.take([bob], blocks[k]) for k in order}
+                again = [await source.take([bob], blocks[k]) for k in (0, 1)]
+                assert [each.holdings for each in again] == [taken[0].holdings, taken[1].holdings]
+                assert [each.requests for each in again] == [1, 1]  # as many as the balances alone
+                seen.append(
+                    [{h.token.asset.contract: h.token.decimals for h in taken[k].holdings}[token] for k in (0, 1)]
+                )
+    assert seen == [[6, 18], [6, 18]]
