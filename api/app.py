@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from api.pipeline import KEYED, PUBLIC, chained
 from api.request import MAX_BODY, Request
 from api.router import Route
 from api.routes import ROUTES
+from chainfolio.errors import Unavailable
 from chainfolio.seams import Seams
 from chainfolio.settings import Settings
 
@@ -82,14 +84,18 @@ def make_app(
 
 def endpoint(route: Route, parts: Parts) -> Endpoint:
     """A route behind its pipeline."""
-    run = chained(PUBLIC if route.public else KEYED)
+    run, limit_s = chained(PUBLIC if route.public else KEYED), parts.settings.limits.request_s
 
     async def answer(request: Request) -> Answer:
         request.operation = route.name
         try:
             if request.headers.get("Expect", GO_ON).lower() != GO_ON:
                 raise Problem(417, f"only `Expect: {GO_ON}` is met here")
-            return await run(Context(request, route, parts))
+            async with asyncio.timeout(limit_s):
+                return await run(Context(request, route, parts))
+        except TimeoutError:
+            late = Unavailable("the server", f"the answer took longer than {limit_s} s", retry_after_s=5)
+            return refused(late, request, route.envelope)
         except web.HTTPRequestEntityTooLarge:
             return refused(Problem(413, "the body is too long"), request)
         except Exception as error:  # every refusal and failure of the route, in its family's words

@@ -7,9 +7,11 @@ wants to wait; a partial one is given but never kept as whole.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from chainfolio.assets import ZERO_ADDRESS, Account
@@ -34,6 +36,7 @@ from indexer.follow import Status
 from indexer.history import History, midnight_us
 from indexer.rates import rate
 from indexer.registry import Registry
+from indexer.shared import SharedWork
 from indexer.validators import Validators, unserved
 from indexer.virtual import read_group
 from indexer.wiring import System
@@ -51,6 +54,9 @@ if TYPE_CHECKING:
     from indexer.snapshot import Snapshotter
 
 KEEP_S = 3600.0
+MOST_KEPT = 20_000  # accounts
+MOST_LATER = 100  # accounts that are read though nobody waits for them
+CHAIN_SHARE = 0.75  # of the time that a request has
 REFRESH = "refresh"  # the reads of accounts, as logs and metrics name them
 GREY = "#808080"  # a chain without a colour of its own
 NO_FAMILY = "no chain for this kind of address is configured"
@@ -74,10 +80,13 @@ class Engine:
     indexing: Mapping[str, Status] = field(default_factory=dict)
     supervisor: Supervisor = field(default_factory=Supervisor)
     _kept: dict[str, _Kept] = field(default_factory=dict)
-    _running: dict[str, asyncio.Task[_Kept]] = field(default_factory=dict)
+    _reads: SharedWork[_Kept] = field(init=False)
     _history: History = field(default_factory=History)
     _snapshotters: dict[str, Snapshotter] = field(default_factory=dict)
     _facts: dict[str, ChainFacts] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._reads = SharedWork(lambda error: self.supervisor.task(REFRESH).noted(error))
 
     async def portfolios(
         self, accounts: Sequence[Account], options: Options, *, wait: bool, wallet_only: bool
@@ -160,8 +169,9 @@ class Engine:
         """What accounts of the chain's kind held as the day began; None where there was no chain, or is no account."""
         addresses = _addresses(chain, accounts)
         try:
-            block = await self._history.before(chain, day) if addresses else None
-            return None if block is None else await self._snapshotter(chain).take(addresses, block)
+            async with self._budget(chain):
+                block = await self._history.before(chain, day) if addresses else None
+                return None if block is None else await self._snapshotter(chain).take(addresses, block)
         except SourceError as error:
             return error
 
@@ -253,9 +263,9 @@ class Engine:
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
         """Begin to read accounts anew, behind the caller's back; False where every one is being read already."""
-        idle = [account for account in accounts if account.address not in self._running]
-        for account in idle:
-            self._read_soon(account)
+        idle = [account for account in accounts if account.address not in self._reads]
+        if idle and not self._refresh(idle):
+            raise Unavailable("accounts", "too many are being read for later", retry_after_s=5)
         return bool(idle)
 
     def _document(
@@ -290,7 +300,8 @@ class Engine:
         chain = self.system.chain(key)
         snapshotter = self._snapshotter(chain)
         try:
-            return await snapshotter.quote(contracts)
+            async with self._budget(chain):
+                return await snapshotter.quote(contracts)
         except SourceError as error:
             issue = Issue(key, key, f"the chain could not be read: {error.reason}")
             block = Block(0, "", "", self.system.seams.clock.now_us())
@@ -317,7 +328,7 @@ class Engine:
         result = []
         for account in accounts:
             kept = self._kept.get(account.address)
-            running = account.address in self._running
+            running = account.address in self._reads
             result.append(SyncStatus(account.address, kept.updated_us if kept else None, None, running))
         return result
 
@@ -360,31 +371,29 @@ class Engine:
     async def _known(self, accounts: Sequence[Account], *, wait: bool) -> list[_Kept]:
         """What is known of each account: kept where that will do, read where it will not."""
         now_us = self.system.seams.clock.now_us()
-        tasks: list[_Kept | asyncio.Task[_Kept]] = []
+        keep_us = self.system.settings.server.cache_s * 1_000_000
+        known: dict[str, _Kept] = {}
+        stale: list[Account] = []
         for account in accounts:
             kept = self._kept.get(account.address)
-            fresh = kept is not None and now_us - kept.updated_us <= self.system.settings.server.cache_s * 1_000_000
+            fresh = kept is not None and now_us - kept.updated_us <= keep_us
             if kept is not None and (fresh or not wait):
+                known[account.address] = kept
                 if not fresh:
-                    self._read_soon(account)
-                tasks.append(kept)
-            else:
-                tasks.append(self._read_soon(account))
-        return [await asyncio.shield(task) if isinstance(task, asyncio.Task) else task for task in tasks]
+                    stale.append(account)
+        self._refresh(stale)
+        missing = [account for account in accounts if account.address not in known]
+        read = await self._reads.results((account.address, partial(self._read, account)) for account in missing)
+        known |= {account.address: kept for account, kept in zip(missing, read, strict=True)}
+        return [known[account.address] for account in accounts]
 
-    def _read_soon(self, account: Account) -> asyncio.Task[_Kept]:
-        """The read of an account that is on its way, or a new one: callers at the same time share it."""
-        running = self._running.get(account.address)
-        if running is None:
-            running = asyncio.create_task(self._read(account))
-            self._running[account.address] = running
-            running.add_done_callback(lambda task: self._done(account.address, task))
-        return running
-
-    def _done(self, address: str, task: asyncio.Task[_Kept]) -> None:
-        self._running.pop(address, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.supervisor.task(REFRESH).noted(error)  # nobody may be waiting for it
+    def _refresh(self, accounts: Sequence[Account]) -> bool:
+        """Begin to read accounts for later; False where so many are read already that they have to come again."""
+        for account in accounts:
+            if self._reads.later >= MOST_LATER:
+                return False
+            self._reads.begin(account.address, partial(self._read, account))
+        return True
 
     async def _read(self, account: Account, *, live: bool = False) -> _Kept:
         """A snapshot of one account on every chain of its kind. A chain that fails is an issue, all are an error."""
@@ -407,16 +416,28 @@ class Engine:
         return kept
 
     def _keep(self, address: str, kept: _Kept) -> None:
+        self._kept.pop(address, None)  # so that the oldest come first
         self._kept[address] = kept
         oldest_us = kept.updated_us - int(KEEP_S * 1_000_000)
-        for old in [key for key, item in self._kept.items() if item.updated_us < oldest_us]:
-            del self._kept[old]
+        while len(self._kept) > MOST_KEPT or next(iter(self._kept.values())).updated_us < oldest_us:
+            del self._kept[next(iter(self._kept))]
 
     async def _snapshot(self, chain: EvmChain, account: Account, live: bool) -> Snapshot | SourceError:
         try:
-            return await self._snapshotter(chain).take([account.address], live=live)
+            async with self._budget(chain):
+                return await self._snapshotter(chain).take([account.address], live=live)
         except SourceError as error:
             return error
+
+    @contextlib.asynccontextmanager
+    async def _budget(self, chain: EvmChain) -> AsyncIterator[None]:
+        """Time for one chain: most of a request's, so that a node that never answers leaves some for the others."""
+        limit_s = self.system.settings.limits.request_s * CHAIN_SHARE
+        try:
+            async with asyncio.timeout(limit_s):
+                yield
+        except TimeoutError:
+            raise Unavailable(chain.key, f"it could not be read within {limit_s:g} s", retry_after_s=5) from None
 
     def _snapshotter(self, chain: EvmChain) -> Snapshotter:
         if chain.key not in self._snapshotters:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,8 @@ from chainfolio.assets import Asset, account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Snapshot, Token
 from chainfolio.errors import Unavailable
-from chainfolio.settings import Chain, Settings
+from chainfolio.settings import Chain, Limits, Settings
+from indexer import engine as module
 from indexer.engine import Engine
 from indexer.wiring import System
 from portfolio.document import Portfolio
@@ -29,9 +31,16 @@ class Node:
     chain: str
     failure: Exception | None = None
     asked: list[Sequence[str]] = field(default_factory=list)
+    hangs: bool = False
+    left: int = 0
 
     async def take(self, accounts: Sequence[str], *, live: bool = False) -> Snapshot:
         self.asked.append(accounts)
+        if self.hangs:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.left += 1
         if self.failure:
             raise self.failure
         coin = Token(Asset(IDS[self.chain], "slip44", "60"), "ETH", "Ether", 18)
@@ -42,7 +51,8 @@ class Node:
 @pytest.fixture
 async def nodes(tmp_path: Path) -> AsyncIterator[tuple[Engine, Node, Node]]:
     chains = {key: Chain(rpc=["http://127.0.0.1:1"]) for key in IDS}
-    system, first, second = System(Settings(data=str(tmp_path), chains=chains)), Node("ethereum"), Node("base")
+    settings = Settings(data=str(tmp_path), chains=chains, limits=Limits(request_s=1))
+    system, first, second = System(settings), Node("ethereum"), Node("base")
     yield Engine(system, _snapshotters={"ethereum": first, "base": second}), first, second  # type: ignore[dict-item]
     await system.close()
 
@@ -76,3 +86,62 @@ async def test_a_whole_answer_is_kept_and_a_failure_after_it_is_told_only_to_who
     engine._kept[ALICE.address].updated_us = 0
     assert (await ask(engine, wait=True)).completeness == "partial"
     assert (await ask(engine)).networth == whole.networth
+
+
+async def test_a_chain_that_never_answers_leaves_the_others_time_to(nodes: tuple[Engine, Node, Node]) -> None:
+    engine, _, second = nodes
+    second.hangs = True
+    found = await asyncio.wait_for(ask(engine), 5)
+    assert [issue.reason for issue in found.issues] == [
+        "the chain could not be read: it could not be read within 0.75 s"
+    ]
+    assert (found.completeness, second.left) == ("partial", 1)
+
+
+async def test_chains_that_never_answer_are_an_error_with_a_time_to_come_again(
+    nodes: tuple[Engine, Node, Node],
+) -> None:
+    engine, first, second = nodes
+    first.hangs = second.hangs = True
+    with pytest.raises(Unavailable) as caught:
+        await asyncio.wait_for(ask(engine), 5)
+    assert caught.value.retry_after_s
+
+
+async def test_what_nobody_waits_for_any_more_is_not_read_on(nodes: tuple[Engine, Node, Node]) -> None:
+    engine, first, _ = nodes
+    first.hangs = True
+    callers = [asyncio.create_task(ask(engine)) for _ in range(3)]
+    await asyncio.sleep(0.05)
+    for caller in callers[:2]:
+        caller.cancel()
+    await asyncio.sleep(0.05)
+    assert (len(first.asked), first.left) == (1, 0), "the third one waits for the read that the three share"
+    callers[2].cancel()
+    await asyncio.sleep(0.05)
+    assert first.left == 1
+    assert ALICE.address not in engine._reads
+
+
+async def test_only_so_many_accounts_are_read_for_later(
+    nodes: tuple[Engine, Node, Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_LATER", 2)
+    engine, first, _ = nodes
+    first.hangs = True
+    several = [account(f"0x{number:040x}") for number in range(1, 4)]
+    assert await engine.sync(several[:2])
+    with pytest.raises(Unavailable, match="too many"):
+        await engine.sync(several[2:])
+    assert await engine.sync(several[:1]) is False, "that one is being read"
+
+
+async def test_of_what_is_kept_the_oldest_goes_first(
+    nodes: tuple[Engine, Node, Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_KEPT", 2)
+    engine, *_ = nodes
+    several = [account(f"0x{number:040x}") for number in range(1, 4)]
+    for each in (several[0], several[1], several[0], several[2]):
+        await engine.portfolios([each], Options(), wait=True, wallet_only=True)
+    assert set(engine._kept) == {several[0].address, several[2].address}
