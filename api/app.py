@@ -87,7 +87,7 @@ def endpoint(route: Route, parts: Parts) -> Endpoint:
     run, limit_s = chained(PUBLIC if route.public else KEYED), parts.settings.limits.request_s
 
     async def answer(request: Request) -> Answer:
-        request.operation = route.name
+        request.operation, request.route = route.name, route.path
         try:
             if request.headers.get("Expect", GO_ON).lower() != GO_ON:
                 raise Problem(417, f"only `Expect: {GO_ON}` is met here")

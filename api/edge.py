@@ -61,7 +61,7 @@ def edge(parts: Parts, heads: Heads, max_body: int, handler: Handler) -> Served:
             if request.charge is not None:
                 _taken(request).void_soon()
             if isinstance(error, asyncio.CancelledError):
-                log.info("left", request_id=request.id, method=request.method, path=_path(request))
+                log.info("left", request_id=request.id, method=request.method, path=request.route)
             raise
         finally:
             traffic.in_flight -= 1
@@ -85,7 +85,7 @@ def refused(error: Exception, request: Request, envelope: str = "whole") -> Answ
     """The answer for an error; what is our own fault is logged whole, and only named to the client."""
     problem = problem_of(error, request.id, envelope)
     if not isinstance(error, Problem) and problem.status >= 500:
-        about = {"request_id": request.id, "path": _path(request), "status": problem.status}
+        about = {"request_id": request.id, "path": request.route, "status": problem.status}
         if problem.status == 500:
             log.error("failed", **about, exc_info=error)
         else:  # named by its kind and its words: where it came from is no news
@@ -115,11 +115,6 @@ def _namer(parts: Parts) -> Callable[[Request], str]:
     return name
 
 
-def _path(request: Request) -> str:
-    """The path for the log, without the query: addresses are the caller's business, and a key may stray into it."""
-    return request.path[:200]
-
-
 def _note(say: Any, request: Request, status: int, length: int, took_s: float) -> None:
     who = request.principal
     caller = {"account": who.account_id, "key": who.key_id} if who else {}
@@ -127,7 +122,7 @@ def _note(say: Any, request: Request, status: int, length: int, took_s: float) -
         "request",
         request_id=request.id,
         method=request.method,
-        path=_path(request),
+        path=request.route,
         status=status,
         ms=round(took_s * 1000, 1),
         bytes=length,

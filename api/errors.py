@@ -15,6 +15,7 @@ import msgspec
 
 from api.context import Answer
 from chainfolio import errors
+from chainfolio.words import public
 from storage.state.refusals import Code, Refusal
 
 TITLES: Final[Mapping[int, str]] = {
@@ -200,7 +201,7 @@ def problem_of(error: Exception, request_id: str, envelope: str = "whole") -> Pr
 
 
 def _cured(error: errors.ChainfolioError, cure: Cure) -> Problem:
-    problem = Problem(cure.status, cure.words or error.message, cure.error)
+    problem = Problem(cure.status, cure.words or public(error.message), cure.error)
     if not cure.words and error.cure:
         problem.extras["cure"] = error.cure
     wait_s = getattr(error, "retry_after_s", None) or cure.retry_after_s

@@ -21,7 +21,9 @@ MAX_BODY: Final = 1024 * 1024
 class Request:
     """What a client asks. `id` is what log, ledger and answer call it, `match` the path's parameters.
 
-    `operation` is the route that answers, `principal` who asks, `charge` what is reserved for it: each once known.
+    `operation` is the route that answers and `route` its path with the names of its parameters, which is all of a path
+    that may be logged: a key may have been typed into the rest. `principal` is who asks, `charge` what is reserved for
+    it: each once known.
     `extras` are headers that the answer has, whatever it becomes.
     """
 
@@ -33,6 +35,7 @@ class Request:
         self.rel_url: URL = http.rel_url
         self.id = ""
         self.operation = "none"
+        self.route = ""
         self.match: Mapping[str, str] = {}
         self.extras: dict[str, str] = {}
         self.principal: Principal | None = None

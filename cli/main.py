@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import importlib
 import json
+import os
 import sys
 from collections.abc import Sequence
 
@@ -38,6 +39,7 @@ def parser(groups: Sequence[str] = GROUPS) -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code says how it ended (0 done, 2 wrong usage, 3 node, 4 not indexed, 5 store…)."""
+    os.umask(0o077)  # what stores hold is their owner's: tenants' data, keys, settings of nodes
     given = list(sys.argv[1:] if arguments is None else arguments)
     named = given[0] if given else ""
     options = parser([named] if named in GROUPS else GROUPS).parse_args(given)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -19,6 +20,7 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Quoted, Snapshot, VirtualUser
 from chainfolio.errors import BadRequest, HistoryUnavailable, NodeBehind, SourceError, Unavailable, Unserved
 from chainfolio.supervisor import Supervisor, Task
+from chainfolio.words import public
 from indexer import candidates, virtual
 from indexer.answers import (
     ApprovalsPage,
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from indexer.allowances import Standing
     from indexer.snapshot import Snapshotter
 
+log = logging.getLogger("chainfolio.engine")
 KEEP_S = 3600.0
 MOST_KEPT = 20_000  # accounts
 MOST_LATER = 100  # accounts that are read though nobody waits for them
@@ -303,6 +306,7 @@ class Engine:
             async with self._budget(chain):
                 return await snapshotter.quote(contracts)
         except SourceError as error:
+            log.warning("%s could not be read: %s", key, error.message)
             issue = Issue(key, key, f"the chain could not be read: {error.reason}")
             block = Block(0, "", "", self.system.seams.clock.now_us())
             tokens = snapshotter.book.known(contracts, block) | {ZERO_ADDRESS: snapshotter.native}
@@ -354,7 +358,7 @@ class Engine:
         if status is None:
             return ChainReadiness(key=chain.key, healthy=True, indexed=indexed, endpoints=_endpoints(chain))
         problems = self.supervisor.problems(chain.key)
-        reason = "; ".join(problems) or status.halted or status.trouble or None
+        reason = public("; ".join(problems) or status.halted or status.trouble) or None
         lag = max(0, status.head - (indexed or 0)) if status.head else None
         return ChainReadiness(
             key=chain.key,
@@ -451,7 +455,7 @@ def _task_health(task: Task) -> TaskHealth:
         chain=task.chain or None,
         healthy=not task.problem,
         failures=task.failures,
-        reason=task.problem or None,
+        reason=public(task.problem) or None,
     )
 
 
@@ -503,6 +507,7 @@ def _addresses(chain: EvmChain, accounts: Sequence[Account]) -> list[str]:
 
 def _unreadable(chain: EvmChain, addresses: Sequence[str], error: SourceError, time_us: int) -> Snapshot:
     """A snapshot that says only why there is none."""
+    log.warning("%s could not be read: %s", chain.key, error.message)
     reason = f"the chain could not be read: {error.reason}"
     issues = tuple(Issue(chain.key, address, reason, account=address) for address in addresses)
     return Snapshot(chain.key, Block(0, "", "", time_us), tuple(addresses), (), (), issues)

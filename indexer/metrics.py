@@ -40,9 +40,12 @@ class Exported:
             "chainfolio_healed", "times a chain left its final past and was indexed again", labels=["chain"]
         )
         for key, status in self._worker.status.items():
-            head.add_metric([key], status.head)
-            indexed.add_metric([key], status.indexed)
-            halted.add_metric([key], 1 if status.halted else 0)
+            # Another process may be the one that indexes the chain: then nothing is known here, and 0 would be a lie.
+            if status.head:
+                head.add_metric([key], status.head)
+                indexed.add_metric([key], status.indexed)
+            if status.head or status.halted:
+                halted.add_metric([key], 1 if status.halted else 0)
             reorgs.add_metric([key], status.reorgs)
             healed.add_metric([key], status.healed)
         return head, indexed, halted, reorgs, healed

@@ -196,8 +196,7 @@ class Snapshotter:
                     if raw:
                         held.append((account, contract, raw))
                 elif wanted[account][contract]:
-                    why = "the contract refuses" if isinstance(raw, Reverted) else raw.reason
-                    reason = f"the balance of {account} is unknown: {why}"
+                    reason = f"the balance of {account} is unknown: {_why(raw)}"
                     gone = isinstance(raw, Unknown) and raw.cause == "absent"
                     spoils = contract in known and not gone
                     issues.append(Issue("balance", contract, reason, spoils=spoils, account=account))
@@ -289,7 +288,7 @@ class Snapshotter:
             Holding(account, self.native, each.native) for account, each in read.items() if isinstance(each.native, int)
         ]
         unknown = [
-            Issue("balance", account, f"the native balance could not be read: {each.native.reason}", account=account)
+            Issue("balance", account, f"the native balance could not be read: {_why(each.native)}", account=account)
             for account, each in read.items()
             if not isinstance(each.native, int)
         ]
@@ -330,6 +329,10 @@ def _own(accounts: Iterable[str], held: Sequence[tuple[str, str, int]], opened: 
         if each.account in own:
             own[each.account] |= each.tokens
     return own
+
+
+def _why(answer: Reverted | Unknown) -> str:
+    return "the contract refuses" if isinstance(answer, Reverted) else answer.reason
 
 
 def _refusals(quotes: Quotes, own: Mapping[str, Set[str]]) -> list[Issue]:

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from chainfolio import amounts
 from chainfolio.calls import DECIMALS, Answered, Call, NativeBalance, balance_of
 from chainfolio.contracts import Issue
+from chainfolio.words import public
 from portfolio.document import (
     UNKNOWN,
     WALLET,
@@ -360,8 +361,8 @@ def _pictures(images: Mapping[str, str], options: Options) -> tuple[str | UnsetT
 
 
 def issue_documents(issues: Sequence[Issue]) -> tuple[IssueDocument, ...]:
-    """Issues as answers show them: each once, in order."""
-    rows = {(clean(issue.adapter), clean(issue.subject), clean(issue.reason)) for issue in issues}
+    """Issues as answers show them: each once, in order, without the words of nodes and contracts."""
+    rows = {(clean(issue.adapter), clean(issue.subject), clean(public(issue.reason))) for issue in issues}
     return tuple(IssueDocument(*row) for row in sorted(rows))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from chainfolio.errors import Busy
@@ -20,11 +20,19 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def private(path: Path) -> None:
+    """Take a file from everybody but its owner; one of another owner stays as that one has it."""
+    mode = path.stat().st_mode
+    if mode & 0o077:
+        with suppress(PermissionError):
+            path.chmod(mode & 0o700)
+
+
 @contextmanager
 def held(path: Path, *, store: str, what: str, wait: bool = False) -> Iterator[None]:
     """Hold a file's lock; Busy names the process that has it. The system lets go of it however the process dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -19,6 +19,7 @@ from adapters.evm.transport import HttpTransport, Posted
 from adapters.evm.wire import quantity, typed
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
+from chainfolio.words import quoted
 
 # The most that such an interface lists at once.
 MOST_ROWS = 10_000
@@ -92,7 +93,7 @@ class Explorer(Endpoint):
             if content[:1] == b"[" or content[:3] == b'"0x':
                 return content
             if any(sign in words for sign in ("rate limit", "timeout", "too many")):
-                raise Unavailable(self.name, f"the explorer says: {words[:200]}")
-            raise BadAnswer(self.name, f"the explorer says: {words[:200]}")
+                raise Unavailable(self.name, f"the explorer says: {quoted(words[:200])}")
+            raise BadAnswer(self.name, f"the explorer says: {quoted(words[:200])}")
 
         return await self._retrying(urlencode(query).encode(), read)

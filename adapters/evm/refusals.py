@@ -12,6 +12,7 @@ from typing import Final
 
 from adapters.evm.wire import RpcError
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, SourceError, TooMuch, Unavailable, Unsupported
+from chainfolio.words import quoted
 
 
 class Reverting(BadAnswer):
@@ -93,20 +94,21 @@ _ANY: Final[_Table] = (
 def meaning(source: str, method: str, error: RpcError, height: int = 0) -> SourceError:
     """The typed error behind a refusal of `method` that was about block `height`."""
     said = _said(error)
+    shown = quoted(said)
     if error.code == -32601:
-        return Unsupported(source, f"{method}: {said}")
+        return Unsupported(source, f"{method}: {shown}")
     if error.code == 3 and method == "eth_call":
-        return Reverting(source, said, _revert_data(error))
+        return Reverting(source, shown, _revert_data(error))
     if error.code == 429 or (_LIMITED.search(said) and not (method == "eth_call" and _REVERT.search(said))):
-        return Unavailable(source, said)
+        return Unavailable(source, f"it limits us: {shown}")
     for pattern, kind in {"eth_call": _CALLS, "eth_getLogs": _LOGS}.get(method, ()) + _ANY:
         if pattern.search(said):
-            return kind(source, said, error, height)
+            return kind(source, shown, error, height)
     if error.code in (-32005, -32016):
-        return Unavailable(source, said)
+        return Unavailable(source, f"it limits us: {shown}")
     if error.code == -32602:
-        return Unsupported(source, f"{method}: {said}")
-    return BadAnswer(source, f"{method} was refused: {said!r} (code {error.code})")
+        return Unsupported(source, f"{method}: {shown}")
+    return BadAnswer(source, f"{method} was refused: {shown} (code {error.code})")
 
 
 def _said(error: RpcError) -> str:

@@ -254,6 +254,16 @@ async def test_a_sane_request_id_is_kept(ask: Any, given: str, kept: bool) -> No
     assert (answer.headers["X-Request-Id"] == given) is kept
 
 
+@pytest.mark.parametrize("path", ["/v1/{}", "/v1/bundles/{}", "/{}", "/v1/bundles/{}/addresses/x"])
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+@pytest.mark.parametrize("key", [KEY, KEY[:-7], KEY[8:]])
+async def test_a_key_that_was_typed_into_the_path_is_not_logged(ask: Any, path: str, method: str, key: str) -> None:
+    with capture_logs() as lines:
+        await ask(path.format(key), method)
+    assert lines
+    assert key not in repr(lines)
+
+
 async def test_the_log_has_one_line_a_request_and_no_secret(ask: Any) -> None:
     with capture_logs() as lines:
         await ask(f"/v1/portfolio?addresses={ALICE}", headers={"X-Request-Id": "mine", "Cookie": "c=SECRET"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -163,3 +164,14 @@ def test_a_server_that_is_not_there_is_named_without_its_password(run: Run, monk
     assert ran.code == 5
     assert "check that PostgreSQL runs" in ran.err
     assert "s3cr3t" not in ran.err
+
+
+def test_whatever_a_command_makes_is_its_owners_alone(run: Run, here: Path) -> None:
+    mask = os.umask(0o022)
+    try:
+        assert run("account", "create", "--name", "me", "--json").code == 0
+        made = [path for path in here.rglob("*") if path.name != "chainfolio.toml"]
+        assert {"state.db", "pepper"} <= {path.name for path in made}
+        assert [path.name for path in made if path.stat().st_mode & 0o077] == []
+    finally:
+        os.umask(mask)

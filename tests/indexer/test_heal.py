@@ -18,8 +18,9 @@ from adapters.evm.transport import HttpTransport
 from chainfolio.blocks import Span
 from chainfolio.errors import DeepReorg, Unavailable
 from chainfolio.seams import Seams
-from chainfolio.settings import Settings
+from chainfolio.settings import Chain, Settings
 from chainfolio.tables import BLOCKS
+from indexer.follow import Status
 from indexer.heal import heal
 from indexer.metrics import Exported
 from indexer.wiring import System
@@ -179,6 +180,17 @@ def exported(worker: Worker) -> str:
     registry = CollectorRegistry()
     registry.register(Exported(worker))
     return generate_latest(registry).decode()
+
+
+def test_a_process_that_does_not_index_a_chain_exports_no_head_of_it(tmp_path: Path) -> None:
+    system = System(Settings(data=str(tmp_path), chains={"ethereum": Chain(rpc=["http://127.0.0.1:1"])}))
+    worker = Worker(system, status={"ethereum": Status()})
+    assert 'chain="ethereum"' not in "".join(
+        line for line in exported(worker).splitlines() if line.startswith(("chainfolio_head", "chainfolio_indexed"))
+    )
+    worker.status["ethereum"].head = worker.status["ethereum"].indexed = 7
+    assert 'chainfolio_head_block{chain="ethereum"} 7.0' in exported(worker)
+    assert 'chainfolio_indexed_block{chain="ethereum"} 7.0' in exported(worker)
 
 
 class Steps(ManualClock):

@@ -14,8 +14,10 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Snapshot, Token
 from chainfolio.errors import Unavailable
 from chainfolio.settings import Chain, Limits, Settings
+from chainfolio.words import quoted
 from indexer import engine as module
 from indexer.engine import Engine
+from indexer.follow import Status
 from indexer.wiring import System
 from portfolio.document import Portfolio
 from portfolio.facts import Options
@@ -143,5 +145,22 @@ async def test_of_what_is_kept_the_oldest_goes_first(
     engine, *_ = nodes
     several = [account(f"0x{number:040x}") for number in range(1, 4)]
     for each in (several[0], several[1], several[0], several[2]):
-        await engine.portfolios([each], Options(), wait=True, wallet_only=True)
+        await engine.portfolios([each], Options(), wait=True, wallet_only=False)
     assert set(engine._kept) == {several[0].address, several[2].address}
+
+
+async def test_the_words_of_a_node_reach_the_log_and_no_tenant(
+    nodes: tuple[Engine, Node, Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    engine, _, second = nodes
+    second.failure = Unavailable("node", f"it limits us: {quoted('project CANARY at http://10.0.0.5/v3/short77')}")
+    (issue,) = (await ask(engine)).issues
+    assert issue.reason == "the chain could not be read: it limits us: (in the server's log)"
+    assert "CANARY" in caplog.text
+    engine.indexing = {"base": Status(trouble=str(second.failure))}
+    task = engine.supervisor.task("indexing", chain="ethereum")
+    task.problem = f"indexing failed: {second.failure}"
+    told = await engine.readiness()
+    assert "CANARY" not in repr(told)
+    assert "it limits us" in repr(told.chains)
+    assert "it limits us" in repr(told.tasks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfolio.errors import BadRequest, BadSettings, StoreError
+from chainfolio.seams import SystemClock
 from storage.state import State, accounts, ledger, migrations, open_database, schema
 from storage.state.accounts import Account, Key, Principal
 from storage.state.credentials import BASE62, make_key, pepper, well_formed
@@ -207,6 +209,17 @@ def test_the_pepper_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
     assert len(found[0]) == 32
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_store_of_tenants_is_its_owners_alone(tmp_path: Path) -> None:
+    path, mask = tmp_path / "data" / "state.db", os.umask(0o022)
+    try:
+        for _ in range(2):
+            State.open(f"sqlite:///{path}", PEPPER, SystemClock(), random.Random(1)).close()
+            assert [each.name for each in path.parent.iterdir() if each.stat().st_mode & 0o077] == []
+            path.chmod(0o644)  # as an older release left it
+    finally:
+        os.umask(mask)
 
 
 def test_a_pepper_that_was_cut_is_not_used(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio.errors import StoreError
-from storage.disk import held
+from storage.disk import held, private
 
 if TYPE_CHECKING:
     import apsw
@@ -32,6 +32,7 @@ def migrate_sqlite(path: Path, head: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = apsw.Connection(str(path))
     try:
+        private(path)  # before anything of a tenant is in it: its journals are made like it
         connection.set_busy_timeout(5000)
         if _sqlite_revision(connection) == head:
             return
