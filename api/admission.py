@@ -1,4 +1,5 @@
-"""The step that lets a request in: its rate, then what is wrong with it, then its credits, held until it is answered.
+"""The step that lets a request in: its rate, then what is wrong with it, then its credits. A read holds them until it
+is answered; a change takes them in the transaction that makes it.
 
 A request's flaws are found before its rate is counted and told after it, so that rate and credits take one step in
 the store: whoever comes too often learns only that. Where the store has to be asked whether the account may have what
@@ -13,11 +14,12 @@ from typing import Final
 
 from api import schema
 from api.auth import caller
-from api.charge import Charge
+from api.changes import changed
+from api.charge import Charge, too_poor
 from api.context import Answer, Context, Proceed, Step
 from api.entitlement import missing
 from api.errors import Problem
-from api.idempotency import claimed, idempotency_key
+from api.idempotency import asked_once
 from api.router import AT_BLOCK
 from chainfolio.errors import BadRequest, Unserved
 from storage.state.meter import WINDOW_US, Admit, Admitted
@@ -27,9 +29,8 @@ WINDOW_S: Final = WINDOW_US // 1_000_000
 
 
 async def admit(context: Context, proceed: Proceed) -> Answer:
-    """Let the request in, or refuse it; what it reserved is the edge's to settle."""
+    """Let the request in, or refuse it; what a read reserved is the edge's to settle."""
     problem, cost, admitted = await _asked(context)
-    name = context.idempotency_key
     context.headers.update(rate_headers(context.route.bucket, admitted))
     if not admitted.let_in:
         raise _too_often(admitted)
@@ -37,9 +38,9 @@ async def admit(context: Context, proceed: Proceed) -> Answer:
         raise problem
     if context.route.allow is not None:
         await context.route.allow(context, **context.arguments)
-    if name is not None:
-        with _place(context):
-            return await claimed(context, name, lambda: _paid(context, proceed, cost))
+    if context.route.changes:
+        context.cost = cost
+        return await changed(context, proceed, admitted.available or 0)
     if context.route.allow is not None:
         admitted = await _admitted(context, cost, rate=False)
     _reserved(context, admitted, cost)
@@ -51,18 +52,13 @@ async def _asked(context: Context) -> tuple[Exception | None, int, Admitted]:
     """What is wrong with the request, what it costs, and whether it may come in, as of one state of keys and grants."""
     while True:
         problem = await _flaw(context)
-        cost = 0 if problem or context.http.method == "HEAD" else context.route.cost * context.units
-        is_later = context.idempotency_key is not None or context.route.allow is not None
+        cost = 0 if problem else context.route.cost * context.units
+        is_later = context.route.allow is not None and not context.route.changes
         admitted = await _admitted(context, 0 if is_later else cost, rate=True)
         if not admitted.stale:
             return problem, cost, admitted
         context.parts.state.forget()
         context.http.principal = await caller(context)
-
-
-async def _paid(context: Context, proceed: Proceed, cost: int) -> Answer:
-    _reserved(context, await _admitted(context, cost, rate=False), cost)
-    return await proceed(context)
 
 
 async def _flaw(context: Context) -> Exception | None:
@@ -71,7 +67,7 @@ async def _flaw(context: Context) -> Exception | None:
         return problem
     try:
         await schema.fill(context)
-        context.idempotency_key = idempotency_key(context)
+        context.asked = await asked_once(context) if context.route.changes else None
         if context.route.check is not None:
             context.route.check(context, **context.arguments)
     except (Problem, Refusal, BadRequest, Unserved) as flaw:
@@ -83,10 +79,10 @@ def _admitted(context: Context, cost: int, *, rate: bool) -> Awaitable[Admitted]
     limits = context.parts.settings.limits
     limit = limits.at_block_per_minute if context.route.bucket == AT_BLOCK else limits.per_minute
     known = context.principal
-    as_of = known.as_of if rate else None
     asked = Admit(
-        known.account_id, known.key_id, context.route.bucket, limit if rate else 0, cost, context.request_id, as_of
-    )
+        known.account_id, known.key_id, context.route.bucket, limit if rate else 0, cost, context.request_id,
+        known.as_of if rate else None, hold=not context.route.changes,
+    )  # fmt: skip
     return context.parts.state.meter.admit(asked)
 
 
@@ -95,7 +91,7 @@ def _reserved(context: Context, admitted: Admitted, cost: int) -> None:
     if not cost:
         return
     if admitted.held is None:
-        raise _too_poor(cost, admitted.available or 0)
+        raise too_poor(cost, admitted.available or 0)
     context.http.charge = Charge(context.parts.state.meter, admitted.held)
 
 
@@ -118,14 +114,6 @@ def _too_often(admitted: Admitted) -> Problem:
         f"at most {admitted.limit} requests in any {WINDOW_S} seconds; try again in {wait_s} s",
         extras={"retryAfter": wait_s, "retry_after": wait_s},
         headers={"Retry-After": str(wait_s)},
-    )
-
-
-def _too_poor(cost: int, available: int) -> Problem:
-    return Problem(
-        402,
-        f"this call costs {cost} and the account has {available} credits that no running call holds",
-        extras={"creditsRequired": cost, "creditsAvailable": available, "creditsNeeded": cost},
     )
 
 

@@ -1,4 +1,4 @@
-"""What a request has reserved, from its admission until its answer is on the wire: then, and only then, it is paid."""
+"""What a read has reserved, from its admission until its answer is on the wire: then, and only then, it is paid."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from api.errors import Problem
 from api.keys import Meter
 from chainfolio.errors import StoreError
 from storage.state.meter import Held
@@ -34,3 +35,12 @@ class Charge:
     def post_soon(self) -> None:
         """Take them: the answer has been sent."""
         self.meter.settle_soon(self.held, "post")
+
+
+def too_poor(cost: int, available: int) -> Problem:
+    """The refusal for want of credits."""
+    return Problem(
+        402,
+        f"this call costs {cost} and the account has {available} credits that no running call holds",
+        extras={"creditsRequired": cost, "creditsAvailable": available, "creditsNeeded": cost},
+    )

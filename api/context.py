@@ -16,9 +16,7 @@ from api.request import Request
 from api.router import Route
 from chainfolio.seams import Seams
 from chainfolio.settings import Settings
-from storage.state import idempotency
-from storage.state.database import Transaction
-from storage.state.idempotency import Claim, Kept
+from storage.state.idempotency import Asked
 
 JSON = "application/json"
 ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -53,28 +51,19 @@ class Answer(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Context:
-    """One request on its way, which the steps fill in."""
+    """One request on its way, which the steps fill in.
+
+    Of a change: `asked` is there where it carries an Idempotency-Key, `cost` is due in the transaction that makes it,
+    and `made` says that this transaction is done.
+    """
 
     http: Request
     route: Route
     parts: Parts
-    idempotency_key: str | None = None
-    claim: Claim | None = None
+    asked: Asked | None = None
+    cost: int = 0
+    made: bool = False
     arguments: dict[str, Any] = field(default_factory=dict)
-
-    async def change(self, work: Callable[[Transaction], object], status: int = 200) -> Answer:
-        """Change what a tenant keeps: the work, and the answer that its result is, in one transaction."""
-
-        def whole(tx: Transaction) -> Answer:
-            result = work(tx)
-            answer = Answer(b"", status) if status == 204 else encoded(result, status)
-            if self.claim is not None:
-                idempotency.keep(tx, self.claim, Kept(answer.status, answer.content_type, answer.body))
-            return answer
-
-        answer = await self.parts.state.run(whole)
-        self.claim = None
-        return answer
 
     @property
     def principal(self) -> Principal:

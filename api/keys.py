@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, TypeVar
 
 from storage.state.database import Transaction
+from storage.state.ledger import Bill
 from storage.state.meter import Admit, Admitted, Held
 
 T = TypeVar("T")
@@ -26,6 +27,12 @@ class Meter(Protocol):
 
     def settle_soon(self, held: Held, kind: str) -> None:
         """Post or void without waiting."""
+
+    def bill(self, account_id: str, key_id: str, amount: int, request_id: str) -> Bill:
+        """What a change is paid with, in the transaction that makes it."""
+
+    def billed(self, bill: Bill) -> None:
+        """That transaction is done."""
 
 
 class Principal(Protocol):

@@ -24,7 +24,7 @@ from api.errors import (
     shape_of,
 )
 from api.fields import Field, fields_of
-from api.idempotency import HEADER, REPLAYED, WRITES
+from api.idempotency import HEADER, REPLAYED
 from api.pipeline import KEYED, PUBLIC
 from api.router import Route, one
 from chainfolio.settings import Settings
@@ -205,7 +205,7 @@ KEY_PARAMETER: Final = {
 
 
 def _parameters(route: Route, settings: Settings) -> list[dict[str, Any]]:
-    found = [KEY_PARAMETER] if route.method in WRITES else []
+    found = [KEY_PARAMETER] if route.changes else []
     return (
         found
         + [
@@ -276,11 +276,8 @@ def failures(route: Route) -> Mapping[int, str]:
         found[401 if route.needs == "at-block" else 403] = f"The caller lacks what this needs: {route.needs}."
     if route.cost == 0:
         found.pop(402, None)
-    if route.method in WRITES:
-        found |= {
-            409: "The first request with this Idempotency-Key is still running.",
-            422: "This Idempotency-Key was used for another request.",
-        }
+    if route.changes:
+        found[422] = "This Idempotency-Key was used for another request."
     for status in {CODES[code][0] for code in route.codes}:
         told = [found[status]] if status in found else []
         found[status] = " ".join([*told, *(f"`{code}`: {CODES[code][1]}" for code in _codes(route, status))])
@@ -354,5 +351,5 @@ def _headers(route: Route, status: int) -> dict[str, Any]:
     names += ["Retry-After"] if status in (429, 503) else []
     if not route.public and status not in BEFORE_ANYBODY:
         names += [name for step in KEYED for name in step.headers]
-    names += [REPLAYED] if route.method in WRITES and status < 500 else []
+    names += [REPLAYED] if route.changes and status < 500 else []
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}

@@ -17,6 +17,7 @@ from storage.state.refusals import Code
 
 AT_BLOCK: Final = "at-block"  # the one bucket beside that of all other routes
 SEGMENTS: Final = ("path", "query", "body")
+CHANGING: Final = ("POST", "PATCH", "DELETE")
 Handler = Callable[..., Awaitable[Any]]
 
 
@@ -64,6 +65,11 @@ class Route:
     def name(self) -> str:
         """The operation's id: the handler's own name."""
         return self.handler.__name__
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes something: then its handler answers by `api.changes.change`."""
+        return self.method in CHANGING
 
     @cached_property
     def hints(self) -> dict[str, Any]:

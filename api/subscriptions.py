@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import msgspec
 
 from api.addressbook import Address
+from api.changes import change
 from api.context import Answer, Context
 from api.router import write
 from api.status import Moment, moment
@@ -103,7 +104,7 @@ async def subscribe_snapshot(request: Context, body: WantedSnapshots) -> Answer:
         count = "1 address is" if len(made) == 1 else f"{len(made)} addresses are"
         return Subscribed(f"{count} subscribed to", [_shown(each) for each in made])
 
-    return await request.change(work)
+    return await change(request, work)
 
 
 def check_served(request: Context, body: WantedSnapshots) -> None:

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from api.addresses import PATTERN, read_account
-from api.context import Context
+from api.changes import change
+from api.context import Answer, Context
 from api.errors import Flaw, invalid
 from api.fields import Refused
 from api.router import write
@@ -32,13 +33,15 @@ class SyncBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summary="Read addresses anew in the background",
     needs="portfolio",
     check=lambda request, body: accounts(request, body),
+    answers={200: Said},
     example="Address is syncing",
 )
-async def sync_transactions(request: Context, body: SyncBody) -> Said:
+async def sync_transactions(request: Context, body: SyncBody) -> Answer:
     """Starts a fresh read of every address that is not being read already; `/v1/status` shows when it is done. The
     answer is a bare JSON string."""
     started = await request.engine.sync(accounts(request, body))
-    return "Address is syncing" if started else "Address already syncing"
+    said: Said = "Address is syncing" if started else "Address already syncing"
+    return await change(request, lambda _: said)
 
 
 def accounts(request: Context, body: SyncBody) -> tuple[Account, ...]:

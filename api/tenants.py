@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from api.changes import change
 from api.context import Answer, Context
 from storage.state import accounts, audit, delegations
 from storage.state.database import Transaction
@@ -33,7 +34,7 @@ async def keep(request: Context, work: Callable[[Transaction, str], object], sta
             audit.note(tx, now_us, actor, account_id, "changed by a delegate", detail)
         return result
 
-    return await request.change(locked, status)
+    return await change(request, locked, status)
 
 
 def _owner(request: Context, tx: Transaction) -> str:

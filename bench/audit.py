@@ -15,8 +15,9 @@ from bench.wire import Received
 from storage.state import ledger
 from storage.state.database import Database, Statement, Transaction
 
-ASKED, LOST, LEFT = -1, 0, -2  # beside the statuses of whole answers: no answer yet, half of one, we did not wait
-REPLAYED, CLOSED = 1, 2
+# Beside the statuses of whole answers: no answer yet, half of one, we did not wait, we tore the line up in the middle.
+ASKED, LOST, LEFT, TORN = -1, 0, -2, -3
+REPLAYED, CLOSED, CHANGE = 1, 2, 4
 MOMENT_S = 1.0  # of those who closed their line this long before a kill, the last call may have been unsettled
 PAGE = 50_000
 
@@ -30,6 +31,7 @@ _CALLS = Statement(
 _PAGE_END = Statement(
     sa.text("SELECT max(id) FROM (SELECT id FROM ledger WHERE id > :after ORDER BY id LIMIT :most) page")
 )
+_MADE = Statement(sa.text("SELECT description FROM subscriptions"))
 _TWICE = Statement(
     sa.text(
         "SELECT count(*) FROM (SELECT call_id FROM ledger WHERE kind IN ('post', 'void', 'expire') "
@@ -43,22 +45,36 @@ class Record:
     """Every call by its number, in columns. `key` is the number of its Idempotency-Key, 0 where it has none."""
 
     status: array[int] = field(default_factory=lambda: array("h"))
-    cost: array[int] = field(default_factory=lambda: array("b"))
+    cost: array[int] = field(default_factory=lambda: array("h"))
     key: array[int] = field(default_factory=lambda: array("i"))
     worker: array[int] = field(default_factory=lambda: array("i"))
     flags: array[int] = field(default_factory=lambda: array("b"))
     began_s: array[float] = field(default_factory=lambda: array("d"))
     ended_s: array[float] = field(default_factory=lambda: array("d"))
     keys: int = 0
+    changes: int = 0
+    subscribed: dict[int, int] = field(default_factory=dict)  # what a call subscribes to, which nobody else does
+    torn: Counter[str] = field(default_factory=Counter)
+    longest: dict[str, int] = field(default_factory=dict)
     workers: set[int] = field(default_factory=set)  # all that ever answered
 
     def __len__(self) -> int:
         return len(self.status)
 
-    def begin(self, cost: int, key: int, now_s: float) -> int:
+    def offset(self, kind: str) -> int:
+        """After how many bytes of its answer the next call of a kind is left: each number in its turn."""
+        self.torn[kind] += 1
+        return (self.torn[kind] - 1) % (self.longest.get(kind, 0) + 1)
+
+    @property
+    def rounds(self) -> dict[str, float]:
+        """How often calls of each kind were left at every byte of the longest answer."""
+        return {kind: times / (self.longest.get(kind, 0) + 1) for kind, times in self.torn.items()}
+
+    def begin(self, cost: int, key: int, now_s: float, flags: int = 0) -> int:
         """The number of a call that is about to be made. `cost` is what it costs if it goes well."""
         for column, value in (
-            (self.status, ASKED), (self.cost, cost), (self.key, key), (self.worker, 0), (self.flags, 0),
+            (self.status, ASKED), (self.cost, cost), (self.key, key), (self.worker, 0), (self.flags, flags),
         ):  # fmt: skip
             column.append(value)
         self.began_s.append(now_s)
@@ -88,12 +104,21 @@ def request_id(number: int) -> str:
 
 @dataclass(slots=True)
 class Audit:
-    """What the comparison found. All but `unbilled`, `late` and the totals have to be 0."""
+    """What the comparison found. All but `unbilled`, `late` and the totals have to be 0.
+
+    A read is charged where all of its answer was sent; a change is charged where it was made, and nowhere else.
+    """
 
     calls: int
     statuses: Counter[int]
     kills: int
-    charged_unreceived: int = 0
+    charged_unreceived: int = 0  # reads of which we did not get a whole 2xx, though we stayed
+    made: int = 0  # subscriptions, of 1,200 credits each
+    free: int = 0  # of them, those that nobody paid
+    unmade: int = 0  # those that were paid, but are not there
+    bought_twice: int = 0
+    torn: int = 0  # calls that were left in the middle of their answer
+    rounds: float = 0.0  # how often that was at every byte of it, for the kind of call where it was least
     charged_wrongly: int = 0  # not what such a call costs
     charged_twice: int = 0  # a call
     settled_twice: int = 0
@@ -115,7 +140,7 @@ class Audit:
         """Nobody was charged for what did not come, nobody twice, nothing is missing."""
         counts = (
             self.charged_unreceived, self.charged_wrongly, self.charged_twice, self.settled_twice,
-            self.keys_charged_twice, self.unknown, self.still_held,
+            self.keys_charged_twice, self.unknown, self.still_held, self.free, self.unmade, self.bought_twice,
         )  # fmt: skip
         return not any(counts) and not self.unsound and self.lowest >= 0
 
@@ -130,6 +155,7 @@ def audit(database: Database, record: Record, killed: Sequence[tuple[float, int]
     found = Audit(len(record), Counter(record.status), len(killed))
     posted = _posted(database, record, found)
     _keyed(record, posted, found)
+    _changed(database, record, posted, found)
     _unbilled(record, posted, killed, hold_s, found)
     ((found.settled_twice,),) = database.look(lambda tx: tx.rows(_TWICE))
     found.totals = database.look(ledger.totals)
@@ -147,7 +173,8 @@ def _posted(database: Database, record: Record, found: Audit) -> bytearray:
             found.unknown += 1
         elif kind == "post":
             posted[number] += 1
-            found.charged_unreceived += not record.went_well(number)
+            stayed = record.status[number] != TORN and not record.flags[number] & CHANGE
+            found.charged_unreceived += stayed and not record.went_well(number)
             found.charged_wrongly += amount != record.cost[number]
     found.charged_twice = sum(times > 1 for times in posted)
     return posted
@@ -175,6 +202,18 @@ def _keyed(record: Record, posted: bytearray, found: Audit) -> None:
     charged = Counter(record.key[number] for number, times in enumerate(posted) if times and record.key[number])
     found.keys_charged = len(charged)
     found.keys_charged_twice = sum(times > 1 for times in charged.values())
+
+
+def _changed(database: Database, record: Record, posted: bytearray, found: Audit) -> None:
+    """Subscriptions that are there, beside those that were paid."""
+    made = {int(text.removeprefix("change ")) for (text,) in database.look(lambda tx: tx.rows(_MADE))}
+    paid = Counter(dict.fromkeys(record.subscribed.values(), 0))
+    for number, change in record.subscribed.items():
+        paid[change] += posted[number]
+    bought = {change for change, times in paid.items() if times}
+    found.made, found.free, found.unmade = len(made), len(made - bought), len(bought - made)
+    found.bought_twice = sum(times > 1 for times in paid.values())
+    found.torn, found.rounds = sum(record.torn.values()), min(record.rounds.values(), default=0.0)
 
 
 def _unbilled(

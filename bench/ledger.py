@@ -3,8 +3,9 @@
 python -m bench.ledger [--calls 1000000] [--clients 64] [--every 10] [--seed N] [--postgres URL]
 
 Clients know of every call what came back: a whole answer, or not all of it. Then the ledger is compared with that.
-They read what they asked for, or leave long before there is an answer: what the system has taken from a server it
-delivers, but who tears the line up at that moment throws it away, and no server can tell.
+They read what they asked for, leave long before there is an answer, or tear the line up after some bytes of it, each
+number of bytes in its turn. What the system has taken from a server counts as sent: who throws it away then may have
+paid for a read. A change is paid where it was made, whatever came back of it.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class _Run:
         """Call and kill until there was enough of both, and compare."""
         record, servers, hold_s = Record(), self.servers, self.servers.hold_s
         shoppers = [
-            Shopper(number, servers.port, shared, record, random.Random(self.chance.random()), hold_s)
+            Shopper(number, servers.port, shared, record, random.Random(self.chance.random()))
             for number in range(clients)
         ]
         began_s = time.monotonic()
@@ -167,6 +168,12 @@ def _figures(found: Audit, about: str) -> list[Figure]:
             f"{moved['reserve']:,} = {' + '.join(f'{part:,}' for part in settled)}; {found.charged_wrongly}; "
             f"{found.lowest}", "equal; 0; 0",
             found.is_sound and moved["reserve"] == sum(settled), in_readme=False,
+        ),
+        Figure(
+            "ledger", f"changes of 1,200 credits among them, {found.torn:,} calls left after 0, 1, 2 … bytes of the "
+            f"answer: made for nothing; paid but not made; paid twice", f"{found.free}; {found.unmade}; "
+            f"{found.bought_twice} of {found.made:,}, every offset {found.rounds:.1f} times", "0; 0; 0",
+            found.free == found.unmade == found.bought_twice == 0,
         ),
         Figure(
             "ledger", "2xx that nobody paid", f"{found.unbilled:,} of {whole:,}, {found.late} for being late",

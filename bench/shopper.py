@@ -11,17 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from bench.audit import CLOSED, LEFT, LOST, Record, request_id
+from bench.audit import CHANGE, CLOSED, LEFT, LOST, TORN, Record, request_id
 from bench.fleet import address
-from bench.wire import Line, Lost, Received, written
+from bench.wire import Line, Lost, Received, Torn, written
 
-IN_USE: Final = b"IDEMPOTENCY_KEY_IN_USE"
 OWN: Final = 16  # addresses that a client has for its address book
 KEYED: Final = 0.6  # of the changes that carry an Idempotency-Key
+LEAVING: Final = {"quick": 0.15, "read": 0.3, "subscribe": 0.7, "rename": 0.3}  # how many are left in their answer
+YEAR: Final = 1200  # credits for a subscription
 WEIGHTS: Final = {
     "quick": 380, "slow": 50, "big": 3, "refused": 30, "unavailable": 30, "broken": 20, "hanging": 8, "unknown": 40,
     "stranger": 10, "poor": 40, "virtual": 50, "read": 40, "add": 70, "rename": 110, "remove": 40, "bundle": 50,
-    "rename bundle": 20, "drop bundle": 29,
+    "rename bundle": 20, "drop bundle": 29, "subscribe": 60,
 }  # fmt: skip
 
 
@@ -35,7 +36,9 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call. `cost` is what it costs if it goes well; `key` is the number of its Idempotency-Key, 0 for none."""
+    """One call. `cost` is what it costs if it goes well; `key` is the number of its Idempotency-Key, 0 for none;
+    `change` that of the subscription that it makes.
+    """
 
     kind: str
     method: str
@@ -44,6 +47,7 @@ class Call:
     body: bytes = b""
     cost: int = 1
     key: int = 0
+    change: int = 0
 
 
 @dataclass
@@ -55,7 +59,6 @@ class Shopper:
     shared: Shared
     record: Record
     chance: random.Random
-    again_s: float  # how long the claim of a key lasts whose server died
     bundles: list[str] = field(default_factory=list)
     _again: list[tuple[float, int, Call]] = field(default_factory=list)
 
@@ -77,31 +80,46 @@ class Shopper:
 
     async def _do(self, call: Call) -> None:
         now_s = time.time()
-        number = self.record.begin(call.cost, call.key, now_s)
+        number = self.record.begin(call.cost, call.key, now_s, 0 if call.method == "GET" else CHANGE)
+        if call.change:
+            self.record.subscribed[number] = call.change
         headers = {"Authorization": f"Bearer {call.token}", "X-Request-Id": request_id(number)}
         if call.key:
             headers["Idempotency-Key"] = f"key-{call.key}"
-        patience_s = self.chance.uniform(0.1, 0.3) if call.kind == "hanging" else 60
-        answer: Received | int
-        try:
-            answer = await self._line.ask(written(call.method, call.path, headers, call.body), patience_s)
-        except Lost:
-            answer = LOST
-        except TimeoutError:
-            answer = LEFT
+        answer = await self._answer(call, written(call.method, call.path, headers, call.body))
         self.record.end(number, answer, time.time())
         self._learn(call, answer)
-        if not isinstance(answer, int) and self.chance.random() < (0.5 if call.kind == "big" else 0.02):
+        if isinstance(answer, int):
+            return
+        if self._line.left or self.chance.random() < (0.5 if call.kind == "big" else 0.02):
             self.record.flags[number] |= CLOSED
             self._line.leave()
+
+    async def _answer(self, call: Call, request: bytes) -> Received | int:
+        """What came back; now and then we leave after some bytes of it."""
+        patience_s = self.chance.uniform(0.1, 0.3) if call.kind == "hanging" else 60
+        leaving = self.chance.random() < LEAVING.get(call.kind, 0.0)
+        try:
+            if leaving:
+                return await self._line.tear(request, self.record.offset(call.kind), patience_s)
+            answer = await self._line.ask(request, patience_s)
+        except Lost:
+            return LOST
+        except Torn:
+            return TORN
+        except TimeoutError:
+            return LEFT
+        if call.kind in LEAVING:
+            self.record.longest[call.kind] = max(self.record.longest.get(call.kind, 0), answer.size)
+        return answer
 
     def _learn(self, call: Call, answer: Received | int) -> None:
         """What to ask again, and which bundles there are."""
         if isinstance(answer, int):
             if call.key:
                 self._later(call, 0.1)
-        elif call.key and (answer.status >= 500 or (answer.status == 409 and IN_USE in answer.body)):
-            self._later(call, self.again_s / 8)
+        elif call.key and answer.status >= 500:
+            self._later(call, 0.5)
         elif answer.status == 200 and call.kind == "bundle":
             self.bundles.append(json.loads(answer.body)["data"]["id"])
         elif call.key and answer.status < 300 and self.chance.random() < 0.1:
@@ -129,6 +147,8 @@ class Shopper:
                 return Call(kind, "GET", path, token, cost=len(users))
             case "read":
                 return Call(kind, "GET", self.chance.choice(("/v1/addressbook", "/v1/bundles")), token)
+            case "subscribe":
+                return self._subscription(token)
             case "add" | "rename" | "remove" | "bundle" | "rename bundle" | "drop bundle":
                 return self._change(kind, token)
         return Call(kind, "GET", f"/v1/portfolio?addresses={address(kind, self.chance.randrange(1000))}", token)
@@ -147,8 +167,18 @@ class Shopper:
         }[kind]
         if kind == "drop bundle" and self.bundles:
             self.bundles.remove(bundle)
-        key = 0
-        if self.chance.random() < KEYED:
-            self.record.keys += 1
-            key = self.record.keys
-        return Call(kind, method, path, token, json.dumps(body).encode() if body else b"", 1, key)
+        return Call(kind, method, path, token, json.dumps(body).encode() if body else b"", 1, self._key())
+
+    def _subscription(self, token: str) -> Call:
+        """To what nobody else subscribes to, so that it can be told afterwards whether this call has made it."""
+        self.record.changes += 1
+        change = self.record.changes
+        wanted = {"addresses": [{"address": address("quick", change), "description": f"change {change}"}]}
+        body = json.dumps(wanted).encode()
+        return Call("subscribe", "POST", "/v1/subscribe-snapshot", token, body, YEAR, self._key(), change)
+
+    def _key(self) -> int:
+        if self.chance.random() >= KEYED:
+            return 0
+        self.record.keys += 1
+        return self.record.keys

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One whole answer; header names are in lower case."""
+    """One whole answer of `size` bytes; header names are in lower case."""
 
     status: int
     headers: dict[bytes, bytes]
     body: bytes
+    size: int
 
 
 class Lost(Exception):
     """The connection broke before all of the answer was there."""
+
+
+class Torn(Exception):
+    """We left in the middle of the answer."""
 
 
 class Line:
@@ -39,6 +46,35 @@ class Line:
             if isinstance(error, TimeoutError):
                 raise
             raise Lost from error
+
+    async def tear(self, request: bytes, most: int, patience_s: float = 60) -> Received:
+        """Read so many bytes of the answer, then tear the line up. Torn where that was not all of it."""
+        reader, writer = await self._connected()
+        found, whole = b"", None
+        try:
+            async with asyncio.timeout(patience_s):
+                writer.write(request)
+                while len(found) < most and whole is None:
+                    more = await reader.read(most - len(found))
+                    if not more:
+                        raise Lost
+                    found += more
+                    whole = _whole(found)
+        except OSError as error:
+            raise Lost from error
+        finally:
+            if (line := writer.get_extra_info("socket")) is not None:  # else the server has closed it
+                line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+            self.leave()
+        if whole is None:
+            raise Torn
+        return whole
+
+    @property
+    def left(self) -> bool:
+        """Whether the connection was closed, by whomever."""
+        return self._writer is None
 
     def leave(self) -> None:
         """Close the connection."""
@@ -64,9 +100,23 @@ def written(method: str, path: str, headers: dict[str, str], body: bytes = b"") 
 
 
 async def _answer(reader: asyncio.StreamReader) -> Received:
-    first, *rows = (await reader.readuntil(b"\r\n\r\n")).rstrip().split(b"\r\n")
+    head = await reader.readuntil(b"\r\n\r\n")
+    status, headers, length = _read(head)
+    body = await reader.readexactly(length)
+    return Received(status, headers, body, len(head) + length)
+
+
+def _whole(found: bytes) -> Received | None:
+    """The answer in the bytes; None where it is not all there."""
+    head, end, body = found.partition(b"\r\n\r\n")
+    if not end:
+        return None
+    status, headers, length = _read(head)
+    return Received(status, headers, body, len(found)) if len(body) >= length else None
+
+
+def _read(head: bytes) -> tuple[int, dict[bytes, bytes], int]:
+    """Status, headers, and how long the body is."""
+    first, *rows = head.rstrip().split(b"\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (row.partition(b":") for row in rows)}
-    status = int(first.split(b" ")[1])
-    if status == 204:
-        return Received(status, headers, b"")
-    return Received(status, headers, await reader.readexactly(int(headers[b"content-length"])))
+    return int(first.split(b" ")[1]), headers, int(headers.get(b"content-length", 0))

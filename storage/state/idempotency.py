@@ -1,13 +1,14 @@
 """Answers by `Idempotency-Key`: whoever asks the same again is told the same again, and pays once.
 
-A key is claimed before the work and its answer is kept in the transaction of the work itself, so that there is no
-moment in which the one is done and the other is not. A claim whose process died is free again after `stale_us`.
+A key is claimed and its answer is kept in the transaction that makes the change, so a claim is never seen by others:
+either the change was made, paid and remembered, or the key is free. Who asks at the same moment waits for that
+transaction to end, and is then told what it was answered.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -19,28 +20,27 @@ KEEP_US: Final = 24 * 3600 * 1_000_000
 _TABLE = schema.idempotency
 _HERE = sa.and_(_TABLE.c.account_id == argument("owner"), _TABLE.c.name == argument("key"))
 _FIND = Statement(
-    sa.select(_TABLE.c.fingerprint, _TABLE.c.claimed_us, _TABLE.c.status, _TABLE.c.content_type, _TABLE.c.body)
-    .where(_HERE)
-    .with_for_update()
+    sa.select(_TABLE.c.fingerprint, _TABLE.c.claimed_us, _TABLE.c.status, _TABLE.c.content_type, _TABLE.c.body).where(
+        _HERE
+    )
 )
 _CLAIM = Statement(_TABLE.insert(), ["account_id", "name", "fingerprint", "claimed_us"])
 _KEEP = Statement(
     _TABLE.update()
-    .where(_HERE, _TABLE.c.claimed_us == argument("claimed"), _TABLE.c.status.is_(None))
+    .where(_HERE)
     .values(status=argument("new_status"), content_type=argument("new_type"), body=argument("new_body"))
 )
-_FREE = Statement(_TABLE.delete().where(_HERE, _TABLE.c.claimed_us == argument("claimed"), _TABLE.c.status.is_(None)))
 _DROP = Statement(_TABLE.delete().where(_HERE))
 _FORGET = Statement(_TABLE.delete().where(_TABLE.c.claimed_us < argument("before")))
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """The right to do what one key asks for, once."""
+class Asked:
+    """A request that carries a key. Requests of one fingerprint are the same request."""
 
     account_id: str
     name: str
-    claimed_us: int
+    fingerprint: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,40 +52,44 @@ class Kept:
     body: bytes
 
 
-class Lost(Exception):
-    """The claim is no longer ours: whatever was done for it is undone."""
+class Reused(Exception):
+    """The key was used for another request."""
 
 
-def claim(
-    tx: Transaction, account_id: str, name: str, fingerprint: bytes, now_us: int, stale_us: int
-) -> Claim | Kept | Literal["running", "another"]:
-    """The claim; or what was answered before; `running` where it still runs, `another` where the request differs."""
-    row = one(tx.rows(_FIND, owner=account_id, key=name))
-    if row is not None:
-        known, claimed_us, status, content_type, body = row
-        fresh = now_us - claimed_us < (stale_us if status is None else KEEP_US)
-        if fresh and bytes(known) != fingerprint:
-            return "another"
-        if fresh:
-            return "running" if status is None else Kept(status, content_type, bytes(body))
-        tx.run(_DROP, owner=account_id, key=name)
-    tx.run(_CLAIM, account_id=account_id, name=name, fingerprint=fingerprint, claimed_us=now_us)
-    return Claim(account_id, name, now_us)
+def find(tx: Transaction, asked: Asked, now_us: int) -> Kept | None:
+    """What was answered to the request before; Reused where its key belongs to another one."""
+    row = one(tx.rows(_FIND, owner=asked.account_id, key=asked.name))
+    if row is None:
+        return None
+    known, claimed_us, status, content_type, body = row
+    if status is None or now_us - claimed_us >= KEEP_US:  # earlier releases left claims without an answer
+        return None
+    if bytes(known) != asked.fingerprint:
+        raise Reused(asked.name)
+    return Kept(status, content_type, bytes(body))
 
 
-def keep(tx: Transaction, claimed: Claim, answer: Kept) -> None:
-    """Keep the answer to a claim; Lost, and nothing of the transaction is done, where it is not ours any more."""
+def claim(tx: Transaction, asked: Asked, now_us: int) -> Kept | None:
+    """What was answered before; else None, and this transaction is the one that answers: `keep` is due before it ends.
+
+    Taken where another transaction has answered meanwhile: then `claim` in a new transaction finds what.
+    """
+    found = find(tx, asked, now_us)
+    if found is None:
+        tx.run(_DROP, owner=asked.account_id, key=asked.name)
+        tx.run(
+            _CLAIM, account_id=asked.account_id, name=asked.name, fingerprint=asked.fingerprint, claimed_us=now_us
+        )  # fmt: skip
+    return found
+
+
+def keep(tx: Transaction, asked: Asked, answer: Kept) -> None:
+    """Keep the answer to what this transaction has claimed."""
     changed = tx.run(
-        _KEEP, owner=claimed.account_id, key=claimed.name, claimed=claimed.claimed_us, new_status=answer.status,
-        new_type=answer.content_type, new_body=answer.body,
+        _KEEP, owner=asked.account_id, key=asked.name, new_status=answer.status, new_type=answer.content_type,
+        new_body=answer.body,
     )  # fmt: skip
-    if not changed:
-        raise Lost(claimed.name)
-
-
-def free(tx: Transaction, claimed: Claim) -> None:
-    """Give a claim back that came to no answer worth keeping."""
-    tx.run(_FREE, owner=claimed.account_id, key=claimed.name, claimed=claimed.claimed_us)
+    assert changed == 1, "claimed before, in the same transaction"
 
 
 def forget(tx: Transaction, now_us: int) -> int:

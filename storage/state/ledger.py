@@ -90,6 +90,25 @@ _HELD = Statement(
 
 
 @dataclass(frozen=True, slots=True)
+class Bill:
+    """What a call that changes something costs, to be paid in the transaction that makes the change."""
+
+    account_id: str
+    call_id: int
+    amount: int
+    at_us: int
+    memo: str
+
+
+class Short(Exception):
+    """The account has fewer credits than it is asked for: `available`."""
+
+    def __init__(self, available: int) -> None:
+        super().__init__(f"{available} credits are there")
+        self.available = available
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One movement."""
 
@@ -143,6 +162,26 @@ def available(tx: Transaction, account_id: str) -> int:
     """Credits that can be spent now."""
     row = one(tx.rows(_SEEN, account_id=account_id))
     return int(row[0]) if row else 0
+
+
+def check_affords(tx: Transaction, bill: Bill) -> None:
+    """Short where the account has less than the bill says; nothing is locked, so that others go on meanwhile."""
+    found = available(tx, bill.account_id)
+    if found < bill.amount:
+        raise Short(found)
+
+
+def pay(tx: Transaction, bill: Bill) -> None:
+    """Take what a bill says; Short, and nothing of the transaction is done, where it is not there any more."""
+    if not bill.amount:
+        return
+    found = balances(tx, [bill.account_id])[bill.account_id]
+    if found.available < bill.amount:
+        raise Short(found.available)
+    for kind, memo in (("reserve", bill.memo), ("post", "")):
+        tx.many(ADD, [entry(bill.account_id, bill.at_us, kind, bill.amount, bill.call_id, memo)])
+        found.move(kind, bill.amount)
+    keep(tx, {bill.account_id: found})
 
 
 def credit(tx: Transaction, account_id: str, amount: int, now_us: int, memo: str) -> int:

@@ -67,7 +67,8 @@ class Admit(msgspec.Struct, frozen=True):
     """May a request of this key come in, and are its credits there? `limit` 0 asks for no rate, `cost` 0 for none.
 
     `request_id` goes into the ledger beside the key: by it a row is found for an answer, and an answer for a row.
-    `as_of` are the `accounts.changes` that what is known of the key holds for; None asks for no check of that.
+    `as_of` are the `accounts.changes` that what is known of the key holds for; None asks for no check of that. Without
+    `hold` it is only told what is available, because who asks pays by a `ledger.Bill`.
     """
 
     account_id: str
@@ -77,6 +78,7 @@ class Admit(msgspec.Struct, frozen=True):
     cost: int
     request_id: str = ""
     as_of: int | None = None
+    hold: bool = True
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -149,6 +151,16 @@ class Meter:
         self._waiting.append((Settle(held, kind), None))
         if self._running is None and self._soon is None:
             self._soon = asyncio.get_running_loop().call_later(SOON_S, self._start)
+
+    def bill(self, account_id: str, key_id: str, amount: int, request_id: str) -> ledger.Bill:
+        """What a change is paid with, in the transaction that makes it; every attempt needs its own."""
+        (call_id,) = self._ids(1)
+        return ledger.Bill(account_id, call_id, amount, self.clock.now_us(), _memo(key_id, request_id))
+
+    def billed(self, bill: ledger.Bill) -> None:
+        """That transaction is done: its credits count among those that this process has moved."""
+        for kind in ("reserve", "post"):
+            self.moved[kind] += bill.amount
 
     async def close(self) -> None:
         """Do what is waiting, and stop."""
@@ -252,6 +264,10 @@ class Meter:
             task.progressed()
 
 
+def _memo(key_id: str, request_id: str) -> str:
+    return f"{key_id} {request_id}".rstrip()
+
+
 class _Settled(Exception):
     """Something of the batch had been settled before: which, is seen one by one."""
 
@@ -302,11 +318,11 @@ class _Round:
         if not asked.cost:
             return Admitted(True, asked.limit, remaining, reset_us, now_us)
         balance = self.balances[asked.account_id]
-        if balance.available < asked.cost:
+        if balance.available < asked.cost or not asked.hold:
             return Admitted(True, asked.limit, remaining, reset_us, now_us, None, balance.available)
         held = Held(asked.account_id, self.ids.pop(), asked.cost)
         balance.move("reserve", held.amount)
-        memo = f"{asked.key_id} {asked.request_id}".rstrip()
+        memo = _memo(asked.key_id, asked.request_id)
         self.reserved.append(ledger.entry(held.account_id, self.now_us, "reserve", held.amount, held.call_id, memo))
         return Admitted(True, asked.limit, remaining, reset_us, now_us, held)
 

@@ -34,10 +34,12 @@ from portfolio.document import Portfolio, ProtocolDocument, encode_one
 from portfolio.facts import Options
 from portfolio.transactions import Transactions
 from storage.state.database import Statement
+from storage.state.ledger import Bill
 from storage.state.meter import Admit, Admitted, Held
 from tests.api.beacon import FakeValidators
 
 T = TypeVar("T")
+RICH = 1000
 KEY = "cf_live_" + "A1b2C3d4E5" * 3 + "x7Yz90"
 ALICE = "0x" + "a1" * 20
 BOB = "0x" + "b0" * 20
@@ -78,8 +80,8 @@ class FakeMeter:
 
     async def admit(self, asked: Admit) -> Admitted:
         self.asked.append(asked)
-        held = Held(asked.account_id, len(self.asked), asked.cost) if asked.cost else None
-        return Admitted(True, asked.limit, asked.limit - len(self.asked), 60_000_000, 0, held)
+        held = Held(asked.account_id, len(self.asked), asked.cost) if asked.cost and asked.hold else None
+        return Admitted(True, asked.limit, asked.limit - len(self.asked), 60_000_000, 0, held, RICH)
 
     async def settle(self, held: Held, kind: str) -> None:
         self.settled.append((held.call_id, kind))
@@ -87,12 +89,25 @@ class FakeMeter:
     def settle_soon(self, held: Held, kind: str) -> None:
         self.settled.append((held.call_id, kind))
 
+    def bill(self, account_id: str, key_id: str, amount: int, request_id: str) -> Bill:
+        return Bill(account_id, len(self.asked), amount, 0, "")
+
+    def billed(self, bill: Bill) -> None:
+        self.settled.append((bill.call_id, "post"))
+
 
 class FakeTransaction:
-    """Whatever is asked for is 1000, but nobody has read any list."""
+    """Whatever is asked for is 1000, but nobody has read any list; whatever is paid is taken."""
 
     def rows(self, statement: Statement, **_: object) -> list[tuple[int]]:
-        return [] if "bookmarks" in statement.text("sqlite") else [(1000,)]
+        return [] if "bookmarks" in statement.text("sqlite") else [(RICH,)]
+
+    def each(self, statement: Statement, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        return [(*row, RICH, 0, 0) for row in rows]
+
+    def many(self, statement: Statement, rows: Sequence[tuple[Any, ...]]) -> int:
+        assert "ledger" in statement.text("sqlite") or "balances" in statement.text("sqlite"), "nothing else is paid by"
+        return len(rows)
 
     def run(self, statement: Statement, **_: object) -> int:
         assert "bookmarks" in statement.text("sqlite"), "nothing else is changed by fakes"

@@ -16,7 +16,8 @@ from api.router import AT_BLOCK
 from chainfolio import errors
 from chainfolio.settings import Limits, Settings
 from indexer.answers import ApprovalsPage
-from storage.state import delegations, ledger, virtual_users
+from storage.state import delegations, ledger, schema, virtual_users
+from storage.state.database import Statement
 from storage.state.ledger import Balance
 from tests.api import targets
 from tests.api.fakes import ALICE, BOB, SOL, an_approval
@@ -127,14 +128,19 @@ async def test_a_refusal_costs_nothing(world: World, ann: Tenant) -> None:
     assert await world.settled(ann) == UNTOUCHED
 
 
-async def test_head_and_options_are_free(world: World) -> None:
-    poor = world.tenant("poor", grants=GRANTS, credits=0)
-    furnish(world, poor.account)
+async def test_a_head_costs_what_its_get_costs_and_options_are_free(world: World) -> None:
+    poor, rich = world.tenant("poor", grants=GRANTS, credits=0), world.tenant("rich", grants=GRANTS)
+    for tenant in (poor, rich):
+        furnish(world, tenant.account)
     for route in KEYED:
         _, target, _ = request_of(route, poor.account)
         assert (await poor.ask("OPTIONS", target)).status == 204
         if route.method == "GET":
-            assert (await poor.ask("HEAD", target)).status == 200, route.name
+            assert (await poor.ask("HEAD", target)).status == (402 if route.cost else 200), route.name
+            _, target, _ = request_of(route, rich.account)
+            before = await world.settled(rich)
+            assert (await rich.ask("HEAD", target)).status == 200, route.name
+            assert (await world.settled(rich)).earned - before.earned == route.cost, route.name
     assert await world.settled(poor) == Balance(0, 0, 0)
 
 
@@ -187,8 +193,10 @@ async def test_credits_are_told_without_what_running_calls_hold(world: World, an
 # --- who leaves ------------------------------------------------------------------------------------------------------
 
 
-async def connected(world: World, tenant: Tenant, line: str, body: str = "", more: str = "") -> asyncio.StreamWriter:
-    """A request on a connection of its own, whose client reads next to nothing."""
+async def connected(
+    world: World, tenant: Tenant, line: str, body: str = "", more: str = "", door: Door | None = None
+) -> asyncio.StreamWriter:
+    """A request on a connection of its own, whose client reads next to nothing. `door` knows it before it is sent."""
     endpoint = socket.socket()
     endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     endpoint.setblocking(False)
@@ -197,6 +205,8 @@ async def connected(world: World, tenant: Tenant, line: str, body: str = "", mor
     _, writer = await asyncio.open_connection(sock=endpoint, limit=1024)
     head = f"{line} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {tenant.key}\r\n{more}"
     content = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
+    if door is not None:
+        door.client = writer
     writer.write(f"{head}{content}\r\n{body}".encode())
     return writer
 
@@ -220,27 +230,103 @@ async def test_who_leaves_in_the_middle_of_the_answer_pays_nothing(world: World,
     assert await world.settled(ann) == UNTOUCHED
 
 
-async def test_who_leaves_frees_the_key_of_the_change(world: World, ann: Tenant) -> None:
+# --- who leaves while a change is made -------------------------------------------------------------------------------
+
+WRITES = [route for route in KEYED if route.changes]
+_KEPT = [
+    Statement(table.select().order_by(*table.primary_key))
+    for table in (schema.entries, schema.bundles, schema.bundle_members, schema.subscriptions)
+]
+
+
+def kept(world: World) -> list[Any]:
+    """All that changes can change."""
+    return world.state.database.look(lambda tx: [tx.rows(each) for each in _KEPT])
+
+
+class Door:
+    """Stands before the store: who asks for a change leaves `before` its transaction or `after` it, and the server
+    knows it before it does anything more."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+        self.run, self.when = world.state.database.run, when
+        self.client: asyncio.StreamWriter | None = None
+        self.noticed = asyncio.Event()
+        monkeypatch.setattr(world.state.database, "run", self)
+
+    async def __call__(self, work: Any) -> Any:
+        if self.client is None or work.__module__ != "api.changes":
+            return await self.run(work)
+        client, self.client = self.client, None
+        try:
+            if self.when == "after":
+                await self.run(work)
+            client.transport.abort()
+            await asyncio.sleep(60)
+            raise AssertionError("the server has not noticed that its client left")
+        finally:
+            self.noticed.set()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("named", ["", "Idempotency-Key: k\r\n"], ids=["once", "by a key"])
+async def test_a_change_is_made_and_paid_or_neither_when_its_client_leaves(
+    world: World, ann: Tenant, monkeypatch: pytest.MonkeyPatch, when: str, named: str
+) -> None:
+    door = Door(world, monkeypatch, when)
+    for route in WRITES:
+        furnish(world, ann.account)
+        before, purse = kept(world), await world.settled(ann)
+        method, target, body = request_of(route, ann.account)
+        more = named.replace("k", route.name)
+        door.noticed.clear()
+        await connected(world, ann, f"{method} {target}", (body or b"").decode(), more, door)
+        await asyncio.wait_for(door.noticed.wait(), 10)
+        after = await world.settled(ann)
+        made = when == "after"
+        assert after.earned - purse.earned == (route.cost if made else 0), route.name
+        if route.name != "sync_transactions":  # what it changes is in the engine's memory alone
+            assert (kept(world) != before) == made, route.name
+        if named:
+            said = await ann.ask(method, target, body, Idempotency_Key=route.name)
+            assert said.status in route.replies, (route.name, said.body)
+            assert said.headers.get("Idempotency-Replayed") == ("true" if made else None), route.name
+            assert (await world.settled(ann)).earned - purse.earned == route.cost, route.name
+
+
+async def test_who_leaves_while_a_change_waits_for_the_engine_pays_nothing(world: World, ann: Tenant) -> None:
     world.engine.delay_s = 60
     path, body = SYNC
     writer = await connected(world, ann, f"POST {path}", json.dumps(body), "Idempotency-Key: k\r\n")
     await asyncio.wait_for(world.engine.called.wait(), 5)
     writer.close()
+    await asyncio.wait_for(world.engine.left.wait(), 5)
     assert await world.settled(ann) == UNTOUCHED
     world.engine.delay_s = 0
-    for _ in range(100):
-        said = await ann.ask("POST", path, body, Idempotency_Key="k")
-        if said.status != 409:
-            break
-        await asyncio.sleep(0.02)
-    assert said.status == 200
-    assert "Idempotency-Replayed" not in said.headers
+    said = await ann.ask("POST", path, body, Idempotency_Key="k")
+    assert (said.status, said.headers.get("Idempotency-Replayed")) == (200, None), "the key was never claimed"
     assert (await world.settled(ann)).earned == 1
 
 
-# --- asked for twice -------------------------------------------------------------------------------------------------
+async def test_credits_that_go_while_a_change_is_made_undo_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let in with enough; then another call takes them, before the change is paid."""
+    poor = world.tenant("poor", credits=1)
+    run = world.state.database.run
 
-WRITES = [route for route in KEYED if route.method != "GET"]
+    async def poorer(work: Any) -> Any:
+        if work.__module__ == "api.changes":
+            world.state.database.change(lambda tx: ledger.credit(tx, poor.account, -1, 5, "spent elsewhere"))
+        return await run(work)
+
+    monkeypatch.setattr(world.state.database, "run", poorer)
+    said = await poor.ask("POST", "/v1/addressbook", {"entries": [{"address": ALICE}]})
+    assert (said.status, said.json["creditsAvailable"]) == (402, 0)
+    monkeypatch.undo()
+    assert kept(world)[0] == []
+    assert await world.settled(poor) == Balance(0, 0, 0)
+
+
+# --- asked for twice -------------------------------------------------------------------------------------------------
 
 
 async def test_a_change_that_is_asked_for_twice_is_made_and_paid_once(world: World, ann: Tenant) -> None:
@@ -286,18 +372,20 @@ async def test_a_key_belongs_to_one_request_of_one_account(world: World, ann: Te
     assert (await bob.ask("POST", path, body, Idempotency_Key="k")).status == 200
 
 
-async def test_while_the_first_runs_the_second_is_told_to_wait(world: World, ann: Tenant) -> None:
-    path, body = SYNC
-    world.engine.delay_s = 0.6
-    first = asyncio.create_task(ann.ask("POST", path, body, Idempotency_Key="k"))
-    await asyncio.wait_for(world.engine.called.wait(), 5)
-    second = await ann.ask("POST", path, body, Idempotency_Key="k")
-    assert (second.status, second.headers["Retry-After"], sorted(second.json)) == (409, "1", ["error", "message"])
-    assert (await first).status == 200
-    third = await ann.ask("POST", path, body, Idempotency_Key="k")
-    assert (third.status, third.headers["Idempotency-Replayed"]) == (200, "true")
-    assert (await world.settled(ann)).earned == 1
-    assert len(world.engine.calls) == 1
+async def test_of_equal_requests_at_once_one_is_made_and_paid_and_all_are_told_the_same(
+    world: World, ann: Tenant
+) -> None:
+    for route in WRITES:
+        furnish(world, ann.account)
+        before = await world.settled(ann)
+        request = request_of(route, ann.account)
+        said = await asyncio.gather(
+            *(ann.ask(*request, Idempotency_Key=f"{route.name} 1".replace(" ", "-")) for _ in range(6))
+        )
+        assert {each.status for each in said} <= set(route.replies), (route.name, [each.body for each in said])
+        assert len({each.body for each in said}) == 1, route.name
+        assert sum("Idempotency-Replayed" not in each.headers for each in said) == 1, route.name
+        assert (await world.settled(ann)).earned - before.earned == route.cost, route.name
 
 
 async def test_a_failure_frees_the_key(world: World, ann: Tenant) -> None:

@@ -23,6 +23,9 @@ def test_nobody_pays_for_what_never_came_and_nobody_pays_twice(kind: str, stores
     assert found.totals["post"][1] > CALLS // 4
     assert found.totals["void"][1] > 0
     assert (found.charged_unreceived, found.charged_twice, found.keys_charged_twice) == (0, 0, 0)
+    assert found.made > 0, "changes were among the calls"
+    assert found.torn > CALLS // 20, "and many were left in the middle of their answer"
+    assert (found.free, found.unmade, found.bought_twice) == (0, 0, 0)
     assert found.unsound == []
     assert found.is_sound, found
     assert found.is_billed, found

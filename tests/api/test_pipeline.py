@@ -15,6 +15,7 @@ from openapi_spec_validator import validate
 from structlog.testing import capture_logs
 
 from api.app import App, make_app
+from api.changes import change
 from api.context import Answer, Context, Parts, Proceed, Step
 from api.keys import Keys
 from api.openapi import describe
@@ -55,7 +56,14 @@ class Entries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @write("POST", "/v1/made/{chainKey}", tag="Test", summary="Echo", envelope="coded")
 async def made(request: Context, path: Place, query: Page, body: Entries) -> list[str | int]:
     """Says what it was given."""
-    return [path.chain_key, query.limit, *(entry.address for entry in body.entries)]
+    said = [path.chain_key, query.limit, *(entry.address for entry in body.entries)]
+    return await change(request, lambda _: said)  # type: ignore[return-value]
+
+
+@write("POST", "/v1/given", tag="Test", summary="A change that nobody pays for")
+async def given(request: Context) -> str:
+    """Forgets that a change is paid in its transaction."""
+    return "for nothing"
 
 
 @get("/v1/odd", tag="Test", summary="Not JSON")
@@ -67,7 +75,7 @@ async def odd(request: Context) -> float:
 @pytest.fixture
 async def base() -> AsyncIterator[str]:
     parts = Parts(FakeEngine(), FakeKeys(), Settings(), Seams())
-    async with listening(App(parts, (made, odd), max_body=1000), "127.0.0.1", 0, drain_s=0.1) as port:
+    async with listening(App(parts, (made, given, odd), max_body=1000), "127.0.0.1", 0, drain_s=0.1) as port:
         yield f"http://127.0.0.1:{port}"
 
 
@@ -128,6 +136,12 @@ async def test_the_other_ways_a_body_can_be_wrong(base: str) -> None:
     assert (await post(base, "/v1/made/ethereum", b" " * 2000))[0] == 413
     status, told = await post(base, "/v1/made/ETHEREUM", GOOD)
     assert (status, list(told["details"])) == (400, ["path"])
+
+
+async def test_a_route_that_forgets_to_charge_for_its_change_answers_nobody(base: str) -> None:
+    with capture_logs() as lines:
+        assert (await post(base, "/v1/given", b""))[0] == 500
+    assert "nobody pays for it" in str(next(line["exc_info"] for line in lines if line["event"] == "failed"))
 
 
 async def test_an_answer_that_cannot_be_encoded_is_a_failure(base: str) -> None:

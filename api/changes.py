@@ -1,0 +1,107 @@
+"""A change: what it does, what it costs and the answer to it are one transaction, so that none of them is there without
+the others, whoever leaves and whatever is killed. A refusal changes nothing and costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from api.charge import too_poor
+from api.context import Answer, Context, Proceed, encoded
+from api.errors import problem_of, refusal
+from api.idempotency import replayed, reused
+from chainfolio.errors import Busy
+from storage.state import idempotency, ledger
+from storage.state.database import Taken, Transaction
+from storage.state.idempotency import Kept, Reused
+from storage.state.ledger import Short
+
+TRIES: Final = 4
+Make = Callable[[Transaction], Answer]
+
+
+async def change(context: Context, work: Callable[[Transaction], object], status: int = 200) -> Answer:
+    """Do the work, take what it costs, and keep the answer that its result is."""
+    meter = context.parts.state.meter
+    for _ in range(TRIES):
+        bill = meter.bill(context.principal.account_id, context.principal.key_id, context.cost, context.request_id)
+
+        def made(tx: Transaction, bill: ledger.Bill = bill) -> Answer:
+            ledger.check_affords(tx, bill)
+            result = work(tx)
+            ledger.pay(tx, bill)
+            return Answer(b"", status) if status == 204 else encoded(result, status)
+
+        try:
+            found = await _remembered(context, made)
+        except Taken:  # the same request has just been answered elsewhere
+            continue
+        context.made = True
+        if isinstance(found, Kept):
+            return replayed(context, found)
+        meter.billed(bill)
+        return found
+    raise Busy("state", "the same change is being made elsewhere", cure="try again")
+
+
+async def changed(context: Context, proceed: Proceed, available: int) -> Answer:
+    """The answer to a change that was let in: what its key was answered before, else what the next steps answer.
+
+    `available` are the credits that the account had when it was let in.
+    """
+    if context.asked is None:
+        return await _afforded(context, proceed, available)
+    found = await _before(context)
+    if found is not None:
+        return replayed(context, found)
+    try:
+        return await _afforded(context, proceed, available)
+    except Exception as error:  # a refusal is an answer to keep; a failure is none, for trying again may go better
+        problem = problem_of(error, context.request_id)
+        if context.made or problem.status >= 500 or problem.status in (402, 429):
+            raise
+        answer = refusal(context.route.envelope, problem)
+    try:
+        kept = await _remembered(context, lambda _: answer)
+    except Taken:
+        return answer
+    return replayed(context, kept) if isinstance(kept, Kept) else kept
+
+
+async def _afforded(context: Context, proceed: Proceed, available: int) -> Answer:
+    if available < context.cost:
+        raise too_poor(context.cost, available)
+    answer = await proceed(context)
+    assert context.made, f"{context.route.name} answers without `change`, so nobody pays for it"
+    return answer
+
+
+async def _before(context: Context) -> Kept | None:
+    asked, now_us = context.asked, context.parts.seams.clock.now_us()
+    assert asked is not None, "only asked of requests with a key"
+    try:
+        return await context.parts.state.look(lambda tx: idempotency.find(tx, asked, now_us))
+    except Reused:
+        raise reused() from None
+
+
+async def _remembered(context: Context, made: Make) -> Answer | Kept:
+    """What the request's key was answered before; else what is made now, kept for the key in the same transaction."""
+    asked, now_us = context.asked, context.parts.seams.clock.now_us()
+
+    def work(tx: Transaction) -> Answer | Kept:
+        if asked is None:
+            return made(tx)
+        found = idempotency.claim(tx, asked, now_us)
+        if found is not None:
+            return found
+        answer = made(tx)
+        idempotency.keep(tx, asked, Kept(answer.status, answer.content_type, answer.body))
+        return answer
+
+    try:
+        return await context.parts.state.run(work)
+    except Reused:
+        raise reused() from None
+    except Short as short:
+        raise too_poor(context.cost, short.available) from None
