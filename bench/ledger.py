@@ -116,10 +116,10 @@ class _Run:
         return found
 
     async def _kill(self, record: Record) -> None:
-        """At moments that nobody foresees one server; now and then two at once. Most have to be there for it: where
+        """At moments that nobody foresees one server; now and then two at once. All have to be there for it: where
         servers take long to start, there would soon be none."""
         while not await _within(self.over, self.chance.uniform(0.2, 1.8) * self.every_s):
-            if self.servers.starting(record.workers) > 1:
+            if self.servers.starting(record.workers):
                 continue
             for _ in range(2 if self.chance.random() < 0.1 else 1):
                 await asyncio.to_thread(self.servers.kill_one, self.chance)
