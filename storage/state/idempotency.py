@@ -30,7 +30,10 @@ _KEEP = Statement(
     .where(_HERE)
     .values(status=argument("new_status"), content_type=argument("new_type"), body=argument("new_body"))
 )
-_DROP = Statement(_TABLE.delete().where(_HERE))
+# What another transaction has just kept stays: a look and a deletion are two moments.
+_DROP_OLD = Statement(
+    _TABLE.delete().where(_HERE, sa.or_(_TABLE.c.claimed_us <= argument("before"), _TABLE.c.status.is_(None)))
+)
 _FORGET = Statement(_TABLE.delete().where(_TABLE.c.claimed_us < argument("before")))
 
 
@@ -76,7 +79,7 @@ def claim(tx: Transaction, asked: Asked, now_us: int) -> Kept | None:
     """
     found = find(tx, asked, now_us)
     if found is None:
-        tx.run(_DROP, owner=asked.account_id, key=asked.name)
+        tx.run(_DROP_OLD, owner=asked.account_id, key=asked.name, before=now_us - KEEP_US)
         tx.run(
             _CLAIM, account_id=asked.account_id, name=asked.name, fingerprint=asked.fingerprint, claimed_us=now_us
         )  # fmt: skip
