@@ -31,6 +31,14 @@ class Nav(Protocol):
     def conversion_price(self) -> Decimal:
         """Fiat: units of it per USD. Crypto: USD per unit."""
 
+    @property
+    def unpriced_assets(self) -> int:
+        """How many assets have no price: they are not in the value."""
+
+    @property
+    def completeness(self) -> str:
+        """`partial` where a read failed, else `complete`."""
+
 
 class Engine(Protocol):
     """Answers about accounts. What fails is raised, typed; what is known in part is said in the answer.

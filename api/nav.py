@@ -34,6 +34,8 @@ class NetAssetValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     nav: Number
     currency: Currency
     conversion_price: Number
+    unpriced_assets: Annotated[int, msgspec.Meta(description="Assets without a price: they are not in the value.")]
+    completeness: Annotated[str, msgspec.Meta(description="`partial` where a read failed, else `complete`.")]
 
 
 @get(
@@ -42,13 +44,23 @@ class NetAssetValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     summary="Net asset value in a chosen currency",
     needs="portfolio",
     fails=READING,
-    example={"nav": 1600.25, "currency": "USD", "conversionPrice": 1},
+    example={
+        "nav": 1600.25,
+        "currency": "USD",
+        "conversionPrice": 1,
+        "unpricedAssets": 0,
+        "completeness": "complete",
+    },
 )
 async def nav(request: Context, query: NavQuery) -> NetAssetValue:
     """One value over all the addresses together. A currency that this server has no rate for is refused with 400."""
     found = await request.engine.nav(query.addresses, query.currency, wait=query.wait_for_sync)
     return NetAssetValue(
-        nav=number(found.nav), currency=query.currency, conversion_price=number(found.conversion_price)
+        nav=number(found.nav),
+        currency=query.currency,
+        conversion_price=number(found.conversion_price),
+        unpriced_assets=found.unpriced_assets,
+        completeness=found.completeness,
     )
 
 

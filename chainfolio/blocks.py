@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+AHEAD_S = 900  # a block that is dated so far ahead of our clock is not believed to be of now
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -110,3 +112,11 @@ def _without(span: Span, cut: Span) -> Iterator[Span]:
         yield Span(span.first, cut.first - 1)
     if cut.last < span.last:
         yield Span(cut.last + 1, span.last)
+
+
+def ahead_of_clock(time_us: int, now_us: int) -> str:
+    """What is wrong with the time of a chain's newest block: nothing, or that it is far in the future by our clock."""
+    ahead_s = (time_us - now_us) // 1_000_000
+    if ahead_s <= AHEAD_S:
+        return ""
+    return f"the newest block is dated {ahead_s:,} s ahead of this machine's clock: one of the two is wrong"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from chainfolio.blocks import ahead_of_clock
 from chainfolio.errors import BadRequest, ChainfolioError, SourceError
 from cli import stores
 from cli.common import Commands, settings_file, show_json, show_table, with_system
@@ -110,8 +111,11 @@ async def _endpoint(chain: EvmChain, number: int) -> dict[str, Any]:
         heads = await alone.connect()
         found["latencyMs"] = int((time.monotonic() - start_s) * 1000)
         found |= {"head": heads.latest.height, "final": heads.finalized}
-        found["headAgeS"] = max(0, (chain.node.seams.clock.now_us() - heads.latest.time_us) // 1_000_000)
+        now_us = chain.node.seams.clock.now_us()
+        found["headAgeS"] = max(0, (now_us - heads.latest.time_us) // 1_000_000)
         found |= await chain.examine(alone)
+        if wrong := ahead_of_clock(heads.latest.time_us, now_us):
+            found |= {"ok": False, "problem": wrong}
     except SourceError as error:
         found |= {"ok": False, "problem": str(error)}
     return found | {"faults": endpoint.health.faults}

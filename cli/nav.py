@@ -34,5 +34,7 @@ def run(options: argparse.Namespace) -> int:
         return await Engine(system).nav(accounts, options.currency, wait=True)
 
     result = with_system(options, read)
-    print(encode(result).decode() if options.json else f"{result.nav:,.2f} {result.currency}")
+    lacks = f", without {result.unpriced_assets} assets that have no price" if result.unpriced_assets else ""
+    lacks += ", not everything could be read" if result.completeness == "partial" else ""
+    print(encode(result).decode() if options.json else f"{result.nav:,.2f} {result.currency}{lacks}")
     return 0

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from chainfolio.assets import ZERO_ADDRESS, Account
-from chainfolio.blocks import Block
+from chainfolio.blocks import Block, ahead_of_clock
 from chainfolio.contracts import Issue, Quoted, Snapshot, VirtualUser
 from chainfolio.errors import BadRequest, HistoryUnavailable, NodeBehind, SourceError, Unavailable, Unserved
 from chainfolio.supervisor import Supervisor, Task
@@ -200,7 +200,8 @@ class Engine:
             _refuse_unread(kept.valuation)
         holdings = tuple(valued for kept in known for valued in kept.valuation.holdings)
         positions = tuple(position for kept in known for position in kept.valuation.positions)
-        whole = Valuation(holdings, positions)
+        unread = {address: issues for kept in known for address, issues in kept.valuation.unread.items()}
+        whole = Valuation(holdings, positions, unread=unread)
         if currency == "USD":
             return nav(whole)
         found = await rate(
@@ -355,9 +356,13 @@ class Engine:
         status, tail = self.indexing.get(chain.key), self.system.tail
         top = tail.top(chain.key) or tail.anchor(chain.key)
         indexed = top.height if top else None
+        newest_us = max([top.time_us if top else 0, *(each.health.head_us or 0 for each in chain.node.endpoints)])
+        wrong = ahead_of_clock(newest_us, self.system.seams.clock.now_us())
         if status is None:
-            return ChainReadiness(key=chain.key, healthy=True, indexed=indexed, endpoints=_endpoints(chain))
-        problems = self.supervisor.problems(chain.key)
+            return ChainReadiness(
+                key=chain.key, healthy=not wrong, indexed=indexed, reason=wrong or None, endpoints=_endpoints(chain)
+            )
+        problems = [*([wrong] if wrong else []), *self.supervisor.problems(chain.key)]
         reason = public("; ".join(problems) or status.halted or status.trouble) or None
         lag = max(0, status.head - (indexed or 0)) if status.head else None
         return ChainReadiness(

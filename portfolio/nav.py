@@ -1,4 +1,5 @@
-"""Net asset value in a currency: {nav, currency, conversionPrice}, the only amounts that leave as JSON numbers."""
+"""Net asset value in a currency: {nav, currency, conversionPrice}, the only amounts that leave as JSON numbers; with
+what is not in it: how many assets have no price, and whether everything could be read."""
 
 from __future__ import annotations
 
@@ -20,17 +21,22 @@ PLACES: Final = 18
 
 @dataclass(frozen=True, slots=True)
 class Nav:
-    """A net asset value. For fiat `conversion_price` is the rate from USD, for crypto the coin's price in USD."""
+    """A net asset value. For fiat `conversion_price` is the rate from USD, for crypto the coin's price in USD. It lacks
+    the `unpriced_assets`; `completeness` is `partial` where a read failed."""
 
     nav: Decimal
     currency: str
     conversion_price: Decimal
+    unpriced_assets: int = 0
+    completeness: str = "complete"
 
 
 class _Wire(msgspec.Struct, rename="camel", frozen=True):
     nav: msgspec.Raw
     currency: str
     conversion_price: msgspec.Raw
+    unpriced_assets: int
+    completeness: str
 
 
 def nav(valuation: Valuation, currency: str = "USD", rate: Decimal | None = None) -> Nav:
@@ -43,9 +49,10 @@ def nav(valuation: Valuation, currency: str = "USD", rate: Decimal | None = None
     price = Decimal(1) if rate is None or currency == "USD" else rate
     assert price > 0, f"not a rate: {price}"
     usd = valuation.worth
-    if currency in FIAT:
-        return Nav(amounts.worth(usd, price), currency, price)
-    return Nav(rounded(Fraction(usd) / Fraction(price), PLACES), currency, price)
+    value = amounts.worth(usd, price) if currency in FIAT else rounded(Fraction(usd) / Fraction(price), PLACES)
+    unpriced = sum(valued.worth is None for valued in valuation.everything)
+    partial = any(issue.spoils for issues in valuation.unread.values() for issue in issues)
+    return Nav(value, currency, price, unpriced, "partial" if partial else "complete")
 
 
 def check(currency: str) -> str:
@@ -57,7 +64,8 @@ def check(currency: str) -> str:
 
 def encode(value: Nav) -> bytes:
     """The body. Numbers are written from their decimals, digit by digit, and never pass through a float."""
-    return msgspec.json.encode(_Wire(_number(value.nav), value.currency, _number(value.conversion_price)))
+    numbers = _number(value.nav), value.currency, _number(value.conversion_price)
+    return msgspec.json.encode(_Wire(*numbers, value.unpriced_assets, value.completeness))
 
 
 def _number(value: Decimal) -> msgspec.Raw:

@@ -33,9 +33,11 @@ class Evidence(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(slots=True)
 class Health:
-    """Kept by an endpoint of itself. `height` is the newest it claimed; None before it was asked."""
+    """Kept by an endpoint of itself. `height` is the newest it claimed, `head_us` the time of that block; None before
+    it was asked."""
 
     height: int | None = None
+    head_us: int | None = None
     latency_s: float | None = None
     evidence: Evidence | None = None
     _went_well: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT))

@@ -171,7 +171,7 @@ class Node(Pool):
         else:
             finalized = checked(endpoint.name, _block(endpoint, answers[2])).height
         endpoint.checked = True
-        endpoint.health.height = latest.height
+        endpoint.health.height, endpoint.health.head_us = latest.height, latest.block().time_us
         return Heads(latest.block(), min(finalized, latest.height))
 
     def _same_chain(self, endpoint: Endpoint, chain_id: Answer, genesis: Answer) -> None:

@@ -150,6 +150,8 @@ class Value:
     nav: Decimal
     currency: str
     conversion_price: Decimal
+    unpriced_assets: int = 0
+    completeness: str = "complete"
 
 
 @dataclass

@@ -42,7 +42,9 @@ async def test_one_portfolio_per_address_in_an_array(ask: Any) -> None:
 async def test_a_net_asset_value_has_every_digit_as_a_number(ask: Any, engine: FakeEngine) -> None:
     engine.worth = Decimal("123456789012345678901234567890.000000000000000001")
     answer = await ask(f"/v1/nav?addresses={ALICE}")
-    expected = f'{{"nav":{engine.worth},"currency":"USD","conversionPrice":1}}'
+    expected = (
+        f'{{"nav":{engine.worth},"currency":"USD","conversionPrice":1,"unpricedAssets":0,"completeness":"complete"}}'
+    )
     assert await answer.text() == expected
 
 
@@ -93,7 +95,7 @@ async def test_readiness_is_a_status_and_a_list(ask: Any, engine: FakeEngine) ->
         "endpoints": [],
     }
     ready = await ask("/readyz")
-    assert (ready.status, await ready.json()) == (200, {"ready": True, "chains": [chain]})
+    assert (ready.status, await ready.json()) == (200, {"ready": True, "chains": [chain], "tasks": []})
     engine.ready = False
     assert (await ask("/readyz")).status == 503
     assert (await ask("/healthz")).status == 200

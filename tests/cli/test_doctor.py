@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from adapters.evm.endpoint import identity
 from adapters.evm.health import Evidence
 from chainfolio.settings import load
 from cli.doctor import LIBRARIES
+from indexer.answers import ChainReadiness
+from indexer.engine import Engine
 from indexer.wiring import System
 from localchain.node import LocalNode
 from storage.tail import Tail
@@ -54,6 +57,27 @@ def test_a_node_that_keeps_all_states_is_well(run: Run, here: Path, node: LocalN
     assert endpoint["oldestState"] == 0
     assert endpoint["reads"] == "state override"
     assert endpoint["headAgeS"] > 0  # the chain's clock stands in 2023
+
+
+@pytest.mark.node
+def test_a_chain_whose_clock_is_years_ahead_is_not_well(run: Run, here: Path) -> None:
+    with LocalNode(timestamp=4_000_000_000) as node:
+        node.mine()
+        configure(here, node.url, chain="local")
+        ran = run("doctor", "--json")
+        system = System(load(here / "chainfolio.toml"))
+
+        async def ready() -> ChainReadiness:
+            await system.chain("local").heads()
+            (found,) = (await Engine(system).readiness()).chains
+            await system.close()
+            return found
+
+        chain = asyncio.run(ready())
+    (endpoint,) = ran.json["endpoints"]
+    assert (ran.code, endpoint["ok"], chain.healthy) == (3, False, False)
+    for said in (endpoint["problem"], chain.reason or ""):
+        assert "ahead of this machine's clock" in said
 
 
 @pytest.mark.node

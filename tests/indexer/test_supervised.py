@@ -62,7 +62,7 @@ async def until(what: Callable[[], object]) -> None:
 
 @asynccontextmanager
 async def working(live: Index) -> AsyncIterator[tuple[Worker, Engine]]:
-    system = System(Settings(chains={live.key: live.chain.settings}), Seams(clock=Quick()))
+    system = System(Settings(chains={live.key: live.chain.settings}), Seams(clock=Quick(1_800_000_000.0)))
     system._lake, system._tail, system._chains = live.lake, live.tail, {live.key: live.chain}
     supervisor = Supervisor(system.seams.clock)
     worker = Worker(system, supervisor)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -8,21 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainfolio.contracts import Holding, Issue
 from chainfolio.errors import BadRequest
 from portfolio import nav
 from portfolio.valuation import Valuation, value
 from tests.portfolio.examples import ALICE, BOB, native, price, snapshot
 
+WHOLE = b',"unpricedAssets":0,"completeness":"complete"}'
+
 
 def worth(usd: str) -> Valuation:
-    from chainfolio.contracts import Holding
-
     accounts = (ALICE, BOB)
     return value([snapshot(Holding(BOB, native(), 10**18), prices=(price(native(), usd),), accounts=accounts)])
 
 
 def test_usd_is_the_default_and_its_rate_is_one() -> None:
-    assert nav.encode(nav.nav(worth("1600.50"))) == b'{"nav":1600.5,"currency":"USD","conversionPrice":1}'
+    assert nav.encode(nav.nav(worth("1600.50"))) == b'{"nav":1600.5,"currency":"USD","conversionPrice":1' + WHOLE
 
 
 def test_fiat_is_multiplied_by_the_rate_and_crypto_divided_by_the_price() -> None:
@@ -33,7 +35,7 @@ def test_fiat_is_multiplied_by_the_rate_and_crypto_divided_by_the_price() -> Non
 
 def test_numbers_leave_digit_by_digit_in_plain_notation() -> None:
     body = nav.encode(nav.nav(worth("0.000000000000000001"), "ETH", Decimal("1E+3")))
-    assert body == b'{"nav":0,"currency":"ETH","conversionPrice":1000}'
+    assert body == b'{"nav":0,"currency":"ETH","conversionPrice":1000' + WHOLE
     body = nav.encode(nav.nav(worth("123456789012.123456789012345678")))
     assert json.loads(body, parse_float=Decimal)["nav"] == Decimal("123456789012.123456789012345678")
 
@@ -49,8 +51,17 @@ def test_a_currency_outside_the_enum_is_refused(currency: str) -> None:
         nav.nav(worth("1"), currency)
 
 
+def test_what_has_no_price_or_could_not_be_read_is_said_beside_the_value() -> None:
+    held = snapshot(Holding(BOB, native(), 10**18), accounts=(ALICE, BOB))
+    assert nav.nav(value([held])).nav == 0
+    assert nav.nav(value([held])).unpriced_assets == 1
+    for spoils, said in ((True, "partial"), (False, "complete")):
+        doubted = replace(held, issues=(Issue("balance", "0xaa", "the contract refuses", spoils=spoils, account=BOB),))
+        assert nav.nav(value([doubted])).completeness == said
+
+
 def test_an_empty_wallet_is_worth_zero() -> None:
-    assert nav.encode(nav.nav(value([]))) == b'{"nav":0,"currency":"USD","conversionPrice":1}'
+    assert nav.encode(nav.nav(value([]))) == b'{"nav":0,"currency":"USD","conversionPrice":1' + WHOLE
 
 
 @given(st.decimals(Decimal("1E-18"), 10**12, places=18), st.decimals(Decimal("1E-8"), 10**6, places=8))
