@@ -218,6 +218,9 @@ class Family:
     `position` reads one meeting. `unwrap` reads what an amount of a share is worth in what lies behind it, or None
     where the token is none of the family's after all; a share that lies in a wallet is a position of type `kind`.
     A family may have either or both; where it has both, what lies in the wallet is for `position`.
+
+    `roles` are those that its decoders read of a file beside those of its rules, `options` the options: a file that
+    names another one is wrong.
     """
 
     name: str
@@ -225,6 +228,13 @@ class Family:
     position: Callable[[Met], Decoding] | None = None
     unwrap: Callable[[Met, int], Decoding] | None = None
     kind: str = ""
+    roles: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+    @property
+    def all_roles(self) -> tuple[str, ...]:
+        """The roles that a file may name contracts in: those that its rules look for first."""
+        return tuple(dict.fromkeys([*(rule.role for rule in self.rules if rule.role), *self.roles]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,7 @@ def protocols(deployment: Deployment) -> dict[str, str]:
     }
     return {
         key: f'key = "{key}"\nname = "{name}"\nfamilies = ["{family}"]\n'
+        + ('labels = ["router"]\n' if "router" in roles else "")
         + "".join(["[options]\n", *(f'{option} = "{call}"\n' for option, call in options.items())])
         + "".join(["[contracts.local]\n", *(f'{role} = ["{at[contract]}"]\n' for role, contract in roles.items())])
         for key, (name, family, roles, options) in rows.items()

@@ -17,8 +17,6 @@ from indexer.families import module_of
 
 KEY = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 ROLE = re.compile(r"[a-z][a-z0-9_]*\Z")
-ROLES = re.compile(r'contracts(?:\.get\(|\[)"(\w+)"')
-OPTIONS = re.compile(r'options(?:\.get\(|\[)"(\w+)"')
 
 PYPROJECT = """\
 [build-system]
@@ -98,10 +96,8 @@ class Wants:
 
 
 def wants(family: Family) -> Wants:
-    """What a family reads of its file, by its rules and its source."""
-    source = inspect.getsource(module_of(family))
-    roles = [rule.role for rule in family.rules if rule.role] + ROLES.findall(source)
-    return Wants(tuple(dict.fromkeys(roles)), tuple(dict.fromkeys(OPTIONS.findall(source))))
+    """What a family reads of its file."""
+    return Wants(family.all_roles, family.options)
 
 
 def check_key(key: str) -> None:

@@ -20,6 +20,7 @@ from types import ModuleType
 
 from chainfolio.contracts import Issue
 from chainfolio.protocols import Family, Rule
+from indexer.returned import problem_of_kind
 
 GROUP = "chainfolio.protocols"
 OURS = "adapters.evm.protocols"  # as in pyproject.toml; also there where the project runs without being installed
@@ -105,6 +106,12 @@ def _family(module: ModuleType) -> Family:
     decoders = [each for each in (family.position, family.unwrap) if each is not None]
     if not isinstance(family.name, str) or not sound or not decoders or not all(map(callable, decoders)):
         raise _Unfit(f"`{module.__name__}.FAMILY` needs a name, rules, and a function as `position` or `unwrap`")
+    for name in ("roles", "options"):
+        named = getattr(family, name)
+        if not isinstance(named, list | tuple) or not all(isinstance(each, str) and each for each in named):
+            raise _Unfit(f"`{module.__name__}.FAMILY`: `{name}` is {named!r}, not a tuple of names")
+    if family.position is None and (problem := problem_of_kind(family.kind)):
+        raise _Unfit(f"`{module.__name__}.FAMILY`: {problem}")
     return family
 
 

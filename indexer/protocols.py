@@ -28,7 +28,7 @@ from chainfolio.protocols import (
 
 if TYPE_CHECKING:
     from indexer.candidates import Encounters
-    from indexer.registry import Registry
+    from indexer.registry import Registry, Undecoded
     from indexer.registry import Unread as UnreadProtocol
 
 
@@ -85,14 +85,14 @@ class Protocols:
 
     `plain` are tokens known to be no share of anything, which need not be asked: the wrapped native coin, of which
     everybody has some, takes any call it does not know for a deposit, and burns all the gas that it is given.
-    `issues`: which installed protocols cannot be read at all. `unread`: contracts of protocols whose families are not
-    installed. `listed`: tokens whose transfers nobody has to doubt.
+    `issues`: which installed protocols cannot be read at all. `unread`: contracts that no installed family reads.
+    `listed`: tokens whose transfers nobody has to doubt.
     """
 
     rows: Sequence[Row]
     plain: frozenset[str] = frozenset()
     issues: tuple[Issue, ...] = ()
-    unread: Mapping[str, UnreadProtocol] = field(default_factory=dict)
+    unread: Mapping[str, UnreadProtocol | Undecoded] = field(default_factory=dict)
     listed: frozenset[str] = frozenset()
     _answers: dict[tuple[str, str], str] = field(default_factory=dict)
     _asked: set[str] = field(default_factory=set)
@@ -219,11 +219,16 @@ class Protocols:
 
     def unknown(self, account: str, encounters: Encounters) -> Iterator[Issue]:
         """What the account had to do with contracts of protocols that cannot be read, an issue a protocol."""
-        met = {*encounters.tokens, *encounters.ids, *encounters.exchanged}
-        found = {each.protocol.key: each for contract, each in self.unread.items() if contract in met}
-        for key, each in sorted(found.items()):
-            said = f"positions of {account} in {each.protocol.name} are unknown: {each.problem}"
-            yield Issue("protocols", key, said, account=account)
+        found: dict[str, bool] = {}
+        said: dict[str, str] = {}
+        for contract in self.unread.keys() & {*encounters.tokens, *encounters.ids, *encounters.exchanged}:
+            each = self.unread[contract]
+            own = contract in encounters.tokens or contract in encounters.ids  # a token of the protocol's moved
+            is_sure = own or self._are_credible(encounters.exchanged[contract])
+            found[each.protocol.key] = found.get(each.protocol.key, False) or is_sure
+            said[each.protocol.key] = f"positions of {account} in {each.protocol.name} are unknown: {each.problem}"
+        for key, is_sure in sorted(found.items()):
+            yield Issue("protocols", key, said[key], spoils=is_sure, account=account)
 
     def by_token(self, account: str, tokens: Iterable[str], sent: Sent) -> Iterator[Meeting]:
         """Meetings by tokens, once those were asked, of families that read more than what a share is worth."""

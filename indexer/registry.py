@@ -7,7 +7,7 @@ import difflib
 import re
 import tomllib
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from portfolio.document import WALLET
 from portfolio.facts import ProtocolFacts
 
 if TYPE_CHECKING:
+    from chainfolio.protocols import Family
     from indexer.families import Package
 
 # Whoever makes the id of a protocol from its key makes the same one: UUIDv5 in this name space.
@@ -35,7 +36,9 @@ _KEY = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 class Protocol(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """One protocol as its file describes it; `contracts` are addresses by chain key and by what they are there for.
 
-    `families` are the decoders that read its positions; `options` what they have to know of this fork.
+    `families` are the decoders that read its positions; `options` what they have to know of this fork. Every role is
+    one that a family reads, or one of `labels`, in which contracts are there for their names only, or of `undecoded`:
+    who had to do with those has positions that nobody reads.
     """
 
     key: str
@@ -44,6 +47,8 @@ class Protocol(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     images: dict[str, str] = {}
     families: list[str] = []
     options: dict[str, str] = {}
+    labels: list[str] = []
+    undecoded: list[str] = []
 
     @property
     def uuid(self) -> str:
@@ -79,6 +84,14 @@ class Unread:
         near = difflib.get_close_matches(self.families[0], self.installed, 1)
         meant = f" (did you mean `{near[0]}`?)" if near else ""
         return f"correct `families` in {_file(self.protocol.key)}{meant}, or install the package that has it"
+
+
+@dataclass(frozen=True, slots=True)
+class Undecoded:
+    """A protocol of which some contracts hold positions that no decoder reads."""
+
+    protocol: Protocol
+    problem: str = "there is no decoder for them"
 
 
 class Registry:
@@ -121,6 +134,15 @@ class Registry:
             return None
         roles = [role for key, role, address in protocol.places if (key, address) == (chain, contract)]
         return protocol.name if roles[0] == protocol.key else f"{protocol.name}: {roles[0].replace('_', ' ')}"
+
+    def undecoded(self, chain: str) -> dict[str, Undecoded]:
+        """The contracts of a chain that hold positions which no decoder reads."""
+        return {
+            address: Undecoded(protocol)
+            for protocol in self.protocols
+            for role in protocol.undecoded
+            for address in protocol.contracts.get(chain, {}).get(role, ())
+        }
 
     def unread(self, families: Collection[str]) -> tuple[Unread, ...]:
         """The protocols that name other families than these, which are installed."""
@@ -184,22 +206,65 @@ def _add(
         protocol.contracts.setdefault(chain, {}).setdefault(role, []).append(address)
 
 
+def check_roles(protocol: Protocol, families: Mapping[str, Family]) -> None:
+    """BadSettings where a file has a role or an option that none of its families reads, or a family finds nobody by it;
+    silent where one of them is not installed, of which `unread` tells."""
+    if any(name not in families for name in protocol.families):
+        return
+    own = [families[name] for name in protocol.families]
+    read = {role for family in own for role in family.all_roles}
+    named = {role: f"contracts.{chain}.{role}" for chain, role, _ in protocol.places}
+    for role, where in named.items():
+        if role not in read | {*protocol.labels, *protocol.undecoded}:
+            raise BadSettings(_file(protocol.key), f"{where}: no decoder reads this role", cure=_instead(role, read))
+    for role in {*protocol.labels, *protocol.undecoded} - named.keys():
+        raise BadSettings(_file(protocol.key), f"labels, undecoded: there is no role `{role}` in `contracts`")
+    options = {option for family in own for option in family.options}
+    for option in protocol.options.keys() - options:
+        said = f"options.{option}: no decoder reads this option"
+        raise BadSettings(_file(protocol.key), said, cure=_near(option, options) or "remove it")
+    for family in own:
+        by_role = {rule.role for rule in family.rules}
+        if named and by_role and "" not in by_role and not by_role & named.keys():
+            wanted = " or ".join(f"`{role}`" for role in sorted(by_role))
+            raise BadSettings(
+                _file(protocol.key), f"families: {family.name} finds nobody without a contract as {wanted}"
+            )
+
+
+def _instead(role: str, read: Collection[str]) -> str:
+    """What to do about a role that nobody reads."""
+    return _near(role, read) or "name it in `labels`, or in `undecoded` where positions lie there that nobody reads"
+
+
+def _near(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(known), 1)
+    return f"did you mean `{near[0]}`?" if near else ""
+
+
 def joined(
     known: Registry, packages: Sequence[Package], chains: Collection[str], own: Collection[str]
 ) -> tuple[Registry, tuple[Package, ...]]:
     """What is known, with the protocol files of installed packages; a package whose files cannot be used says so.
 
     A package's file stands in for none that is known, but one of the operator's `own` (keys) for a package's.
+    BadSettings where a file that is known has a role or an option that none of its families reads.
     """
     checked = []
+    installed = {family.name: family for package in packages for family in package.families}
     for package in packages:
         try:
             files = sorted(package.folder.glob("*.toml")) if package.folder and not package.problem else []
             more = [_foreign(path, chains) for path in files if path.stem not in own]
+            for protocol in more:
+                check_roles(protocol, installed)
             known = known.plus(more)
             checked.append(package)
         except (BadSettings, OSError) as error:
             checked.append(replace(package, families=(), problem=f"its files cannot be used: {error}"))
+    usable = {family.name: family for package in checked for family in package.families}
+    for protocol in known.protocols:
+        check_roles(protocol, usable)
     return known, tuple(checked)
 
 

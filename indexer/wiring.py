@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from indexer.families import Package
     from indexer.follow import Follower
     from indexer.protocols import Protocols
-    from indexer.registry import Registry, Unread
+    from indexer.registry import Registry, Undecoded, Unread
     from indexer.snapshot import Snapshotter
     from portfolio.activity import Functions
     from portfolio.facts import ChainFacts
@@ -210,7 +210,8 @@ class System:
         plain = frozenset([wrapped.address] if wrapped else [])
         issues = tuple(each.issue for each in self.packages if each.problem)
         unread = {address: each for each in self.unread for key, _, address in each.protocol.places if key == chain.key}
-        found = Protocols(rows(chain.key, self.registry, self.families), plain, issues, unread)
+        nobodys: dict[str, Unread | Undecoded] = {**self.registry.undecoded(chain.key), **unread}
+        found = Protocols(rows(chain.key, self.registry, self.families), plain, issues, nobodys)
         for event in found.events:
             contract, _, topic = event.partition("/")
             if topic in TAKEN:

@@ -55,6 +55,9 @@ def file(key: str, chain: str = "ethereum", address: str = FARM) -> str:
     return f'key = "{key}"\nname = "Its"\nfamilies = ["{key}"]\n[contracts.{chain}]\npool = ["{address}"]\n'
 
 
+FAMILY = "from chainfolio.protocols import Family\nFAMILY = Family('farm', rules=(), {})"
+
+
 @pytest.mark.parametrize(
     ("source", "told"),
     [
@@ -71,6 +74,10 @@ def file(key: str, chain: str = "ethereum", address: str = FARM) -> str:
             "from chainfolio.protocols import Family\nFAMILY = Family('farm', rules=('pool',), position=len)",
             "needs a name, rules, and a function",
         ),
+        (FAMILY.format("unwrap=len"), "there is no position type ''"),
+        (FAMILY.format("unwrap=len, kind='STEAKED'"), "there is no position type 'STEAKED' (did you mean `STAKED`?)"),
+        (FAMILY.format("position=len, roles='pool'"), "`roles` is 'pool', not a tuple of names"),
+        (FAMILY.format("position=len, options=(1,)"), "`options` is (1,), not a tuple of names"),
         (GOOD.format(name="erc4626"), "its family `erc4626` has the name of Chainfolio's own"),
     ],
 )
@@ -118,6 +125,7 @@ def test_a_package_s_file_stands_in_for_none_of_ours_and_the_operator_s_for_it(
         ("key = ", "its files cannot be used"),
         (file("other_key"), "is not a protocol key that the file is named after"),
         (file("farm", address="0x12"), "is not an EVM address"),
+        (file("farm").replace("pool =", "pol ="), "contracts.ethereum.pol: no decoder reads this role"),
     ],
 )
 def test_a_package_with_a_file_that_cannot_be_read_is_told(install: Install, text: str, told: str) -> None:

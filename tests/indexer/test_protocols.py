@@ -280,6 +280,15 @@ def broken(what: str) -> Family:
             "finds a number": lambda: 7,
             "finds a negative": lambda: Found("STAKED", supplied=(Part(COIN, -1),)),
             "finds a float": lambda: Found("STAKED", supplied=(Part(COIN, 0.5),)),  # type: ignore[arg-type]
+            "finds one part": lambda: Found("STAKED", supplied=Part(COIN, 1)),  # type: ignore[arg-type]
+            "finds no parts": lambda: Found("STAKED", rewards=None),  # type: ignore[arg-type]
+            "finds truth": lambda: Found("STAKED", borrowed=(Part(COIN, True),)),
+            "finds another type": lambda: Found("STEAKED", supplied=(Part(COIN, 1),)),
+            "finds no address": lambda: Found("STAKED", supplied=(Part("COIN", 1),)),
+            "finds one share": lambda: Found("STAKED", instead=COIN),  # type: ignore[arg-type]
+            "finds a health": lambda: Found("STAKED", health=1.5),  # type: ignore[arg-type]
+            "finds no name": lambda: Found("STAKED", name=None),  # type: ignore[arg-type]
+            "finds no end": lambda: Found("STAKED", unlock_s=None),  # type: ignore[arg-type]
             "asks for ever": lambda: None,
             "reads": lambda: Found("STAKED", supplied=(Part(COIN, got[0]),), unknown="" if got[1] else "its rewards"),
         }
@@ -304,6 +313,15 @@ MET = Encounters(exchanged={FARM: frozenset({COIN})})
         "finds a number",
         "finds a negative",
         "finds a float",
+        "finds one part",
+        "finds no parts",
+        "finds truth",
+        "finds another type",
+        "finds no address",
+        "finds one share",
+        "finds a health",
+        "finds no name",
+        "finds no end",
         "asks for ever",
     ],
 )
@@ -313,6 +331,30 @@ def test_a_decoder_that_breaks_is_an_issue_and_nothing_is_found(what: str) -> No
     (issue,) = found.issues
     assert (issue.adapter, issue.subject, issue.spoils) == ("ours", FARM, True)
     assert ME in issue.reason
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("finds one part", "`supplied` is one Part, not a tuple of them (is a comma missing?)"),
+        ("finds another type", "there is no position type 'STEAKED' (did you mean `STAKED`?)"),
+    ],
+)
+def test_what_is_wrong_with_a_position_is_said(what: str, told: str) -> None:
+    (issue,) = read(protocols(broken(what), farm=FARM), MET, READS).issues
+    assert told in issue.reason
+
+
+def test_shares_that_are_unfolded_to_one_part_are_said_to_be() -> None:
+    def unwrap(met: Met, raw: int) -> Decoding:
+        yield []
+        return Part(COIN, raw)
+
+    family = Family("shares", (Token("share"),), unwrap=unwrap, kind="VAULT")
+    found = read(protocols(family, share=SHARE), Encounters(), {}, {SHARE: 1})
+    assert found.positions == ()
+    (issue,) = found.issues
+    assert "is one Part, not a tuple of them" in issue.reason
 
 
 @pytest.mark.parametrize("said", [Reverted(b"no"), Unknown("out of gas"), Unknown("no contract", cause="absent")])
@@ -417,18 +459,28 @@ def test_an_event_that_is_not_as_declared_is_a_meeting_of_which_not_all_is_known
         Encounters(tokens=frozenset({FARM})),
         Encounters(ids={FARM: frozenset({1})}),
         Encounters(exchanged={FARM: frozenset({COIN})}),
+        Encounters(exchanged={FARM: frozenset({None})}),
     ],
 )
 def test_who_met_a_protocol_that_cannot_be_read_is_told_and_nobody_else(met: Encounters) -> None:
     farm = Protocol("farm", "The farm", {"ethereum": {"farm": [FARM], "chef": [FARM]}}, families=["erc4627"])
     (unread,) = Registry([farm]).unread(OURS)
-    given = Protocols((), unread={FARM: unread})
+    given = Protocols((), unread={FARM: unread}, listed=frozenset({COIN}))
     (issue,) = given.unknown(ME, met)
     assert (issue.adapter, issue.subject, issue.account, issue.spoils) == ("protocols", "farm", ME, True)
     assert f"positions of {ME} in The farm are unknown: its file names the family `erc4627`" in issue.reason
     assert list(given.unknown(ME, Encounters(tokens=frozenset({COIN})))) == []
     assert "did you mean `erc4626`?" in unread.cure
     assert "`families` in farm.toml" in unread.cure
+
+
+def test_whose_token_only_logs_a_transfer_to_a_protocol_makes_no_answer_partial() -> None:
+    farm = Protocol("farm", "The farm", {"ethereum": {"farm": [FARM]}}, undecoded=["farm"])
+    given = Protocols((), unread=Registry([farm]).undecoded("ethereum"), listed=frozenset({COIN}))
+    (forged,) = given.unknown(ME, Encounters(exchanged={FARM: frozenset({GOLD})}))
+    (real,) = given.unknown(ME, Encounters(exchanged={FARM: frozenset({GOLD, COIN})}))
+    assert (forged.spoils, real.spoils) == (False, True)
+    assert forged.reason == real.reason == f"positions of {ME} in The farm are unknown: there is no decoder for them"
 
 
 def test_a_protocol_is_unread_by_the_families_that_are_missing_alone() -> None:

@@ -99,6 +99,44 @@ async def test_the_contracts_that_cannot_be_read_are_those_of_their_chain(tmp_pa
     await system.close()
 
 
+SWAP = f'key = "swap"\nname = "Swap"\nfamilies = ["uniswap_v2"]\n{{}}[contracts.base]\nfactory = ["{ONE}"]\n{{}}\n'
+
+
+@pytest.mark.parametrize(
+    ("more", "roles", "words"),
+    [
+        ("", f'router = ["{TWO}"]', "contracts.base.router: no decoder reads this role (name it in `labels`"),
+        ("", f'factori = ["{TWO}"]', "no decoder reads this role (did you mean `factory`?)"),
+        ('labels = ["routers"]\n', "", "labels, undecoded: there is no role `routers` in `contracts`"),
+        ('options.protocol_fees = "1/6"\n', "", "options.protocol_fees: no decoder reads this option (did you mean"),
+        ('options.x = "1/6"\n', "", "options.x: no decoder reads this option (remove it)"),
+    ],
+)
+def test_a_role_or_option_that_no_decoder_reads_is_told(tmp_path: Path, more: str, roles: str, words: str) -> None:
+    write(tmp_path, swap=SWAP.format(more, roles))
+    with pytest.raises(BadSettings) as caught:
+        _ = System(Settings(protocols=str(tmp_path))).registry
+    assert str(caught.value).startswith("swap.toml: ")
+    assert words in str(caught.value)
+
+
+def test_a_family_that_finds_nobody_by_a_file_is_told(tmp_path: Path) -> None:
+    write(tmp_path, swap=SWAP.format('labels = ["router"]\n', "").replace("factory", "router"))
+    with pytest.raises(BadSettings, match="uniswap_v2 finds nobody without a contract as `factory`"):
+        _ = System(Settings(protocols=str(tmp_path))).registry
+
+
+def test_every_shipped_protocol_is_read_or_its_undecoded_contracts_are_named() -> None:
+    registry = System(Settings()).registry
+    without = [each for each in registry.protocols if not each.families]
+    assert {each.key for each in without} >= {"aura", "compound3", "convex", "eigenlayer", "gmx", "gmx2", "lido"}
+    assert [each.key for each in without if not each.undecoded] == []
+    lido = next(each for each in without if each.key == "lido")
+    named = registry.undecoded("ethereum")
+    assert {lido.contracts["ethereum"][role][0] in named for role in lido.undecoded} == {True}
+    assert {lido.contracts["ethereum"][role][0] in named for role in lido.labels} == {False}  # tokens with a price
+
+
 HEADER = "protocol,name,family,chain,role,address\n"
 FORK = f"pan,Pan Swap,uniswap_v2,base,factory,{TWO}\n"
 

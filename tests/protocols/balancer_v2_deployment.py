@@ -30,7 +30,8 @@ class Balancer:
     @property
     def file(self) -> str:
         """The protocol's file for this chain."""
-        head = 'key = "balancer"\nname = "Balancer"\nfamilies = ["balancer_v2", "voting_escrow"]\n[contracts.local]\n'
+        head = 'key = "balancer"\nname = "Balancer"\nfamilies = ["balancer_v2", "voting_escrow"]\n'
+        head += 'options = {fees = "none"}\n[contracts.local]\n'
         return head + f'vault = ["{self.vault.lower()}"]\nvoting_escrow = ["{self.escrow.lower()}"]\n'
 
     def exit(self, node: LocalNode, account: str, pool: str, raw: int, kind: int) -> Tx:

@@ -36,7 +36,7 @@ class Pendle:
         roles = {"market_factory": "markets", "yield_contract_factory": "yields", "voting_escrow": "escrow"}
         return (
             f'key = "pendle"\nname = "Pendle"\nfamilies = {families}\n'
-            '[options]\nlocked = "positionData(address)(uint128,uint128)"\n[contracts.local]\n'
+            '[options]\nfees = "none"\nlocked = "positionData(address)(uint128,uint128)"\n[contracts.local]\n'
             + "".join(f'{role} = ["{self[name]}"]\n' for role, name in roles.items())
             + f'locked_token = ["{self["PENDLE"]}"]\n'
         )

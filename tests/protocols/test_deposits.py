@@ -134,3 +134,38 @@ def test_what_is_staked_in_the_second_version_is_read_where_it_says_so() -> None
 def test_a_farm_in_which_nothing_is_staked_is_asked_no_more() -> None:
     answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 2, (IT, "userInfo"): (0, 0)}
     assert told(masterchef.position, Met(ME, IT), says=answers) == []
+
+
+@pytest.mark.parametrize(("there", "counts"), [(10, True), (9, False)])
+def test_a_fork_of_a_farm_that_no_longer_has_what_is_staked_is_not_relied_on(there: int, counts: bool) -> None:
+    answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 1, (IT, "poolInfo"): TOKEN, (IT, "userInfo"): (10, 0)}
+    answers |= {(TOKEN, "balanceOf", IT): there}
+    (found,) = told(masterchef.position, Met(ME, IT, contracts={"farm": (IT,)}), says=answers)
+    assert (found.supplied, bool(found.unverified)) == ((Part(TOKEN, 10),), not counts)
+
+
+FEES = {"locked_token": (TOKEN,), "fee_distributor": (OTHER,)}
+LOCK: dict[tuple[Any, ...], Any] = {(IT, "locked"): (5, 99), (OTHER, "token"): SECOND, (OTHER, "claim", ME): 7}
+
+
+def test_the_fees_of_a_lock_are_what_claiming_would_pay() -> None:
+    it = told(voting_escrow.position, lock(**FEES), says=LOCK)
+    assert (it.supplied, it.rewards, it.unknown) == ((Part(TOKEN, 5),), (Part(SECOND, 7),), "")
+
+
+@pytest.mark.parametrize(
+    ("locked", "options", "contracts", "unknown"),
+    [
+        (5, {}, {"locked_token": (TOKEN,)}, True),
+        (5, {"fees": "none"}, {"locked_token": (TOKEN,)}, False),
+        (0, {}, {"locked_token": (TOKEN,)}, False),
+        (5, {}, {**FEES, "fee_distributor": (OTHER, SECOND)}, True),
+    ],
+    ids=["nobody known pays them", "it earns none", "nothing is locked", "one of two does not answer"],
+)
+def test_fees_of_a_lock_that_cannot_be_read_are_said_to_be_unknown(
+    locked: int, options: dict[str, str], contracts: dict[str, tuple[str, ...]], unknown: bool
+) -> None:
+    met = Met(ME, IT, contracts=contracts, options=options)
+    it = told(voting_escrow.position, met, says=LOCK | {(IT, "locked"): (locked, 99)})
+    assert ("fees" in it.unknown) is unknown

@@ -24,6 +24,11 @@ def test_each_family_of_a_file_is_installed_and_concerns_somebody_by_it(key: str
         assert "" in roles or roles & named, f"no contract of {key} is in a role of {name}: {sorted(roles)}"
 
 
+def test_for_each_family_it_is_written_down_who_could_mint_its_positions() -> None:
+    table = (PROTOCOLS.parents[1] / "docs" / "decisions" / "0016-shares-nobody-vouches-for.md").read_text()
+    assert [name for name in families() if f"`{name}`" not in table] == []
+
+
 def test_each_fork_is_of_a_family_that_is_installed_and_in_a_role_that_it_knows() -> None:
     with (PROTOCOLS / "forks.csv").open(newline="") as file:
         pairs = {(row["family"], row["role"]) for row in csv.DictReader(file)}

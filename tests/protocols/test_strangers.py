@@ -184,7 +184,8 @@ def test_a_decoder_that_changed_is_told_by_what_it_finds_and_what_it_asks(strang
 def test_a_recording_needs_no_index_where_it_is_told_what_was_met(
     stranger: Stranger, demo_world: World, tmp_path: Path
 ) -> None:
-    empty, file = tmp_path / "chainfolio.toml", tmp_path / "farmer.json"
+    # Beside the other settings, whose paths are relative to where they lie.
+    empty, file = stranger.config.with_name("empty.toml"), tmp_path / "farmer.json"
     empty.write_text(stranger.config.read_text().replace('data = "', f'data = "{tmp_path}/empty" #'))
     words = ("record", stranger.account, "--chain", "local", "--protocol", KEY, "--to", str(file))
     code, told = stranger.command(*words, config=empty)

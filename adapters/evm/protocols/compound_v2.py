@@ -166,4 +166,5 @@ FAMILY = Family(
     rules=(Token(role="comptroller", question="comptroller()(address)", together=True),),
     position=position,
     unwrap=unwrap,
+    options=("reward", "rewards"),
 )

@@ -27,4 +27,9 @@ def position(met: Met) -> Decoding:
     )
 
 
-FAMILY = Family("crvusd", rules=(Counterparty("controller"), Counterparty("lend_controller")), position=position)
+FAMILY = Family(
+    "crvusd",
+    rules=(Counterparty("controller"), Counterparty("lend_controller")),
+    position=position,
+    roles=("stablecoin",),
+)

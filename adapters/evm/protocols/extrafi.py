@@ -45,4 +45,4 @@ def _found(contract: str, state: tuple[int, ...], vault: tuple[str, ...]) -> Fou
     )
 
 
-FAMILY = Family("extrafi", rules=(Counterparty("position_manager"),), position=position)
+FAMILY = Family("extrafi", rules=(Counterparty("position_manager"),), position=position, options=("positions",))

@@ -17,7 +17,9 @@ def position(met: Met) -> Decoding:
     to those who claim: they are unknown then.
     """
     gauge, account = met.contract, met.account
-    (minter,) = met.contracts["minter"]
+    (minter,) = met.contracts.get("minter", ("",))
+    if not minter:
+        return None  # the protocol has no gauges on this chain
     share, staked, controller, token, count = yield [
         Call(gauge, "lp_token()(address)"),
         Call(gauge, "balanceOf(address)(uint256)", (account,)),
@@ -45,4 +47,10 @@ def position(met: Met) -> Decoding:
     )
 
 
-FAMILY = Family("liquidity_gauge", rules=(Token(question="lp_token()(address)"),), position=position)
+FAMILY = Family(
+    "liquidity_gauge",
+    rules=(Token(question="lp_token()(address)"),),
+    position=position,
+    roles=("minter",),
+    options=("controller", "token"),
+)

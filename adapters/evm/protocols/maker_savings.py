@@ -48,4 +48,5 @@ FAMILY = Family(
         Event("dsr_manager", "Join(address indexed dst, uint256 wad)", owner=0),
     ),
     position=position,
+    roles=("dai",),
 )

@@ -80,4 +80,9 @@ def _health(covered: int, owed: int) -> Decimal | None:
     return amounts.amount(covered * WAD // owed, WAD_DECIMALS) if owed else None
 
 
-FAMILY = Family("maker_vaults", rules=(Always("cdp_manager"), PROXIES), position=position)
+FAMILY = Family(
+    "maker_vaults",
+    rules=(Always("cdp_manager"), PROXIES),
+    position=position,
+    roles=("get_cdps", "vat", "dai", "ilk_registry"),
+)

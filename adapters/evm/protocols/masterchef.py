@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chainfolio.calls import Call
+from chainfolio.calls import Call, balance_of
 from chainfolio.protocols import Counterparty, Decoding, Event, Family, Found, Maybe, Met, Part, Unread
 
 MOST_POOLS = 5_000
@@ -38,6 +38,7 @@ def position(met: Met) -> Decoding:
         return []
     shares = yield from _shares(chef, [at for at, _ in staked])
     rewards = yield from _rewards(met, [at for at, _ in staked])
+    there = yield from _there(met, shares, [raw for _, raw in staked])
     return [
         Found(
             "FARMING",
@@ -45,9 +46,18 @@ def position(met: Met) -> Decoding:
             rewards=(reward,) if reward else (),
             pool=chef,
             unknown="" if reward else "what it earned: the farm answers to no known name of it",
+            unverified="" if is_there else "the farm does not have what it says is staked there",
         )
-        for (_, raw), share, reward in zip(staked, shares, rewards, strict=True)
+        for (_, raw), share, reward, is_there in zip(staked, shares, rewards, there, strict=True)
     ]
+
+
+def _there(met: Met, shares: Sequence[str], staked: Sequence[int]) -> Decoding:
+    """Whether a `farm`, one of hundreds of which nobody read the code, still has what the account staked."""
+    if not met.is_listed("farm"):
+        return [True] * len(shares)
+    held = yield [balance_of(share, met.contract) for share in shares]
+    return [raw <= there for raw, there in zip(staked, held, strict=True)]
 
 
 def _shares(chef: str, pools: Sequence[int]) -> Decoding:
@@ -87,4 +97,5 @@ FAMILY = Family(
     "masterchef",
     rules=(Counterparty("chef"), Event("chef", DEPOSIT, owner=0, of=(1,)), Counterparty("farm")),
     position=position,
+    options=("pending", "reward"),
 )

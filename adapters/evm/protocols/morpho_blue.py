@@ -169,4 +169,5 @@ FAMILY = Family(
         Always("morpho"),  # which costs nothing where no file lists markets
     ),
     position=position,
+    options=("markets",),
 )

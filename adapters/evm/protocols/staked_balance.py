@@ -18,4 +18,10 @@ def position(met: Met) -> Decoding:
     return Found(met.options["kind"], supplied=(Part(token, raw),), pool=met.contract, instead=instead)
 
 
-FAMILY = Family("staked_balance", rules=(Counterparty("stake"), Token("receipt")), position=position)
+FAMILY = Family(
+    "staked_balance",
+    rules=(Counterparty("stake"), Token("receipt")),
+    position=position,
+    roles=("staked_token",),
+    options=("amount", "kind"),
+)

@@ -53,4 +53,5 @@ FAMILY = Family(
     rules=(Token(role="factory", question="factory()(address)", facts=("token0()(address)", "token1()(address)")),),
     unwrap=unwrap,
     kind="LIQUIDITYPOOL",
+    options=("protocol_fee",),
 )

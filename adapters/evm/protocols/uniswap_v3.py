@@ -53,4 +53,4 @@ def position(met: Met) -> Decoding:
     )
 
 
-FAMILY = Family("uniswap_v3", rules=(Collection("position_manager"),), position=position)
+FAMILY = Family("uniswap_v3", rules=(Collection("position_manager"),), position=position, roles=("staker",))

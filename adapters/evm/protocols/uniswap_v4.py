@@ -65,4 +65,9 @@ def _tick(packed: int) -> int:
     return (packed + (1 << 23)) % (1 << 24) - (1 << 23)
 
 
-FAMILY = Family("uniswap_v4", rules=(Collection("position_manager"),), position=position)
+FAMILY = Family(
+    "uniswap_v4",
+    rules=(Collection("position_manager"),),
+    position=position,
+    roles=("state_view", "pool_manager", "hook"),
+)

@@ -33,4 +33,4 @@ def position(met: Met) -> Decoding:
     return Found("VESTING", supplied=(Part(token, max(vested - claimed, 0)),), unlock_s=until, pool=met.contract)
 
 
-FAMILY = Family("vesting_escrow", rules=(Counterparty("vesting_escrow"),), position=position)
+FAMILY = Family("vesting_escrow", rules=(Counterparty("vesting_escrow"),), position=position, roles=("vested_token",))
