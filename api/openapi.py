@@ -27,10 +27,10 @@ from api.fields import Field, fields_of
 from api.idempotency import HEADER, REPLAYED
 from api.pipeline import KEYED, PUBLIC
 from api.router import Route, one
+from chainfolio import __version__
 from chainfolio.settings import Settings
 from storage.state.refusals import Code
 
-VERSION: Final = "1.0.0"
 BEFORE_ANYBODY: Final = (401, 413, 414, 431, 503)  # refused, maybe, before anybody knows whose rate it would be
 ABOUT: Final = (
     "What wallets hold, what it is worth and how it got there. Amounts and values are exact decimal strings in plain "
@@ -87,7 +87,7 @@ def describe(routes: Sequence[Route], settings: Settings) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Chainfolio",
-            "version": VERSION,
+            "version": __version__,
             "description": ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

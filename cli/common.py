@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -106,18 +107,49 @@ def show_json(value: Any) -> None:
 
 
 def show_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:
-    """A table for people: columns are (name, `left` or `right`)."""
+    """A table for people: columns are (name, `left` or `right`).
+
+    Empty columns are left out. Where the rest does not fit the terminal (80 columns where there is none) without
+    splitting words or numbers, each row is a block of lines.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    kept = [at for at in range(len(columns)) if not rows or any(row[at] for row in rows)]
+    columns, rows = [columns[at] for at in kept], [[row[at] for at in kept] for row in rows]
+    least = [_least(name, side == "right", [row[at] for row in rows]) for at, (name, side) in enumerate(columns)]
+    width = shutil.get_terminal_size((80, 24)).columns
+    if sum(least) + 3 * len(least) + 1 > width and rows:
+        _show_lines(title, [name for name, _ in columns], rows)
+        return
     table = Table(title=Text(title) if title else None, title_justify="left", title_style="bold")
-    for name, side in columns:
-        table.add_column(name, justify="right" if side == "right" else "left", overflow="fold")
+    for (name, side), wide in zip(columns, least, strict=True):
+        is_number = side == "right"
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number, min_width=wide)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(table)
+    Console(width=width).print(table)
+
+
+def _least(name: str, is_number: bool, cells: Sequence[str]) -> int:
+    """The columns of the terminal that a column needs: a number stays in one piece, a text may break between words."""
+    from rich.cells import cell_len
+
+    parts = [part for cell in cells for part in (cell.splitlines() if is_number else cell.split())]
+    return max(map(cell_len, [*name.split(), *parts]), default=1)
+
+
+def _show_lines(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A block of lines for each row: the name of each column, and what it holds."""
+    wide = max(map(len, names))
+    blocks = [
+        "\n".join(
+            f"{name:<{wide}}  {', '.join(cell.splitlines())}" for name, cell in zip(names, row, strict=True) if cell
+        )
+        for row in rows
+    ]
+    print("\n\n".join([*([title] if title else []), *blocks]))
 
 
 def one_line(value: Any) -> None:

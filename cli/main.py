@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import difflib
 import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
+from chainfolio import __version__
 from chainfolio.errors import ChainfolioError, StoreError
+from cli.examples import EXAMPLES
 
 GROUPS = (
     "demo", "serve", "worker", "index", "derive", "portfolio", "nav", "approvals", "transactions", "verify",
-    "account", "key", "addressbook", "subscription", "virtual-user", "sql", "doctor",
-    "new-protocol", "record", "test-protocol",
+    "account", "key", "addressbook", "subscription", "virtual-user", "sql", "status", "doctor",
+    "init", "completion", "new-protocol", "record", "test-protocol",
 )  # fmt: skip
 
 WHERE = "`data` in the settings names a folder that this user may write to"
@@ -23,18 +28,49 @@ WHERE = "`data` in the settings names a folder that this user may write to"
 
 def parser(groups: Sequence[str] = GROUPS) -> argparse.ArgumentParser:
     """The commands of some groups with their options."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="chainfolio",
         description="Self-hosted blockchain indexer and portfolio engine.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Settings: --config FILE, else $CHAINFOLIO_CONFIG, else chainfolio.toml; CHAINFOLIO_… overrides.",
     )
+    top.add_argument("--version", action="version", version=f"chainfolio {__version__}")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--config", metavar="FILE", help="settings file")
     common.add_argument("--json", action="store_true", help="print JSON for programs instead of text for people")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for group in groups:
         importlib.import_module(f"cli.{group.replace('-', '_')}").add(commands, common)
+    _exemplify(top, ())
     return top
+
+
+class Parser(argparse.ArgumentParser):
+    """Knows what was likely meant by a word that it does not know."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say so, and end with 2."""
+        unknown = re.search(r"(?:invalid choice: '|unrecognized arguments: )([^' ]+)", message)
+        known = [name for action in self._actions for name in (*action.option_strings, *(action.choices or ()))]
+        near = difflib.get_close_matches(unknown[1], map(str, known), 1) if unknown else []
+        super().error(message + (f"; did you mean {near[0]}?" if near else ""))
+
+
+def commands_of(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The commands or verbs directly below a parser, by name."""
+    groups = [action for action in of._actions if isinstance(action, argparse._SubParsersAction)]
+    return {name: made for group in groups for name, made in group.choices.items()}
+
+
+def _exemplify(of: argparse.ArgumentParser, path: tuple[str, ...]) -> None:
+    """Put the examples of each command below its help."""
+    below = commands_of(of)
+    for name, made in below.items():
+        _exemplify(made, (*path, name))
+    if not below:
+        lines = (f"  chainfolio {' '.join(path)} {example}".rstrip() for example in EXAMPLES.get(" ".join(path), ()))
+        of.formatter_class = argparse.RawDescriptionHelpFormatter
+        of.epilog = "examples:\n" + "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +78,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.umask(0o077)  # what stores hold is their owner's: tenants' data, keys, settings of nodes
     given = list(sys.argv[1:] if arguments is None else arguments)
     named = given[0] if given else ""
-    options = parser([named] if named in GROUPS else GROUPS).parse_args(given)
+    top = parser([named] if named in GROUPS else [] if named == "--version" else GROUPS)
+    options, unknown = top.parse_known_args(given)
+    if unknown:  # said by the command that does not know it, which knows what was meant
+        _named(top, options).error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         return int(options.run(options) or 0)
     except ChainfolioError as error:
@@ -59,6 +98,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         refusal = StoreError("files", f"{error.filename}: {error.strerror}", cure=WHERE)
         _complain(refusal, as_json=getattr(options, "json", False))
         return refusal.exit_code
+
+
+def _named(top: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.ArgumentParser:
+    found = commands_of(top)[options.command]
+    return commands_of(found).get(getattr(options, "verb", ""), found)
 
 
 def _complain(error: ChainfolioError, *, as_json: bool) -> None:

@@ -28,7 +28,10 @@ NO_KERNEL = "run it on Linux or macOS, or print views for a DuckDB of your own: 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
     command = commands.add_parser("sql", parents=[common], help="ask the lake in SQL", description=__doc__)
-    command.add_argument("query", nargs="?", help="one SELECT; without it: views for a DuckDB of your own")
+    command.add_argument(
+        "query", nargs="?", help="one SELECT (- : from standard input); without it: views for your DuckDB"
+    )
+    command.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
     command.add_argument("--limit", type=int, default=1000, metavar="N", help="rows at most (default 1000; 0: all)")
     command.add_argument("--seconds", type=int, default=60, metavar="S", help="stop the query after this long")
     command.set_defaults(run=run)
@@ -48,18 +51,28 @@ def run(options: argparse.Namespace) -> int:
 
         print("\n".join(views(found)))
         return 0
-    for literal in dict.fromkeys(MIXED.findall(options.query)):
+    query = sys.stdin.read() if options.query == "-" else options.query
+    for literal in dict.fromkeys(MIXED.findall(query)):
         print(f"note: '{literal}' is in no table: they hold '{literal.lower()}', in lower case", file=sys.stderr)
-    answer = ask(options.query, found, limit=options.limit, seconds=options.seconds)
+    answer = ask(query, found, limit=options.limit, seconds=options.seconds)
     if options.json:
         show_json([dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]])
         return 0
-    rows = [["" if cell is None else str(cell) for cell in row] for row in answer["rows"]]
-    sides = ["right" if kind == "number" else "" for kind in answer["kinds"]]
-    show_table("", list(zip(answer["columns"], sides, strict=True)), rows)
+    if options.csv:
+        import csv
+
+        csv.writer(sys.stdout, lineterminator="\n").writerows([answer["columns"], *answer["rows"]])
+    else:
+        _table(answer)
     if answer["more"]:
         print(f"only the first {options.limit:,} rows are shown: --limit 0 shows all", file=sys.stderr)
     return 0
+
+
+def _table(answer: dict[str, Any]) -> None:
+    rows = [["" if cell is None else str(cell) for cell in row] for row in answer["rows"]]
+    sides = ["right" if kind == "number" else "" for kind in answer["kinds"]]
+    show_table("", list(zip(answer["columns"], sides, strict=True)), rows)
 
 
 def ask(query: str, files: dict[str, list[str]], *, limit: int, seconds: int) -> dict[str, Any]:

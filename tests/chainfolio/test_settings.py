@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from chainfolio.errors import BadSettings
-from chainfolio.settings import Quotas, Settings, load, masked
+from chainfolio.settings import Chain, Quotas, Settings, load, masked
+from chainfolio.settings_keys import sections
+from cli.init import written
 
 FILE = "chainfolio.toml"
 SECRET = "s3cr3t0123456789"
@@ -304,3 +307,34 @@ def test_a_variable_that_the_file_names_is_a_value_whatever_it_is_called(here: P
     assert "unknown key `database`" in str(refused(here, "", env))
     through = {"CHAINFOLIO_STATE_URL": "env:CHAINFOLIO_DATABASE", "CHAINFOLIO_DATABASE": "sqlite:////var/s.db"}
     assert loaded(here, "", through).state_url == "sqlite:////var/s.db"
+
+
+# --- the reference ---------------------------------------------------------------------------------------------------
+
+
+def test_every_key_says_what_it_means() -> None:
+    told = [key for section in sections() for key in section.keys]
+    assert len(told) > 45
+    assert [f"{key.section}.{key.name}" for key in told if not key.meaning] == []
+    assert [section.name for section in sections() if not section.meaning] == []
+    port = next(key for key in told if (key.section, key.name) == ("server", "port"))
+    assert (port.kind, port.default, port.variable) == ("number", "8080", "CHAINFOLIO_SERVER_PORT")
+
+
+def test_a_file_with_every_default_in_it_is_the_same_as_none(here: Path) -> None:
+    """What `chainfolio init` writes as comments is read when the comments are taken away."""
+    text = written("ethereum", "http://a")
+    plain = loaded(here, text)
+    assert plain == Settings(chains={"ethereum": Chain(rpc=["http://a"])})
+    names = {key.name for section in sections() for key in section.keys}
+    assert names == {match[1] for match in re.finditer(r"^(?:# )?(\w+) = ", text, re.M)}
+    assert loaded(here, re.sub(r"^# (?=\w+ = )", "", text, flags=re.M)) == plain
+
+
+def test_a_variable_of_the_reference_sets_its_key(here: Path) -> None:
+    for section in sections():
+        for key in section.keys:
+            if key.kind == "number" and key.section not in ("", "chains.KEY"):
+                given = loaded(here, "", {key.variable: str(int(key.default) + 1)})
+                assert getattr(getattr(given, key.section), key.name) == int(key.default) + 1
+    assert loaded(here, "", {"CHAINFOLIO_CHAINS__KEY__SPAN": "7"}).chains["key"].span == 7

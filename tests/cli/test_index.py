@@ -62,3 +62,20 @@ def test_blocks_that_are_left_out_because_they_are_not_final_are_told(run: Run, 
     assert (ran.code, ran.json["blocks"]) == (0, FINAL + 1)
     assert ran.err == f"local: block {FINAL} is the newest final one; later ones are left out\n"
     assert run("index", "local", "--to", "5").err == ""
+
+
+def test_status_says_what_is_indexed_what_is_missing_and_the_disk_used(run: Run, configured: Path) -> None:
+    assert run("index", "local", "--to", "30", "--datasets", "blocks,transfers").code == 0
+    (chain,) = run("status", "--json").json["chains"]
+    assert (chain["head"], chain["final"], chain["newest"]) == (BLOCKS, FINAL, 30)
+    found = {each["dataset"]: each for each in chain["datasets"]}
+    assert (found["transfers"]["indexed"], found["transfers"]["missing"]) == ([[0, 30]], [[31, FINAL]])
+    assert (found["native"]["blocks"], found["native"]["missingBlocks"]) == (0, FINAL + 1)
+    assert f"31-{FINAL}" in run("status").out
+    assert run("index", "local").code == 0
+    report = run("status", "--json").json
+    assert report["chains"][0]["behind"] == 0
+    assert {each["missingBlocks"] for each in report["chains"][0]["datasets"]} == {0}
+    size = sum(path.stat().st_size for path in (configured / "data" / "lake").rglob("*") if path.is_file())
+    assert report["disk"]["lake"] == size > 0
+    assert "chainfolio index local" not in run("status").out

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.main import parser
+from docs import build_settings
 from docs.build_tables import PAGE, page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,6 +18,10 @@ COMMAND = re.compile(r"^\s*(?:\$ )?chainfolio ([a-z-]+)(?: ([a-z]+))?", re.M)
 
 def test_the_table_reference_is_the_tables() -> None:
     assert PAGE.read_text() == page(), "run: python -m docs.build_tables"
+
+
+def test_the_settings_reference_is_the_settings() -> None:
+    assert build_settings.PAGE.read_text() == build_settings.page(), "run: python -m docs.build_settings"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,0 +1,89 @@
+"""Every key of the settings with its type, default and meaning, from the types themselves: for the reference page and
+for `chainfolio init`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import msgspec.inspect as inspected
+
+from chainfolio.settings import Settings
+
+CHAIN = "chains.KEY"
+NAMES: dict[type, str] = {
+    inspected.StrType: "text", inspected.IntType: "number", inspected.BoolType: "true or false",
+    inspected.ListType: "list of texts", inspected.DictType: "table of texts",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key: of which section (empty: of none), what kind of value, its default as TOML, what it means."""
+
+    section: str
+    name: str
+    kind: str
+    default: str
+    meaning: str
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that stands for it."""
+        path = [*self.section.split("."), self.name] if self.section else [self.name]
+        return "CHAINFOLIO_" + ("__" if len(path) > 2 else "_").join(path).upper()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section with its keys; the first has no name."""
+
+    name: str
+    meaning: str
+    keys: tuple[Key, ...]
+
+
+def sections() -> tuple[Section, ...]:
+    """All sections: first the keys that are in none, then those in the order of the types."""
+    top = inspected.type_info(Settings)
+    assert isinstance(top, inspected.StructType)
+    plain: list[Key] = []
+    found: list[Section] = []
+    for field in top.fields:
+        kind, told = _bare(field.type)
+        if isinstance(kind, inspected.StructType):
+            found.append(Section(field.name, told or _first(kind), tuple(_keys(field.name, kind))))
+        elif isinstance(kind, inspected.DictType) and isinstance(kind.value_type, inspected.StructType):
+            found.append(Section(CHAIN, _first(kind.value_type), tuple(_keys(CHAIN, kind.value_type))))
+        else:
+            plain.append(_key("", field))
+    return (Section("", _first(top), tuple(plain)), *found)
+
+
+def _keys(section: str, struct: inspected.StructType) -> Iterator[Key]:
+    return (_key(section, field) for field in struct.fields)
+
+
+def _key(section: str, field: inspected.Field) -> Key:
+    kind, told = _bare(field.type)
+    default = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+    return Key(section, field.name, NAMES[type(kind)], _toml(default), told)
+
+
+def _bare(kind: Any) -> tuple[Any, str]:
+    """A type without its description, and the description."""
+    if isinstance(kind, inspected.Metadata):
+        return kind.type, str((kind.extra_json_schema or {}).get("description", ""))
+    return kind, ""
+
+
+def _first(struct: inspected.StructType) -> str:
+    return " ".join((struct.cls.__doc__ or "").split())
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return msgspec.json.encode(value).decode()  # a text, a number and what is empty are written alike in both

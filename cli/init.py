@@ -1,0 +1,61 @@
+"""`chainfolio init`: a settings file with every key in it, explained; what is commented out is the default."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterator
+
+from chainfolio.errors import BadRequest
+from chainfolio.settings_keys import CHAIN, Key, Section, sections
+from cli.common import HERE, Commands, one_line, settings_file
+
+RPC = "http://127.0.0.1:8545"
+WIDTH = 100
+
+
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Register the command."""
+    command = commands.add_parser("init", parents=[common], help="write a settings file", description=__doc__)
+    command.add_argument("--chain", default="ethereum", metavar="KEY", help="the chain to begin with")
+    command.add_argument("--rpc", default=RPC, metavar="URL", help=f"its endpoint, or env:NAME (default {RPC})")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    path = settings_file(options) or HERE
+    text = written(options.chain, options.rpc)
+    try:
+        with path.open("x") as file:  # never over one that is there
+            file.write(text)
+    except FileExistsError:
+        raise BadRequest("config", f"{path} is there already", cure="choose another name: --config FILE") from None
+    if options.json:
+        one_line({"config": str(path)})
+    else:
+        print(f"written: {path}\nnext: chainfolio doctor")
+    return 0
+
+
+def written(chain: str, rpc: str) -> str:
+    """The file: all defaults as comments, one chain with one endpoint."""
+    lines = ["# Settings of Chainfolio. A relative path is one from the folder of this file.", ""]
+    for section in sections():
+        lines += _section(section, chain, rpc)
+    return "\n".join(lines)
+
+
+def _section(section: Section, chain: str, rpc: str) -> Iterator[str]:
+    is_chain = section.name == CHAIN
+    if section.name:
+        yield from textwrap.wrap(section.meaning, WIDTH, initial_indent="# ", subsequent_indent="# ")
+        yield f"[chains.{chain}]" if is_chain else f"[{section.name}]"
+    for key in section.keys:
+        yield from textwrap.wrap(f"{key.name}: {key.meaning}", WIDTH, initial_indent="# ", subsequent_indent="#   ")
+        yield f'rpc = ["{rpc}"]' if is_chain and key.name == "rpc" else _default(key)
+    yield ""
+
+
+def _default(key: Key) -> str:
+    return f"# {key.name} = {key.default}"

@@ -1,0 +1,111 @@
+"""`chainfolio status`: what is indexed of each chain, how far behind the node it is, what is missing, and disk used."""
+
+from __future__ import annotations
+
+import argparse
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chainfolio.blocks import Span, Spans
+from chainfolio.errors import ChainfolioError
+from cli.common import Commands, check_chains, show_json, show_table, with_system
+
+if TYPE_CHECKING:
+    from adapters.evm.chain import EvmChain
+    from indexer.wiring import System
+
+SHOWN = 3  # missing ranges that are named for people
+
+
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Register the command."""
+    command = commands.add_parser("status", parents=[common], help="what is indexed, and how far", description=__doc__)
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; the exit code is 3 where the node of a chain cannot be asked."""
+    report = with_system(options, examine)
+    if options.json:
+        show_json(report)
+    else:
+        _show(report)
+    return 3 if any(chain["problem"] for chain in report["chains"]) else 0
+
+
+async def examine(system: System) -> dict[str, Any]:
+    """Every chain with its datasets, and the bytes of the local stores."""
+    check_chains(system)
+    chains = [await _chain(system, system.chain(key)) for key in sorted(system.settings.chains)]
+    places = {"lake": Path(system.lake.uri), "data": system.settings.data_dir}
+    return {
+        "chains": chains,
+        "disk": {name: _bytes(place) for name, place in places.items() if name == "data" or system.lake.is_local},
+    }
+
+
+async def _chain(system: System, chain: EvmChain) -> dict[str, Any]:
+    """What is indexed up to the newest final block; where no node answers, up to the newest block that is indexed."""
+    head = final = None
+    problem = ""
+    try:
+        heads = await chain.heads()
+        head, final = heads.latest.height, heads.finalized
+    except ChainfolioError as error:
+        problem = error.message
+    top = system.tail.top(chain.key) or system.tail.anchor(chain.key)
+    found = {name: _cover(system, chain, name) for name in system.datasets(chain)}
+    covers = {name: cover for name, cover in found.items() if cover is not None}
+    ends = [span.last for cover in covers.values() for span in cover]
+    end = max([*ends, chain.settings.start_block - 1]) if final is None else final
+    wanted = Spans([Span(chain.settings.start_block, end)] if end >= chain.settings.start_block else [])
+    return {
+        "chain": chain.key, "head": head, "final": final, "newest": top.height if top else None,
+        "behind": None if head is None or top is None else max(0, head - top.height), "problem": problem,
+        "datasets": [_dataset(name, cover, wanted) for name, cover in covers.items()],
+    }  # fmt: skip
+
+
+def _cover(system: System, chain: EvmChain, dataset: str) -> Spans | None:
+    """What is indexed of a dataset for everything it is wanted of; None where it is wanted of nothing: no protocol here
+    has events."""
+    from indexer.collect import filters
+
+    wanted = filters(dataset, chain.settings.contracts, system.events(chain, [dataset]))
+    whole = system.tail.cover(chain.key, dataset)
+    covers = [whole | system.tail.cover(chain.key, dataset, name) for name in wanted]
+    return reduce(Spans.__and__, covers) if covers else None
+
+
+def _dataset(name: str, cover: Spans, wanted: Spans) -> dict[str, Any]:
+    missing = wanted - cover
+    return {
+        "dataset": name, "blocks": len(cover), "missingBlocks": len(missing),
+        "indexed": [[span.first, span.last] for span in cover],
+        "missing": [[span.first, span.last] for span in missing],
+    }  # fmt: skip
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _show(report: dict[str, Any]) -> None:
+    for chain in report["chains"]:
+        far = "nothing yet" if chain["newest"] is None else f"block {chain['newest']:,}"
+        node = chain["problem"] or f"the node is at {chain['head']:,}, final is {chain['final']:,}"
+        rows = [
+            (each["dataset"], f"{each['blocks']:,}", f"{each['missingBlocks']:,}", _ranges(each["missing"]))
+            for each in chain["datasets"]
+        ]
+        columns = [("dataset", ""), ("blocks", "right"), ("missing", "right"), ("missing blocks", "")]
+        show_table(f"{chain['chain']}: followed to {far}; {node}", columns, rows)
+        if any(each["missingBlocks"] for each in chain["datasets"]):
+            print(f"  to index what is missing: chainfolio index {chain['chain']}")
+    print("disk: " + ", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in report["disk"].items()))
+
+
+def _ranges(spans: list[list[int]]) -> str:
+    more = f" and {len(spans) - SHOWN} more" if len(spans) > SHOWN else ""
+    return ", ".join(f"{first}-{last}" for first, last in spans[:SHOWN]) + more

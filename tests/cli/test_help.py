@@ -1,0 +1,147 @@
+"""Every command explains itself: examples, versions, suggestions, completion; and what it prints fits a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from chainfolio import __version__
+from chainfolio.settings import Settings, load
+from cli.common import show_table
+from cli.examples import EXAMPLES
+from cli.main import commands_of, parser
+from tests.cli.conftest import Run, configure
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def leaves(of: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Every command that runs, verbs included."""
+    below = commands_of(of)
+    for name, made in below.items():
+        yield from leaves(made, (*path, name))
+    if not below:
+        yield " ".join(path)
+
+
+def test_every_command_has_examples_that_can_be_meant(run: Run) -> None:
+    top = parser()
+    assert sorted(EXAMPLES) == sorted(leaves(top))
+    for command, examples in EXAMPLES.items():
+        assert examples, command
+        shown = run(*command.split(), "--help").out
+        for example in examples:
+            assert f"  chainfolio {command} {example}".rstrip() in shown
+            words = shlex.split(re.split(r" ?[<>] ", f"{command} {example} ")[0])
+            assert callable(top.parse_args(words).run), example
+
+
+def test_there_is_one_version(run: Run) -> None:
+    ran = run("--version")
+    assert (ran.code, ran.out) == (0, f"chainfolio {__version__}\n")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["hatch"]["version"] == {"path": "chainfolio/__init__.py"}
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("portfolo", "0x1"), "portfolio"), (("account", "creat"), "create"), (("doctor", "--jsn"), "--json"),
+        (("account", "create", "--name", "x", "--credit", "5", "--plan", "PR"), "PRO"),
+        (("key", "list", "--acount", "x", "--account", "y"), "--account"),
+    ],
+)  # fmt: skip
+def test_a_word_that_is_mistyped_is_told_with_what_was_likely_meant(run: Run, words: tuple[str], meant: str) -> None:
+    ran = run(*words)
+    assert ran.code == 2
+    assert f"did you mean {meant}?" in ran.err
+
+
+def test_a_word_like_no_other_is_told_without_a_guess(run: Run) -> None:
+    assert "did you mean" not in run("zzzzzzzzz").err
+
+
+@pytest.mark.skipif(which("bash") is None, reason="there is no bash here")
+def test_the_tab_key_completes_commands_verbs_and_options(run: Run, here: Path) -> None:
+    (here / "completion").write_text(run("completion", "bash").out)
+
+    def completed(*words: str) -> set[str]:
+        line = " ".join(shlex.quote(word) for word in ("chainfolio", *words))
+        pressed = f"COMP_WORDS=({line}); COMP_CWORD={len(words)}; COMP_LINE='{line}'; COMP_POINT={len(line)}"
+        ask = f"source ./completion; {pressed}; $(complete -p chainfolio | grep -oE '_shtab[a-z_]+')"
+        ask += "; printf '%s\\n' \"${COMPREPLY[@]}\""
+        told = subprocess.run(["bash", "-c", ask], cwd=here, capture_output=True, text=True, check=True)
+        return {word.strip() for word in told.stdout.splitlines()}
+
+    assert completed("port") == {"portfolio"}
+    assert {"create", "credit"} <= completed("account", "cr")
+    assert "--estimate" in completed("index", "--est")
+    assert "chainfolio" in run("completion", "zsh").out
+
+
+# --- the settings file -----------------------------------------------------------------------------------------------
+
+
+def test_init_writes_a_settings_file_that_is_read_and_none_over_another(run: Run, here: Path) -> None:
+    assert run("init", "--chain", "base", "--rpc", "http://127.0.0.1:1").code == 0
+    given = load(here / "chainfolio.toml", {})
+    assert given.chains["base"].rpc == ["http://127.0.0.1:1"]
+    assert given.server == Settings().server
+    before = (here / "chainfolio.toml").read_text()
+    assert run("init").code == 2
+    assert (here / "chainfolio.toml").read_text() == before
+    assert run("init", "--config", "other.toml").code == 0
+    assert load(here / "other.toml", {}).chains["ethereum"].rpc == ["http://127.0.0.1:8545"]
+
+
+# --- tables and values -----------------------------------------------------------------------------------------------
+
+WIDE = ("0x" + "ab" * 20, "123456789012345678901234567890.123456789", "two words")
+
+
+@pytest.mark.parametrize("columns", ["80", "60", "120"])
+def test_a_table_fits_the_terminal_and_splits_neither_words_nor_numbers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    for rows in ([WIDE], [WIDE, ("0x1", "-1", "")], [("a", "1", "b")], []):
+        show_table("t", [("address", ""), ("amount", "right"), ("note", "")], rows)
+        told = capsys.readouterr().out
+        assert all(cell in told or set(cell.split()) <= set(told.split()) for row in rows for cell in row)
+        assert max(map(len, told.splitlines())) <= int(columns)
+
+
+def test_a_column_without_a_word_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table("", [("asset", ""), ("position", "")], [("ETH", ""), ("WETH", "")])
+    assert "position" not in capsys.readouterr().out
+
+
+def test_a_query_is_read_from_standard_input_and_answered_as_csv(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+    import sys
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT 1 AS one, 'a,b' AS two, NULL AS three"))
+    ran = run("sql", "-", "--csv")
+    assert (ran.code, ran.out) == (0, 'one,two,three\n1,"a,b",\n')
+
+
+# --- status ----------------------------------------------------------------------------------------------------------
+
+
+def test_status_says_what_it_knows_where_no_node_answers(run: Run, here: Path, dead: str, waited: list[float]) -> None:
+    configure(here, dead, chain="local")
+    ran = run("status", "--json")
+    assert ran.code == 3
+    (chain,) = ran.json["chains"]
+    assert (chain["newest"], chain["head"], chain["behind"]) == (None, None, None)
+    assert "cannot be reached" in chain["problem"]
+    assert run("status").out.startswith("local: followed to nothing yet; ")
