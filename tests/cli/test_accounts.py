@@ -141,12 +141,13 @@ def test_the_largest_number_of_credits_is_kept(run: Run) -> None:
     assert run("account", "show", account).json["credits"] == 2**53 - 1
 
 
-def test_a_name_is_kept_as_it_is_written(run: Run) -> None:
+def test_a_name_is_kept_as_it_is_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "Ada'); DROP TABLE accounts;-- [red]ü🦀"
     account = run("account", "create", "--name", name, "--json").json["accountId"]
     found = kept(account)
     assert found is not None
     assert found.name == name
+    monkeypatch.setenv("COLUMNS", "120")  # where all of it is on one line
     assert name in run("account", "list").out
 
 
