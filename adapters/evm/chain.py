@@ -211,9 +211,9 @@ class EvmChain:
             part = chunk.headers[start : start + BODY_BATCH]
             every += await self._done([header for header in part if header.transactions])
         if "transactions" in datasets:
-            tables["transactions"] = transactions.rows(every, self.key, self.key)
+            tables["transactions"] = transactions.rows(every, self.key)
         if "native" in datasets:
-            moved = transactions.native(every, self.key, self.key)
+            moved = transactions.native(every, self.key)
             tables["transfers"] = blocks_in_order(tables.get("transfers"), moved)
 
     async def _internal(self, chunk: Chunk, tables: dict[str, pa.Table]) -> None:
@@ -255,11 +255,13 @@ class EvmChain:
     def _body(self, source: str, header: Header, block: bytes, receipts: bytes) -> list[Done]:
         from adapters.evm.datasets import transactions
 
-        done = transactions.done(source, block, receipts, header.hash)
+        done = transactions.done(source, block, receipts, header)
         if self.settings.integrity == "roots":
             from adapters.evm.proven import prove_bodies
 
-            prove_bodies(self.facts, source, header, block, receipts)
+            prove_bodies(self.facts, source, header, block, receipts)  # the roots say more than the list does
+        else:
+            transactions.check_listed(source, done, header)
         return done
 
 

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from adapters.evm.forms import MAX_TIME_S
 from adapters.evm.wire import data as hex_data
 from adapters.evm.wire import quantity, typed
 from chainfolio.errors import BadAnswer
@@ -29,7 +30,6 @@ Mask = npt.NDArray[np.bool_]
 MAX_TEMPLATES = 24
 AT_ONCE = 4096  # rows cut at a time: bounds the memory beside the answer itself
 MAX_DATA = 4 * 1024 * 1024
-MAX_TIME_S = 2**40 - 1
 _VALUE = re.compile(rb'"(\w+)":\s?(?:"([^"\\]*)"|\[([^\]\\]*)\]|(true|false|null))')
 _TOPIC = re.compile(rb'"(0x[0-9a-f]{64})"')
 _TOPICS = re.compile(rb'(?:"0x[0-9a-f]{64}"(?:, ?(?=")|\Z))*\Z')
@@ -409,11 +409,11 @@ def _fill_one(source: str, logs: Logs, row: int, log: LogRecord) -> None:
     """One record that the strict parser has read."""
     if log.removed:
         raise BadAnswer(source, "a log that is marked as removed in an answer about the chain as it is")
-    logs.height[row] = quantity(source, log.blockNumber, bits=62)
+    logs.height[row] = quantity(source, log.blockNumber, bits=31)
     logs.tx_index[row] = quantity(source, log.transactionIndex, bits=31)
     logs.log_index[row] = quantity(source, log.logIndex, bits=31)
     if log.blockTimestamp is not None:
-        logs.time_s[row] = quantity(source, log.blockTimestamp, bits=40)
+        logs.time_s[row] = quantity(source, log.blockTimestamp, bits=32)
     logs.address[row] = _hex_text(source, log.address, 20)
     logs.tx_hash[row] = _hex_text(source, log.transactionHash, 32)
     logs.block_hash[row] = _hex_text(source, log.blockHash, 32)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from adapters.evm.datasets.transactions import Done, Receipt, Transaction, done_key, finished
 from adapters.evm.endpoint import Endpoint
+from adapters.evm.forms import Hash, Height
 from adapters.evm.node import Node, results_of
-from adapters.evm.wire import Request, data, quantity, typed
+from adapters.evm.wire import Request, typed
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
 
 
@@ -28,14 +29,14 @@ class Known:
 class Mined(Transaction):
     """A transaction with its place; a pending one has none."""
 
-    blockHash: str | None = None
-    blockNumber: str | None = None
+    blockHash: Hash | None = None
+    blockNumber: Height | None = None
 
 
-class MinedReceipt(Receipt):
+class MinedReceipt(Receipt, kw_only=True):
     """A receipt with its place."""
 
-    blockNumber: str = ""
+    blockNumber: Height
 
 
 async def look_up(node: Node, known: Sequence[Known]) -> list[Done]:
@@ -46,7 +47,7 @@ async def look_up(node: Node, known: Sequence[Known]) -> list[Done]:
 
     async def at(endpoint: Endpoint) -> list[Done]:
         answers = iter(await results_of(endpoint, asks))
-        return [_done(node.facts.key, each, next(answers), next(answers)) for each in known]
+        return [_done(endpoint.name, each, next(answers), next(answers)) for each in known]
 
     return await node.agreed(
         at,
@@ -63,11 +64,9 @@ def _done(source: str, known: Known, transaction: bytes, receipt: bytes) -> Done
     sent, given = typed(source, transaction, Mined), typed(source, receipt, MinedReceipt)
     if {sent.hash.lower(), given.transactionHash.lower()} != {known.tx_hash}:
         raise BadAnswer(source, f"another transaction in answer to {known.tx_hash}")
-    quantity(source, sent.value)
-    data(source, sent.input)
     if error := _elsewhere(source, known, sent, given):
         raise error
-    return finished(source, known.height, known.time_s, known.tx_index, sent, given)
+    return finished(known.height, known.time_s, known.tx_index, sent, given)
 
 
 def _elsewhere(source: str, known: Known, sent: Mined, given: MinedReceipt) -> SourceError | None:
@@ -75,8 +74,8 @@ def _elsewhere(source: str, known: Known, sent: Mined, given: MinedReceipt) -> S
     if sent.blockHash is None or sent.blockNumber is None or sent.transactionIndex is None:
         return Reorged(source, known.height, known.block_hash or "")
     hashes = {sent.blockHash.lower(), given.blockHash.lower(), *([known.block_hash] if known.block_hash else [])}
-    heights = {quantity(source, text, bits=62) for text in (sent.blockNumber, given.blockNumber)} | {known.height}
-    places = {quantity(source, text, bits=31) for text in (sent.transactionIndex, given.transactionIndex)}
+    heights = {int(text, 16) for text in (sent.blockNumber, given.blockNumber)} | {known.height}
+    places = {int(text, 16) for text in (sent.transactionIndex, given.transactionIndex)}
     if len(hashes) == len(heights) == 1 and places == {known.tx_index}:
         return None
     if not known.final:

@@ -11,9 +11,10 @@ import msgspec
 
 from adapters.evm.endpoint import Answer, Endpoint, Greeting
 from adapters.evm.facts import Facts
+from adapters.evm.forms import Address, Bloom, Gas, Hash, Height, MaybeHash, Seconds, Word
 from adapters.evm.pool import Pool
 from adapters.evm.roots import check_count, check_header
-from adapters.evm.wire import Request, data, quantity, typed
+from adapters.evm.wire import Request, quantity, typed
 from chainfolio.blocks import Block
 from chainfolio.errors import (
     BadAnswer,
@@ -31,18 +32,18 @@ SURVEY_S = 30.0
 class Header(msgspec.Struct, gc=False):
     """A block as `eth_getBlockByNumber` without bodies gives it; only what is used."""
 
-    number: str
-    hash: str
-    parentHash: str
-    timestamp: str
-    logsBloom: str
-    gasUsed: str
-    gasLimit: str
-    miner: str = "0x" + "0" * 40
-    baseFeePerGas: str | None = None
+    number: Height
+    hash: Hash
+    parentHash: Hash
+    timestamp: Seconds
+    logsBloom: Bloom
+    gasUsed: Gas
+    gasLimit: Gas
+    miner: Address = "0x" + "0" * 40
+    baseFeePerGas: Word | None = None
     transactions: list[msgspec.Raw] = []
-    transactionsRoot: str = ""
-    receiptsRoot: str = ""
+    transactionsRoot: MaybeHash = ""
+    receiptsRoot: MaybeHash = ""
 
     @property
     def height(self) -> int:
@@ -73,15 +74,11 @@ def hex_of(number: int) -> str:
 
 
 def checked(source: str, header: Header | None, height: int | None = None) -> Header:
-    """A header whose fields can be meant, at the height that was asked for."""
+    """A header at the height that was asked for."""
     if header is None:
         raise NodeBehind(source, f"does not have block {height}" if height is not None else "has no such block")
-    number = quantity(source, header.number, bits=62)
-    quantity(source, header.timestamp, bits=40)
-    if height is not None and number != height:
-        raise BadAnswer(source, f"block {number} in answer to block {height}")
-    if [len(data(source, text)) for text in (header.hash, header.parentHash, header.logsBloom)] != [32, 32, 256]:
-        raise BadAnswer(source, f"block {number} with a hash or bloom of the wrong size")
+    if height is not None and header.height != height:
+        raise BadAnswer(source, f"block {header.height} in answer to block {height}")
     header.hash, header.parentHash = header.hash.lower(), header.parentHash.lower()
     return header
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from adapters.evm.endpoint import Endpoint
+from adapters.evm.forms import Hash
 from adapters.evm.node import Header, hex_of, results_of
 from adapters.evm.wire import Request, typed
 from chainfolio.errors import BadAnswer, NodeBehind, Unsupported
@@ -55,7 +56,7 @@ def _is_whole(source: str, header: Header, receipts: bytes) -> bool:
 
 
 def _hashes(source: str, header: Header) -> list[str]:
-    return [typed(source, bytes(each), str).lower() for each in header.transactions]
+    return [typed(source, bytes(each), Hash).lower() for each in header.transactions]
 
 
 async def _one_by_one(endpoint: Endpoint, headers: Sequence[Header]) -> list[bytes]:

@@ -11,6 +11,7 @@ import msgspec
 
 from adapters.evm.datasets.internal import Moved, Place, of_frames, of_traces
 from adapters.evm.endpoint import Answer, Endpoint
+from adapters.evm.forms import Hash
 from adapters.evm.node import Header, Node, hex_of
 from adapters.evm.wire import Request, typed
 from chainfolio.errors import BadAnswer, SourceError, Unsupported
@@ -68,7 +69,7 @@ def places(source: str, headers: Sequence[Header]) -> list[Place]:
     return [
         Place(
             header.height, header.time_s, header.hash,
-            tuple(typed(source, bytes(each), str).lower() for each in header.transactions),
+            tuple(typed(source, bytes(each), Hash).lower() for each in header.transactions),
         )
         for header in headers if header.transactions
     ]  # fmt: skip

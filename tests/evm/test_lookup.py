@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -29,7 +28,7 @@ class Answers:
     """A node that has these answers."""
 
     def __init__(self, sent: object, receipt: object) -> None:
-        self.facts = SimpleNamespace(key="local")
+        self.name = "node.test"
         self.content = [msgspec.json.encode(sent), msgspec.json.encode(receipt)]
         self.asked: list[Request] = []
 

@@ -27,10 +27,10 @@ class Recorded:
         self.expected: Mapping[str, Any] = expected("blocks/blocks.expected.json")[name]
         hashes = [transaction["hash"] for transaction in block["transactions"]]
         header = checked(name, typed(name, body({**block, "transactions": hashes}), Header))
-        done = transactions.done(name, body(block), body(receipts), header.hash)
+        done = transactions.done(name, body(block), body(receipts), header)
         self.blocks = blocks.rows([header], name)
-        self.transactions = transactions.rows(done, name, name)
-        self.native = transactions.native(done, name, name)
+        self.transactions = transactions.rows(done, name)
+        self.native = transactions.native(done, name)
         self.logs: Logs = logs_in(receipts, header.time_s)
         self.transfers, self.moved = transfers.decode(self.logs, name, None)
         self.approvals, self.allowed = approvals.decode(self.logs, name, None)

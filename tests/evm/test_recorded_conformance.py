@@ -129,7 +129,8 @@ def test_blocks_and_receipts_of_the_suite_belong_together(
     assert len(lists) == 3
     for given in lists:
         block_hash = given[0]["blockHash"]
-        every = done("suite", body(full[block_hash]), body(given), block_hash)
+        header = typed("suite", body(full[block_hash]), Header)
+        every = done("suite", body(full[block_hash]), body(given), header)
         assert [each.fee for each in every] == [each.gas_used * each.gas_price + _blobs(each.receipt) for each in every]
 
 

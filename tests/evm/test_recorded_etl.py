@@ -90,10 +90,12 @@ def tables(full: list[Any], receipts: list[Any]) -> tuple[list[dict[str, Any]], 
     headers, every = [], []
     for block in full:
         given = [by_hash.get(each["hash"]) or bare(each) for each in block["transactions"]]
-        every += transactions.done("etl", body(block), body(given), block["hash"])
         slim = {**block, "transactions": [each["hash"] for each in block["transactions"]]}
         headers.append(typed("etl", body(slim), Header))
-    return blocks.rows(headers, "etl").to_pylist(), transactions.rows(every, "etl", "etl").to_pylist()
+        done = transactions.done("etl", body(block), body(given), headers[-1])
+        transactions.check_listed("etl", done, headers[-1])
+        every += done
+    return blocks.rows(headers, "etl").to_pylist(), transactions.rows(every, "etl").to_pylist()
 
 
 def bare(transaction: dict[str, Any]) -> dict[str, Any]:
@@ -143,7 +145,7 @@ def test_receipts() -> None:
     for want in found["expected"]["receipts"]:
         receipt = typed("etl", body(given[want["transaction_hash"]]), transactions.Receipt)
         sent = transactions.Transaction(receipt.transactionHash, "0x" + "00" * 20, "0x0", "0x0", "0x")
-        done = transactions.finished("etl", want["block_number"], 0, want["transaction_index"], sent, receipt)
+        done = transactions.finished(want["block_number"], 0, want["transaction_index"], sent, receipt)
         assert done.gas_used == want["gas_used"]
         assert done.gas_price == want["effective_gas_price"]
         assert done.fee == want["gas_used"] * want["effective_gas_price"]

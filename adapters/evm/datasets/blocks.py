@@ -9,13 +9,12 @@ import pyarrow as pa
 
 from adapters.evm.columns import constant, of_ints, table, times
 from adapters.evm.node import Header
-from adapters.evm.wire import quantity
 from chainfolio.tables import BLOCKS
 
 
 def rows(headers: Sequence[Header], chain: str) -> pa.Table:
     """Rows of `blocks`."""
-    fees = [None if h.baseFeePerGas is None else quantity(chain, h.baseFeePerGas) for h in headers]
+    fees = [None if h.baseFeePerGas is None else int(h.baseFeePerGas, 16) for h in headers]
     return table(BLOCKS, {
         "chain": constant(chain, len(headers)),
         "height": pa.array([h.height for h in headers], pa.int64()),
@@ -23,8 +22,8 @@ def rows(headers: Sequence[Header], chain: str) -> pa.Table:
         "hash": pa.array([h.hash for h in headers], pa.string()),
         "parent": pa.array([h.parentHash for h in headers], pa.string()),
         "miner": pa.array([h.miner.lower() for h in headers], pa.string()),
-        "gas_used": pa.array([quantity(chain, h.gasUsed, bits=63) for h in headers], pa.int64()),
-        "gas_limit": pa.array([quantity(chain, h.gasLimit, bits=63) for h in headers], pa.int64()),
+        "gas_used": pa.array([int(h.gasUsed, 16) for h in headers], pa.int64()),
+        "gas_limit": pa.array([int(h.gasLimit, 16) for h in headers], pa.int64()),
         "base_fee": of_ints(fees),
         "tx_count": pa.array([len(h.transactions) for h in headers], pa.int32()),
     })  # fmt: skip

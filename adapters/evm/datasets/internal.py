@@ -17,7 +17,8 @@ import msgspec
 import pyarrow as pa
 
 from adapters.evm.datasets.common import Coins, coin_rows
-from adapters.evm.wire import data, quantity, typed
+from adapters.evm.forms import Address, Decimal256, DecimalHeight, Hash, MaybeAddress, MaybeHash, Word
+from adapters.evm.wire import typed
 from chainfolio.errors import BadAnswer
 
 STANDARD = "internal"
@@ -51,19 +52,19 @@ class Place:
 class Action(msgspec.Struct, gc=False):
     """What was done. A self-destruction names its parts differently."""
 
-    sender: str = msgspec.field(name="from", default="")
-    to: str | None = None
-    value: str = "0x0"
+    sender: MaybeAddress = msgspec.field(name="from", default="")
+    to: Address | None = None
+    value: Word = "0x0"
     callType: str = ""
-    address: str = ""
-    refundAddress: str = ""
-    balance: str = "0x0"
+    address: MaybeAddress = ""
+    refundAddress: MaybeAddress = ""
+    balance: Word = "0x0"
 
 
 class Created(msgspec.Struct, gc=False):
     """What came of it: only a creation says where."""
 
-    address: str | None = None
+    address: Address | None = None
 
 
 class Trace(msgspec.Struct, gc=False):
@@ -72,8 +73,8 @@ class Trace(msgspec.Struct, gc=False):
     type: str
     action: Action
     traceAddress: list[int]
-    blockHash: str = ""
-    transactionHash: str | None = None
+    blockHash: MaybeHash = ""
+    transactionHash: Hash | None = None
     transactionPosition: int | None = None
     error: str | None = None
     result: Created | None = None
@@ -102,16 +103,16 @@ def of_traces(source: str, answer: bytes, place: Place) -> list[Moved]:
     return found
 
 
-def _ends(trace: Trace) -> tuple[str, str, str]:
+def _ends(trace: Trace) -> tuple[str, str, int]:
     """Who gave, who got and how much; nothing for what moves none."""
     action = trace.action
     if trace.type == "suicide":
-        return action.address, action.refundAddress, action.balance
+        return action.address, action.refundAddress, int(action.balance, 16)
     if trace.type == "create":
-        return action.sender, (trace.result and trace.result.address) or "", action.value
+        return action.sender, (trace.result and trace.result.address) or "", int(action.value, 16)
     if trace.type == "call" and action.callType == "call":
-        return action.sender, action.to or "", action.value
-    return "", "", "0x0"
+        return action.sender, action.to or "", int(action.value, 16)
+    return "", "", 0
 
 
 # --- nested traces: the callTracer -----------------------------------------------------------------------------------
@@ -121,9 +122,9 @@ class Frame(msgspec.Struct):
     """One call as the callTracer tells it."""
 
     type: str
-    sender: str = msgspec.field(name="from", default="")
-    to: str | None = None
-    value: str | None = None
+    sender: MaybeAddress = msgspec.field(name="from", default="")
+    to: Address | None = None
+    value: Word | None = None
     error: str | None = None
     calls: list[Frame] = []
 
@@ -132,7 +133,7 @@ class Traced(msgspec.Struct):
     """The trace of one transaction; older nodes do not say of which."""
 
     result: Frame | None = None
-    txHash: str | None = None
+    txHash: Hash | None = None
     error: str | None = None
 
 
@@ -147,9 +148,9 @@ def of_frames(source: str, answer: bytes, place: Place) -> list[Moved]:
     for index, traced in enumerate(every):
         _check_transaction(source, place, index, index, traced.txHash)
         if traced.result is None:
-            raise BadAnswer(source, f"transaction {index} of block {place.height} is not traced: {traced.error}")
+            raise BadAnswer(source, f"transaction {index} of block {place.height} is not traced")
         for frame in _inside(traced.result):
-            found += _moved(source, index, frame.sender, frame.to or "", frame.value or "0x0")
+            found += _moved(source, index, frame.sender, frame.to or "", int(frame.value or "0x0", 16))
     return found
 
 
@@ -171,13 +172,13 @@ def _inside(root: Frame) -> Iterator[Frame]:
 class Listed(msgspec.Struct, gc=False):
     """One row of `txlistinternal`: numbers are decimal text."""
 
-    value: str
-    sender: str = msgspec.field(name="from")
-    to: str = ""
-    hash: str = ""
-    transactionHash: str = ""
-    blockNumber: str = ""
-    contractAddress: str = ""
+    value: Decimal256
+    blockNumber: DecimalHeight
+    sender: Address = msgspec.field(name="from")
+    to: MaybeAddress = ""
+    hash: MaybeHash = ""
+    transactionHash: MaybeHash = ""
+    contractAddress: MaybeAddress = ""
     type: str = "call"
     callType: str = ""
     isError: str = "0"
@@ -194,24 +195,23 @@ def of_list(source: str, listed: Sequence[Listed], place: Place) -> list[Moved]:
         tx_hash = (row.hash or row.transactionHash).lower()
         index = positions.get(tx_hash)
         if index is None:
-            raise BadAnswer(source, f"lists {tx_hash[:70]!r} in block {place.height}, which does not have it")
+            raise BadAnswer(source, f"lists a transaction in block {place.height} which that block does not have")
         moves = row.isError == "0" and row.type in LISTED_AS and row.callType in ("", "call")
-        if moves and not (row.value.isascii() and row.value.isdigit()):
-            raise BadAnswer(source, f"lists a value that is no number: {row.value[:70]!r}")
         if moves:
-            found += _moved(source, index, row.sender, row.to or row.contractAddress, hex(int(row.value)))
+            found += _moved(source, index, row.sender, row.to or row.contractAddress, int(row.value))
     return sorted(found, key=lambda moved: moved.tx_index)
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 
-def _moved(source: str, index: int, sender: str, recipient: str, value: str) -> list[Moved]:
-    raw = quantity(source, value)
+def _moved(source: str, index: int, sender: str, recipient: str, raw: int) -> list[Moved]:
     if not raw or sender == recipient:
         return []
-    if len(data(source, sender)) != 20 or len(data(source, recipient)) != 20:
-        raise BadAnswer(source, f"a trace that moves coins between {sender!r:.60} and {recipient!r:.60}")
+    if not sender or not recipient:
+        raise BadAnswer(source, "a trace that moves coins and does not say from whom, or to whom")
+    if raw.bit_length() > 256:
+        raise BadAnswer(source, "a trace that moves more coins than 256 bits can count")
     return [Moved(index, sender.lower(), recipient.lower(), raw)]
 
 

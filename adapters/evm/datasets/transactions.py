@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from adapters.evm.columns import constant, of_ints, table, times
 from adapters.evm.datasets.common import Coins, coin_rows
-from adapters.evm.wire import data, quantity, typed
+from adapters.evm.forms import Address, Data, Gas, Hash, Height, Price, Scalar, Seconds, Status, Word
+from adapters.evm.node import Header
+from adapters.evm.wire import typed
 from chainfolio.errors import BadAnswer
 from chainfolio.tables import TRANSACTIONS
 
@@ -19,42 +21,42 @@ from chainfolio.tables import TRANSACTIONS
 class Transaction(msgspec.Struct, gc=False):
     """One transaction of a full block."""
 
-    hash: str
-    sender: str = msgspec.field(name="from")
-    value: str
-    nonce: str
-    input: str
-    to: str | None = None
-    type: str = "0x0"
-    gasPrice: str | None = None
-    transactionIndex: str | None = None
+    hash: Hash
+    sender: Address = msgspec.field(name="from")
+    value: Word
+    nonce: Gas
+    input: Data
+    to: Address | None = None
+    type: Height = "0x0"
+    gasPrice: Price | None = None
+    transactionIndex: Height | None = None
 
 
 class FullBlock(msgspec.Struct):
     """A block with its transactions."""
 
-    number: str
-    hash: str
-    timestamp: str
+    number: Height
+    hash: Hash
+    timestamp: Seconds
     transactions: list[Transaction]
 
 
 class Receipt(msgspec.Struct, gc=False):
     """What became of a transaction. L1 and blob fields are the extra costs of rollups and blobs."""
 
-    transactionHash: str
-    transactionIndex: str
-    blockHash: str
-    gasUsed: str
-    status: str | None = None
-    effectiveGasPrice: str | None = None
-    contractAddress: str | None = None
-    l1Fee: str | None = None
-    operatorFeeScalar: str | None = None
-    operatorFeeConstant: str | None = None
-    daFootprintGasScalar: str | None = None
-    blobGasUsed: str | None = None
-    blobGasPrice: str | None = None
+    transactionHash: Hash
+    transactionIndex: Height
+    blockHash: Hash
+    gasUsed: Gas
+    status: Status | None = None
+    effectiveGasPrice: Price | None = None
+    contractAddress: Address | None = None
+    l1Fee: Price | None = None
+    operatorFeeScalar: Scalar | None = None
+    operatorFeeConstant: Scalar | None = None
+    daFootprintGasScalar: Scalar | None = None
+    blobGasUsed: Gas | None = None
+    blobGasPrice: Price | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,39 +88,51 @@ def done_key(done: Done) -> Hashable:
     return (*who, *numbers, sent.value, sent.nonce, sent.input.lower(), int(sent.type, 16))
 
 
-def done(source: str, block: bytes, receipts: bytes, block_hash: str) -> list[Done]:
-    """The transactions of one block with their receipts; BadAnswer where the two do not belong together."""
+def done(source: str, block: bytes, receipts: bytes, header: Header) -> list[Done]:
+    """The transactions of one block with their receipts; BadAnswer where header, block and receipts do not belong
+    together."""
     full, given = typed(source, block, FullBlock), typed(source, receipts, list[Receipt])
-    if full.hash.lower() != block_hash:
-        raise BadAnswer(source, f"block {full.number} is {full.hash} in one answer and {block_hash} in another")
+    height, time_s = header.height, header.time_s
+    if full.hash.lower() != header.hash:
+        raise BadAnswer(source, f"block {height} is {full.hash} in one answer and {header.hash} in another")
+    if (int(full.number, 16), int(full.timestamp, 16)) != (height, time_s):
+        raise BadAnswer(source, f"block {height} has another height or time than its header")
+    if len({sent.hash.lower() for sent in full.transactions}) < len(full.transactions):
+        raise BadAnswer(source, f"block {height} has a transaction twice")
     if len(given) != len(full.transactions):
-        raise BadAnswer(
-            source, f"block {full.number} has {len(full.transactions)} transactions and {len(given)} receipts"
-        )
-    height, time_s = quantity(source, full.number, bits=62), quantity(source, full.timestamp, bits=40)
+        raise BadAnswer(source, f"block {height} has {len(full.transactions)} transactions and {len(given)} receipts")
     result = []
     for index, (sent, receipt) in enumerate(zip(full.transactions, given, strict=True)):
-        if receipt.transactionHash.lower() != sent.hash.lower() or receipt.blockHash.lower() != block_hash:
-            raise BadAnswer(source, f"receipt {index} of block {full.number} belongs to another transaction")
-        result.append(finished(source, height, time_s, index, sent, receipt))
+        if receipt.transactionHash.lower() != sent.hash.lower() or receipt.blockHash.lower() != header.hash:
+            raise BadAnswer(source, f"receipt {index} of block {height} belongs to another transaction")
+        if {int(place, 16) for place in (sent.transactionIndex, receipt.transactionIndex) if place} != {index}:
+            raise BadAnswer(source, f"transaction {index} of block {height} is said to lie at another place")
+        result.append(finished(height, time_s, index, sent, receipt))
     return result
 
 
-def finished(source: str, height: int, time_s: int, index: int, sent: Transaction, receipt: Receipt) -> Done:
+def check_listed(source: str, found: Sequence[Done], header: Header) -> None:
+    """BadAnswer where a header without bodies lists other transactions than its block has."""
+    listed = [typed(source, bytes(each), Hash).lower() for each in header.transactions]
+    if [each.sent.hash.lower() for each in found] != listed:
+        raise BadAnswer(source, f"block {header.height} has other transactions than its header lists")
+
+
+def finished(height: int, time_s: int, index: int, sent: Transaction, receipt: Receipt) -> Done:
     """A transaction and its receipt in numbers; the fee has its L1, operator and blob parts in it."""
 
-    def number(text: str | None, bits: int = 120) -> int:  # room enough, and no fee can outgrow 256 bits
-        return quantity(source, text, bits=bits) if text else 0
+    def number(text: str | None) -> int:
+        return int(text, 16) if text else 0
 
-    gas_used = number(receipt.gasUsed, 63)
+    gas_used = number(receipt.gasUsed)
     gas_price = number(receipt.effectiveGasPrice or sent.gasPrice)
-    blobs = number(receipt.blobGasUsed, 63) * number(receipt.blobGasPrice)
-    scalar, constant = number(receipt.operatorFeeScalar, 64), number(receipt.operatorFeeConstant, 64)
+    blobs = number(receipt.blobGasUsed) * number(receipt.blobGasPrice)
+    scalar, constant = number(receipt.operatorFeeScalar), number(receipt.operatorFeeConstant)
     # The OP stack's operator fee: millionths of the gas since Isthmus, hundreds of it since Jovian, whose receipts have
     # the other scalar.
     operator = (gas_used * scalar * 100 if receipt.daFootprintGasScalar else gas_used * scalar // 10**6) + constant
     extra = number(receipt.l1Fee) + operator + blobs
-    status = None if receipt.status is None else number(receipt.status, 31)
+    status = None if receipt.status is None else number(receipt.status)
     return Done(height, time_s, index, sent, receipt, gas_used, gas_price, gas_used * gas_price + extra, status)
 
 
@@ -126,7 +140,7 @@ def _text(values: Sequence[str | None]) -> pa.Array:
     return pa.array([value.lower() if value else None for value in values], pa.string())
 
 
-def rows(all_done: Sequence[Done], chain: str, source: str) -> pa.Table:
+def rows(all_done: Sequence[Done], chain: str) -> pa.Table:
     """Rows of `transactions`."""
     n = len(all_done)
     return table(TRANSACTIONS, {
@@ -138,21 +152,21 @@ def rows(all_done: Sequence[Done], chain: str, source: str) -> pa.Table:
         "sender": _text([d.sent.sender for d in all_done]),
         "recipient": _text([d.sent.to for d in all_done]),
         "created": _text([None if d.sent.to else d.receipt.contractAddress for d in all_done]),
-        "raw": of_ints([quantity(source, d.sent.value) for d in all_done])[0],
-        "nonce": pa.array([quantity(source, d.sent.nonce, bits=63) for d in all_done], pa.int64()),
-        "type": pa.array([quantity(source, d.sent.type, bits=31) for d in all_done], pa.int32()),
+        "raw": of_ints([int(d.sent.value, 16) for d in all_done])[0],
+        "nonce": pa.array([int(d.sent.nonce, 16) for d in all_done], pa.int64()),
+        "type": pa.array([int(d.sent.type, 16) for d in all_done], pa.int32()),
         "status": pa.array([d.status for d in all_done], pa.int32()),
         "gas_used": pa.array([d.gas_used for d in all_done], pa.int64()),
         "gas_price": of_ints([d.gas_price for d in all_done])[0],
         "fee": of_ints([d.fee for d in all_done])[0],
-        "input": pa.array([data(source, d.sent.input) for d in all_done], pa.binary()),
+        "input": pa.array([bytes.fromhex(d.sent.input[2:]) for d in all_done], pa.binary()),
     })  # fmt: skip
 
 
-def native(all_done: Sequence[Done], chain: str, source: str) -> pa.Table:
+def native(all_done: Sequence[Done], chain: str) -> pa.Table:
     """Rows of `transfers` for the native coins that transactions moved; a failed transaction moved none."""
     moved = [
-        Coins(d.height, d.time_s, d.index, 0, d.sent.hash, d.sent.sender, d.recipient, quantity(source, d.sent.value))
+        Coins(d.height, d.time_s, d.index, 0, d.sent.hash, d.sent.sender, d.recipient, int(d.sent.value, 16))
         for d in all_done
         if d.status != 0 and d.recipient
     ]
