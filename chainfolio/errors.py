@@ -31,7 +31,8 @@ def _again(kind: type[ChainfolioError], arguments: tuple[Any, ...], fields: dict
 
 
 class SourceError(ChainfolioError):
-    """A node or a price source did not answer as asked."""
+    """A node or a price source did not answer as asked. Its own words are no part of the message: they may hold a key,
+    an address or a name."""
 
     exit_code = 3
 

@@ -45,7 +45,7 @@ HISTORIES = {
 # Tables that are made whole each time, and from what.
 WHOLE = {"balances": (TRANSFERS, BALANCES), "allowances": (APPROVALS, ALLOWANCES)}
 DERIVED = (*HISTORIES, *WHOLE)
-WINDOW_ROWS = 250_000
+WINDOW_ROWS = 50_000
 
 
 def derive(lake: Lake, tail: Tail, chain: str, wanted: Sequence[str] = DERIVED) -> dict[str, int]:
@@ -195,7 +195,7 @@ def recover(lake: Lake, tail: Tail, chain: str) -> None:
 
 
 def _windows(lake: Lake, chain: str, span: Span, source: Table) -> Iterator[Span]:
-    """A span in pieces of about a quarter of a million rows, so that memory does not grow with history."""
+    """A span in pieces of about `WINDOW_ROWS` rows, so that memory does not grow with history."""
     heights = lake.scan(source, chain=chain).filter(_within(span)).group_by("height").len().sort("height").collect()
     first, rows = span.first, 0
     for height, count in heights.iter_rows():

@@ -22,6 +22,7 @@ from chainfolio.seams import Seams
 RETRIES = 6
 FIRST_WAIT_S = 0.2
 LONGEST_WAIT_S = 20.0
+LARGE = 256 * 1024  # an answer of more bytes is decoded beside the event loop
 MOST_TOGETHER = 20  # questions in the batch that greets
 
 SHORTEST_SECRET = 8
@@ -215,7 +216,8 @@ class Endpoint:
         wait_s = FIRST_WAIT_S
         for attempt in range(RETRIES):
             try:
-                return read(await self._post(body))
+                posted = await self._post(body)
+                return await asyncio.to_thread(read, posted) if len(posted) > LARGE else read(posted)
             except SourceError as error:
                 self._hushed(error)
                 if not isinstance(error, Unavailable):
@@ -270,7 +272,7 @@ def _is_about_the_batch(refusal: SourceError) -> bool:
 def _accepted(source: str, posted: Posted) -> bytes:
     """The body of an exchange that can be an answer; everything else as the error it is."""
     body = posted.body
-    looks_json = body.lstrip()[:1] in (b"{", b"[")
+    start, end = body[:64].lstrip(), body[-64:].rstrip()
     if posted.status == 429:
         raise Unavailable(source, "too many requests (429)", retry_after_s=posted.retry_after_s)
     if posted.status == 413:
@@ -283,9 +285,9 @@ def _accepted(source: str, posted: Posted) -> bytes:
         )
     if 300 <= posted.status < 400:
         raise BadAnswer(source, f"redirects elsewhere (HTTP {posted.status})", cure="use the final address")
-    if not looks_json:
-        kind = "a web page" if body.lstrip()[:1] == b"<" else "no JSON"
+    if start[:1] not in (b"{", b"["):
+        kind = "a web page" if start[:1] == b"<" else "no JSON"
         raise Unavailable(source, f"answered with {kind} (HTTP {posted.status}, {len(body)} bytes)")
-    if body.rstrip()[-1:] not in (b"}", b"]"):
+    if end[-1:] not in (b"}", b"]"):
         raise Unavailable(source, f"the answer breaks off after {len(body)} bytes")
     return body

@@ -17,9 +17,9 @@ from adapters.evm.datasets.internal import Listed, Moved, Place, of_list
 from adapters.evm.endpoint import Endpoint
 from adapters.evm.transport import HttpTransport, Posted
 from adapters.evm.wire import quantity, typed
+from adapters.evm.words import shown
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
-from chainfolio.words import quoted
 
 # The most that such an interface lists at once.
 MOST_ROWS = 10_000
@@ -69,7 +69,7 @@ class Explorer(Endpoint):
             head = typed(self.name, await self._said(HEAD), str)
         except BadAnswer:
             head = typed(self.name, await self._said(OTHER_HEAD), str)
-        if quantity(self.name, head, bits=62) < height:
+        if quantity(self.name, head, bits=31) < height:
             raise NodeBehind(self.name, f"the explorer does not have block {height} yet")
 
     async def _listed(self, span: Span) -> list[Listed]:
@@ -93,7 +93,7 @@ class Explorer(Endpoint):
             if content[:1] == b"[" or content[:3] == b'"0x':
                 return content
             if any(sign in words for sign in ("rate limit", "timeout", "too many")):
-                raise Unavailable(self.name, f"the explorer says: {quoted(words[:200])}")
-            raise BadAnswer(self.name, f"the explorer says: {quoted(words[:200])}")
+                raise Unavailable(self.name, f"the explorer says: {shown(words)}")
+            raise BadAnswer(self.name, f"the explorer says: {shown(words)}")
 
         return await self._retrying(urlencode(query).encode(), read)

@@ -17,8 +17,8 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from itertools import chain
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from adapters.evm.transport import CONNECT_S, Posted, retry_after, unreachable
-from chainfolio.errors import TooMuch, Unavailable
+from adapters.evm.transport import CONNECT_S, Posted, retry_after, room_for, too_large, unreachable
+from chainfolio.errors import Unavailable
 
 PIECE = 1 << 16
 _AS_IT_IS = "/%:@!$&'()*+,;=~?"
@@ -78,20 +78,23 @@ class PlainTransport:
                 return
         connection.close()
 
-    def body(self, source: str, answer: HTTPResponse) -> bytes:
+    def body(self, source: str, answer: HTTPResponse, question: bytes) -> bytes:
         """The whole body, unpacked; TooMuch as soon as it is known to outgrow its cap."""
         kind = (answer.getheader("content-encoding") or "identity").lower()
         if kind not in ("identity", "gzip"):
             raise ValueError("an encoding that was not asked for")
-        if kind == "identity" and answer.length is not None and answer.length <= self._max_body:
+        most = room = room_for(question, self._max_body)
+        if kind == "identity" and answer.length is not None:
+            if answer.length > most:
+                raise too_large(source, most)
             return answer.read()
         unpacker = zlib.decompressobj(_GZIP) if kind == "gzip" else None
-        parts, room = list[bytes](), self._max_body
+        parts = list[bytes]()
         while packed := answer.read(PIECE):
             part = unpacker.decompress(packed, room + 1) if unpacker else packed
             room -= len(part)
             if room < 0:
-                raise TooMuch(source, f"an answer of more than {self._max_body // 2**20} MiB", dense=True)
+                raise too_large(source, most)
             parts.append(part)
         if unpacker and not unpacker.eof:
             raise ValueError("the packed body breaks off")
@@ -117,7 +120,7 @@ class _Exchange:
             connection.sock.settimeout(self._timeout_s)
             connection.request("POST", _target(self._url), body, _headers(self._url))
             answer = connection.getresponse()
-            content = self._owner.body(self._source, answer)
+            content = self._owner.body(self._source, answer, body)
             is_kept = not answer.will_close and answer.isclosed()
             return Posted(answer.status, retry_after(answer.getheader("retry-after")), content)
         finally:

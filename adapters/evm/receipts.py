@@ -19,7 +19,7 @@ BY_BLOCK, ONE_BY_ONE = 0, 1
 class _Of(msgspec.Struct):
     """Of which transaction a receipt is."""
 
-    transactionHash: str
+    transactionHash: Hash
 
 
 async def block_receipts(endpoint: Endpoint, headers: Sequence[Header]) -> list[bytes]:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 from adapters.evm.wire import RpcError
+from adapters.evm.words import shown
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, SourceError, TooMuch, Unavailable, Unsupported
-from chainfolio.words import quoted
 
 
 class Reverting(BadAnswer):
@@ -74,45 +74,45 @@ _Kind = Callable[[str, str, RpcError, int], SourceError]
 _Table = tuple[tuple[re.Pattern[str], _Kind], ...]
 
 _CALLS: Final[_Table] = (
-    (_GAS, lambda source, said, error, height: OutOfGas(source, said)),
-    (_REVERT, lambda source, said, error, height: Reverting(source, said, _revert_data(error))),
+    (_GAS, lambda source, said, error, height: OutOfGas(source, shown(said))),
+    (_REVERT, lambda source, said, error, height: Reverting(source, shown(said), _revert_data(error))),
 )
 _LOGS: Final[_Table] = (
-    (_BEHIND, lambda source, said, error, height: NodeBehind(source, said)),
-    (_DENSE, lambda source, said, error, height: TooMuch(source, said, max_span=_suggested(said), dense=True)),
-    (_RANGE, lambda source, said, error, height: TooMuch(source, said, max_span=_suggested(said) or _limit(said))),
+    (_BEHIND, lambda source, said, error, height: NodeBehind(source, shown(said))),
+    (_DENSE, lambda source, said, error, height: TooMuch(source, shown(said), max_span=_suggested(said), dense=True)),
+    (_RANGE, lambda source, said, error, height: TooMuch(source, shown(said), max_span=_allowed(said))),
 )
 _ANY: Final[_Table] = (
-    (_NO_METHOD, lambda source, said, error, height: Unsupported(source, said)),
-    (_PRUNED, lambda source, said, error, height: HistoryUnavailable(source, height, said)),
-    (_BEHIND, lambda source, said, error, height: NodeBehind(source, said)),
-    (_TRANSIENT, lambda source, said, error, height: Unavailable(source, said)),
-    (_UNSUPPORTED, lambda source, said, error, height: Unsupported(source, said)),
+    (_NO_METHOD, lambda source, said, error, height: Unsupported(source, shown(said))),
+    (_PRUNED, lambda source, said, error, height: HistoryUnavailable(source, height, shown(said))),
+    (_BEHIND, lambda source, said, error, height: NodeBehind(source, shown(said))),
+    (_TRANSIENT, lambda source, said, error, height: Unavailable(source, shown(said))),
+    (_UNSUPPORTED, lambda source, said, error, height: Unsupported(source, shown(said))),
 )
 
 
 def meaning(source: str, method: str, error: RpcError, height: int = 0) -> SourceError:
     """The typed error behind a refusal of `method` that was about block `height`."""
     said = _said(error)
-    shown = quoted(said)
+    safe = shown(said)
     if error.code == -32601:
-        return Unsupported(source, f"{method}: {shown}")
+        return Unsupported(source, f"{method}: {safe}")
     if error.code == 3 and method == "eth_call":
-        return Reverting(source, shown, _revert_data(error))
+        return Reverting(source, safe, _revert_data(error))
     if error.code == 429 or (_LIMITED.search(said) and not (method == "eth_call" and _REVERT.search(said))):
-        return Unavailable(source, f"it limits us: {shown}")
+        return Unavailable(source, f"it limits us: {safe}")
     for pattern, kind in {"eth_call": _CALLS, "eth_getLogs": _LOGS}.get(method, ()) + _ANY:
         if pattern.search(said):
-            return kind(source, shown, error, height)
+            return kind(source, said, error, height)
     if error.code in (-32005, -32016):
-        return Unavailable(source, f"it limits us: {shown}")
+        return Unavailable(source, f"it limits us: {safe}")
     if error.code == -32602:
-        return Unsupported(source, f"{method}: {shown}")
-    return BadAnswer(source, f"{method} was refused: {shown} (code {error.code})")
+        return Unsupported(source, f"{method}: {safe}")
+    return BadAnswer(source, f"{method} was refused: {safe} (code {error.code})")
 
 
 def _said(error: RpcError) -> str:
-    """A node's words, on one line. Some say `invalid params` and put what they mean beside it."""
+    """A node's words, on one line, to decide by. Some say `invalid params` and put what they mean beside it."""
     aside = f": {error.data}" if isinstance(error.data, str) and not error.data.startswith("0x") else ""
     return "".join(char if char.isprintable() else " " for char in (error.message[:400] + aside)[:400])
 
@@ -124,6 +124,10 @@ def _suggested(said: str) -> int | None:
     if match := _TRY_DECIMAL.search(said):
         return max(1, int(match[2]) - int(match[1]) + 1)
     return None
+
+
+def _allowed(said: str) -> int | None:
+    return _suggested(said) or _limit(said)
 
 
 def _limit(said: str) -> int | None:

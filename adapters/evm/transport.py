@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,12 +13,25 @@ if TYPE_CHECKING:
 
     from adapters.evm.plain import PlainTransport
 
+# The most bytes of an answer: of blocks, logs and traces, which fill it where a node puts no bound, and of all else.
 MAX_BODY = 96 * 1024 * 1024
+MAX_SMALL_BODY = 16 * 1024 * 1024
+_LARGE = re.compile(rb'"method":"(?:eth_getLogs|eth_getBlock|eth_getTransactionReceipt|trace_|debug_trace)')
 CONNECT_S = 10.0
 
 
 class Unreachable(Unavailable):
     """There is nobody at that address."""
+
+
+def room_for(question: bytes | None, most: int) -> int:
+    """How many bytes the answer to some requests may have."""
+    return most if question is None or _LARGE.search(question) else min(most, MAX_SMALL_BODY)
+
+
+def too_large(source: str, room: int) -> TooMuch:
+    """The error of an answer that outgrew its bound."""
+    return TooMuch(source, f"an answer of more than {room // 2**20} MiB", dense=True)
 
 
 def unreachable(source: str) -> Unreachable:
@@ -80,7 +94,7 @@ class HttpTransport:
             async with self._session.request(
                 method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
             ) as answer:
-                content = await self._read(source, answer)
+                content = await self._read(source, answer, room_for(body, self._max_body))
                 return Posted(answer.status, retry_after(answer.headers.get("retry-after")), content)
         except TimeoutError:
             raise Unavailable(source, f"no answer within {timeout_s:g} s") from None
@@ -89,14 +103,14 @@ class HttpTransport:
         except (aiohttp.ClientError, ConnectionError, ValueError) as error:
             raise Unavailable(source, f"the connection broke ({type(error).__name__})") from None
 
-    async def _read(self, source: str, answer: aiohttp.ClientResponse) -> bytes:
+    async def _read(self, source: str, answer: aiohttp.ClientResponse, room: int) -> bytes:
         parts, size = [], 0
         async for part in answer.content.iter_any():
             parts.append(part)
             size += len(part)
-            if size > self._max_body:
+            if size > room:
                 answer.close()
-                raise TooMuch(source, f"an answer of more than {self._max_body // 2**20} MiB", dense=True)
+                raise too_large(source, room)
         return b"".join(parts)
 
     async def close(self) -> None:

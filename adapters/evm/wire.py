@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -24,6 +25,12 @@ class Request:
     params: tuple[Any, ...] = ()
 
 
+# What lies beside the message of a refusal is not unfolded where it has more bytes, unless it is a text.
+MAX_REFUSAL: Final = 16 * 1024
+MAX_MESSAGE: Final = 400
+NULL: Final = msgspec.Raw(b"null")
+
+
 class RpcError(msgspec.Struct, frozen=True):
     """What a node says when it refuses."""
 
@@ -32,15 +39,29 @@ class RpcError(msgspec.Struct, frozen=True):
     data: Any = None
 
 
+class _Refused(msgspec.Struct):
+    code: int = 0
+    message: str = ""
+    data: msgspec.Raw = NULL
+
+
 class _Reply(msgspec.Struct):
+    """One answer of which nothing is decoded yet: what it costs is bounded by its bytes, not by what they unfold to."""
+
     id: int | str | None = None
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    error: RpcError | None = None
+    error: msgspec.Raw = NULL
 
 
 _one = msgspec.json.Decoder(_Reply)
-_many = msgspec.json.Decoder(list[_Reply])
 _encoder = msgspec.json.Encoder()
+
+
+@lru_cache(maxsize=256)
+def _several(count: int) -> msgspec.json.Decoder[tuple[_Reply, ...]]:
+    """Decodes so many answers and stops at the first that is too many."""
+    return msgspec.json.Decoder(tuple[(_Reply,) * count])  # type: ignore[misc]
+
 
 # The shapes in which one big answer is handed over without being looked through: `result` first or last of three keys.
 _HEAD = re.compile(rb'\s*\{(?:"jsonrpc":\s?"2\.0",\s?|"id":\s?(\d+),\s?)*"result":\s?')
@@ -71,19 +92,19 @@ def whole(body: bytes) -> memoryview | None:
 def decode(source: str, body: bytes, count: int) -> list[bytes | RpcError]:
     """One answer per request, in their order. Where a batch was refused as a whole, all get that one refusal."""
     try:
-        replies = _many.decode(body) if body.lstrip()[:1] == b"[" else [_one.decode(body)]
+        replies = _replies(body, count)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if "truncated" in str(error):
             raise Unavailable(source, f"the answer breaks off after {len(body)} bytes") from None
-        raise BadAnswer(source, f"not a JSON-RPC answer: {_glimpse(body)} ({error})") from None
+        raise BadAnswer(source, f"not a JSON-RPC answer of {len(body)} bytes: {error}") from None
     answers: list[bytes | RpcError | None] = [None] * count
-    if len(replies) == 1 and count > 1 and replies[0].error is not None:
-        return [replies[0].error] * count  # the whole batch was refused
+    if len(replies) == 1 and count > 1 and (refusal := _refusal(source, replies[0])) is not None:
+        return [refusal] * count  # the whole batch was refused
     for reply in replies:
-        if count == 1 and len(replies) == 1 and reply.id is None and reply.error is not None:
-            return [reply.error]
+        if count == 1 and reply.id is None and (refusal := _refusal(source, reply)) is not None:
+            return [refusal]
         if not isinstance(reply.id, int) or not 1 <= reply.id <= count:
-            raise BadAnswer(source, f"an answer to a question nobody asked (id {reply.id!r})")
+            raise BadAnswer(source, "an answer to a question nobody asked")
         if answers[reply.id - 1] is not None:
             raise BadAnswer(source, f"two answers with id {reply.id}")
         answers[reply.id - 1] = _content(source, reply)
@@ -92,16 +113,35 @@ def decode(source: str, body: bytes, count: int) -> list[bytes | RpcError]:
     return [answer for answer in answers if answer is not None]
 
 
+def _replies(body: bytes, count: int) -> Sequence[_Reply]:
+    """The answers in a body, one object or as many as were asked for; one alone may refuse a whole batch."""
+    if body[:64].lstrip()[:1] != b"[":
+        return [_one.decode(body)]
+    try:
+        return _several(count).decode(body)
+    except msgspec.ValidationError:
+        if count == 1 or len(body) > count * MAX_REFUSAL:
+            raise
+        return msgspec.json.decode(body, type=list[_Reply])
+
+
+def _refusal(source: str, reply: _Reply) -> RpcError | None:
+    """The error of an answer, if it is one."""
+    content = bytes(reply.error)
+    if content == b"null":
+        return None
+    found = typed(source, content, _Refused)
+    beside = bytes(found.data)
+    data = typed(source, beside, Any) if len(beside) <= MAX_REFUSAL or beside[:1] == b'"' else None
+    return RpcError(found.code, found.message[:MAX_MESSAGE], data)
+
+
 def _content(source: str, reply: _Reply) -> bytes | RpcError:
-    if reply.error is not None:
-        return reply.error
+    if (refusal := _refusal(source, reply)) is not None:
+        return refusal
     if isinstance(reply.result, msgspec.UnsetType):
         raise BadAnswer(source, "an answer with neither a result nor an error")
     return bytes(reply.result)
-
-
-def _glimpse(body: bytes) -> str:
-    return repr(body[:60].decode("utf-8", "replace"))
 
 
 def typed(source: str, content: bytes, kind: type[T]) -> T:
@@ -112,18 +152,23 @@ def typed(source: str, content: bytes, kind: type[T]) -> T:
         raise BadAnswer(source, f"an answer of the wrong shape: {error}") from None
 
 
-def quantity(source: str, text: str, *, bits: int = 256) -> int:
+def quantity(source: str, text: object, *, bits: int = 256) -> int:
     """A hex quantity, strictly: no sign, no blanks, no leading zeros, at most `bits` wide."""
-    if not _QUANTITY.match(text):
-        raise BadAnswer(source, f"not a quantity: {text[:70]!r}")
+    if not isinstance(text, str) or not _QUANTITY.match(text):
+        raise BadAnswer(source, f"{_sized(text)} where a quantity should be")
     value = int(text, 16)
     if value.bit_length() > bits:
         raise BadAnswer(source, f"a quantity wider than {bits} bits: {text}")
     return value
 
 
-def data(source: str, text: str) -> bytes:
+def data(source: str, text: object) -> bytes:
     """Hex data, strictly."""
-    if not _DATA.match(text):
-        raise BadAnswer(source, f"not hex data: {text[:70]!r}")
+    if not isinstance(text, str) or not _DATA.match(text):
+        raise BadAnswer(source, f"{_sized(text)} where hex data should be")
     return bytes.fromhex(text[2:])
+
+
+def _sized(value: object) -> str:
+    """What a value is, without its words: those of a node may hold anything."""
+    return f"a text of {len(value)} characters" if isinstance(value, str) else f"a {type(value).__name__}"

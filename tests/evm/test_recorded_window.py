@@ -48,15 +48,15 @@ def test_totals_and_the_change_of_every_address(window: list[Any]) -> None:
     every = [
         done
         for line in window
-        for done in transactions.done("sepolia", body(line["block"]), body(line["receipts"]), line["block"]["hash"])
+        for done in transactions.done("sepolia", body(line["block"]), body(line["receipts"]), header_of(line["block"]))
     ]
-    table = transactions.rows(every, "sepolia", "sepolia")
+    table = transactions.rows(every, "sepolia")
     assert len(table) == want["transactions"]
     assert table["status"].to_pylist().count(0) == want["failed"]
     assert len(table) - table["created"].null_count == want["creations"]
     assert sum(numbers(table["fee"])) == int(want["total_fees_wei"])
     net: Counter[str] = Counter()
-    for row in transactions.native(every, "sepolia", "sepolia").to_pylist():
+    for row in transactions.native(every, "sepolia").to_pylist():
         net[row["sender"]] -= int.from_bytes(row["raw"], "big")
         net[row["recipient"]] += int.from_bytes(row["raw"], "big")
     for row in table.to_pylist():

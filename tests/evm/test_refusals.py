@@ -212,11 +212,44 @@ def test_no_wording_breaks_a_line_or_a_terminal() -> None:
     assert all(char.isprintable() for char in said)
 
 
-def test_an_unknown_refusal_is_quoted() -> None:
-    found = refusal(-1, "the moon is in the wrong house")
+def test_of_an_unknown_refusal_the_code_and_the_common_words_are_shown() -> None:
+    found = refusal(-1, "the moon is in the wrong state")
     assert type(found) is BadAnswer
-    assert "wrong house" in str(found)
+    assert "⟨the … is in the wrong state⟩" in str(found)
     assert "-1" in str(found)
+
+
+SECRETS = (
+    "CANARY-PROJECT-1234", "ops@corp.example", "http://10.0.0.5:8545/v3/short77/abcdefgh%2Fsecretpart",
+    "kEy0nLyLetters", "84512345678", "0xdeadbeefdeadbeefdeadbeef", "10.1.2.3", "acme_internal",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["eth_call", "eth_getLogs", "eth_getBlockByNumber"])
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize(
+    "wording",
+    [
+        "daily limit of project {} reached", "execution reverted: {}", "missing trie node {}",
+        "header not found for {}", "block range too large for {}, max range: 100", "{}",
+        "the method {} does not exist", "out of gas in {}",
+        "query returned more than 10000 results for {}", "batch of {} too large", "try again later, {}", "no {} here",
+    ],
+)  # fmt: skip
+def test_of_a_nodes_own_words_only_common_ones_and_small_numbers_are_shown(
+    wording: str, secret: str, method: str
+) -> None:
+    for code in (-32000, -32005, -32601, -32602, 3, 429):
+        for data in (None, f"see {secret}", {"see": secret}):
+            found = refusal(code, wording.format(secret), data, method)
+            assert secret not in f"{found} {found.__dict__} {found.args}"
+
+
+def test_what_a_node_says_about_limits_can_still_be_read() -> None:
+    assert refusal(-32000, "block range too large, max range: 10000").args[0].endswith("max range: 10000⟩")
+    assert "missing trie node … state 0x00 is not available" in str(
+        refusal(-32000, "missing trie node 3f5c1e (path ) state 0x00 is not available".replace(" (path )", ""))
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import socket
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
@@ -12,7 +13,8 @@ import pytest
 from aiohttp import web
 
 from adapters.evm.transport import HttpTransport
-from chainfolio.errors import TooMuch, Unavailable
+from adapters.evm.wire import Request, decode, encode
+from chainfolio.errors import BadAnswer, TooMuch, Unavailable
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Serve = Callable[[Handler], Awaitable[str]]
@@ -247,3 +249,49 @@ async def test_with_tls_the_other_side_must_prove_who_it_is(serve: Serve, transp
 
     with pytest.raises(Unavailable, match="cannot be reached"):
         await transport.post("node", (await serve(echo)).replace("http://", "https://"), b"{}", 5)
+
+
+# --- bounds ----------------------------------------------------------------------------------------------------------
+
+
+async def test_an_answer_is_bounded_by_what_was_asked(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adapters.evm.transport.MAX_SMALL_BODY", 1000)
+    transport = HttpTransport(max_body=10_000)
+
+    async def large(request: web.Request) -> web.Response:
+        return web.Response(body=b"0" * 5000)
+
+    async def packed(request: web.Request) -> web.Response:
+        body = gzip.compress(b"0" * 5_000_000)
+        assert len(body) < 6000
+        return web.Response(body=body, headers={"content-encoding": "gzip"})
+
+    url, bomb = await serve(large), await serve(packed)
+    logs, call = (encode([Request(method)]) for method in ("eth_getLogs", "eth_call"))
+    assert len((await transport.post("node", url, logs, 5)).body) == 5000
+    for address, question in ((url, call), (bomb, call), (bomb, logs)):
+        with pytest.raises(TooMuch, match="an answer of more than"):
+            await transport.post("node", address, question, 5)
+    await transport.close()
+
+
+LARGE = 4 * 1024 * 1024
+HOSTILE = {
+    "a long refusal": b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"' + b"x" * LARGE + b'"}}',
+    "nested without end": b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * LARGE + b"]" * LARGE + b"}",
+    "answers that nobody asked for": b"[" + b",".join([b"{}"] * (LARGE // 3)) + b"]",
+    "lists beside a refusal": b'{"id":1,"error":{"message":"a","data":[' + b"[]," * (LARGE // 3) + b"0]}}",
+    "objects beside a refusal": b'{"id":1,"error":{"data":{"data":[' + b"{}," * (LARGE // 3) + b"0]}}}",
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE.keys())
+def test_what_an_answer_costs_in_memory_is_bounded_by_its_bytes(body: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with suppress(BadAnswer):
+            decode("node", body, 1)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * len(body) + 1_000_000, f"{peak / len(body):.1f} times the bytes"

@@ -46,7 +46,7 @@ def test_a_missing_answer_is_refused(results: list[Any], draw: st.DataObject) ->
 def test_a_second_answer_to_a_question_is_refused(results: list[Any], draw: st.DataObject) -> None:
     replies = [reply(number, result=result) for number, result in enumerate(results, 1)]
     replies.insert(draw.draw(st.integers(0, len(replies))), draw.draw(st.sampled_from(replies)))
-    with pytest.raises(BadAnswer, match="two answers"):
+    with pytest.raises(BadAnswer, match=r"two answers|of length"):
         decode("n", body(replies), len(results))
 
 

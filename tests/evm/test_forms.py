@@ -1,0 +1,135 @@
+"""Fields of answers have one form each: what has another is refused where the answer is decoded, before it is used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapters.evm import forms
+from adapters.evm.datasets.internal import Frame, Listed, Trace
+from adapters.evm.datasets.transactions import Receipt, Transaction, check_listed, done
+from adapters.evm.node import Header
+from adapters.evm.wire import data, quantity, typed
+from chainfolio.errors import BadAnswer
+
+HASH, ADDRESS = "0x" + "ab" * 32, "0x" + "cd" * 20
+SENT: dict[str, Any] = {
+    "hash": HASH, "from": ADDRESS, "to": ADDRESS, "value": "0x1", "nonce": "0x0", "input": "0x", "type": "0x2",
+    "gasPrice": "0x7", "transactionIndex": "0x0",
+}  # fmt: skip
+RECEIPT: dict[str, Any] = {
+    "transactionHash": HASH, "transactionIndex": "0x0", "blockHash": HASH, "gasUsed": "0x5208", "status": "0x1",
+    "effectiveGasPrice": "0x7", "contractAddress": ADDRESS,
+}  # fmt: skip
+HEADER: dict[str, Any] = {
+    "number": "0x10", "hash": HASH, "parentHash": HASH, "timestamp": "0x65000000", "logsBloom": "0x" + "00" * 256,
+    "gasUsed": "0x1", "gasLimit": "0x2", "miner": ADDRESS, "baseFeePerGas": "0x7", "transactions": [HASH],
+    "transactionsRoot": HASH, "receiptsRoot": HASH,
+}  # fmt: skip
+FRAME: dict[str, Any] = {"type": "CALL", "from": ADDRESS, "to": ADDRESS, "value": "0x1"}
+LISTED: dict[str, Any] = {"value": "1", "from": ADDRESS, "to": ADDRESS, "hash": HASH, "blockNumber": "16"}
+KINDS: list[tuple[type[Any], dict[str, Any], set[str]]] = [
+    (Header, HEADER, {"transactions"}),
+    (Transaction, SENT, {"input"}),
+    (Receipt, RECEIPT, set()),
+    (Frame, FRAME, {"type"}),
+    (Listed, LISTED, set()),
+]
+FORMLESS: list[object] = [
+    "zz", "0xA_", "0x", "0X1", "-0x1", "0x-1", "0x00", "0x" + "f" * 65, "0x" + "g" * 40, " 0x1", "0x1 ", "0x1\n",
+    "1.5", "\u0663", "\uff10x1", "latest", "9" * 5000, 5, 1.5, True, [], {}, ["0x1"],
+]  # fmt: skip
+
+
+def read(kind: type[Any], given: dict[str, Any]) -> Any:
+    return typed("node", msgspec.json.encode(given), kind)
+
+
+@pytest.mark.parametrize(("kind", "given", "free"), KINDS, ids=lambda each: getattr(each, "__name__", ""))
+def test_a_field_of_another_form_is_refused_and_not_repeated(
+    kind: type[Any], given: dict[str, Any], free: set[str]
+) -> None:
+    read(kind, given)
+    for name in given.keys() - free:
+        for wrong in FORMLESS:
+            with pytest.raises(BadAnswer) as caught:
+                read(kind, given | {name: wrong})
+            assert "latest" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "name", "most"),
+    [
+        (Header, HEADER, "number", 2**31 - 1),
+        (Header, HEADER, "timestamp", forms.MAX_TIME_S),
+        (Header, HEADER, "gasUsed", 2**63 - 1),
+        (Header, HEADER, "baseFeePerGas", 2**256 - 1),
+        (Transaction, SENT, "value", 2**256 - 1),
+        (Transaction, SENT, "nonce", 2**63 - 1),
+        (Transaction, SENT, "gasPrice", 2**120 - 1),
+        (Receipt, RECEIPT, "status", 1),
+        (Receipt, RECEIPT, "transactionIndex", forms.MAX_HEIGHT),
+    ],
+)
+def test_a_number_is_as_wide_as_its_column_and_no_wider(
+    kind: type[Any], given: dict[str, Any], name: str, most: int
+) -> None:
+    read(kind, given | {name: hex(most)})
+    read(kind, given | {name: "0x0"})
+    with pytest.raises(BadAnswer):
+        read(kind, given | {name: hex(most + 1)})
+
+
+def test_a_trace_between_what_are_no_addresses_is_refused() -> None:
+    trace = {"type": "call", "action": {"from": ADDRESS, "to": ADDRESS, "value": "0x1"}, "traceAddress": []}
+    read(Trace, trace)
+    for name in ("from", "to", "value"):
+        with pytest.raises(BadAnswer):
+            read(Trace, trace | {"action": trace["action"] | {name: "zz"}})  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("wrong", ["zz", "0", "0x0", "0x0g", "0X00", " 0x", "0x\n", 5, None, []])
+def test_call_data_that_is_none_is_refused(wrong: object) -> None:
+    with pytest.raises(BadAnswer):
+        read(Transaction, SENT | {"input": wrong})
+
+
+@pytest.mark.parametrize("value", [None, 5, 1.5, [], {}, True])
+def test_what_is_no_text_is_no_quantity_and_no_data(value: object) -> None:
+    for judge in (quantity, data):
+        with pytest.raises(BadAnswer):
+            judge("node", value)
+
+
+# --- a block, its header and its receipts ----------------------------------------------------------------------------
+
+
+def block(**changed: dict[str, Any]) -> None:
+    """Put a block together as a chain does, with some fields changed."""
+    head = read(Header, HEADER | changed.get("header", {}))
+    bodies = [SENT | changed.get("sent", {})]
+    full = {"number": "0x10", "hash": HASH, "timestamp": "0x65000000", "transactions": bodies} | changed.get("full", {})
+    receipts = [RECEIPT | changed.get("receipt", {})]
+    found = done("node", msgspec.json.encode(full), msgspec.json.encode(receipts), head)
+    check_listed("node", found, head)
+
+
+OTHER = "0x" + "ee" * 32
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"full": {"hash": OTHER}}, {"full": {"number": "0x11"}}, {"full": {"timestamp": "0x65000001"}},
+        {"full": {"transactions": []}}, {"full": {"transactions": [SENT, SENT]}}, {"header": {"transactions": [OTHER]}},
+        {"header": {"transactions": []}}, {"sent": {"transactionIndex": "0x1"}},
+        {"receipt": {"transactionIndex": "0x1"}}, {"receipt": {"blockHash": OTHER}},
+        {"receipt": {"transactionHash": OTHER}}, {"header": {"transactions": [7]}},
+    ],
+)  # fmt: skip
+def test_a_header_a_block_and_receipts_that_do_not_agree_are_refused(changed: dict[str, Any]) -> None:
+    block()
+    with pytest.raises(BadAnswer):
+        block(**changed)
