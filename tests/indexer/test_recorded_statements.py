@@ -121,13 +121,13 @@ def _cases(chain: str) -> Iterator[Case]:
         receipt = answers["eth_getTransactionReceipt"][tx_hash]
         index = int(receipt["transactionIndex"], 16)
         done = finished(
-            "case", height, time_s, index, typed("case", body(sent), Transaction), typed("case", body(receipt), Receipt)
+            height, time_s, index, typed("case", body(sent), Transaction), typed("case", body(receipt), Receipt)
         )
         place = Place(height, time_s, told["block_hash"], ("",) * index + (tx_hash,))
-        listed = [{**row, "hash": tx_hash} for row in inside.get(tx_hash, ())]
+        listed = [{"blockNumber": str(height), **row, "hash": tx_hash} for row in inside.get(tx_hash, ())]
         moved = internal.of_list("case", typed("case", body(listed), list[Listed]), place)
         logs = logs_in([receipt], time_s)
-        tables = [native([done], "case", "case"), internal.rows({place: moved}, "case"),
+        tables = [native([done], "case"), internal.rows({place: moved}, "case"),
                   transfers.decode(logs, "case", wrapper(chain))[0]]  # fmt: skip
         yield Case(told["id"], chain, told, done, pa.concat_tables(tables), approvals.decode(logs, "case", None)[0])
 
