@@ -107,8 +107,8 @@ def latest(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:
 
 
 ORDER = (
-    "rate", "full", "cache", "faults", "liars", "kills", "snapshot", "wallets", "lookup", "progress", "serving",
-    "ledger", "limits", "positions", "matching", "reorgs",
+    "rate", "full", "cache", "faults", "liars", "mutants", "kills", "snapshot", "wallets", "lookup", "progress",
+    "serving", "ledger", "limits", "positions", "matching", "reorgs",
 )  # fmt: skip
 
 

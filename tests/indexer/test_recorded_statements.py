@@ -64,7 +64,7 @@ class Case:
         place = (account, done.height, done.index)
         moves = account_transfers(frame(self.moved)).filter(pl.col("account") == account).select(MOVED)
         owned = frame(self.allowed).filter(pl.col("owner") == account).with_columns(account=pl.col("owner"))
-        sent = frame(rows([done], "case", "case")).with_columns(account=pl.lit(account))
+        sent = frame(rows([done], "case")).with_columns(account=pl.lit(account))
         key = Activity("case", *place[:2], done.time_s * 1_000_000, done.index, done.sent.hash)
         held = Activities("case", (key,), {}, moves, owned.select(ALLOWED), sent.select("account", *of_transaction()))
         (whole,) = held.whole([key])
