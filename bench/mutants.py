@@ -4,9 +4,9 @@ python -m bench.mutants [--mutants 1000000] [--seed 1]
 
 The replies of a real node to everything an index asks are kept, and given again with one of them changed: a field that
 lies, is dropped, doubled, has another type, another digit or length; an envelope or a byte that is wrong. Every field
-of every kind of reply has its turn. With blocks held against their hashes (`integrity = "roots"`) rows have to be equal,
-but for what no hash covers; with blooms alone a well-formed lie may be believed, and is counted. Each chain is used on
-afterwards, honestly, and then has to give the rows of a clean index.
+of every kind of reply has its turn. With blocks held against their hashes (`integrity = "roots"`) rows have to be the
+same, but for what no hash covers; with blooms alone a well-formed lie may be believed, and is counted. Each chain is
+used on afterwards, honestly, and then has to give the rows of a clean index.
 """
 
 from __future__ import annotations
