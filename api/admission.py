@@ -30,8 +30,13 @@ WINDOW_S: Final = WINDOW_US // 1_000_000
 
 async def admit(context: Context, proceed: Proceed) -> Answer:
     """Let the request in, or refuse it; what a read reserved is the edge's to settle."""
-    problem, cost, admitted = await _asked(context)
-    context.headers.update(rate_headers(context.route.bucket, admitted))
+    crowded = _crowded(context)
+    # Where nothing long is to be read, rate and credits are one step.
+    counted = await _counted(context) if crowded or "body" in context.route.arguments else None
+    if crowded:
+        raise crowded
+    problem, cost, admitted = await _asked(context, counted)
+    context.headers.update(rate_headers(context.route.bucket, counted or admitted))
     if not admitted.let_in:
         raise _too_often(admitted)
     if problem:
@@ -48,17 +53,33 @@ async def admit(context: Context, proceed: Proceed) -> Answer:
         return await proceed(context)
 
 
-async def _asked(context: Context) -> tuple[Exception | None, int, Admitted]:
+async def _counted(context: Context) -> Admitted:
+    """Count the request in its rate before anything of it is read but its head; 429 where it comes too often."""
+    while (admitted := await _admitted(context, 0, rate=True)).stale:
+        await _known_anew(context)
+    context.headers.update(rate_headers(context.route.bucket, admitted))
+    if not admitted.let_in:
+        raise _too_often(admitted)
+    return admitted
+
+
+async def _known_anew(context: Context) -> None:
+    context.parts.state.forget()
+    context.http.principal = await caller(context)
+
+
+async def _asked(context: Context, counted: Admitted | None) -> tuple[Exception | None, int, Admitted]:
     """What is wrong with the request, what it costs, and whether it may come in, as of one state of keys and grants."""
     while True:
         problem = await _flaw(context)
         cost = 0 if problem else context.route.cost * context.units
         is_later = context.route.allow is not None and not context.route.changes
-        admitted = await _admitted(context, 0 if is_later else cost, rate=True)
+        if counted is not None and (problem or is_later or not cost):
+            return problem, cost, counted
+        admitted = await _admitted(context, 0 if is_later else cost, rate=counted is None, current=True)
         if not admitted.stale:
             return problem, cost, admitted
-        context.parts.state.forget()
-        context.http.principal = await caller(context)
+        await _known_anew(context)
 
 
 async def _flaw(context: Context) -> Exception | None:
@@ -75,13 +96,13 @@ async def _flaw(context: Context) -> Exception | None:
     return None
 
 
-def _admitted(context: Context, cost: int, *, rate: bool) -> Awaitable[Admitted]:
+def _admitted(context: Context, cost: int, *, rate: bool, current: bool = False) -> Awaitable[Admitted]:
     limits = context.parts.settings.limits
     limit = limits.at_block_per_minute if context.route.bucket == AT_BLOCK else limits.per_minute
     known = context.principal
     asked = Admit(
         known.account_id, known.key_id, context.route.bucket, limit if rate else 0, cost, context.request_id,
-        known.as_of if rate else None, hold=not context.route.changes,
+        known.as_of if rate or current else None, hold=not context.route.changes,
     )  # fmt: skip
     return context.parts.state.meter.admit(asked)
 
@@ -115,6 +136,25 @@ def _too_often(admitted: Admitted) -> Problem:
         extras={"retryAfter": wait_s, "retry_after": wait_s},
         headers={"Retry-After": str(wait_s)},
     )
+
+
+# --- how many requests of an account run at once ---------------------------------------------------------------------
+
+
+def _crowded(context: Context) -> Problem | None:
+    """The refusal where too many requests of the account run; else the request is one more, until it is answered."""
+    account, most = context.principal.account_id, context.parts.settings.limits.in_flight_per_account
+    running = context.parts.running
+    if running[account] >= most:
+        return Problem(
+            429,
+            f"{most} requests of this account are running; send the next when one is answered",
+            extras={"retryAfter": 1, "retry_after": 1},
+            headers={"Retry-After": "1"},
+        )
+    running[account] += 1
+    context.http.counted = account
+    return None
 
 
 # --- who waits for fresh data ----------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ class Parts:
     secret: bytes = bytes(32)
     signature: Mapping[str, str] = field(default_factory=dict)
     waiting: Counter[str] = field(default_factory=Counter)
+    running: Counter[str] = field(default_factory=Counter)
     queries: dict[tuple[type, str], msgspec.Struct] = field(default_factory=dict)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -65,6 +66,8 @@ def edge(parts: Parts, heads: Heads, max_body: int, handler: Handler) -> Served:
             raise
         finally:
             traffic.in_flight -= 1
+            if request.counted:
+                _leave(parts.running, request.counted)
         took_s = clock.monotonic_s() - began_s
         traffic.note(request.operation, answer.status, took_s)
         if told:
@@ -72,6 +75,12 @@ def edge(parts: Parts, heads: Heads, max_body: int, handler: Handler) -> Served:
         return response
 
     return outermost
+
+
+def _leave(running: Counter[str], account: str) -> None:
+    running[account] -= 1
+    if not running[account]:
+        del running[account]
 
 
 def _taken(request: Request) -> Charge:

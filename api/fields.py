@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Any, Final, Protocol, get_args
 
 import msgspec
@@ -15,6 +16,8 @@ from api.errors import Flaw
 from chainfolio.settings import Settings
 
 MAX_FLAWS: Final = 20  # a URL has room for thousands of unknown parameters; nobody reads that many
+MAX_HINTS: Final = 3  # to find a name that is like another takes as long as many requests
+LONGEST_LIKE: Final = 24
 _INTEGER = re.compile(r"(?:0|-?[1-9][0-9]{0,77})\Z", re.ASCII)
 
 
@@ -79,7 +82,8 @@ def fields_of(kind: type[msgspec.Struct]) -> Mapping[str, Field]:
 def read(kind: type[msgspec.Struct], given: Multi, names: Iterable[str], settings: Settings) -> Any:
     """The Struct in `given`; or the list of everything that is wrong with it."""
     fields = fields_of(kind)
-    flaws = [_unknown(name, fields) for name in dict.fromkeys(names) if name not in fields]
+    unknown = islice((name for name in dict.fromkeys(names) if name not in fields), MAX_FLAWS)
+    flaws = [_unknown(name, fields if at < MAX_HINTS else ()) for at, name in enumerate(unknown)]
     values: dict[str, Any] = {}
     for field in fields.values():
         texts = given.getall(field.name, [])
@@ -104,8 +108,8 @@ def one_of(known: Iterable[str]) -> str:
     return f"it is one of {', '.join(sorted(known))}"
 
 
-def _unknown(name: str, fields: Mapping[str, Field]) -> Flaw:
-    near = difflib.get_close_matches(name[:40], fields, 1)
+def _unknown(name: str, like: Collection[str]) -> Flaw:
+    near = difflib.get_close_matches(name, like, 1) if len(name) <= LONGEST_LIKE else []
     hint = f"; did you mean `{near[0]}`?" if near else ""
     return Flaw(f"unknown parameter {shown(name)}{hint}", [name[:70]])
 

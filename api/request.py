@@ -24,7 +24,8 @@ class Request:
     `operation` is the route that answers and `route` its path with the names of its parameters, which is all of a path
     that may be logged: a key may have been typed into the rest. `principal` is who asks, `charge` what is reserved for
     it: each once known.
-    `extras` are headers that the answer has, whatever it becomes.
+    `counted` is the account among whose running requests this one is, `extras` are headers that the answer has,
+    whatever it becomes.
     """
 
     def __init__(self, http: web.BaseRequest, max_body: int = MAX_BODY) -> None:
@@ -40,6 +41,7 @@ class Request:
         self.extras: dict[str, str] = {}
         self.principal: Principal | None = None
         self.charge: Charge | None = None
+        self.counted = ""
 
     @property
     def version(self) -> HttpVersion:

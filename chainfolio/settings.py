@@ -46,6 +46,9 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     at_block_per_minute: Annotated[int, doc("the same for `/portfolio/at-block`, counted separately")] = 100
     waiting_per_key: Annotated[int, doc("requests of one key that wait for fresh data at once, in each process")] = 8
     in_flight: Annotated[int, doc("requests at once in each process; more are answered 503 at once")] = 1000
+    in_flight_per_account: Annotated[
+        int, doc("requests of one account at once, in each process; more are answered 429")
+    ] = 128
     hold_s: Annotated[int, doc("seconds after which credits reserved by a process that died are given back")] = 600
     connections: Annotated[
         int, doc("clients connected to each process; never so many that no file could be opened")
