@@ -32,7 +32,7 @@ async def admit(context: Context, proceed: Proceed) -> Answer:
     """Let the request in, or refuse it; what a read reserved is the edge's to settle."""
     crowded = _crowded(context)
     # Where nothing long is to be read, rate and credits are one step.
-    counted = await _counted(context) if crowded or "body" in context.route.arguments else None
+    counted = await _counted(context) if crowded or context.http.has_body else None
     if crowded:
         raise crowded
     problem, cost, admitted = await _asked(context, counted)

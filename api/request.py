@@ -64,6 +64,11 @@ class Request:
         return self.rel_url.query
 
     @property
+    def has_body(self) -> bool:
+        """Whether a body follows the head."""
+        return self._http.body_exists
+
+    @property
     def head_bytes(self) -> int:
         """How long the headers are, as they were sent."""
         return sum([len(name) + len(value) + 4 for name, value in self._http.raw_headers])
