@@ -14,6 +14,7 @@ from chainfolio.protocols import Met, Part, Unread
 from localchain.deploy import WAD, Deployer, Deployment, deploy
 from localchain.evm import MAX, ZERO, Tx, keccak, tx, words
 from localchain.node import LocalNode
+from portfolio.valuation import value
 from tests.protocols.told import told
 from tests.protocols.world import World, parts
 
@@ -53,11 +54,12 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
     with LocalNode() as node:
         deployment = deploy(node)
         morpho, markets = opened(node, deployment)
+        borrow_back(node, deployment, morpho, next(iter(markets.values())))
         lend_and_borrow(node, deployment, morpho, list(markets.values()))
         listed = " ".join("0x" + each.hex() for each in markets)
         files = {"morpho": FILE.format(markets=listed, morpho=morpho.lower())}
         world = World(node, deployment, tmp_path_factory.mktemp("morpho"), files)
-        accounts = [deployment.accounts[name] for name in ("alice", "bob", "carol", "grace")]
+        accounts = [deployment.accounts[name] for name in ("alice", "bob", "carol", "grace", "dave")]
         yield Lived(world, morpho, markets, world.snapshot(*accounts))
 
 
@@ -110,6 +112,42 @@ def lend_and_borrow(node: LocalNode, deployment: Deployment, morpho: str, market
     node.mine(1, 33 * 86_400)
 
 
+FORGED = 1_000_000 * 10**6
+
+
+def borrow_back(node: LocalNode, deployment: Deployment, morpho: str, like: Params) -> None:
+    """Ivan opens a market with his own oracle and collateral, supplies a million for Dave, and borrows it back."""
+    usdc, _, _, rates, lltv = like
+    ivan, dave = deployment.accounts["ivan"], deployment.accounts["dave"]
+    deployer = Deployer(node, ivan, int(node.rpc("eth_getTransactionCount", ivan, "pending"), 16))
+    with node.by_hand():
+        junk = deployer.create("junk", "Token", ("string", "string", "uint8"), "Junk", "JUNK", 18)
+        oracle = deployer.create("oracle", "OracleMock")
+        deployer.do(oracle, "setPrice(uint256)", PRICE)
+        params = (usdc, junk, oracle, rates, lltv)
+        deployer.do(morpho, f"createMarket({PARAMS})", params)
+        deployer.do(junk, "mint(address,uint256)", ivan, 10**6 * WAD)
+        deployer.do(usdc, "mint(address,uint256)", ivan, FORGED)
+        for token in (usdc, junk):
+            deployer.do(token, "approve(address,uint256)", morpho, MAX)
+        deployer.do(morpho, f"supply({PARAMS},uint256,uint256,address,bytes)", params, FORGED, 0, dave, b"")
+        deployer.do(morpho, f"supplyCollateral({PARAMS},uint256,address,bytes)", params, 10**6 * WAD, ivan, b"")
+        deployer.do(morpho, f"borrow({PARAMS},uint256,uint256,address,address)", params, FORGED, 0, ivan, ivan)
+        deployer.settle()
+
+
+def test_what_a_stranger_supplied_and_borrowed_back_has_no_value(lived: Lived) -> None:
+    """It costs nothing, and would have been a million dollars and more every day."""
+    (paper,) = lived.positions("dave")
+    assert sum(part.raw for part in paper.supplied) > FORGED
+    assert "than could be withdrawn now" in paper.unverified
+    (valued,) = [each for each in value([lived.snapshot]).positions if each.account == lived.account("dave")]
+    assert [part.worth for part in valued.parts] == [None]
+    assert valued.worth == 0
+    (issue,) = [each for each in lived.snapshot.issues if each.account == lived.account("dave")]
+    assert ("nobody can verify it" in issue.reason, issue.spoils) == (True, False)
+
+
 def leaving(lived: Lived, name: str) -> list[Tx]:
     """Repay everything with the deployer's money, and take everything out."""
     me, rich, morpho = lived.account(name), lived.account("deployer"), lived.morpho
@@ -142,7 +180,7 @@ def shares(lived: Lived, market: bytes, account: str) -> tuple[int, int, int]:
 
 
 def test_everything_was_read(lived: Lived) -> None:
-    assert lived.snapshot.issues == ()
+    assert [issue for issue in lived.snapshot.issues if issue.spoils] == []
     assert [len(lived.positions(name)) for name in ("alice", "bob", "carol", "grace")] == [3, 3, 1, 0]
 
 

@@ -1,8 +1,8 @@
 """Morpho Blue: one contract with many markets, each lending one token against another.
 
-Anybody can open a market, with an oracle of its own, and supply there for anybody. Where the oracle lies, debts are
-never paid back, but their interest goes on: what a share is worth on paper grows without bound. So what was supplied
-counts where the file lists the market, where the account supplied it itself, or where it could be withdrawn now.
+Anybody can open a market with an oracle of its own, supply there for anybody, and borrow all of it back against
+worthless collateral: what a share is worth on paper stays, and grows. So what was supplied counts where the file lists
+the market, where the account supplied it itself, or where it could be withdrawn now.
 """
 
 from __future__ import annotations
