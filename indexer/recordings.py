@@ -59,6 +59,7 @@ class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     unlock: int = 0
     instead: tuple[str, ...] = ()
     unknown: str = ""
+    unverified: str = ""
 
 
 class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -337,7 +338,8 @@ def _facts(result: Result) -> dict[str, str]:
         facts[name] = ""
         for side in ("supplied", "borrowed", "rewards"):
             facts |= {f"{name}: {side} {part.token}": part.raw for part in getattr(each, side)}
-        rest = {"health": each.health, "unlock": str(each.unlock or ""), "unknown": each.unknown}
+        rest = {"health": each.health, "unlock": str(each.unlock or "")}
+        rest |= {"unknown": each.unknown, "unverified": each.unverified}
         facts |= {f"{name}: {what}": value for what, value in rest.items() if value}
         facts |= {f"{name}: instead of {token}": "" for token in each.instead}
     for failure in result.issues:
@@ -403,7 +405,7 @@ def _position(each: Open) -> Position:
     health = "" if found.health is None else f"{found.health:f}"
     return Position(
         each.protocol, found.kind, found.name, found.pool, found.vault, supplied, borrowed, rewards, health,
-        found.unlock_s, tuple(sorted(found.instead)), found.unknown,
+        found.unlock_s, tuple(sorted(found.instead)), found.unknown, found.unverified,
     )  # fmt: skip
 
 

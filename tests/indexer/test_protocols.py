@@ -214,7 +214,10 @@ def test_a_pair_is_one_if_its_factory_knows_it() -> None:
     given = protocols(OURS["uniswap_v2"], factory=FARM)
     assert supplied(read(given, Encounters(), PAIR | GENUINE, {SHARE: 10})) == [{COIN: 100, GOLD: 5}]
     fake = read(given, Encounters(), PAIR | {(FARM, "getPair(address,address)(address)"): OTHER}, {SHARE: 10})
-    assert (supplied(fake), fake.issues) == ([], ())  # a token that lies is a loose token like any other
+    assert (supplied(fake), fake.issues) == ([], ())
+    for fewer in (0, 9):
+        fake = read(given, Encounters(), PAIR | GENUINE | {(SHARE, "totalSupply()(uint256)"): fewer}, {SHARE: 10})
+        assert (supplied(fake), fake.issues) == ([], ())  # a token that lies is a loose token like any other
 
 
 def test_a_pair_of_another_factory_is_no_pair() -> None:

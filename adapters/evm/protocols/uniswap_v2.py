@@ -17,8 +17,8 @@ def unwrap(met: Met, raw: int) -> Decoding:
     """What burning so many shares gives: the part of what the pair holds, once the protocol has taken its fee.
 
     Option `protocol_fee` is the part of the growth that a fork's protocol takes where its fee is on, as "1/4"; "0" for
-    forks that know no such fee. None where the factory does not know the pair: anybody can write a token that claims
-    to be one.
+    forks that know no such fee. None where the factory does not know the pair, or the pair knows of fewer shares:
+    anybody can write a token that claims to be one.
     """
     pair, factory = met.contract, met.answer
     part = Fraction(met.options.get("protocol_fee", UNISWAP_S))
@@ -31,7 +31,7 @@ def unwrap(met: Met, raw: int) -> Decoding:
         Call(pair, "getReserves()(uint112,uint112)"),
         *([Call(factory, "feeTo()(address)"), Call(pair, "kLast()(uint256)")] if part else []),
     ]
-    if genuine != pair:
+    if genuine != pair or raw > supply:
         return None
     fee_to, k_last = on or (ZERO_ADDRESS, 0)
     if fee_to != ZERO_ADDRESS:
