@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
@@ -64,9 +65,18 @@ def arrivals(
     foreign = met.join(solicited, on=PAIR, how="anti").filter(pl.col("direction") == "in")
     moved = _by_pair(met.filter(pl.col("raw") != NOTHING).group_by(PAIR).len())
     recipients, by_deed = _by_pair(_recipients(lake, tail, chain, foreign)), set(solicited.iter_rows())
+    net = _net(met)
     for account, token in sorted(met.select(PAIR).unique().iter_rows()):
         pair = (account, token)
-        found[account][token] = Arrival(moved.get(pair, 0), pair in by_deed, recipients.get(pair, 0))
+        found[account][token] = Arrival(moved.get(pair, 0), pair in by_deed, recipients.get(pair, 0), net[pair])
+    return found
+
+
+def _net(moves: pl.DataFrame) -> dict[tuple[str, str], int]:
+    """What came of each token to each account less what left it, exact."""
+    found: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for account, token, direction, raw in moves.select(*PAIR, "direction", "raw").iter_rows():
+        found[account, token] += int.from_bytes(raw, "big") * (1 if direction == "in" else -1)
     return found
 
 

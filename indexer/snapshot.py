@@ -8,14 +8,14 @@ positions about six, however many tokens, positions and accounts there are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.asking import Asking, Reverted, Unknown, drive
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.blocks import Block, Span
-from chainfolio.calls import Read
+from chainfolio.calls import Read, balance_of
 from chainfolio.contracts import Day, Holding, Issue, Quoted, Snapshot, Spam, Token
 from chainfolio.errors import BadAnswer, Reorged, SourceError
 from indexer import candidates
@@ -202,9 +202,30 @@ class Snapshotter:
                     issues.append(Issue("balance", contract, reason, spoils=spoils, account=account))
         return held, issues
 
+    async def judge(
+        self, pairs: Collection[tuple[str, str]], contracts: Collection[str], block: Block
+    ) -> tuple[dict[str, Token], dict[tuple[str, str], Spam]]:
+        """What some tokens are at a block, and what of those that moved, by account and token, is taken for spam: by
+        the rules of a portfolio at that block, and in one round."""
+        about, asked = self._about(block), sorted(pair for pair in pairs if pair[1] not in self._listed)
+        askings: dict[str, Asking[Read, Any, Any]] = {
+            "about": about.ask(contracts),
+            "held": _all([balance_of(token, account) for account, token in asked]),
+        }
+        reports = await drive(askings, lambda asks: self.chain.answer(asks, block))
+        for report in reports.values():
+            if report.error is not None:
+                raise report.error
+        await asyncio.to_thread(about.keep)
+        held = [(*pair, raw) for pair, raw in zip(asked, reports["held"].result or (), strict=True)]
+        own: dict[str, set[str]] = {account: {ZERO_ADDRESS} for account, _ in asked}
+        for account, token in asked:
+            own[account].add(token)
+        return about.tokens, await asyncio.to_thread(self._spam, held, own, about, block.height)
+
     def _all_spam(
         self,
-        held: Sequence[tuple[str, str, int]],
+        held: Sequence[tuple[str, str, int | None]],
         opened: Sequence[Open],
         own: Mapping[str, Set[str]],
         moved: Mapping[str, Daily],
@@ -216,11 +237,11 @@ class Snapshotter:
         priced = {price.asset.contract for price in about.quotes.prices} - {ZERO_ADDRESS}
         there = {each[:2] for each in held}
         inside = {(each.account, token) for each in opened for token in each.owned - {ZERO_ADDRESS}}
-        held = [*held, *((*pair, 0) for pair in sorted(inside - there))]
+        held = [*held, *((*pair, None) for pair in sorted(inside - there))]
         backed = {(each.account, share) for each in opened if each.owned & priced for share in each.found.instead}
         found, judged = self._spam(held, own, about, height, backed), {each[:2] for each in held}
         gone = [
-            (account, contract, 0)
+            (account, contract, None)
             for account, each in moved.items()
             for contract in sorted(each.contracts & priced)
             if (account, contract) not in judged
@@ -230,14 +251,15 @@ class Snapshotter:
 
     def _spam(
         self,
-        held: Sequence[tuple[str, str, int]],
+        held: Sequence[tuple[str, str, Any]],
         own: Mapping[str, Set[str]],
         about: About,
         height: int,
         backed: Set[tuple[str, str]] = frozenset(),
     ) -> dict[tuple[str, str], Spam]:
-        """What of the held tokens is taken for spam, by account and contract. An account is judged by its `own` tokens
-        and the list, whoever else is in the snapshot. `backed`: shares of what has a price."""
+        """What of the held tokens (None: how much is not known) is taken for spam, by account and contract. An account
+        is judged by its `own` tokens and the list, whoever else is in the snapshot. `backed`: shares of what has a
+        price."""
         listed = self._listed
         suspects: dict[str, list[str]] = {}
         for account, contract, _ in held:
@@ -255,11 +277,14 @@ class Snapshotter:
             for several in set(priced.values())
         }
         found = {}
+        raws = {(account, contract): raw if isinstance(raw, int) else None for account, contract, raw in held}
         for account, contracts in suspects.items():
             for contract in contracts:
                 token, arrival = tokens[contract], came[account].get(contract)
                 has_price = contract in priced[account] or (account, contract) in backed
-                facts = TokenFacts(contract, token.symbol, token.name, False, has_price, arrival)
+                facts = TokenFacts(
+                    contract, token.symbol, token.name, False, has_price, arrival, raws[account, contract]
+                )
                 if (spam := judge(facts, originals[priced[account]])) is not None:
                     found[account, contract] = spam
         return found
@@ -309,6 +334,10 @@ class Snapshotter:
         if (error := reports["about"].error) is not None:
             raise error
         await asyncio.to_thread(about.keep)
+
+
+def _all(asks: Sequence[Read]) -> Asking[Read, Any, Sequence[Any]]:
+    return (yield asks) if asks else ()
 
 
 def _day(account: str, moved: Daily, tokens: Mapping[str, Token]) -> Day:

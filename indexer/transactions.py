@@ -13,11 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from adapters.evm.lookup import Known
-from adapters.evm.tokens import describe
-from chainfolio.asking import drive
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.contracts import Issue, Token
-from chainfolio.errors import BadAnswer, NotCovered
+from chainfolio.errors import NotCovered
 from indexer.activities import Activities, indexed_hashes, indexed_transactions, missing, read
 from indexer.answers import Reached, TransactionFilter
 from indexer.sent import check_ceiling
@@ -105,6 +103,7 @@ class Statement:
     _histories: dict[str, Activities] = field(default_factory=dict)
     _holes: list[Hole] = field(default_factory=list)
     _tokens: dict[str, dict[str, Token]] = field(default_factory=dict)
+    _spam: set[tuple[str, str]] = field(default_factory=set)
     _circles: dict[str, dict[str, Circle]] = field(default_factory=dict)
     _lookups: int = 0
 
@@ -234,7 +233,7 @@ class Statement:
             ours = await asyncio.to_thread(history.whole, [key for key in keys if key.chain == chain])
             ours = [activity for activity in ours if may_fit(activity)]
             tokens = self._tokens.setdefault(chain, {})
-            await learn(subject.snapshotter, tokens, ours)
+            self._spam |= await learn(subject.snapshotter, tokens, ours)
             if search := self.wanted.search:
                 native = subject.snapshotter.native
                 ours = [activity for activity in ours if mentions(activity, tokens, native, search)]
@@ -281,7 +280,7 @@ class Statement:
         source = subject.snapshotter
         return Scene(
             subject.shown, source.native, tokens, frozenset(source.book.listed), protocol_of, self.functions,
-            self._circles.get(subject.key, {}), source.chain.facts.native.also_at,
+            self._circles.get(subject.key, {}), source.chain.facts.native.also_at, self._spam,
         )  # fmt: skip
 
     async def _looked_up(self, subject: Subject, history: Activities, ours: list[Activity]) -> list[Activity]:
@@ -340,22 +339,19 @@ def _mined(done: Done) -> Mined:
     )  # fmt: skip
 
 
-async def learn(snapshotter: Snapshotter, known: dict[str, Token], activities: Collection[Activity]) -> None:
-    """Add to the known tokens those that activities moved or allowed, as they are now."""
-    contracts = {move.token for each in activities for move in each.movements if move.token}
+async def learn(
+    snapshotter: Snapshotter, known: dict[str, Token], activities: Collection[Activity]
+) -> set[tuple[str, str]]:
+    """Add to the known tokens those that activities moved or allowed, as they are now. By account and token, what of
+    those that moved is taken for spam, as a portfolio of now would say it."""
+    listed = snapshotter.book.listed
+    moved = {(each.account, move.token) for each in activities for move in each.movements if move.token}
+    contracts = {token for _, token in moved}
     contracts |= {permission.token for each in activities for permission in each.permissions}
-    contracts -= known.keys()
-    if contracts <= snapshotter.book.listed.keys():
-        known |= {contract: snapshotter.book.listed[contract] for contract in contracts}
-        return
-    chain, block = snapshotter.chain, await snapshotter.now()
-    known |= snapshotter.book.known(contracts, block)
-    unknown = sorted(contracts - known.keys())
-    if not unknown:
-        return
-    asking = describe(chain.facts, unknown)
-    report = (await drive({"tokens": asking}, lambda asks: chain.answer(asks, block)))["tokens"]
-    if report.result is None:
-        raise BadAnswer(chain.key, f"what tokens are could not be read: {report.reason}")
-    await asyncio.to_thread(snapshotter.book.learn, report.result, block)
-    known |= report.result
+    known |= {contract: listed[contract] for contract in contracts & listed.keys()}
+    if contracts <= listed.keys():
+        return set()
+    block = await snapshotter.now()
+    tokens, spam = await snapshotter.judge(moved, contracts - listed.keys(), block)
+    known |= tokens
+    return set(spam)

@@ -114,7 +114,7 @@ def signs(
     listed: Collection[str] = (),
     imitated: bool = False,
 ) -> frozenset[str]:
-    """What can be said of an activity for certain, as words. `baits` are tokens whose names are no names, those of
+    """What can be said of an activity for certain, as words. `baits` are tokens that are taken for spam, those of
     `listed` are beyond suspicion; `called` is the type that the function stands for, `imitated` whether look-alikes
     made all of it."""
     mined, movements = activity.mined, activity.movements
@@ -138,7 +138,7 @@ def signs(
         "poison": not sent and bool(movements) and not any(move.raw for move in movements),
         "imitated": imitated,
         f"called {called}": bool(called),
-        "bait": not sent and bool(gains) and not losses and all(move.token in baits for move in movements),
+        "bait": not sent and bool(gains | losses) and all(move.token in baits for move in movements),
         **_wrapping(movements, gains | losses),
         **_minting(movements, gains, losses),
         **_issuing(movements, gains, losses),

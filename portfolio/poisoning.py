@@ -110,7 +110,7 @@ def flags(activity: Activity, found: Poisoning, signs: Collection[str], baits: C
         others = sorted({move.counterparty for move in activity.movements} - found.resembled.keys())
         warnings += [Flag("POISONING", "somebody else moved nothing in this wallet's name", address=o) for o in others]
     warnings += [
-        Flag("SPAM", "the token is named after a site to visit or a prize to claim", address=token)
+        Flag("SPAM", "the token is taken for spam: by what it is called, or by how it came", address=token)
         for token in sorted({move.token for move in activity.movements if move.token} & set(baits))
     ]
     return tuple(warnings)

@@ -18,12 +18,12 @@ from chainfolio.contracts import Spam
 
 Reason = Literal[
     "LINK", "LOOKALIKE", "HIDDEN_TEXT", "MIXED_SCRIPTS", "SAME_SYMBOL", "LURE", "SITE", "MASS_TRANSFER", "NO_TRANSFER",
-    "UNSOLICITED", "NO_PRICE",
+    "FORGED", "UNSOLICITED", "NO_PRICE",
 ]  # fmt: skip
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 WEIGHTS: Final[Mapping[Reason, int]] = {
     "LINK": 50, "LOOKALIKE": 50, "HIDDEN_TEXT": 50, "MIXED_SCRIPTS": 30, "SAME_SYMBOL": 25, "LURE": 25, "SITE": 25,
-    "MASS_TRANSFER": 25, "NO_TRANSFER": 25, "UNSOLICITED": 20, "NO_PRICE": 20,
+    "MASS_TRANSFER": 25, "NO_TRANSFER": 25, "FORGED": 25, "UNSOLICITED": 20, "NO_PRICE": 20,
 }  # fmt: skip
 SPAM_FROM: Final = 60
 OWN_DEED: Final = 40  # what it takes off the score that the holder sent, bought or asked for it
@@ -69,17 +69,20 @@ class Arrival:
     """How a token came to its holder, by the index.
 
     `moved`: transfers of more than nothing to or from the holder; `own`: in one of their transactions the holder did
-    something itself; `recipients`: the most accounts that one of those transactions gave the token to.
+    something itself; `recipients`: the most accounts that one of those transactions gave the token to; `net`: what came
+    less what left.
     """
 
     moved: int
     own: bool
     recipients: int
+    net: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TokenFacts:
-    """What is known of a token that somebody holds. `arrival` is None where the index does not know how it came."""
+    """What is known of a token that somebody holds. `arrival` is None where the index does not know how it came,
+    `balance` where it could not be read."""
 
     contract: str
     symbol: str
@@ -87,6 +90,7 @@ class TokenFacts:
     listed: bool
     priced: bool
     arrival: Arrival | None = None
+    balance: int | None = None
 
 
 @dataclass(slots=True)
@@ -183,6 +187,9 @@ def _of_arrival(facts: TokenFacts) -> Iterable[Reason]:
         yield "MASS_TRANSFER"
     if not arrival.moved:
         yield "NO_TRANSFER"
+    # What left without ever having come, and what came and is not there, the token only logged.
+    if facts.balance is not None and (arrival.net < 0 or (arrival.net > 0 and not facts.balance)):
+        yield "FORGED"
 
 
 def _plain(text: str) -> str:

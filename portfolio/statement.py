@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -37,7 +37,8 @@ class Scene:
     """What the records of one chain need to know beside its activities.
 
     `tokens` are by contract, those of `listed` are beyond suspicion; `protocol_of` says whose a contract is; `circles`
-    are whom each account dealt with; `also_at` is where the chain shows its native coin as a token.
+    are whom each account dealt with; `also_at` is where the chain shows its native coin as a token; `spam` are accounts
+    with tokens that their portfolios take for spam.
     """
 
     chain: ChainFacts
@@ -48,6 +49,7 @@ class Scene:
     functions: Functions = field(default_factory=Functions)
     circles: Mapping[str, Circle] = field(default_factory=dict)
     also_at: str | None = None
+    spam: Collection[tuple[str, str]] = frozenset()
 
 
 def record(activity: Activity, scene: Scene) -> TransactionDocument:
@@ -57,7 +59,9 @@ def record(activity: Activity, scene: Scene) -> TransactionDocument:
     activity = replace(activity, movements=_once(activity.movements, scene.also_at))
     called = scene.protocol_of(mined.recipient) if mined.recipient else None
     function = scene.functions.names.get(mined.selector, "")
-    baits = {move.token for move in activity.movements if move.token and _is_suspect(scene, move.token)}
+    baits = {
+        move.token for move in activity.movements if move.token and _is_suspect(scene, activity.account, move.token)
+    }
     looks = poisoning(activity, scene.circles.get(activity.account, NOBODY), scene.listed)
     found = signs(
         activity, function, baits, called=scene.functions.types.get(mined.selector, ""), listed=scene.listed,
@@ -112,9 +116,11 @@ def _native(raw: int, scene: Scene) -> str:
     return amounts.text(amounts.amount(raw, scene.native.decimals))
 
 
-def _is_suspect(scene: Scene, contract: str) -> bool:
+def _is_suspect(scene: Scene, account: str, contract: str) -> bool:
     token = scene.tokens.get(contract)
-    return token is not None and contract not in scene.listed and is_bait(contract, token.symbol, token.name)
+    if token is None or contract in scene.listed:
+        return False
+    return (account, contract) in scene.spam or is_bait(contract, token.symbol, token.name)
 
 
 def _asset(activity: Activity, move: Movement, scene: Scene) -> TransactionAssetDocument:

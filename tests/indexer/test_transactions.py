@@ -21,7 +21,8 @@ from indexer.snapshot import LIVE_LAG, Snapshotter
 from indexer.tokens import TokenBook
 from indexer.transactions import MOST_LOOKUPS, Statement, Subject
 from indexer.wiring import CONFIGS
-from localchain.evm import Tx, tx
+from localchain.evm import Tx, tx, words
+from localchain.hostile import TRANSFER, Log, deploy_hostile, log_tx
 from portfolio.facts import ChainFacts
 from portfolio.transactions import TransactionDocument, TransactionType
 from tests.chains.evm import EvmSubject, evm
@@ -286,6 +287,25 @@ async def test_who_is_imitated_is_named_and_the_trick_is_left_out_only_when_aske
                 assert (flag.kind, flag.address, flag.resembles) == ("POISONING", false, bob.lower())
             left = {each.hash for each in await ask(indexed, [alice.lower()], wanted(hide_spam=True))}
             assert found.keys() - left == {trick}
+
+
+async def test_a_transfer_that_a_token_only_logs_is_spam_that_can_be_hidden(tmp_path: Path) -> None:
+    """The token has an honest name; its balances stay zero, and somebody else sent the transactions."""
+    with evm(0) as subject:
+        alice, eve = (subject.deployment.accounts[name] for name in ("alice", "carol"))
+        forger = deploy_hostile(subject.node)["transfer with 64 kB"]
+        log = Log([TRANSFER, *("0x" + "00" * 12 + who[2:].lower() for who in (alice, eve))], words(["uint256"], 10**30))
+        (forged, paid) = done(
+            subject, log_tx(eve, forger, log), tx(eve, subject.token("DAI"), "transfer(address,uint256)", alice, 5)
+        )
+        async with index(subject, tmp_path) as indexed:
+            await filled(indexed)
+            found = {each.hash: each for each in await ask(indexed, [alice.lower()])}
+            left = {each.hash for each in await ask(indexed, [alice.lower()], wanted(hide_spam=True))}
+    assert (found[forged].type, found[paid].type) == ("SPAM", "TRANSFERIN")
+    assert "SPAM" in {flag.kind for flag in found[forged].flags}
+    assert forged not in left
+    assert paid in left
 
 
 @pytest.mark.parametrize(
