@@ -49,7 +49,7 @@ class App:
             target = endpoint(route, self.parts)
             for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
                 self.paths.add(method, route.path, target)
-        self.heads = Heads(self.parts.settings.server.cors, self.parts.signature)
+        self.heads = Heads(self.parts.settings.server, self.parts.signature)
         self.serve = edge(self.parts, self.heads, self.max_body, self.answer)
 
     def unreadable(self) -> web.Response:

@@ -196,8 +196,7 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     fails={
         501: "This server does not know that chain, or not what is to be included.",
         502: "The node of that chain does not answer.",
-        503: "Not now: the blocks of this page are not indexed, or the store cannot answer. `cure` says what the "
-        "operator can do.",
+        503: "Not now: the blocks of this page are not indexed, or the store cannot answer.",
     },
     example={
         "cursor": None,

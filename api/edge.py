@@ -19,6 +19,7 @@ from api.context import Answer, Parts
 from api.errors import Problem, problem_of, refusal
 from api.heads import Heads, pressed, worth_pressing
 from api.request import Request
+from chainfolio.errors import NotFound
 
 MAX_URL: Final = 8 * 1024
 MAX_HEADERS: Final = 16 * 1024
@@ -99,6 +100,8 @@ def refused(error: Exception, request: Request, envelope: str = "whole") -> Answ
             log.error("failed", **about, exc_info=error)
         else:  # named by its kind and its words: where it came from is no news
             log.warning("failed", **about, kind=type(error).__name__, reason=str(error))
+    elif isinstance(error, NotFound) and error.cure:
+        log.warning("not found", request_id=request.id, path=_path(request), reason=str(error))
     return refusal(envelope, problem)
 
 

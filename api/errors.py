@@ -53,7 +53,6 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
     error: str
     message: str
-    cure: str | msgspec.UnsetType = msgspec.UNSET
     incident: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -123,7 +122,8 @@ class Cure:
     retry_after_s: int | None = None
 
 
-# The first that fits. A source's own words stay in the log: they may name hosts, paths or keys.
+# The first that fits. A source's own words stay in the log: they may name hosts, paths or keys. So does what
+# the operator can do about an error.
 # NotCovered is 503: nothing is wrong with the request and a retry helps once it is indexed; 404 would read as "empty".
 CURES: Final = (
     Cure(errors.BadSettings, 503, words="the server is not set up for this"),
@@ -191,7 +191,7 @@ def problem_of(error: Exception, request_id: str, envelope: str = "whole") -> Pr
         return Problem(CODES[error.code][0], str(error), code=error.code, extras=error.extras)
     if isinstance(error, errors.BadRequest) and not isinstance(error, errors.BadSettings):
         # Told like a request that does not fit the interface, which it is: only the engine could see it.
-        return invalid("query", [Flaw(str(error), [error.field])])
+        return invalid("query", [Flaw(error.message, [error.field])])
     known = (*FAMILY_CURES.get(envelope, ()), *CURES)
     cure = next((cure for cure in known if isinstance(error, cure.kind)), None)
     if cure and isinstance(error, errors.ChainfolioError):
@@ -202,8 +202,6 @@ def problem_of(error: Exception, request_id: str, envelope: str = "whole") -> Pr
 
 def _cured(error: errors.ChainfolioError, cure: Cure) -> Problem:
     problem = Problem(cure.status, cure.words or public(error.message), cure.error)
-    if not cure.words and error.cure:
-        problem.extras["cure"] = error.cure
     wait_s = getattr(error, "retry_after_s", None) or cure.retry_after_s
     if wait_s is not None:
         problem.headers["Retry-After"] = str(max(1, round(wait_s)))

@@ -6,6 +6,5 @@ from typing import Final
 
 READING: Final = {
     502: "A node or price source gave an answer that cannot be used.",
-    503: "Not now: a node is down, the chain is not indexed yet or has halted. `Retry-After` says when to ask again; "
-    "`cure` what the operator can do.",
+    503: "Not now: a node is down, the chain is not indexed yet or has halted. `Retry-After` says when to ask again.",
 }

@@ -18,6 +18,7 @@ from chainfolio.settings import Settings
 MAX_FLAWS: Final = 20  # a URL has room for thousands of unknown parameters; nobody reads that many
 MAX_HINTS: Final = 3  # to find a name that is like another takes as long as many requests
 LONGEST_LIKE: Final = 24
+BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INTEGER = re.compile(r"(?:0|-?[1-9][0-9]{0,77})\Z", re.ASCII)
 
 
@@ -115,11 +116,12 @@ def _unknown(name: str, like: Collection[str]) -> Flaw:
 
 
 def _scalar(kind: Any, text: str) -> object:
-    """Text as the JSON it stands for, where it is written in exactly one way: `true`, not `True`; `5`, not `05`."""
+    """Text as the JSON it stands for, where it is written in exactly one way: `5`, not `05`. Booleans are also taken as
+    other languages write them: `True` and `TRUE`."""
     info = msgspec.inspect.type_info(kind)
     base = info.type if isinstance(info, msgspec.inspect.Metadata) else info
     if isinstance(base, msgspec.inspect.BoolType):
-        return {"true": True, "false": False}.get(text, text)
+        return BOOLEANS.get(text, text)
     if isinstance(base, msgspec.inspect.IntType):
         return int(text) if _INTEGER.match(text) else text
     return text

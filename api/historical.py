@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -16,6 +17,11 @@ from api.router import get
 from chainfolio.assets import Account
 from portfolio.document import Portfolio
 from portfolio.facts import Options
+
+NO_SNAPSHOT: Final = (
+    "No snapshot of an address can be built for that date: no chain of its kind is here or had begun by then, or the "
+    "nodes keep no state of that time."
+)
 
 
 class HistoricalQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -35,14 +41,15 @@ class HistoricalQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     allow=lambda request, query: require_subscriptions(request, query.addresses),
     fails={
         403: "An address has no historical subscription.",
-        404: "No snapshot can be built for that date: the nodes keep no state of that time.",
+        404: NO_SNAPSHOT,
         **READING,
     },
     example=EXAMPLE,
 )
 async def historical(request: Context, query: HistoricalQuery) -> list[Portfolio]:
     """One portfolio per address, read at the last block of each chain before 00:00 UTC of the date. A chain that began
-    later is absent. Each address needs a historical subscription; a date before its start is answered too."""
+    later is absent; an address of which no chain had begun is 404. Each address needs a historical subscription; a date
+    before its start is answered too."""
     return await request.engine.historical(query.addresses, query.date, Options())
 
 

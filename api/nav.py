@@ -43,7 +43,7 @@ class NetAssetValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tag="Portfolio",
     summary="Net asset value in a chosen currency",
     needs="portfolio",
-    fails=READING,
+    fails={501: "This server has no rate of that currency, or no chain for that kind of address.", **READING},
     example={
         "nav": 1600.25,
         "currency": "USD",
@@ -53,7 +53,7 @@ class NetAssetValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     },
 )
 async def nav(request: Context, query: NavQuery) -> NetAssetValue:
-    """One value over all the addresses together. A currency that this server has no rate for is refused with 400."""
+    """One value over all the addresses together. A currency that this server has no rate of is 501."""
     found = await request.engine.nav(query.addresses, query.currency, wait=query.wait_for_sync)
     return NetAssetValue(
         nav=number(found.nav),

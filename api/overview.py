@@ -10,7 +10,7 @@ from api.addresses import Addresses
 from api.context import Context
 from api.dates import Day, check_begun
 from api.failures import READING
-from api.historical import require_subscriptions
+from api.historical import NO_SNAPSHOT, require_subscriptions
 from api.router import get
 from portfolio.facts import Options
 from portfolio.overview import TokenRow, overview
@@ -30,9 +30,14 @@ class OverviewQuery(msgspec.Struct, frozen=True, kw_only=True):
     tag="Portfolio",
     summary="Tokens over all wallets on a day",
     needs="pro",
+    envelope="historical",
     check=check_begun,
     allow=lambda request, query: require_subscriptions(request, query.addresses),
-    fails={**READING, 404: "No snapshot can be built for that day.", 501: "This server knows no past days."},
+    fails={
+        403: "The account has no Pro subscription, or an address has no historical subscription.",
+        404: NO_SNAPSHOT,
+        **READING,
+    },
     example=[
         {
             "image": _IMAGE, "symbol": "ETH", "name": "ether", "price": "2000", "balance": "0.75", "value": "1500",
@@ -47,7 +52,8 @@ class OverviewQuery(msgspec.Struct, frozen=True, kw_only=True):
 async def token_overview(request: Context, query: OverviewQuery) -> list[TokenRow]:
     """One row per token, by symbol and name, the largest value first; borrowed amounts count against what is held. What
     nobody priced has a row of its own, with null as its price and value. The header `X-Completeness` is `partial` where
-    a wallet could not be read whole, as `/portfolio` says in its body, else `complete`."""
+    a wallet could not be read whole, as `/portfolio` says in its body, else `complete`. Each address needs a historical
+    subscription."""
     found = await request.engine.historical(query.addresses, query.date, Options(images=True))
     partial = any(each.completeness == "partial" for each in found)
     request.headers["X-Completeness"] = "partial" if partial else "complete"

@@ -14,7 +14,15 @@ from api.schema import SCHEMA
 async def work(context: Context, proceed: Proceed) -> Answer:
     """Call the handler and encode what it returns: an answer that cannot be encoded has failed like any other."""
     answer = await context.route.handler(context, **context.arguments)
-    return answer if isinstance(answer, Answer) else encoded(answer)
+    if isinstance(answer, Answer):
+        return answer
+    return encoded(_zeroed(answer) if context.parts.settings.server.unpriced == "zero" else answer)
+
+
+def _zeroed(answer: object) -> object:
+    from portfolio.zeroed import zeroed  # here, for few settings ask for it
+
+    return zeroed(answer)
 
 
 WORK = Step("work", work)

@@ -22,7 +22,8 @@ class StatusQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AddressStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """When an address was last read; null where it never was."""
+    """When an address was last read; null where it never was. `transactionsLastSync` is the time up to which its
+    transactions are indexed, or that of a later read of the address; null where nothing is indexed."""
 
     address: str
     portfolio_last_sync: Moment | None
@@ -39,7 +40,7 @@ class AddressStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         {
             "address": "0xd8da6bf26964af9d7eed9e03e53415d37aa96045",
             "portfolioLastSync": "2026-03-01T12:00:00.000Z",
-            "transactionsLastSync": None,
+            "transactionsLastSync": "2026-03-01T12:00:00.000Z",
             "syncInProgress": False,
         }
     ],

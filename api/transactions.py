@@ -190,7 +190,7 @@ class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     check=lambda request, query: check(request, query),
     fails={
         404: "An address has more transactions than are served: 100,000, where the operator sets no other ceiling.",
-        501: "No chain of the address's kind is configured, or a network that is asked for is not.",
+        501: "This server has no chain for that kind of address.",
         **READING,
     },
     example=TRANSACTIONS,

@@ -32,6 +32,12 @@ class Server(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     workers: Annotated[int, doc("processes that answer on this port")] = 1
     metrics_port: Annotated[int, doc("port for Prometheus; 0: none. The second worker has the next one, and so on")] = 0
     cors: Annotated[bool, doc("whether pages of other hosts may call the API")] = True
+    cors_origins: Annotated[
+        list[str], doc("the hosts whose pages may, for example `https://app.example.org`; none named: all")
+    ] = []
+    unpriced: Annotated[
+        str, doc("`N/A`, or `zero`: a number that is not known is `0`, for clients that compute with all of them")
+    ] = "N/A"
     max_addresses: Annotated[int, doc("addresses in one request at most")] = 10
     max_transactions: Annotated[int, doc("an address with more transactions is answered 404 by `/transactions`")] = (
         100_000
@@ -164,6 +170,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 INTEGRITY = ("off", "bloom", "roots")
 ADAPTERS = ("evm",)
+LISTS = ("rpc", "datasets", "contracts", "cors_origins")
+UNPRICED = ("N/A", "zero")
 SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 # Ours, but no settings: where the file is, what a client's command shows, how tests run.
@@ -231,7 +239,7 @@ def _override(tree: dict[str, Any], env: Mapping[str, str]) -> list[str]:
             spot = spot.setdefault(key, {})
             if not isinstance(spot, dict):
                 raise BadSettings(name, f"{key} is not a section")
-        spot[keys[-1]] = env[name].split(",") if keys[-1] in ("rpc", "datasets", "contracts") else env[name]
+        spot[keys[-1]] = env[name].split(",") if keys[-1] in LISTS else env[name]
     return names
 
 
@@ -310,6 +318,12 @@ def check(settings: Settings) -> None:
     server = settings.server
     if not 0 <= server.port <= 65535:
         raise BadSettings("server.port", f"{server.port} is not a port")
+    if server.unpriced not in UNPRICED:
+        raise BadSettings("server.unpriced", f"`{server.unpriced}` is none of {', '.join(UNPRICED)}")
+    for origin in server.cors_origins:
+        if not (_is_http(origin) and re.fullmatch(r"https?://[^/?#@]+", origin)):
+            cure = "scheme and host alone, as `https://app.example.org`"
+            raise BadSettings("server.cors_origins", f"`{origin}` is no origin of pages", cure=cure)
     if min(server.workers, server.max_addresses, server.max_transactions) < 1 or server.cache_s < 0:
         raise BadSettings("server", "workers, max_addresses and max_transactions are at least 1, cache_s at least 0")
     if min(msgspec.structs.astuple(settings.limits)) < 1:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from chainfolio.assets import ZERO_ADDRESS, Account
 from chainfolio.blocks import Block, ahead_of_clock
 from chainfolio.contracts import Issue, Quoted, Snapshot, VirtualUser
-from chainfolio.errors import BadRequest, HistoryUnavailable, NodeBehind, SourceError, Unavailable, Unserved
+from chainfolio.errors import BadRequest, HistoryUnavailable, NodeBehind, NotFound, SourceError, Unavailable, Unserved
 from chainfolio.supervisor import Supervisor, Task
 from chainfolio.words import public
 from indexer import candidates, virtual
@@ -49,6 +49,7 @@ from portfolio.merge import merge
 from portfolio.nav import Nav, check, nav
 from portfolio.transactions import Transactions
 from portfolio.valuation import Valuation, value
+from portfolio.zeroed import zeroed
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
@@ -116,7 +117,7 @@ class Engine:
         found = kept.written.get(options)
         if found is None:
             document = self._document(account.address, kept.valuation, kept.updated_us, options)
-            found = kept.written[options] = encode_one(document)
+            found = kept.written[options] = encode_one(zeroed(document) if options.zero else document)
         return found
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
@@ -151,10 +152,13 @@ class Engine:
             raise HistoryUnavailable(error.source, height, error.reason) from error
 
     async def historical(self, accounts: Sequence[Account], day: date, options: Options) -> list[Portfolio]:
-        """Portfolios at the last block before 00:00 UTC of a day, on every chain there was by then. A chain that cannot
-        say is an issue; where none can, its error is raised, HistoryUnavailable if all have forgotten."""
+        """Portfolios at the last block before 00:00 UTC of a day, on every chain there was by then. NotFound where an
+        account has none. A chain that cannot say is an issue; where none can, its error is raised, HistoryUnavailable
+        if all have forgotten."""
         chains = self.system.chains
         taken = await asyncio.gather(*(self._past(chain, accounts, day) for chain in chains))
+        begun = {chain.facts.family for chain, item in zip(chains, taken, strict=True) if item is not None}
+        _check_begun(accounts, begun, day)
         lived = [item for item in taken if item is not None]
         failed = [item for item in lived if isinstance(item, SourceError)]
         if failed and len(failed) == len(lived):
@@ -165,7 +169,7 @@ class Engine:
             for chain, item in zip(chains, taken, strict=True)
             if item is not None
         ]
-        whole = _everybody(value(snapshots), accounts, chains)
+        whole = value(snapshots)
         return [self._document(each.address, whole, instant_us, options) for each in accounts]
 
     async def _past(self, chain: EvmChain, accounts: Sequence[Account], day: date) -> Snapshot | SourceError | None:
@@ -334,8 +338,17 @@ class Engine:
         for account in accounts:
             kept = self._kept.get(account.address)
             running = account.address in self._reads
-            result.append(SyncStatus(account.address, kept.updated_us if kept else None, None, running))
+            read_us, indexed_us = kept.updated_us if kept else None, self._indexed_us(account.family)
+            known_us = None if indexed_us is None else max(indexed_us, read_us or 0)
+            result.append(SyncStatus(account.address, read_us, known_us, running))
         return result
+
+    def _indexed_us(self, family: str) -> int | None:
+        """Up to when what accounts of a family did is indexed on all its chains; None where nothing is. An account that
+        is read after that knows at that moment all that is indexed."""
+        chains = [chain.key for chain in self.system.chains if chain.facts.family == family]
+        tops = [self.system.tail.top(key) or self.system.tail.anchor(key) for key in chains]
+        return min((top.time_us for top in tops if top is not None), default=None)
 
     async def readiness(self) -> Readiness:
         """How far each chain is, from what the worker and the tail know: no node is asked."""
@@ -498,12 +511,14 @@ def _no_family(account: Account) -> Issue:
     return Issue(account.family, account.address, NO_FAMILY, account=account.address)
 
 
-def _everybody(valuation: Valuation, accounts: Sequence[Account], chains: Sequence[EvmChain]) -> Valuation:
-    """A valuation that knows of accounts without any snapshot too: an issue where they have no chain here at all."""
-    families = {chain.facts.family for chain in chains}
-    none = {each.address: () if each.family in families else (_no_family(each),) for each in accounts}
-    nowhere: dict[str, tuple[str, ...]] = {each.address: () for each in accounts}
-    return replace(valuation, scope={**nowhere, **valuation.scope}, unread={**none, **valuation.unread})
+def _check_begun(accounts: Sequence[Account], families: set[str], day: date) -> None:
+    """NotFound where an account has no chain here, by the families of those that had begun by the day."""
+    lacking = [each.address for each in accounts if each.family not in families]
+    if lacking:
+        raise NotFound(
+            f"no snapshot of {', '.join(lacking)} can be built for {day}: this server has no chain of such addresses "
+            "that had begun by then"
+        )
 
 
 def _addresses(chain: EvmChain, accounts: Sequence[Account]) -> list[str]:

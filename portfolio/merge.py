@@ -42,7 +42,7 @@ _WHOLE: Final = msgspec.json.Encoder(order="deterministic")
 def merge(parts: Sequence[Portfolio], address: str) -> Portfolio:
     """One portfolio of all the parts (at least one), as of the oldest of them; partial where any of them is."""
     assert parts, "nothing to merge"
-    protocols = {key: _protocol(each) for key, each in _grouped(part.asset_by_protocols for part in parts).items()}
+    protocols = _protocols(parts)
     chains = _grouped(part.chains for part in parts)
     values = {key: _total(chain.value for chain in each) for key, each in chains.items()}
     shares = percentages(values)
@@ -154,10 +154,22 @@ def _chain(parts: Sequence[ChainDocument], value: Decimal, share: str) -> ChainD
     )
 
 
-def _protocol(parts: Sequence[ProtocolDocument]) -> ProtocolDocument:
+def _protocols(parts: Sequence[Portfolio]) -> dict[str, ProtocolDocument]:
+    """The protocols by key. What goes by several names, as the exchanges of virtual users do, stays apart: the name is
+    then part of the key."""
+    found: dict[str, ProtocolDocument] = {}
+    for key, same in _grouped(part.asset_by_protocols for part in parts).items():
+        named = _grouped({each.name: each} for each in same)
+        for name, each in named.items():
+            whole = key if len(named) == 1 else f"{key}:{name}"
+            found[whole] = _protocol(whole, each)
+    return {key: found[key] for key in sorted(found)}
+
+
+def _protocol(key: str, parts: Sequence[ProtocolDocument]) -> ProtocolDocument:
     return ProtocolDocument(
-        name=min(part.name for part in parts),
-        key=parts[0].key,
+        name=parts[0].name,
+        key=key,
         value=_sum(part.value for part in parts),
         chains={key: _protocol_chain(each) for key, each in _grouped(part.chains for part in parts).items()},
         **_pnl(parts),

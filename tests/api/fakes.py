@@ -33,6 +33,7 @@ from indexer.registry import Protocol, Registry
 from portfolio.document import Portfolio, ProtocolDocument, encode_one
 from portfolio.facts import Options
 from portfolio.transactions import Transactions
+from portfolio.zeroed import zeroed
 from storage.state.database import Statement
 from storage.state.ledger import Bill
 from storage.state.meter import Admit, Admitted, Held
@@ -187,7 +188,8 @@ class FakeEngine:
         return [a_portfolio(account.address) for account in accounts]
 
     async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
-        return [encode_one(each) for each in await self.portfolios(accounts, options, wait=wait, wallet_only=False)]
+        found = await self.portfolios(accounts, options, wait=wait, wallet_only=False)
+        return [encode_one(zeroed(each) if options.zero else each) for each in found]
 
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Value:
         await self._come("nav", accounts, currency, wait)

@@ -170,10 +170,27 @@ def test_no_cure_is_hidden_behind_a_wider_one() -> None:
     assert [later for at, later in enumerate(kinds) if any(issubclass(later, earlier) for earlier in kinds[:at])] == []
 
 
-async def test_what_is_not_indexed_names_its_cure(ask: Any, engine: FakeEngine) -> None:
-    engine.failure = errors.NotCovered("ethereum", "transfers", 1, 9)
-    body = await (await ask(f"/v1/wallet?addresses={ALICE}")).json()
-    assert body["cure"] == "chainfolio index ethereum --from 1 --to 9"
+@pytest.mark.parametrize(
+    "failure",
+    [
+        errors.NotCovered("ethereum", "transfers", 1, 9),
+        errors.Unserved("validators", cure="OPERATOR"),
+        errors.NotFound("more than are served", cure="OPERATOR"),
+        errors.BadRequest("chain", "it is not known here", cure="OPERATOR"),
+        errors.DeepReorg("ethereum", 5, "0xaa", "0xbb"),
+        errors.Missing("a program is missing", cure="OPERATOR"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_what_the_operator_can_do_is_in_the_log_alone(
+    ask: Any, engine: FakeEngine, failure: errors.ChainfolioError
+) -> None:
+    engine.failure = failure
+    with capture_logs() as lines:
+        body = await (await ask(f"/v1/wallet?addresses={ALICE}")).json()
+    assert failure.cure not in str(body)
+    assert "cure" not in body
+    assert isinstance(failure, errors.BadRequest) or failure.cure in str(lines)
 
 
 async def test_an_incident_is_named_to_the_client_and_found_in_the_log(ask: Any, engine: FakeEngine) -> None:
@@ -289,14 +306,42 @@ async def test_a_preflight_is_answered_without_a_key(client: ClientSession, path
     assert (answer.status, await answer.read()) == (204, b"")
     assert answer.headers["Allow"] == allowed(path)
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
-    assert answer.headers["Access-Control-Allow-Methods"] == "GET, HEAD, OPTIONS"
-    assert "Authorization" in answer.headers["Access-Control-Allow-Headers"]
+    assert answer.headers["Access-Control-Allow-Methods"] == allowed(path)
+    allowed_headers = answer.headers["Access-Control-Allow-Headers"].split(", ")
+    assert {"Authorization", "Content-Type", "Idempotency-Key", "X-Delegate-For"} <= set(allowed_headers)
+
+
+async def test_a_page_of_another_host_may_write(ask: Any) -> None:
+    body = {"json": {"addresses": [ALICE]}, "headers": {"Origin": "https://a.example"}}
+    answer = await ask("/v1/sync-transactions", "POST", **body)
+    assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (200, "*")
 
 
 async def test_a_browser_may_read_a_refusal(client: ClientSession) -> None:
     answer = await client.get("/v1/chains", headers={"Origin": "https://a.example"})
     assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (401, "*")
     assert answer.headers["Access-Control-Expose-Headers"] == "*"
+
+
+class TestNamedOrigins:
+    @pytest.fixture
+    def server(self) -> Server:
+        return Server(cors_origins=["https://a.example", "http://localhost:3000"])
+
+    @pytest.mark.parametrize("origin", ["https://a.example", "http://localhost:3000"])
+    async def test_pages_of_the_named_hosts_may(self, client: ClientSession, origin: str) -> None:
+        asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        answer = await client.options("/v1/sync-transactions", headers=asked)
+        assert (answer.headers["Access-Control-Allow-Origin"], answer.headers["Vary"]) == (origin, "Origin")
+        assert answer.headers["Access-Control-Allow-Methods"] == "OPTIONS, POST"
+
+    @pytest.mark.parametrize("origin", ["https://b.example", "http://a.example", "https://a.example.org", "null", ""])
+    async def test_pages_of_others_may_not(self, client: ClientSession, origin: str) -> None:
+        for method in ("OPTIONS", "GET"):
+            asked = {"Origin": origin, "Access-Control-Request-Method": "GET"}
+            answer = await client.request(method, "/v1/chains", headers=asked)
+            assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+            assert answer.headers["Vary"] == "Origin"
 
 
 class TestWithoutCors:

@@ -18,7 +18,7 @@ PATH = f"/v1/token-overview?addresses={ALICE}"
 
 
 def test_it_needs_the_pro_plan_and_costs_one() -> None:
-    assert (token_overview.needs, token_overview.cost, token_overview.envelope) == ("pro", 1, "whole")
+    assert (token_overview.needs, token_overview.cost, token_overview.envelope) == ("pro", 1, "historical")
 
 
 @pytest.mark.parametrize("day", ["2026-03-01", "2024-02-29", "0001-01-01"])

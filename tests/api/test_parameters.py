@@ -112,13 +112,21 @@ async def test_a_flood_of_unknown_parameters_gets_a_short_answer(ask: Any) -> No
 @pytest.mark.parametrize(
     ("text", "status"),
     [
-        ("true", 200),
-        ("false", 200),
-        *((text, 400) for text in ("True", "FALSE", "1", "0", "yes", "", "null", "%20true", "true%20", "yes%00")),
+        *((text, 200) for text in ("true", "false", "True", "False", "TRUE", "FALSE")),
+        *((text, 400) for text in ("tRUE", "falsE", "T", "1", "0", "yes", "", "null", "%20true", "true%20", "yes%00")),
     ],
 )
-async def test_a_boolean_is_exactly_true_or_false(ask: Any, flag: str, text: str, status: int) -> None:
+async def test_a_boolean_is_true_or_false_in_three_spellings(ask: Any, flag: str, text: str, status: int) -> None:
     assert (await ask(f"/v1/portfolio?addresses={ALICE}&{flag}={text}")).status == status
+
+
+@pytest.mark.parametrize("text", ["true", "false", "True"])
+async def test_what_older_clients_send_is_taken(ask: Any, text: str) -> None:
+    plain, answer = (
+        await ask(f"/v1/portfolio?addresses={ALICE}"),
+        await ask(f"/v1/portfolio?addresses={ALICE}&includeNFTs={text}"),
+    )
+    assert (answer.status, await answer.read()) == (200, await plain.read())
 
 
 @pytest.mark.parametrize("second", ["true", "false"])

@@ -168,7 +168,7 @@ def test_what_is_no_address_is_refused(me: Client, address: str) -> None:
     free(me, f"/portfolio?addresses={address}", 400, shapes.Invalid)
 
 
-@pytest.mark.parametrize("value", ["yes", "1", "TRUE", ""])
+@pytest.mark.parametrize("value", ["yes", "1", "tRue", ""])
 def test_a_boolean_is_true_or_false(me: Client, value: str) -> None:
     free(me, f"/portfolio?addresses={DAVE}&includeImages={value}", 400, shapes.Invalid)
 

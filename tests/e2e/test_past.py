@@ -16,7 +16,7 @@ from api.app import make_app
 from api.serve import listening
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS, account
-from chainfolio.errors import BadRequest, HistoryUnavailable, NodeBehind, Unavailable, Unserved
+from chainfolio.errors import BadRequest, HistoryUnavailable, NodeBehind, NotFound, Unavailable, Unserved
 from chainfolio.settings import Settings
 from cli.main import main
 from indexer.answers import ApprovalsPage
@@ -101,11 +101,10 @@ def test_a_day_is_what_the_last_block_before_it_says(past: tuple[World, int], gi
         assert on_chain(world, ZERO_ADDRESS, wallet, last) != on_chain(world, ZERO_ADDRESS, wallet, world.node.height)
 
 
-def test_a_chain_that_was_not_there_yet_is_absent_and_no_issue(past: tuple[World, int], given: Settings) -> None:
+def test_a_day_before_the_chain_began_is_not_found(past: tuple[World, int], given: Settings) -> None:
     for day in (DAY - timedelta(days=1), date(1999, 12, 31)):
-        (document,) = the_day(given, [past[0].wallets["alice"]], day)
-        assert (document["networth"], document["chains"], document["completeness"]) == ("0", {}, "complete")
-        assert document["issues"] == []
+        with pytest.raises(NotFound, match=rf"{past[0].wallets['alice']} can be built for {day}"):
+            the_day(given, [past[0].wallets["alice"]], day)
 
 
 def test_a_day_that_the_chain_has_not_reached_is_an_error(past: tuple[World, int], given: Settings) -> None:
@@ -113,13 +112,11 @@ def test_a_day_that_the_chain_has_not_reached_is_an_error(past: tuple[World, int
         the_day(given, [past[0].wallets["alice"]], DAY + timedelta(days=1))
 
 
-def test_an_address_without_a_chain_says_so_beside_one_that_has_its_own(
-    past: tuple[World, int], given: Settings
-) -> None:
-    solana = "So11111111111111111111111111111111111111112"
-    alone, mine = the_day(given, [solana, past[0].wallets["alice"]])
-    assert (alone["address"], alone["completeness"], alone["chains"]) == (solana, "partial", {})
-    assert (mine["completeness"], list(mine["chains"])) == ("complete", ["local"])
+def test_an_address_without_a_chain_is_not_found_and_named_alone(past: tuple[World, int], given: Settings) -> None:
+    solana, alice = "So11111111111111111111111111111111111111112", past[0].wallets["alice"]
+    with pytest.raises(NotFound, match=solana) as found:
+        the_day(given, [solana, alice])
+    assert alice not in str(found.value)
 
 
 def test_one_chain_that_is_gone_is_an_issue_of_the_others_answer(past: tuple[World, int], given: Settings) -> None:
@@ -309,7 +306,8 @@ async def test_the_past_over_http(past: tuple[World, int], given: Settings) -> N
         assert (await asked(f"/approvals/ethereum?addresses={wallet}"))[0] == 501
         status, body = await asked(f"/transactions?addresses={wallet}&limit=5&offset=0")
         assert (status, len(body["transactions"])) == (200, 5)
-        assert (await asked(f"/transactions?addresses={wallet}&limit=5&offset=0&networks=linea"))[0] == 501
+        status, body = await asked(f"/transactions?addresses={wallet}&limit=5&offset=0&networks=linea")
+        assert (status, body["message"]) == (400, "`networks` cannot hold 'linea': it is one of local")
         solana = "DYw8jCTfwHNRJhhmFcbXvVDTqWMEVFBX6ZKUmG5CNSKK"
         assert (await asked(f"/transactions?addresses={wallet},{solana}&limit=5&offset=0"))[0] == 501
         status, body = await asked(f"/transactions?addresses={solana}&limit=5&offset=0&networks=local")

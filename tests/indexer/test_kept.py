@@ -164,3 +164,29 @@ async def test_the_words_of_a_node_reach_the_log_and_no_tenant(
     assert "CANARY" not in repr(told)
     assert "it limits us" in repr(told.chains)
     assert "it limits us" in repr(told.tasks)
+
+
+async def test_up_to_when_transactions_are_known_follows_the_index_and_each_new_read(
+    nodes: tuple[Engine, Node, Node],
+) -> None:
+    engine, *_ = nodes
+    tail = engine.system.tail
+
+    async def known_us() -> int | None:
+        (found,) = await engine.status([ALICE])
+        return found.transactions_us
+
+    await ask(engine)
+    assert await known_us() is None, "nothing is indexed"
+    tail.set_anchor("ethereum", Block(7, "0x07", "0x06", 2_000_000))
+    tail.set_anchor("base", Block(9, "0x09", "0x08", 1_000_000))
+    (found,) = await engine.status([ALICE])
+    assert found.transactions_us == found.portfolio_us
+    (other,) = await engine.status([account("0x" + "b0" * 20)])
+    assert (other.portfolio_us, other.transactions_us) == (None, 1_000_000), "what all its chains are indexed to"
+    before = await known_us()
+    await engine.sync([ALICE])
+    while ALICE.address in engine._reads:
+        await asyncio.sleep(0)
+    assert before is not None
+    assert (await known_us() or 0) > before

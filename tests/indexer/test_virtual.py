@@ -159,6 +159,17 @@ def test_several_users_are_one_portfolio_under_their_joined_addresses() -> None:
     assert {key: each.value for key, each in whole.asset_by_protocols.items()} == {"cex": "4000", "wallet": "2010"}
 
 
+def test_two_exchanges_are_both_there_by_their_names_and_two_of_one_name_are_one() -> None:
+    users = [replace(user(on_chain(str(n)), type="CEX"), id=f"8{n}", label=f"Exchange {n % 3}") for n in (1, 2, 4)]
+    whole = merged([document(each, QUOTED, SHOWN) for each in users])
+    assert whole.networth == "14000"
+    assert {key: (each.key, each.name, each.value) for key, each in whole.asset_by_protocols.items()} == {
+        "cex:Exchange 1": ("cex:Exchange 1", "Exchange 1", "10000"),
+        "cex:Exchange 2": ("cex:Exchange 2", "Exchange 2", "4000"),
+        "wallet": ("wallet", "Wallet", "0"),
+    }
+
+
 def test_no_link_names_a_virtual_user() -> None:
     explorer = {kind: f"https://explorer.example/{kind}/{{address}}" for kind in ("address", "token")}
     shown = replace(

@@ -1,0 +1,33 @@
+"""Answers for clients that compute with every number: what is not known is `0` there, and counted all the same.
+
+Profits, losses and cost bases stay `N/A`, which clients of the service know. `unpricedAssets`, `completeness` and
+`issues` are made before and stay as they are: they, and not the number, say what is not known.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from portfolio.document import UNKNOWN
+
+T = TypeVar("T")
+NUMBERS: Final = frozenset(
+    {"price", "value", "balance", "decimal", "percentage", "value_fiat", "fees", "fees_fiat", "cash_balance",
+     "daily_income", "daily_expense"}
+)  # fmt: skip
+
+
+def zeroed(document: T) -> T:
+    """The same document with `0` for each number that is not known."""
+    found: Any = document
+    if isinstance(document, msgspec.Struct):
+        fields = ((name, getattr(document, name)) for name in document.__struct_fields__)
+        new = {name: "0" if name in NUMBERS and value == UNKNOWN else zeroed(value) for name, value in fields}
+        found = msgspec.structs.replace(document, **new)
+    elif isinstance(document, dict):
+        found = {key: zeroed(value) for key, value in document.items()}
+    elif isinstance(document, (list, tuple)):
+        found = type(document)(zeroed(each) for each in document)
+    return found  # type: ignore[no-any-return]
