@@ -6,7 +6,8 @@ from typing import Annotated, Any, Final, Literal, cast
 
 import msgspec
 
-from api.addresses import PATTERN
+from api.addresses import ANOTHER, PATTERN
+from api.addresses import EXAMPLE as EXAMPLE_ADDRESS
 from api.context import Answer, Context
 from api.router import get, write
 from api.status import Moment, moment
@@ -20,7 +21,7 @@ Address = Annotated[
     msgspec.Meta(
         description="A wallet: EVM `0x` + 40 hex digits in any case, Solana base58, Tron `T…`, Starknet `0x` + 64 hex "
         "digits. It is kept, and answered, in one form.",
-        examples=["0xd8da6bf26964af9d7eed9e03e53415d37aa96045"],
+        examples=[EXAMPLE_ADDRESS],
         extra_json_schema={"pattern": PATTERN},
     ),
 ]
@@ -69,7 +70,7 @@ class NewLabel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class EntryPath(msgspec.Struct, frozen=True):
     """Which entry."""
 
-    address: Address
+    address: Annotated[Address, msgspec.Meta(examples=[ANOTHER])]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -95,7 +96,7 @@ class BookAnswer(msgspec.Struct, frozen=True):
 
 
 EXAMPLE: Final = {
-    "address": "0xd8da6bf26964af9d7eed9e03e53415d37aa96045",
+    "address": EXAMPLE_ADDRESS,
     "label": "Treasury",
     "plan": "PRO",
     "expiresAt": "2027-01-01T00:00:00.000Z",

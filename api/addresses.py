@@ -15,6 +15,8 @@ from chainfolio.settings import Settings
 # bytes and checksum no pattern can hold; Tron's hex form last.
 _BASE58 = "[1-9A-HJ-NP-Za-km-z]"
 PATTERN: Final = f"^(?:0[xX][0-9a-fA-F]{{40,64}}|{_BASE58}{{32,44}}|41[0-9a-fA-F]{{40}})$"
+EXAMPLE: Final = "0xd8da6bf26964af9d7eed9e03e53415d37aa96045"
+ANOTHER: Final = "0x00000000219ab540356cbb839cbe05303d7705fa"
 WRITTEN: Final[dict[str, Any]] = {"type": "string", "pattern": PATTERN, "maxLength": 66}
 
 
@@ -82,7 +84,7 @@ Addresses = Annotated[
         description="Wallet addresses, joined by commas (or the parameter repeated): EVM `0x` + 40 hex digits in any "
         "case, Solana base58, Tron `T…`, Starknet `0x` + 64 hex digits. Order is kept; an address given twice is "
         "answered once.",
-        examples=[["0xd8da6bf26964af9d7eed9e03e53415d37aa96045"]],
+        examples=[[EXAMPLE]],
     ),
 ]
 
@@ -91,7 +93,7 @@ EvmAddress = Annotated[
     Reader(read_evm_account, _one),
     msgspec.Meta(
         description="Exactly one EVM wallet address: `0x` + 40 hex digits in any case.",
-        examples=["0xd8da6bf26964af9d7eed9e03e53415d37aa96045"],
+        examples=[EXAMPLE],
     ),
 ]
 
@@ -101,6 +103,6 @@ EvmAddresses = Annotated[
     msgspec.Meta(
         description="EVM wallet addresses, joined by commas (or the parameter repeated): `0x` + 40 hex digits in any "
         "case. An address given twice counts once.",
-        examples=[["0xd8da6bf26964af9d7eed9e03e53415d37aa96045"]],
+        examples=[[EXAMPLE]],
     ),
 ]

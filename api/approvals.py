@@ -3,7 +3,7 @@ asked for, what is left of that."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
@@ -11,7 +11,7 @@ from api.addresses import EvmAddresses
 from api.context import Context
 from api.cursors import MAX_CHARS, Forged, seal, unseal
 from api.errors import Flaw, invalid
-from api.fields import Reader, Refused, shown
+from api.fields import Reader, Refused, one_of, shown
 from api.router import get
 from api.status import moment
 from chainfolio.amounts import text
@@ -19,9 +19,9 @@ from chainfolio.settings import Settings
 from indexer.answers import Allowance, ApprovalsPage, ApprovedAsset, Operator, Permitted, Place
 from portfolio.document import UNKNOWN
 
-ApprovalChain = Literal[
+TEN: Final = (
     "arbitrum", "avalanche", "base", "binance", "ethereum", "fantom", "gnosis", "linea", "optimism", "polygon"
-]
+)  # fmt: skip
 Included = Literal["allowance", "operators", "permit2"]
 Moment = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 
@@ -39,10 +39,30 @@ def _included_schema(_: Settings) -> dict[str, Any]:
     return {"type": "array", "items": {"enum": list(get_args(Included))}, "minItems": 1}
 
 
+def chains(settings: Settings) -> list[str]:
+    """The chains whose approvals may be asked for: those of the interface, and those of this server."""
+    return sorted({*TEN, *settings.chains})
+
+
+def read_chain(values: list[str], settings: Settings) -> str:
+    """The key of one of the chains, exactly as it is written."""
+    if values[0] not in chains(settings):
+        raise Refused(f"cannot be {shown(values[0])}: {one_of(chains(settings))}")
+    return values[0]
+
+
+def _chain_schema(settings: Settings) -> dict[str, Any]:
+    return {"type": "string", "enum": chains(settings)}
+
+
 class ApprovalsPath(msgspec.Struct, frozen=True):
     """On which chain."""
 
-    chain: Annotated[ApprovalChain, msgspec.Meta(description="Key of the chain; case matters.")]
+    chain: Annotated[
+        str,
+        Reader(read_chain, _chain_schema),
+        msgspec.Meta(description="Key of the chain; case matters.", examples=["ethereum"]),
+    ]
 
 
 class ApprovalsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

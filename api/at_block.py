@@ -40,9 +40,16 @@ class AtBlockQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Which wallet, on which chain, at which block."""
 
     addresses: EvmAddress
-    chain_key: Annotated[str, Reader(read_chain, _schema), msgspec.Meta(description="Key of the chain; case matters.")]
+    chain_key: Annotated[
+        str,
+        Reader(read_chain, _schema),
+        msgspec.Meta(description="Key of the chain; case matters.", examples=["ethereum"]),
+    ]
     block_number: Annotated[
-        int, msgspec.Meta(ge=1, description="The block; one above the chain's head is refused with 400.")
+        int,
+        msgspec.Meta(
+            ge=1, description="The block; one above the chain's head is refused with 400.", examples=[19_000_000]
+        ),
     ]
     include_images: Annotated[bool, msgspec.Meta(description="Image URLs for chains, assets and protocols.")] = False
     include_explorer_urls: Annotated[bool, msgspec.Meta(description="Links to the chain's block explorer.")] = False

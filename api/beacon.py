@@ -86,8 +86,12 @@ class RewardsQuery(WindowQuery, frozen=True, kw_only=True, rename="camel"):
     """Which rewards, in which buckets."""
 
     range_type: Annotated[RangeType, msgspec.Meta(description="What `rangeFrom` and `rangeTo` count.")]
-    range_from: Annotated[Count, msgspec.Meta(description="The first epoch, or unix second, of the range.")]
-    range_to: Annotated[Count, msgspec.Meta(description="The last one, included: at most a year after the first.")]
+    range_from: Annotated[
+        Count, msgspec.Meta(description="The first epoch, or unix second, of the range.", examples=[330_000])
+    ]
+    range_to: Annotated[
+        Count, msgspec.Meta(description="The last one, included: at most a year after the first.", examples=[330_224])
+    ]
     granularity: Annotated[
         Granularity,
         msgspec.Meta(description="An epoch, or a UTC day, ISO week or calendar month, clipped to the range."),

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from api.addressbook import Address
+from api.addresses import ANOTHER
 from api.context import Answer, Context
 from api.router import get, write
 from api.tenants import COMMON, TAKES, keep, look
@@ -22,7 +23,8 @@ Name = Annotated[
         extra_json_schema={"minLength": 1, "maxLength": LONGEST},
     ),
 ]
-Id = Annotated[str, msgspec.Meta(description="The bundle's id.", examples=["0b5a2c1e-7d0f-4c58-9a0e-3f6f2f1d9b11"])]
+ID: Final = "0b5a2c1e-7d0f-4c58-9a0e-3f6f2f1d9b11"
+Id = Annotated[str, msgspec.Meta(description="The bundle's id.", examples=[ID])]
 FAMILY: Final[dict[str, Any]] = {
     "tag": "Bundles",
     "needs": "portfolio",
@@ -36,7 +38,7 @@ NOT_FOUND: Final = ("BUNDLE_NOT_FOUND", *COMMON)
 class NewBundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A bundle to be made."""
 
-    name: Name
+    name: Annotated[Name, msgspec.Meta(examples=["Treasury"])]
     addresses: Annotated[list[Address], msgspec.Meta(min_length=1, max_length=100)]
 
     def __post_init__(self) -> None:
@@ -46,7 +48,7 @@ class NewBundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class NewName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Another name."""
 
-    name: Name
+    name: Annotated[Name, msgspec.Meta(examples=["Rainy days"])]
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "name", tidy("name", self.name, least=1))
@@ -55,7 +57,7 @@ class NewName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class NewMember(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One more member."""
 
-    address: Address
+    address: Annotated[Address, msgspec.Meta(examples=[ANOTHER])]
 
 
 class BundlePath(msgspec.Struct, frozen=True, rename="camel"):
@@ -92,7 +94,7 @@ class BundlesAnswer(msgspec.Struct, frozen=True):
 
 
 EXAMPLE: Final = {
-    "id": "0b5a2c1e-7d0f-4c58-9a0e-3f6f2f1d9b11",
+    "id": ID,
     "name": "Treasury",
     "addresses": ["0xd8da6bf26964af9d7eed9e03e53415d37aa96045"],
 }

@@ -83,7 +83,7 @@ def describe(routes: Sequence[Route], settings: Settings) -> dict[str, Any]:
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas, settings)
     used = list(dict.fromkeys(route.tag for route in routes))
-    return {
+    whole = {
         "openapi": "3.1.0",
         "info": {
             "title": "Chainfolio",
@@ -101,6 +101,16 @@ def describe(routes: Sequence[Route], settings: Settings) -> dict[str, Any]:
             "headers": {name: header["definition"] for name, header in HEADERS.items()},
         },
     }
+    return _exemplified(whole, settings.examples) if settings.examples else whole
+
+
+def _exemplified(node: Any, own: Mapping[str, str], within: bool = False) -> Any:
+    """The description with the operator's own examples in the place of ours."""
+    if isinstance(node, dict):
+        return {name: _exemplified(each, own, within or name in ("example", "examples")) for name, each in node.items()}
+    if isinstance(node, list):
+        return [_exemplified(each, own, within) for each in node]
+    return type(node)(own[str(node)]) if within and isinstance(node, (str, int)) and str(node) in own else node
 
 
 def _header(description: str, kind: str = "string", **more: Any) -> dict[str, Any]:

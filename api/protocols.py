@@ -15,6 +15,7 @@ from chainfolio.errors import NotFound
 from indexer.registry import Protocol
 from portfolio.facts import PLACEHOLDER, pictures
 
+EXAMPLE: Final = "0x87870bca3f3fd6335c3f4ce8392d69350b4fa4e2"  # Aave's pool on Ethereum
 _IMAGE: Final = "https://images.example/aave3.svg"
 
 
@@ -106,7 +107,7 @@ class ContractQuery(msgspec.Struct, frozen=True, kw_only=True):
             pattern="^0[xX][0-9a-fA-F]{40}$",
             max_length=42,  # closes what `$` leaves open: a line break after the last digit
             description="The contract's EVM address, in any case.",
-            examples=["0x87870bca3f3fd6335c3f4ce8392d69350b4fa4e2"],
+            examples=[EXAMPLE],
         ),
     ]
     chain: Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import msgspec
 
 from api.addressbook import Address
+from api.addresses import ANOTHER
 from api.changes import change
 from api.context import Answer, Context
 from api.router import write
@@ -25,7 +26,7 @@ PRICE: Final = 1200  # credits for one address and year
 class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An address whose snapshots are wanted."""
 
-    address: Address
+    address: Annotated[Address, msgspec.Meta(examples=[ANOTHER])]
     description: Annotated[
         str, msgspec.Meta(description="Words for people; trimmed.", extra_json_schema={"maxLength": LONGEST})
     ] = ""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from api.addresses import PATTERN, read_account
+from api.addresses import EXAMPLE, PATTERN, read_account
 from api.changes import change
 from api.context import Answer, Context
 from api.errors import Flaw, invalid
@@ -21,7 +21,7 @@ class SyncBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which wallets."""
 
     addresses: Annotated[
-        list[Annotated[str, msgspec.Meta(max_length=128, extra_json_schema={"pattern": PATTERN})]],
+        list[Annotated[str, msgspec.Meta(max_length=128, extra_json_schema={"pattern": PATTERN}, examples=[EXAMPLE])]],
         msgspec.Meta(min_length=1, description="Wallet addresses of any kind; as many as other calls take."),
     ]
 

@@ -146,8 +146,10 @@ class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     """Which transactions of which wallets."""
 
     addresses: Addresses
-    limit: Annotated[int, msgspec.Meta(ge=1, le=250, description="The most transactions of one page.")]
-    offset: Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1, description="How many to pass over; zero is the first.")]
+    limit: Annotated[int, msgspec.Meta(ge=1, le=250, description="The most transactions of one page.", examples=[10])]
+    offset: Annotated[
+        int, msgspec.Meta(ge=0, le=2**53 - 1, description="How many to pass over; zero is the first.", examples=[0])
+    ]
     sort: Annotated[Literal["DESC", "ASC"], msgspec.Meta(description="By time, the newest or the oldest first.")] = (
         "DESC"
     )

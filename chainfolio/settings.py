@@ -145,6 +145,9 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     prices_file: Annotated[str, doc("file with price feeds; empty: `configs/prices.toml`")] = ""
     protocols: Annotated[str, doc("folder with your own protocol files, beside `configs/protocols`")] = ""
     quotas: Quotas = Quotas()
+    examples: Annotated[
+        dict[str, str], doc("what the documentation page shows in place of its own examples, such as an address")
+    ] = {}
     log_level: Annotated[str, doc('`"debug"`, `"info"`, `"warning"`, `"error"` or `"critical"`')] = "info"
 
     @property

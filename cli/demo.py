@@ -8,14 +8,15 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from chainfolio.errors import Missing
-from chainfolio.settings import Settings, load
+from chainfolio.settings import Quotas, Settings, load
 from cli.common import Commands, one_line, show_json
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from indexer.wiring import System
     from localchain.deploy import Deployment
     from localchain.node import LocalNode
+    from storage.state.database import Transaction
 
 FACTS = """\
 key = "local"
@@ -44,11 +46,31 @@ port = {port}
 facts = "local.toml"
 rpc = ["{url}"]
 at_block = true
+datasets = ["blocks", "transactions", "native", "transfers", "approvals", "internal", "events"]
+[rates]
+EUR = "0.92"
+CAD = "1.37"
+AED = "3.6725"
+CHF = "0.89"
+SGD = "1.34"
+SOL = "57.3"
+cbBTC = "37000"
+EURC = "1.08"
+BNB = "245"
+[examples]
+"{example}" = "{carol}"
+"{another}" = "{dave}"
+"{contract}" = "{pool}"
+"2026-03-01" = "{day}"
+"19000000" = "{height}"
+"ethereum" = "local"
 """
 CONTRACTS = "Uniswap V2 and V3, Aave V3, ERC-4626, MasterChef, Chainlink…"
 WALLETS = ("alice", "bob", "carol", "dave", "erin", "frank")
 SUSHI = {"pending": "pendingSushi(uint256,address)(uint256)", "reward": "sushi()(address)"}
 HEARTBEAT_S = 365 * 86400  # the demo's feeds move when its script says so
+DAY_S = 86_400
+MORNING_S = 2 * 3600  # the last block is from so long after a midnight: there is a past day, and one that goes on
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -80,7 +102,8 @@ def run(options: argparse.Namespace) -> int:
             say(f"anvil runs at {node.url}")
             deployment = deploy(node)
             say(f"{len(deployment.contracts)} contracts deployed: {CONTRACTS}")
-            traded = trade(node, deployment, blocks=options.blocks)
+            apart_s = past_midnight(node, options.blocks)
+            traded = trade(node, deployment, blocks=options.blocks, seconds_per_block=apart_s)
             count = sum(traded.transactions.values())
             say(f"{count:,} transactions in {options.blocks} blocks, {len(traded.failed)} of them failed on purpose")
             spam = airdrop(node, deployment)
@@ -89,6 +112,17 @@ def run(options: argparse.Namespace) -> int:
             return asyncio.run(_show(given, deployment, options, say))
     except LocalChainError as error:
         raise Missing(str(error)) from None
+
+
+def past_midnight(node: LocalNode, blocks: int) -> int:
+    """How many seconds apart so many blocks are that end in the morning of the next day."""
+    left_s = DAY_S - block_time_s(node) % DAY_S + MORNING_S
+    return max(node.seconds_per_block, -(-left_s // blocks))
+
+
+def block_time_s(node: LocalNode) -> int:
+    """The time of the newest block, in seconds since 1970."""
+    return int(node.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
 
 
 def prepare(folder: Path, node: LocalNode, deployment: Deployment, port: int) -> Settings:
@@ -101,8 +135,20 @@ def prepare(folder: Path, node: LocalNode, deployment: Deployment, port: int) ->
     for key, text in protocols(deployment).items():
         (folder / "protocols" / f"{key}.toml").write_text(text)
     path = folder / "chainfolio.toml"
-    path.write_text(SETTINGS.format(port=port, url=node.url))
+    path.write_text(SETTINGS.format(port=port, url=node.url, **examples(node, deployment)))
     return load(path, {})
+
+
+def examples(node: LocalNode, deployment: Deployment) -> dict[str, object]:
+    """What the documentation page asks for on this chain: our own examples, and what stands in their place."""
+    from api.addresses import ANOTHER, EXAMPLE
+    from api.protocols import EXAMPLE as CONTRACT
+
+    carol, dave, pool = deployment.accounts["carol"], deployment.accounts["dave"], deployment.contracts["Pool"]
+    return {
+        "example": EXAMPLE, "carol": carol.lower(), "another": ANOTHER, "dave": dave.lower(), "contract": CONTRACT,
+        "pool": pool.lower(), "day": datetime.fromtimestamp(block_time_s(node), UTC).date(), "height": node.height,
+    }  # fmt: skip
 
 
 def protocols(deployment: Deployment) -> dict[str, str]:
@@ -155,7 +201,7 @@ async def _show(
             print(f"\n{name}")
             show(document)
     if not options.once:
-        await _serve(given, accounts["alice"].address, options, say)
+        await _serve(given, {name: wallet.address for name, wallet in accounts.items()}, options, say)
     return 0
 
 
@@ -183,13 +229,30 @@ async def _index(system: System, *, quiet: bool) -> Progress:
     return progress
 
 
-async def _serve(given: Settings, address: str, options: argparse.Namespace, say: Callable[[str], None]) -> None:
+def furnish(tx: Transaction, account: str, wallets: Mapping[str, str], now_us: int) -> None:
+    """What the examples of the documentation page are about: Carol, and Dave where there are two."""
+    from api.bundles import ID
+    from api.virtual_users import SPECIMEN
+    from storage.state import book, bundles, subscriptions, virtual_users
+
+    carol, dave, erin = (wallets[name] for name in ("carol", "dave", "erin"))
+    book.add(tx, account, {carol: "Carol", dave: "Dave", erin: "Erin"}, Quotas(), now_us)
+    bundles.create(tx, account, ID, "Carol and Erin", [carol, erin], Quotas())
+    subscriptions.add(tx, account, {carol: "made by the demo"}, now_us)
+    id, document = SPECIMEN.removeprefix("virtual:"), b'[{"chain": "local", "contract": "native", "amount": "1.5"}]'
+    virtual_users.add(tx, account, id, "BALANCE", "Cold storage", document, now_us)
+
+
+async def _serve(
+    given: Settings, wallets: Mapping[str, str], options: argparse.Namespace, say: Callable[[str], None]
+) -> None:
     """The API with a key, a ready command to try, and the worker following the chain, until interrupted."""
     from api.serve import configure_log, listening
     from cli.serve import indexing, open_state
 
     state = open_state(given)
-    _, key = state.create_account("demo", "PRO", 10_000, ("portfolio", "at-block", "enterprise"))
+    account, key = state.create_account("demo", "PRO", 10_000, ("portfolio", "at-block", "enterprise"))
+    state.database.change(lambda tx: furnish(tx, account.id, wallets, state.clock.now_us()))
     state.close()
     configure_log("warning")
     app = await indexing(given)
@@ -202,7 +265,7 @@ async def _serve(given: Settings, address: str, options: argparse.Namespace, say
             sys.stdout.flush()
         else:
             print(f"\nDocumentation: {url}/docs    Key: {key}\nTry:\n")
-            print(f"  curl -s -H 'Authorization: Bearer {key}' '{url}/v1/portfolio?addresses={address}'\n")
+            print(f"  curl -s -H 'Authorization: Bearer {key}' '{url}/v1/portfolio?addresses={wallets['alice']}'\n")
             print(f"  chainfolio --help    settings: --config {file}\n\nCtrl-C ends it.", flush=True)
         told = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

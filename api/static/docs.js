@@ -114,12 +114,12 @@ function control(parameter) {
   const { schema } = parameter;
   const options = schema.type === "boolean" ? ["true", "false"] : schema.enum;
   const attributes = { name: parameter.name, "data-in": parameter.in, "aria-label": parameter.name };
+  const example = parameter.example === undefined ? "" : String(parameter.example);
   if (options) {
     const unset = schema.default === undefined ? "" : `${schema.default} (default)`;
-    const choices = options.map((value) => el("option", {}, value));
-    return el("select", attributes, el("option", { value: "" }, unset), ...choices);
+    const choices = options.map((value) => el("option", { selected: parameter.required && value === example }, value));
+    return el("select", attributes, parameter.required ? null : el("option", { value: "" }, unset), ...choices);
   }
-  const example = parameter.example === undefined ? "" : String(parameter.example);
   const value = parameter.required ? example : "";
   return el("input", { ...attributes, placeholder: example, value, spellcheck: "false" });
 }
@@ -227,7 +227,7 @@ function body(operation) {
   const rows = text.split("\n").length + 1;
   const field = el("textarea", { class: "body", "aria-label": "body", spellcheck: "false", rows });
   field.value = text;
-  return [el("h4", {}, "Body"), el("p", {}, `JSON: ${kind(schema)}`), fields(schema), field];
+  return [el("h4", {}, "Body"), el("p", {}, `JSON: ${kind(schema)}`), fields(schema), field].filter(Boolean);
 }
 
 const anchor = (operation) => `op-${operation.operationId}`;
@@ -245,11 +245,11 @@ function operationBox(path, method, operation) {
       el("h3", {}, operation.summary),
       el("p", {}, ...prose(operation.description))),
     el("div", { class: "part" },
-      list.length ? el("h4", {}, "Parameters") : null, ...parameters(list), ...body(operation),
-      el("h4", {}, "Answers"), ...responses(operation.responses)));
-  box.append(el("div", { class: "try" }, button,
-    el("button", { type: "button", class: "quiet", onclick: () => curl(path, method, operation, box) }, "as curl"),
-    el("div", { class: "result", "aria-live": "polite" })));
+      list.length ? el("h4", {}, "Parameters") : null, ...parameters(list), ...body(operation)),
+    el("div", { class: "try" }, button,
+      el("button", { type: "button", class: "quiet", onclick: () => curl(path, method, operation, box) }, "as curl"),
+      el("div", { class: "result", "aria-live": "polite" })),
+    el("div", { class: "part" }, el("h4", {}, "Answers"), ...responses(operation.responses)));
   box.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && event.target.tagName === "INPUT") button.click();
   });

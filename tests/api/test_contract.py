@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession
 
+from api.app import make_app
 from api.openapi import describe
 from api.routes import ROUTES
-from chainfolio.settings import Settings
-from tests.api.fakes import ALICE
+from api.serve import listening
+from chainfolio.seams import Seams
+from chainfolio.settings import Chain, Settings
+from tests.api.fakes import ALICE, KEY, FakeEngine, FakeKeys
 
 DESCRIBED = describe(ROUTES, Settings())
 SCHEMAS = DESCRIBED["components"]["schemas"]
@@ -33,6 +37,15 @@ async def test_approvals_are_asked_of_ten_chains(ask: Any, chain: str) -> None:
     assert (await ask(f"/v1/approvals/{chain.upper()}?addresses={ALICE}")).status == 400
     (named,) = [p for p in DESCRIBED["paths"]["/v1/approvals/{chain}"]["get"]["parameters"] if p["in"] == "path"]
     assert len(named["schema"]["enum"]) == 10
+
+
+async def test_approvals_are_asked_of_every_configured_chain() -> None:
+    given = Settings(chains={"local": Chain(rpc=["http://127.0.0.1:1"])})
+    app = make_app(FakeEngine(), FakeKeys(), given, Seams())
+    async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, ClientSession() as session:
+        for chain, status in (("local", 200), ("ethereum", 200), ("other", 400)):
+            url = f"http://127.0.0.1:{port}/v1/approvals/{chain}?addresses={ALICE}"
+            assert (await session.get(url, headers={"Authorization": f"Bearer {KEY}"})).status == status
 
 
 def test_a_bundle_has_three_fields() -> None:

@@ -166,8 +166,6 @@ def demonstrated(folder: Path) -> Iterator[Demo]:
         assert config
         assert node
         demo = Demo(url[1], Path(config[1]), key[1], curl[1], node[1])
-        demo.rpc("evm_setNextBlockTimestamp", MIDNIGHT + 600)
-        demo.rpc("evm_mine")
         until_indexed(demo, int(demo.rpc("eth_blockNumber"), 16))
         yield demo
 

@@ -7,12 +7,69 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.browser import PROGRAM, browsing
+from tests.e2e.browser import PROGRAM, Page, browsing
 from tests.e2e.conftest import Serving, World
+from tests.e2e.running import Demo
 
-pytestmark = [pytest.mark.node, pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium here")]
+pytestmark = [
+    pytest.mark.node,
+    pytest.mark.xdist_group("demo"),
+    pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium here"),
+]
 
 PORTFOLIO = "document.getElementById('op-' + {operation})"
+# What takes away what other examples are about comes last.
+LAST = ["remove_member", "remove_entry", "delete_bundle"]
+BEACON = ("validator_", "rewards_", "withdrawals_", "deposits_")
+# The widest that reaches beyond the window, and how far Send lies below the last field of its form.
+WIDE = "Math.max(...[...document.querySelectorAll('body *')].map(node => node.getBoundingClientRect().right))"
+GAPS = """[...document.querySelectorAll('section.operation')].map(box => {
+  const fields = [...box.querySelectorAll('[data-in], textarea')];
+  const send = box.querySelector('.try button').getBoundingClientRect();
+  return fields.length ? send.top - fields.pop().getBoundingClientRect().bottom : 0; })"""
+
+
+async def opened(page: Page, url: str, width: int) -> None:
+    """The page, drawn, in a window of that width."""
+    await page.do(
+        "Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=width < 600
+    )
+    await page.open(f"{url}/docs")
+    await page.once("document.querySelectorAll('section.operation').length > 0")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_nothing_overflows_and_send_is_below_its_fields(demo: Demo, tmp_path: Path, width: int) -> None:
+    async with browsing(tmp_path / "profile") as page:
+        await opened(page, demo.url, width)
+        for opening in ("0", "document.querySelectorAll('details').forEach(each => each.open = true)"):
+            await page.says(opening)
+            assert await page.says("document.documentElement.scrollWidth") <= width
+            assert await page.says(WIDE) <= width
+        assert 0 < max(await page.says(GAPS)) < 250
+        assert page.complaints == []
+
+
+async def test_the_first_click_of_every_example_is_answered_on_the_demo(demo: Demo, tmp_path: Path) -> None:
+    async with browsing(tmp_path / "profile") as page:
+        await opened(page, demo.url, 390)
+        key = json.dumps(demo.key)
+        await page.says(f"document.getElementById('key').value = {key}")
+        names = await page.says("[...document.querySelectorAll('section.operation')].map(box => box.id.slice(3))")
+        assert set(LAST) < set(names)
+        said = {}
+        for name in [*(each for each in names if each not in LAST), *LAST]:
+            box = PORTFOLIO.format(operation=json.dumps(name))
+            await page.says(f"{box}.querySelector('.try button').click()")
+            await page.once(f"{box}.querySelector('.result .note') && !{box}.querySelector('.try button').disabled")
+            said[name] = await page.says(f"{box}.querySelector('.result').textContent")
+        refused = {name: words for name, words in said.items() if not words.startswith("20")}
+        assert [name for name in refused if not name.startswith(BEACON)] == [], refused
+        assert all("501" in words for words in refused.values()), "the demo has no beacon chain"
+        for name in ("portfolio", "portfolio_at_block", "historical", "transactions", "approvals", "token_overview"):
+            assert '"symbol"' in said[name] or '"block"' in said[name], f"{name} shows nothing"
+        assert '"dailyIncome": "N/A"' not in said["portfolio"]
+        assert '"completeness": "complete"' in said["transactions"]
 
 
 async def test_the_page_draws_every_operation_and_its_form_gets_a_portfolio(
