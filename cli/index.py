@@ -65,6 +65,8 @@ async def _index(system: System, options: argparse.Namespace, lanes: Sequence[La
     from indexer.wiring import check_datasets
 
     chain = system.chain(options.chain)
+    if not options.datasets and not chain.settings.datasets:
+        await chain.try_traces(chain.settings.start_block if options.first is None else options.first)
     named = _names(options.datasets) or [*system.datasets(chain), *derive.HISTORIES]
     derived = [name for name in named if name in derive.DERIVED]
     datasets = check_datasets(chain, [name for name in named if name not in derive.DERIVED])

@@ -260,7 +260,7 @@ class Engine:
         if not addresses:
             return TransactionsPage(Transactions(()), None)
         subjects = [
-            Subject(self._snapshotter(chain), self.facts()[chain.key], system.datasets(chain)) for chain in chains
+            Subject(self._snapshotter(chain), self.facts()[chain.key], system.answered(chain)) for chain in chains
         ]
         statement = Statement(system.registry, system.functions, system.settings.server.max_transactions, wanted)
         found, reached = await statement.page(subjects, addresses)

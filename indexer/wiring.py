@@ -177,6 +177,16 @@ class System:
         """The datasets to index on a chain: those of its settings, else the usual ones."""
         return check_datasets(chain, chain.settings.datasets or chain.usual)
 
+    def answered(self, chain: EvmChain) -> tuple[str, ...]:
+        """The datasets that answers count on: of `internal`, which nobody named, only where it is indexed as far as the
+        other transfers are. A chain that was indexed without it goes on answering, and says what is missing."""
+        wanted = self.datasets(chain)
+        if chain.settings.datasets:
+            return wanted
+        inside, moved = (self.tail.cover(chain.key, name) for name in ("internal", "transfers"))
+        is_whole = bool(moved) and all(inside.covers(span) for span in moved)
+        return (*(name for name in wanted if name != "internal"), *(["internal"] if is_whole else []))
+
     def events(self, chain: EvmChain, datasets: Sequence[str]) -> tuple[str, ...]:
         """The filters that the dataset `events` is wanted of: what rules of the chain's protocols ask for,
         and what Permit2 says of its allowances.

@@ -109,6 +109,8 @@ class Worker:
         system, status = self.system, self.status[chain.key]
         with system.tail.lock(chain.key):
             losses.check(system.lake, system.tail, chain.key)
+            if not chain.settings.datasets:
+                await chain.try_traces(chain.settings.start_block)
             follower = await asyncio.to_thread(system.follower, chain)
             follower.status = status
             await asyncio.to_thread(follower.recover)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -48,7 +49,8 @@ DATASETS: Mapping[str, str] = {
 # Topics whose logs another dataset takes: a rule over them would have them kept twice.
 TAKEN = frozenset(topic for dataset in LOG_DATASETS.values() for topic in dataset.TOPICS)
 # Only where the operator asks for it: most nodes do not trace, and those that do charge for it.
-ON_REQUEST = ("internal",)
+NEED_TRACES = ("internal",)
+TRIED = 8  # neighbouring blocks among which one with transactions is looked for
 BODY_BATCH = 20
 
 
@@ -65,16 +67,40 @@ class Fetched:
 
 
 class EvmChain:
-    """An EVM chain behind its nodes. `datasets` says which datasets there are and which table each fills, `usual` which
-    are indexed where nobody says otherwise."""
+    """An EVM chain behind its nodes. `datasets` says which datasets there are and which table each fills. `traces` is
+    whether its nodes, or its explorer, tell what happens inside transactions: None as long as nobody has tried."""
 
     datasets = DATASETS
-    usual = tuple(name for name in DATASETS if name not in ON_REQUEST)
 
     def __init__(self, facts: Facts, node: Node, settings: ChainSettings, explorer: Explorer | None = None) -> None:
         self.facts, self.node, self.settings, self.explorer = facts, node, settings, explorer
         self.key = facts.key
+        self.traces = True if explorer else None
         self._reader = LogReader(node, integrity=settings.integrity, sample=settings.sample)
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        """The datasets that are indexed where nobody says otherwise: what needs traces only where there are some."""
+        return tuple(name for name in DATASETS if name not in NEED_TRACES or self.traces)
+
+    async def try_traces(self, first: int) -> None:
+        """Find out whether blocks from a height on can be traced: some of the oldest, of the middle and of the newest
+        that have transactions are."""
+        from adapters.evm import traces
+
+        if self.explorer is not None:
+            return
+        head = (await self.heads()).latest.height
+        starts = {max(first, head + 1 - TRIED), (first + head) // 2, first}
+        self.traces = False
+        with contextlib.suppress(SourceError):  # a node that does not trace says so in many ways
+            for start in sorted(starts, reverse=True):
+                headers = await self.node.headers(range(start, min(start + TRIED, head + 1)))
+                found = traces.places(self.key, headers)[:1]
+                await traces.moved(self.node, found)
+                self.traces = self.traces or bool(found)
+            return
+        self.traces = False
 
     @property
     def requests(self) -> int:

@@ -1,0 +1,89 @@
+"""What is indexed where the settings name no datasets: inside transactions too, if the node traces."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from chainfolio.assets import account
+from chainfolio.blocks import Span
+from chainfolio.settings import Settings
+from cli.main import main
+from indexer.answers import TransactionFilter
+from indexer.engine import Engine
+from indexer.wiring import System
+from portfolio.facts import Options
+from tests.e2e.conftest import World, configured
+from tests.e2e.liar import liar
+
+pytestmark = pytest.mark.node
+
+
+def no_traces(asked: str, params: list[Any], result: Any) -> Any:
+    """What a node says that keeps no traces."""
+    return None if asked.startswith(("trace_", "debug_")) else result
+
+
+@contextmanager
+def indexed(world: World, folder: Path, url: str) -> Iterator[System]:
+    """The whole chain, by `chainfolio index` with settings that name no datasets."""
+    given = configured(world, folder)
+    path = folder / "chainfolio.toml"
+    lines = path.read_text().replace(world.node.url, url).splitlines()
+    path.write_text("\n".join(line for line in lines if not line.startswith("datasets")))
+    before = world.node.snapshot()
+    world.node.rpc("anvil_mine", hex(16))  # so that all that happened is final
+    assert main(["index", "local", "--config", str(path), "--json"]) == 0
+    chain = msgspec.structs.replace(given.chains["local"], rpc=[url], datasets=[])
+    system = System(msgspec.structs.replace(given, chains={"local": chain}))
+    asyncio.run(followed(system))
+    yield system
+    world.node.revert(before)
+
+
+async def followed(system: System) -> None:
+    """Index what is not final too, as a worker does."""
+    chain = system.chain("local")
+    await chain.try_traces(0)
+    with system.tail.lock(chain.key):
+        await system.follower(chain).step()
+    await system.close()
+
+
+def asked(given: Settings, wallet: str) -> tuple[Any, Any]:
+    """The portfolio and the transactions of a wallet, by a process that has tried nothing itself."""
+
+    async def both() -> tuple[Any, Any]:
+        system = System(given)
+        engine, wallets = Engine(system), [account(wallet)]
+        (portfolio,) = await engine.portfolios(wallets, Options(), wait=True, wallet_only=False)
+        page = await engine.transactions(wallets, TransactionFilter(limit=10, offset=0))
+        await system.close()
+        return portfolio, page.document
+
+    return asyncio.run(both())
+
+
+def test_where_the_node_traces_a_day_is_known_and_transactions_are_complete(world: World, tmp_path: Path) -> None:
+    with indexed(world, tmp_path / "data", world.node.url) as system:
+        portfolio, transactions = asked(system.settings, world.wallets["carol"])
+        assert System(system.settings).tail.cover("local", "internal").covers(Span(0, world.node.height - 16))
+        assert (transactions.completeness, transactions.issues) == ("complete", ())
+        assert "N/A" not in (portfolio.daily_income, portfolio.daily_expense)
+
+
+def test_where_no_node_traces_the_rest_is_indexed_and_the_answer_says_what_is_missing(
+    world: World, tmp_path: Path
+) -> None:
+    with liar(world.node.url, no_traces) as url, indexed(world, tmp_path / "data", url) as system:
+        portfolio, transactions = asked(system.settings, world.wallets["carol"])
+        assert transactions.transactions
+        assert transactions.completeness == "partial"
+        assert ["internal" in issue.reason for issue in transactions.issues] == [True]
+        assert (portfolio.daily_income, portfolio.daily_expense) == ("N/A", "N/A")
