@@ -101,7 +101,7 @@ def refused(error: Exception, request: Request, envelope: str = "whole") -> Answ
         else:  # named by its kind and its words: where it came from is no news
             log.warning("failed", **about, kind=type(error).__name__, reason=str(error))
     elif isinstance(error, NotFound) and error.cure:
-        log.warning("not found", request_id=request.id, path=_path(request), reason=str(error))
+        log.warning("not found", request_id=request.id, path=request.route, reason=str(error))
     return refusal(envelope, problem)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -185,8 +186,7 @@ async def test_up_to_when_transactions_are_known_follows_the_index_and_each_new_
     (other,) = await engine.status([account("0x" + "b0" * 20)])
     assert (other.portfolio_us, other.transactions_us) == (None, 1_000_000), "what all its chains are indexed to"
     before = await known_us()
-    await engine.sync([ALICE])
-    while ALICE.address in engine._reads:
-        await asyncio.sleep(0)
+    assert await engine.sync([ALICE])
+    await engine._reads.results([(ALICE.address, partial(engine._read, ALICE))])  # the read that has begun
     assert before is not None
     assert (await known_us() or 0) > before
