@@ -67,7 +67,11 @@ def _allowance(each: Allowance) -> dict[str, Any]:
     from chainfolio.amounts import text
 
     return {
-        "token": {"contract": each.approval.token, "symbol": each.token.symbol, "decimals": each.token.decimals},
+        "token": {
+            "contract": each.approval.token,
+            "symbol": each.token.symbol.lower(),
+            "decimals": each.token.decimals,
+        },
         "spender": each.approval.spender,
         "spenderLabel": each.label,
         "allowance": None if each.raw is None else str(each.raw),
@@ -112,7 +116,7 @@ def _what(operator: Operator) -> str:
 
 
 def _cells(each: Allowance) -> tuple[str, str, str, str, str]:
-    token = each.token.symbol or each.approval.token
+    token = each.token.symbol.lower() or each.approval.token
     allowed = "unlimited" if each.unlimited else _amount(each.raw, each)
     return token, each.label or each.approval.spender, allowed, _amount(each.balance, each), _money(each.at_risk)
 

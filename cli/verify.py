@@ -83,4 +83,10 @@ def _row(check: Check) -> tuple[str, ...]:
     if check.status == "equal" or (check.status == "proven" and others):
         others = [f"equal at {', '.join(each.endpoint for each in check.elsewhere)}"]
     said = [check.proof, *others] if check.status != "unprovable" else [check.reason, *others]
-    return check.number, check.symbol or check.asset, check.value or "?", check.status, "; ".join(filter(None, said))
+    return (
+        check.number,
+        check.symbol.lower() or check.asset,
+        check.value or "?",
+        check.status,
+        "; ".join(filter(None, said)),
+    )

@@ -30,6 +30,10 @@ def test_the_description_is_valid(described: dict[str, Any]) -> None:
     assert (described["openapi"], described["info"]["version"]) == ("3.1.0", "1.0.0")
 
 
+def test_a_net_asset_value_that_cannot_be_had_is_described(described: dict[str, Any]) -> None:
+    assert "rate" in described["paths"]["/v1/nav"]["get"]["responses"]["501"]["description"]
+
+
 def test_what_is_served_is_what_is_described(described: dict[str, Any]) -> None:
     app = an_app()
     served = app.paths.all()

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import get_args
 
+from api.errors import TITLES
 from storage.state.refusals import Code
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,6 +26,12 @@ OURS = {"FORBIDDEN", "ALREADY_SUBSCRIBED"}
 def found_in(path: str) -> set[str]:
     tree = ast.parse((ROOT / path).read_text())
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def test_every_refusal_is_in_the_table_of_the_how_to() -> None:
+    table = (ROOT / "docs" / "how-to" / "use-the-api.md").read_text().partition("## When it says no")[2]
+    told = [status for row in re.findall(r"^\| ([0-9, ]+) \|", table, re.M) for status in row.split(", ")]
+    assert sorted(map(int, told)) == sorted(TITLES)
 
 
 def test_every_test_that_is_named_exists() -> None:
