@@ -25,7 +25,7 @@ from adapters.evm.node import Header, Heads, Node, raw_blocks
 from adapters.evm.spans import Chunk, LogReader
 from adapters.evm.transport import HttpTransport, Transport
 from chainfolio.blocks import Block, Span
-from chainfolio.errors import BadRequest, SourceError, Unavailable
+from chainfolio.errors import BadRequest, BadSettings, SourceError, Unavailable
 from chainfolio.seams import Seams
 from chainfolio.settings import Chain as ChainSettings
 
@@ -311,6 +311,8 @@ def family(
     on_cordon: Callable[[str, bytes], None] = lambda endpoint, evidence: None,
 ) -> EvmChain:
     """Build one chain of this family from its settings and its file of facts: the entry point `chainfolio.chains`."""
+    if settings.facts and not Path(settings.facts).is_file():
+        raise BadSettings(f"chains.{key}.facts", f"there is no file {settings.facts}", cure="correct the path")
     facts = chain_facts.load(Path(settings.facts) if settings.facts else configs / "chains" / f"{key}.toml")
     if settings.chain_id and settings.chain_id != facts.chain_id:
         raise BadRequest(

@@ -39,8 +39,8 @@ class PlainTransport:
         """One exchange; no retry, no redirect."""
         try:
             exchange = _Exchange(self, source, urlsplit(url), timeout_s)
-        except ValueError:  # a port that is none
-            raise unreachable(source) from None
+        except ValueError as error:  # a port that is none
+            raise unreachable(source, error) from None
         try:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, exchange.run, body)
@@ -136,8 +136,8 @@ class _Exchange:
             made.connect()
         except TimeoutError:
             raise
-        except OSError:
-            raise unreachable(self._source) from None
+        except OSError as error:
+            raise unreachable(self._source, error) from None
         return made
 
     def end(self) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -34,9 +37,25 @@ def too_large(source: str, room: int) -> TooMuch:
     return TooMuch(source, f"an answer of more than {room // 2**20} MiB", dense=True)
 
 
-def unreachable(source: str) -> Unreachable:
-    """The error of an address where nobody is."""
-    return Unreachable(source, "cannot be reached", cure="is the node running, and is the address right?")
+def unreachable(source: str, error: Exception) -> Unreachable:
+    """The error of an address where nobody is, with the cause; nothing of the address is in it."""
+    reason = f"cannot be reached: {cause(error)}"
+    return Unreachable(source, reason, cure="is the node running, and is the address right?")
+
+
+def cause(error: Exception) -> str:
+    """Why no connection came about, in a few words."""
+    inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    match inner:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted ({inner.verify_message})"
+        case ssl.SSLError():
+            return "it does not speak TLS as expected"
+        case socket.gaierror():
+            return "no host of that name is found"
+        case OSError(errno=int(number)):
+            return os.strerror(number).lower()
+    return "the address is none" if isinstance(inner, ValueError) else type(inner).__name__
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +117,8 @@ class HttpTransport:
                 return Posted(answer.status, retry_after(answer.headers.get("retry-after")), content)
         except TimeoutError:
             raise Unavailable(source, f"no answer within {timeout_s:g} s") from None
-        except aiohttp.ClientConnectorError:
-            raise unreachable(source) from None
+        except aiohttp.ClientConnectorError as error:
+            raise unreachable(source, error) from None
         except (aiohttp.ClientError, ConnectionError, ValueError) as error:
             raise Unavailable(source, f"the connection broke ({type(error).__name__})") from None
 

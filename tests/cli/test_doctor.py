@@ -109,6 +109,9 @@ def test_a_chain_that_cannot_even_be_set_up_is_told_beside_the_others(
     assert [endpoint["chain"] for endpoint in ran.json["endpoints"]] == ["base", "mars"]
     assert "no endpoint is configured" in ran.json["endpoints"][0]["problem"]
     assert "mars is not a chain known here" in ran.json["endpoints"][1]["problem"]
+    configure(here, dead, chain="base", more='facts = "lost.toml"')
+    (endpoint,) = run("doctor", "--json").json["endpoints"]
+    assert "chains.base.facts: there is no file lost.toml" in endpoint["problem"]
 
 
 def test_a_tail_that_is_no_database_is_a_store_of_no_use(run: Run, here: Path) -> None:

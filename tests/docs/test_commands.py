@@ -41,6 +41,7 @@ STAKED_BY = 150  # blocks of trading after which somebody has staked
 BEFORE = {
     "add-a-protocol.md": "chainfolio index base",
     "ask-for-the-past.md": "chainfolio index ethereum",
+    "operate.md": "chainfolio index ethereum; chainfolio account create --name team",
     "query-the-lake.md": "chainfolio index ethereum",
     "verify-an-answer.md": "chainfolio index ethereum",
 }
@@ -59,6 +60,7 @@ READER = {
     "CHAINFOLIO_DATABASE": "$DATABASE",
     "WALLET": ALICE,
     "NAME": "$(cordoned)",
+    "DATA": '"$(dirname "$CHAINFOLIO_CONFIG")/data"',
 }
 # Of one page: somebody whom the account has in its address book, which only the API fills; somebody who staked.
 OF_PAGE = {("accounts.md", "WALLET"): f"$(in_book $ID {ALICE})", ("add-a-protocol.md", "WALLET"): "$(staker $STAKING)"}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import socket
+import ssl
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -12,7 +14,7 @@ from contextlib import suppress
 import pytest
 from aiohttp import web
 
-from adapters.evm.transport import HttpTransport
+from adapters.evm.transport import HttpTransport, unreachable
 from adapters.evm.wire import Request, decode, encode
 from chainfolio.errors import BadAnswer, TooMuch, Unavailable
 
@@ -89,7 +91,7 @@ async def test_retry_after_counts_in_bounded_seconds(
 
 
 async def test_a_refused_connection_says_what_to_look_at(transport: HttpTransport) -> None:
-    with pytest.raises(Unavailable, match="cannot be reached") as caught:
+    with pytest.raises(Unavailable, match="cannot be reached: connection refused") as caught:
         await transport.post("node", f"http://127.0.0.1:{free_port()}/secret", b"{}", 5)
     assert "is the node running" in caught.value.cure
     assert "secret" not in str(caught.value)
@@ -247,8 +249,22 @@ async def test_with_tls_the_other_side_must_prove_who_it_is(serve: Serve, transp
     async def echo(request: web.Request) -> web.Response:
         return web.Response(body=await request.read())
 
-    with pytest.raises(Unavailable, match="cannot be reached"):
+    with pytest.raises(Unavailable, match="cannot be reached: it does not speak TLS as expected"):
         await transport.post("node", (await serve(echo)).replace("http://", "https://"), b"{}", 5)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "secret"), "connection refused"),
+        (OSError(errno.ENETUNREACH, "secret"), "network is unreachable"),
+        (socket.gaierror(socket.EAI_NONAME, "secret"), "no host of that name is found"),
+        (ssl.SSLError(1, "secret"), "it does not speak TLS as expected"),
+        (ValueError("secret"), "the address is none"),
+    ],
+)
+def test_the_cause_is_told_and_nothing_of_the_address(error: Exception, told: str) -> None:
+    assert unreachable("node", error).reason == f"cannot be reached: {told}"
 
 
 # --- bounds ----------------------------------------------------------------------------------------------------------
