@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.chain import EvmChain
 from adapters.evm.scan import CREATION, MORE_GAS, OVERRIDE, ROUTE, SCANNER_AT, SINGLES, answer
 from chainfolio.asking import Reverted, Unknown
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged, Unavailable
+from chainfolio.settings import Chain
 from tests.evm.contracts import Burns, Contracts, Refused, Reverts, balances
 from tests.evm.fakes import ALICE, BOB, TOKEN, FakeChain, FakeNode, Wired, wired
 
@@ -80,6 +82,15 @@ async def test_a_call_that_has_to_travel_alone_does_and_the_others_go_on_togethe
     (fake,) = found.transport.nodes.values()
     direct = [call["data"] for method, (call, *_) in fake.asked if method == "eth_call" and call.get("to") == TOKEN]
     assert sum(data.endswith(BOB[2:]) for data in direct) == 1
+
+
+@pytest.mark.parametrize(
+    ("route", "named"), [(OVERRIDE, "state override"), (CREATION, "creation code"), (SINGLES, "single calls")]
+)
+async def test_the_route_that_is_named_to_the_operator_is_the_one_that_works(route: int, named: str) -> None:
+    found = by_route(route)
+    chain = EvmChain(found.node.facts, found.node, Chain(rpc=["http://one.test"]))
+    assert (await chain.examine(found.node))["reads"] == named
 
 
 @pytest.mark.parametrize("route", ROUTES)
