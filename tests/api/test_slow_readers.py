@@ -37,7 +37,8 @@ def test_a_client_that_stops_reading_costs_no_work_and_pays_when_it_goes_on(new_
 
     async def stall() -> None:
         loop = asyncio.get_running_loop()
-        async with listening(an_app(Long(), keys), "127.0.0.1", 0, drain_s=0.1) as port:
+        app = an_app(Long(), keys)
+        async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port:
             with socket.socket() as client:
                 client.setblocking(False)
                 await loop.sock_connect(client, ("127.0.0.1", port))
@@ -47,6 +48,9 @@ def test_a_client_that_stops_reading_costs_no_work_and_pays_when_it_goes_on(new_
                 await asyncio.sleep(0.5)
                 assert time.process_time() - began_s < 0.25, "the server waits without looking again and again"
                 assert len(keys.meter.settled) == len(keys.meter.asked) - 1, "the answer that is stuck is not paid"
+                assert app.parts.traffic.guard is not None
+                (connection,) = app.parts.traffic.guard._open
+                assert 0 < connection.unsent() < 41_000, "what waits in the server is of that one answer alone"
                 read = 0
                 while len(keys.meter.settled) < ANSWERS:
                     read += len(await asyncio.wait_for(loop.sock_recv(client, 2**20), 5))
