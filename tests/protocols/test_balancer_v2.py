@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.protocols.balancer_v2 import unwrap
+from adapters.evm.protocols.balancer_v2 import QUERY_EXIT, unwrap
 from chainfolio.asking import Reverted
 from chainfolio.contracts import Snapshot
 from chainfolio.protocols import Met, Part, Unlisted, Unverified
-from localchain.deploy import deploy
-from localchain.evm import selector, tx
+from localchain.artifacts import artifact
+from localchain.deploy import WAD, deploy
+from localchain.evm import ZERO, Tx, created_address, selector, tx, words
+from localchain.hostile import GOOD, TRANSFER, Log, gives, log_tx
 from localchain.node import LocalNode
-from tests.protocols.balancer_v2_deployment import Balancer, balancer
+from portfolio.valuation import value
+from tests.protocols.balancer_v2_deployment import JOIN, Balancer, balancer
 from tests.protocols.told import read, told
 from tests.protocols.world import World, parts
 
@@ -75,6 +78,61 @@ def test_a_paused_pool_pays_what_is_said_by_its_last_resort(made: tuple[World, B
     paid = world.paid(position.account, [balancer.exit(node, position.account, pool, shares, 255)], later.block)
     assert paid.pop(pool.lower()) == -shares
     assert parts([position], "supplied") == paid
+
+
+FUNDS = 50_000 * 10**6
+
+
+def register(world: World, balancer: Balancer, promised: int, supply: int, victim: str) -> str:
+    """A pool whose code answers what Ivan likes, with real dollars of his in the vault, and shares for somebody."""
+    node, ivan, usdc = world.node, world.deployment.accounts["ivan"], world.deployment.tokens["USDC"].address
+    dai = world.deployment.tokens["DAI"].address
+    tokens = sorted((usdc, dai), key=lambda token: int(token, 16))
+    pool = created_address(ivan, int(node.rpc("eth_getTransactionCount", ivan, "pending"), 16))
+    number = node.call(balancer.vault, "registerPool(uint8)(bytes32)", 0, sender=pool)
+    in_order = [FUNDS if token == usdc else 0 for token in tokens]
+    answers = {
+        **GOOD,
+        "totalSupply()": gives("uint256", supply),
+        "getVault()": gives("address", balancer.vault),
+        "getPoolId()": gives("bytes32", number),
+        QUERY_EXIT.partition(")(")[0] + ")": gives(
+            "uint256", WAD, "uint256[]", [promised if token == usdc else 0 for token in tokens]
+        ),
+        "onJoinPool(bytes32,address,address,uint256[],uint256,uint256,bytes)": gives(
+            "uint256[]", in_order, "uint256[]", [0, 0]
+        ),
+    }
+    rows = [answer.row(signature) for signature, answer in answers.items()]
+    code = artifact("Hostile").creation(words(["(bytes4,uint8,uint256,bytes)[]"], rows))
+    sent = Log([TRANSFER, *("0x" + "00" * 12 + who[2:].lower() for who in (ZERO, victim))], words(["uint256"], WAD))
+    node.settle([Tx(ivan, None, code, gas=6_000_000), log_tx(ivan, pool, sent)])
+    node.rpc("anvil_setBalance", pool, hex(WAD))
+    node.rpc("anvil_impersonateAccount", pool)  # what its constructor would have done
+    node.settle([
+        tx(pool, balancer.vault, "registerPool(uint8)", 0),
+        tx(pool, balancer.vault, "registerTokens(bytes32,address[],address[])", number, tokens, [pool, pool]),
+        tx(ivan, usdc, "mint(address,uint256)", ivan, FUNDS),
+        tx(ivan, usdc, "approve(address,uint256)", balancer.vault, FUNDS),
+        tx(ivan, balancer.vault, JOIN, number, ivan, ivan, (tokens, in_order, b"", False)),
+    ])  # fmt: skip
+    return pool.lower()
+
+
+def test_a_pool_of_a_stranger_is_worth_nothing_to_whom_its_shares_were_sent(made: tuple[World, Balancer]) -> None:
+    """It is registered, and there is real money in it: for one holder all of it, or for each of a hundred."""
+    world, balancer = made
+    victim = world.deployment.accounts["heidi"]
+    before = world.snapshot(victim)
+    one = register(world, balancer, FUNDS, WAD, victim)
+    each = register(world, balancer, FUNDS, 100 * WAD, victim)
+    after = world.snapshot(victim)
+    assert value([after]).worth == value([before]).worth
+    assert {position.pool: position.unverified != "" for position in after.positions} == {one: True}
+    why = {issue.subject: issue.reason for issue in after.issues if not issue.spoils}
+    assert "an act of its own" in why[one]
+    assert "does not cover" in why[each]
+    assert [issue for issue in after.issues if issue.spoils] == []
 
 
 ME, POOL, VAULT, COLLECTOR, A, B = ("0x" + letter * 40 for letter in "123456")
