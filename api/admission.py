@@ -36,7 +36,7 @@ async def admit(context: Context, proceed: Proceed) -> Answer:
     if crowded:
         raise crowded
     problem, cost, admitted = await _asked(context, counted)
-    context.headers.update(rate_headers(context.route.bucket, counted or admitted))
+    context.headers.update(rate_headers(context, counted or admitted))
     if not admitted.let_in:
         raise _too_often(admitted)
     if problem:
@@ -57,7 +57,7 @@ async def _counted(context: Context) -> Admitted:
     """Count the request in its rate before anything of it is read but its head; 429 where it comes too often."""
     while (admitted := await _admitted(context, 0, rate=True)).stale:
         await _known_anew(context)
-    context.headers.update(rate_headers(context.route.bucket, admitted))
+    context.headers.update(rate_headers(context, admitted))
     if not admitted.let_in:
         raise _too_often(admitted)
     return admitted
@@ -116,13 +116,15 @@ def _reserved(context: Context, admitted: Admitted, cost: int) -> None:
     context.http.charge = Charge(context.parts.state.meter, admitted.held)
 
 
-def rate_headers(bucket: str, admitted: Admitted) -> dict[str, str]:
+def rate_headers(context: Context, admitted: Admitted) -> dict[str, str]:
     """The rate as clients of this interface read it, and as the IETF's draft words it."""
-    left_s = max(0, -(-(admitted.reset_us - admitted.now_us) // 1_000_000))
+    bucket, now_us = context.route.bucket, context.parts.seams.clock.now_us()
+    left_us = max(0, admitted.reset_us - admitted.now_us)
+    left_s = -(-left_us // 1_000_000)
     return {
         "X-RateLimit-Limit": str(admitted.limit),
         "X-RateLimit-Remaining": str(admitted.remaining),
-        "X-RateLimit-Reset": str(-(-admitted.reset_us // 1_000_000)),
+        "X-RateLimit-Reset": str(-(-(now_us + left_us) // 1_000_000)),
         "RateLimit-Policy": f'"{bucket}";q={admitted.limit};w={WINDOW_S}',
         "RateLimit": f'"{bucket}";r={admitted.remaining};t={left_s}',
     }

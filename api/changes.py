@@ -29,7 +29,7 @@ async def change(context: Context, work: Callable[[Transaction], object], status
         def made(tx: Transaction, bill: ledger.Bill = bill) -> Answer:
             ledger.check_affords(tx, bill)
             result = work(tx)
-            ledger.pay(tx, bill)
+            meter.pay(tx, bill)
             return Answer(b"", status) if status == 204 else encoded(result, status)
 
         try:
@@ -77,22 +77,22 @@ async def _afforded(context: Context, proceed: Proceed, available: int) -> Answe
 
 
 async def _before(context: Context) -> Kept | None:
-    asked, now_us = context.asked, context.parts.seams.clock.now_us()
+    asked = context.asked
     assert asked is not None, "only asked of requests with a key"
     try:
-        return await context.parts.state.look(lambda tx: idempotency.find(tx, asked, now_us))
+        return await context.parts.state.look(lambda tx: idempotency.find(tx, asked))
     except Reused:
         raise reused() from None
 
 
 async def _remembered(context: Context, made: Make) -> Answer | Kept:
     """What the request's key was answered before; else what is made now, kept for the key in the same transaction."""
-    asked, now_us = context.asked, context.parts.seams.clock.now_us()
+    asked = context.asked
 
     def work(tx: Transaction) -> Answer | Kept:
         if asked is None:
             return made(tx)
-        found = idempotency.claim(tx, asked, now_us)
+        found = idempotency.claim(tx, asked)
         if found is not None:
             return found
         answer = made(tx)

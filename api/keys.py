@@ -31,6 +31,9 @@ class Meter(Protocol):
     def bill(self, account_id: str, key_id: str, amount: int, request_id: str) -> Bill:
         """What a change is paid with, in the transaction that makes it."""
 
+    def pay(self, tx: Transaction, bill: Bill) -> None:
+        """Take what a bill says; `ledger.Short` where it is not there any more."""
+
     def billed(self, bill: Bill) -> None:
         """That transaction is done."""
 

@@ -17,7 +17,7 @@ from chainfolio.seams import Clock
 from storage.state import accounts, ledger, subscriptions
 from storage.state.accounts import Account, Key, Principal
 from storage.state.credentials import BASE62, PEPPER_BYTES, digest, make_key, well_formed
-from storage.state.database import Database, Transaction, Work
+from storage.state.database import Database, Time, Transaction, Work
 from storage.state.meter import Meter
 
 T = TypeVar("T")
@@ -38,9 +38,15 @@ class State:
         self._known: dict[bytes, tuple[int | None, Principal]] = {}
 
     @classmethod
-    def open(cls, url: str, pepper: bytes, clock: Clock, random: random.Random, hold_s: int = HOLD_S) -> State:
-        """The store at `sqlite:///path` or `postgresql://…`, created or upgraded where that is needed."""
-        return cls(open_database(url), pepper, clock, random, hold_s)
+    def open(
+        cls, url: str, pepper: bytes, clock: Clock, random: random.Random, hold_s: int = HOLD_S,
+        time: Time | None = None,
+    ) -> State:  # fmt: skip
+        """The store at `sqlite:///path` or `postgresql://…`, created or upgraded where that is needed.
+
+        `time` is what the store's own time is taken from, instead of the database and the machine that it is on.
+        """
+        return cls(open_database(url, time), pepper, clock, random, hold_s)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -160,15 +166,15 @@ class State:
         return f"{kind}_{''.join(self.random.choices(BASE62, k=16))}"
 
 
-def open_database(url: str) -> Database:
+def open_database(url: str, time: Time | None = None) -> Database:
     """The database at an address, with its tables."""
     if url.startswith(("postgresql://", "postgres://")):
         from storage.state.postgres import PostgresDatabase
 
-        return PostgresDatabase(url)
+        return PostgresDatabase(url, time)
     if not url.startswith("sqlite:///") or url == "sqlite:///":
         cure = "sqlite:///path/to/state.db or postgresql://user@host/name"
         raise BadSettings("state.url", "not the address of a state store", cure=cure)
     from storage.state.sqlite import SqliteDatabase
 
-    return SqliteDatabase(Path(url.removeprefix("sqlite:///")))
+    return SqliteDatabase(Path(url.removeprefix("sqlite:///")), time)

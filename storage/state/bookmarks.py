@@ -14,6 +14,7 @@ from storage.state import schema
 from storage.state.database import Statement, Transaction, argument, literal, one
 
 KEEP_US: Final = 15 * 60 * 1_000_000
+SLICE: Final = 500
 
 _TABLE = schema.bookmarks
 _LIST = sa.and_(_TABLE.c.account_id == argument("owner"), _TABLE.c.question == argument("asked"))
@@ -27,7 +28,12 @@ _FIND = Statement(
 )
 _DROP = Statement(_TABLE.delete().where(_LIST, _TABLE.c.position == argument("reached")))
 _PUT = Statement(_TABLE.insert())
-_FORGET = Statement(_TABLE.delete().where(_TABLE.c.at_us < argument("before")))
+_OLDEST = Statement(
+    sa.select(_TABLE.c.account_id, _TABLE.c.question, _TABLE.c.position)
+    .where(_TABLE.c.at_us < argument("before"))
+    .order_by(_TABLE.c.at_us)
+    .suffix_with(sa.text("LIMIT :most"))
+)
 
 
 def find(tx: Transaction, account_id: str, question: bytes, position: int, now_us: int) -> tuple[int, bytes] | None:
@@ -42,6 +48,8 @@ def put(tx: Transaction, account_id: str, question: bytes, position: int, place:
     tx.run(_PUT, account_id=account_id, question=question, position=position, place=place, at_us=now_us)
 
 
-def forget(tx: Transaction, now_us: int) -> int:
-    """Drop those that nobody goes on from; how many."""
-    return tx.run(_FORGET, before=now_us - KEEP_US)
+def forget(tx: Transaction, now_us: int) -> bool:
+    """Drop some of those that nobody goes on from; whether there may be more."""
+    oldest = tx.rows(_OLDEST, before=now_us - KEEP_US, most=SLICE)
+    tx.many(_DROP, oldest)
+    return len(oldest) == SLICE

@@ -51,6 +51,10 @@ class Statement:
 class Transaction(Protocol):
     """One transaction, already begun for writing; who raises out of it leaves no trace."""
 
+    def now_us(self) -> int:
+        """The store's own time, which no process's clock and no step of the calendar moves: all that share the store
+        agree on it. Close to microseconds since 1970, but for ordering and for durations only."""
+
     def rows(self, statement: Statement, **arguments: Any) -> list[tuple[Any, ...]]:
         """Every row that a statement gives."""
 
@@ -66,6 +70,7 @@ class Transaction(Protocol):
 
 
 Work = Callable[[Transaction], T]
+Time = Callable[[], int]
 
 
 class Taken(Exception):

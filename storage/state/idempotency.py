@@ -16,6 +16,7 @@ from storage.state import schema
 from storage.state.database import Statement, Transaction, argument, one
 
 KEEP_US: Final = 24 * 3600 * 1_000_000
+SLICE: Final = 500
 
 _TABLE = schema.idempotency
 _HERE = sa.and_(_TABLE.c.account_id == argument("owner"), _TABLE.c.name == argument("key"))
@@ -34,7 +35,13 @@ _KEEP = Statement(
 _DROP_OLD = Statement(
     _TABLE.delete().where(_HERE, sa.or_(_TABLE.c.claimed_us <= argument("before"), _TABLE.c.status.is_(None)))
 )
-_FORGET = Statement(_TABLE.delete().where(_TABLE.c.claimed_us < argument("before")))
+_DROP = Statement(_TABLE.delete().where(_HERE))
+_OLDEST = Statement(
+    sa.select(_TABLE.c.account_id, _TABLE.c.name)
+    .where(_TABLE.c.claimed_us < argument("before"))
+    .order_by(_TABLE.c.claimed_us)
+    .suffix_with(sa.text("LIMIT :most"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +66,27 @@ class Reused(Exception):
     """The key was used for another request."""
 
 
-def find(tx: Transaction, asked: Asked, now_us: int) -> Kept | None:
+def find(tx: Transaction, asked: Asked) -> Kept | None:
     """What was answered to the request before; Reused where its key belongs to another one."""
     row = one(tx.rows(_FIND, owner=asked.account_id, key=asked.name))
     if row is None:
         return None
     known, claimed_us, status, content_type, body = row
-    if status is None or now_us - claimed_us >= KEEP_US:  # earlier releases left claims without an answer
+    if status is None or tx.now_us() - claimed_us >= KEEP_US:  # earlier releases left claims without an answer
         return None
     if bytes(known) != asked.fingerprint:
         raise Reused(asked.name)
     return Kept(status, content_type, bytes(body))
 
 
-def claim(tx: Transaction, asked: Asked, now_us: int) -> Kept | None:
+def claim(tx: Transaction, asked: Asked) -> Kept | None:
     """What was answered before; else None, and this transaction is the one that answers: `keep` is due before it ends.
 
     Taken where another transaction has answered meanwhile: then `claim` in a new transaction finds what.
     """
-    found = find(tx, asked, now_us)
+    found = find(tx, asked)
     if found is None:
+        now_us = tx.now_us()
         tx.run(_DROP_OLD, owner=asked.account_id, key=asked.name, before=now_us - KEEP_US)
         tx.run(
             _CLAIM, account_id=asked.account_id, name=asked.name, fingerprint=asked.fingerprint, claimed_us=now_us
@@ -95,6 +103,8 @@ def keep(tx: Transaction, asked: Asked, answer: Kept) -> None:
     assert changed == 1, "claimed before, in the same transaction"
 
 
-def forget(tx: Transaction, now_us: int) -> int:
-    """Drop what nobody will ask for again; how many."""
-    return tx.run(_FORGET, before=now_us - KEEP_US)
+def forget(tx: Transaction) -> bool:
+    """Drop some of what nobody will ask for again; whether there may be more."""
+    oldest = tx.rows(_OLDEST, before=tx.now_us() - KEEP_US, most=SLICE)
+    tx.many(_DROP, oldest)
+    return len(oldest) == SLICE

@@ -94,7 +94,6 @@ class Bill:
     """What a call that changes something costs, to be paid in the transaction that makes the change."""
 
     account_id: str
-    call_id: int
     amount: int
     at_us: int
     memo: str
@@ -171,7 +170,7 @@ def check_affords(tx: Transaction, bill: Bill) -> None:
         raise Short(found)
 
 
-def pay(tx: Transaction, bill: Bill) -> None:
+def pay(tx: Transaction, bill: Bill, call_id: int) -> None:
     """Take what a bill says; Short, and nothing of the transaction is done, where it is not there any more."""
     if not bill.amount:
         return
@@ -179,7 +178,7 @@ def pay(tx: Transaction, bill: Bill) -> None:
     if found.available < bill.amount:
         raise Short(found.available)
     for kind, memo in (("reserve", bill.memo), ("post", "")):
-        tx.many(ADD, [entry(bill.account_id, bill.at_us, kind, bill.amount, bill.call_id, memo)])
+        tx.many(ADD, [entry(bill.account_id, bill.at_us, kind, bill.amount, call_id, memo)])
         found.move(kind, bill.amount)
     keep(tx, {bill.account_id: found})
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from array import array
 from bisect import bisect_right
 from collections import Counter
@@ -23,18 +24,18 @@ import structlog
 from chainfolio.errors import StoreError
 from chainfolio.seams import Clock
 from chainfolio.supervisor import Supervisor, Task
-from storage.state import accounts, bookmarks, idempotency, ledger, schema
-from storage.state.database import Database, Statement, Taken, Transaction, argument, literal, one
+from storage.state import accounts, ledger, schema
+from storage.state.database import Database, Statement, Taken, Transaction, argument
+from storage.state.sweep import EPOCH_US, LANE_BITS, call_id, swept
 
 WINDOW_US: Final = 60_000_000
 MANY: Final = 512  # operations in one transaction: others wait for its lock
 ROUNDS: Final = 3
+BACK_US: Final = 1_000_000
 SOON_S: Final = 0.005
 SWEEP_S: Final = 5.0
 SWEEP: Final = "sweep"  # the task that expires reservations
-FORGET_US: Final = 3600 * 1_000_000
-_EPOCH_US: Final = 1_735_689_600_000_000  # 2025-01-01: the ids of calls fit 63 bits for 17 years
-_LANE_BITS: Final = 14
+RENEWALS: Final = 3  # in the time after which a reservation expires
 
 log = structlog.stdlib.get_logger("chainfolio.state")
 
@@ -49,17 +50,6 @@ _SET_BUCKET = Statement(
     _BUCKETS.update()
     .where(_BUCKETS.c.key_id == argument("of_key"), _BUCKETS.c.name == argument("of_name"))
     .values(moments=argument("new_moments"))
-)
-_MARKS, _LEDGER = schema.marks, schema.ledger
-_MARK = Statement(sa.select(_MARKS.c.value).where(_MARKS.c.name == literal("settled")).with_for_update())
-_SET_MARK = Statement(_MARKS.update().where(_MARKS.c.name == literal("settled")).values(value=argument("new_value")))
-_OLD = Statement(
-    sa.select(sa.func.max(_LEDGER.c.id)).where(_LEDGER.c.id > argument("mark"), _LEDGER.c.at_us <= argument("late"))
-)
-_OPEN = Statement(
-    sa.select(_LEDGER.c.id, _LEDGER.c.at_us, _LEDGER.c.account_id, _LEDGER.c.call_id, _LEDGER.c.amount)
-    .where(_LEDGER.c.id > argument("mark"), ledger.OPEN)
-    .order_by(_LEDGER.c.id)
 )
 
 
@@ -81,12 +71,16 @@ class Admit(msgspec.Struct, frozen=True):
     hold: bool = True
 
 
-class Held(msgspec.Struct, frozen=True):
-    """Credits that are reserved for a call."""
+@dataclass(eq=False, slots=True)
+class Held:
+    """Credits that are reserved for a call, since `since_s` on this process's own clock. A call that takes long has
+    them reserved anew, under another `call_id`, before they expire."""
 
     account_id: str
     call_id: int
     amount: int
+    memo: str = ""
+    since_s: float = 0.0
 
 
 class Admitted(msgspec.Struct, frozen=True):
@@ -116,7 +110,13 @@ class Settle(msgspec.Struct, frozen=True):
     kind: str
 
 
-Operation = Admit | Settle
+class Renew(msgspec.Struct, frozen=True):
+    """Give back what is held for a call that still runs, and reserve it anew."""
+
+    held: Held
+
+
+Operation = Admit | Settle | Renew
 _Waiter = asyncio.Future[Admitted] | None
 
 
@@ -134,8 +134,9 @@ class Meter:
     _soon: asyncio.TimerHandle | None = None
     supervisor: Supervisor = field(default_factory=Supervisor)
     _sweeps: bool = False
-    _last_id: int = 0
-    _forgot_us: int = 0
+    _last_id: int | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _open: set[Held] = field(default_factory=set)
 
     async def admit(self, asked: Admit) -> Admitted:
         """Let a request in, or not."""
@@ -143,19 +144,25 @@ class Meter:
 
     async def settle(self, held: Held, kind: str) -> None:
         """Post or void; on return it is in the ledger."""
+        self._open.discard(held)
         await self._do(Settle(held, kind))
 
     def settle_soon(self, held: Held, kind: str) -> None:
         """Post or void without waiting: with the next request that comes, or in a moment. If it never comes to it, the
         reservation expires and nobody has paid."""
+        self._open.discard(held)
         self._waiting.append((Settle(held, kind), None))
         if self._running is None and self._soon is None:
             self._soon = asyncio.get_running_loop().call_later(SOON_S, self._start)
 
     def bill(self, account_id: str, key_id: str, amount: int, request_id: str) -> ledger.Bill:
-        """What a change is paid with, in the transaction that makes it; every attempt needs its own."""
-        (call_id,) = self._ids(1)
-        return ledger.Bill(account_id, call_id, amount, self.clock.now_us(), _memo(key_id, request_id))
+        """What a change is paid with, in the transaction that makes it."""
+        return ledger.Bill(account_id, amount, self.clock.now_us(), _memo(key_id, request_id))
+
+    def pay(self, tx: Transaction, bill: ledger.Bill) -> None:
+        """Take what a bill says."""
+        (call_id,) = self._ids(1, tx.now_us())
+        ledger.pay(tx, bill, call_id)
 
     def billed(self, bill: ledger.Bill) -> None:
         """That transaction is done: its credits count among those that this process has moved."""
@@ -214,9 +221,15 @@ class Meter:
                 self.moved[operation.kind] += operation.held.amount
             elif result.held is not None:
                 self.moved["reserve"] += result.held.amount
+            if isinstance(operation, Renew) and result.held is not None:
+                self.moved["void"] += result.held.amount
+                operation.held.call_id = result.held.call_id
             if future is None:
                 continue
             if not future.done():
+                if result.held is not None:
+                    result.held.since_s = self.clock.monotonic_s()
+                    self._open.add(result.held)
                 future.set_result(result)
             elif result.held is not None:
                 # Who asked has gone: nobody else knows of this reservation.
@@ -234,34 +247,47 @@ class Meter:
         raise StoreError("state", "the meter's ids clash", cure="check the clocks of the machines")
 
     def _apply(self, tx: Transaction, operations: Sequence[Operation], one_by_one: bool) -> list[Admitted]:
-        round = _Round(tx, self.clock.now_us(), self._ids(len(operations)), one_by_one)
+        round = _Round(tx, self.clock.now_us(), one_by_one)
         round.load(operations)
-        results = [round.admit(o) if isinstance(o, Admit) else round.settle(o) for o in operations]
+        round.ids = self._ids(len(operations), round.now_us)
+        results = [round.done(operation) for operation in operations]
         round.keep()
         return results
 
-    def _ids(self, count: int) -> list[int]:
-        """Ids for calls, growing: SQLite appends them instead of looking for their place."""
-        lane = self._last_id & (2**_LANE_BITS - 1) or self.random.randrange(1, 2**_LANE_BITS)
-        first = max(self.clock.now_us() - _EPOCH_US, (self._last_id >> _LANE_BITS) + 1)
-        ids = [(at << _LANE_BITS) | lane for at in range(first, first + count)]
-        self._last_id = ids[-1]
+    def _ids(self, count: int, now_us: int) -> list[int]:
+        """Ids for calls that begin now, growing: SQLite appends them instead of looking for their place."""
+        with self._lock:  # changes are paid in threads
+            last = self._last_id
+            if last is None or call_id(now_us + BACK_US, 0) < last:  # a lane of its own for a time that is had twice
+                first, lane = now_us, self.random.randrange(1, 2**LANE_BITS)
+            else:
+                first, lane = max(now_us, (last >> LANE_BITS) + EPOCH_US + 1), last & (2**LANE_BITS - 1)
+            ids = [call_id(at_us, lane) for at_us in range(first, first + count)]
+            self._last_id = ids[-1]
         return ids
 
-    def _swept(self, tx: Transaction) -> None:
-        now_us = self.clock.now_us()
-        expire(tx, now_us, self.hold_us)
-        if now_us - self._forgot_us >= FORGET_US:  # a look at every row that is kept
-            idempotency.forget(tx, now_us)
-            bookmarks.forget(tx, now_us)
-            self._forgot_us = now_us
+    def _swept(self, tx: Transaction) -> bool:
+        return swept(tx, self.clock.now_us(), self.hold_us)
+
+    def _renew(self) -> None:
+        """Reserve anew what is held for calls that have run for some time, so that it does not expire under them."""
+        now_s = self.clock.monotonic_s()
+        for held in self._open:
+            if (now_s - held.since_s) * 1e6 >= self.hold_us / RENEWALS:
+                held.since_s = now_s
+                self._waiting.append((Renew(held), None))
+        if self._waiting:
+            self._start()
 
     async def _sweep(self, task: Task) -> None:
-        """Expire what the dead have reserved, and forget answers that nobody will ask for again."""
+        """Renew what the living hold, expire what the dead have reserved, and forget what nobody will ask for again."""
         while True:
-            await asyncio.sleep(SWEEP_S)
-            await self.database.run(self._swept)
-            task.progressed()
+            await asyncio.sleep(min(SWEEP_S, self.hold_us / 1e6 / RENEWALS / 2))
+            self._renew()
+            more = True
+            while more:
+                more = await self.database.run(self._swept)
+                task.progressed()
 
 
 def _memo(key_id: str, request_id: str) -> str:
@@ -275,8 +301,11 @@ class _Settled(Exception):
 class _Round:
     """One transaction of the meter: what it read, changes in memory, and writes at its end."""
 
-    def __init__(self, tx: Transaction, now_us: int, ids: list[int], one_by_one: bool) -> None:
-        self.tx, self.now_us, self.ids, self.one_by_one = tx, now_us, ids, one_by_one
+    def __init__(self, tx: Transaction, at_us: int, one_by_one: bool) -> None:
+        self.tx, self.at_us, self.one_by_one = tx, at_us, one_by_one
+        self.now_us = 0
+        self.ids: list[int] = []
+        self.renewed: dict[int, int] = {}
         self.buckets: dict[tuple[str, str], array[int]] = {}
         self.kept: set[tuple[str, str]] = set()
         self.fuller: set[tuple[str, str]] = set()
@@ -295,8 +324,19 @@ class _Round:
         self.kept.update(found)
         self.buckets = {key: found.get(key) or array("q") for key in asked}
         paying = {o.account_id for o in admits if o.cost}
-        paying.update([o.held.account_id for o in operations if isinstance(o, Settle)])
+        paying.update([o.held.account_id for o in operations if not isinstance(o, Admit)])
         self.balances = ledger.balances(self.tx, paying)
+        self.now_us = self.tx.now_us()  # with the locks in hand, so that no other transaction is later and was first
+
+    def done(self, operation: Operation) -> Admitted:
+        """What becomes of an operation."""
+        match operation:
+            case Admit():
+                return self.admit(operation)
+            case Settle():
+                return self.settle(operation)
+            case Renew():
+                return self.renew(operation)
 
     def admit(self, asked: Admit) -> Admitted:
         """The rate first: who comes too often is not asked for credits."""
@@ -306,8 +346,11 @@ class _Round:
         if asked.limit:
             key = (asked.key_id, asked.bucket)
             moments = self.buckets[key]
-            # A clock that went back must not make room: time stands still until it has caught up.
-            now_us = max(now_us, moments[-1] if moments else 0)
+            if moments and moments[-1] > now_us:
+                # The store's clock was set back: what came before counts as if it had come now, so that it makes no
+                # room, and for no longer than a minute.
+                moments = self.buckets[key] = array("q", [min(moment, now_us) for moment in moments])
+                self.fuller.add(key)
             del moments[: bisect_right(moments, now_us - WINDOW_US)]
             if len(moments) >= asked.limit:
                 reset_us = moments[len(moments) - asked.limit] + WINDOW_US
@@ -320,22 +363,37 @@ class _Round:
         balance = self.balances[asked.account_id]
         if balance.available < asked.cost or not asked.hold:
             return Admitted(True, asked.limit, remaining, reset_us, now_us, None, balance.available)
-        held = Held(asked.account_id, self.ids.pop(), asked.cost)
-        balance.move("reserve", held.amount)
-        memo = _memo(asked.key_id, asked.request_id)
-        self.reserved.append(ledger.entry(held.account_id, self.now_us, "reserve", held.amount, held.call_id, memo))
+        held = self._reserved(asked.account_id, asked.cost, _memo(asked.key_id, asked.request_id))
         return Admitted(True, asked.limit, remaining, reset_us, now_us, held)
+
+    def _reserved(self, account_id: str, amount: int, memo: str) -> Held:
+        held = Held(account_id, self.ids.pop(), amount, memo)
+        self.balances[account_id].move("reserve", amount)
+        self.reserved.append(ledger.entry(account_id, self.at_us, "reserve", amount, held.call_id, memo))
+        return held
+
+    def renew(self, asked: Renew) -> Admitted:
+        """Void and reserve; where it has expired before, reserve only, if the credits are still there."""
+        old = asked.held
+        if not self._settled(old, "void", old.call_id) and self.balances[old.account_id].available < old.amount:
+            return SETTLED
+        held = self._reserved(old.account_id, old.amount, old.memo)
+        self.renewed[old.call_id] = held.call_id
+        return Admitted(True, 0, 0, 0, 0, held)
 
     def settle(self, asked: Settle) -> Admitted:
         """Once: what was settled before, or has expired, stays as it is."""
-        held = asked.held
-        row = ledger.entry(held.account_id, self.now_us, asked.kind, held.amount, held.call_id, "")
+        self._settled(asked.held, asked.kind, self.renewed.get(asked.held.call_id, asked.held.call_id))
+        return SETTLED
+
+    def _settled(self, held: Held, kind: str, call_id: int) -> bool:
+        row = ledger.entry(held.account_id, self.at_us, kind, held.amount, call_id, "")
         if not self.one_by_one:
             self.settled.append(row)
         elif not self.tx.many(ledger.SETTLE, [row]):
-            return SETTLED
-        self.balances[held.account_id].move(asked.kind, held.amount)
-        return SETTLED
+            return False
+        self.balances[held.account_id].move(kind, held.amount)
+        return True
 
     def keep(self) -> None:
         """Write what has changed."""
@@ -346,28 +404,3 @@ class _Round:
         if self.tx.many(ledger.SETTLE, self.settled) < len(self.settled):
             raise _Settled
         ledger.keep(self.tx, self.balances)
-
-
-def expire(tx: Transaction, now_us: int, hold_us: int) -> int:
-    """Give back what was reserved for calls that nobody settled in time; how many.
-
-    Everything up to a mark in the ledger is settled, so that only what came after it is looked at. The mark stays
-    behind what is younger than `hold_us`: a row with a smaller number may still be on its way into the ledger.
-    """
-    row = one(tx.rows(_MARK))
-    assert row is not None, "the mark is made with the tables"
-    mark, late_us = row[0], now_us - hold_us
-    waiting = tx.rows(_OPEN, mark=mark)
-    late = [found for found in waiting if found[1] <= late_us]
-    if late:
-        round = _Round(tx, now_us, [], one_by_one=True)
-        operations = [Settle(Held(account_id, call_id, amount), "expire") for *_, account_id, call_id, amount in late]
-        round.load(operations)
-        for operation in operations:
-            round.settle(operation)
-        round.keep()
-    still = min((found[0] for found in waiting if found[1] > late_us), default=None)
-    ((old,),) = tx.rows(_OLD, mark=mark, late=late_us)
-    if old is not None:
-        tx.run(_SET_MARK, new_value=old if still is None else min(old, still - 1))
-    return len(late)

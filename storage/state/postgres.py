@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from chainfolio.errors import Busy, StorageFull, StoreError
 from chainfolio.settings import masked
-from storage.state.database import Statement, Taken, Transaction, Work
+from storage.state.database import Statement, Taken, Time, Transaction, Work
 from storage.state.migrations import migrate_postgres
 from storage.state.schema import HEAD
 
@@ -27,6 +27,7 @@ THREADS: Final = 4
 CONNECT_S: Final = 5
 WAIT_MS: Final = 5000
 _ONE_MOMENT: Final = Statement(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
+_NOW: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _LOST: Final = (psycopg.OperationalError, psycopg.InterfaceError)
 _AGAIN: Final = ("40001", "40P01", "55P03", "57014")  # serialisation, deadlock, lock or statement timed out
 
@@ -36,8 +37,8 @@ class PostgresDatabase:
 
     name = "postgresql"
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, time: Time | None = None) -> None:
+        self.url, self._time = url, time
         self._local = threading.local()
         self._all: list[psycopg.Connection[Any]] = []
         self._pool = ThreadPoolExecutor(THREADS, "state")
@@ -96,7 +97,7 @@ class PostgresDatabase:
                 if not durable:
                     connection.execute("SET LOCAL synchronous_commit = off")
                 self._local.begun = True
-                return work(_Transaction(connection))
+                return work(_Transaction(connection, self._time))
         except psycopg.errors.UniqueViolation as error:
             raise Taken(str(error)) from None
         finally:
@@ -146,10 +147,17 @@ class PostgresDatabase:
 class _Transaction:
     """What `database.Transaction` says, on a psycopg connection."""
 
-    __slots__ = ("_cursor",)
+    __slots__ = ("_cursor", "_time")
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._cursor = connection.cursor()
+    def __init__(self, connection: psycopg.Connection[Any], time: Time | None) -> None:
+        self._cursor, self._time = connection.cursor(), time
+
+    def now_us(self) -> int:
+        """The time of the server, which is one for all its clients."""
+        if self._time is not None:
+            return self._time()
+        ((now_us,),) = self._cursor.execute(_NOW).fetchall()
+        return int(now_us)
 
     def rows(self, statement: Statement, **arguments: Any) -> list[tuple[Any, ...]]:
         """Every row that a statement gives."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 # The newest revision in migrations/versions: a database that stands there needs no Alembic at all.
-HEAD = "0003"
+HEAD = "0004"
 
 # SQLite's strict tables know INTEGER alone, which has 64 bits there.
 Long = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -96,7 +96,9 @@ marks = sa.Table(
     "marks",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("value", Long, nullable=False, comment="access: changes so far; settled: a row of the ledger"),
+    sa.Column(
+        "value", Long, nullable=False, comment="access: changes so far; settled: a row of the ledger; started: a moment"
+    ),
     sqlite_strict=True,
 )
 
@@ -115,10 +117,11 @@ idempotency = sa.Table(
     sa.Column("account_id", sa.Text, primary_key=True),
     sa.Column("name", sa.Text, primary_key=True, comment="the Idempotency-Key"),
     sa.Column("fingerprint", sa.LargeBinary, nullable=False, comment="SHA-256 of method, path, query and body"),
-    sa.Column("claimed_us", Long, nullable=False),
-    sa.Column("status", Long, comment="null while the first request still runs"),
+    sa.Column("claimed_us", Long, nullable=False, index=True),
+    sa.Column("status", Long, comment="null until the transaction that claims it ends"),
     sa.Column("content_type", sa.Text),
-    sa.Column("body", sa.LargeBinary),
+    sa.Column("body", sa.LargeBinary, comment="null where the answer is made again"),
+    sa.Column("digest", sa.LargeBinary, comment="SHA-256 of the body where that is not kept"),
     sqlite_strict=True,
 )
 
@@ -129,7 +132,7 @@ bookmarks = sa.Table(
     sa.Column("question", sa.LargeBinary, primary_key=True, comment="SHA-256 of what was asked, but for the page"),
     sa.Column("position", Long, primary_key=True, comment="how many items came before"),
     sa.Column("place", sa.LargeBinary, nullable=False, comment="the last of them, as the list's reader writes it"),
-    sa.Column("at_us", Long, nullable=False),
+    sa.Column("at_us", Long, nullable=False, index=True),
     sqlite_strict=True,
 )
 

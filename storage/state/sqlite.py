@@ -19,12 +19,15 @@ from typing import Any, Final, TypeVar
 import apsw
 
 from storage.sqlite import BUSY_MS, connect, said, translated, writing
-from storage.state.database import Statement, Taken, Work
+from storage.state.database import Statement, Taken, Time, Work
 from storage.state.migrations import migrate_sqlite
 from storage.state.schema import HEAD
+from storage.state.sweep import EPOCH_US, LANE_BITS
 
 T = TypeVar("T")
 CHECKPOINT_S: Final = 1.0
+NEAR_US: Final = 60_000_000
+_NEWEST: Final = "SELECT call_id FROM ledger WHERE call_id IS NOT NULL ORDER BY id DESC LIMIT 1"
 HOT_CACHE_KB: Final = 32_000  # the buckets of ten thousand keys
 _JITTER: Final = random.Random()  # when to try again for a lock: nothing that is kept depends on it
 
@@ -34,7 +37,7 @@ class SqliteDatabase:
 
     name = "sqlite"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, time: Time | None = None) -> None:
         self.path = path
         with said("state", path):
             migrate_sqlite(path, HEAD)
@@ -45,6 +48,7 @@ class SqliteDatabase:
             # Both would hold up the event loop: locks are waited for there without it, the journal is emptied apart.
             self._hot.set_busy_timeout(0)
             self._hot.execute("PRAGMA wal_autocheckpoint = 0")
+            self._time = time or _steady(self._writer)
         self._read_lock, self._write_lock = threading.Lock(), threading.Lock()
         self._thread = ThreadPoolExecutor(1, "state")
         self._closing = threading.Event()
@@ -56,13 +60,13 @@ class SqliteDatabase:
         with said("state", self.path), self._read_lock:
             self._reader.execute("BEGIN")
             try:
-                return work(_Transaction(self._reader))
+                return work(_Transaction(self._reader, self._time))
             finally:
                 self._reader.execute("COMMIT")
 
     def change(self, work: Work[T]) -> T:
         """Read and write in one transaction, here and now; on return it outlives a power cut."""
-        with said("state", self.path), self._write_lock, _writing(self._writer) as transaction:
+        with said("state", self.path), self._write_lock, _writing(self._writer, self._time) as transaction:
             return work(transaction)
 
     async def see(self, work: Work[T]) -> T:
@@ -78,7 +82,7 @@ class SqliteDatabase:
         last_s = time.monotonic() + BUSY_MS / 1000
         while True:
             try:
-                with _writing(self._hot) as transaction:
+                with _writing(self._hot, self._time) as transaction:
                     return work(transaction)
             except apsw.BusyError as error:
                 if time.monotonic() > last_s:
@@ -111,10 +115,10 @@ class SqliteDatabase:
 class _Transaction:
     """What `database.Transaction` says, on an APSW connection."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "now_us")
 
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: apsw.Connection, time: Time) -> None:
+        self._connection, self.now_us = connection, time
 
     def rows(self, statement: Statement, **arguments: Any) -> list[tuple[Any, ...]]:
         """Every row that a statement gives."""
@@ -138,15 +142,32 @@ class _Transaction:
 
 
 @contextmanager
-def _writing(connection: apsw.Connection) -> Iterator[_Transaction]:
+def _writing(connection: apsw.Connection, time: Time) -> Iterator[_Transaction]:
     """One transaction; Taken where it would say twice what may be there once."""
     try:
         with writing(connection):
-            yield _Transaction(connection)
+            yield _Transaction(connection, time)
     except apsw.ConstraintError as error:
         if getattr(error, "extendedresult", 0) in _TAKEN:
             raise Taken(str(error)) from None
         raise
+
+
+def _steady(connection: apsw.Connection) -> Time:
+    """The store's time on this machine: what has passed since it was started, which is the same for all its processes
+    and which no step of the calendar moves, counted from a moment that the store keeps. That moment is set anew where
+    the machine was started since, so that time goes on after the newest call there is."""
+    passed_us = time.monotonic_ns() // 1000
+    with writing(connection):
+        kept: list[Any] = connection.execute("SELECT value FROM marks WHERE name = 'started'").fetchall()
+        calls: list[Any] = connection.execute(_NEWEST).fetchall()
+        newest_us = max([(call >> LANE_BITS) + EPOCH_US for (call,) in calls], default=0)
+        if kept and kept[0][0] + passed_us >= newest_us - NEAR_US:
+            started_us = int(kept[0][0])
+        else:
+            started_us = max(time.time_ns() // 1000, newest_us) - passed_us
+            connection.execute("INSERT OR REPLACE INTO marks (name, value) VALUES ('started', ?)", (started_us,))
+    return lambda: started_us + time.monotonic_ns() // 1000
 
 
 _TAKEN: Final = (apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_ROWID)

@@ -91,24 +91,23 @@ class FakeMeter:
         self.settled.append((held.call_id, kind))
 
     def bill(self, account_id: str, key_id: str, amount: int, request_id: str) -> Bill:
-        return Bill(account_id, len(self.asked), amount, 0, "")
+        return Bill(account_id, amount, 0, str(len(self.asked)))
+
+    def pay(self, tx: object, bill: Bill) -> None:
+        return None
 
     def billed(self, bill: Bill) -> None:
-        self.settled.append((bill.call_id, "post"))
+        self.settled.append((int(bill.memo), "post"))
 
 
 class FakeTransaction:
-    """Whatever is asked for is 1000, but nobody has read any list; whatever is paid is taken."""
+    """Whatever is asked for is 1000, but nobody has read any list."""
 
     def rows(self, statement: Statement, **_: object) -> list[tuple[int]]:
         return [] if "bookmarks" in statement.text("sqlite") else [(RICH,)]
 
-    def each(self, statement: Statement, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        return [(*row, RICH, 0, 0) for row in rows]
-
-    def many(self, statement: Statement, rows: Sequence[tuple[Any, ...]]) -> int:
-        assert "ledger" in statement.text("sqlite") or "balances" in statement.text("sqlite"), "nothing else is paid by"
-        return len(rows)
+    def now_us(self) -> int:
+        return 0
 
     def run(self, statement: Statement, **_: object) -> int:
         assert "bookmarks" in statement.text("sqlite"), "nothing else is changed by fakes"

@@ -144,9 +144,10 @@ async def a_world(store: Path | str, settings: Settings | None = None) -> AsyncI
     """The API over a state store: one at an address, or a new one in a folder."""
     clock = SystemClock()
     url = store if isinstance(store, str) else f"sqlite:///{store / 'state.db'}"
-    state = State.open(url, b"p" * 32, clock, random.Random(1))
+    settings = settings or Settings()
+    state = State.open(url, b"p" * 32, clock, random.Random(1), settings.limits.hold_s)
     engine = FakeEngine()
-    app = make_app(engine, state, settings or Settings(), Seams(clock=clock, random=random.Random(2)))
+    app = make_app(engine, state, settings, Seams(clock=clock, random=random.Random(2)))
     try:
         # A failure is logged with its traceback, which structlog draws at length where nobody has set it up.
         with capture_logs():

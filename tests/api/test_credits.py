@@ -230,6 +230,25 @@ async def test_who_leaves_in_the_middle_of_the_answer_pays_nothing(world: World,
     assert await world.settled(ann) == UNTOUCHED
 
 
+async def test_an_answer_that_is_read_for_longer_than_reservations_last_is_paid(state_url: str) -> None:
+    async with limited(state_url, hold_s=1) as world:
+        ann = world.tenant("ann", grants=GRANTS)
+        world.engine.page = ApprovalsPage(tuple(an_approval(height) for height in range(40_000)), None)
+        loop = asyncio.get_running_loop()
+        path = f"/v1/approvals/ethereum?addresses={ALICE}"
+        head = f"GET {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {ann.key}\r\nConnection: close\r\n\r\n"
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            client.setblocking(False)
+            await loop.sock_connect(client, ("127.0.0.1", int(world.base.rpartition(":")[2])))
+            await loop.sock_sendall(client, head.encode())
+            await until(lambda: world.state.database.look(ledger.totals)["reserve"][1] >= 5)
+            assert world.held(ann) == 1, "reserved anew, again and again, while the answer is being sent"
+            while await asyncio.wait_for(loop.sock_recv(client, 2**20), 10):
+                pass
+        assert await world.settled(ann) == Balance(999_999, 0, 1)
+
+
 # --- who leaves while a change is made -------------------------------------------------------------------------------
 
 WRITES = [route for route in KEYED if route.changes]

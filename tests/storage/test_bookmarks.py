@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from chainfolio.seams import SystemClock
-from storage.state import State, bookmarks
+from storage.state import State, bookmarks, schema
+from storage.state.database import Statement
 
 NOW_US = 10**15
 OLD_US = NOW_US + bookmarks.KEEP_US + 1
@@ -52,5 +54,7 @@ def test_a_place_is_forgotten_after_a_while(state: State) -> None:
     put(state, 20, b"old")
     assert found(state, 20, OLD_US) is None
     put(state, 40, b"new", OLD_US)
-    assert state.database.change(lambda tx: bookmarks.forget(tx, OLD_US)) == 1
+    assert not state.database.change(lambda tx: bookmarks.forget(tx, OLD_US)), "there is no more to forget"
+    rows = Statement(sa.select(schema.bookmarks.c.position))
+    assert state.database.look(lambda tx: tx.rows(rows)) == [(40,)]
     assert found(state, 40, OLD_US) == (40, b"new")

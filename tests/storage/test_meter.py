@@ -17,11 +17,21 @@ from hypothesis import strategies as st
 from chainfolio.errors import BadRequest
 from storage.state import State, ledger
 from storage.state.accounts import Account
-from storage.state.meter import WINDOW_US, Admit, Admitted, Held, expire
+from storage.state.database import Time, Transaction
+from storage.state.meter import WINDOW_US, Admit, Admitted, Held
+from storage.state.sweep import EPOCH_US, SLICE, expire, swept
 from tests.storage.stores import KINDS, Stores
 from tests.storage.test_state import PEPPER, Hands
 
 ROOT = Path(__file__).parents[2]
+
+
+BEGAN_US = EPOCH_US + 1_000_000
+
+
+def of_store(clock: Hands) -> Time:
+    """The store's own time, moved by a clock's hands."""
+    return lambda: EPOCH_US + clock.us
 
 
 @pytest.fixture
@@ -31,7 +41,7 @@ def clock() -> Hands:
 
 @pytest.fixture
 async def state(state_url: str, clock: Hands) -> AsyncIterator[State]:
-    opened = State.open(state_url, PEPPER, clock, random.Random(1), hold_s=60)
+    opened = State.open(state_url, PEPPER, clock, random.Random(1), hold_s=60, time=of_store(clock))
     yield opened
     assert opened.database.look(ledger.check) == []
     await opened.meter.close()
@@ -70,13 +80,13 @@ async def test_exactly_the_limit_is_let_in_in_any_minute(state: State, account: 
 
 async def test_the_refused_are_told_when_and_are_not_counted(state: State, account: Account, clock: Hands) -> None:
     first = await state.meter.admit(call(account, limit=2))
-    assert (first.let_in, first.remaining, first.reset_us) == (True, 1, 1_000_000 + WINDOW_US)
+    assert (first.let_in, first.remaining, first.reset_us) == (True, 1, BEGAN_US + WINDOW_US)
     clock.us += 5
     second = await state.meter.admit(call(account, limit=2))
-    assert (second.let_in, second.remaining, second.reset_us) == (True, 0, 1_000_000 + WINDOW_US)
+    assert (second.let_in, second.remaining, second.reset_us) == (True, 0, BEGAN_US + WINDOW_US)
     for _ in range(9):
         refused = await state.meter.admit(call(account, limit=2, cost=1))
-        assert (refused.let_in, refused.remaining, refused.reset_us) == (False, 0, 1_000_000 + WINDOW_US)
+        assert (refused.let_in, refused.remaining, refused.reset_us) == (False, 0, BEGAN_US + WINDOW_US)
         assert refused.held is None
     clock.us = 1_000_000 + WINDOW_US
     assert (await state.meter.admit(call(account, limit=2))).let_in
@@ -90,44 +100,74 @@ async def test_buckets_and_keys_do_not_share(state: State, account: Account) -> 
         assert not (await state.meter.admit(call(account, limit=1, key=key, bucket=bucket))).let_in
 
 
-async def test_a_clock_that_goes_back_makes_no_room(state: State, account: Account, clock: Hands) -> None:
-    clock.us = 500_000_000
+async def test_a_store_whose_clock_is_set_back_makes_no_room_and_locks_nobody_out(
+    state: State, account: Account, clock: Hands
+) -> None:
+    clock.us = 5_000_000_000
     for _ in range(3):
-        await state.meter.admit(call(account, limit=3))
-    clock.us = 1_000_000
+        assert (await state.meter.admit(call(account, limit=3))).let_in
+    clock.us -= 3600_000_000
     refused = await state.meter.admit(call(account, limit=3))
     assert not refused.let_in
     assert refused.reset_us - refused.now_us == WINDOW_US
+    clock.us += WINDOW_US
+    assert [(await state.meter.admit(call(account, limit=3))).let_in for _ in range(4)] == [True] * 3 + [False]
 
 
-STEP_S = 30
+async def test_a_step_of_an_hour_and_back_refuses_nobody_who_keeps_to_the_rate(
+    state: State, account: Account, clock: Hands
+) -> None:
+    start_us = clock.us
+    refused = 0
+    for second in range(1, 400):
+        clock.us = start_us + second * 1_000_000 + (3600_000_000 if second == 100 else 0)
+        refused += not (await state.meter.admit(call(account, limit=120))).let_in
+    assert refused == 0
+
+
 MINUTE_S = WINDOW_US // 1_000_000
 
 
-@pytest.mark.parametrize("jump_s", [-STEP_S, STEP_S])
-async def test_a_clock_that_jumps_in_one_process_shortens_one_minute_at_most(state_url: str, jump_s: int) -> None:
-    """Two processes, flooded for ten minutes; the clock of one is off from the third to the fifth."""
-    hands = Hands(), Hands()
-    states = [State.open(state_url, PEPPER, clock, random.Random(seed)) for seed, clock in enumerate(hands)]
-    owner, let_in, stamps = states[0].create_account("ann")[0], list[int](), list[int]()
-    for second in range(1, 601):
-        off_s = jump_s if 180 <= second < 300 else 0
-        hands[0].us, hands[1].us = second * 1_000_000, (second + off_s) * 1_000_000
+@pytest.mark.parametrize("off_s", [-3600, -30, 30, 601])
+async def test_the_clocks_of_processes_are_asked_for_no_rate_and_no_expiry(state_url: str, off_s: int) -> None:
+    """Two processes, one of them with a wrong clock, flooded for some minutes of the store's time."""
+    right, wrong = Hands(), Hands()
+    states = [
+        State.open(state_url, PEPPER, clock, random.Random(seed), hold_s=60, time=of_store(right))
+        for seed, clock in enumerate((right, wrong))
+    ]
+    start_us = right.us = wrong.us = 10_000_000_000
+    owner, let_in = states[0].create_account("ann", credits=5)[0], list[int]()
+    for second in range(1, 241):
+        right.us = start_us + second * 1_000_000
+        wrong.us = right.us + off_s * 1_000_000
         for state in states:
-            for _ in range(3):
-                found = await state.meter.admit(call(owner, limit=50))
-                if found.let_in:
-                    let_in.append(second)
-                    stamps.append(found.now_us)
-    assert stamps == sorted(stamps)
-    assert max(sum(at - WINDOW_US < other <= at for other in stamps) for at in stamps) == 50
-    minutes = {at: sum(at - MINUTE_S < other <= at for other in let_in) for at in let_in}
-    beyond = [at for at, count in minutes.items() if count > 50]
-    assert all(180 <= at < 180 + MINUTE_S and minutes[at] <= 100 for at in beyond)
-    assert bool(beyond) == (jump_s > 0), "a step back makes no room at all"
-    assert sum(let_in_at > 600 - 2 * MINUTE_S for let_in_at in let_in) >= 50, "nobody is locked out for good"
+            let_in += [second for _ in range(3) if (await state.meter.admit(call(owner, limit=50))).let_in]
+    assert {sum(at - MINUTE_S < other <= at for other in let_in) for at in range(MINUTE_S, 241)} == {50}
+    held = [await reserve(state, owner) for state in states]
+    for state in states:
+        state.database.change(state.meter._swept)
+    assert await states[0].look(ledger.check) == []
+    assert states[0].balance(owner.id) == 3, "what runs has not expired by anybody's clock"
+    for state, each in zip(states, held, strict=True):
+        await state.meter.settle(each, "post")
+    assert states[0].database.look(ledger.totals)["post"] == (2, 2)
     for state in states:
         await state.meter.close()
+        state.close()
+
+
+def test_the_time_of_a_store_is_one_for_all_and_goes_on(state_url: str) -> None:
+    first = State.open(state_url, PEPPER, Hands(), random.Random(1))
+    second = State.open(state_url, PEPPER, Hands(), random.Random(2))
+
+    def now_us(tx: Transaction) -> int:
+        return tx.now_us()
+
+    times = [state.database.change(now_us) for _ in range(20) for state in (first, second)]
+    assert times == sorted(times)
+    assert times[-1] - times[0] < 60_000_000
+    for state in (first, second):
         state.close()
 
 
@@ -167,17 +207,71 @@ async def test_nobody_spends_what_is_not_there(state: State, account: Account) -
     assert state.balance(account.id) == 1
 
 
+async def died(state_url: str, account: Account, clock: Hands, cost: int, calls: int = 1) -> list[Held]:
+    """What another process had reserved when it ended."""
+    other = State.open(state_url, PEPPER, clock, random.Random(7), hold_s=60, time=of_store(clock))
+    held = [await reserve(other, account, cost) for _ in range(calls)]
+    await other.meter.close()
+    other.close()
+    return held
+
+
 async def test_what_nobody_settles_expires_in_the_customers_favour(
-    state: State, account: Account, clock: Hands
+    state: State, state_url: str, account: Account, clock: Hands
 ) -> None:
-    held = await reserve(state, account, 3)
+    (held,) = await died(state_url, account, clock, 3)
     clock.us += 60_000_000 - 1
-    assert await state.database.hot(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us)) == 0
+    assert state.database.change(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us)) == (0, False)
     clock.us += 1
-    assert await state.database.hot(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us)) == 1
+    assert state.database.change(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us)) == (1, False)
     assert state.balance(account.id) == 10
     await state.meter.settle(held, "post")
     assert state.balance(account.id) == 10
+
+
+async def test_a_call_that_runs_for_longer_than_reservations_last_is_paid(
+    state: State, account: Account, clock: Hands
+) -> None:
+    held = await reserve(state, account, 4)
+    for _ in range(10):
+        clock.us += 25_000_000
+        state.meter._renew()
+        assert state.balance(account.id) == 6
+        await state.meter.settle(await reserve(state, account), "void")  # whatever waited is done with it
+        state.database.change(lambda tx: swept(tx, clock.now_us(), state.meter.hold_us))
+    await state.meter.settle(held, "post")
+    assert state.balance(account.id) == 6
+    assert state.database.look(ledger.totals)["post"] == (4, 1)
+    assert state.database.look(ledger.totals)["expire"] == (0, 0)
+
+
+async def test_a_call_that_ends_while_it_is_renewed_is_paid_once(state: State, account: Account, clock: Hands) -> None:
+    held = await reserve(state, account, 4)
+    clock.us += 25_000_000
+    state.meter._renew()
+    await state.meter.settle(held, "post")
+    assert state.balance(account.id) == 6
+    assert state.database.look(ledger.totals)["post"] == (4, 1)
+
+
+async def test_a_sweep_looks_at_every_row_once_and_at_few_at_a_time(
+    state: State, state_url: str, account: Account, clock: Hands
+) -> None:
+    dead = await died(state_url, account, clock, 1, calls=3)
+    for _ in range(40):
+        await state.meter.settle(await reserve(state, account), "void")
+    clock.us += 60_001_000  # calls of one moment differ by some millionths
+    alive = await reserve(state, account)
+    found, more, slices = 0, True, 0
+    while more:
+        expired, more = state.database.change(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us, most=10))
+        found, slices = found + expired, slices + 1
+    assert found == len(dead)
+    assert 8 <= slices <= 11, "84 rows, ten at a time"
+    assert state.database.change(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us)) == (0, False)
+    assert state.balance(account.id) == 9
+    await state.meter.settle(alive, "post")
+    assert SLICE < 10_000
 
 
 async def test_one_who_leaves_before_the_answer_has_reserved_nothing(state: State, account: Account) -> None:
@@ -207,7 +301,9 @@ def test_credits_are_given_and_taken_by_the_operator(state: State, account: Acco
 def test_any_order_of_events_adds_up(data: st.DataObject, stores: Stores) -> None:
     """A ledger that is nothing but a dictionary, beside ours, through any sequence of calls and ends of calls."""
     clock = Hands()
-    state = State.open(stores.url(data.draw(st.sampled_from(KINDS))), PEPPER, clock, random.Random(1), hold_s=1)
+    state = State.open(
+        stores.url(data.draw(st.sampled_from(KINDS))), PEPPER, clock, random.Random(1), hold_s=1, time=of_store(clock)
+    )
     owner = state.create_account("ann", credits=20)[0]
     free, open_calls, earned = 20, {}, 0
 
@@ -224,7 +320,8 @@ def test_any_order_of_events_adds_up(data: st.DataObject, stores: Stores) -> Non
                         free -= cost
                 case "wait":
                     clock.us += 2_000_000
-                    await state.database.hot(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us))
+                    state.meter._open.clear()  # as if those who hold them were gone
+                    state.database.change(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us))
                     free += sum(open_calls.values())
                     open_calls.clear()
                 case kind if open_calls:
