@@ -7,10 +7,13 @@ its own is the meter's.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -24,8 +27,13 @@ from storage.state.schema import HEAD
 
 T = TypeVar("T")
 THREADS: Final = 4
-CONNECT_S: Final = 5
-WAIT_MS: Final = 5000
+# A server that is there and says nothing answers no time-out of its own: the client keeps these.
+CONNECT_S: Final = 4
+WAIT_S: Final = 4.0  # for one of the threads
+CALL_S: Final = 10.0  # for a transaction, from its begin to its commit
+LOCK_MS: Final = 5000
+STATEMENT_MS: Final = 8000
+TCP_MS: Final = 8000
 _ONE_MOMENT: Final = Statement(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
 _NOW: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _LOST: Final = (psycopg.OperationalError, psycopg.InterfaceError)
@@ -43,6 +51,7 @@ class PostgresDatabase:
         self._all: list[psycopg.Connection[Any]] = []
         self._pool = ThreadPoolExecutor(THREADS, "state")
         self._meter = ThreadPoolExecutor(1, "state-meter")
+        self._watch = Watch()
         with self._said():
             migrate_postgres(url, HEAD)
 
@@ -61,21 +70,32 @@ class PostgresDatabase:
 
     async def see(self, work: Work[T]) -> T:
         """`look`, off the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self.look, work)
+        return await self._queued(self._pool, lambda: self.look(work))
 
     async def run(self, work: Work[T]) -> T:
         """`change`, off the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self.change, work)
+        return await self._queued(self._pool, lambda: self.change(work))
 
     async def hot(self, work: Work[T]) -> T:
         """A small transaction of the meter."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._meter, lambda: self._on_connection(work, durable=False))
+        return await self._queued(self._meter, lambda: self._on_connection(work, durable=False))
+
+    async def _queued(self, pool: ThreadPoolExecutor, call: Callable[[], T]) -> T:
+        """Run in a thread of a pool; Busy, with nothing begun, where none was free in time."""
+        asked_s = time.monotonic()
+
+        def run() -> T:
+            if time.monotonic() - asked_s > WAIT_S:
+                raise Busy("state", f"{masked(self.url)} is too slow for what is asked of it", cure="try again")
+            return call()
+
+        return await asyncio.get_running_loop().run_in_executor(pool, run)
 
     def close(self) -> None:
         """Let go of the database."""
         self._meter.shutdown()
         self._pool.shutdown()
+        self._watch.close()
         for connection in self._all:
             connection.close()
 
@@ -93,7 +113,7 @@ class PostgresDatabase:
     def _once(self, work: Work[T], *, durable: bool) -> T:
         connection = self._connection()
         try:
-            with connection.transaction():
+            with self._watch.over(connection), connection.transaction():
                 if not durable:
                     connection.execute("SET LOCAL synchronous_commit = off")
                 self._local.begun = True
@@ -117,7 +137,8 @@ class PostgresDatabase:
         if connection is None or connection.closed:
             connection = psycopg.connect(
                 self.url, autocommit=True, connect_timeout=CONNECT_S, application_name="chainfolio",
-                options=f"-c lock_timeout={WAIT_MS} -c statement_timeout={6 * WAIT_MS}",
+                options=f"-c lock_timeout={LOCK_MS} -c statement_timeout={STATEMENT_MS}",
+                tcp_user_timeout=TCP_MS, keepalives_idle=5, keepalives_interval=2, keepalives_count=3,
             )  # fmt: skip
             self._local.connection = connection
             self._all.append(connection)
@@ -142,6 +163,46 @@ class PostgresDatabase:
         if isinstance(error, _LOST):
             return Busy("state", f"{where} cannot be reached", cure="check that PostgreSQL runs, and state.url")
         return StoreError("state", f"{where}: {type(error).__name__} {error.sqlstate}")
+
+
+class Watch:
+    """Breaks off connections whose transaction takes longer than `CALL_S`, so that whoever waits for it gets an error.
+
+    One thread for all: a timer for each transaction would cost more than the transaction.
+    """
+
+    def __init__(self) -> None:
+        self._until_s: dict[psycopg.Connection[Any], float] = {}
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="state-watch", daemon=True)
+        self._thread.start()
+
+    @contextmanager
+    def over(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        """Watch over a connection for as long as the block lasts."""
+        self._until_s[connection] = time.monotonic() + CALL_S
+        try:
+            yield
+        finally:
+            self._until_s.pop(connection, None)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing.wait(CALL_S / 20):
+            for connection, until_s in list(self._until_s.items()):
+                if time.monotonic() > until_s:
+                    self._until_s.pop(connection, None)
+                    _break_off(connection)
+
+
+def _break_off(connection: psycopg.Connection[Any]) -> None:
+    """End both directions of a connection: the thread that waits for it sees its end."""
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.pgconn.socket)) as ours:
+        ours.shutdown(socket.SHUT_RDWR)
 
 
 class _Transaction:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from chainfolio.errors import StorageFull, StoreError
+from chainfolio.errors import Busy, StorageFull, StoreError
 from chainfolio.seams import Seams
 from chainfolio.settings import Settings
 from chainfolio.supervisor import Supervisor
@@ -182,3 +182,21 @@ async def test_a_full_disk_is_waited_out_and_said(
     await supervisor.close()
     assert caplog.records[0].levelno == logging.ERROR
     tail.close()
+
+
+async def test_a_state_store_that_does_not_answer_makes_the_process_unready_until_it_does() -> None:
+    ping = Fault(lambda: asyncio.sleep(0), Busy("state", "postgresql://host/name cannot be reached"))
+    ping.on = True
+    supervisor = Supervisor(Quick())
+    engine = Engine(System(Settings()), {}, supervisor)
+    assert (await engine.readiness()).ready
+    supervisor.every("state store", 2.0, ping)
+    await until(lambda: ping.met)
+    await until(lambda: supervisor.problems())
+    found = await engine.readiness()
+    assert (found.ready, found.tasks[0].healthy) == (False, False)
+    assert "cannot be reached" in (found.tasks[0].reason or "")
+    ping.on = False
+    await until(lambda: not supervisor.problems())
+    assert (await engine.readiness()).ready
+    await supervisor.close()

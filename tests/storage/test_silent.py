@@ -1,0 +1,108 @@
+"""A PostgreSQL that is there and says nothing: every call ends as a typed error in bounded time, then all works."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chainfolio.errors import Busy
+from storage.state import accounts, postgres
+from storage.state.database import Transaction
+from storage.state.postgres import PostgresDatabase
+from tests.storage.stores import NO_POSTGRES, Stores
+
+PORT = ".s.PGSQL.5432"
+
+
+class Line:
+    """A socket before a server's: what goes through is held back while the line is silent, and nothing is closed."""
+
+    def __init__(self, folder: Path, server: Path) -> None:
+        self.server, self.speaks = server, threading.Event()
+        self.speaks.set()
+        self.accepted = 0
+        self._ours: list[socket.socket] = []
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(folder / PORT))
+        self._listener.listen(64)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                self.accepted += 1
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(str(self.server / PORT))
+                self._ours += [client, server]
+                for source, target in ((client, server), (server, client)):
+                    threading.Thread(target=self._pass, args=(source, target), daemon=True).start()
+
+    def _pass(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while content := source.recv(65536):
+                self.speaks.wait()
+                target.sendall(content)
+            target.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """End all of it."""
+        self.speaks.set()
+        for each in (self._listener, *self._ours):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+
+@pytest.fixture
+def line(stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Line, PostgresDatabase]]:
+    if stores.server is None:
+        pytest.skip(NO_POSTGRES)
+    monkeypatch.setattr(postgres, "CALL_S", 1.0)
+    monkeypatch.setattr(postgres, "WAIT_S", 1.0)
+    monkeypatch.setattr(postgres, "CONNECT_S", 2)
+    url = stores.url("postgresql")
+    where = url.partition("host=")[2]
+    made = Line(tmp_path, Path(where))
+    database = PostgresDatabase(url.replace(where, str(tmp_path)))
+    yield made, database
+    made.speaks.set()
+    database.close()
+    made.close()
+
+
+async def test_every_call_to_a_silent_database_ends_as_busy_and_the_next_ones_work(
+    line: tuple[Line, PostgresDatabase],
+) -> None:
+    silent, database = line
+    assert await database.see(accounts.changes) == 0
+    silent.speaks.clear()
+    async with asyncio.timeout(60):
+        asked = [*(database.see(accounts.changes) for _ in range(12)), database.hot(accounts.changes)]
+        ended = await asyncio.gather(*asked, database.run(accounts.changes), return_exceptions=True)
+    assert {type(each) for each in ended} == {Busy}
+    silent.speaks.set()
+    async with asyncio.timeout(60):
+        assert await database.see(accounts.changes) == 0
+        assert await database.hot(accounts.changes) == 0
+
+
+async def test_a_transaction_that_ended_in_silence_is_not_begun_again(line: tuple[Line, PostgresDatabase]) -> None:
+    silent, database = line
+    runs = []
+
+    def work(tx: Transaction) -> int:
+        runs.append(1)
+        silent.speaks.clear()
+        return accounts.changes(tx)
+
+    with pytest.raises(Busy):
+        async with asyncio.timeout(60):
+            await database.run(work)
+    assert runs == [1]
