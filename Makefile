@@ -20,6 +20,10 @@ export UV_SYSTEM_CERTS ?= 1
 export UV_NATIVE_TLS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# Without a network it is said within a minute or two, and not after forty.
+export UV_HTTP_TIMEOUT ?= 15
+export UV_HTTP_RETRIES ?= 1
+
 # Whatever is there of: our packages that hold Python.
 CODE := $(sort $(patsubst %/,%,$(dir $(wildcard $(addsuffix /*.py,\
 	adapters api bench chainfolio cli configs dashboard indexer localchain portfolio pricing storage tests)))))
@@ -60,8 +64,15 @@ bench: install ## the benchmarks; their results go where bench/README.md says
 	@if [ ! -d bench ]; then echo 'There is no bench/ here yet.' >&2; exit 1; fi
 	@$(BIN)/python -m bench $(ARGS)
 
+.PHONY: ready
+ready: # what would stop the installation of the local chain is said before anything is loaded
+	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null \
+		|| [ -x $(BIN)/python ] || { echo "Python 3.11, 3.12 or 3.13 is needed: make PYTHON=python3.12 …" >&2; exit 1; }
+	@if [ -x $(BIN)/python ]; then $(BIN)/python -m localchain.install --check; \
+		else "$(PYTHON)" -m localchain.install --check; fi
+
 .PHONY: install
-install: $(INSTALLED) ## .venv from the lock, and the local chain's pieces; nothing to do the second time
+install: ready $(INSTALLED) ## .venv from the lock, and the local chain's pieces; nothing to do the second time
 	@$(BIN)/python -m localchain.install
 
 $(INSTALLED): requirements.lock pyproject.toml
@@ -74,9 +85,10 @@ $(INSTALLED): requirements.lock pyproject.toml
 			echo 'No environment could be made. On Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }; \
 	fi
 	@put() { \
-		if command -v uv >/dev/null && uv pip install --quiet --python $(BIN)/python "$$@"; then return; fi; \
+		if command -v uv >/dev/null && uv pip install --python $(BIN)/python "$$@"; then return; fi; \
 		$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null; \
-		$(BIN)/python -m pip install --quiet "$$@"; \
+		$(BIN)/python -m pip install --retries 1 --timeout 15 "$$@" || { \
+			echo 'Nothing could be fetched: is there a network, and a proxy to name (HTTPS_PROXY)?' >&2; exit 1; }; \
 	}; \
 	echo 'Installing what requirements.lock names …'; \
 	put --require-hashes -r requirements.lock; \

@@ -199,6 +199,14 @@ class _Crew:
             self.end()
 
 
+def check_port(host: str, port: int) -> None:
+    """BadSettings where a port cannot be listened on."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with _naming(host, port), socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))
+
+
 @contextlib.contextmanager
 def _reserved(host: str, port: int, reuse_port: bool) -> Any:
     """A port for all workers: held, so that 0 means the same for each and nobody takes it, but never listened on."""
@@ -206,9 +214,7 @@ def _reserved(host: str, port: int, reuse_port: bool) -> Any:
     with _naming(host, port):
         if not reuse_port and port:
             # Sharing is silent: two servers on one port would each get half of the requests. So look first.
-            with socket.socket(family) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind((host, port))
+            check_port(host, port)
         holder = socket.socket(family)
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         holder.bind((host, port))

@@ -91,6 +91,10 @@ def run(options: argparse.Namespace) -> int:
     from localchain.node import LocalNode
     from localchain.trade import trade
 
+    if not options.once:  # before a chain is made that nobody could look at
+        from api.serve import check_port
+
+        check_port(Settings().server.host, options.port)
     start_s = time.monotonic()
 
     def say(line: str) -> None:

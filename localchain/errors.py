@@ -12,8 +12,8 @@ class NodeJsMissing(LocalChainError):
 
     def __init__(self, found: str) -> None:
         super().__init__(
-            f"Node.js 20 or newer is needed for the local chain ({found}): "
-            "apt-get install nodejs npm, or https://nodejs.org"
+            f"Node.js 20 or newer is needed for the local chain ({found}): take it from https://nodejs.org, or by "
+            "`nvm install 22`. That of Debian 12 and Ubuntu 24.04 (apt-get install nodejs) is older"
         )
 
 

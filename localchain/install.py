@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,11 @@ from localchain.errors import InstallFailed, LocalChainError, NodeJsMissing, NoS
 
 SOURCES = Path(__file__).parent / "contracts"
 OLDEST_NODE_JS = 20
+FOLDERS = ("node_modules", "compiled")
+PATIENCE_S = 1200.0
+SAY_EVERY_S = 10.0
+# Without a network npm is silent for a quarter of an hour by default; these are tried once more and then said.
+NETWORK = {"npm_config_fetch_retries": "1", "npm_config_fetch_timeout": "60000"}
 STAMP = ".complete"  # written last, so that a folder without it was left half-way
 
 Say = Callable[[str], None]
@@ -55,7 +61,7 @@ def ensure(say: Say = _nothing) -> Path:
     """Installs what is missing and returns the folder that holds it; safe to call from any number of processes."""
     where = home()
     packages, contracts = _keys()
-    folders = {"node_modules": packages, "compiled": contracts}
+    folders = dict(zip(FOLDERS, (packages, contracts), strict=True))
     done = f"the local chain is installed in {where}"
     if all(_complete(where / folder, key) for folder, key in folders.items()):
         say(done)
@@ -181,21 +187,50 @@ def _check_node_js() -> None:
         raise NodeJsMissing(f"found {version or 'one that does not start'}")
 
 
-def _run(step: str, command: list[str], where: Path, lock: int, patience_s: float | None = None) -> None:
+def _run(step: str, command: list[str], where: Path, lock: int, patience_s: float = PATIENCE_S) -> None:
+    """One step in a process of its own, with a line every few seconds; it ends with us, and after its time."""
     # The child inherits the lock: if we are killed, nobody else begins before it has ended too.
+    start_s = time.monotonic()
+    with subprocess.Popen(
+        command, cwd=where, pass_fds=(lock,), text=True, errors="replace", env={**NETWORK, **os.environ},
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as child:  # fmt: skip
+        try:
+            while (output := _output(child, min(SAY_EVERY_S, patience_s))) is None:
+                if (spent_s := time.monotonic() - start_s) >= patience_s:
+                    raise InstallFailed(step, f"it took longer than {patience_s:g} s")
+                print(f"  {step}: {spent_s:.0f} s", file=sys.stderr, flush=True)
+        except BaseException:  # an interrupt as well: nothing of it goes on
+            child.kill()
+            raise
+    if child.returncode:
+        raise InstallFailed(step, output)
+
+
+def _output(child: subprocess.Popen[str], wait_s: float) -> str | None:
+    """All that a process printed, once it has ended; None where it has not by then."""
     try:
-        done = subprocess.run(
-            command, cwd=where, pass_fds=(lock,), text=True, errors="replace", check=False, timeout=patience_s,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+        return child.communicate(timeout=wait_s)[0]
     except subprocess.TimeoutExpired:
-        raise InstallFailed(step, f"it took longer than {patience_s} s") from None
-    if done.returncode:
-        raise InstallFailed(step, done.stdout)
+        return None
+
+
+def check() -> None:
+    """NodeJsMissing where something is still to be installed and Node.js is not there: before anything is loaded."""
+    if not all(_complete(home() / folder, key) for folder, key in zip(FOLDERS, _keys(), strict=True)):
+        _check_node_js()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Install, or with `--check` only look whether that could work."""
+    try:
+        check() if "--check" in arguments else ensure(lambda line: print(line, flush=True))
+    except LocalChainError as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        print("stopped; the next run begins this step again", file=sys.stderr)
+        sys.exit(130)
 
 
 if __name__ == "__main__":
-    try:
-        ensure(lambda line: print(line, flush=True))
-    except LocalChainError as error:
-        sys.exit(str(error))
+    main(sys.argv[1:])

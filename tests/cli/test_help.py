@@ -145,3 +145,12 @@ def test_status_says_what_it_knows_where_no_node_answers(run: Run, here: Path, d
     assert (chain["newest"], chain["head"], chain["behind"]) == (None, None, None)
     assert "cannot be reached" in chain["problem"]
     assert run("status").out.startswith("local: followed to nothing yet; ")
+
+
+def test_a_port_that_is_taken_is_told_before_the_demo_begins(run: Run, dead: str, here: Path) -> None:
+    port = dead.rpartition(":")[2]
+    ran = run("demo", "--port", port)
+    assert (ran.code, ran.err) == (
+        2, f"error: server.port: {port} on 127.0.0.1 is taken\n  cure: stop the other server or choose another port\n",
+    )  # fmt: skip
+    assert list(here.iterdir()) == []

@@ -393,7 +393,7 @@ def steps(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.usefixtures("elsewhere")
 def test_without_node_js_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(NodeJsMissing, match=r"Node.js 20 or newer is needed .*apt-get install nodejs npm"):
+    with pytest.raises(NodeJsMissing, match=r"Node.js 20 or newer is needed .*https://nodejs.org.*nvm install 22"):
         install.ensure()
 
 
@@ -416,6 +416,45 @@ def test_a_failed_npm_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
     with pytest.raises(InstallFailed, match="no such package"):
         install.ensure()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_step_that_stands_still_says_so_and_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As npm without a network does: the time is what was given to it."""
+    monkeypatch.setattr(install, "SAY_EVERY_S", 0.05)
+    with pytest.raises(InstallFailed, match=r"npm install failed: it took longer than 0\.2 s"):
+        install._run("npm install", ["sleep", "600"], tmp_path, 0, 0.2)
+    assert "  npm install: 0 s\n" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_node_js_is_looked_for_before_anything_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit, match=r"Node\.js 20 or newer is needed"):
+        install.main(["--check"])
+    makefile = (Path(install.__file__).parents[1] / "Makefile").read_text()
+    assert "install: ready $(INSTALLED)" in makefile
+
+
+def test_what_is_installed_needs_no_node_js(steps: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install.ensure()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    install.check()
+
+
+def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(say: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(install, "ensure", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        install.main([])
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "stopped; the next run begins this step again\n"
 
 
 def test_installing_twice_is_installing_once(steps: list[str]) -> None:
