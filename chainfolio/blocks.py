@@ -60,6 +60,11 @@ class Spans:
                 merged.append(span)
         self._spans = tuple(merged)
 
+    @classmethod
+    def of(cls, heights: Iterable[int]) -> Spans:
+        """The set of some heights."""
+        return cls(Span(height, height) for height in heights)
+
     def __iter__(self) -> Iterator[Span]:
         return iter(self._spans)
 

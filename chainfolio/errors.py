@@ -170,6 +170,15 @@ class Busy(StoreError):
     """Another process holds what this one needs."""
 
 
+class Damaged(StoreError):
+    """A stored file is not what was written: no row of it is ever used."""
+
+    def __init__(self, path: str, reason: str, table: str = "") -> None:
+        place = f"{table}/{path}" if table else path
+        super().__init__("lake", f"{place} is damaged: {reason}", cure="chainfolio check --repair")
+        self.table, self.path, self.reason = table, path, reason
+
+
 class StaleTable(StoreError):
     """A table was written by another revision of its decoder."""
 

@@ -19,7 +19,7 @@ from cli.examples import EXAMPLES
 
 GROUPS = (
     "demo", "serve", "worker", "index", "derive", "portfolio", "nav", "approvals", "transactions", "verify",
-    "account", "key", "addressbook", "subscription", "virtual-user", "sql", "status", "doctor",
+    "account", "key", "addressbook", "subscription", "virtual-user", "sql", "check", "status", "doctor",
     "init", "completion", "new-protocol", "record", "test-protocol",
 )  # fmt: skip
 

@@ -155,7 +155,9 @@ def _moved(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: in
     loose = [fresh(tail, chain, TRANSFERS).filter(mine)]
     for span in unsorted(tail, chain, ACCOUNT_TRANSFERS):
         within = pl.col("height").is_between(span.first, span.last)
-        loose.append(lake.scan(TRANSFERS, chain=chain).filter(within, mine).select(TRANSFERS.names).collect())
+        loose.append(
+            lake.scan(TRANSFERS, chain=chain, heights=[span]).filter(within, mine).select(TRANSFERS.names).collect()
+        )
     parts = [account_transfers(rows).filter(pl.col("account").is_in(accounts)).select(MOVED) for rows in loose]
     for account in accounts:
         # A history that is refused is not read: that of the zero address would not fit into memory.
@@ -186,7 +188,7 @@ def indexed_transactions(lake: Lake, tail: Tail, chain: str, keys: Collection[Ac
     ours = pl.col("height").is_between(heights[0], heights[-1]) & pl.col("height").is_in(heights)
     ours &= pl.col("hash").is_in(sorted({key.tx_hash for key in keys}))
     kept = fresh(tail, chain, TRANSACTIONS, heights[0], heights[-1]).lazy()
-    parts = [kept, lake.scan(TRANSACTIONS, chain=chain)]
+    parts = [kept, lake.scan(TRANSACTIONS, chain=chain, heights=Spans.of(heights))]
     rows = pl.concat([part.filter(ours).select(of_transaction()).collect() for part in parts])
     return {row["tx_hash"]: _mined(row) for row in rows.iter_rows(named=True)}
 
@@ -199,7 +201,13 @@ def indexed_hashes(lake: Lake, chain: str, heights: Collection[int]) -> dict[int
     if not wanted:
         return {}
     here = pl.col("height").is_between(wanted[0], wanted[-1]) & pl.col("height").is_in(wanted)
-    return dict(lake.scan(BLOCKS, chain=chain).filter(here).select("height", "hash").collect().iter_rows())
+    return dict(
+        lake.scan(BLOCKS, chain=chain, heights=Spans.of(wanted))
+        .filter(here)
+        .select("height", "hash")
+        .collect()
+        .iter_rows()
+    )
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------

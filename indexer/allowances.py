@@ -141,7 +141,7 @@ def editions(lake: Lake, tail: Tail, chain: str, owner: str) -> dict[str, set[in
     for filter_ in tail.cover_filters(chain, TRANSFERS.name):
         for span in pending(tail, chain, TRANSFERS.name, filter_):
             within = pl.col("height").is_between(span.first, span.last)
-            parts.append(lake.scan(TRANSFERS, chain=chain).filter(mine, within))
+            parts.append(lake.scan(TRANSFERS, chain=chain, heights=[span]).filter(mine, within))
     parts.append(lake.of_account(ACCOUNT_TRANSFERS, chain, owner, ("standard", *wanted)))
     found: defaultdict[str, set[int]] = defaultdict(set)
     for rows in parts:

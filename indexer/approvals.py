@@ -124,7 +124,7 @@ def given(lake: Lake, tail: Tail, chain: str, owners: Sequence[str], span: Span)
     for filter_ in tail.cover_filters(chain, APPROVALS.name):
         for part in pending(tail, chain, APPROVALS.name, filter_) & [span]:
             here = pl.col("height").is_between(part.first, part.last)
-            yield lake.scan(APPROVALS, chain=chain).filter(mine, here).select(COLUMNS).collect()
+            yield lake.scan(APPROVALS, chain=chain, heights=[part]).filter(mine, here).select(COLUMNS).collect()
     columns = ["account", *(name for name in COLUMNS if name != "owner")]
     for owner in owners:
         rows = lake.of_account(ACCOUNT_APPROVALS, chain, owner, columns)

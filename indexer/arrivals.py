@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
-from itertools import pairwise
-from operator import or_
 from typing import TYPE_CHECKING, Final
 
-from chainfolio.blocks import Span
+from chainfolio.blocks import Span, Spans
 from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSACTIONS, TRANSFERS, Table
 from indexer import ipc
 from indexer.candidates import FUNGIBLE, NOTHING, unsorted
@@ -102,7 +99,9 @@ def _history(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], height
     loose = [_fresh(tail, chain, TRANSFERS, Span(0, height)).filter(mine)]
     for span in unsorted(tail, chain, "transfers", height):
         within = pl.col("height").is_between(span.first, span.last)
-        loose.append(lake.scan(TRANSFERS, chain=chain).filter(mine, within).select(TRANSFERS.names).collect())
+        loose.append(
+            lake.scan(TRANSFERS, chain=chain, heights=[span]).filter(mine, within).select(TRANSFERS.names).collect()
+        )
     key = ("account", "height", "tx_index", "log_index", "item", "direction")
     columns = tuple(dict.fromkeys((*key, *COLUMNS)))
     own = pl.col("account").is_in(accounts)
@@ -146,13 +145,6 @@ def _newest(places: pl.DataFrame) -> pl.DataFrame:
     return newest.select(places.columns)
 
 
-def _spans(heights: Sequence[int]) -> list[Span]:
-    """Some sorted heights as at most `MOST_PLACES` spans: those next to each other together."""
-    apart = sorted(range(1, len(heights)), key=lambda at: heights[at - 1] - heights[at])[: MOST_PLACES - 1]
-    edges = [0, *sorted(apart), len(heights)]
-    return [Span(heights[start], heights[end - 1]) for start, end in pairwise(edges)]
-
-
 def _at(
     lake: Lake, tail: Tail, chain: str, table: Table, columns: Sequence[str], heights: Iterable[int]
 ) -> Iterator[pl.DataFrame]:
@@ -163,11 +155,9 @@ def _at(
     wanted = sorted(set(heights))
     for start in range(0, len(wanted), MOST_HEIGHTS):
         some = wanted[start : start + MOST_HEIGHTS]
-        # A comparison each, and not only one with a list: these let row groups be passed over.
-        near = reduce(or_, (pl.col("height").is_between(span.first, span.last) for span in _spans(some)))
-        here = near & pl.col("height").is_in(some)
+        here = pl.col("height").is_in(some)
         yield _fresh(tail, chain, table, Span(some[0], some[-1])).filter(here).select(columns)
-        yield lake.scan(table, chain=chain).filter(here).select(columns).collect()
+        yield lake.scan(table, chain=chain, heights=Spans.of(some)).filter(here).select(columns).collect()
 
 
 def _fresh(tail: Tail, chain: str, table: Table, span: Span) -> pl.DataFrame:

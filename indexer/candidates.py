@@ -96,7 +96,7 @@ def met(
         parts.append(_sides(fresh.lazy()).filter(own))
     for span in unsorted(tail, chain, "transfers", height):
         within = pl.col("height").is_between(span.first, span.last)
-        parts.append(_sides(lake.scan(TRANSFERS, chain=chain).filter(within)).filter(own))
+        parts.append(_sides(lake.scan(TRANSFERS, chain=chain, heights=[span]).filter(within)).filter(own))
     parts.append(lake.of_accounts(ACCOUNT_TRANSFERS, chain, accounts, ("height", *KINDS, "raw")))
     if recent is not None:
         parts.append(_sides(pl.LazyFrame(recent)).filter(own))
@@ -160,7 +160,7 @@ def event_rows(
         parts.append(account_events(fresh.filter(wanted)))
     for span in unsorted(tail, chain, "events", height):
         within = pl.col("height").is_between(span.first, span.last)
-        parts.append(account_events(lake.scan(LOGS, chain=chain).filter(within & wanted).collect()))
+        parts.append(account_events(lake.scan(LOGS, chain=chain, heights=[span]).filter(within & wanted).collect()))
     by_account = tuple(dict.fromkeys(("account", "height", *columns)))
     read = tuple(dict.fromkeys((*by_account, "address", "topic0")))
     parts = [part.filter(pl.col("account").is_in(accounts)).select(by_account) for part in parts]

@@ -43,6 +43,7 @@ BY_CONTRACT = ("transfers", "approvals")
 # Never everything: some events of some contracts, each pair a filter of its own.
 EVENTS = "events"
 REWIND = ("rewind",)
+REPAIR = ("repair",)
 NO_END = 2**62
 
 
@@ -325,6 +326,7 @@ class Collector:
     async def recover(self) -> int:
         """Carry out again what a killed run had begun; how many batches there were."""
         finish_rewind(self.lake, self.tail, self.chain.key)
+        await asyncio.to_thread(finish_forgetting, self.lake, self.tail, self.chain.key)
         known = set(self.chain.datasets)
         batches = [batch for batch in self.tail.open_batches(self.chain.key) if set(batch.datasets) <= known]
         for batch in batches:
@@ -354,8 +356,18 @@ def finish_rewind(lake: Lake, tail: Tail, chain: str) -> None:
     """Carry out a rewind that was begun; nothing where none was."""
     begun = [batch.span.first for batch in tail.open_batches(chain) if batch.datasets == REWIND]
     if begun:
-        lake.rewind(chain, min(begun))
+        lake.forget(chain, Span(min(begun), NO_END))
         tail.rewind(chain, min(begun) - 1, None)
+
+
+def finish_forgetting(lake: Lake, tail: Tail, chain: str) -> None:
+    """Forget the rows of repairs that were begun: those of all tables that follow the cover, but for the histories that
+    the intent spares, for they are damaged too and made again as a whole."""
+    for batch in tail.open_batches(chain):
+        if batch.datasets == REPAIR:
+            spared = {*batch.filters, "balances", "allowances", "tokens"}
+            lake.forget(chain, batch.span, [table for table in TABLES.values() if table.name not in spared])
+            tail.forget(batch)
 
 
 async def check_anchor(chain: EvmChain, tail: Tail) -> None:

@@ -90,9 +90,10 @@ def _began(lake: Lake, tail: Tail, chain: str, first: int, block: Block, since: 
     known = (*tail.blocks(chain), *([anchor] if anchor else []))
     if any(first <= each.height <= block.height and each.time < since for each in known):
         return True
+    near = Span(first, max(first, block.height))
     before = pl.col("height").is_between(first, block.height) & (pl.col("time") < since)
     return any(
-        lake.scan(table, chain=chain).filter(before).select("height").head(1).collect().height
+        lake.scan(table, chain=chain, heights=[near]).filter(before).select("height").head(1).collect().height
         for table in (BLOCKS, TRANSACTIONS)
     )
 
@@ -107,7 +108,12 @@ def _moved(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], block: B
     loose = [fresh(tail, chain, TRANSFERS, last=block.height).filter(today, mine)]
     for span in unsorted(tail, chain, ACCOUNT_TRANSFERS):
         within = pl.col("height").is_between(span.first, span.last)
-        loose.append(lake.scan(TRANSFERS, chain=chain).filter(within, today, mine).select(TRANSFERS.names).collect())
+        loose.append(
+            lake.scan(TRANSFERS, chain=chain, heights=[span])
+            .filter(within, today, mine)
+            .select(TRANSFERS.names)
+            .collect()
+        )
     own = pl.col("account").is_in(accounts)
     parts = [account_transfers(rows).filter(own).select(MOVED) for rows in loose]
     columns = [name for name in ACCOUNT_TRANSFERS.names if name in (*MOVED, "time")]

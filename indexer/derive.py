@@ -160,7 +160,7 @@ def _source_rows(lake: Lake, tail: Tail, batch: Batch, source: Table) -> pl.Lazy
     import polars as pl
 
     dataset = batch.datasets[0]
-    rows = lake.scan(source, chain=batch.chain).filter(_within(batch.span))
+    rows = lake.scan(source, chain=batch.chain, heights=[batch.span]).filter(_within(batch.span))
     if source is TRANSFERS:
         name = dataset.rpartition("/")[2]
         rows = rows.filter(pl.col("standard") == name if name in OWN else ~pl.col("standard").is_in(OWN))
@@ -196,7 +196,8 @@ def recover(lake: Lake, tail: Tail, chain: str) -> None:
 
 def _windows(lake: Lake, chain: str, span: Span, source: Table) -> Iterator[Span]:
     """A span in pieces of about `WINDOW_ROWS` rows, so that memory does not grow with history."""
-    heights = lake.scan(source, chain=chain).filter(_within(span)).group_by("height").len().sort("height").collect()
+    rows = lake.scan(source, chain=chain, heights=[span]).filter(_within(span))
+    heights = rows.group_by("height").len().sort("height").collect()
     first, rows = span.first, 0
     for height, count in heights.iter_rows():
         if rows and rows + count > WINDOW_ROWS:
@@ -229,7 +230,7 @@ def history_again(lake: Lake, tail: Tail, chain: str, name: str) -> int:
     def batches() -> Iterator[pa.RecordBatch]:
         covered = _stored_span(lake, chain, (source,))
         for window in _windows(lake, chain, covered, source) if covered else ():
-            rows = lake.scan(source, chain=chain).filter(_within(window)).collect()
+            rows = lake.scan(source, chain=chain, heights=[window]).filter(_within(window)).collect()
             yield from in_schema(_compute(name)(rows), TABLES[name]).to_batches()
 
     counted = Counted(batches())

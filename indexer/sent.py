@@ -40,7 +40,7 @@ def sent(
     yield fresh(tail, chain, TRANSACTIONS).filter(mine).select(loose).select(columns)
     for span in unsorted(tail, chain, ACCOUNT_TRANSACTIONS):
         within = pl.col("height").is_between(span.first, span.last)
-        rows = lake.scan(TRANSACTIONS, chain=chain).filter(within, mine).select(loose).select(columns)
+        rows = lake.scan(TRANSACTIONS, chain=chain, heights=[span]).filter(within, mine).select(loose).select(columns)
         # One row more than the ceiling of all of them: then one of them is above it.
         yield (rows if most is None else rows.head(most * len(accounts) + 1)).collect()
     stored = [name for name in ACCOUNT_TRANSACTIONS.names if name in columns]

@@ -18,6 +18,7 @@ from indexer.collect import Collector, check_anchor, missing
 from indexer.follow import Follower, Status
 from indexer.heal import heal
 from indexer.progress import Progress
+from indexer.scrub import Scrub
 from indexer.upkeep import Upkeep
 from indexer.wiring import System
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
 
 # The tasks of each chain, as logs and metrics name them.
-INDEXING, UPKEEP = "indexing", "derivation"
+INDEXING, UPKEEP, SCRUB = "indexing", "derivation", "scrub"
 RETRY_S = 5.0
 # For so long a chain stays halted, and its nodes have to stay with what they say, before its past is forgotten.
 HEAL_AFTER_S = 30.0
@@ -53,9 +54,12 @@ class Worker:
             for chain in chains:
                 self.status[chain.key] = Status()
                 self.supervisor.start(INDEXING, partial(self._keep, chain), chain=chain.key)
+                scrub = Scrub(self.system.lake, self.system.seams.clock, chain.key)
+                self.supervisor.start(SCRUB, scrub.run, chain=chain.key)
             yield
         finally:
             for chain in chains:
+                await self.supervisor.stop(SCRUB, chain=chain.key)
                 await self.supervisor.stop(INDEXING, chain=chain.key)
 
     async def run(self) -> None:

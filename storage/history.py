@@ -15,8 +15,9 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from chainfolio.errors import Damaged
 from chainfolio.tables import Table
-from storage.parquet import Bucket, Folder, Written, completed
+from storage.parquet import Bucket, Folder, Written, completed, footer_of, opened
 
 # As they lie in the files; in memory a footer takes about twelve times as much.
 FOOTER_BYTES = 4 * 2**20
@@ -39,8 +40,7 @@ class Footers:
             if path in self._kept:
                 self._kept.move_to_end(path)
                 return self._kept[path]
-        with folder.open(path) as parquet:
-            footer = parquet.metadata
+        footer = footer_of(folder, path)
         with self._lock:
             self._keep(path, footer)
             while self.size > self._limit:
@@ -58,10 +58,9 @@ class Footers:
         threading.Thread(target=self._fill, args=all_of(), name="footers", daemon=True).start()
 
     def _fill(self, files: Sequence[Written], folder: Folder | Bucket) -> None:
-        with suppress(OSError, pa.ArrowException):  # who needs that file is told
+        with suppress(OSError, pa.ArrowException, Damaged):  # who needs that file is told
             for file in files:
-                with folder.open(file.path) as parquet:
-                    footer = parquet.metadata
+                footer = footer_of(folder, file.path)
                 with self._lock:
                     if self.size + footer.serialized_size > self._limit:
                         return
@@ -89,7 +88,7 @@ def history(
     for file in files:
         footer = footers.of(file.path, folder)
         if groups := sorted({group for account in accounts for group in _groups(footer, account)}):
-            with folder.open(file.path, footer) as parquet:
+            with opened(folder, file.path, footer) as parquet:
                 rows = parquet.read_row_groups(groups, columns=inside)
             own = pa.concat_tables([_own(rows, account) for account in sorted(set(accounts))])
             parts.append(pa.Table.from_arrays(completed(file, own, schema), schema=schema))
@@ -105,7 +104,7 @@ def count_places(
     for file in files:
         footer = footers.of(file.path, folder)
         for group in _groups(footer, account):
-            with folder.open(file.path, footer) as parquet:
+            with opened(folder, file.path, footer) as parquet:
                 rows = _own(parquet.read_row_group(group, columns=["account", *place]), account)
             distinct = rows.group_by(place).aggregate([])
             found.update(zip(*(distinct[name].to_pylist() for name in place), strict=True))

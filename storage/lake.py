@@ -10,45 +10,53 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from chainfolio.blocks import Span
-from chainfolio.errors import Busy, StaleTable, StorageFull, StoreError
-from chainfolio.tables import TABLES, Column, Table, bucket
+from chainfolio.blocks import Span, Spans
+from chainfolio.errors import Busy, Damaged, StaleTable, StorageFull, StoreError
+from chainfolio.tables import TABLES, Table, bucket
 from storage.arrays import numbers
 from storage.decimals import with_decimals
+from storage.deltalog import (
+    PROPERTIES,
+    SMALL_BYTES,
+    as_written,
+    check_revision,
+    chosen,
+    describe,
+    entry_of,
+    last_batch,
+    listed,
+    mark_of,
+    mergeable,
+    partition_of,
+    portions,
+    revision_of,
+    rows_of,
+    schema_of,
+    size_of,
+)
 from storage.disk import sync
+from storage.frames import frame
 from storage.history import Footers, count_places, history
-from storage.parquet import Bucket, Folder, Written, check, in_order, read, write
+from storage.parquet import Bucket, Folder, Written, check, examined, in_order, read, write
 from storage.windows import windows
 
 if TYPE_CHECKING:
     import polars as pl
 
 ATTEMPTS = 8
-REVISION = "chainfolio.revision"
 RETENTION_H = 168
-# A reader of Delta may take a column of which a file's entry says nothing for one that is null in every row, and so
-# finds nothing by it, unless the table names the columns that its entries do describe.
-PROPERTIES = {"delta.dataSkippingStatsColumns": "height"}
-# What each type of the log may be in a table.
-KINDS = {
-    "string": ("text",), "integer": ("int",), "long": ("long",), "boolean": ("bool",), "timestamp": ("time",),
-    "binary": ("bytes", "raw"),
-}  # fmt: skip
-# Files below this are merged with their neighbours.
-SMALL_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +97,7 @@ class Lake:
                 return False
             if rows.num_rows:
                 added = write(table, [rows], self._folder(table))
-                self._commit(table, added, [], _mark(stream, batch))
+                self._commit(table, added, [], mark_of(stream, batch))
             return True
 
     def replace(
@@ -114,7 +122,7 @@ class Lake:
                 f"rows of {table.name} belong to another chain or bucket than the one they replace"
             )
             removed = self._newest(table, chain, bucket)
-            self._commit(table, added, removed, None if batch is None else _mark(stream, batch))
+            self._commit(table, added, removed, None if batch is None else mark_of(stream, batch))
             return True
 
     def recreate(self, table: Table, rows: pa.Table | Iterable[pa.RecordBatch]) -> None:
@@ -127,27 +135,47 @@ class Lake:
             with self._writing[table.name]:
                 handle = self._writer(table)
                 create_table_with_add_actions(
-                    self._path(table), _schema(table), [_add(file) for file in added], mode="overwrite",
+                    self._path(table), schema_of(table), [entry_of(file) for file in added], mode="overwrite",
                     partition_by=list(table.partitions), name=table.name, description=table.about,
                     configuration=PROPERTIES, storage_options=self.options or None,
                 )  # fmt: skip
                 self._force(table, -1 if handle is None else handle.version())
 
-    def rewind(self, chain: str, height: int) -> None:
-        """Delete what every table holds of a chain from `height` on. For mending; running it again does no harm."""
-        for table in TABLES.values():
+    def forget(self, chain: str, span: Span, tables: Iterable[Table] = TABLES.values()) -> None:
+        """Delete what tables hold of a chain at some heights; a file that has no others is not read for it. For
+        mending; running it again does no harm."""
+        for table in tables:
             with _said(table):
-                hit = [file for file in self._newest(table, chain) if file.last >= height]
+                hit = [
+                    file for file in self._newest(table, chain) if file.first <= span.last and file.last >= span.first
+                ]
                 if hit:
-                    self._commit(table, write(table, self._below(table, hit, height), self._folder(table)), hit)
+                    self._commit(table, write(table, self._outside(table, hit, span), self._folder(table)), hit)
 
-    def _below(self, table: Table, files: list[Written], height: int) -> Iterator[pa.Table]:
+    def _outside(self, table: Table, files: list[Written], span: Span) -> Iterator[pa.Table]:
         import pyarrow.compute as pc
 
-        for rows in read(table, [file for file in files if file.first < height], table.names, self._folder(table).open):
-            kept = rows.filter(pc.less(rows["height"], height))
+        some = [file for file in files if file.first < span.first or file.last > span.last]
+        for rows in read(table, some, table.names, self._folder(table)):
+            kept = rows.filter(pc.or_(pc.less(rows["height"], span.first), pc.greater(rows["height"], span.last)))
             if kept.num_rows:
                 yield kept
+
+    def drop(self, table: Table, chain: str, paths: Collection[str]) -> None:
+        """Take some files out of a table, with their rows, unread."""
+        with _said(table):
+            gone = [file for file in self._newest(table, chain) if file.path in paths]
+            if gone:
+                self._commit(table, [], gone)
+
+    def add_checksums(self, table: Table, chain: str) -> int:
+        """Write the files of a chain anew that have no checksums, for an older release wrote them; how many."""
+        with _said(table):
+            self._is_there(table, "", None)
+            bare = [file for file in self._newest(table, chain) if not file.is_summed]
+            for runs in portions([file] for file in bare):
+                self._merge(table, runs)
+        return len(bare)
 
     def compact(
         self, table: Table, chain: str, *, small: int = SMALL_BYTES, retention_hours: int = RETENTION_H
@@ -157,11 +185,11 @@ class Lake:
         with _said(table):
             self._is_there(table, "", None)
             before = self._newest(table, chain)
-            for runs in _portions(_mergeable(before, small)):
+            for runs in portions(mergeable(before, small)):
                 self._merge(table, runs)
             after = self._newest(table, chain)
             deleted = self._vacuum(table, retention_hours)
-        return CompactReport(len(before), len(after), _size(before), _size(after), _rows(after), deleted)
+        return CompactReport(len(before), len(after), size_of(before), size_of(after), rows_of(after), deleted)
 
     def _merge(self, table: Table, runs: list[list[Written]]) -> None:
         folder = self._folder(table)
@@ -174,12 +202,12 @@ class Lake:
                 folder.remove(file.path)
             raise
         old = [file for run in runs for file in run]
-        assert _rows(merged) == _rows(old), "no row is lost or doubled"
+        assert rows_of(merged) == rows_of(old), "no row is lost or doubled"
         self._commit(table, merged, old, changes=False)
 
     def _in_order(self, table: Table, files: list[Written]) -> Iterator[Any]:
         """The rows of some files in the table's order; files that do not follow each other are sorted in memory."""
-        rows = read(table, files, table.names, self._folder(table).open)
+        rows = read(table, files, table.names, self._folder(table))
         if "bucket" not in table.partitions and all(one.last < other.first for one, other in pairwise(files)):
             yield from rows
         else:
@@ -203,12 +231,12 @@ class Lake:
             handle = self._writer(table)
             if handle is None:
                 return False
-            _check_revision(table, handle)
-            return batch is not None and _last(handle, stream) >= batch
+            check_revision(table, handle)
+            return batch is not None and last_batch(handle, stream) >= batch
 
     def _newest(self, table: Table, chain: str, bucket: int | None = None) -> list[Written]:
         with self._writing[table.name]:
-            return _chosen(_listed(self._writer(table)), chain, bucket)
+            return chosen(listed(self._writer(table)), chain, bucket)
 
     def _commit(
         self,
@@ -221,19 +249,19 @@ class Lake:
     ) -> None:
         """Name and un-name files in one commit, whatever the writers of other chains did meanwhile."""
         now = time.time_ns() // 1_000_000
-        actions: list[AddAction | RemoveAction] = [_add(file, changes) for file in added]
-        actions += [RemoveAction(file.path, changes, now, file.size, _partition(file)) for file in removed]
+        actions: list[AddAction | RemoveAction] = [entry_of(file, changes) for file in added]
+        actions += [RemoveAction(file.path, changes, now, file.size, partition_of(file)) for file in removed]
         with self._writing[table.name]:
             for _ in range(ATTEMPTS):
                 # Not brought up to date first: what the newer commits of others mean for this one is looked at below.
                 handle = self._writers.get(table.name) or self._writer(table)
                 before = -1 if handle is None else handle.version()
                 handle = handle or self._created(table)
-                _check_revision(table, handle)
+                check_revision(table, handle)
                 try:
-                    _describe(handle)
+                    describe(handle)
                     handle.create_write_transaction(
-                        actions, "append", _schema(table), list(table.partitions), commit_properties=mark
+                        actions, "append", schema_of(table), list(table.partitions), commit_properties=mark
                     )
                 except CommitFailedError:
                     self._writers.pop(table.name, None)
@@ -266,7 +294,7 @@ class Lake:
 
     def _created(self, table: Table) -> DeltaTable:
         DeltaTable.create(
-            self._path(table), _schema(table), mode="ignore", partition_by=list(table.partitions), name=table.name,
+            self._path(table), schema_of(table), mode="ignore", partition_by=list(table.partitions), name=table.name,
             description=table.about, configuration=PROPERTIES, storage_options=self.options or None,
         )  # fmt: skip
         handle = self._writer(table)
@@ -302,7 +330,7 @@ class Lake:
         where nobody wrote it yet."""
         with _said(table), self._reading:
             handle = self._held(self._readers, table)
-            return table if handle is None or _revision(handle) == table.revision else _as_written(table, handle)
+            return table if handle is None or revision_of(handle) == table.revision else as_written(table, handle)
 
     def is_stale(self, table: Table) -> bool:
         """Whether the table was written by another revision than this release's."""
@@ -312,7 +340,7 @@ class Lake:
         """The number of the last batch of `stream` in the table; -1 where there is none."""
         with _said(table), self._reading:
             handle = self._held(self._readers, table)
-            return -1 if handle is None else _last(handle, stream)
+            return -1 if handle is None else last_batch(handle, stream)
 
     def chains(self, table: Table) -> list[str]:
         """The chains that have rows in the table."""
@@ -322,30 +350,29 @@ class Lake:
         """Addresses of the table's Parquet files as of now, in the order of their rows."""
         return [self._address(table, file) for file in self._files(table, chain)]
 
+    def entries(self, table: Table) -> list[Written]:
+        """The table's files as of now with what the log says of them, in the order of their rows."""
+        return self._files(table)
+
+    def examine(self, table: Table, file: Written) -> Iterator[int]:
+        """Compare a file with its checksums: how many bytes each time. Damaged where one of them differs."""
+        with _said(table):
+            yield from examined(self._folder(table), file.path)
+
     def count(self, table: Table, chain: str | None = None) -> int:
         """How many rows the table has, of one chain or of all; from the log, no file is opened."""
-        return _rows(self._files(table, chain))
+        return rows_of(self._files(table, chain))
 
-    def scan(self, table: Table, *, chain: str | None = None) -> pl.LazyFrame:
+    def scan(self, table: Table, *, chain: str | None = None, heights: Iterable[Span] | None = None) -> pl.LazyFrame:
         """The rows as of now as a lazy frame, of one chain or of all; a table nobody wrote yet has none.
 
-        Beside each raw stands its `_dec`, which costs nothing where nobody asks for it.
+        `heights` says at which of them rows are wanted: files and row groups that have none are not read; the filter is
+        the caller's. Beside each raw stands its `_dec`, which costs nothing where nobody asks for it.
         """
-        import polars as pl
-
-        empty = pl.DataFrame(pl.from_arrow(table.schema().empty_table()))
-        files = self.files(table, chain)
-        if not files:
-            return with_decimals(empty.lazy(), table)
+        wanted = None if heights is None else Spans(heights)
         # By a list of files, not by the handle: that moves on to newer versions under a frame nobody has collected yet.
-        rows = pl.scan_parquet(
-            files,
-            schema={name: kind for name, kind in empty.schema.items() if name not in table.partitions},
-            hive_partitioning=True,
-            hive_schema={name: empty.schema[name] for name in table.partitions},
-            storage_options=self.options or None,
-        ).select(table.names)
-        return with_decimals(rows, table)
+        files = [file for file in self._files(table, chain) if wanted is None or wanted & [Span(file.first, file.last)]]
+        return with_decimals(frame(table, lambda names: self._batches(table, files, names, wanted)), table)
 
     def account_transfers(self, chain: str, account: str, columns: Sequence[str] | None = None) -> pl.LazyFrame:
         """As `of_account`, of `account_transfers`."""
@@ -371,7 +398,7 @@ class Lake:
             if self.is_local:
                 self._footers.foresee(lambda: (files, folder))
             parts = [
-                history(table, _chosen(files, chain, number), own, columns or table.names, folder, self._footers)
+                history(table, chosen(files, chain, number), own, columns or table.names, folder, self._footers)
                 for number, own in buckets.items()
             ]
             none = history(table, [], [], columns or table.names, folder, self._footers)
@@ -401,9 +428,11 @@ class Lake:
         files = {table.name: (table, self._files(table, chain)) for table in tables}
         yield from windows(files, lambda table, some: self._batches(table, some, table.names), rows)
 
-    def _batches(self, table: Table, files: list[Written], columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, table: Table, files: list[Written], columns: list[str], heights: Spans | None = None
+    ) -> Iterator[pa.RecordBatch]:
         with _said(table):
-            yield from read(table, files, columns, self._folder(table).open)
+            yield from read(table, files, columns, self._folder(table), heights)
 
     def _files(self, table: Table, chain: str | None = None, bucket: int | None = None) -> list[Written]:
         with _said(table), self._reading:
@@ -412,10 +441,10 @@ class Lake:
                 return []
             known = self._lists.get(table.name)
             if known is None or known[0] != handle.version():
-                known = self._lists[table.name] = (handle.version(), _revision(handle), _listed(handle))
+                known = self._lists[table.name] = (handle.version(), revision_of(handle), listed(handle))
         if known[1] != table.revision:
             raise StaleTable(table.name, known[1], table.revision)
-        return _chosen(known[2], chain, bucket)
+        return chosen(known[2], chain, bucket)
 
     def _held(self, handles: dict[str, DeltaTable], table: Table) -> DeltaTable | None:
         """The handle for a table, brought to its newest version; None where nobody wrote it yet."""
@@ -460,125 +489,13 @@ def _each(rows: Any) -> Iterable[Any]:
     return [rows] if isinstance(rows, pa.Table) else rows
 
 
-def _listed(handle: DeltaTable | None) -> list[Written]:
-    """The files of the version a handle stands at, in the order of their rows."""
-    if handle is None:
-        return []
-    log = pa.table(handle.get_add_actions(flatten=True))
-    facts = ("path", "size_bytes", "num_records", "partition.chain", "partition.bucket", "min.height", "max.height")
-    files = [
-        Written(
-            path=unquote(row["path"]), size=row["size_bytes"], rows=row["num_records"], chain=row["partition.chain"],
-            bucket=row.get("partition.bucket"), first=row["min.height"], last=row["max.height"],
-        )
-        for row in log.select([name for name in facts if name in log.column_names]).to_pylist()
-    ]  # fmt: skip
-    return sorted(files, key=lambda file: (file.chain, file.bucket or 0, file.first, file.last, file.path))
-
-
-def _chosen(files: list[Written], chain: str | None, bucket: int | None = None) -> list[Written]:
-    return [file for file in files if chain in (None, file.chain) and bucket in (None, file.bucket)]
-
-
-def _rows(files: list[Written]) -> int:
-    return sum(file.rows for file in files)
-
-
-def _size(files: list[Written]) -> int:
-    return sum(file.size for file in files)
-
-
-def _mergeable(files: list[Written], small: int) -> Iterator[list[Written]]:
-    """Runs of neighbouring small files of one bucket, each run cut where it makes a file that is not small any more."""
-    run: list[Written] = []
-    for file in files:
-        if run and (file.bucket != run[0].bucket or file.size >= small or sum(one.size for one in run) >= small):
-            if len(run) > 1:
-                yield run
-            run = []
-        if file.size < small:
-            run.append(file)
-    if len(run) > 1:
-        yield run
-
-
-def _portions(runs: Iterable[list[Written]]) -> Iterator[list[list[Written]]]:
-    """Runs that are merged in one commit: many small ones, for a commit costs as much as writing a small file."""
-    portion: list[list[Written]] = []
-    for run in runs:
-        portion.append(run)
-        if sum(map(_size, portion)) >= SMALL_BYTES:
-            yield portion
-            portion = []
-    if portion:
-        yield portion
-
-
-def _add(file: Written, changes: bool = True) -> AddAction:
-    facts = {
-        "numRecords": file.rows,
-        "minValues": {"height": file.first},
-        "maxValues": {"height": file.last},
-        "nullCount": {"height": 0},
-    }
-    now = time.time_ns() // 1_000_000
-    return AddAction(file.path, file.size, _partition(file), now, changes, json.dumps(facts))
-
-
-def _partition(file: Written) -> dict[str, str | None]:
-    return {"chain": file.chain} if file.bucket is None else {"chain": file.chain, "bucket": str(file.bucket)}
-
-
-def _schema(table: Table) -> Schema:
-    """The table's columns with its revision written on the first: a schema is replaced in the same commit as the rows,
-    the settings of a Delta table are not."""
-    schema = table.schema()
-    return Schema.from_arrow(schema.set(0, schema.field(0).with_metadata({REVISION: str(table.revision)})))
-
-
-def _revision(handle: DeltaTable) -> int:
-    return int(handle.schema().fields[0].metadata.get(REVISION, 0))
-
-
-def _describe(handle: DeltaTable) -> None:
-    """Name the columns that entries describe, where an older release left that out; this holds for its entries too."""
-    if PROPERTIES.items() - handle.metadata().configuration.items():
-        handle.alter.set_table_properties(dict(PROPERTIES))
-
-
-def _as_written(table: Table, handle: DeltaTable) -> Table:
-    """A table in the columns that a handle has."""
-    known = {(column.name, column.type): column for column in table.columns}
-    columns = []
-    for field in handle.schema().fields:
-        kinds = KINDS[json.loads(field.type.to_json())]
-        same = [known[field.name, kind] for kind in kinds if (field.name, kind) in known]
-        columns.append(same[0] if same else Column(field.name, kinds[0], "of another revision", field.nullable))
-    names = {column.name for column in columns}
-    order = tuple(name for name in table.order if name in names)
-    return replace(table, columns=tuple(columns), order=order, revision=_revision(handle))
-
-
-def _check_revision(table: Table, handle: DeltaTable) -> None:
-    found = _revision(handle)
-    if found != table.revision:
-        raise StaleTable(table.name, found, table.revision)
-
-
-def _mark(stream: str, batch: int) -> CommitProperties:
-    return CommitProperties(app_transactions=[Transaction(app_id=stream, version=batch)])
-
-
-def _last(handle: DeltaTable, stream: str) -> int:
-    found = handle.transaction_version(stream)
-    return -1 if found is None else found
-
-
 @contextmanager
 def _said(table: Table) -> Iterator[None]:
     """Errors of the libraries below in our own words."""
     try:
         yield
+    except Damaged as error:
+        raise error if error.table else Damaged(error.path, error.reason, table.name) from None
     except (DeltaError, OSError, pa.ArrowException) as error:
         text = str(error)
         if any(sign in text for sign in ("No space left", "os error 28", "Disk quota exceeded")):

@@ -7,6 +7,8 @@ and forces nothing to the disk before the commit that names the file.
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,8 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from chainfolio.blocks import Span, Spans
 from chainfolio.tables import Table
 from storage.arrays import are_wide, is_one, limits, numbers
+from storage.checksums import Checked, ReadAt, Summed, digest_in, footer
 from storage.disk import sync
 
 ROW_GROUP = 1_000_000
@@ -32,6 +36,7 @@ FILE_BYTES = 256 * 2**20
 # What a stream may hold in memory at once, in rows or in bytes.
 GROUP_BYTES = 256 * 2**20
 SLICE_ROWS = 65_536
+UPLOAD_BYTES = 8 * 2**20
 COUNTERS = frozenset({"height", "time", "tx_index", "log_index"})
 # High-entropy text: its minimum and maximum prune nothing.
 HASHES = frozenset({"hash", "parent", "tx_hash"})
@@ -49,6 +54,11 @@ class Written:
     first: int
     last: int
 
+    @property
+    def is_summed(self) -> bool:
+        """Whether the file has checksums: those that older releases wrote have none."""
+        return digest_in(self.path) is not None
+
 
 class Folder:
     """A table's folder on a local disk. What is closed here is on the disk for good."""
@@ -58,17 +68,21 @@ class Folder:
         self._fresh: set[Path] = set()
 
     @contextmanager
-    def create(self, path: str) -> Iterator[Any]:
-        """A new file to write to; forced to the disk when it is closed, gone when writing it failed."""
-        place = self.root / path
-        if not place.parent.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            self._fresh.update(folder for folder in place.parents if folder.is_relative_to(self.root.parent))
-        with _or_gone(place), place.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        self._fresh.add(place.parent)
+    def create(self, place: str, named: Callable[[], str]) -> Iterator[Any]:
+        """A new file to write to, which gets its name when it is closed; forced to the disk then, gone when writing it
+        failed."""
+        folder = self.root / place
+        if not folder.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            self._fresh.update(each for each in folder.parents if each.is_relative_to(self.root.parent))
+        written = folder / f"part-{uuid.uuid4()}.tmp"
+        with _or_gone(written):
+            with written.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            written.rename(folder / named())
+        self._fresh.add(folder)
 
     def settle(self) -> None:
         """Force the names of the new files to the disk too: a commit may name them after this."""
@@ -76,9 +90,18 @@ class Folder:
             sync(folder)
         self._fresh.clear()
 
-    def open(self, path: str, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
-        """A file for reading; with the footer it has where that is known."""
-        return pq.ParquetFile(self.root / path, metadata=footer)
+    @contextmanager
+    def source(self, path: str) -> Iterator[tuple[int, ReadAt]]:
+        """The size of a file, and what reads from it."""
+        handle = os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield os.fstat(handle).st_size, lambda at, count: os.pread(handle, count, at)
+        finally:
+            os.close(handle)
+
+    def plain(self, path: str) -> pq.ParquetFile:
+        """A file without checksums for reading."""
+        return pq.ParquetFile(self.root / path)
 
     def remove(self, path: str) -> None:
         """Take back a file that nothing names."""
@@ -92,21 +115,63 @@ class Bucket:
         self._filesystem = filesystem
 
     @contextmanager
-    def create(self, path: str) -> Iterator[Any]:
-        """A new file to write to."""
-        with self._filesystem.open_output_stream(path) as file:
+    def create(self, place: str, named: Callable[[], str]) -> Iterator[Any]:
+        """A new file to write to: a local one first, for an object cannot get its name when it is closed."""
+        with tempfile.TemporaryFile(prefix="chainfolio-") as file:
             yield file
+            file.seek(0)
+            # Buffered, and in smaller pieces than the buffer: the Delta library's stream takes nothing but bytes.
+            with self._filesystem.open_output_stream(f"{place}/{named()}", buffer_size=UPLOAD_BYTES) as stream:
+                shutil.copyfileobj(file, stream, UPLOAD_BYTES // 8)
 
     def settle(self) -> None:
         """Nothing to do."""
 
-    def open(self, path: str, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
-        """A file for reading; with the footer it has where that is known. Then its parts are few: asked for at once."""
-        return pq.ParquetFile(path, filesystem=self._filesystem, metadata=footer, pre_buffer=footer is not None)
+    @contextmanager
+    def source(self, path: str) -> Iterator[tuple[int, ReadAt]]:
+        """The size of a file, and what reads from it."""
+        with self._filesystem.open_input_file(path) as file:
+            yield file.size(), lambda at, count: file.read_at(count, at)
+
+    def plain(self, path: str) -> pq.ParquetFile:
+        """A file without checksums for reading."""
+        return pq.ParquetFile(path, filesystem=self._filesystem)
 
     def remove(self, path: str) -> None:
         """Take back a file that nothing names."""
         self._filesystem.delete_file(path)
+
+
+def footer_of(folder: Folder | Bucket, path: str) -> pq.FileMetaData:
+    """The footer of a file; Damaged where it is not the one that was written."""
+    if digest_in(path) is None:
+        with folder.plain(path) as parquet:
+            return parquet.metadata
+    with folder.source(path) as (size, read_at):
+        return footer(path, size, read_at)
+
+
+@contextmanager
+def opened(folder: Folder | Bucket, path: str, known: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
+    """A file for reading, whose every byte is compared with its checksum; with the footer it has where that is known.
+
+    A file of an older release has no checksums, and is read as it is.
+    """
+    if digest_in(path) is None:
+        with folder.plain(path) as parquet:
+            yield parquet
+        return
+    with folder.source(path) as (size, read_at):
+        known = known or footer(path, size, read_at)
+        # What is read lies side by side, and comes in few large pieces.
+        yield pq.ParquetFile(Checked(path, size, read_at, known), metadata=known, pre_buffer=True)
+
+
+def examined(folder: Folder | Bucket, path: str) -> Iterator[int]:
+    """Compare all of a file with its checksums, a few blocks at a time: how many bytes each time. Damaged where one of
+    them differs."""
+    with folder.source(path) as (size, read_at):
+        yield from Checked(path, size, read_at, footer(path, size, read_at)).blocks()
 
 
 @contextmanager
@@ -263,11 +328,12 @@ class _File:
         assert chain.replace("-", "").replace("_", "").isalnum(), f"not the key of a chain: {chain!r}"
         self._chain, self._bucket = chain, bucket
         place = f"chain={chain}" + ("" if bucket is None else f"/bucket={bucket}")
-        self._path = f"{place}/part-{uuid.uuid4()}.parquet"
+        self._place = place
         self._inside = [name for name in table.names if name not in table.partitions]
         self._rows, self._first, self._last = 0, 2**63, 0
-        self._context = folder.create(self._path)
-        self._sink = self._context.__enter__()
+        self._name = ""
+        self._context = folder.create(place, lambda: self._name)
+        self._sink = Summed(self._context.__enter__())
         schema = pa.schema([table.schema().field(name) for name in self._inside])
         self._writer = pq.ParquetWriter(self._sink, schema, **_layout(table))
 
@@ -285,10 +351,12 @@ class _File:
 
     def close(self) -> Written:
         """Finish the file."""
+        self._writer.add_key_value_metadata(self._sink.seal())
         self._writer.close()
-        size = self._sink.tell()
+        self._name = f"part-{uuid.uuid4()}-{self._sink.digest}.parquet"
         self._context.__exit__(None, None, None)
-        return Written(self._path, size, self._rows, self._chain, self._bucket, self._first, self._last)
+        path, size = f"{self._place}/{self._name}", self._sink.tell()
+        return Written(path, size, self._rows, self._chain, self._bucket, self._first, self._last)
 
     def abandon(self) -> None:
         """Leave nothing behind."""
@@ -323,19 +391,35 @@ def _layout(table: Table) -> dict[str, Any]:
         "column_encoding": encodings,
         "write_statistics": list(said),
         "store_schema": False,
+        "write_page_checksum": True,  # for other engines: some of them look
     }
 
 
 def read(
-    table: Table, files: Iterable[Written], columns: list[str], opened: Callable[[str], pq.ParquetFile]
+    table: Table, files: Iterable[Written], columns: list[str], folder: Folder | Bucket, heights: Spans | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of files one after the other, a few thousand at a time, with the columns that stand in their paths."""
+    """The rows of files one after the other, a few thousand at a time, with the columns that stand in their paths.
+
+    With `heights`, only row groups that may have rows at some of them.
+    """
     schema = pa.schema([table.schema().field(name) for name in columns])
     inside = [name for name in columns if name not in table.partitions]
     for file in files:
-        with opened(file.path) as parquet:
-            for part in parquet.iter_batches(SLICE_ROWS, columns=inside):
+        with opened(folder, file.path) as parquet:
+            groups = None if heights is None else _groups(parquet.metadata, heights)
+            for part in parquet.iter_batches(SLICE_ROWS, row_groups=groups, columns=inside):
                 yield pa.RecordBatch.from_arrays(completed(file, part, schema), schema=schema)
+
+
+def _groups(footer: pq.FileMetaData, heights: Spans) -> list[int]:
+    """The row groups that may have rows at some heights."""
+    column = footer.schema.names.index("height")
+    found = []
+    for group in range(footer.num_row_groups):
+        ends = footer.row_group(group).column(column).statistics
+        if ends is None or not ends.has_min_max or heights & [Span(ends.min, ends.max)]:
+            found.append(group)
+    return found
 
 
 def completed(file: Written, rows: Any, schema: pa.Schema) -> list[Any]:

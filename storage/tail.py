@@ -167,6 +167,32 @@ class Tail:
             connection.execute("UPDATE batches SET done = 1 WHERE chain = ? AND last > ?", (chain, height))
             _set_anchor(connection, chain, anchor)
 
+    def forget(self, batch: Batch) -> None:
+        """Forget the cover of the heights of an intent, and mark it done, in one transaction. For mending, after the
+        lake's rows of these heights."""
+        chain, first, last = batch.chain, batch.span.first, batch.span.last
+        with self._write() as connection:
+            connection.execute(
+                "INSERT INTO cover SELECT chain, dataset, filter, ?, last FROM cover "
+                "WHERE chain = ? AND first < ? AND last > ?",
+                (last + 1, chain, first, last),
+            )
+            connection.execute(
+                "UPDATE cover SET last = ? WHERE chain = ? AND first < ? AND last >= ?",
+                (first - 1, chain, first, first),
+            )
+            connection.execute(
+                "UPDATE cover SET first = ? WHERE chain = ? AND first BETWEEN ? AND ? AND last > ?",
+                (last + 1, chain, first, last, last),
+            )
+            connection.execute("DELETE FROM cover WHERE chain = ? AND first >= ? AND last <= ?", (chain, first, last))
+            connection.execute("UPDATE batches SET done = 1 WHERE chain = ? AND number = ?", (chain, batch.number))
+
+    def covers(self, chain: str) -> list[tuple[str, str, Spans]]:
+        """What is covered of a chain: each dataset and filter with its spans."""
+        keys = self._read("SELECT DISTINCT dataset, filter FROM cover WHERE chain = ? ORDER BY 1, 2", chain)
+        return [(dataset, filter_, self.cover(chain, dataset, filter_)) for dataset, filter_ in keys]
+
     def anchor(self, chain: str) -> Block | None:
         """The last finalised block: what the lowest unfinalised one must name as its parent."""
         with said("tail", self.path), self._lock:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer import arrivals as arrivals_of
 from indexer import candidates
 from indexer.arrivals import arrivals
 from indexer.sent import paid
@@ -106,11 +105,3 @@ async def test_an_account_has_the_same_portfolio_alone_and_among_others(subject:
             assert document == portfolio(account, value([many]), chains, updated_ms=0, block_number=block.height)
             spam += document.spam_assets
         assert spam > 0
-
-
-@given(st.sets(st.integers(0, 10**6), min_size=1, max_size=200))
-def test_heights_next_to_each_other_are_looked_up_together_and_none_is_left_out(heights: set[int]) -> None:
-    spans = arrivals_of._spans(sorted(heights))
-    assert len(spans) == min(len(heights), arrivals_of.MOST_PLACES)
-    assert all(sum(span.first <= height <= span.last for span in spans) == 1 for height in heights)
-    assert {span.first for span in spans} | {span.last for span in spans} <= heights

@@ -45,7 +45,7 @@ def test_a_table_nobody_wrote_is_empty_and_has_its_columns(lake: Lake) -> None:
     assert lake.window(TRANSFERS, "a", Span(0, 9)).num_rows == 0
     assert lake.last(TRANSFERS, "a/transfers") == -1
     assert lake.compact(TRANSFERS, "a").rows == 0
-    lake.rewind("a", 0)
+    lake.forget("a", Span(0, 2**62))
     assert not lake.exists(TRANSFERS)
 
 
@@ -361,7 +361,7 @@ def test_rewinding_deletes_from_a_height_on_in_every_table_of_one_chain(lake: La
             lake.append(table, made(table, "a", range(first, first + 10)), stream="a", batch=batch)
         lake.append(table, made(table, "b", range(30)), stream="b", batch=0)
     for _ in range(2):
-        lake.rewind("a", 15)
+        lake.forget("a", Span(15, 2**62))
         for table in tables:
             assert sorted(set(stored(lake, table, "a")["height"].to_pylist())) == list(range(15))
             assert lake.count(table) == 30 + 60
@@ -398,7 +398,7 @@ def test_a_full_disk_shows_nothing_half_written_and_work_goes_on(
 ) -> None:
     lake.append(BLOCKS, made(BLOCKS, "a", [1]), stream="s", batch=1)
 
-    def full(self: Folder, path: str) -> Any:
+    def full(self: Folder, place: str, named: object) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:

@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from chainfolio.blocks import Span
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, Table
 from storage.lake import Lake
 from tests.storage.conftest import make, stored
@@ -54,7 +55,7 @@ class LakeModel(RuleBasedStateMachine):
 
     @rule(chain=chains, height=st.integers(0, 40))
     def rewind(self, chain: str, height: int) -> None:
-        self.lake.rewind(chain, height)
+        self.lake.forget(chain, Span(height, 2**62))
         for table, of in self.rows:
             if of == chain:
                 self.rows[table, of] = [row for row in self.rows[table, of] if row["height"] < height]

@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TABLES, TRANSFERS, Table
+from storage import deltalog
 from storage import lake as lake_module
 from storage.lake import Lake
 
@@ -64,7 +65,8 @@ def test_a_table_of_an_older_release_is_healed_by_the_next_commit(
     lake: Lake, made: Maker, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as older:
-        older.setattr(lake_module, "PROPERTIES", {})
+        for module in (lake_module, deltalog):
+            older.setattr(module, "PROPERTIES", {})
         for batch in range(3):
             lake.append(table, made(table, "a", [batch]), stream="a", batch=batch)
         assert by_delta(lake, table)["time"] == 0, "an older release's table is read wrongly"

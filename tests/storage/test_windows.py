@@ -60,13 +60,13 @@ def test_windows_of_the_lake_are_its_rows_and_a_file_is_opened_once(
     lake.append(TRANSFERS, made(TRANSFERS, CHAIN, range(200)), stream="s", batch=0)
     lake.append(BLOCKS, made(BLOCKS, CHAIN, range(50)), stream="s", batch=1)
     opened: list[str] = []
-    real = Folder.open
+    real = Folder.source
 
     def counted(self: Folder, path: str, *more: Any) -> Any:
         opened.append(path)
         return real(self, path, *more)
 
-    monkeypatch.setattr(Folder, "open", counted)
+    monkeypatch.setattr(Folder, "source", counted)
     found = list(lake.windows([TRANSFERS, APPROVALS, BLOCKS], CHAIN, 60))
     assert len(found) > 3
     for table in (TRANSFERS, APPROVALS, BLOCKS):

@@ -1,0 +1,78 @@
+"""Damaged files made good: what nodes gave is read from them again, what was derived is derived again.
+
+All rows of the heights of a damaged file are forgotten, in every table that follows the cover, and these heights are
+indexed again. That is written down before it is begun: a repair that was killed is finished by the next run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from chainfolio.blocks import Span, Spans
+from chainfolio.tables import TABLES, TOKENS
+from indexer import derive
+from indexer.collect import EVERYTHING, REPAIR, Collector
+from indexer.derive import DERIVED, HISTORIES, WHOLE
+from indexer.losses import newest_batch
+from indexer.progress import Progress
+
+if TYPE_CHECKING:
+    from adapters.evm.chain import EvmChain
+    from chainfolio.seams import Seams
+    from indexer.scrub import Checked
+    from storage.lake import Lake
+    from storage.tail import Tail
+
+# Heights that are read again at once, and kept in memory.
+PIECE_BLOCKS = 2_000
+
+
+async def repair(chain: EvmChain, lake: Lake, tail: Tail, seams: Seams, damaged: Sequence[Checked]) -> dict[str, int]:
+    """Make the damaged files of one chain good; how many rows were written. The caller holds the chain's lock."""
+    mine = [found for found in damaged if found.file.chain == chain.key]
+    tables = {found.table for found in mine}
+    spans = Spans(
+        Span(found.file.first, found.file.last) for found in mine if found.table not in (*DERIVED, TOKENS.name)
+    )
+    progress = Progress(seams.clock, 1)
+    collector = Collector(chain, lake, tail, seams, progress)
+    await collector.recover()
+    # What tokens say of themselves is read again when one of them is met.
+    await asyncio.to_thread(lake.drop, TOKENS, chain.key, {found.file.path for found in mine})
+    for span in spans:
+        _begin(chain, lake, tail, span, spared=tuple(sorted(tables & {*HISTORIES})))
+    await collector.recover()
+    wanted = [name for name in DERIVED if lake.exists(TABLES[name]) or name in tables]
+    made = await asyncio.to_thread(
+        derive.derive, lake, tail, chain.key, [name for name in wanted if name not in tables or name in WHOLE]
+    )
+    for name in tables & {*HISTORIES}:
+        made[name] = await asyncio.to_thread(derive.history_again, lake, tail, chain.key, name)
+    return {"fetched": progress.rows, **made}
+
+
+def _begin(chain: EvmChain, lake: Lake, tail: Tail, span: Span, spared: tuple[str, ...]) -> None:
+    """Write down that the rows of some heights are to be forgotten, then what of them is to be read again."""
+    covers = [each for each in tail.covers(chain.key) if each[0] in chain.datasets]
+    tail.open_batch(chain.key, span, REPAIR, spared, after=newest_batch(lake, chain.key))
+    wanted: dict[tuple[str, Spans], list[str]] = {}
+    whole: dict[Spans, list[str]] = {}
+    for dataset, filter_, cover in covers:
+        if part := cover & [span]:
+            if filter_:
+                wanted.setdefault((dataset, part), []).append(filter_)
+            else:
+                whole.setdefault(part, []).append(dataset)
+    # Contracts before everything: their rows are left out of what is read for everything.
+    for (dataset, part), filters in wanted.items():
+        _open(chain, tail, part, (dataset,), tuple(filters))
+    for part, datasets in whole.items():
+        _open(chain, tail, part, tuple(datasets), EVERYTHING)
+
+
+def _open(chain: EvmChain, tail: Tail, part: Spans, datasets: tuple[str, ...], filters: tuple[str, ...]) -> None:
+    for span in part:
+        for piece in span.cut(PIECE_BLOCKS):
+            tail.open_batch(chain.key, piece, datasets, filters)

@@ -1,0 +1,68 @@
+"""`chainfolio check`: what it prints and how it ends; what it finds and repairs is tested beside the indexer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chainfolio.tables import BLOCKS, TRANSFERS
+from storage.lake import Lake
+from tests.cli.conftest import Run
+from tests.storage.conftest import make
+from tests.storage.older import as_older
+
+
+@pytest.fixture
+def lake(here: Path) -> Lake:
+    """A lake with two tables, where the settings look for it."""
+    lake = Lake(str(here / "data" / "lake"))
+    for table in (BLOCKS, TRANSFERS):
+        lake.append(table, make(table, "a", range(20)), stream="s", batch=1)
+    return lake
+
+
+def test_a_sound_lake_ends_with_0(run: Run, lake: Lake) -> None:
+    ran = run("check", "--json")
+    assert ran.code == 0
+    assert (ran.json["files"], ran.json["sound"], ran.json["damaged"]) == (2, 2, [])
+    shown = run("check")
+    assert (shown.code, shown.out.splitlines()[-1].partition(": ")[2]) == (0, "2 match their checksums")
+
+
+@pytest.mark.parametrize("chosen", [(), ("a",), ("--tables", "transfers")])
+def test_a_damaged_file_is_named_with_its_blocks_and_ends_with_5(run: Run, lake: Lake, chosen: tuple[str, ...]) -> None:
+    (file,) = map(Path, lake.files(TRANSFERS))
+    whole = bytearray(file.read_bytes())
+    whole[100] ^= 1
+    file.write_bytes(whole)
+    ran = run("check", *chosen, "--json")
+    (damaged,) = ran.json["damaged"]
+    assert ran.code == 5
+    assert (damaged["table"], damaged["fromBlock"], damaged["toBlock"]) == ("transfers", 0, 19)
+    assert file.name in damaged["file"]
+    shown = run("check", *chosen)
+    assert f"DAMAGED transfers/chain=a/{file.name} (blocks 0 to 19)" in shown.out
+    assert (shown.code, "check --repair" in shown.err) == (5, True)
+    assert run("check", "--tables", "blocks", "--json").code == 0
+    assert run("check", "b", "--json").code == 0
+
+
+def test_a_file_that_is_gone_is_damaged(run: Run, lake: Lake) -> None:
+    Path(lake.files(BLOCKS)[0]).unlink()
+    assert [each["table"] for each in run("check", "--json").json["damaged"]] == ["blocks"]
+
+
+def test_files_of_an_older_release_are_told_and_get_checksums(run: Run, lake: Lake) -> None:
+    as_older(lake, TRANSFERS)
+    ran = run("check", "--json")
+    assert (ran.code, ran.json["withoutChecksums"], ran.json["sound"]) == (0, 1, 1)
+    assert "1 files have no checksums" in run("check").out
+    assert run("check", "--add-checksums", "--json").json["checksumsAdded"] == 1
+    assert run("check", "--json").json["sound"] == 2
+
+
+def test_an_unknown_table_is_refused_with_those_that_there_are(run: Run) -> None:
+    ran = run("check", "--tables", "gossip", "--json")
+    assert (ran.code, ran.error["field"]) == (2, "tables")
+    assert "transfers" in ran.error["cure"]

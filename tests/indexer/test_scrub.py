@@ -1,0 +1,164 @@
+"""A damaged file of the lake is found, named, and made good by reading its blocks again: the rows are as they were."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from chainfolio.errors import Damaged
+from chainfolio.supervisor import Task
+from chainfolio.tables import TABLES
+from indexer import derive
+from indexer.collect import Collector
+from indexer.progress import Progress
+from indexer.repair import repair
+from indexer.scrub import SCRUB_EVERY_S, Checked, Scrub, checked, listed
+from tests.chains.evm import KEY, EvmSubject, evm
+from tests.chains.index import EVERYTHING, FETCHED, Index, in_order, index
+from tests.chains.subject import Row
+from tests.indexer.clock import ManualClock
+from tests.storage.older import as_older
+
+pytestmark = [pytest.mark.node, pytest.mark.xdist_group("scrub")]
+
+
+class Killed(Exception):
+    """The process is no more."""
+
+
+FILLED = (*FETCHED, *derive.DERIVED)
+
+
+@dataclass(slots=True)
+class Days(ManualClock):
+    """A clock that stops the scrub when so many of its days have begun."""
+
+    left: int = 1
+
+    async def sleep(self, seconds: float) -> None:
+        """Time passes, until there is no day left."""
+        if seconds == SCRUB_EVERY_S:
+            self.left -= 1
+            if self.left < 0:
+                raise asyncio.CancelledError
+        self.now_s += seconds
+
+
+@pytest.fixture(scope="module")
+def subject() -> Iterator[EvmSubject]:
+    with evm(40) as subject:
+        yield subject
+
+
+@pytest.fixture(scope="module")
+def whole(subject: EvmSubject, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an index that has all tables."""
+    folder = tmp_path_factory.mktemp("whole")
+
+    async def fill() -> None:
+        async with index(subject, folder, datasets=(*EVERYTHING, "events")) as indexed:
+            await indexed.fill(0, 24)
+            await indexed.derive()
+
+    asyncio.run(fill())
+    return folder
+
+
+@pytest.fixture
+def filled(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "index"))
+
+
+def rows(indexed: Index) -> dict[str, list[Row]]:
+    """The rows of every table, in an order of their own: repaired ones may lie elsewhere."""
+    return {name: in_order(indexed.stored(name).to_pylist()) for name in FILLED}
+
+
+def damage(indexed: Index, table: str) -> Path:
+    """One bit of the largest file of a table."""
+    file = max(map(Path, indexed.lake.files(TABLES[table])), key=lambda path: path.stat().st_size)
+    whole = bytearray(file.read_bytes())
+    whole[len(whole) // 2] ^= 8
+    file.write_bytes(whole)
+    return file
+
+
+def found(indexed: Index) -> list[Checked]:
+    return [each for each in checked(indexed.lake, listed(indexed.lake), lambda _: None) if each.state != "sound"]
+
+
+@pytest.mark.parametrize(
+    "names", [("blocks",), ("transfers",), ("logs", "account_transfers"), ("account_events",), ("balances",)],
+    ids="+".join,
+)  # fmt: skip
+async def test_a_damaged_file_is_found_and_made_good(subject: EvmSubject, filled: Path, names: tuple[str, ...]) -> None:
+    async with index(subject, filled) as indexed:
+        before = rows(indexed)
+        assert found(indexed) == []
+        for name in names:
+            damage(indexed, name)
+        damaged = found(indexed)
+        assert {each.table for each in damaged} == set(names)
+        with pytest.raises(Damaged):
+            indexed.lake.scan(TABLES[names[0]]).collect()
+        await repair(indexed.chain, indexed.lake, indexed.tail, indexed.seams, damaged)
+        assert found(indexed) == []
+        assert rows(indexed) == before
+        await indexed.fill(0, 24)
+        assert rows(indexed) == before, "nothing is missing from the cover, and nothing comes twice"
+
+
+@pytest.mark.parametrize(
+    "step", ["storage.lake.Lake.forget", "storage.tail.Tail.forget", "indexer.collect.Collector._write"]
+)
+async def test_a_repair_that_was_killed_is_finished_by_the_next_run(
+    subject: EvmSubject, filled: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    async with index(subject, filled) as indexed:
+        before = rows(indexed)
+        damage(indexed, "transfers")
+
+        def die(*_: object) -> None:
+            raise Killed
+
+        damaged = found(indexed)
+        with monkeypatch.context() as killed:
+            killed.setattr(step, die)
+            with pytest.raises(Killed):
+                await repair(indexed.chain, indexed.lake, indexed.tail, indexed.seams, damaged)
+    async with index(subject, filled) as indexed:
+        progress = Progress(indexed.seams.clock, 1)
+        await Collector(indexed.chain, indexed.lake, indexed.tail, indexed.seams, progress).recover()
+        await indexed.derive()
+        assert found(indexed) == []
+        assert rows(indexed) == before
+
+
+async def test_the_scrub_names_a_damaged_file_and_is_healthy_after_its_repair(
+    subject: EvmSubject, filled: Path
+) -> None:
+    async with index(subject, filled) as indexed:
+        file, task = damage(indexed, "blocks"), Task("scrub", KEY)
+        with pytest.raises(Damaged, match=file.name):
+            await Scrub(indexed.lake, Days(), KEY).run(task)
+        await repair(indexed.chain, indexed.lake, indexed.tail, indexed.seams, found(indexed))
+        task.problem = "damaged"
+        with pytest.raises(asyncio.CancelledError):
+            await Scrub(indexed.lake, Days(), KEY).run(task)
+        assert task.problem == ""
+
+
+async def test_files_of_an_older_release_are_told_and_get_checksums(subject: EvmSubject, filled: Path) -> None:
+    async with index(subject, filled) as indexed:
+        before = rows(indexed)
+        as_older(indexed.lake, TABLES["transfers"])
+        told = found(indexed)
+        assert {(each.table, each.state) for each in told} == {("transfers", "unsummed")}
+        assert indexed.lake.add_checksums(TABLES["transfers"], KEY) == len(told)
+        assert found(indexed) == []
+        assert rows(indexed) == before
