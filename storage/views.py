@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from chainfolio.amounts import MAX_DEC38
-from chainfolio.tables import TABLES, Table
+from chainfolio.tables import BUCKETS, TABLES, Table
+
+ONES = 0xFFFFFFFF
 
 
 def views(files: Mapping[str, Sequence[str]]) -> list[str]:
-    """One CREATE VIEW a table; a table without files gets an empty one of the right columns."""
-    return [_view(table, files.get(name, ())) for name, table in TABLES.items()]
+    """One CREATE VIEW a table, and macros for the tables by account; a table without files gets an empty view of the
+    right columns."""
+    return [*(_view(table, files.get(name, ())) for name, table in TABLES.items()), *_macros()]
 
 
 def _view(table: Table, files: Sequence[str]) -> str:
@@ -35,10 +38,36 @@ def _columns(name: str, kind: str) -> list[str]:
 
 
 def decimal_of(column: str) -> str:
-    """DECIMAL(38,0) from 32 big-endian bytes, in SQL; null where it does not fit."""
-    low, limit = f"substr(hex({column}), 33)", f"{MAX_DEC38:032X}"
-    fits = f"substr(hex({column}), 1, 32) = '{'0' * 32}' AND {low} <= '{limit}'"
-    return f"CASE WHEN {fits} THEN ('0x' || {low})::HUGEINT::DECIMAL(38, 0) END"
+    """DECIMAL(38,0) from 32 big-endian bytes, in the SQL of DuckDB 1.3 and newer; null where it does not fit."""
+    limit = "".join(f"\\x{byte:02X}" for byte in MAX_DEC38.to_bytes(32, "big"))
+    return f"CASE WHEN {column} <= '{limit}'::BLOB THEN {column}[17:32]::BIT::HUGEINT::DECIMAL(38, 0) END"
+
+
+def _macros() -> list[str]:
+    """`bucket_of(account)`, and for each table by account `<table>_of(account)`: its rows, from its own bucket alone.
+    An address with the capitals of its checksum is found too."""
+    account = "CASE WHEN account LIKE '0x%' THEN lower(account) ELSE account END"
+    shares = "list_transform(range(1, length(account) + 1), lambda i: ascii(account[i])::UBIGINT)"
+    step = f"lambda crc, byte: xor(crc // 256, {_crc_table()}[(xor(crc % 256, byte) + 1)::INTEGER])"
+    crc = f"xor(list_reduce(list_concat([{ONES}::UBIGINT], {shares}), {step}), {ONES}::UBIGINT)"
+    return [
+        f"CREATE OR REPLACE MACRO canonical(account) AS {account};",
+        f"CREATE OR REPLACE MACRO bucket_of(account) AS ({crc} % {BUCKETS})::INTEGER;",
+        *(
+            f"CREATE OR REPLACE MACRO {table.name}_of(who) AS TABLE SELECT * FROM {table.name} "
+            "WHERE bucket = bucket_of(canonical(who)) AND account = canonical(who);"
+            for table in TABLES.values()
+            if "bucket" in table.partitions
+        ),
+    ]
+
+
+def _crc_table() -> list[int]:
+    """What each byte does to a CRC-32, which DuckDB has no function for."""
+    table = list(range(256))
+    for _ in range(8):
+        table = [value >> 1 ^ 0xEDB88320 if value & 1 else value >> 1 for value in table]
+    return table
 
 
 def literal(text: str) -> str:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from chainfolio.amounts import MAX_DEC38, MAX_RAW
 from chainfolio.errors import BadRequest, Missing
-from chainfolio.tables import BLOCKS, TABLES, TRANSFERS, Table
+from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TABLES, TRANSFERS, Table, bucket
 from cli.sql import ask
 from storage import sandbox
 from storage.lake import Lake
@@ -26,6 +26,7 @@ from storage.sandbox import answer
 from storage.views import decimal_of, views
 from tests.cli.conftest import Run
 from tests.storage.attacker import tree
+from tests.storage.conftest import make
 
 EDGES = [
     0,
@@ -172,6 +173,26 @@ def test_a_chain_whose_name_looks_like_a_number_is_text(tmp_path: Path) -> None:
     lake.append(BLOCKS, rows(BLOCKS, [1], "0001"), stream="s", batch=1)
     task = {"query": "SELECT chain FROM blocks", "files": {"blocks": lake.files(BLOCKS)}, "limit": 0, "seconds": 9}
     assert answer(task)["rows"] == [["0001"]]
+
+
+def test_an_accounts_rows_come_from_its_own_bucket_by_its_address_in_any_case(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    lake.append(ACCOUNT_TRANSFERS, make(ACCOUNT_TRANSFERS, "a", range(60)), stream="s", batch=1)
+    task = {"files": {"account_transfers": lake.files(ACCOUNT_TRANSFERS)}, "limit": 0, "seconds": 9}
+    accounts = answer(task | {"query": "SELECT account, bucket, count(*) FROM account_transfers GROUP BY ALL"})["rows"]
+    assert len(accounts) > 20
+    union = " UNION ALL ".join(
+        f"SELECT '{account}', bucket_of('{account}'), count(*) FROM account_transfers_of('0x{account[2:].upper()}')"
+        for account, _, _ in accounts
+    )
+    assert sorted(answer(task | {"query": union})["rows"]) == sorted(accounts)
+
+
+@given(st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=70))
+def test_the_macro_knows_the_bucket_of_any_account(plain: duckdb.DuckDBPyConnection, account: str) -> None:
+    for macro in (text for text in views({}) if "MACRO bucket_of" in text):
+        plain.execute(macro)
+    assert plain.execute("SELECT bucket_of(?)", [account]).fetchall() == [(bucket(account),)]
 
 
 def test_an_empty_lake_answers_with_no_rows(run: Run) -> None:
