@@ -1,4 +1,7 @@
-"""`chainfolio check`: compare every stored file with its checksums, and make damaged ones good."""
+"""`chainfolio check`: compare every stored file with its checksums, and make damaged ones good.
+
+The exit code is 0 where no file is damaged, 5 where one is and was not repaired.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,6 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
     command = commands.add_parser(
         "check", parents=[common], help="compare stored files with their checksums", description=__doc__,
-        epilog="The exit code is 0 where no file is damaged, 5 where one is and was not repaired.",
     )  # fmt: skip
     command.add_argument("chain", nargs="?", help="key of a chain (default: all chains)")
     command.add_argument("--tables", metavar="A,B", help="only these tables (default: all)")

@@ -37,6 +37,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "virtual-user remove": ("virtual:1 --account acc_1",),
     "sql": ('"SELECT count(*) FROM transfers"', "--csv - < query.sql", "> views.sql"),
     "status": ("", "--json"),
+    "check": ("", "ethereum --tables transfers,logs", "--repair"),
     "doctor": ("", "--json", "--readmit node.example"),
     "init": ("", "--chain base --rpc env:BASE_RPC"),
     "completion": ("bash > ~/.local/share/bash-completion/completions/chainfolio", "zsh > ~/.zfunc/_chainfolio"),
