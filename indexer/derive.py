@@ -196,8 +196,8 @@ def recover(lake: Lake, tail: Tail, chain: str) -> None:
 
 def _windows(lake: Lake, chain: str, span: Span, source: Table) -> Iterator[Span]:
     """A span in pieces of about `WINDOW_ROWS` rows, so that memory does not grow with history."""
-    rows = lake.scan(source, chain=chain, heights=[span]).filter(_within(span))
-    heights = rows.group_by("height").len().sort("height").collect()
+    inside = lake.scan(source, chain=chain, heights=[span]).filter(_within(span))
+    heights = inside.group_by("height").len().sort("height").collect()
     first, rows = span.first, 0
     for height, count in heights.iter_rows():
         if rows and rows + count > WINDOW_ROWS:
