@@ -77,6 +77,8 @@ def _create(options: argparse.Namespace) -> int:
         return 0
     print(f"account {account.id} ({account.name}, {account.plan})\nkey     {key}")
     print("The key is shown this once and stored only as a hash.")
+    if not options.credits:
+        print(f"It has no credits: chainfolio account credit {account.id} 1000")
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -134,6 +135,14 @@ def test_plans_and_grants_are_those_there_are(run: Run, option: tuple[str, str])
     ran = run("account", "create", "--name", "a", *option)
     assert ran.code == 2
     assert "invalid" in ran.err
+
+
+def test_who_has_no_credits_is_told_how_to_get_some(run: Run) -> None:
+    told = run("account", "create", "--name", "me").out
+    command = re.search(r"It has no credits: chainfolio (account credit acc_\S+ 1000)", told)
+    assert command
+    assert run(*command[1].split()).out.endswith(" has 1,000 credits\n")
+    assert "no credits" not in run("account", "create", "--name", "rich", "--credits", "5").out
 
 
 def test_the_largest_number_of_credits_is_kept(run: Run) -> None:
