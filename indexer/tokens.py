@@ -108,7 +108,9 @@ def token_list(path: Path, facts: Facts) -> dict[str, Token]:
         rows = path.with_suffix(".csv")
         return _rows(rows, facts) if rows.exists() else {}
     return {
-        row["address"]: Token(facts.token_asset(row["address"]), row["symbol"], row["symbol"], row["decimals"])
+        row["address"]: Token(
+            facts.token_asset(row["address"]), row["symbol"], row.get("name", row["symbol"]), row["decimals"]
+        )
         for row in tomllib.loads(path.read_text())["tokens"]
     }
 

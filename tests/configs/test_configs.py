@@ -82,9 +82,25 @@ def test_no_two_chains_share_an_id_or_a_genesis() -> None:
 def test_tokens_are_listed_once_on_a_chain_we_know(key: str) -> None:
     assert key in CHAINS
     tokens = TOKENS[key]["tokens"]
-    assert all(token.keys() - {"images"} == {"address", "symbol", "decimals"} for token in tokens)
+    assert all(token.keys() - {"images", "name"} == {"address", "symbol", "decimals"} for token in tokens)
     assert all(ADDRESS.fullmatch(token["address"]) and 0 <= token["decimals"] <= 36 for token in tokens)
     assert len({token["address"] for token in tokens}) == len(tokens)
+
+
+def test_a_listed_token_is_shown_by_its_name_and_not_by_its_symbol() -> None:
+    dai = "0x6b175474e89094c44da98b954eedeac495271d0f"
+    listed = token_list(CONFIGS / "tokens" / "ethereum.toml", load(CONFIGS / "chains" / "ethereum.toml"))
+    assert (listed[dai].symbol, listed[dai].name) == ("DAI", "Dai Stablecoin")
+
+
+@needs_registry
+@pytest.mark.parametrize("key", TOKENS)
+def test_names_of_listed_tokens_are_those_of_the_registry(key: str) -> None:
+    with gzip.open(REGISTRY / "tokens" / f"{key}.csv.gz", "rt", newline="") as file:
+        known = {row["address"]: row["name"] for row in csv.DictReader(file)}
+    named = [token for token in TOKENS[key]["tokens"] if "name" in token]
+    assert named
+    assert all(known[token["address"]] == token["name"] for token in named)
 
 
 @pytest.mark.parametrize("path", sorted((CONFIGS / "tokens").glob("*.csv")), ids=lambda path: path.stem)
