@@ -15,6 +15,7 @@ from api.tenants import COMMON, TAKES, keep, look
 from api.texts import LONGEST, tidy
 from storage.state import book
 from storage.state.database import Transaction
+from storage.state.quotas import MOST
 
 Address = Annotated[
     str,
@@ -56,6 +57,13 @@ class NewEntries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Wallets to be known, each once."""
 
     entries: Annotated[list[NewEntry], msgspec.Meta(min_length=1, max_length=100)]
+
+
+class BookQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of a list; without either, all of it."""
+
+    limit: Annotated[int, msgspec.Meta(description="How many at most.", ge=1, le=MOST)] = MOST
+    offset: Annotated[int, msgspec.Meta(description="How many are left out before.", ge=0, le=MOST)] = 0
 
 
 class NewLabel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,10 +113,10 @@ EXAMPLE: Final = {
 
 
 @get("/v1/addressbook", summary="The address book", codes=COMMON, example={"data": [EXAMPLE]}, **FAMILY)
-async def addressbook(request: Context) -> BookAnswer:
-    """Every wallet saved to the account."""
+async def addressbook(request: Context, query: BookQuery) -> BookAnswer:
+    """Every wallet saved to the account, or with `limit` and `offset` a part of them."""
     now_us = request.parts.seams.clock.now_us()
-    return await look(request, lambda tx, account_id: _book(tx, account_id, now_us))
+    return await look(request, lambda tx, account_id: _book(tx, account_id, now_us, query.limit, query.offset))
 
 
 @write(
@@ -131,7 +139,7 @@ async def add_entries(request: Context, body: NewEntries) -> Answer:
         book.add(tx, account_id, labels, quotas, now_us)
         return _book(tx, account_id, now_us)
 
-    return await keep(request, work)
+    return await keep(request, work, again=lambda tx, account_id: _book(tx, account_id, now_us))
 
 
 @write(
@@ -166,8 +174,8 @@ async def remove_entry(request: Context, path: EntryPath) -> Answer:
     return await keep(request, lambda tx, id: book.remove(tx, id, address, now_us), 204)
 
 
-def _book(tx: Transaction, account_id: str, now_us: int) -> BookAnswer:
-    return BookAnswer([_shown(entry, now_us) for entry in book.entries(tx, account_id)])
+def _book(tx: Transaction, account_id: str, now_us: int, limit: int = MOST, offset: int = 0) -> BookAnswer:
+    return BookAnswer([_shown(entry, now_us) for entry in book.entries(tx, account_id, limit, offset)])
 
 
 def _shown(entry: book.Entry, now_us: int) -> Entry:

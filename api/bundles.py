@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from api.addressbook import Address
+from api.addressbook import Address, BookQuery
 from api.addresses import ANOTHER
 from api.context import Answer, Context
 from api.router import get, write
@@ -102,10 +102,10 @@ ONE: Final[dict[str, Any]] = {"answers": {200: BundleAnswer}, "example": {"data"
 
 
 @get("/v1/bundles", summary="All bundles", codes=COMMON, example={"data": [EXAMPLE]}, **FAMILY)
-async def bundles(request: Context) -> BundlesAnswer:
-    """Every bundle of the account."""
+async def bundles(request: Context, query: BookQuery) -> BundlesAnswer:
+    """Every bundle of the account, or with `limit` and `offset` a part of them."""
     found = await look(request, store.every)
-    return BundlesAnswer([_bundle(each) for each in found])
+    return BundlesAnswer([_bundle(each) for each in found[query.offset : query.offset + query.limit]])
 
 
 @write(

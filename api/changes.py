@@ -3,6 +3,7 @@ the others, whoever leaves and whatever is killed. A refusal changes nothing and
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Final
 
@@ -17,11 +18,16 @@ from storage.state.idempotency import Kept, Reused
 from storage.state.ledger import Short
 
 TRIES: Final = 4
+KEPT_BYTES: Final = 4096  # of an answer that can be made again
 Make = Callable[[Transaction], Answer]
+Look = Callable[[Transaction], object]
 
 
-async def change(context: Context, work: Callable[[Transaction], object], status: int = 200) -> Answer:
-    """Do the work, take what it costs, and keep the answer that its result is."""
+async def change(context: Context, work: Look, status: int = 200, again: Look | None = None) -> Answer:
+    """Do the work, take what it costs, and keep the answer that its result is.
+
+    `again` looks up what a later request with the same key is told, where the answer is too long to be kept.
+    """
     meter = context.parts.state.meter
     for _ in range(TRIES):
         bill = meter.bill(context.principal.account_id, context.principal.key_id, context.cost, context.request_id)
@@ -33,7 +39,7 @@ async def change(context: Context, work: Callable[[Transaction], object], status
             return Answer(b"", status) if status == 204 else encoded(result, status)
 
         try:
-            found = await _remembered(context, made)
+            found = await _remembered(context, made, again)
         except Taken:  # the same request has just been answered elsewhere
             continue
         context.made = True
@@ -52,10 +58,10 @@ async def changed(context: Context, proceed: Proceed, available: int) -> Answer:
     if context.asked is None:
         return await _afforded(context, proceed, available)
     found = await _before(context)
-    if found is not None:
+    if found is not None and found.body is not None:
         return replayed(context, found)
     try:
-        return await _afforded(context, proceed, available)
+        return await _afforded(context, proceed, available if found is None else context.cost)
     except Exception as error:  # a refusal is an answer to keep; a failure is none, for trying again may go better
         problem = problem_of(error, context.request_id)
         if context.made or problem.status >= 500 or problem.status in (402, 429):
@@ -85,7 +91,7 @@ async def _before(context: Context) -> Kept | None:
         raise reused() from None
 
 
-async def _remembered(context: Context, made: Make) -> Answer | Kept:
+async def _remembered(context: Context, made: Make, again: Look | None = None) -> Answer | Kept:
     """What the request's key was answered before; else what is made now, kept for the key in the same transaction."""
     asked = context.asked
 
@@ -94,9 +100,12 @@ async def _remembered(context: Context, made: Make) -> Answer | Kept:
             return made(tx)
         found = idempotency.claim(tx, asked)
         if found is not None:
-            return found
+            return found if found.body is not None else _made_again(tx, found, again)
         answer = made(tx)
-        idempotency.keep(tx, asked, Kept(answer.status, answer.content_type, answer.body))
+        kept = Kept(answer.status, answer.content_type, answer.body)
+        if again is not None and len(answer.body) > KEPT_BYTES:
+            kept = Kept(answer.status, answer.content_type, None, hashlib.sha256(answer.body).digest())
+        idempotency.keep(tx, asked, kept)
         return answer
 
     try:
@@ -105,3 +114,8 @@ async def _remembered(context: Context, made: Make) -> Answer | Kept:
         raise reused() from None
     except Short as short:
         raise too_poor(context.cost, short.available) from None
+
+
+def _made_again(tx: Transaction, found: Kept, again: Look | None) -> Kept:
+    assert again is not None, "only such answers are kept as digests"
+    return Kept(found.status, found.content_type, encoded(again(tx), found.status).body, found.digest)

@@ -28,8 +28,10 @@ async def asked_once(context: Context) -> Asked | None:
 
 
 def replayed(context: Context, found: Kept) -> Answer:
-    """The answer that was kept, named as such."""
-    context.headers[REPLAYED] = "true"
+    """The answer that was kept, named as such; `changed` where it was made again and is not the same any more."""
+    assert found.body is not None, "made again before"
+    same = found.digest is None or found.digest == hashlib.sha256(found.body).digest()
+    context.headers[REPLAYED] = "true" if same else "changed"
     return Answer(found.body, found.status, found.content_type)
 
 

@@ -124,7 +124,10 @@ HEADERS: Final = {
     "Retry-After": _header("Seconds after which asking again may help.", "integer", minimum=1),
     "WWW-Authenticate": _header("How to authenticate: `Bearer`."),
     "Cache-Control": _header("`no-store` on everything that needs a key."),
-    REPLAYED: _header("`true` where this is what the first request with the same Idempotency-Key was answered."),
+    REPLAYED: _header(
+        "`true` where this is what the first request with the same Idempotency-Key was answered; `changed` where a "
+        "long list is not kept and is answered as it is now."
+    ),
     **{name: _header(words) for step in KEYED for name, words in step.headers.items()},
 }
 

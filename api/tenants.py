@@ -21,8 +21,14 @@ async def look(request: Context, work: Callable[[Transaction, str], T]) -> T:
     return await request.parts.state.look(lambda tx: work(tx, _owner(request, tx)))
 
 
-async def keep(request: Context, work: Callable[[Transaction, str], object], status: int = 200) -> Answer:
-    """Change what the account has, with nobody else changing it meanwhile; what a delegate changes is noted."""
+async def keep(
+    request: Context,
+    work: Callable[[Transaction, str], object],
+    status: int = 200,
+    again: Callable[[Transaction, str], object] | None = None,
+) -> Answer:
+    """Change what the account has, with nobody else changing it meanwhile; what a delegate changes is noted. `again`
+    looks up an answer that is too long to be kept for who asks with the same Idempotency-Key."""
 
     def locked(tx: Transaction) -> object:
         account_id = _owner(request, tx)
@@ -34,7 +40,8 @@ async def keep(request: Context, work: Callable[[Transaction, str], object], sta
             audit.note(tx, now_us, actor, account_id, "changed by a delegate", detail)
         return result
 
-    return await change(request, locked, status)
+    look_again = None if again is None else (lambda tx: again(tx, _owner(request, tx)))
+    return await change(request, locked, status, look_again)
 
 
 def _owner(request: Context, tx: Transaction) -> str:

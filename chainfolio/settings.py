@@ -122,10 +122,10 @@ class Chain(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Quotas(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """How much an account may keep where the operator gave it no quota of its own. An account with a paid plan that
-    has not lapsed may have any number of address book entries."""
+    """How much an account may keep where the operator gave it no quota of its own."""
 
     addressbook: Annotated[int, doc("entries in the address book, without a paid plan")] = 50
+    addressbook_paid: Annotated[int, doc("entries in the address book, with a paid plan")] = 10_000
     bundles: Annotated[int, doc("bundles")] = 5
     bundle_size: Annotated[int, doc("addresses in one bundle")] = 10
 
@@ -334,7 +334,7 @@ def check(settings: Settings) -> None:
     if settings.rates:
         _check_rates(settings.rates)
     quotas = settings.quotas
-    if quotas.addressbook < 0 or quotas.bundles < 0 or quotas.bundle_size < 1:
+    if min(quotas.addressbook, quotas.addressbook_paid) < 0 or quotas.bundles < 0 or quotas.bundle_size < 1:
         raise BadSettings("quotas", "addressbook and bundles are at least 0, bundle_size at least 1")
     if settings.log_level not in LOG_LEVELS:
         raise BadSettings("log_level", f"`{settings.log_level}` is none of {', '.join(LOG_LEVELS)}")

@@ -41,7 +41,13 @@ class Entry:
 _ENTRIES: Final = schema.entries
 _COLUMNS = [_ENTRIES.c[name] for name in Entry.__slots__]
 _OF = argument("account_id")
-_ALL = Statement(sa.select(*_COLUMNS).where(_ENTRIES.c.account_id == _OF).order_by(_ENTRIES.c.position))
+_ALL = Statement(
+    sa.select(*_COLUMNS)
+    .where(_ENTRIES.c.account_id == _OF)
+    .order_by(_ENTRIES.c.position)
+    .suffix_with(sa.text("LIMIT :most OFFSET :skipped"))
+)
+_COUNT = Statement(sa.select(sa.func.count()).select_from(_ENTRIES).where(_ENTRIES.c.account_id == _OF))
 _ONE = Statement(sa.select(*_COLUMNS).where(_ENTRIES.c.account_id == _OF, _ENTRIES.c.address == argument("address")))
 _LAST = Statement(sa.select(sa.func.max(_ENTRIES.c.position)).where(_ENTRIES.c.account_id == _OF))
 _ADD = Statement(_ENTRIES.insert())
@@ -74,9 +80,9 @@ def distinct(written: Iterable[str]) -> list[str]:
     return list(found)
 
 
-def entries(tx: Transaction, account_id: str) -> list[Entry]:
-    """The whole book in the order in which entries were added."""
-    return [_entry(row) for row in tx.rows(_ALL, account_id=account_id)]
+def entries(tx: Transaction, account_id: str, limit: int = quotas.MOST, offset: int = 0) -> list[Entry]:
+    """The book, or a part of it, in the order in which entries were added."""
+    return [_entry(row) for row in tx.rows(_ALL, account_id=account_id, most=limit, skipped=offset)]
 
 
 def entry(tx: Transaction, account_id: str, address: str) -> Entry:
@@ -92,16 +98,18 @@ def add(tx: Transaction, account_id: str, labels: Mapping[str, str], defaults: Q
 
     An address that the book has keeps its entry as it is, label included.
     """
-    known = {each.address for each in entries(tx, account_id)}
-    fresh = [address for address in labels if address not in known]
-    if fresh and not _unbounded(tx, account_id, now_us):
+    ((known,),) = tx.rows(_COUNT, account_id=account_id)
+    fresh = [address for address in labels if not tx.rows(_ONE, account_id=account_id, address=address)]
+    if fresh:
         quota = quotas.limit(tx, account_id, "addressbook", defaults)
-        if len(known) + len(fresh) > quota:
+        if _paid(tx, account_id, now_us):
+            quota = max(quota, defaults.addressbook_paid)
+        if known + len(fresh) > quota:
             raise Refusal(
                 "ADDRESSBOOK_QUOTA_REACHED",
-                f"the address book holds {len(known)} of at most {quota} entries; {len(fresh)} more do not fit",
+                f"the address book holds {known} of at most {quota} entries; {len(fresh)} more do not fit",
                 quota=quota,
-                current=len(known),
+                current=known,
             )
     last = (tx.rows(_LAST, account_id=account_id)[0][0] or 0) if fresh else 0
     tx.many(
@@ -166,7 +174,7 @@ def set_plan(
     return after
 
 
-def _unbounded(tx: Transaction, account_id: str, now_us: int) -> bool:
+def _paid(tx: Transaction, account_id: str, now_us: int) -> bool:
     """Whether the account has a paid plan that has not lapsed."""
     owner = accounts.existing(tx, account_id)
     return owner.plan != "FREE" and (owner.plan_expires_us is None or owner.plan_expires_us > now_us)

@@ -21,15 +21,25 @@ SLICE: Final = 500
 _TABLE = schema.idempotency
 _HERE = sa.and_(_TABLE.c.account_id == argument("owner"), _TABLE.c.name == argument("key"))
 _FIND = Statement(
-    sa.select(_TABLE.c.fingerprint, _TABLE.c.claimed_us, _TABLE.c.status, _TABLE.c.content_type, _TABLE.c.body).where(
-        _HERE
-    )
+    sa.select(
+        _TABLE.c.fingerprint,
+        _TABLE.c.claimed_us,
+        _TABLE.c.status,
+        _TABLE.c.content_type,
+        _TABLE.c.body,
+        _TABLE.c.digest,
+    ).where(_HERE)
 )
 _CLAIM = Statement(_TABLE.insert(), ["account_id", "name", "fingerprint", "claimed_us"])
 _KEEP = Statement(
     _TABLE.update()
     .where(_HERE)
-    .values(status=argument("new_status"), content_type=argument("new_type"), body=argument("new_body"))
+    .values(
+        status=argument("new_status"),
+        content_type=argument("new_type"),
+        body=argument("new_body"),
+        digest=argument("new_digest"),
+    )
 )
 # What another transaction has just kept stays: a look and a deletion are two moments.
 _DROP_OLD = Statement(
@@ -55,11 +65,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What was answered the first time."""
+    """What was answered the first time. A long body that can be made again is kept as its digest alone."""
 
     status: int
     content_type: str
-    body: bytes
+    body: bytes | None
+    digest: bytes | None = None
 
 
 class Reused(Exception):
@@ -71,12 +82,12 @@ def find(tx: Transaction, asked: Asked) -> Kept | None:
     row = one(tx.rows(_FIND, owner=asked.account_id, key=asked.name))
     if row is None:
         return None
-    known, claimed_us, status, content_type, body = row
+    known, claimed_us, status, content_type, body, digest = row
     if status is None or tx.now_us() - claimed_us >= KEEP_US:  # earlier releases left claims without an answer
         return None
     if bytes(known) != asked.fingerprint:
         raise Reused(asked.name)
-    return Kept(status, content_type, bytes(body))
+    return Kept(status, content_type, None if body is None else bytes(body), None if digest is None else bytes(digest))
 
 
 def claim(tx: Transaction, asked: Asked) -> Kept | None:
@@ -98,7 +109,7 @@ def keep(tx: Transaction, asked: Asked, answer: Kept) -> None:
     """Keep the answer to what this transaction has claimed."""
     changed = tx.run(
         _KEEP, owner=asked.account_id, key=asked.name, new_status=answer.status, new_type=answer.content_type,
-        new_body=answer.body,
+        new_body=answer.body, new_digest=answer.digest,
     )  # fmt: skip
     assert changed == 1, "claimed before, in the same transaction"
 

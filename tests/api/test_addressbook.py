@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from chainfolio.settings import Quotas, Settings
 from storage.state import accounts, book, quotas
+from storage.state.database import Statement
 from tests.api.fakes import SOL, STARKNET, TRON
 from tests.api.tenants import Tenant, World, a_world, encoded, wallet
 
@@ -216,3 +218,44 @@ async def test_plans_of_entries(world: World, ann: Tenant) -> None:
     plan(TRON, "FREE", None, False)
     for address in (EVM, TRON):
         assert (await ann.ask("DELETE", f"/v1/addressbook/{address}")).status == 204
+
+
+KEPT_BODIES = Statement(sa.text("SELECT coalesce(sum(length(body)), 0), count(digest) FROM idempotency"))
+
+
+async def test_a_long_book_is_kept_as_its_digest_and_told_again_as_it_is(world: World) -> None:
+    rich = world.tenant("rich", "PRO")
+    told = []
+    for number in range(3):
+        entries = [{"address": wallet(100 * number + each), "label": "x" * 200} for each in range(100)]
+        said = await rich.ask("POST", "/v1/addressbook", {"entries": entries}, Idempotency_Key=f"k{number}")
+        told.append((entries, said.body))
+    ((kept, digests),) = world.state.database.look(lambda tx: tx.rows(KEPT_BODIES))
+    assert (kept, digests) == (0, 3), "no answer is kept that can be made again"
+    before = await world.settled(rich)
+    for number, replayed in ((2, "true"), (0, "changed")):
+        entries, _ = told[number]
+        said = await rich.ask("POST", "/v1/addressbook", {"entries": entries}, Idempotency_Key=f"k{number}")
+        assert (said.status, said.headers["Idempotency-Replayed"], said.body) == (200, replayed, told[2][1])
+    assert await world.settled(rich) == before, "to be told again costs nothing"
+
+
+async def test_a_book_is_read_in_parts_by_limit_and_offset(world: World, ann: Tenant) -> None:
+    await ann.book(*(wallet(number) for number in range(1, 5)))
+    whole = (await ann.ask("GET", "/v1/addressbook")).json["data"]
+    parts = [(await ann.ask("GET", f"/v1/addressbook?limit=3&offset={at}")).json["data"] for at in (0, 3, 6)]
+    assert parts == [whole[:3], whole[3:], []]
+    for number in (1, 2, 3):
+        await ann.bundle(f"b{number}", wallet(number))
+    bundles = (await ann.ask("GET", "/v1/bundles")).json["data"]
+    assert (await ann.ask("GET", "/v1/bundles?offset=1&limit=1")).json["data"] == bundles[1:2]
+    for flaw in ("limit=0", "offset=-1", "limit=x"):
+        assert (await ann.ask("GET", f"/v1/addressbook?{flaw}")).status == 400
+
+
+async def test_a_paid_plan_has_a_bound_too(state_url: str) -> None:
+    async with a_world(state_url, Settings(quotas=Quotas(addressbook=1, addressbook_paid=3))) as world:
+        rich = world.tenant("rich", "PRO")
+        await rich.book(wallet(1), wallet(2), wallet(3))
+        said = await post(rich, {"address": wallet(4)})
+        assert (said.status, said.code, said.json["error"]["quota"]) == (422, "ADDRESSBOOK_QUOTA_REACHED", 3)
