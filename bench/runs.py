@@ -19,6 +19,11 @@ from bench.places import ROOT, recorded
 
 EVENTS = "transfers,approvals"
 WATCH_S = 0.01
+# What is indexed and derived where nobody names datasets, but for traces, which the replayed node does not give.
+USUAL = (
+    "blocks,transactions,native,transfers,approvals,events,"
+    "account_transfers,account_approvals,account_transactions,account_events"
+)
 FULL = "transfers,approvals,blocks,balances,allowances"
 
 
