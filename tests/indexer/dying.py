@@ -10,8 +10,8 @@ from storage.lake import Lake
 from storage.tail import Tail
 
 WRITES = {
-    Lake: ("append", "replace", "recreate", "rewind"),
-    Tail: ("put", "add_cover", "rollback", "drop", "rewind", "open_batch", "close_batch"),
+    Lake: ("append", "replace", "recreate", "forget"),
+    Tail: ("put", "add_cover", "rollback", "drop", "rewind", "forget", "open_batch", "close_batch"),
 }
 
 
