@@ -51,6 +51,10 @@ class Answers:
     chance: random.Random
     big: bytes = b'{"padding":"' + b"x" * BIG_BYTES + b'"}'
 
+    def kinds(self) -> set[str]:
+        """Snapshots of EVM addresses can be subscribed to."""
+        return {"evm"}
+
     async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         """Portfolios as JSON."""
         return [await self._one(account.address) for account in accounts]
