@@ -163,9 +163,14 @@ class Reader:
     def _position(self, meeting: Meeting) -> Asking[Read, Any, Several]:
         """What one decoder finds, unfolded."""
         outcome: Outcome = yield from outcome_of(meeting.at(self.time_s))
-        behind = yield from _ours(
-            {str(at): self._behind(each.supplied, is_inner=bool(each.instead)) for at, each in enumerate(outcome.found)}
-        )
+        askings: dict[str, Asking[Read, Any, Any]] = {
+            str(at): self._behind(each.supplied, is_inner=bool(each.instead)) for at, each in enumerate(outcome.found)
+        }
+        others = {part.token for each in outcome.found for part in (*each.borrowed, *each.rewards) if part.raw}
+        if others and self.named is not None:  # while what was supplied is unfolded, and not a round later
+            askings["named"] = self.named(others)
+        behind = yield from _ours(askings)
+        behind.pop("named", None)
         opened, issues = [], list(outcome.issues)
         for found, each in zip(outcome.found, behind.values(), strict=True):
             each.calls[:0] = outcome.calls

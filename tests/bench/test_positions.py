@@ -15,4 +15,4 @@ def test_a_process_that_has_just_begun_needs_no_more_than_six_round_trips() -> N
     trips, _ = run(Namespace(tokens=20, positions=10, repeat=1))
     assert trips.met, trips.value
     steady, first = (int(word) for word in trips.value.replace(",", "").split() if word.isdigit())
-    assert steady < first <= ROUND_TRIPS
+    assert steady <= first <= ROUND_TRIPS

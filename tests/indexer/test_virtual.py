@@ -247,7 +247,7 @@ class Quoting:
     def book(self) -> Any:
         return self
 
-    def known(self, contracts: Sequence[str]) -> dict[str, Token]:
+    def known(self, contracts: Sequence[str], block: Any) -> dict[str, Token]:
         return {contract: DOLLAR for contract in contracts if contract == USDC}
 
     async def quote(self, contracts: Sequence[str]) -> Quoted:

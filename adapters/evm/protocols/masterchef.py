@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from chainfolio.calls import Call, balance_of
 from chainfolio.protocols import Counterparty, Decoding, Event, Family, Found, Maybe, Met, Part, Unread
@@ -36,8 +37,10 @@ def position(met: Met) -> Decoding:
     staked = [(at, raw) for at, (raw, _) in zip(pools, users, strict=True) if raw]
     if not staked:
         return []
-    shares = yield from _shares(chef, [at for at, _ in staked])
-    rewards = yield from _rewards(met, [at for at, _ in staked])
+    pools = [at for at, _ in staked]
+    kinds = _kinds(chef, pools)
+    told = yield [*kinds, *_payments(met, pools)]
+    shares, rewards = _shares(chef, pools, told[: len(kinds)]), _rewards(pools, told[len(kinds) :])
     there = yield from _there(met, shares, [raw for _, raw in staked])
     return [
         Found(
@@ -60,21 +63,28 @@ def _there(met: Met, shares: Sequence[str], staked: Sequence[int]) -> Decoding:
     return [raw <= there for raw, there in zip(staked, held, strict=True)]
 
 
-def _shares(chef: str, pools: Sequence[int]) -> Decoding:
-    """What is staked in each pool: MasterChef's second version says it in a list of its own."""
-    told = yield [
+def _kinds(chef: str, pools: Sequence[int]) -> list[Call | Maybe]:
+    """What is staked in each pool, in both ways: MasterChef's second version says it in a list of its own."""
+    return [
         Maybe(Call(chef, signature, (at,)))
         for at in pools
         for signature in ("lpToken(uint256)(address)", "poolInfo(uint256)(address)")
     ]
-    shares = [second or first for second, first in zip(told[::2], told[1::2], strict=True)]
-    if None in shares:
-        raise Unread(f"{chef} did not say what is staked in pool {pools[shares.index(None)]}")
+
+
+def _shares(chef: str, pools: Sequence[int], told: Sequence[str | None]) -> list[str]:
+    """What is staked in each pool, from the answers to `_kinds`."""
+    shares = []
+    for pool, second, first in zip(pools, told[::2], told[1::2], strict=True):
+        share = second or first
+        if share is None:
+            raise Unread(f"{chef} did not say what is staked in pool {pool}")
+        shares.append(share)
     return shares
 
 
-def _rewards(met: Met, pools: Sequence[int]) -> Decoding:
-    """What the account earned in each pool; None where the farm calls it by no name that is known."""
+def _payments(met: Met, pools: Sequence[int]) -> list[Call | Maybe]:
+    """The token that the farm pays and what it owes the account in each pool, by every name that is known for both."""
     named = "pending" in met.options
     names = [(met.options["pending"], met.options["reward"])] if named else REWARDS
     calls = [
@@ -82,10 +92,14 @@ def _rewards(met: Met, pools: Sequence[int]) -> Decoding:
         for pending, reward in names
         for call in (Call(met.contract, reward), *(Call(met.contract, pending, (at, met.account)) for at in pools))
     ]
-    told = yield calls if named else [Maybe(call) for call in calls]
+    return [*calls] if named else [Maybe(call) for call in calls]
+
+
+def _rewards(pools: Sequence[int], told: Sequence[Any]) -> list[Part | None]:
+    """What the account earned in each pool, from the answers to `_payments`; None where no name is known."""
     width = 1 + len(pools)
-    answers = [told[at : at + width] for at in range(0, len(told), width)]
-    for token, *earned in answers:
+    for at in range(0, len(told), width):
+        token, *earned = told[at : at + width]
         if token is not None and None not in earned:
             return [Part(token, raw) for raw in earned]
     return [None] * len(pools)
