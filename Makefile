@@ -103,5 +103,5 @@ lock: ## requirements.lock anew from pyproject.toml (needs uv); UPGRADE=1 takes 
 
 .PHONY: clean
 clean: ## remove environments, caches and builds; your data stays
-	@rm -rf $(VENV) .localchain .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	@rm -rf $(VENV) .localchain .engines .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

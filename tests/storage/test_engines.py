@@ -1,0 +1,122 @@
+"""Other engines, each in an environment of its own, count the same rows in every table by every column.
+
+The environments are installed once into `.engines` (or `$CHAINFOLIO_ENGINES_HOME`), and a test is skipped with the
+reason where that cannot be done.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from chainfolio.tables import TABLES
+from storage.lake import Lake
+from storage.views import views
+from tests.storage.conftest import make
+
+HOME = Path(os.environ.get("CHAINFOLIO_ENGINES_HOME", Path(__file__).parents[2] / ".engines"))
+SCRIPT = Path(__file__).with_name("foreign.py")
+PATIENCE_S = 150
+# What is installed together, and which of its engines are asked.
+ENGINES = {
+    "duckdb-1.3": (("duckdb==1.3.2", "pytz"), ("duckdb",)),
+    "duckdb-1.4": (("duckdb==1.4.5", "pytz"), ("duckdb",)),
+    "duckdb-1.5": (("duckdb==1.5.6", "pytz"), ("duckdb",)),
+    "deltalake-0.25": (("deltalake==0.25.5", "pyarrow==19.0.1", "pandas==2.2.3"), ("pyarrow", "pandas")),
+    "deltalake-1.0": (("deltalake==1.0.2", "pyarrow==20.0.0", "pandas==2.2.3"), ("pyarrow", "pandas")),
+    "deltalake-1.6": (("deltalake==1.6.6", "pyarrow==26.0.1", "pandas==3.1.1"), ("pyarrow", "pandas")),
+    "polars-1.33": (("polars==1.33.1", "deltalake==1.1.4"), ("polars",)),
+    "polars-1.44": (("polars==1.44.2", "deltalake==1.6.6"), ("polars",)),
+    "dbt-duckdb-1.10": (
+        ("dbt-core<1.11", "dbt-duckdb<1.11", "duckdb==1.5.6", "pytz", "deltalake==1.6.6", "pyarrow==26.0.1"), ("dbt",),
+    ),
+}  # fmt: skip
+KINDS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "raw": ("blob", lambda value: str(value.as_py().hex())),
+    "bytes": ("blob", lambda value: str(value.as_py().hex())),
+    "time": ("time", lambda value: str(value.value)),
+}
+Counts = dict[str, dict[str, int]]
+
+
+def environment(name: str) -> Path:
+    """The interpreter of an engine's environment, installed where it is not there yet."""
+    folder, wanted = HOME / name, "\n".join(ENGINES[name][0])
+    python, stamp = folder / "bin" / "python", folder / ".complete"
+    HOME.mkdir(parents=True, exist_ok=True)
+    with (HOME / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stamp.exists() or stamp.read_text() != wanted:
+            uv = shutil.which("uv")  # many times faster than pip, where it is installed
+            venv.create(folder, clear=True, with_pip=uv is None)
+            install = [uv, "pip", "install", "--python", str(python)] if uv else [str(python), "-m", "pip", "install"]
+            command = [*install, "--quiet", *ENGINES[name][0]]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+            except subprocess.TimeoutExpired:
+                pytest.skip(f"{name} was not installed within {PATIENCE_S} s")
+            if done.returncode:
+                pytest.skip(f"{name} cannot be installed: {done.stderr.strip().splitlines()[-1][:200]}")
+            stamp.write_text(wanted)
+    return python
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Counts]:
+    """The arguments of the script, and what it has to find: of each column one value."""
+    folder = tmp_path_factory.mktemp("engines")
+    lake = Lake(str(folder / "lake"))
+    filters: dict[str, dict[str, tuple[str, str]]] = {}
+    wanted: Counts = {}
+    for table in TABLES.values():
+        parts = [make(table, chain, range(at, at + 10)) for chain in ("a", "0001") for at in (0, 10)]
+        for batch, part in enumerate(parts):
+            lake.append(table, part, stream="s", batch=batch)
+        rows = pa.concat_tables(parts)
+        filters[table.name], wanted[table.name] = {}, {}
+        for column in table.columns:
+            known = rows[column.name].drop_null()
+            value = known[len(known) // 2]
+            kind, text = KINDS.get(column.type, (column.type, lambda value: str(value.as_py())))
+            filters[table.name][column.name] = kind, text(value)
+            wanted[table.name][column.name] = rows.filter(pc.equal(rows[column.name], value)).num_rows
+    (folder / "filters.json").write_text(json.dumps(filters))
+    (folder / "views.sql").write_text("\n".join(views({name: lake.files(table) for name, table in TABLES.items()})))
+    return [lake.uri, str(folder / "filters.json"), str(folder / "views.sql")], wanted
+
+
+def counted(python: Path | str, engine: str, arguments: list[str]) -> Counts:
+    """What an engine says."""
+    done = subprocess.run(
+        [python, str(SCRIPT), engine, *arguments], capture_output=True, text=True, timeout=240, check=False
+    )
+    # Old deltalake aborts after its last line: its threads outlive the interpreter.
+    assert "COUNTS " in done.stdout, done.stderr[-2000:]
+    found: Counts = json.loads(done.stdout.split("COUNTS ")[1].splitlines()[0])
+    return found
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_engine_counts_the_same_rows_by_every_column(name: str, asked: tuple[list[str], Counts]) -> None:
+    arguments, wanted = asked
+    python = environment(name)
+    for engine in ENGINES[name][1]:
+        assert counted(python, engine, arguments) == wanted, engine
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "polars"])
+def test_our_own_engines_count_the_same(engine: str, asked: tuple[list[str], Counts]) -> None:
+    arguments, wanted = asked
+    assert counted(sys.executable, engine, arguments) == wanted
