@@ -31,8 +31,9 @@ WINDOW_S: Final = WINDOW_US // 1_000_000
 async def admit(context: Context, proceed: Proceed) -> Answer:
     """Let the request in, or refuse it; what a read reserved is the edge's to settle."""
     crowded = _crowded(context)
-    # Where nothing long is to be read, rate and credits are one step.
-    counted = await _counted(context) if crowded or context.http.has_body else None
+    # Where nothing long is to be read, and nothing costly to be said, rate and credits are one step.
+    is_first = crowded or context.http.has_body or schema.has_unknown(context)
+    counted = await _counted(context) if is_first else None
     if crowded:
         raise crowded
     problem, cost, admitted = await _asked(context, counted)

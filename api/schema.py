@@ -12,7 +12,7 @@ from aiohttp import web
 
 from api.context import Answer, Context, Proceed, Step
 from api.errors import Flaw, Problem, invalid
-from api.fields import read
+from api.fields import fields_of, read
 from chainfolio.documents import Misfit, strict
 
 MANY_QUERIES: Final = 4096
@@ -60,6 +60,13 @@ def _query(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
             known.clear()
         known[text] = found
     return found
+
+
+def has_unknown(context: Context) -> bool:
+    """Whether the query has a parameter that the route does not know. To find the name that is like it takes longer
+    than a whole refusal for the rate."""
+    kind = context.route.arguments.get("query", Nothing)
+    return not fields_of(kind).keys() >= context.http.query.keys()
 
 
 class Nothing(msgspec.Struct, frozen=True):

@@ -118,8 +118,9 @@ class Snapshot:
 
     `holdings` are all tokens that they hold, those that `positions` are another view of too. `spam` says by account and
     contract what of it is taken for spam. `fees` are what they paid so far, in the native coin, `days` what moved since
-    00:00 UTC; without an entry it is not known. `pegged` is what is meant to be worth a fixed sum of fiat money. `head`
-    is the height of the chain's newest block when a snapshot of now was taken, None in one of a chosen block.
+    00:00 UTC; without an entry it is not known, and `no_days` says why not. `pegged` is what is meant to be worth a
+    fixed sum of fiat money. `head` is the height of the chain's newest block when a snapshot of now was taken, None in
+    one of a chosen block.
     """
 
     chain: str
@@ -135,6 +136,7 @@ class Snapshot:
     days: tuple[Day, ...] = ()
     pegged: frozenset[Asset] = frozenset()
     head: int | None = None
+    no_days: str = ""
 
 
 @dataclass(frozen=True, slots=True)

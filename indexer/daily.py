@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.blocks import Block, Span, Spans
+from chainfolio.blocks import Block, Span
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS, TRANSFERS
 from indexer.candidates import FUNGIBLE
 from indexer.sent import fresh, sent, unsorted
@@ -49,20 +49,22 @@ class Daily:
 
 def daily(
     lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], block: Block, also_at: str | None = None
-) -> dict[str, Daily]:
+) -> tuple[dict[str, Daily], str]:
     """What moved between accounts and others by account, with the block's own; no account is absent from it.
 
-    Empty where the day is not indexed up to this block in all that it takes, or where the index has another block at
-    its height. `also_at`: the contract at which the chain tells of its native coin a second time, as of a token.
+    Empty, with the reason, where the day is not indexed up to this block in all that it takes, or where the index has
+    another block at its height. `also_at`: the contract at which the chain tells of its native coin a second time, as
+    of a token.
     """
     since = midnight(block)
-    if not _is_indexed(lake, tail, chain, block, since):
-        return {}
+    if lacking := _lacking(lake, tail, chain, block, since):
+        return {}, lacking
     found = {account: Daily() for account in accounts}
     _add_moved(found, _moved(lake, tail, chain, accounts, block, since), also_at)
     _add_fees(found, sent(lake, tail, chain, accounts, PAID), block, since)
     # Once more: what has left the chain meanwhile may have been read in part.
-    return found if _is_indexed(lake, tail, chain, block, since) else {}
+    lacking = _lacking(lake, tail, chain, block, since)
+    return ({}, lacking) if lacking else (found, "")
 
 
 def midnight(block: Block) -> datetime:
@@ -70,16 +72,26 @@ def midnight(block: Block) -> datetime:
     return Block(0, "", "", block.time_us - block.time_us % DAY_US).time
 
 
-def _is_indexed(lake: Lake, tail: Tail, chain: str, block: Block, since: datetime) -> bool:
-    """Whether the index has this block and, up to it, all blocks of its day."""
+def _lacking(lake: Lake, tail: Tail, chain: str, block: Block, since: datetime) -> str:
+    """Which datasets the index lacks, and from which block on, to have this block and all earlier blocks of its day;
+    empty where it has them."""
     kept = {each.height: each for each in tail.blocks(chain)}
     if kept.get(block.height, block).hash != block.hash:
-        return False
-    cover = Spans([Span(0, block.height)])
+        return f"the index has another block {block.height}"
+    missing, begins = list[str](), dict[str, int]()
     for dataset in NEEDED:
-        cover &= tail.cover(chain, dataset)
-    span = next((span for span in cover if span.last == block.height), None)
-    return span is not None and (span.first == 0 or _began(lake, tail, chain, span.first - 1, block, since))
+        *_, newest = None, *(tail.cover(chain, dataset) & [Span(0, block.height)])
+        if newest is None or newest.last < block.height:
+            missing.append(f"`{dataset}` is not indexed from block {newest.last + 1 if newest else 0} on")
+        else:
+            begins[dataset] = newest.first
+    if missing:
+        return ", ".join(missing)
+    first = max(begins.values())
+    if first == 0 or _began(lake, tail, chain, first - 1, block, since):
+        return ""
+    late = ", ".join(f"`{dataset}`" for dataset in NEEDED if begins[dataset] == first)
+    return f"the day may have begun before block {first}, from which on {late} are indexed"
 
 
 def _began(lake: Lake, tail: Tail, chain: str, first: int, block: Block, since: datetime) -> bool:

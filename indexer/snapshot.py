@@ -98,7 +98,7 @@ class Snapshotter:
         unheard = candidates.unheard(self.tail, self.chain.key, block.height, self.protocols.events)
         index = self.lake, self.tail, self.chain.key, accounts
         recent = await self._recent(block)
-        met, moved = await asyncio.gather(
+        met, (moved, no_days) = await asyncio.gather(
             asyncio.to_thread(
                 candidates.met, *index, block.height, unheard, recent.tables["transfers"] if recent else None
             ),
@@ -143,6 +143,7 @@ class Snapshotter:
             tuple(each.named(tokens) for each in opened), spam,
             tuple(Holding(account, self.native, raw) for account, raw in fees.items()),
             tuple(_day(account, each, tokens) for account, each in moved.items()), pegged(self.sources),
+            no_days=no_days,
         )  # fmt: skip
 
     async def _recent(self, block: Block) -> Fetched | None:

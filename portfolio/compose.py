@@ -115,7 +115,7 @@ def portfolio(
             for key in worth
         },
         completeness="partial" if any(issue.spoils for issue in own.unread[address]) else "complete",
-        issues=issue_documents((*own.unread[address], *own.unclear)),
+        issues=issue_documents((*own.unread[address], *own.unclear, *_unknown_days(own, address))),
         unpriced_assets=sum(valued.worth is None for valued in own.everything),
         spam_assets=sum(valued.spam is not None for valued in own.everything),
         price_adapters=() if block_number is not None else tuple(sorted(adapters)),
@@ -159,6 +159,15 @@ def _daily(own: Valuation, address: str) -> tuple[str, str]:
         amounts.total([day.expense for day in own.days]),
     )
     return amounts.text(income), amounts.text(expense)
+
+
+def _unknown_days(own: Valuation, address: str) -> list[Issue]:
+    """Why income and expense of today are unknown: said, but no reason to call the holdings partial."""
+    return [
+        Issue("daily", chain, f"dailyIncome and dailyExpense are not known: {own.no_days[chain]}", spoils=False)
+        for chain in own.scope[address]
+        if chain in own.no_days
+    ]
 
 
 def _tree(own: Valuation) -> _Tree:

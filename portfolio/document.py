@@ -189,7 +189,9 @@ class Portfolio(msgspec.Struct, rename="camel", frozen=True):
 
     `dailyIncome` is the worth in USD, at the prices of this answer, of all coins and fungible tokens that others sent
     to the address since 00:00 UTC of the day of the block that was read, over all chains; `dailyExpense` that of what
-    it sent to others since then, and of the fees it paid. Both are `N/A` where not all of that is indexed.
+    it sent to others since then, and of the fees it paid. Both are `N/A` where not all of that is indexed; then an
+    issue of the adapter `daily` names the dataset that is lacking and the block from which on, and `completeness`
+    stays as it is.
     `cashBalance` is the worth of what lies loose in the wallet and that the operator says is meant to be worth a fixed
     sum of fiat money (a peg). `fees` are all fees paid so far, in the native coin's smallest unit, `feesFiat` in USD.
     """

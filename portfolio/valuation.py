@@ -96,7 +96,8 @@ class ValuedDay:
 class Valuation:
     """Everything some accounts hold on some chains. `scope`: which chains were read for each account, `unread`: what of
     them was not, `fees` and `days`: what they paid on each chain and what moved today, where that is known. `heights`:
-    at which height each chain was read, and that of its head then, None where the block was chosen."""
+    at which height each chain was read, and that of its head then, None where the block was chosen. `no_days`: why it
+    is not known of a chain what moved today."""
 
     holdings: tuple[Valued, ...]
     positions: tuple[ValuedPosition, ...] = ()
@@ -105,6 +106,7 @@ class Valuation:
     fees: tuple[Valued, ...] = ()
     days: tuple[ValuedDay, ...] = ()
     heights: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    no_days: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def worth(self) -> Decimal:
@@ -140,6 +142,7 @@ class Valuation:
             tuple(fee for fee in self.fees if fee.holding.account == account),
             tuple(day for day in self.days if day.account == account),
             self.heights,
+            self.no_days,
         )
 
     def apart(self) -> dict[str, Valuation]:
@@ -158,7 +161,7 @@ class Valuation:
             account: Valuation(
                 tuple(holdings[account]), tuple(positions[account]), {account: chains},
                 {account: self.unread.get(account, ())}, tuple(fees[account]),
-                tuple(days[account]), self.heights,
+                tuple(days[account]), self.heights, self.no_days,
             )
             for account, chains in self.scope.items()
         }  # fmt: skip
@@ -197,7 +200,8 @@ def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = (
         fees += [valued(fee, snapshot.chain, snapshot.block, prices.get(fee.token.asset)) for fee in snapshot.fees]
         days += [_valued_day(day, snapshot, prices) for day in snapshot.days]
     heights = {each.chain: (each.block.height, each.head) for each in snapshots if each.block.hash}
-    return Valuation(tuple(holdings), tuple(inside), scope, unread, tuple(fees), tuple(days), heights)
+    no_days = {each.chain: each.no_days for each in snapshots if each.no_days}
+    return Valuation(tuple(holdings), tuple(inside), scope, unread, tuple(fees), tuple(days), heights, no_days)
 
 
 def _issues(snapshot: Snapshot) -> dict[str, list[Issue]]:

@@ -76,6 +76,22 @@ async def test_who_comes_too_often_is_refused_before_the_body_is_read(world: Wor
     assert answer.headers["x-ratelimit-remaining"] == "0"
 
 
+async def test_who_comes_too_often_is_refused_before_names_like_an_unknown_one_are_looked_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def get_close_matches(name: str, *_: object) -> list[str]:
+        looked.append(name)
+        return []
+
+    monkeypatch.setattr(difflib, "get_close_matches", get_close_matches)
+    ann, unknown = world.tenant("ann"), f"{WALLET}&adresses=1"
+    said = [(await ann.ask("GET", unknown)).status for _ in range(LIMITS.per_minute + 3)]
+    assert said == [400] * LIMITS.per_minute + [429] * 3
+    assert len(looked) == LIMITS.per_minute
+
+
 async def test_names_that_are_like_no_parameter_cost_no_more_than_a_few(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,7 @@ def test_where_the_node_traces_a_day_is_known_and_transactions_are_complete(worl
         assert System(system.settings).tail.cover("local", "internal").covers(Span(0, world.node.height - 16))
         assert (transactions.completeness, transactions.issues) == ("complete", ())
         assert "N/A" not in (portfolio.daily_income, portfolio.daily_expense)
+        assert "daily" not in {issue.adapter for issue in portfolio.issues}
 
 
 def test_where_no_node_traces_the_rest_is_indexed_and_the_answer_says_what_is_missing(
@@ -87,3 +88,6 @@ def test_where_no_node_traces_the_rest_is_indexed_and_the_answer_says_what_is_mi
         assert transactions.completeness == "partial"
         assert ["internal" in issue.reason for issue in transactions.issues] == [True]
         assert (portfolio.daily_income, portfolio.daily_expense) == ("N/A", "N/A")
+        why = "dailyIncome and dailyExpense are not known: `internal` is not indexed from block 0 on"
+        assert [(each.subject, each.reason) for each in portfolio.issues if each.adapter == "daily"] == [("local", why)]
+        assert portfolio.completeness == "complete"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from msgspec.structs import replace as changed
 
 from chainfolio.blocks import Block
 from chainfolio.contracts import Snapshot
@@ -202,6 +203,7 @@ async def test_spam_and_what_nobody_priced_are_in_neither_and_the_holdings_stay_
         plain, all_ = document(snapshot, alice), document(snapshot, alice, spam=True)
         assert (plain.daily_income, plain.daily_expense) == known(today)
         assert Decimal(all_.daily_income) - Decimal(plain.daily_income) == 2000  # 10^9 of six decimals twice, at 1
+        assert "daily" not in {issue.adapter for issue in plain.issues}
         without = replace(snapshot, days=())
         assert document(without, alice) == replace_daily(plain, "N/A")
         # Dai is held no more: its price is learned with those of what is held, in no further request.
@@ -210,12 +212,14 @@ async def test_spam_and_what_nobody_priced_are_in_neither_and_the_holdings_stay_
             await less.follower().step()
             other = await taken(less, today, block=snapshot.block)
             assert other.requests == snapshot.requests
-            assert document(other, alice) == replace_daily(plain, "N/A")
+            unknown = document(other, alice)
+            why = "dailyIncome and dailyExpense are not known: `internal` is not indexed from block 0 on"
+            added = set(unknown.issues) - set(plain.issues)
+            assert [(issue.adapter, issue.reason) for issue in added] == [("daily", why)]
+            assert changed(unknown, issues=plain.issues) == replace_daily(plain, "N/A"), "as complete as before"
 
 
 def replace_daily(found: Portfolio, text: str) -> Portfolio:
-    from msgspec.structs import replace as changed
-
     return changed(found, daily_income=text, daily_expense=text)
 
 
@@ -233,26 +237,35 @@ async def test_cash_is_what_lies_loose_and_is_pegged_whoever_prices_it(today: To
 
 
 @pytest.mark.node
-async def test_a_day_that_is_not_indexed_whole_is_unknown(today: Today, tmp_path: Path) -> None:
+async def test_a_day_that_is_not_indexed_whole_is_unknown_and_the_reason_is_told(today: Today, tmp_path: Path) -> None:
     top = today.subject.height - 64
     accounts = [today.account("alice")]
 
-    async def of(indexed: Index, height: int = top) -> dict[str, Daily]:
+    async def asked(indexed: Index, height: int) -> tuple[dict[str, Daily], str]:
         block = await indexed.chain.block(height)
         return daily(indexed.lake, indexed.tail, indexed.key, accounts, block)
+
+    async def of(indexed: Index, height: int = top) -> dict[str, Daily]:
+        found, lacking = await asked(indexed, height)
+        assert found or lacking
+        return found
 
     for missing in ("transfers", "native", "internal", "transactions"):
         without = tuple(name for name in ALL if name != missing)
         async with index(today.subject, tmp_path / missing, datasets=without) as indexed:
             await indexed.fill(0, top)
-            assert await of(indexed) == {}, missing
+            assert await asked(indexed, top) == ({}, f"`{missing}` is not indexed from block 0 on")
+            await indexed.fill(0, 3, (missing,))
+            assert await asked(indexed, top) == ({}, f"`{missing}` is not indexed from block 4 on")
             await indexed.fill(0, top, (missing,))
             assert await of(indexed) != {}, missing
     async with index(today.subject, tmp_path / "from the day on", datasets=ALL) as indexed:
         await indexed.fill(today.first + 1, top)
         assert await of(indexed) == {}
         await indexed.fill(today.first, today.first)
-        assert await of(indexed) == {}, "nobody knows that the day did not begin before"
+        began = f"the day may have begun before block {today.first}, from which on "
+        lacking = "`transfers`, `native`, `internal`, `transactions` are indexed"
+        assert await asked(indexed, top) == ({}, began + lacking), "nobody knows that it did not"
         await indexed.fill(today.first - 1, today.first - 1)
         whole = await of(indexed)
         assert whole[accounts[0]].left
@@ -293,7 +306,8 @@ async def test_a_reorg_takes_back_what_came(tmp_path: Path) -> None:
             subject.node.reorg(1, [pay(subject, "bob", "grace", 3)])
             await follower.step()
             assert await coins() == before + 3
-            assert daily(indexed.lake, indexed.tail, indexed.key, [grace], gone) == {}
+            lacking = f"the index has another block {gone.height}"
+            assert daily(indexed.lake, indexed.tail, indexed.key, [grace], gone) == ({}, lacking)
 
 
 def test_what_a_chain_tells_twice_of_its_coin_counts_once_and_what_it_tells_once_counts_too() -> None:
