@@ -86,7 +86,7 @@ async def test_who_comes_too_often_is_refused_before_names_like_an_unknown_one_a
         return []
 
     monkeypatch.setattr(difflib, "get_close_matches", get_close_matches)
-    ann, unknown = world.tenant("ann"), f"{WALLET}&adresses=1"
+    ann, unknown = world.tenant("ann"), f"{WALLET}&addressesx=1"
     said = [(await ann.ask("GET", unknown)).status for _ in range(LIMITS.per_minute + 3)]
     assert said == [400] * LIMITS.per_minute + [429] * 3
     assert len(looked) == LIMITS.per_minute
