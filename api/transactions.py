@@ -203,8 +203,9 @@ async def transactions(request: Context, query: TransactionsQuery) -> Transactio
     last 15 minutes goes on behind its last record, however many blocks came or were replaced meanwhile: nothing is met
     twice or passed over. `offset=0` always begins anew, with the newest blocks.
 
-    They come from the index: token transfers and approvals; native coins, transactions without any event, and what
-    contracts sent inside transactions (internal transfers) where the operator indexes those. Where he does not,
+    They come from the index: token transfers and approvals; native coins, what an address sent and what called it
+    directly (a contract wallet's calls and failed calls, too, though nothing moves), and what contracts sent inside
+    transactions (internal transfers) where the operator indexes those. Where he does not,
     `completeness` is `partial` and `issues` say what is missing. `fees` are what the sender paid. `flags` warn of spam
     and of addresses that imitate others; nothing is left out for a flag unless `hideSpam` asks for it.
     Prices and values are those at the end of the transaction's own block, read from the node there: `N/A` where no

@@ -245,22 +245,27 @@ ACCOUNT_APPROVALS = Table(
 
 ACCOUNT_TRANSACTIONS = Table(
     "account_transactions",
-    "Every transaction again, in 64 buckets of whoever sent it, sorted by account: what one account sent is one small "
-    "read.",
+    "Every transaction once for each account that it names: who signed it, and who was called or created. In 64 "
+    "buckets of the account, sorted by account: what one account sent, and what called it, is one small read.",
     (
         CHAIN,
         BUCKET,
-        Column("account", "text", "who signed it: the sender of the transaction"),
+        Column("account", "text", "the sender, or the recipient, or the created contract; to oneself: one row"),
         HEIGHT,
         TIME,
         TX_INDEX,
         TX_HASH,
-        *(column for column in TRANSACTIONS.columns if column.name in ("recipient", "created", "raw", "status", "fee")),
+        *(
+            column
+            for column in TRANSACTIONS.columns
+            if column.name in ("sender", "recipient", "created", "raw", "status", "fee")
+        ),
         Column("selector", "bytes", "first four bytes of the call data"),
     ),
     key=("chain", "account", "height", "tx_index"),
     order=("account", "height", "tx_index"),
     partitions=("chain", "bucket"),
+    revision=2,
     derived_from="transactions",
 )
 

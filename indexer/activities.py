@@ -1,4 +1,5 @@
-"""What accounts did on one chain by its index: movements, approvals and what they sent, from the tail and the lake.
+"""What accounts did on one chain by its index: movements, approvals, what they sent and what called them, from the
+tail and the lake.
 
 Only keys (account, height, position in the block) are made for everything; rows become activities for the few that a
 page shows. The tail is read before the lake, which is the way that rows go: none is missed.
@@ -22,7 +23,7 @@ from chainfolio.tables import (
     TRANSFERS,
 )
 from indexer.approvals import EVERYWHERE, given
-from indexer.sent import SENT, check_ceiling, fresh, of_transaction, sent, unsorted
+from indexer.sent import NAMED, check_ceiling, fresh, named, of_transaction, unsorted
 from portfolio.activity import Activity, Mined, Movement, Permission
 from portfolio.poisoning import Circle, Dealing
 
@@ -52,7 +53,7 @@ class Activities:
     hashes: Mapping[int, str]
     moved: pl.DataFrame
     allowed: pl.DataFrame
-    sent: pl.DataFrame
+    named: pl.DataFrame
 
     def circle(self, account: str, listed: Collection[str]) -> Circle:
         """Whom an account truly dealt with: over the native coin, over tokens of `listed`, or in what it sent itself.
@@ -60,7 +61,8 @@ class Activities:
         import polars as pl
 
         place = list(WHERE)
-        own = self.sent.filter(pl.col("account") == account).select(place).with_columns(pl.lit(True).alias("own"))
+        sent = self.named.filter(pl.col("account") == account, pl.col("sender") == account)
+        own = sent.select(place).with_columns(pl.lit(True).alias("own"))
         real = (
             self.moved.filter(pl.col("account") == account, pl.col("raw") != bytes(32))
             .join(own, on=place, how="left")
@@ -85,7 +87,7 @@ class Activities:
             schema={"account": pl.String, "height": pl.Int64, "tx_index": pl.Int32}, orient="row",
         )  # fmt: skip
         movements, permissions, mined = (
-            _by_place(rows.join(chosen, on=list(WHERE), how="semi")) for rows in (self.moved, self.allowed, self.sent)
+            _by_place(rows.join(chosen, on=list(WHERE), how="semi")) for rows in (self.moved, self.allowed, self.named)
         )
         found = []
         for key in keys:
@@ -130,11 +132,11 @@ def _read(
 
     moved = _moved(lake, tail, chain, accounts, most)
     allowed = _allowed(lake, tail, chain, accounts, most)
-    signed = pl.concat(sent(lake, tail, chain, accounts, SENT, most))
+    mined = pl.concat(named(lake, tail, chain, accounts, NAMED, most))
     indexed = pl.any_horizontal(
         pl.lit(False), *(pl.col("height").is_between(span.first, span.last) for span in heights)
     )
-    frames = [rows.filter(indexed) for rows in (moved, allowed, signed)]
+    frames = [rows.filter(indexed) for rows in (moved, allowed, mined)]
     keys = pl.concat([rows.select(PLACE) for rows in frames]).unique(WHERE)
     for account, count in keys.group_by("account").len().iter_rows():
         check_ceiling(account, count, most)

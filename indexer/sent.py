@@ -1,4 +1,5 @@
-"""Transactions that accounts sent, from the tail and the lake, and what they paid for them."""
+"""Transactions that name accounts, from the tail and the lake: those that they sent, what they paid for them, and those
+that called them."""
 
 from __future__ import annotations
 
@@ -18,37 +19,52 @@ if TYPE_CHECKING:
     from storage.lake import Lake
     from storage.tail import Tail
 
-SENT: Final = (
+NAMED: Final = (
     "account", "height", "tx_index", "time", "tx_hash", "sender", "recipient", "created", "raw", "fee", "status",
     "selector",
 )  # fmt: skip
 PAID: Final = ("account", "height", "tx_index", "fee")
 
 
-def sent(
+def named(
     lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], columns: Sequence[str], most: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Transactions that accounts sent: the tail, what is not sorted by account yet, sorted histories.
+    """Transactions that accounts sent, or that called or created them: the tail, what is not sorted by account yet,
+    sorted histories.
 
     In this order, which is the way that rows go: one that moves on meanwhile is met twice, and not missed. NotFound
     where one account has more than `most`.
     """
     import polars as pl
 
-    mine = pl.col("sender").is_in(accounts)
-    loose = [pl.col("sender").alias("account"), *of_transaction()]
-    yield fresh(tail, chain, TRANSACTIONS).filter(mine).select(loose).select(columns)
+    from portfolio.ledger import each_named
+
+    mine = pl.col("sender").is_in(accounts) | pl.coalesce("recipient", "created").is_in(accounts)
+    needed = sorted({*columns, "sender", "recipient", "created"} - {"account"})
+
+    def own(rows: pl.DataFrame) -> pl.DataFrame:
+        return each_named(rows).filter(pl.col("account").is_in(accounts)).select(columns)
+
+    yield own(fresh(tail, chain, TRANSACTIONS).filter(mine).select(of_transaction()).select(needed))
     for span in unsorted(tail, chain, ACCOUNT_TRANSACTIONS):
         within = pl.col("height").is_between(span.first, span.last)
-        rows = lake.scan(TRANSACTIONS, chain=chain, heights=[span]).filter(within, mine).select(loose).select(columns)
+        rows = lake.scan(TRANSACTIONS, chain=chain, heights=[span]).filter(within, mine)
+        rows = rows.select(of_transaction()).select(needed)
         # One row more than the ceiling of all of them: then one of them is above it.
-        yield (rows if most is None else rows.head(most * len(accounts) + 1)).collect()
+        yield own((rows if most is None else rows.head(most * len(accounts) + 1)).collect())
     stored = [name for name in ACCOUNT_TRANSACTIONS.names if name in columns]
     if most is not None:
         for account in accounts:
             check_ceiling(account, lake.count_transactions(ACCOUNT_TRANSACTIONS, chain, account, most), most)
-    own = lake.of_accounts(ACCOUNT_TRANSACTIONS, chain, accounts, stored)
-    yield own.with_columns(pl.col("account").alias("sender")).select(columns).collect()
+    yield lake.of_accounts(ACCOUNT_TRANSACTIONS, chain, accounts, stored).select(columns).collect()
+
+
+def sent(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """Of the transactions that name accounts those that they sent."""
+    import polars as pl
+
+    for rows in named(lake, tail, chain, accounts, (*columns, "sender")):
+        yield rows.filter(pl.col("sender") == pl.col("account")).select(columns)
 
 
 def paid(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], block: Block) -> dict[str, int]:
@@ -101,5 +117,5 @@ def of_transaction() -> list[pl.Expr]:
     """The columns of `transactions` that are shown, and the first four bytes of the call data."""
     import polars as pl
 
-    known = [pl.col(name) for name in SENT if name not in ("account", "tx_hash", "selector")]
+    known = [pl.col(name) for name in NAMED if name not in ("account", "tx_hash", "selector")]
     return [*known, pl.col("hash").alias("tx_hash"), pl.col("input").bin.slice(0, 4).alias("selector")]

@@ -35,7 +35,8 @@ HELPFUL: Final = ("native", "transactions", "internal")
 LOST: Final = {
     "native": "native coins that transactions sent are not indexed: a payment to a wallet that nothing else shows is "
     "missing",
-    "transactions": "transactions are not indexed: those that moved nothing, and failed ones, are missing",
+    "transactions": "transactions are not indexed: those that moved nothing, failed ones, and calls to a contract "
+    "wallet are missing",
     "internal": "native coins that contracts sent inside transactions are not indexed, and missing from assetsIn and "
     "assetsOut",
 }
@@ -284,7 +285,7 @@ class Statement:
         )  # fmt: skip
 
     async def _looked_up(self, subject: Subject, history: Activities, ours: list[Activity]) -> list[Activity]:
-        """Activities with what their transactions say: what the account sent is at hand, the rest is read."""
+        """Activities with what their transactions say: those that name the account are at hand, the rest is read."""
         source = subject.snapshotter
         unknown = [activity for activity in ours if activity.mined is None]
         stored = await asyncio.to_thread(indexed_transactions, source.lake, source.tail, subject.key, unknown)

@@ -143,12 +143,23 @@ def account_approvals(approvals: pl.DataFrame) -> pl.DataFrame:
 
 
 def account_transactions(transactions: pl.DataFrame) -> pl.DataFrame:
-    """Transactions as rows of `account_transactions`, in the order of its files."""
+    """Every transaction once for each account that it names, as rows of `account_transactions` in the order of its
+    files."""
     import polars as pl
 
-    sent = transactions.rename({"sender": "account", "hash": "tx_hash"})
-    sent = sent.with_columns(pl.col("input").bin.slice(0, 4).alias("selector"))
-    return _by_account(sent, tables.ACCOUNT_TRANSACTIONS)
+    selector = pl.col("input").bin.slice(0, 4).alias("selector")
+    rows = transactions.rename({"hash": "tx_hash"}).with_columns(selector).drop("input")
+    return _by_account(each_named(rows), tables.ACCOUNT_TRANSACTIONS)
+
+
+def each_named(transactions: pl.DataFrame) -> pl.DataFrame:
+    """Transactions once for each `account` that they name: the sender, and another account that was called or
+    created."""
+    import polars as pl
+
+    sender, called = pl.col("sender"), pl.coalesce("recipient", "created")
+    others = transactions.filter(called != sender).with_columns(called.alias("account"))
+    return pl.concat([transactions.with_columns(sender.alias("account")), others])
 
 
 def account_events(logs: pl.DataFrame) -> pl.DataFrame:

@@ -33,7 +33,7 @@ def receipts_of(world: World, wallet: str) -> dict[str, dict[str, Any]]:
         receipts = world.node.rpc("eth_getBlockReceipts", hex(height))
         for sent, receipt in reversed(list(zip(block["transactions"], receipts, strict=True))):
             there = sent["from"] == wallet
-            there |= sent["to"] == wallet and int(sent["value"], 16) > 0 and receipt["status"] == "0x1"
+            there |= sent["to"] == wallet
             for log in receipt["logs"]:
                 places = PARTIES.get(log["topics"][0], ())
                 there |= any(log["topics"][place] == padded for place in places if place < len(log["topics"]))

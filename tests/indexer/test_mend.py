@@ -28,7 +28,7 @@ from tests.indexer.test_kills import environment
 pytestmark = pytest.mark.node
 MADE = (*derive.DECODED, *derive.DERIVED)
 LATER = {
-    "account_transactions": "fee",
+    "account_transactions": "sender",
     "account_events": "place",
 }  # columns that older releases did not have; of others, the token
 ALL = Span(0, 2**40)

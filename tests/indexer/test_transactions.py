@@ -124,7 +124,10 @@ def expected(mined: dict[str, list[Row]], account: str, *, events_only: bool = F
     }
     found |= {(row["height"], row["tx_index"]) for row in mined["approvals"] if row["owner"] == account}
     if not events_only:
-        found |= {(row["height"], row["tx_index"]) for row in mined["transactions"] if row["sender"] == account}
+        ends = ("sender", "recipient", "created")
+        found |= {
+            (row["height"], row["tx_index"]) for row in mined["transactions"] if account in [row[end] for end in ends]
+        }
     return [(*place, places[place]) for place in sorted(found, reverse=True)]
 
 
@@ -340,11 +343,12 @@ async def test_what_an_account_did_is_found_without_reading_what_others_did(
 
         monkeypatch.setattr(indexed.lake, "scan", noted)
         assert len(await ask(indexed, [alice], wanted(20))) == 20
-        # What others sent to her is looked up by height, in `transactions`; everything else is sorted by account.
+        # What moved something of hers and does not name her is looked up by height, in `transactions`; everything else
+        # is sorted by account.
         assert set(read) <= {"transactions", "tokens"}
         assert read.count("transactions") <= 1
         rows = indexed.stored("account_transactions").to_pylist()
-        mine = [row for row in rows if row["account"] == alice]
+        mine = [row for row in rows if row["account"] == row["sender"] == alice]
         assert {row["tx_hash"] for row in mine} <= {each.hash for each in before}
         sent = {row["hash"]: row for row in indexed.stored("transactions").to_pylist() if row["sender"] == alice}
         assert {row["tx_hash"]: row["fee"] for row in mine} == {name: row["fee"] for name, row in sent.items()}
