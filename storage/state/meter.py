@@ -140,7 +140,13 @@ class Meter:
 
     async def admit(self, asked: Admit) -> Admitted:
         """Let a request in, or not."""
-        return await self._do(asked)
+        future = self._do(asked)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._unheld(future.result())  # it was let in in the very moment in which it left
+            raise
 
     async def settle(self, held: Held, kind: str) -> None:
         """Post or void; on return it is in the ledger."""
@@ -231,9 +237,13 @@ class Meter:
                     result.held.since_s = self.clock.monotonic_s()
                     self._open.add(result.held)
                 future.set_result(result)
-            elif result.held is not None:
-                # Who asked has gone: nobody else knows of this reservation.
-                self.settle_soon(result.held, "void")
+            else:
+                self._unheld(result)
+
+    def _unheld(self, admitted: Admitted) -> None:
+        """Give back what was reserved for one who has gone: nobody else knows of it."""
+        if admitted.held is not None:
+            self.settle_soon(admitted.held, "void")
 
     async def _applied(self, operations: Sequence[Operation]) -> list[Admitted]:
         one_by_one = False

@@ -284,6 +284,21 @@ async def test_one_who_leaves_before_the_answer_has_reserved_nothing(state: Stat
     assert state.balance(account.id) == 10
 
 
+async def test_one_who_leaves_in_the_moment_of_the_answer_has_reserved_nothing(state: State, account: Account) -> None:
+    asked = asyncio.create_task(state.meter.admit(call(account, cost=5)))
+    await asyncio.sleep(0)
+    (_, answer), *_ = state.meter._waiting
+    assert answer is not None
+    while not answer.done():
+        await asyncio.sleep(0)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    await state.meter.close()
+    assert not state.meter._open, "it would be renewed for ever"
+    assert state.balance(account.id) == 10
+
+
 def test_credits_are_given_and_taken_by_the_operator(state: State, account: Account) -> None:
     def change(amount: int) -> int:
         return state.database.change(lambda tx: ledger.credit(tx, account.id, amount, 5, "memo"))
