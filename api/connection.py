@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from aiohttp import web
 
 from api.guard import Guard, address_of
 
+LONGEST_SKIPPED: Final = 1024 * 1024  # bytes of a body that nobody wants to read
+LINGER_S: Final = 2.0  # for a client to read its answer before the connection ends under what it still sends
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
@@ -38,9 +40,12 @@ class Server(web.Server):
         assert isinstance(connection, Connection), "made below"
         connection.answering, connection.head_s = True, None
         try:
-            return await self.served.serve(http)
+            response = await self.served.serve(http)
         finally:
             connection.answering, connection.since_s = False, self.guard.now_s()
+        if rest_is_costly(http):
+            await connection.deafen()
+        return response
 
     def __call__(self) -> web.RequestHandler:
         """One more connection."""
@@ -50,7 +55,7 @@ class Server(web.Server):
 class Connection(web.RequestHandler):
     """One connection: aiohttp reads the requests of a client one after another and calls the handler."""
 
-    __slots__ = ("answering", "guard", "head_s", "progress", "served", "since_s")
+    __slots__ = ("answering", "guard", "head_s", "progress", "served", "since_s", "skipped")
 
     def __init__(self, server: Server, **options: Any) -> None:
         super().__init__(server, **options)
@@ -58,6 +63,7 @@ class Connection(web.RequestHandler):
         self.since_s = self.guard.now_s()
         self.head_s: float | None = self.since_s
         self.progress = (0, self.since_s)
+        self.skipped: int | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Nothing may wait to be written: to drain is then to be woken when the system has every byte."""
@@ -70,6 +76,9 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """What comes while nothing is being answered is the head of a request, which may not take for ever."""
+        if self.skipped is not None:
+            self._skip(len(data))
+            return
         if not self.answering and self.head_s is None:
             self.head_s = self.guard.now_s()
         super().data_received(data)
@@ -78,6 +87,21 @@ class Connection(web.RequestHandler):
         """It makes room for another."""
         self.guard.leave(self)
         super().connection_lost(exc)
+
+    async def deafen(self) -> None:
+        """End it after what was answered. What the client still sends is not looked at: some of it is taken, so that a
+        client that reads when it has sent everything comes to its answer."""
+        self.skipped = 0
+        if self.transport is not None and not self.transport.is_reading():
+            self.transport.resume_reading()
+        await asyncio.sleep(LINGER_S)
+        self.force_close()
+
+    def _skip(self, length: int) -> None:
+        assert self.skipped is not None, "asked before"
+        self.skipped += length
+        if self.skipped > LONGEST_SKIPPED and self.transport is not None and self.transport.is_reading():
+            self.transport.pause_reading()
 
     def unsent(self) -> int:
         """How many bytes of an answer the system has not taken yet."""
@@ -93,6 +117,18 @@ class Connection(web.RequestHandler):
     ) -> web.StreamResponse:
         """What is no HTTP is refused in our words: the server's own quote the request, and a key may be in it."""
         return self.served.unreadable() if status == 400 else super().handle_error(request, status, exc, message)
+
+
+def rest_is_costly(http: web.BaseRequest) -> bool:
+    """Whether what has not been read of the body takes more work to skip than its bytes: it is in chunks, which may be
+    tiny, or compressed, or longer than any body that is taken."""
+    if http.content.is_eof():
+        return False
+    return (
+        "Transfer-Encoding" in http.headers
+        or "Content-Encoding" in http.headers
+        or (http.content_length or 0) > LONGEST_SKIPPED
+    )
 
 
 async def send(http: web.BaseRequest, response: web.Response) -> None:

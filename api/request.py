@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from api.connection import rest_is_costly
+
 if TYPE_CHECKING:
     from aiohttp import HttpVersion
     from multidict import CIMultiDictProxy, MultiMapping
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from api.keys import Principal
 
 MAX_BODY: Final = 1024 * 1024
+MANY_CHUNKS: Final = 1024  # of a body, which may be as small as they like; if there are more,
+SMALL_CHUNK: Final = 64  # they hold so many bytes on average: each costs as much to take as a hundred bytes
 
 
 class Request:
@@ -75,8 +79,9 @@ class Request:
 
     @property
     def keep_alive(self) -> bool:
-        """Whether the client means to send another request; one that wants another protocol is answered and let go."""
-        return self._http.keep_alive and "Upgrade" not in self.headers
+        """Whether another request can follow: the client means to send one, for no other protocol, and what is left of
+        this one is skipped without much work."""
+        return self._http.keep_alive and "Upgrade" not in self.headers and not rest_is_costly(self._http)
 
     async def read(self) -> bytes:
         """The body. It is asked for first where the client waits for that; 413 where it is too long."""
@@ -84,10 +89,12 @@ class Request:
             if "Expect" in self.headers:
                 await self._http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             parts, length = [], 0
-            async for part in self._http.content.iter_any():
+            async for part, _ in self._http.content.iter_chunks():
                 parts.append(part)
                 length += len(part)
                 if length > self._max_body:
                     raise web.HTTPRequestEntityTooLarge(self._max_body, length)
+                if len(parts) > MANY_CHUNKS and length < len(parts) * SMALL_CHUNK:
+                    raise web.RequestPayloadError("the chunks are too small")
             self._content = b"".join(parts)
         return self._content

@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import resource
 import socket
+import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from aiohttp import StreamReader
 
+from api import connection
 from api.app import App
 from api.guard import Guarded, address_of, room
 from api.serve import listening
@@ -83,6 +86,15 @@ async def until(holds: Callable[[], bool]) -> None:
     raise AssertionError("it did not come to that")
 
 
+async def until_closed(reader: asyncio.StreamReader) -> bytes:
+    """What a server says until the connection ends, however it does."""
+    said = b""
+    with contextlib.suppress(ConnectionResetError):
+        while more := await asyncio.wait_for(reader.read(65536), 15):
+            said += more
+    return said
+
+
 async def is_closed(reader: asyncio.StreamReader) -> bool:
     """Whether the server closes a connection, having said nothing."""
     with contextlib.suppress(ConnectionResetError):
@@ -134,6 +146,54 @@ async def test_a_body_that_does_not_come_is_408_and_the_connection_ends() -> Non
         (answer,) = heard(await exchange(server.port, head.encode() + b"Content-Length: 50\r\n\r\n{", 15))
     assert (answer.status, answer.headers["connection"]) == (408, "close")
     assert keys.meter.settled == []
+
+
+BOMB = zlib.compress(bytes(30_000_000), 9)
+TINY = b"1\r\n \r\n" * 100_000
+COSTLY = {
+    "compressed": (f"Content-Encoding: deflate\r\nContent-Length: {len(BOMB)}\r\n\r\n".encode(), BOMB),
+    "in tiny chunks": (b"Transfer-Encoding: chunked\r\n\r\n", TINY),
+    "too long": (b"Content-Length: 3000000\r\n\r\n", bytes(3_000_000)),
+}
+
+
+@pytest.mark.parametrize("kind", COSTLY)
+@pytest.mark.parametrize("key", ["", KEY])
+async def test_what_is_left_of_a_costly_body_is_not_unpacked_after_the_answer(
+    kind: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpacked = 0
+    feed = StreamReader.feed_data
+
+    def counted(self: StreamReader, data: bytes, size: int = 0) -> bool:
+        nonlocal unpacked
+        unpacked += len(data)
+        return feed(self, data, size)
+
+    monkeypatch.setattr(StreamReader, "feed_data", counted)
+    monkeypatch.setattr(connection, "LINGER_S", 0.2)
+    head = f"POST /v1/bundles HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n"
+    framing, body = COSTLY[kind]
+    async with running() as server:
+        reader, _ = await server.connect(head.encode() + framing + body)
+        (answer,) = heard(await until_closed(reader))
+        assert len(server.guard) == 0
+    assert (answer.status, answer.headers["connection"]) == (
+        401 if not key else 400 if kind == "in tiny chunks" else 413,
+        "close",
+    )
+    assert unpacked < (50_000 if kind == "in tiny chunks" else 2_000_000), "and others are served meanwhile"
+
+
+async def test_a_body_in_chunks_of_a_usual_size_is_taken() -> None:
+    head = f"POST /v1/sync-transactions HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\n"
+    body = f'{{"addresses":["{ALICE}"]}}'.encode().rjust(700_000)
+    chunks = [body[at : at + 1000] for at in range(0, len(body), 1000)]
+    framed = b"".join([b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks]) + b"0\r\n\r\n"
+    framing = b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with running() as server:
+        (answer,) = heard(await exchange(server.port, head.encode() + framing + framed, 15))
+    assert answer.status == 200
 
 
 async def test_who_reads_nothing_of_an_answer_for_half_a_minute_is_disconnected_and_pays_nothing() -> None:
