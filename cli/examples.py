@@ -28,6 +28,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "key create": ("--account acc_1 --name laptop --expires 2027-01-01T00:00:00Z",),
     "key list": ("--account acc_1",),
     "key revoke": ("key_1",),
+    "key accept-secret": ("",),
     "addressbook list": ("--account acc_1",),
     "addressbook plan": (f"{WALLET} --account acc_1 --plan PRO --expires 2027-01-01T00:00:00Z",),
     "subscription add": (f"{WALLET} --account acc_1",),

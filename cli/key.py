@@ -1,4 +1,7 @@
-"""`chainfolio key create|list|revoke`: the keys of an account. Rotate by create, then revoke: both work in between."""
+"""`chainfolio key create|list|revoke|accept-secret`: the keys of an account.
+
+Rotate by create, then revoke: both keys work in between.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,9 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     revoke = verbs.add_parser("revoke", parents=[common], help="end a key at once")
     revoke.add_argument("id")
     revoke.set_defaults(run=_revoke)
+    help = "go on with the secret that is there, after the right one was lost: no key made before works again"
+    accept = verbs.add_parser("accept-secret", parents=[common], help=help)
+    accept.set_defaults(run=_accept)
 
 
 def _check(state: State, account: str) -> None:
@@ -59,6 +65,16 @@ def _list(options: argparse.Namespace) -> int:
         show_json([dict(zip(("keyId", "name", "ends", "state"), row, strict=True)) for row in rows])
     else:
         show_table("", [("id", ""), ("name", ""), ("ends", ""), ("state", "")], rows)
+    return 0
+
+
+def _accept(options: argparse.Namespace) -> int:
+    from cli.serve import PEPPER, open_state
+
+    given = settings(options)
+    open_state(given, accept=True).close()
+    path = str(given.data_dir / PEPPER)
+    one_line({"accepted": path}) if options.json else print(f"{path} is accepted; make new keys: chainfolio key create")
     return 0
 
 

@@ -43,21 +43,29 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def open_state(given: Settings) -> State:
-    """The state store of the settings, with the secret of its keys; StoreError where the secret was lost."""
+def open_state(given: Settings, *, accept: bool = False) -> State:
+    """The state store of the settings, with the secret of its keys; StoreError where the secret was lost, or is another
+    one and this one is not to be accepted from now on."""
     import random
 
+    from chainfolio.errors import StoreError
     from chainfolio.seams import SystemClock
-    from storage.state import State, accounts, open_database
-    from storage.state.credentials import pepper
+    from storage.state import State, accounts, open_database, secret
+    from storage.state.credentials import OTHER, pepper
 
-    database = open_database(given.state_url)
+    database, path = open_database(given.state_url), given.data_dir / PEPPER
     try:
-        secret = pepper(given.data_dir / PEPPER, accounts=database.look(accounts.anybody))
+        has_accounts = database.look(accounts.anybody)
+        found = pepper(path, accounts=has_accounts)
+        if accept:
+            secret.accept(database, found)
+        elif has_accounts and not secret.is_own(database, found):
+            words = "is not the secret under which the keys of this store are hashed: every key would be refused"
+            raise StoreError("state", f"{path} {words}", cure=OTHER)
     except BaseException:  # whatever stopped it: the database is let go of
         database.close()
         raise
-    return State(database, secret, SystemClock(), random.SystemRandom(), given.limits.hold_s)
+    return State(database, found, SystemClock(), random.SystemRandom(), given.limits.hold_s)
 
 
 async def answering(given: Settings) -> App:

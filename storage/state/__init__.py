@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from chainfolio.errors import BadSettings
 from chainfolio.seams import Clock
-from storage.state import accounts, ledger, subscriptions
+from storage.state import accounts, ledger, secret, subscriptions
 from storage.state.accounts import Account, Key, Principal
 from storage.state.credentials import BASE62, PEPPER_BYTES, digest, make_key, well_formed
 from storage.state.database import Database, Time, Transaction, Work
@@ -83,6 +83,7 @@ class State:
             accounts.add_key(tx, key, digest(self._pepper, token))
 
         self.database.change(work)
+        secret.is_own(self.database, self._pepper)  # from now on no other one opens this store
         return account, token
 
     def accounts(self) -> list[Account]:

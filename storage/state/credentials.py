@@ -21,7 +21,12 @@ CHECKSUM_LENGTH: Final = 6
 PEPPER_BYTES: Final = 32
 LOST: Final = (
     "put it back from the backup; where there is none no key works again: put 32 random bytes there "
-    "(head -c 32 /dev/urandom), then make new keys: chainfolio key create"
+    "(head -c 32 /dev/urandom), then: chainfolio key accept-secret, and make new keys: chainfolio key create"
+)
+
+OTHER: Final = (
+    "put the right one back from the backup, or correct `data` or `state.url`; where the right one is lost no key "
+    "works again: chainfolio key accept-secret, then make new keys: chainfolio key create"
 )
 
 

@@ -97,7 +97,10 @@ marks = sa.Table(
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column(
-        "value", Long, nullable=False, comment="access: changes so far; settled: a row of the ledger; started: a moment"
+        "value",
+        Long,
+        nullable=False,
+        comment="access: changes so far; secret: its mark; settled: a row of the ledger; started: a moment",
     ),
     sqlite_strict=True,
 )

@@ -7,13 +7,16 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import msgspec
 import pytest
 
 from adapters.evm.endpoint import identity
 from adapters.evm.health import Evidence
-from chainfolio.settings import load
+from chainfolio.errors import StoreError
+from chainfolio.settings import Settings, load
 from cli.doctor import LIBRARIES
+from cli.serve import open_state
 from indexer.answers import ChainReadiness
 from indexer.engine import Engine
 from indexer.wiring import System
@@ -150,6 +153,38 @@ def test_a_lost_secret_is_told_and_no_command_makes_it_anew(run: Run, here: Path
     assert broken(run) == {}
     (here / "data" / "state.db").unlink()
     assert "state.db is missing, although" in broken(run)["state"]
+
+
+def test_another_secret_is_told_with_its_remedy_and_refused_until_it_is_accepted(run: Run, here: Path) -> None:
+    made = run("account", "create", "--name", "me", "--json").json
+    secret = here / "data" / "pepper"
+    kept = secret.read_bytes()
+    secret.write_bytes(bytes(32))
+    assert "pepper is not the secret under which the keys of this store are hashed" in broken(run)["state"]
+    assert "put the right one back from the backup" in broken(run)["state"]
+    key = ("key", "create", "--account", made["accountId"], "--name", "new")
+    for command in (("account", "list"), key):
+        ran = run(*command, "--json")
+        assert (ran.code, "accept-secret" in ran.error["cure"]) == (5, True)
+    with pytest.raises(StoreError, match="every key would be refused"):
+        open_state(Settings(data=str(here / "data")))
+    secret.write_bytes(kept)
+    assert broken(run) == {}
+    secret.write_bytes(bytes(32))
+    assert run("key", "accept-secret", "--json").json == {"accepted": "data/pepper"}
+    assert broken(run) == {}
+    assert run(*key).code == 0
+
+
+def test_a_store_of_an_older_release_remembers_its_secret_when_it_is_opened(run: Run, here: Path) -> None:
+    run("account", "create", "--name", "me")
+    database = apsw.Connection(str(here / "data" / "state.db"))
+    database.execute("DELETE FROM marks WHERE name = 'secret'")
+    assert database.changes() == 1
+    database.close()
+    assert run("account", "list").code == 0
+    (here / "data" / "pepper").write_bytes(bytes(32))
+    assert "is not the secret" in broken(run)["state"]
 
 
 def test_a_database_that_is_away_is_told(run: Run, here: Path, dead: str) -> None:

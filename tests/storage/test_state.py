@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from chainfolio.errors import BadRequest, BadSettings, StoreError
 from chainfolio.seams import SystemClock
-from storage.state import State, accounts, ledger, migrations, open_database, schema
+from storage.state import State, accounts, ledger, migrations, open_database, schema, secret
 from storage.state.accounts import Account, Key, Principal
 from storage.state.credentials import BASE62, make_key, pepper, well_formed
 from storage.state.database import Statement
@@ -234,6 +234,21 @@ def test_a_secret_that_was_lost_is_not_made_anew_while_there_are_accounts(tmp_pa
     assert list(tmp_path.iterdir()) == []
     made = pepper(tmp_path / "pepper", accounts=False)
     assert pepper(tmp_path / "pepper", accounts=True) == made
+
+
+def test_another_secret_is_recognised_until_it_is_accepted(state: State) -> None:
+    own, other = b"a" * 32, b"b" * 32
+    assert secret.is_own(state.database, own), "a store that remembers none takes the first"
+    assert secret.is_own(state.database, own)
+    assert not secret.is_own(state.database, other)
+    secret.accept(state.database, other)
+    assert (secret.is_own(state.database, other), secret.is_own(state.database, own)) == (True, False)
+
+
+def test_the_secret_of_the_first_account_is_remembered(state: State) -> None:
+    state.create_account("ann")
+    assert not secret.is_own(state.database, b"b" * 32)
+    assert secret.is_own(state.database, PEPPER)
 
 
 # --- migrations ------------------------------------------------------------------------------------------------------

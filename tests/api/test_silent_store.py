@@ -1,0 +1,117 @@
+"""The API before a PostgreSQL that goes silent: calls end as 503, nothing is charged, and `/readyz` says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from aiohttp import ClientSession
+from structlog.testing import capture_logs
+
+from api.serve import listening
+from chainfolio.settings import Limits, Settings, Store
+from cli import serve
+from cli.serve import answering, open_state
+from storage.state import ledger, postgres, schema
+from storage.state.database import Statement, argument
+from tests.api.fakes import ALICE
+from tests.storage.silent import Line
+from tests.storage.stores import NO_POSTGRES, Stores
+
+CREDITS, COST = 1000, 4
+_LEDGER = schema.ledger
+_CHARGED = Statement(
+    sa.select(sa.func.count()).where(_LEDGER.c.account_id == argument("owner"), _LEDGER.c.kind == argument("moved"))
+)
+_BALANCES = schema.balances
+_BALANCE = Statement(
+    sa.select(_BALANCES.c.available, _BALANCES.c.held).where(_BALANCES.c.account_id == argument("owner"))
+)
+
+
+async def until(what: Callable[[], Any]) -> None:
+    """Wait for something that tells nobody when it happens."""
+    async with asyncio.timeout(60):
+        while not await what():  # noqa: ASYNC110 (what is waited for tells nobody)
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def served(given: Settings) -> AsyncIterator[ClientSession]:
+    with capture_logs():
+        app = await answering(given)
+        async with (
+            listening(app, "127.0.0.1", 0, drain_s=0.1) as port,
+            ClientSession(f"http://127.0.0.1:{port}") as session,
+        ):
+            yield session
+
+
+async def test_calls_to_a_server_whose_store_is_silent_end_as_503_are_not_charged_and_readyz_says_so(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if stores.server is None:
+        pytest.skip(NO_POSTGRES)
+    for name, seconds in (("CALL_S", 1.0), ("WAIT_S", 1.0), ("CONNECT_S", 2)):
+        monkeypatch.setattr(postgres, name, seconds)
+    monkeypatch.setattr(serve, "STATE_PROBE_S", 0.05)
+    url = stores.url("postgresql")
+    where = url.partition("host=")[2]
+    line = Line(tmp_path, Path(where))
+    through = Settings(
+        data=str(tmp_path / "data"), state=Store(url=url.replace(where, str(tmp_path))), limits=Limits(hold_s=1)
+    )
+    state = open_state(Settings(data=through.data, state=Store(url=url)))  # not through the line: it always speaks
+    account, key = state.create_account("ann", "PRO", CREDITS, ("portfolio",))
+
+    def charged() -> int:
+        return int(state.database.look(lambda tx: tx.rows(_CHARGED, owner=account.id, moved="post"))[0][0])
+
+    def balance() -> tuple[int, int]:
+        ((available, held),) = state.database.look(lambda tx: tx.rows(_BALANCE, owner=account.id))
+        return available, held
+
+    try:
+        async with served(through) as client:
+
+            async def ask(path: str, body: Any = None) -> tuple[int, Any]:
+                sent, method = {"Authorization": f"Bearer {key}"}, "GET" if body is None else "POST"
+                async with client.request(method, path, headers=sent, json=body) as answer:
+                    return answer.status, await answer.json()
+
+            async def is_ready() -> bool:
+                return (await ask("/readyz"))[0] == 200
+
+            async def is_settled() -> bool:
+                return balance()[1] == 0
+
+            wallet = f"/v1/portfolio?addresses={ALICE}"
+            assert (await ask(wallet))[0] == 200
+            await until(is_settled)
+            paid, before = charged(), balance()
+            assert (paid, before[0] < CREDITS) == (1, True)
+            line.speaks.clear()
+            async with asyncio.timeout(60):
+                entries = {"entries": [{"address": ALICE}]}
+                asked = [*(ask(wallet) for _ in range(6)), *(ask("/v1/addressbook", entries) for _ in range(3))]
+                answers = await asyncio.gather(*asked)
+            assert {status for status, _ in answers} == {503}
+            status, said = await ask("/readyz")
+            assert (status, said["ready"]) == (503, False)
+            assert [each["healthy"] for each in said["tasks"] if each["task"] == serve.STATE_STORE] == [False]
+            line.speaks.set()
+            await until(is_ready)
+            await until(is_settled)
+            assert (charged(), balance()) == (paid, before), "nobody paid for what was not answered"
+            assert (await ask(wallet))[0] == 200
+            await until(is_settled)
+            assert charged() == paid + 1
+        assert state.database.look(ledger.check) == []
+    finally:
+        state.close()
+        line.close()
