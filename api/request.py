@@ -85,6 +85,8 @@ class Request:
 
     async def read(self) -> bytes:
         """The body. It is asked for first where the client waits for that; 413 where it is too long."""
+        if not self.has_body:
+            return b""
         if self._content is None:
             if "Expect" in self.headers:
                 await self._http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
