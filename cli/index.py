@@ -65,13 +65,13 @@ async def _index(system: System, options: argparse.Namespace, lanes: Sequence[La
     from indexer.wiring import check_datasets
 
     chain = system.chain(options.chain)
+    contracts = [evm(contract) for contract in _names(options.contracts)] or chain.settings.contracts
     if not options.datasets and not chain.settings.datasets:
         await chain.try_traces(chain.settings.start_block if options.first is None else options.first)
     named = _names(options.datasets) or [*system.datasets(chain), *derive.HISTORIES]
     derived = [name for name in named if name in derive.DERIVED]
     datasets = check_datasets(chain, [name for name in named if name not in derive.DERIVED])
     events = system.events(chain, datasets)
-    contracts = [evm(contract) for contract in _names(options.contracts)] or chain.settings.contracts
     with system.tail.lock(chain.key):
         if options.rewind is not None:
             _rewind(system, chain, options.rewind)
