@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import account
 from chainfolio.errors import BadRequest
-from cli.common import Commands, one_chain, show_json, show_table, with_system
+from cli.common import Commands, add_csv, one_chain, show_csv, show_json, show_table, with_system
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 COLUMNS = (("token", ""), ("spender", ""), ("allowed", "right"), ("balance", "right"), ("at risk USD", "right"))
 COLLECTIBLES = (("collection", ""), ("may be moved by", ""), ("what", ""), ("held", "right"))
+SHEET = (
+    "chain", "block", "standard", "contract", "symbol", "decimals", "tokenId", "spender", "spenderLabel", "allowance",
+    "unlimited", "balance", "valueAtRisk", "approvedBlock", "approvedHash",
+)  # fmt: skip
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -25,6 +29,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command = commands.add_parser("approvals", parents=[common], help="what others may take", description=__doc__)
     command.add_argument("address")
     command.add_argument("--chain", help="the chain, by its key; needed where several are configured")
+    add_csv(command)
     command.set_defaults(run=run)
 
 
@@ -43,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
     chain, found = with_system(options, read)
     if options.json:
         show_json(document(owner.address, chain, found))
+    elif options.csv:
+        show_csv(SHEET, _sheet(document(owner.address, chain, found)))
     else:
         show(owner.address, found)
     return 0
@@ -61,6 +68,14 @@ def document(address: str, chain: str, found: Standing) -> dict[str, Any]:
         "approvals": [_allowance(each) for each in found.allowances],
         "operators": [_operator(each) for each in found.operators],
     }
+
+
+def _sheet(found: dict[str, Any]) -> list[list[Any]]:
+    """A row for each approval, amounts raw; tokens first, then collectibles."""
+    tokens = [{**each, **each["token"], "standard": "erc20"} for each in found["approvals"]]
+    others = [{**each, "contract": each["collection"], "balance": each["held"]} for each in found["operators"]]
+    where = {"chain": found["chain"], "block": found["block"]["number"]}
+    return [[{**where, **each}.get(name) for name in SHEET] for each in (*tokens, *others)]
 
 
 def _allowance(each: Allowance) -> dict[str, Any]:

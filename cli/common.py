@@ -6,9 +6,10 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,11 +20,15 @@ from chainfolio.settings import Settings, load
 
 if TYPE_CHECKING:
     from indexer.wiring import System
+    from portfolio.document import IssueDocument
     from storage.state import State
 
 Commands = Any  # argparse's own type for a group of commands is private
 T = TypeVar("T")
 HERE = Path("chainfolio.toml")
+# What a spreadsheet takes for the beginning of a formula, full-width characters too, and what it does not.
+FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 NO_CHAIN = 'add [chains.ethereum] with rpc = ["http://…"] to chainfolio.toml, or try: chainfolio demo'
 
 
@@ -104,6 +109,38 @@ def show_json(value: Any) -> None:
     import msgspec
 
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+
+
+def add_csv(command: argparse.ArgumentParser) -> None:
+    """The option of commands that can print their rows for a spreadsheet."""
+    command.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
+
+
+def show_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Comma-separated values on standard output, numbers exact as they are; None is an empty cell.
+
+    Anybody can name a token like a spreadsheet's formula: such a text gets an apostrophe in front, which spreadsheets
+    take for the sign of plain text.
+    """
+    import csv
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_plain(cell) for cell in row] for row in rows)
+
+
+def show_issues(issues: Iterable[IssueDocument]) -> None:
+    """What an answer lacks, on standard error: beside the rows, not among them."""
+    for issue in issues:
+        print(f"{issue.adapter}: {issue.subject}: {issue.reason}", file=sys.stderr)
+
+
+def _plain(cell: object) -> object:
+    if not isinstance(cell, str):
+        return cell
+    is_formula = cell.startswith(FORMULA) and not NUMBER.fullmatch(cell)
+    quote = "'" if is_formula else ""
+    return f"{quote}{cell}".replace("\r", " ")  # no reader agrees on it inside a cell
 
 
 def show_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:

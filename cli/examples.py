@@ -12,7 +12,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "portfolio": (WALLET, f"{WALLET} --chain ethereum --block 19000000 --json", "--from wallets.txt --chain ethereum"),
     "nav": (WALLET, f"{WALLET} --json"),
     "approvals": (WALLET, f"{WALLET} --chain ethereum --json"),
-    "transactions": (WALLET, f"{WALLET} --chain ethereum --limit 50"),
+    "transactions": (WALLET, f"{WALLET} --chain ethereum --limit 50 --csv"),
     "verify": (f"{WALLET} --block 19000000", f"{WALLET} --block 19000000 --against https://node.example"),
     "account create": ("--name team --grant portfolio --credits 1000", "--name me --plan PRO --json"),
     "account list": ("",),

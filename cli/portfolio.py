@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import Account, account
 from chainfolio.errors import BadRequest
-from cli.common import Commands, check_chains, one_chain, show_json, show_table, with_system
+from cli.common import (
+    Commands,
+    add_csv,
+    check_chains,
+    one_chain,
+    show_csv,
+    show_issues,
+    show_json,
+    show_table,
+    with_system,
+)
 
 if TYPE_CHECKING:
     from indexer.wiring import System
@@ -19,6 +30,10 @@ BATCH = 500
 COLUMNS = (
     ("chain", ""), ("protocol", ""), ("position", ""), ("asset", ""), ("balance", "right"), ("price USD", "right"),
     ("worth USD", "right"),
+)  # fmt: skip
+SHEET = (
+    "address", "chain", "block", "protocol", "position", "name", "side", "symbol", "contract", "balance", "price",
+    "value", "spam",
 )  # fmt: skip
 
 
@@ -40,6 +55,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument("--block", type=int, metavar="N", help="at this block instead of now")
     command.add_argument("--include-spam", action="store_true", help="let sums have what is taken for spam in them")
     command.add_argument("--sources", action="store_true", help="name block and price source of each number")
+    add_csv(command)
     command.set_defaults(run=run)
 
 
@@ -49,6 +65,8 @@ def run(options: argparse.Namespace) -> int:
 
     accounts = list(dict.fromkeys(account(written) for written in options.address))
     if options.file is not None:
+        if options.csv:
+            raise BadRequest("csv", "--from writes a line for each address", cure="--json has all of it")
         return _many(accounts, options)
     if not accounts:
         raise BadRequest("address", "no address is given", cure="chainfolio portfolio ADDRESS… or --from FILE")
@@ -58,6 +76,10 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.json:
         show_json(msgspec.to_builtins(documents))
+        return 0
+    if options.csv:
+        show_csv(SHEET, (row for document in documents for row in _sheet(document)))
+        show_issues(issue for document in documents for issue in document.issues)
         return 0
     for document in documents:
         show(document)
@@ -132,6 +154,22 @@ def show(document: Portfolio) -> None:
                 print(f"    {asset.symbol or asset.contract}: {', '.join(asset.spam.reasons)}")
     for issue in document.issues:
         print(f"  {issue.adapter}: {issue.subject}: {issue.reason}")
+
+
+def _sheet(document: Portfolio) -> Iterator[list[object]]:
+    """A row for each asset with its exact figures; what is owed is as positive as it is in the answer."""
+    from msgspec import UNSET
+
+    for protocol in document.asset_by_protocols.values():
+        for chain in protocol.chains.values():
+            block = document.chains[chain.key].block_number
+            for kind, position in chain.protocol_positions.items():
+                for nested, side, asset in _assets(position):
+                    yield [
+                        document.address, chain.key, None if block is UNSET else block, protocol.key, kind, nested,
+                        side or "owned", asset.symbol, asset.contract, asset.balance, asset.price, asset.value,
+                        None if asset.spam is UNSET else "spam",
+                    ]  # fmt: skip
 
 
 def _cells(asset: AssetDocument, side: str) -> tuple[str, str, str, str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.errors import BadRequest, ChainfolioError, Missing
 from chainfolio.tables import TABLES
-from cli.common import Commands, show_json, show_table, with_system
+from cli.common import Commands, add_csv, show_csv, show_json, show_table, with_system
 
 if TYPE_CHECKING:
     from indexer.wiring import System
@@ -31,7 +31,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument(
         "query", nargs="?", help="one SELECT (- : from standard input); without it: views for your DuckDB"
     )
-    command.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
+    add_csv(command)
     command.add_argument("--limit", type=int, default=1000, metavar="N", help="rows at most (default 1000; 0: all)")
     command.add_argument("--seconds", type=int, default=60, metavar="S", help="stop the query after this long")
     command.set_defaults(run=run)
@@ -59,9 +59,7 @@ def run(options: argparse.Namespace) -> int:
         show_json([dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]])
         return 0
     if options.csv:
-        import csv
-
-        csv.writer(sys.stdout, lineterminator="\n").writerows([answer["columns"], *answer["rows"]])
+        show_csv(answer["columns"], answer["rows"])
     else:
         _table(answer)
     if answer["more"]:

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import ChainfolioError
-from cli.common import Commands, check_chains, show_json, show_table, with_system
+from cli.common import Commands, add_csv, check_chains, show_csv, show_json, show_table, with_system
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
     from indexer.wiring import System
 
+SHEET = ("chain", "head", "final", "newest", "behind", "dataset", "blocks", "missingBlocks", "missing", "problem")
 SHOWN = 3  # missing ranges that are named for people
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
     command = commands.add_parser("status", parents=[common], help="what is indexed, and how far", description=__doc__)
+    add_csv(command)
     command.set_defaults(run=run)
 
 
@@ -29,6 +31,8 @@ def run(options: argparse.Namespace) -> int:
     report = with_system(options, examine)
     if options.json:
         show_json(report)
+    elif options.csv:
+        show_csv(SHEET, _sheet(report))
     else:
         _show(report)
     return 3 if any(chain["problem"] for chain in report["chains"]) else 0
@@ -89,6 +93,16 @@ def _dataset(name: str, cover: Spans, wanted: Spans) -> dict[str, Any]:
 
 def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _sheet(report: dict[str, Any]) -> list[list[Any]]:
+    """A row for each dataset, or for the chain alone where it has none."""
+    return [
+        [*(chain[name] for name in SHEET[:5]), each.get("dataset"), each.get("blocks"), each.get("missingBlocks"),
+         " ".join(f"{first}-{last}" for first, last in each.get("missing", [])), chain["problem"]]
+        for chain in report["chains"]
+        for each in chain["datasets"] or [{}]
+    ]  # fmt: skip
 
 
 def _show(report: dict[str, Any]) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import account
 from chainfolio.errors import BadRequest
-from cli.common import Commands, check_chains, show_json, show_table, with_system
+from cli.common import Commands, add_csv, check_chains, show_csv, show_issues, show_json, show_table, with_system
 
 if TYPE_CHECKING:
     from indexer.wiring import System
     from portfolio.transactions import TransactionAssetDocument, TransactionDocument, Transactions
 
 COLUMNS = (("time (UTC)", ""), ("type", ""), ("protocol", ""), ("in", "right"), ("out", "right"), ("fee", "right"))
+SHEET = (
+    "chain", "block", "time", "hash", "type", "flags", "protocol", "from", "to", "direction", "symbol", "contract",
+    "tokenId", "amount", "price", "value", "fee", "feeSymbol",
+)  # fmt: skip
 LIMIT = 25
 MOST = 250  # as over HTTP
 
@@ -26,6 +30,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument("address")
     command.add_argument("--chain", help="only this chain, by its key")
     command.add_argument("--limit", type=int, default=LIMIT, metavar="N", help=f"at most so many (default {LIMIT})")
+    add_csv(command)
     command.set_defaults(run=run)
 
 
@@ -49,6 +54,9 @@ def run(options: argparse.Namespace) -> int:
     found = with_system(options, read)
     if options.json:
         show_json(found)
+    elif options.csv:
+        show_csv(SHEET, (row for each in found.transactions for row in _sheet(each, owner.address)))
+        show_issues(found.issues)
     else:
         show(owner.address, found)
     return 0
@@ -63,6 +71,26 @@ def show(address: str, found: Transactions) -> None:
     show_table(title, columns, [((each.chain.key,) if several else ()) + _cells(each, address) for each in shown])
     for issue in found.issues:
         print(f"  {issue.adapter}: {issue.subject}: {issue.reason}")
+
+
+def _sheet(each: TransactionDocument, address: str) -> Iterator[list[object]]:
+    """A row for each asset that moved, or one where none did; the fee is in the first, so that it is summed once."""
+    from msgspec import UNSET
+
+    time = datetime.fromtimestamp(int(each.timestamp), UTC)
+    about = [
+        each.chain.key, each.block_number, f"{time:%Y-%m-%dT%H:%M:%SZ}", each.hash, each.type,
+        " ".join(sorted({flag.kind for flag in each.flags})), each.protocol.key, each.sender, each.recipient,
+    ]  # fmt: skip
+    fee = [each.fees, each.native_asset_fees.symbol] if each.sender == address else [None, None]
+    moved = [("in", asset) for asset in each.assets_in] + [("out", asset) for asset in each.assets_out]
+    for direction, asset in moved:
+        number = None if asset.nft is UNSET else asset.nft.token_id
+        said = [direction, asset.symbol, asset.contract, number, asset.balance, asset.price, asset.value]
+        yield [*about, *said, *fee]
+        fee = [None, None]
+    if not moved:
+        yield [*about, *[None] * 7, *fee]
 
 
 def _cells(each: TransactionDocument, address: str) -> tuple[str, str, str, str, str, str]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +18,7 @@ import pytest
 
 from chainfolio import __version__
 from chainfolio.settings import Settings, load
-from cli.common import show_table
+from cli.common import show_csv, show_table
 from cli.examples import EXAMPLES
 from cli.main import commands_of, parser
 from tests.cli.conftest import Run, configure
@@ -126,12 +129,21 @@ def test_a_column_without_a_word_is_left_out(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_query_is_read_from_standard_input_and_answered_as_csv(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    import io
-    import sys
-
     monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT 1 AS one, 'a,b' AS two, NULL AS three"))
     ran = run("sql", "-", "--csv")
     assert (ran.code, ran.out) == (0, 'one,two,three\n1,"a,b",\n')
+
+
+def test_a_text_that_a_spreadsheet_would_run_is_plain_text_and_numbers_stay_exact(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hostile = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1", '=HYPERLINK("http://x","y")']
+    numbers: list[object] = ["-12.5", "0." + "0" * 17 + "1", "9" * 77, -3, 10**30, None]
+    show_csv(["text"], [[each] for each in (*hostile, *numbers)])
+    shown = [row[0] for row in csv.reader(io.StringIO(capsys.readouterr().out, newline=""))][1:]
+    assert shown == [f"'{each}".replace("\r", " ") for each in hostile] + [
+        "" if each is None else str(each) for each in numbers
+    ]
 
 
 # --- status ----------------------------------------------------------------------------------------------------------

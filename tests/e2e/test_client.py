@@ -6,6 +6,7 @@ server that serves the same chain as `ethereum`.
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
@@ -416,6 +417,28 @@ def test_the_command_lists_what_may_be_taken_by_value_at_risk(ethereum: Running,
     with redirect_stdout(io.StringIO()) as out:
         assert main(["approvals", ALICE, "--chain", "ethereum", "--config", str(ethereum.config)]) == 0
     assert "USD at risk" in out.getvalue()
+
+
+def test_commands_print_the_same_figures_as_csv(demo: Demo, ethereum: Running) -> None:
+    def sheet(of: Running, *words: str) -> list[dict[str, str]]:
+        with redirect_stdout(io.StringIO()) as out:
+            assert main([*words, "--csv", "--config", str(of.config)]) == 0
+        return list(csv.DictReader(io.StringIO(out.getvalue())))
+
+    (document,) = demo.command("portfolio", ALICE)
+    held = [row for row in sheet(demo, "portfolio", ALICE) if row["value"] != "N/A" and not row["spam"]]
+    signed = [f"-{row['value']}" if row["side"] == "owed" else row["value"] for row in held]
+    assert total(*signed) == Decimal(document["networth"])
+    newest = "transactions", DAVE, "--limit", "9"
+    moved, listed = sheet(demo, *newest), demo.command(*newest)
+    assert list(dict.fromkeys(row["hash"] for row in moved)) == [each["hash"] for each in listed["transactions"]]
+    fees = [each["fees"] for each in listed["transactions"] if each["from"] == DAVE]
+    assert total(*(row["fee"] for row in moved if row["fee"])) == total(*fees) > 0
+    allowed = ethereum.command("approvals", ALICE)
+    risks = [each["valueAtRisk"] or "" for each in allowed["approvals"]] + [""] * len(allowed["operators"])
+    assert [row["valueAtRisk"] for row in sheet(ethereum, "approvals", ALICE)] == risks
+    datasets = sheet(demo, "status")
+    assert {row["dataset"]: row["chain"] for row in datasets}["transfers"] == "local"
 
 
 # --- transactions ---

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from chainfolio.blocks import Span, Spans
+from chainfolio.tables import TABLES
 from indexer import derive
+from indexer.scrub import checked, listed
 from tests.chains.evm import KEY, EvmSubject, evm
 from tests.chains.index import EVERYTHING, FETCHED, Index, in_order, index
 
@@ -67,6 +69,13 @@ def indexed(subject: EvmSubject, folder: Path) -> dict[str, object]:
     assert done.returncode == 0, done.stderr
     said: dict[str, object] = json.loads(done.stdout)
     return said
+
+
+def repaired(env: dict[str, str], folder: Path) -> None:
+    """One more repair, that nobody disturbs."""
+    command = [sys.executable, "-m", "cli.main", "check", "--repair", "--json"]
+    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 async def assert_histories_are_whole(one: Index) -> None:
@@ -144,3 +153,33 @@ async def test_a_follower_that_is_killed_again_and_again_has_followed(tmp_path: 
                 assert one.rows(table) == in_order(plain[table]), table
             assert one.tail.open_batches(KEY) == []
             assert one.tail.cover(KEY, "transfers") == Spans([Span(0, moving.height)])
+
+
+async def test_a_repair_that_is_killed_again_and_again_leaves_every_row_as_it_was(
+    long: EvmSubject, tmp_path: Path
+) -> None:
+    seed = random.randrange(2**32)
+    print(f"{seed=}")
+    indexed(long, tmp_path)
+    async with index(long, tmp_path, datasets=DATASETS) as one:
+        before = {table: one.rows(table) for table in FETCHED}
+        tables = "transfers", "blocks", "account_transfers"
+        files = [Path(one.lake.files(TABLES[table])[0]) for table in tables]
+    for file in files:
+        whole = bytearray(file.read_bytes())
+        whole[len(whole) // 2] ^= 8
+        file.write_bytes(whole)
+    env = environment(long, tmp_path, DATASETS)
+    game = killed(12 * TIMES, seed, 400, ["check", "--repair", "--json"], env, tmp_path)
+    said, complaint = game.communicate(timeout=120)
+    assert game.returncode == 0, complaint
+    times = int(said.splitlines()[-1])
+    assert times > 0, "a repair that ends at once shows nothing"
+    indexed(long, tmp_path)
+    repaired(env, tmp_path)
+    assert indexed(long, tmp_path)["rows"] == 0, "there is nothing left to do"
+    async with index(long, tmp_path, datasets=DATASETS) as one:
+        assert {table: one.rows(table) for table in FETCHED} == before
+        assert one.tail.open_batches(KEY) == []
+        await assert_histories_are_whole(one)
+        assert {each.state for each in checked(one.lake, listed(one.lake), lambda _: None)} == {"sound"}
