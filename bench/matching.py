@@ -19,6 +19,7 @@ from indexer.candidates import Encounters
 from indexer.families import families
 from indexer.protocols import Protocols, rows
 from indexer.registry import Registry, load
+from indexer.shares import Shares
 
 CHAIN = "binance"  # the chain with most forks
 ACCOUNT = "0x" + "11" * 20
@@ -78,15 +79,16 @@ def measure(registry: Registry, repeat: int) -> Measured:
     tokens = [f"0x{chance.getrandbits(160):040x}" for _ in range(TOKENS)]
     others = [f"0x{chance.getrandbits(160):040x}" for _ in range(COUNTERPARTIES)]
     protocols = Protocols(installed)
-    questions = protocols.questions(tokens)
+    shares = Shares(protocols)
+    questions = shares.questions(tokens)
     factories = {token: listed[at % len(listed)] for at, token in enumerate(tokens[:SHARES])}
-    protocols.learn(questions, [_said(call, factories) for call in questions])
+    shares.learn(questions, [_said(call, factories) for call in questions])
     met = Encounters(frozenset(tokens), {}, {other: frozenset(tokens[:1]) for other in others})
     took, matches = [], 0
     for _ in range(repeat + 1):  # the first one makes the indexes
         start_s = time.perf_counter()
-        found = [*protocols.by_contract(ACCOUNT, met), *protocols.by_token(ACCOUNT, tokens, met.sent)]
-        found += [share for token in tokens if (share := protocols.share(ACCOUNT, token, met.sent))]
+        found = [*protocols.by_contract(ACCOUNT, met), *shares.by_token(ACCOUNT, tokens, met.sent)]
+        found += [share for token in tokens if (share := shares.share(ACCOUNT, token, met.sent))]
         took.append(1000 * (time.perf_counter() - start_s))
         matches = len(found)
     assert matches >= SHARES, f"{matches} of {SHARES} shares were matched"

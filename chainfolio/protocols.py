@@ -12,7 +12,8 @@ from decimal import Decimal
 from typing import Any, Final, TypeVar
 
 from chainfolio.asking import Asking, Reverted, Unknown
-from chainfolio.calls import Call, Read
+from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.errors import ChainfolioError
 from chainfolio.events import Declared, Parameter, declared
 
@@ -27,7 +28,7 @@ POSITION_TYPES: Final = frozenset({
 })  # fmt: skip
 
 # What a decoder is: it yields calls, is sent their values, and returns a Found, several, parts, or None.
-Decoding = Asking["Call | Maybe", Any, Any]
+Decoding = Asking["Read | Maybe", Any, Any]
 
 
 class Unread(ChainfolioError):
@@ -100,8 +101,7 @@ class Token:
     one answer are one meeting, whose contract is that answer. A rule without a role concerns whatever anybody deploys:
     its decoder has to verify every claim (`Met.is_listed`, `Met.deposited`, `covered`). `everywhere`: only for files
     without contracts, since a file that names its contracts does not mean everybody's. `facts`: what else the token
-    answers (calls without arguments, an address each) that never changes; asked once with the question, it saves a
-    round ever after.
+    answers (calls without arguments, an address each): asked together with the question, it saves a round.
     """
 
     role: str = ""
@@ -178,7 +178,8 @@ class Met:
     `sent`: which tokens (None: native coins) the account sent to whom, more than nothing of each. `is_sure`: whether
     more than a token that nobody lists brings the account and a contract of the file together; anybody can write a
     token that logs a transfer between any two. `is_inner`: whether the account holds the share inside another one, and
-    so cannot have deposited into it itself.
+    so cannot have deposited into it itself. `is_fork`: nobody read the code of the protocol's contracts, as it is with
+    hundreds that are listed: real assets and the account's own acts have to bear out what they claim.
     """
 
     account: str
@@ -195,6 +196,7 @@ class Met:
     sent: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
     is_sure: bool = True
     is_inner: bool = False
+    is_fork: bool = False
 
     def is_listed(self, role: str) -> bool:
         """Whether the protocol's file names the contract in a role."""
@@ -203,7 +205,7 @@ class Met:
     def deposited(self, token: str) -> bool:
         """Whether the account sent some of a token to the contract itself. Only the token's own transfers tell, which
         the contract cannot forge: one that claims a hostile token is worth what that token is."""
-        return token in self.sent.get(self.contract, ())
+        return (None if token == ZERO_ADDRESS else token) in self.sent.get(self.contract, ())
 
 
 def covered(paid: int, raw: int, held: int, supply: int) -> bool:
@@ -244,7 +246,7 @@ class Maybe:
     call: Call
 
 
-def reading(decoder: Callable[..., Asking[Call | Maybe, Any, Value]], *given: Any) -> Asking[Read, Any, Value]:
+def reading(decoder: Callable[..., Asking[Read | Maybe, Any, Value]], *given: Any) -> Asking[Read, Any, Value]:
     """A decoder as an asking: it is sent values, and goes on only where it got all that it cannot do without.
 
     Unread where a contract refuses what was no `Maybe`, and where a read fails, which says nothing of the contract.
@@ -264,12 +266,14 @@ def reading(decoder: Callable[..., Asking[Call | Maybe, Any, Value]], *given: An
         ]
 
 
-def _value(call: Call, answer: Any, refusable: bool) -> Any:
+def _value(call: Read, answer: Any, refusable: bool) -> Any:
     refused = isinstance(answer, Reverted) or (isinstance(answer, Unknown) and answer.cause != "read")
     if refused and refusable:
         return None
     if isinstance(answer, Reverted | Unknown):
         why = answer.reason if isinstance(answer, Unknown) else "it refuses"
         failed = isinstance(answer, Unknown) and answer.cause == "read"
+        if isinstance(call, NativeBalance):
+            raise Unread(f"the native balance of {call.account} could not be read: {why}", failed)
         raise Unread(f"{call.to} did not say {call.signature.partition('(')[0]}: {why}", failed)
     return answer

@@ -18,8 +18,9 @@ from chainfolio.errors import BadAnswer
 from chainfolio.protocols import Found, Part, Unlisted, Unverified
 from indexer.candidates import Encounters
 from indexer.outcomes import Outcome, answered, makes_partial, outcome_of, unwrapping
-from indexer.protocols import Meeting, Protocols
+from indexer.protocols import Meeting
 from indexer.returned import problem_of_parts
+from indexer.shares import Shares
 
 DEEPEST = 8
 MOST_ROUNDS, MOST_ASKS = 64, 10_000_000
@@ -116,12 +117,13 @@ class Reader:
     are still being read; `expected` asks for names in the first round, where they can be foretold.
     """
 
-    protocols: Protocols
+    shares: Shares
     account: str
     met: Encounters
     time_s: int = 0
     named: Callable[[Iterable[str]], Asking[Read, Any, None]] | None = None
     expected: Asking[Read, Any, None] | None = None
+    _inner: set[str] = field(default_factory=set)
 
     def everything(self, wanted: Sequence[str]) -> Asking[Read, Any, Everything]:
         """The balances of the wanted tokens, and every position by what the account met."""
@@ -130,7 +132,7 @@ class Reader:
                 "tokens": self._tokens(wanted),
                 **{
                     str(at): self._position(each)
-                    for at, each in enumerate(self.protocols.by_contract(self.account, self.met))
+                    for at, each in enumerate(self.shares.protocols.by_contract(self.account, self.met))
                 },
                 **({"expected": self.expected} if self.expected is not None else {}),
             }
@@ -141,18 +143,22 @@ class Reader:
         issues = [issue for _, said in (*results.values(), by_token, loose) for issue in said]
         instead = {token for each in found for token in each.found.instead}
         found += [each for each in loose[0] if each.found.pool not in instead]
+        held = {token for token, raw in balances.items() if isinstance(raw, int) and raw}
+        issues += self.shares.silent(self.account, sorted(held | self._inner | self.met.tokens))
+        self.shares.protocols.remember(self.account, self._inner - held)
         return Everything(native, balances, tuple(each for each in found if not each.empty), tuple(issues))
 
     def _tokens(self, wanted: Sequence[str]) -> Asking[Read, Any, tuple[Any, dict[str, Any], Several, Several]]:
         """Balances; the positions that go by tokens; and what lies behind the shares among them."""
         asks: list[Read] = [NativeBalance(self.account), *(balance_of(each, self.account) for each in wanted)]
-        questions = self.protocols.questions(sorted(self.met.tokens))
+        expected = self.shares.protocols.expected(self.account)
+        questions = self.shares.questions(sorted(self.met.tokens | expected))
         native, *answers = yield [*asks, *questions]
-        self.protocols.learn(questions, answers[len(wanted) :])
+        self.shares.learn(questions, answers[len(wanted) :])
         balances = dict(zip(wanted, answers, strict=False))
         held = {token: raw for token, raw in balances.items() if isinstance(raw, int) and raw}
-        yield from self.protocols.ask([token for token in held if not self.protocols.asked(token)])
-        meetings = self.protocols.by_token(self.account, {*self.met.tokens, *held}, self.met.sent)
+        yield from self.shares.ask(held)
+        meetings = self.shares.by_token(self.account, {*self.met.tokens, *held}, self.met.sent)
         by_token = {str(at): self._position(each) for at, each in enumerate(meetings)}
         shares = {token: self._share(token, raw) for token, raw in held.items()}
         silent = {token for token in self.met.tokens if not isinstance(balances.get(token, 0), int)}
@@ -181,7 +187,7 @@ class Reader:
 
     def _share(self, token: str, raw: int) -> Asking[Read, Any, Several]:
         """A loose token as a position, where it is a share of something."""
-        meeting = self.protocols.share(self.account, token, self.met.sent)
+        meeting = self.shares.share(self.account, token, self.met.sent)
         if meeting is None or meeting.row.family.position is not None:
             return [], []
         behind = yield from self._unfold(Part(token, raw), (), is_inner=False)
@@ -202,9 +208,9 @@ class Reader:
         itself = Behind({part.token: part.raw})
         if not part.raw:
             return itself
-        if not self.protocols.asked(part.token):
-            yield from self.protocols.ask([part.token])
-        share = self.protocols.share(self.account, part.token, self.met.sent)
+        self._inner.add(part.token)
+        yield from self.shares.ask([part.token])
+        share = self.shares.share(self.account, part.token, self.met.sent)
         if share is None:
             return itself
         if part.token in trail or len(trail) >= DEEPEST:

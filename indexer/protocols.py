@@ -1,19 +1,18 @@
-"""Which protocols an account has met on one chain, and what their decoders read of it.
+"""Which protocols there are on one chain, and which of their contracts an account has met.
 
 Nothing here knows a protocol: rules say whom a decoder concerns, and what it needs is read for all of them together,
-so that a hundred positions take as many rounds as the longest of them, and protocols that nobody met take none.
+so that a hundred positions take as many rounds as the longest of them, and protocols that nobody met take none. What
+tokens have to be asked for it is in `indexer/shares.py`.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from chainfolio.asking import Asking, Unknown
-from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.calls import Call, Read
 from chainfolio.contracts import Issue
 from chainfolio.events import contract_of
 from chainfolio.protocols import (
@@ -34,21 +33,23 @@ if TYPE_CHECKING:
 
 # The rules that contracts are met by, which the protocol's file names.
 AtContract = Counterparty | Event | Always
+MOST_REMEMBERED: Final = 4096
 Sent = Mapping[str, frozenset[str | None]]  # to whom an account sent which tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One protocol on one chain, as one family of decoders sees it."""
+    """One protocol on one chain, as one family of decoders sees it; `is_fork` if nobody read its contracts' code."""
 
     protocol: str
     family: Family
     contracts: Mapping[str, tuple[str, ...]]
     options: Mapping[str, str]
+    is_fork: bool = False
 
     def met(self, account: str, contract: str, **more: Any) -> Met:
         """A meeting with it."""
-        return Met(account, contract, contracts=self.contracts, options=self.options, **more)
+        return Met(account, contract, contracts=self.contracts, options=self.options, is_fork=self.is_fork, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Meeting:
 
 @dataclass
 class Protocols:
-    """The protocols of one chain. What tokens answer to the rules' questions is asked once and remembered.
+    """The protocols of one chain, at every block.
 
     `plain` are tokens known to be no share of anything, which need not be asked: the wrapped native coin, of which
     everybody has some, takes any call it does not know for a deposit, and burns all the gas that it is given.
@@ -94,14 +95,24 @@ class Protocols:
     issues: tuple[Issue, ...] = ()
     unread: Mapping[str, UnreadProtocol | Undecoded] = field(default_factory=dict)
     listed: frozenset[str] = frozenset()
-    _answers: dict[tuple[str, str], str] = field(default_factory=dict)
-    _asked: set[str] = field(default_factory=set)
-    _open: dict[str, list[Call]] = field(default_factory=dict)
     _sorted: dict[type[Any], list[tuple[Row, Any]]] = field(default_factory=dict)
+    _inner: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)
+
+    def expected(self, account: str) -> frozenset[str]:
+        """The tokens that lay in the account's shares the last time: to be asked in time."""
+        return self._inner.get(account, frozenset())
+
+    def remember(self, account: str, inner: Iterable[str]) -> None:
+        """These tokens lie in the account's shares."""
+        self._inner[account] = frozenset(inner)
+        self._inner.move_to_end(account)
+        if len(self._inner) > MOST_REMEMBERED:
+            self._inner.popitem(last=False)
 
     @cached_property
-    def _questions(self) -> tuple[str, ...]:
-        asked = {question for _, rule in self._rules(Token) for question in (rule.question, *rule.facts) if question}
+    def questions(self) -> tuple[str, ...]:
+        """The calls that every token is asked by which rules know it."""
+        asked = {question for _, rule in self.rules(Token) for question in (rule.question, *rule.facts) if question}
         return tuple(sorted(asked))
 
     @cached_property
@@ -109,7 +120,7 @@ class Protocols:
         """The events that rules ask for, as filters of the dataset `events`."""
         return tuple(sorted({
             rule.declared.filter(contract)
-            for row, rule in self._rules(Event)
+            for row, rule in self.rules(Event)
             for contract in row.contracts.get(rule.role, ())
         }))  # fmt: skip
 
@@ -142,28 +153,20 @@ class Protocols:
         )
 
     @cached_property
-    def _by_answer(self) -> dict[tuple[str, str], tuple[int, ...]]:
+    def by_answer(self) -> dict[tuple[str, str], tuple[int, ...]]:
         """Where the rules over tokens stand whose role holds an answer to their question."""
         found: dict[tuple[str, str], list[int]] = {}
-        for at, (row, rule) in enumerate(self._rules(Token)):
+        for at, (row, rule) in enumerate(self.rules(Token)):
             for contract in row.contracts.get(rule.role, ()):
                 found.setdefault((rule.question, contract), []).append(at)
         return {key: tuple(several) for key, several in found.items()}
 
     @cached_property
-    def _roleless(self) -> frozenset[int]:
+    def roleless(self) -> frozenset[int]:
         """Where the rules stand that take any answer to their question."""
-        return frozenset(at for at, (_, rule) in enumerate(self._rules(Token)) if not rule.role)
+        return frozenset(at for at, (_, rule) in enumerate(self.rules(Token)) if not rule.role)
 
-    def _rules_of(self, token: str) -> list[int]:
-        """Where the rules stand by which a token may be met, in their order."""
-        found = {*self._roleless, *self._by_answer.get(("", token), ())}
-        for question in self._questions:
-            if answer := self._answers.get((token, question)):
-                found.update(self._by_answer.get((question, answer), ()))
-        return sorted(found)
-
-    def _rules(self, kind: type[Any]) -> list[tuple[Row, Any]]:
+    def rules(self, kind: type[Any]) -> list[tuple[Row, Any]]:
         """Rules of a kind; those that name contracts come first, and `everywhere` ones last: these are for protocols
         without contracts, for a file that names its vaults does not mean everybody's."""
         if kind in self._sorted:
@@ -184,9 +187,9 @@ class Protocols:
         for at in sorted(places | self._everybodys):
             row, contract, rules = self._at_contracts[at]
             if (met := self._met(row, contract, rules, account, encounters)) is not None:
-                vouches = any(isinstance(rule, Counterparty) for rule in rules)
-                yield Meeting(row, met, sure=True, vouches=vouches)
-        for row, rule in self._rules(Collection):
+                vouches = any(isinstance(rule, Counterparty) for rule in rules) and not row.is_fork
+                yield Meeting(row, met, sure=met.is_sure or not row.is_fork, vouches=vouches)
+        for row, rule in self.rules(Collection):
             for contract in row.contracts.get(rule.role, ()):
                 for number in sorted(encounters.ids.get(contract, ())):
                     yield Meeting(row, row.met(account, contract, id=number, sent=encounters.sent), sure=True)
@@ -230,90 +233,10 @@ class Protocols:
         for key, is_sure in sorted(found.items()):
             yield Issue("protocols", key, said[key], spoils=is_sure, account=account)
 
-    def by_token(self, account: str, tokens: Iterable[str], sent: Sent) -> Iterator[Meeting]:
-        """Meetings by tokens, once those were asked, of families that read more than what a share is worth."""
-        told: dict[int, dict[str, str]] = {}
-        rules, seen = self._rules(Token), set[tuple[str, str, str]]()
-        for token in sorted(tokens):
-            for at in self._rules_of(token):
-                row, rule = rules[at]
-                if row.family.position is not None and (answer := self._matches(row, rule, token)) is not None:
-                    told.setdefault(at, {})[token] = answer
-        for at, answers in sorted(told.items()):
-            row, rule = rules[at]
-            groups: dict[str, list[str]] = {}
-            for token, answer in answers.items():
-                groups.setdefault(answer if rule.together else token, []).append(token)
-            for contract, several in groups.items():
-                if (row.protocol, row.family.name, contract) in seen:
-                    continue  # another rule of the family found it
-                seen.add((row.protocol, row.family.name, contract))
-                met = row.met(account, contract, answer=answers[several[0]], tokens=tuple(several), sent=sent)
-                yield Meeting(row, met, sure=_is_sure(met), vouches=rule.together)
-
-    def _matches(self, row: Row, rule: Token, token: str) -> str | None:
-        """What the token answers, or is, where the rule takes it; None where it does not."""
-        answer = self._answers.get((token, rule.question)) if rule.question else token
-        if answer is None or (rule.role and answer not in row.contracts.get(rule.role, ())):
-            return None
-        return answer if len(self._facts(rule, token)) == len(rule.facts) else None
-
-    def _facts(self, rule: Token, token: str) -> tuple[str, ...]:
-        return tuple(self._answers[token, fact] for fact in rule.facts if (token, fact) in self._answers)
-
-    def ask(self, tokens: Sequence[str]) -> Asking[Read, Any, None]:
-        """Put the rules' questions to tokens."""
-        asks = self.questions(tokens)
-        if asks:
-            self.learn(asks, (yield asks))
-
-    def questions(self, tokens: Sequence[str]) -> list[Call]:
-        """What to ask tokens that have not answered yet: a proxy may answer later what it refuses now."""
-        return [call for token in tokens for call in self._open_to(token)]
-
-    def _open_to(self, token: str) -> list[Call]:
-        if token in self.plain:
-            return []
-        if token not in self._open:
-            asked = (question for question in self._questions if (token, question) not in self._answers)
-            self._open[token] = [Call(token, question) for question in asked]
-        return self._open[token]
-
-    def learn(self, asks: Sequence[Call], answers: Sequence[Any]) -> None:
-        """Keep what tokens answered. One that says nothing at all is not there at that block, and was not asked."""
-        for ask, answer in zip(asks, answers, strict=True):
-            if not isinstance(answer, Unknown) or answer.cause == "contract":
-                self._asked.add(ask.to)
-            if isinstance(answer, str) and answer != ZERO_ADDRESS:
-                self._answers[ask.to, ask.signature] = answer
-                self._open.pop(ask.to, None)
-
-    def asked(self, token: str) -> bool:
-        """Whether a token was asked by now, for this block or another: what it is does not change."""
-        return not self._questions or token in self.plain or token in self._asked
-
-    def share(self, account: str, token: str, sent: Sent) -> Meeting | None:
-        """The family that can say what lies behind a token, once it was asked; `sent`: what was sent to whom."""
-        for at in self._rules_of(token):
-            row, rule = self._rules(Token)[at]
-            if row.family.unwrap is None:
-                continue
-            answer = self._matches(row, rule, token)
-            if answer is not None:
-                facts = self._facts(rule, token)
-                met = row.met(account, token, answer=answer, facts=facts, tokens=(token,), sent=sent)
-                return Meeting(row, met, sure=_is_sure(met))
-        return None
-
 
 def _trust(rule: Token | Collection | Event) -> tuple[bool, bool]:
     """What rules of one kind are sorted by: those that take whatever says so come last."""
     return not rule.role, isinstance(rule, Token) and rule.everywhere
-
-
-def _is_sure(met: Met) -> bool:
-    """Whether a contract that a token rule found is more than somebody's claim to belong to the protocol."""
-    return met.contract in met.sent or any(met.contract in of_role for of_role in met.contracts.values())
 
 
 def _said(rule: Event, contract: str, encounters: Encounters) -> Iterator[tuple[Any, ...] | None]:
@@ -332,6 +255,7 @@ def rows(chain: str, registry: Registry, families: Mapping[str, Family]) -> list
             families[name],
             {role: tuple(addresses) for role, addresses in protocol.contracts.get(chain, {}).items()},
             protocol.options,
+            protocol.is_fork,
         )
         for protocol in registry.protocols
         if chain in protocol.contracts or not protocol.contracts

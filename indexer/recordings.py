@@ -24,6 +24,7 @@ from chainfolio.protocols import Family, Part
 from indexer.candidates import Encounters, Named
 from indexer.positions import MOST_ASKS, MOST_ROUNDS, Everything, Open, Reader
 from indexer.protocols import Protocols, Row
+from indexer.shares import Shares
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
@@ -232,12 +233,12 @@ async def record(
         said.answers |= zip(keys, given, strict=True)
         return given
 
-    protocols = Protocols(rows, plain)
-    asking = Reader(protocols, account, met, time_s).everything(sorted(met.tokens))
+    shares = Shares(Protocols(rows, plain))
+    asking = Reader(shares, account, met, time_s).everything(sorted(met.tokens))
     reports = await drive({"": asking}, answer, max_rounds=MOST_ROUNDS, max_asks=MOST_ASKS)
     if (error := reports[""].error) is not None:
         raise error
-    concerned, used = _concerned(protocols, account, met, said.answers)
+    concerned, used = _concerned(shares, account, met, said.answers)
     if not used:
         raise NotFound(
             f"{account} met none of these protocols on {chain.key} by block {block.height}",
@@ -351,34 +352,34 @@ def _read(
     rows: Sequence[Row], plain: frozenset[str], account: str, met: Encounters, time_s: int, said: _Said
 ) -> Result:
     everything = answered(
-        Reader(Protocols(rows, plain), account, met, time_s).everything(sorted(met.tokens)), said.answer
+        Reader(Shares(Protocols(rows, plain)), account, met, time_s).everything(sorted(met.tokens)), said.answer
     )
     issues = [Failure(each.adapter, each.subject, each.reason) for each in everything.issues]
     return Result(_positions(everything), tuple(sorted(set(issues), key=msgspec.json.encode)))
 
 
 def _concerned(
-    protocols: Protocols, account: str, met: Encounters, answers: Mapping[Key, Any]
+    shares: Shares, account: str, met: Encounters, answers: Mapping[Key, Any]
 ) -> tuple[Encounters, set[str]]:
     """Of what the account met, what concerned a decoder; and the protocols that were read."""
-    contracts = list(protocols.by_contract(account, met))
-    tokens = list(protocols.by_token(account, met.tokens, met.sent))
+    contracts = list(shares.protocols.by_contract(account, met))
+    tokens = list(shares.by_token(account, met.tokens, met.sent))
     for token in sorted(met.tokens):
-        share = protocols.share(account, token, met.sent)
+        share = shares.share(account, token, met.sent)
         held = answers.get(_key(balance_of(token, account)))
         if share is not None and isinstance(held, int) and held:
             tokens.append(share)
     if not contracts and not tokens:
         return Encounters(), set()
     behind = {key[0] for key in answers} - met.tokens
-    inner = [share for token in sorted(behind) if (share := protocols.share(account, token, met.sent))]
+    inner = [share for token in sorted(behind) if (share := shares.share(account, token, met.sent))]
     places = {each.met.contract for each in contracts}
-    shares = {each.met.contract for each in (*tokens, *inner)}
+    unfolded = {each.met.contract for each in (*tokens, *inner)}
     concerned = Encounters(
         frozenset(token for each in tokens for token in each.met.tokens),
         {each: met.ids[each] for each in places & met.ids.keys()},
         {each: met.exchanged[each] for each in places & met.exchanged.keys()},
-        {each: met.sent[each] for each in (places | shares) & met.sent.keys()},
+        {each: met.sent[each] for each in (places | unfolded) & met.sent.keys()},
         {each: named for each, named in met.events.items() if contract_of(each) in places},
         frozenset(each for each in met.covered if contract_of(each) in places),
     )

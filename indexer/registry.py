@@ -38,7 +38,8 @@ class Protocol(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     `families` are the decoders that read its positions; `options` what they have to know of this fork. Every role is
     one that a family reads, or one of `labels`, in which contracts are there for their names only, or of `undecoded`:
-    who had to do with those has positions that nobody reads.
+    who had to do with those has positions that nobody reads. `is_fork`: nobody read the code of its contracts, so what
+    they claim counts only as far as real assets and the account's own acts bear it out.
     """
 
     key: str
@@ -49,6 +50,7 @@ class Protocol(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     options: dict[str, str] = {}
     labels: list[str] = []
     undecoded: list[str] = []
+    is_fork: bool = False
 
     @property
     def uuid(self) -> str:
@@ -199,7 +201,7 @@ def _add(
     if chain not in chains:
         raise BadSettings(where, f"{chain} is no such chain", cure=f"one of {', '.join(sorted(chains))}")
     _check(address, where, role)
-    protocol = found.setdefault(key, Protocol(key, name, {}, families=[family]))
+    protocol = found.setdefault(key, Protocol(key, name, {}, families=[family], is_fork=True))
     if (protocol.name, protocol.families) != (name, [family]):
         raise BadSettings(where, f"{key} is {protocol.name} of the family {protocol.families[0]} in an earlier line")
     if (chain, address) not in taken:

@@ -26,6 +26,7 @@ from indexer.past import Past
 from indexer.positions import MOST_ASKS, MOST_ROUNDS, Everything, Open, Reader
 from indexer.protocols import Protocols
 from indexer.sent import paid
+from indexer.shares import Shares
 from indexer.tokens import TokenBook
 from indexer.trust import in_doubt, judged
 from portfolio.spam import Originals, TokenFacts, judge
@@ -110,9 +111,10 @@ class Snapshotter:
         expected = await asyncio.to_thread(
             lambda: {account: self.book.expected(account, met[account].tokens | set(extra)) for account in accounts}
         )
+        shares = Shares(self.protocols)
         readers = {
             account: Reader(
-                self.protocols, account, met[account], time_s, lambda held: about.ask({*held, *also}),
+                shares, account, met[account], time_s, lambda held: about.ask({*held, *also}),
                 about.expect(expected[account]),
             )
             for account in accounts

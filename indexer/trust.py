@@ -21,7 +21,7 @@ def in_doubt(opened: Sequence[Open]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for each in opened:
         if _is_in_doubt(each):
-            found.setdefault(each.account, set()).update(each.found.instead)
+            found.setdefault(each.account, set()).update(_ground(each))
     return found
 
 
@@ -29,7 +29,7 @@ def judged(opened: Sequence[Open], came: Mapping[str, Mapping[str, Arrival]]) ->
     """The positions, those in doubt marked as unverified where no act of the account's is known; and why."""
     result, issues = [], []
     for each in opened:
-        if _is_in_doubt(each) and not _is_own(each.found.instead, came.get(each.account, {})):
+        if _is_in_doubt(each) and not _is_own(_ground(each), came.get(each.account, {})):
             for share in sorted(each.behind.unlisted):
                 reason = f"not counted for {each.account}, since nobody can verify it: {NO_ACT}"
                 issues.append(Issue(each.protocol, share, reason, spoils=False, account=each.account))
@@ -40,6 +40,11 @@ def judged(opened: Sequence[Open], came: Mapping[str, Mapping[str, Arrival]]) ->
 
 def _is_in_doubt(each: Open) -> bool:
     return bool(each.behind.unlisted) and not each.vouches and not each.found.unverified
+
+
+def _ground(each: Open) -> Collection[str]:
+    """The tokens that the account must have come by: the shares that it holds; else what it put into the position."""
+    return each.found.instead or {part.token for part in each.found.supplied}
 
 
 def _is_own(tokens: Collection[str], came: Mapping[str, Arrival]) -> bool:

@@ -367,10 +367,14 @@ def _value(ask: Read, entry: _Entry) -> Any:
     if entry.status == 2:
         return Unknown("there is no contract at that address at this block", cause="absent")
     if entry.status == 3:
-        return Unknown(f"used up {MORE_GAS:,} gas without an answer", cause="contract")
+        return _burnt()
     if entry.size > len(entry.data) and not _is_raw(ask):
         return Unknown(f"returned {entry.size} bytes, more than is read", cause="contract")
     return decode(ask, entry.data)
+
+
+def _burnt() -> Unknown:
+    return Unknown(f"used up {MORE_GAS:,} gas without an answer", cause="contract")
 
 
 def _shrink(endpoint: Asked, reads: list[_Read]) -> None:
@@ -418,6 +422,8 @@ def _plain(read: _Read) -> tuple[dict[str, str]]:
 def _single(source: str, ask: Read, reply: Answer) -> Any:
     if isinstance(reply, Reverting):
         return Reverted(reply.data[:KEEP])
+    if isinstance(reply, OutOfGas):
+        return _burnt()
     if isinstance(reply, SourceError):
         return _refused(reply)
     content = data(source, typed(source, reply, str))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -29,6 +30,7 @@ from indexer.families import families
 from indexer.positions import Everything, Reader
 from indexer.protocols import Protocols, Row, rows
 from indexer.registry import Protocol, Registry
+from indexer.shares import Shares
 
 ME, POOL, FARM, SHARE, OTHER, COIN, GOLD = (f"0x{digit * 40}" for digit in "1234567")
 OURS = families()
@@ -55,7 +57,7 @@ def read(given: Protocols, met: Encounters, contracts: Contracts, held: Mapping[
             return 0
         return held[ask.to] if ask.signature == BALANCE_OF and ask.args == (ME,) else asked(contracts, ask)
 
-    found: Everything = answered(Reader(given, ME, met).everything(tuple(held)), answer)
+    found: Everything = answered(Reader(Shares(given), ME, met).everything(tuple(held)), answer)
     return found
 
 
@@ -79,7 +81,7 @@ def told(*names: str) -> Family:
 
 def test_nobody_is_asked_about_what_nobody_met() -> None:
     given = protocols(told("farm", "ids", "pool"), farm=FARM, ids=OTHER, pool=POOL)
-    asking = Reader(given, ME, Encounters()).everything([])
+    asking = Reader(Shares(given), ME, Encounters()).everything([])
     assert next(asking) == [NativeBalance(ME)]
     with pytest.raises(StopIteration) as stop:
         asking.send([7])
@@ -112,21 +114,41 @@ def test_tokens_that_give_one_answer_are_one_meeting() -> None:
     assert [each.found.supplied for each in found.positions] == [(Part(POOL, 2),)]
 
 
-def test_what_a_token_answered_is_not_asked_again_but_its_silence_is() -> None:
+def test_what_a_token_answers_at_one_block_is_forgotten_at_the_next() -> None:
     given = protocols(told("pool"), pool=POOL)
-    asks: list[Call] = []
+    met, answers = Encounters(tokens=frozenset({SHARE})), {(SHARE, "POOL()(address)"): POOL}
+    assert [len(read(given, met, each).positions) for each in (answers, {}, answers)] == [1, 0, 1]
 
-    def answer(ask: Read) -> Any:
-        if isinstance(ask, NativeBalance):
-            return 0
-        if ask.to == POOL:
-            return Reverted()
-        asks.append(ask)
-        return POOL if ask.to == SHARE else Reverted()
 
-    for _ in range(2):
-        answered(Reader(given, ME, Encounters(tokens=frozenset({SHARE, COIN}))).everything([]), answer)
-    assert [ask.to for ask in asks] == [SHARE, COIN, COIN]
+def test_tokens_that_lay_in_shares_are_asked_in_the_first_round_the_next_time() -> None:
+    def unwrap(met: Met, raw: int) -> Decoding:
+        yield []
+        return (Part(COIN, raw),) if met.contract == SHARE else None
+
+    given = protocols(Family("wrap", (Token("pool", "POOL()(address)"),), unwrap=unwrap, kind="VAULT"), pool=POOL)
+    met = Encounters()
+
+    def rounds() -> list[set[str]]:
+        asking, found = Reader(Shares(given), ME, met).everything([SHARE]), []
+        answers: list[Any] | None = None
+        with suppress(StopIteration):
+            while True:
+                asks = next(asking) if answers is None else asking.send(answers)
+                found.append({ask.to for ask in asks if isinstance(ask, Call)})
+                answers = [1 if not isinstance(ask, Call) or ask.signature == BALANCE_OF else POOL for ask in asks]
+        return [each for each in found if each]
+
+    assert [rounds() for _ in range(2)] == [[{SHARE}, {SHARE}, {COIN}], [{SHARE, COIN}, {SHARE}]]
+
+
+def test_a_token_whose_question_could_not_be_read_makes_the_answer_partial() -> None:
+    given = protocols(told("pool"), pool=POOL)
+    contracts = {
+        (SHARE, "POOL()(address)"): Unknown("the node is busy"),
+        (COIN, "POOL()(address)"): Unknown("", "absent"),
+    }
+    found = read(given, Encounters(tokens=frozenset({SHARE, COIN})), contracts, {SHARE: 10, COIN: 10})
+    assert [(each.subject, each.spoils) for each in found.issues] == [(SHARE, True)]
 
 
 def test_a_token_that_is_held_is_enough_where_no_transfer_of_it_was_indexed() -> None:

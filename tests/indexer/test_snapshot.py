@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,11 +12,12 @@ import pytest
 from chainfolio.amounts import MAX_RAW
 from chainfolio.assets import ZERO_ADDRESS, account
 from chainfolio.blocks import Block
-from chainfolio.contracts import Token
+from chainfolio.contracts import Token as Described
 from chainfolio.errors import HistoryUnavailable
+from chainfolio.protocols import Decoding, Family, Met, Part, Token
 from chainfolio.settings import Chain, Settings
 from indexer.engine import Engine
-from indexer.protocols import Protocols
+from indexer.protocols import Protocols, Row
 from indexer.registry import Protocol, Registry
 from indexer.snapshot import Snapshotter
 from indexer.tokens import TokenBook
@@ -96,7 +98,7 @@ async def test_an_unreadable_balance_makes_the_answer_partial_where_the_token_is
         await followed(indexed)
         asset = indexed.chain.facts.token_asset(reverting)
         book = TokenBook(
-            indexed.chain.facts, indexed.lake, {reverting: Token(asset, "R", "R", 6)} if known == "listed" else {}
+            indexed.chain.facts, indexed.lake, {reverting: Described(asset, "R", "R", 6)} if known == "listed" else {}
         )
         sources = [fixed({str(asset): "1"}, "test")] if known == "priced" else []
         taken = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, sources).take([alice])
@@ -224,9 +226,9 @@ def answers(number: int) -> str:
     return f"0x60{number:02x}5f5260205ff3"
 
 
-def listed(indexed: Index, contracts: list[str]) -> dict[str, Token]:
+def listed(indexed: Index, contracts: list[str]) -> dict[str, Described]:
     asset = indexed.chain.facts.token_asset
-    return {contract: Token(asset(contract), "X", "X", 6) for contract in contracts}
+    return {contract: Described(asset(contract), "X", "X", 6) for contract in contracts}
 
 
 async def test_what_tokens_say_is_written_down_once_by_any_number_of_books(
@@ -238,7 +240,7 @@ async def test_what_tokens_say_is_written_down_once_by_any_number_of_books(
         books = [TokenBook(facts, Lake(indexed.lake.uri), {}) for _ in range(3)]
         assert all(book.seen == set() for book in books)
         for book, contract in zip(books, ("0xa", "0xb", "0xa"), strict=True):
-            book.learn({contract: Token(facts.token_asset(contract), "A", "A", 6)}, block)
+            book.learn({contract: Described(facts.token_asset(contract), "A", "A", 6)}, block)
         assert [row["token"] for row in indexed.stored("tokens").to_pylist()] == ["0xa", "0xb"]
         assert TokenBook(facts, indexed.lake, {}).seen == {"0xa", "0xb"}
         assert set(books[0].known(["0xa", "0xb"], block)) == {"0xa"}
@@ -274,3 +276,36 @@ async def test_what_a_token_is_called_is_what_it_said_at_the_block_whichever_was
                     [{h.token.asset.contract: h.token.decimals for h in taken[k].holdings}[token] for k in (0, 1)]
                 )
     assert seen == [[6, 18], [6, 18]]
+
+
+async def test_what_a_token_is_a_share_of_is_what_it_said_at_the_block_whichever_was_asked_first(
+    tmp_path: Path,
+) -> None:
+    def unwrap(met: Met, raw: int) -> Decoding:
+        yield []
+        return (Part(met.answer, raw),)
+
+    inside = [f"0x{number:040x}" for number in (5, 7)]
+    family = Family("wrap", (Token("pool", question="pool()(address)"),), unwrap=unwrap, kind="VAULT")
+    row = Row("wrap", family, {"pool": tuple(inside)}, {})
+    with evm(0) as subject:
+        node, bob, token = subject.node, "0x" + "b0" * 20, subject.token("USDC")
+        node.settle([tx(subject.deployment.accounts["deployer"], token, "mint(address,uint256)", bob, 1)])
+        heights = []
+        for number in (5, 7):  # as a proxy that was upgraded
+            node.rpc("anvil_setCode", token, answers(number))
+            node.mine(2)
+            heights.append(node.height - 1)
+        async with index(subject, tmp_path, datasets=LOGS) as indexed:
+            await followed(indexed)
+            blocks = await indexed.chain.blocks(heights)
+            seen = []
+            for order in ((0, 1), (1, 0)):
+                book = TokenBook(indexed.chain.facts, Lake(f"{indexed.lake.uri}{order[0]}"), {})
+                source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), Protocols((row,)))
+                taken = {k: await source.take([bob], blocks[k]) for k in order}
+                again = [await source.take([bob], blocks[k]) for k in (0, 1)]
+                for k, each in enumerate(again):
+                    assert replace(each, requests=0) == replace(taken[k], requests=0)
+                seen.append([part.token.asset.contract for k in (0, 1) for part in taken[k].positions[0].supplied])
+    assert seen == [inside, inside]

@@ -136,12 +136,30 @@ def test_a_farm_in_which_nothing_is_staked_is_asked_no_more() -> None:
     assert told(masterchef.position, Met(ME, IT), says=answers) == []
 
 
-@pytest.mark.parametrize(("there", "counts"), [(10, True), (9, False)])
-def test_a_fork_of_a_farm_that_no_longer_has_what_is_staked_is_not_relied_on(there: int, counts: bool) -> None:
+@pytest.mark.parametrize(("there", "sent", "counts"), [(10, TOKEN, True), (9, TOKEN, False), (10, OTHER, False)])
+def test_a_fork_of_a_farm_that_does_not_have_what_the_account_sent_it_is_not_relied_on(
+    there: int, sent: str, counts: bool
+) -> None:
     answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 1, (IT, "poolInfo"): TOKEN, (IT, "userInfo"): (10, 0)}
     answers |= {(TOKEN, "balanceOf", IT): there}
-    (found,) = told(masterchef.position, Met(ME, IT, contracts={"farm": (IT,)}), says=answers)
+    met = Met(ME, IT, contracts={"farm": (IT,)}, sent={IT: frozenset({sent})})
+    (found,) = told(masterchef.position, met, says=answers)
     assert (found.supplied, bool(found.unverified)) == ((Part(TOKEN, 10),), not counts)
+
+
+@pytest.mark.parametrize(("there", "counts"), [(14, True), (13, False)])
+def test_what_was_earned_in_a_fork_of_a_farm_counts_where_it_is_there_beside_what_is_staked(
+    there: int, counts: bool
+) -> None:
+    answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 1, (IT, "poolInfo"): TOKEN, (IT, "userInfo"): (10, 0)}
+    answers |= {(TOKEN, "balanceOf", IT): there, (IT, "cake"): TOKEN, (IT, "pendingCake"): 4}
+    met = Met(ME, IT, contracts={"farm": (IT,)}, sent={IT: frozenset({TOKEN})})
+    found = told(masterchef.position, met, says=answers)
+    assert [(each.supplied, each.rewards, bool(each.unverified)) for each in found] == (
+        [((Part(TOKEN, 10),), (Part(TOKEN, 4),), False)]
+        if counts
+        else [((Part(TOKEN, 10),), (), False), ((), (Part(TOKEN, 4),), True)]
+    )
 
 
 FEES = {"locked_token": (TOKEN,), "fee_distributor": (OTHER,)}

@@ -11,6 +11,7 @@ from chainfolio.protocols import Decoding, reading
 from indexer.candidates import Encounters
 from indexer.outcomes import Outcome, outcome_of
 from indexer.protocols import Protocols
+from indexer.shares import Shares
 
 # A key is a contract and a function's name, and may go on with arguments.
 Says = Mapping[tuple[Any, ...], Any]
@@ -33,8 +34,9 @@ def told(decoder: Callable[..., Decoding], *given: Any, says: Says) -> Any:
 
 def outcomes(protocols: Protocols, account: str, met: Encounters) -> Asking[Read, Any, list[Outcome]]:
     """What the decoders of all that an account met find, not unfolded."""
-    yield from protocols.ask(sorted(met.tokens))
-    meetings = [*protocols.by_contract(account, met), *protocols.by_token(account, met.tokens, met.sent)]
+    shares = Shares(protocols)
+    yield from shares.ask(sorted(met.tokens))
+    meetings = [*protocols.by_contract(account, met), *shares.by_token(account, met.tokens, met.sent)]
     reports: dict[str, Report[Outcome]] = yield from lockstep(
         {str(at): outcome_of(each) for at, each in enumerate(meetings)}
     )

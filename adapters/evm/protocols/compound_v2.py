@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.calls import Call
-from chainfolio.protocols import Decoding, Family, Found, Maybe, Met, Part, Token, Unread
+from chainfolio.calls import Call, NativeBalance, Read, balance_of
+from chainfolio.protocols import Decoding, Family, Found, Maybe, Met, Part, Token, Unlisted, Unread, Unverified
 
 WAD, DOUBLE = 10**18, 10**36
 WAD_DECIMALS = 18
 MARKET = "markets(address)(bool,uint256)"
 UNDERLYING = "underlying()(address)"
+NOTHING_SUPPLIED = "nobody read the code of this comptroller, and the account supplied nothing for what it owes there"
+NOT_SENT = "nobody read the code of this comptroller, and the account never sent its markets what they say it supplied"
+NOT_THERE = "nobody read the code of this comptroller, and its markets do not have what they say was supplied"
 STATE = "State(address)(uint224,uint32)"
 
 
@@ -48,10 +52,13 @@ def position(met: Met) -> Decoding:
     ]
     markets = yield from _markets(met, entered, oracle)
     held, owing = [each for each in markets if each.shares], [each for each in markets if each.owed]
+    cash = [_cash(each.asset, each.token) for each in held] if met.is_fork else []
     told = yield [
         *(Maybe(Call(each.token, "balanceOfUnderlying(address)(uint256)", (account,), alone=True)) for each in held),
         *(Maybe(Call(each.token, "borrowBalanceCurrent(address)(uint256)", (account,), alone=True)) for each in owing),
+        *cash,
     ]
+    told, there = told[: len(held) + len(owing)], told[len(held) + len(owing) :]
     for each, raw in zip(held, told[: len(held)], strict=True):
         each.supplied = each.shares * each.rate // WAD if raw is None else raw
     for each, raw in zip(owing, told[len(held) :], strict=True):
@@ -70,7 +77,23 @@ def position(met: Met) -> Decoding:
         health=healthy,
         pool=comptroller,
         instead=tuple(each.token for each in markets),
+        unverified=_doubt(met, held, there) if met.is_fork else "",
     )
+
+
+def _cash(asset: str, market: str) -> Read:
+    """What a market really has of its asset."""
+    return NativeBalance(market) if asset == ZERO_ADDRESS else balance_of(asset, market)
+
+
+def _doubt(met: Met, held: list[Market], there: Sequence[int]) -> str:
+    """Why nobody can rely on a comptroller whose code nobody read, and which may list any market: empty where all that
+    was supplied is there, and the account sent something to each of these markets."""
+    if not held:
+        return NOTHING_SUPPLIED
+    if any(not replace(met, contract=each.token).deposited(each.asset) for each in held):
+        return NOT_SENT
+    return "" if all(each.supplied <= cash for each, cash in zip(held, there, strict=True)) else NOT_THERE
 
 
 def _markets(met: Met, entered: tuple[str, ...], oracle: str) -> Decoding:
@@ -158,7 +181,13 @@ def unwrap(met: Met, raw: int) -> Decoding:
         Maybe(Call(met.contract, UNDERLYING)),
         Call(met.contract, "exchangeRateCurrent()(uint256)", alone=True),
     ]
-    return (Part(asset or ZERO_ADDRESS, raw * rate // WAD),) if listed else None
+    if not listed:
+        return None
+    part = Part(asset or ZERO_ADDRESS, raw * rate // WAD)
+    if not met.is_fork:
+        return (part,)
+    (cash,) = yield [_cash(part.token, met.contract)]
+    return Unlisted((part,)) if part.raw <= cash else Unverified(NOT_THERE)
 
 
 FAMILY = Family(

@@ -1,7 +1,8 @@
 """ERC-4626 vaults: a share is worth what the vault says it would give for it.
 
 Anybody can deploy a contract that says so. A share of one that no file names counts for who deposited into it, and only
-if the assets that lie in it cover what it promises for all shares.
+if the assets that lie in it cover what it promises for all shares. A share of one that is listed, but whose code nobody
+read, counts for who came by it in an act of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def unwrap(met: Met, raw: int) -> Decoding:
     worth = whole if paid is None else paid
     if not listed and (asset != met.answer or not covered(worth, raw, held=own[1], supply=own[0])):
         return Unverified(NOT_COVERED)
-    return (Part(asset, worth),) if listed or deposited else Unlisted((Part(asset, worth),))
+    is_known = deposited or (listed and not met.is_fork)
+    return (Part(asset, worth),) if is_known else Unlisted((Part(asset, worth),))
 
 
 FAMILY = Family(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from chainfolio.calls import Call, balance_of
 from chainfolio.protocols import Counterparty, Decoding, Event, Family, Found, Maybe, Met, Part, Unread
 
 MOST_POOLS = 5_000
+NOT_SENT = "nobody read the code of this farm, and the account never sent it what it says is staked there"
+NOT_THERE = "the farm does not have what it says is staked there"
+NOT_EARNED = "nobody read the code of this farm, and it does not have what it says was earned"
 # What forks call the reward of an account in a pool, and the token it is paid in. A fork that calls it otherwise says
 # so in its protocol's file: `pending` and `reward`, as signatures of calls.
 REWARDS = tuple(
@@ -41,26 +45,39 @@ def position(met: Met) -> Decoding:
     kinds = _kinds(chef, pools)
     told = yield [*kinds, *_payments(met, pools)]
     shares, rewards = _shares(chef, pools, told[: len(kinds)]), _rewards(pools, told[len(kinds) :])
-    there = yield from _there(met, shares, [raw for _, raw in staked])
-    return [
+    found = [
         Found(
             "FARMING",
             supplied=(Part(share, raw),),
             rewards=(reward,) if reward else (),
             pool=chef,
             unknown="" if reward else "what it earned: the farm answers to no known name of it",
-            unverified="" if is_there else "the farm does not have what it says is staked there",
         )
-        for (_, raw), share, reward, is_there in zip(staked, shares, rewards, there, strict=True)
+        for (_, raw), share, reward in zip(staked, shares, rewards, strict=True)
     ]
+    return (yield from _borne_out(met, found)) if met.is_listed("farm") else found
 
 
-def _there(met: Met, shares: Sequence[str], staked: Sequence[int]) -> Decoding:
-    """Whether a `farm`, one of hundreds of which nobody read the code, still has what the account staked."""
-    if not met.is_listed("farm"):
-        return [True] * len(shares)
-    held = yield [balance_of(share, met.contract) for share in shares]
-    return [raw <= there for raw, there in zip(staked, held, strict=True)]
+def _borne_out(met: Met, found: Sequence[Found]) -> Decoding:
+    """The positions in a `farm`, one of hundreds of which nobody read the code: a stake counts where the account sent
+    it there and all its stakes of that token are there; a reward counts where it is there beside them."""
+    parts = [part for each in found for part in (*each.supplied, *each.rewards)]
+    tokens = sorted({part.token for part in parts})
+    left = dict(zip(tokens, (yield [balance_of(token, met.contract) for token in tokens]), strict=True))
+    for part in (part for each in found for part in each.supplied):
+        left[part.token] -= part.raw
+    result = []
+    for each in found:
+        (share,) = each.supplied
+        problem = "" if met.deposited(share.token) else NOT_SENT
+        problem = problem or ("" if left[share.token] >= 0 else NOT_THERE)
+        if problem or all(part.raw <= left[part.token] for part in each.rewards):
+            result.append(replace(each, unverified=problem))
+            for part in each.rewards:
+                left[part.token] -= part.raw
+        else:
+            result += [replace(each, rewards=()), replace(each, supplied=(), unknown="", unverified=NOT_EARNED)]
+    return result
 
 
 def _kinds(chef: str, pools: Sequence[int]) -> list[Call | Maybe]:

@@ -7,7 +7,7 @@ from math import isqrt
 
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call
-from chainfolio.protocols import Decoding, Family, Met, Part, Token
+from chainfolio.protocols import Decoding, Family, Met, Part, Token, Unlisted
 
 UNISWAP_S = "1/6"
 BALANCE_OF = "balanceOf(address)(uint256)"
@@ -18,7 +18,8 @@ def unwrap(met: Met, raw: int) -> Decoding:
 
     Option `protocol_fee` is the part of the growth that a fork's protocol takes where its fee is on, as "1/4"; "0" for
     forks that know no such fee. None where the factory does not know the pair, or the pair knows of fewer shares:
-    anybody can write a token that claims to be one.
+    anybody can write a token that claims to be one. A factory whose code nobody read may confirm anything: what is
+    there counts only for who came by the shares in an act of its own.
     """
     pair, factory = met.contract, met.answer
     part = Fraction(met.options.get("protocol_fee", UNISWAP_S))
@@ -36,7 +37,8 @@ def unwrap(met: Met, raw: int) -> Decoding:
     fee_to, k_last = on or (ZERO_ADDRESS, 0)
     if fee_to != ZERO_ADDRESS:
         supply += protocol_fee(part, supply, reserves[0], reserves[1], k_last)
-    return Part(token0, raw * held0 // supply), Part(token1, raw * held1 // supply)
+    parts = Part(token0, raw * held0 // supply), Part(token1, raw * held1 // supply)
+    return Unlisted(parts) if met.is_fork else parts
 
 
 def protocol_fee(part: Fraction, supply: int, reserve0: int, reserve1: int, k_last: int) -> int:

@@ -1,0 +1,187 @@
+"""Operators of listed forks, whose code nobody read, who claim positions for others. None adds to a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from chainfolio.contracts import Position, Snapshot
+from cli.demo import protocols
+from localchain.artifacts import artifact
+from localchain.deploy import WAD, deploy
+from localchain.evm import ZERO, Tx, created_address, tx, words
+from localchain.hostile import GOOD, TRANSFER, Answer, Log, gives, log_tx
+from localchain.node import LocalNode
+from portfolio.valuation import value
+from tests.protocols.world import World
+
+FUNDS = 5_000 * 10**6  # what the operator really puts there, and can take away
+EVERYTHING = 10**30
+NAMES = ("comptroller", "market", "factory", "pair", "vault", "balancer", "pool", "farm")
+FORK = 'key = "{key}"\nname = "{key}"\nis_fork = true\nfamilies = ["{family}"]\n[contracts.local]\n{role} = ["{at}"]\n'
+FORKS = {
+    "masterchef": ("farm", "farm"),
+    "compound_v2": ("comptroller", "comptroller"),
+    "uniswap_v2": ("factory", "factory"),
+    "erc4626": ("vault", "vault"),
+    "balancer_v2": ("vault", "balancer"),
+}
+
+
+@dataclass(frozen=True)
+class Forked:
+    """Who did nothing, and who acted in each fork; what each is said to have."""
+
+    at: dict[str, str]
+    bystander: Snapshot
+    before: Snapshot
+    actor: Snapshot
+
+    def of_actor(self, family: str) -> list[Position]:
+        return [each for each in self.actor.positions if each.protocol == f"x{family}"]
+
+
+def answers(at: dict[str, str], usdc: str, weth: str) -> dict[str, dict[str, Answer]]:
+    """What each contract of the operator says; some of it is true."""
+    given = gives("uint256", EVERYTHING)
+    return {
+        "comptroller": {
+            "getAssetsIn(address)": gives("address[]", [at["market"]]),
+            "oracle()": gives("address", at["comptroller"]),
+            "markets(address)": gives("bool", True, "uint256", 0),
+            "getUnderlyingPrice(address)": gives("uint256", WAD),
+        },
+        "market": {
+            "comptroller()": gives("address", at["comptroller"]),
+            "underlying()": gives("address", usdc),
+            "getAccountSnapshot(address)": gives("uint256", 0, "uint256", WAD, "uint256", 0, "uint256", 10**40),
+            "balanceOfUnderlying(address)": given,
+            "exchangeRateCurrent()": gives("uint256", 10**40),
+            "getCash()": given,
+        },
+        "factory": {"getPair(address,address)": gives("address", at["pair"]), "feeTo()": gives("address", ZERO)},
+        "pair": {
+            "factory()": gives("address", at["factory"]),
+            "token0()": gives("address", usdc),
+            "token1()": gives("address", weth),
+            "getReserves()": gives("uint112", 10**30, "uint112", 10**30),
+            "kLast()": gives("uint256", 0),
+        },
+        "vault": {
+            "asset()": gives("address", usdc),
+            "convertToAssets(uint256)": given,
+            "previewRedeem(uint256)": given,
+        },
+        "balancer": {
+            "getProtocolFeesCollector()": gives("address", at["balancer"]),
+            "getSwapFeePercentage()": gives("uint256", 0),
+            "getPool(bytes32)": gives("address", at["pool"], "uint8", 0),
+            "getPoolTokens(bytes32)": gives("address[]", [usdc], "uint256[]", [EVERYTHING], "uint256", 0),
+        },
+        "pool": {
+            "getVault()": gives("address", at["balancer"]),
+            "getPoolId()": gives("bytes32", bytes(32)),
+            "queryExit(bytes32,address,address,uint256[],uint256,uint256,bytes)": gives(
+                "uint256", WAD, "uint256[]", [EVERYTHING]
+            ),
+        },
+        "farm": {
+            "poolLength()": gives("uint256", 3),
+            "userInfo(uint256,address)": gives("uint256", FUNDS, "uint256", 0),
+            "lpToken(uint256)": gives("address", usdc),
+            "rewardToken()": gives("address", weth),
+            "pendingReward(uint256,address)": given,
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forked]:
+    with LocalNode() as node:
+        deployment = deploy(node)
+        who, tokens = deployment.accounts, {name: each.address for name, each in deployment.tokens.items()}
+        operator, bystander, actor = who["ivan"], who["grace"], who["heidi"]
+        usdc, weth = tokens["USDC"], deployment.contracts.get("WETH") or tokens["WETH"]
+        transfer = "transfer(address,uint256)"
+        node.settle([tx(who["alice"], usdc, transfer, actor, 10**6)])
+        nonce = int(node.rpc("eth_getTransactionCount", operator, "pending"), 16)
+        at = {name: created_address(operator, nonce + k).lower() for k, name in enumerate(NAMES)}
+        txs: list[Tx] = []
+        for name, said in sorted(answers(at, usdc, weth).items(), key=lambda each: NAMES.index(each[0])):
+            rows = [answer.row(signature) for signature, answer in {**GOOD, **said}.items()]
+            code = artifact("Hostile").creation(words(["(bytes4,uint8,uint256,bytes)[]"], rows))
+            txs.append(Tx(operator, None, code, gas=5_000_000, label=name))
+        node.settle(txs)
+        # Who did nothing is sent a share of each, and money of the farm; who acted called each of them.
+        given = {
+            to: Log([TRANSFER, topic_of(ZERO), topic_of(to)], words(["uint256"], WAD)) for to in (bystander, actor)
+        }
+        staked = Log([TRANSFER, topic_of(bystander), topic_of(at["farm"])], words(["uint256"], WAD))
+        shares = ("market", "pair", "vault", "pool")
+        node.settle([log_tx(operator, at[share], given[bystander]) for share in shares])
+        node.settle([log_tx(operator, at["pool"], staked)])
+        node.settle([tx(operator, usdc, transfer, at[name], FUNDS) for name in ("pair", "farm")])
+        node.settle([log_tx(actor, at[share], given[actor]) for share in ("market", "pool")])
+        node.settle([tx(actor, usdc, transfer, at[name], 1) for name in ("market", "farm")])
+        files = {
+            f"x{family}": FORK.format(key=f"x{family}", family=family, role=role, at=at[name])
+            for family, (role, name) in FORKS.items()
+        }
+        world = World(node, deployment, tmp_path_factory.mktemp("forked"), files)
+        unlisted = World(node, deployment, tmp_path_factory.mktemp("before"))
+        yield Forked(at, world.snapshot(bystander), unlisted.snapshot(bystander), world.snapshot(actor))
+
+
+def topic_of(address: str) -> str:
+    return "0x" + "00" * 12 + address[2:].lower()
+
+
+def test_no_operator_of_a_listed_fork_adds_to_what_somebody_else_is_worth(forked: Forked) -> None:
+    assert {each.protocol for each in forked.bystander.positions} >= {"xmasterchef", "xcompound_v2", "xuniswap_v2"}
+    assert all(each.unverified for each in forked.bystander.positions if each.protocol.startswith("x"))
+    assert value([forked.bystander]).worth == value([forked.before]).worth > 0
+    assert [issue for issue in forked.bystander.issues if issue.spoils] == []
+
+
+def test_a_market_of_a_fork_that_does_not_have_what_it_says_is_not_relied_on(forked: Forked) -> None:
+    (position,) = forked.of_actor("compound_v2")
+    assert "do not have" in position.unverified
+    assert [part.raw for part in position.supplied] == [EVERYTHING]
+
+
+def test_one_heap_of_money_does_not_bear_out_three_stakes_in_a_farm_of_a_fork(forked: Forked) -> None:
+    assert {"does not have" in each.unverified for each in forked.of_actor("masterchef")} == {True}
+
+
+def test_a_vault_of_a_fork_that_says_it_has_more_than_there_is_pays_nothing(forked: Forked) -> None:
+    assert forked.of_actor("balancer_v2") == []
+    assert any(each.subject == forked.at["pool"] and "does not cover" in each.reason for each in forked.actor.issues)
+
+
+def test_who_put_something_into_an_honest_fork_has_what_it_has_in_the_original(
+    demo_world: World, tmp_path: Path
+) -> None:
+    def as_fork(text: str) -> str:
+        return text.replace("families", "is_fork = true\nfamilies", 1).replace("chef = [", "farm = [", 1)
+
+    files = {
+        key: as_fork(text) for key, text in protocols(demo_world.deployment).items() if key in ("uniswap2", "sushi")
+    }
+    accounts = sorted(demo_world.deployment.accounts.values())
+    original = demo_world.snapshot(*accounts)
+    forks = World(demo_world.node, demo_world.deployment, tmp_path, files).snapshot(*accounts)
+
+    def supplied(snapshot: Snapshot) -> list[tuple[object, ...]]:
+        found = [
+            (each.account, each.protocol, part.token.asset.contract, part.raw)
+            for each in snapshot.positions
+            for part in each.supplied
+            if not each.unverified
+        ]
+        return sorted(found)
+
+    assert {protocol for _, protocol, *_ in supplied(original)} >= {"uniswap2", "sushi"}
+    assert supplied(forks) == supplied(original)
