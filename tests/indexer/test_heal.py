@@ -156,7 +156,8 @@ async def test_a_majority_that_has_our_past_cordons_who_has_not(live: Index) -> 
 
 @asynccontextmanager
 async def working(live: Index, clock: ManualClock) -> AsyncIterator[Worker]:
-    """A worker over an index; its clock stands still until a test moves it."""
+    """A worker over an index, for the same datasets; its clock stands still until a test moves it."""
+    live.chain.settings = msgspec.structs.replace(live.chain.settings, datasets=list(live.datasets))
     system = System(Settings(chains={live.key: live.chain.settings}), Seams(clock=clock))
     system._lake, system._tail, system._chains = live.lake, live.tail, {live.key: live.chain}
     worker = Worker(system)
