@@ -166,7 +166,7 @@ def test_the_head_itself_is_answered_though_it_is_not_indexed_yet(past: tuple[Wo
     ether = assets(as_json(found))[ZERO_ADDRESS]
     assert ether["sources"]["blockHash"] == world.node.block(head)["hash"]
     assert (found.block_number, found.completeness) == (str(head), "partial")
-    assert [issue.adapter for issue in found.issues] == ["index"]
+    assert [issue.adapter for issue in found.issues] == ["daily", "index"]
 
 
 def test_a_chain_that_is_not_configured_is_not_served(given: Settings) -> None:

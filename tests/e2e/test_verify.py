@@ -65,7 +65,7 @@ class Verify:
         assert self.world.node.url in written
         own, others = json.dumps([self.world.node.url]), json.dumps(urls)
         assert own in written
-        self.config = folder / "chainfolio.toml"
+        self.config = self.config.with_name(f"{folder.name}.toml")  # paths in it are taken from its folder
         self.config.write_text(written.replace(own, others))
 
     def __call__(self, *more: str, who: str = "alice", as_json: bool = True) -> Any:
@@ -121,7 +121,7 @@ def test_what_cannot_be_proven_is_equal_elsewhere_or_says_why_not(world: World, 
 def test_the_table_names_every_number_and_what_showed_it(world: World, verify: Verify) -> None:
     code, out = verify("--against", world.node.url, as_json=False)
     assert code == 0
-    for text in ("WETH", "networth", "proven", "account proof", f"compared with {world.node.url[7:]}"):
+    for text in ("weth", "networth", "proven", "account proof", f"compared with {world.node.url[7:]}"):
         assert text in out
     code, out = verify(as_json=False)
     assert code == 11
