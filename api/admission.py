@@ -141,6 +141,16 @@ def _too_often(admitted: Admitted) -> Problem:
     )
 
 
+def _too_many(said: str) -> Problem:
+    """The refusal of one request more than may run at once: there is room as soon as another one is answered."""
+    return Problem(
+        429,
+        f"{said}; send the next when one is answered",
+        extras={"retryAfter": 1, "retry_after": 1},
+        headers={"Retry-After": "1"},
+    )
+
+
 # --- how many requests of an account run at once ---------------------------------------------------------------------
 
 
@@ -149,12 +159,7 @@ def _crowded(context: Context) -> Problem | None:
     account, most = context.principal.account_id, context.parts.settings.limits.in_flight_per_account
     running = context.parts.running
     if running[account] >= most:
-        return Problem(
-            429,
-            f"{most} requests of this account are running; send the next when one is answered",
-            extras={"retryAfter": 1, "retry_after": 1},
-            headers={"Retry-After": "1"},
-        )
+        return _too_many(f"{most} requests of this account are running")
     running[account] += 1
     context.http.counted = account
     return None
@@ -176,12 +181,7 @@ def _place(context: Context) -> Iterator[None]:
     waiting, key = context.parts.waiting, context.principal.key_id
     most = context.parts.settings.limits.waiting_per_key
     if waiting[key] >= most:
-        raise Problem(
-            429,
-            f"{most} requests of this key are waiting for fresh data; send the next when one is answered",
-            extras={"retryAfter": 1, "retry_after": 1},
-            headers={"Retry-After": "1"},
-        )
+        raise _too_many(f"{most} requests of this key are waiting for fresh data")
     waiting[key] += 1
     try:
         yield

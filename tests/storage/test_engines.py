@@ -68,7 +68,7 @@ def environment(name: str) -> Path:
             except subprocess.TimeoutExpired:
                 pytest.skip(f"{name} was not installed within {PATIENCE_S} s")
             if done.returncode:
-                pytest.skip(f"{name} cannot be installed: {done.stderr.strip().splitlines()[-1][:200]}")
+                pytest.skip(f"{name} cannot be installed: {done.stderr.strip()[-200:]}")
             stamp.write_text(wanted)
     return python
 
