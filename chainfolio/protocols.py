@@ -120,9 +120,15 @@ class Counterparty:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """An account is concerned by each token of an ERC-721 collection in `role` that was ever sent to it."""
+    """An account is concerned by each token of an ERC-721 collection in `role` that was ever sent to it.
+
+    With a `question` (a call without arguments that answers with an address), it is not the collection that is in
+    `role` but its answer, and all tokens of the collection are one meeting (`Met.ids`). Anybody can deploy a collection
+    that answers so: the decoder has to verify every claim, and for all of them together.
+    """
 
     role: str
+    question: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +176,10 @@ class Met:
 
     `contract` is the one that the rule named, or what it answered where several were met `together`; `answer` what it
     said to the rule's question, `facts` what it said beside; `tokens` those that were met together or (Counterparty)
-    that moved between the two; `id` the token of a collection; `values` what events said (Event), each tuple once, and
-    `covered` whether all events that the family's rules name are indexed up to the block that is read. `contracts` are
-    all addresses of the protocol on the chain by role, `options` what its file says about how it differs from others;
-    `time_s` when the block that is read was made, in Unix seconds.
+    that moved between the two; `id` the token of a collection, `ids` those of one that no file names; `values` what
+    events said (Event), each tuple once, and `covered` whether all events that the family's rules name are indexed up
+    to the block that is read. `contracts` are all addresses of the protocol on the chain by role, `options` what its
+    file says about how it differs from others; `time_s` when the block that is read was made, in Unix seconds.
 
     `sent`: which tokens (None: native coins) the account sent to whom, more than nothing of each. `is_sure`: whether
     more than a token that nobody lists brings the account and a contract of the file together; anybody can write a
@@ -187,6 +193,7 @@ class Met:
     answer: str = ""
     facts: tuple[str, ...] = ()
     id: int = 0
+    ids: tuple[int, ...] = ()
     tokens: tuple[str, ...] = ()
     values: tuple[tuple[Any, ...], ...] = ()
     covered: bool = False

@@ -23,6 +23,7 @@ LONGEST_KEY = 32
 # The role that a row's address has in one of our families. A family's other roles say nothing that its decoder reads.
 ROLES = {
     ("uniswap_v2", "factory"): ("uniswap_v2", "factory"),
+    ("uniswap_v3", "factory"): ("uniswap_v3", "factory"),
     ("compound_v2", "comptroller"): ("compound_v2", "comptroller"),
     ("masterchef", "masterchef"): ("masterchef", "farm"),
     ("balancer_v2", "vault"): ("balancer_v2", "vault"),
@@ -75,8 +76,10 @@ def by_hand() -> dict[str, set[tuple[str, str]]]:
 def forks(
     rows: Iterable[dict[str, str]], chains: set[str], known: dict[str, set[tuple[str, str]]]
 ) -> Iterator[tuple[str, ...]]:
-    """The forks that our families read, in the order of their keys; each contract once, with the row trusted most."""
+    """The forks that our families read, in the order of their keys; each contract once, with the row trusted most,
+    and none of which sources say different families."""
     taken: dict[tuple[str, str], tuple[tuple[bool, str, str], tuple[str, ...]]] = {}
+    claimed: dict[tuple[str, str], set[str]] = {}
     written = {place for places in known.values() for place in places}
     for row in rows:
         place = row["chain"], row["address"]
@@ -87,10 +90,11 @@ def forks(
         if row["dead"] == "1" or place in written:
             continue
         family, ours = role
+        claimed.setdefault(place, set()).add(family)
         order = row["confidence"] != "registry", row["slug"], family
         if place not in taken or order < taken[place][0]:
             taken[place] = order, (row["slug"], family, row["chain"], ours, row["address"])
-    found = [fork for _, fork in taken.values()]
+    found = [fork for place, (_, fork) in taken.items() if len(claimed[place]) == 1]
     keys = _keys({(slug, family) for slug, family, *_ in found}, set(known))
     yield from sorted((keys[fork[0], fork[1]], _name(fork[0]), *fork[1:]) for fork in found)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from chainfolio.blocks import Span, Spans
 from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSACTIONS, TRANSFERS, Table
 from indexer import ipc
-from indexer.candidates import FUNGIBLE, NOTHING, unsorted
+from indexer.candidates import COLLECTIBLE, FUNGIBLE, NOTHING, unsorted
 from portfolio.spam import Arrival
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def arrivals(
 
     found: dict[str, dict[str, Arrival]] = {account: {} for account in tokens}
     own = _history(lake, tail, chain, list(tokens), height)
-    met = own.join(_pairs(tokens), on=PAIR, how="semi").filter(pl.col("standard").is_in(FUNGIBLE))
+    met = own.join(_pairs(tokens), on=PAIR, how="semi").filter(pl.col("standard").is_in((*FUNGIBLE, COLLECTIBLE)))
     if met.is_empty():
         return found
     places = met.select(WHERE).unique()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from storage.tail import Tail
 
 ADAPTER = "index"
-FUNGIBLE = ("erc20", "wrap", "unwrap")
+FUNGIBLE, COLLECTIBLE = ("erc20", "wrap", "unwrap"), "erc721"
 NOTHING = bytes(32)
 Item = TypeVar("Item")
 
@@ -187,7 +187,7 @@ class _Gathered:
             self.sent[counterparty].add(token)
         if standard in FUNGIBLE:
             self.tokens.add(token)
-        elif standard == "erc721" and direction == "in":
+        elif standard == COLLECTIBLE and direction == "in":
             self.ids[token].add(int.from_bytes(token_id, "big"))
 
     @property

@@ -130,6 +130,7 @@ class Reader:
         results = yield from _ours(
             {
                 "tokens": self._tokens(wanted),
+                "collections": self._collections(),
                 **{
                     str(at): self._position(each)
                     for at, each in enumerate(self.shares.protocols.by_contract(self.account, self.met))
@@ -165,6 +166,14 @@ class Reader:
         named = {"": self.named({*held, *silent})} if self.named is not None else {}
         results = yield from _ours(by_token | shares | named)
         return native, balances, _joined(results[key] for key in by_token), _joined(results[key] for key in shares)
+
+    def _collections(self) -> Asking[Read, Any, Several]:
+        """The positions that are tokens of collections which no file names."""
+        yield from self.shares.ask_collections(self.met.ids)
+        meetings = self.shares.by_collection(self.account, self.met)
+        results = yield from _ours({str(at): self._position(each) for at, each in enumerate(meetings)})
+        positions, issues = _joined(results.values())
+        return positions, [*issues, *self.shares.silent_collections(self.account, self.met)]
 
     def _position(self, meeting: Meeting) -> Asking[Read, Any, Several]:
         """What one decoder finds, unfolded."""

@@ -162,6 +162,24 @@ class Protocols:
         return {key: tuple(several) for key, several in found.items()}
 
     @cached_property
+    def collections(self) -> dict[str, list[Row]]:
+        """The collections that files name, each with whom its tokens concern."""
+        found: dict[str, list[Row]] = {}
+        for row, rule in self.rules(Collection):
+            for contract in () if rule.question else row.contracts.get(rule.role, ()):
+                found.setdefault(contract, []).append(row)
+        return found
+
+    @cached_property
+    def by_collection(self) -> dict[tuple[str, str], Row]:
+        """By question to a collection that no file names, and its answer: whom its tokens concern."""
+        found: dict[tuple[str, str], Row] = {}
+        for row, rule in self.rules(Collection):
+            for contract in row.contracts.get(rule.role, ()) if rule.question else ():
+                found.setdefault((rule.question, contract), row)
+        return found
+
+    @cached_property
     def roleless(self) -> frozenset[int]:
         """Where the rules stand that take any answer to their question."""
         return frozenset(at for at, (_, rule) in enumerate(self.rules(Token)) if not rule.role)
@@ -189,9 +207,9 @@ class Protocols:
             if (met := self._met(row, contract, rules, account, encounters)) is not None:
                 vouches = any(isinstance(rule, Counterparty) for rule in rules) and not row.is_fork
                 yield Meeting(row, met, sure=met.is_sure or not row.is_fork, vouches=vouches)
-        for row, rule in self.rules(Collection):
-            for contract in row.contracts.get(rule.role, ()):
-                for number in sorted(encounters.ids.get(contract, ())):
+        for contract in sorted(encounters.ids.keys() & self.collections.keys()):
+            for row in self.collections[contract]:
+                for number in sorted(encounters.ids[contract]):
                     yield Meeting(row, row.met(account, contract, id=number, sent=encounters.sent), sure=True)
 
     def _met(

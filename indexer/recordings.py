@@ -363,6 +363,7 @@ def _concerned(
 ) -> tuple[Encounters, set[str]]:
     """Of what the account met, what concerned a decoder; and the protocols that were read."""
     contracts = list(shares.protocols.by_contract(account, met))
+    contracts += shares.by_collection(account, met)
     tokens = list(shares.by_token(account, met.tokens, met.sent))
     for token in sorted(met.tokens):
         share = shares.share(account, token, met.sent)

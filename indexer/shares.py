@@ -1,4 +1,5 @@
-"""Which tokens are shares of a protocol, by what they answer to its rules' questions at one block.
+"""Which tokens are shares of a protocol, and which collections positions in one, by what they answer to its rules'
+questions at one block.
 
 A contract may answer otherwise at another block, as a proxy that was upgraded does, so answers are kept for the block
 that is read and for nothing else. What is remembered is only which tokens to ask: those that lay in an account's shares
@@ -16,6 +17,7 @@ from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call, Read
 from chainfolio.contracts import Issue
 from chainfolio.protocols import Met, Token
+from indexer.candidates import Encounters
 from indexer.protocols import Meeting, Protocols, Row, Sent
 
 
@@ -26,6 +28,7 @@ class Shares:
     protocols: Protocols
     asked: set[str] = field(default_factory=set)
     _answers: dict[tuple[str, str], str] = field(default_factory=dict)
+    _collections: dict[Call, Any] = field(default_factory=dict)
 
     def ask(self, tokens: Iterable[str]) -> Asking[Read, Any, None]:
         """Put the rules' questions to those tokens that were not asked yet."""
@@ -51,6 +54,30 @@ class Shares:
         for call in self.questions(tokens)[:: len(self.protocols.questions) or 1]:
             reason = f"whether what {account} has of it is a share of something is unknown: the read failed"
             yield Issue("protocols", call.to, reason, account=account)
+
+    def ask_collections(self, contracts: Iterable[str]) -> Asking[Read, Any, None]:
+        """Put the rules' questions to ERC-721 collections that no file names."""
+        others = sorted(set(contracts) - self.protocols.collections.keys() - self.protocols.plain)
+        questions = sorted({question for question, _ in self.protocols.by_collection})
+        asks = [Call(contract, question) for contract in others for question in questions]
+        if asks:
+            self._collections |= zip(asks, (yield asks), strict=True)
+
+    def by_collection(self, account: str, met: Encounters) -> Iterator[Meeting]:
+        """Meetings by tokens of collections that no file names, once these were asked: one a collection."""
+        for call, answer in self._collections.items():
+            row = self.protocols.by_collection.get((call.signature, answer)) if isinstance(answer, str) else None
+            if row is not None and call.to in met.ids:
+                ids = tuple(sorted(met.ids[call.to]))
+                found = row.met(account, call.to, answer=answer, ids=ids, sent=met.sent)
+                yield Meeting(row, found, sure=_is_sure(found))
+
+    def silent_collections(self, account: str, met: Encounters) -> Iterator[Issue]:
+        """An issue for each collection of an account's that could not be asked."""
+        for call, answer in self._collections.items():
+            if call.to in met.ids and _failed(answer):
+                reason = f"whether what {account} has of it are positions is unknown: the read failed"
+                yield Issue("protocols", call.to, reason, account=account)
 
     def by_token(self, account: str, tokens: Iterable[str], sent: Sent) -> Iterator[Meeting]:
         """Meetings by tokens, once those were asked, of families that read more than what a share is worth."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from adapters.evm.protocols.uniswap_v3 import NOT_COVERED
 from chainfolio.contracts import Position, Snapshot
 from cli.demo import protocols
 from localchain.artifacts import artifact
@@ -20,12 +21,15 @@ from tests.protocols.world import World
 
 FUNDS = 5_000 * 10**6  # what the operator really puts there, and can take away
 EVERYTHING = 10**30
-NAMES = ("comptroller", "market", "factory", "pair", "vault", "balancer", "pool", "farm")
+NAMES = (
+    "comptroller", "market", "factory", "pair", "vault", "balancer", "pool", "farm", "factory_v3", "pool_v3", "manager",
+)  # fmt: skip
 FORK = 'key = "{key}"\nname = "{key}"\nis_fork = true\nfamilies = ["{family}"]\n[contracts.local]\n{role} = ["{at}"]\n'
 FORKS = {
     "masterchef": ("farm", "farm"),
     "compound_v2": ("comptroller", "comptroller"),
     "uniswap_v2": ("factory", "factory"),
+    "uniswap_v3": ("factory", "factory_v3"),
     "erc4626": ("vault", "vault"),
     "balancer_v2": ("vault", "balancer"),
 }
@@ -44,7 +48,7 @@ class Forked:
         return [each for each in self.actor.positions if each.protocol == f"x{family}"]
 
 
-def answers(at: dict[str, str], usdc: str, weth: str) -> dict[str, dict[str, Answer]]:
+def answers(at: dict[str, str], usdc: str, weth: str, owner: str) -> dict[str, dict[str, Answer]]:
     """What each contract of the operator says; some of it is true."""
     given = gives("uint256", EVERYTHING)
     return {
@@ -95,7 +99,25 @@ def answers(at: dict[str, str], usdc: str, weth: str) -> dict[str, dict[str, Ans
             "rewardToken()": gives("address", weth),
             "pendingReward(uint256,address)": given,
         },
-    }
+        "factory_v3": {"getPool(address,address,uint24)": gives("address", at["pool_v3"])},
+        "pool_v3": {
+            "slot0()": gives("uint160", 2**96, "int24", 0),
+            "feeGrowthGlobal0X128()": gives("uint256", 0),
+            "feeGrowthGlobal1X128()": gives("uint256", 0),
+            "ticks(int24)": gives("uint128", 0, "int128", 0, "uint256", 0, "uint256", 0),
+            "positions(bytes32)": gives(
+                "uint128", EVERYTHING, "uint256", 0, "uint256", 0, "uint128", EVERYTHING, "uint128", EVERYTHING
+            ),
+        },
+        "manager": {
+            "factory()": gives("address", at["factory_v3"]),
+            "ownerOf(uint256)": gives("address", owner),
+            "positions(uint256)": gives(
+                "uint96", 0, "address", ZERO, "address", usdc, "address", weth, "uint24", 500, "int24", -60, "int24",
+                60, "uint128", EVERYTHING, "uint256", 0, "uint256", 0, "uint128", EVERYTHING, "uint128", 0,
+            ),
+        },
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +132,7 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forked]:
         nonce = int(node.rpc("eth_getTransactionCount", operator, "pending"), 16)
         at = {name: created_address(operator, nonce + k).lower() for k, name in enumerate(NAMES)}
         txs: list[Tx] = []
-        for name, said in sorted(answers(at, usdc, weth).items(), key=lambda each: NAMES.index(each[0])):
+        for name, said in sorted(answers(at, usdc, weth, bystander).items(), key=lambda each: NAMES.index(each[0])):
             rows = [answer.row(signature) for signature, answer in {**GOOD, **said}.items()]
             code = artifact("Hostile").creation(words(["(bytes4,uint8,uint256,bytes)[]"], rows))
             txs.append(Tx(operator, None, code, gas=5_000_000, label=name))
@@ -123,7 +145,9 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forked]:
         shares = ("market", "pair", "vault", "pool")
         node.settle([log_tx(operator, at[share], given[bystander]) for share in shares])
         node.settle([log_tx(operator, at["pool"], staked)])
-        node.settle([tx(operator, usdc, transfer, at[name], FUNDS) for name in ("pair", "farm")])
+        ticket = Log([TRANSFER, topic_of(ZERO), topic_of(bystander), "0x" + "00" * 31 + "07"])
+        node.settle([log_tx(operator, at["manager"], ticket)])
+        node.settle([tx(operator, usdc, transfer, at[name], FUNDS) for name in ("pair", "farm", "pool_v3")])
         node.settle([log_tx(actor, at[share], given[actor]) for share in ("market", "pool")])
         node.settle([tx(actor, usdc, transfer, at[name], 1) for name in ("market", "farm")])
         files = {
@@ -140,7 +164,9 @@ def topic_of(address: str) -> str:
 
 
 def test_no_operator_of_a_listed_fork_adds_to_what_somebody_else_is_worth(forked: Forked) -> None:
-    assert {each.protocol for each in forked.bystander.positions} >= {"xmasterchef", "xcompound_v2", "xuniswap_v2"}
+    assert {each.protocol for each in forked.bystander.positions} >= {
+        "xmasterchef", "xcompound_v2", "xuniswap_v2", "xuniswap_v3",
+    }  # fmt: skip
     assert all(each.unverified for each in forked.bystander.positions if each.protocol.startswith("x"))
     assert value([forked.bystander]).worth == value([forked.before]).worth > 0
     assert [issue for issue in forked.bystander.issues if issue.spoils] == []
@@ -161,27 +187,37 @@ def test_a_vault_of_a_fork_that_says_it_has_more_than_there_is_pays_nothing(fork
     assert any(each.subject == forked.at["pool"] and "does not cover" in each.reason for each in forked.actor.issues)
 
 
+def test_a_pool_of_a_fork_that_does_not_have_what_a_position_is_said_to_be_worth_is_not_relied_on(
+    forked: Forked,
+) -> None:
+    (position,) = [each for each in forked.bystander.positions if each.protocol == "xuniswap_v3"]
+    assert position.unverified == NOT_COVERED
+    assert sum(part.raw for part in position.supplied) > 10**27
+
+
 def test_who_put_something_into_an_honest_fork_has_what_it_has_in_the_original(
     demo_world: World, tmp_path: Path
 ) -> None:
     def as_fork(text: str) -> str:
+        at = demo_world.deployment.contracts
+        text = text.replace(at["NonfungiblePositionManager"].lower(), at["UniswapV3Factory"].lower())
+        text = text.replace("position_manager", "factory")
         return text.replace("families", "is_fork = true\nfamilies", 1).replace("chef = [", "farm = [", 1)
 
-    files = {
-        key: as_fork(text) for key, text in protocols(demo_world.deployment).items() if key in ("uniswap2", "sushi")
-    }
+    keys = {"uniswap2", "uniswap3", "sushi"}
+    files = {key: as_fork(text) for key, text in protocols(demo_world.deployment).items() if key in keys}
     accounts = sorted(demo_world.deployment.accounts.values())
     original = demo_world.snapshot(*accounts)
     forks = World(demo_world.node, demo_world.deployment, tmp_path, files).snapshot(*accounts)
 
-    def supplied(snapshot: Snapshot) -> list[tuple[object, ...]]:
+    def told(snapshot: Snapshot) -> list[tuple[object, ...]]:
         found = [
             (each.account, each.protocol, part.token.asset.contract, part.raw)
             for each in snapshot.positions
-            for part in each.supplied
+            for part in (*each.supplied, *(each.rewards if each.protocol == "uniswap3" else ()))
             if not each.unverified
         ]
         return sorted(found)
 
-    assert {protocol for _, protocol, *_ in supplied(original)} >= {"uniswap2", "sushi"}
-    assert supplied(forks) == supplied(original)
+    assert {protocol for _, protocol, *_ in told(original)} >= keys
+    assert told(forks) == told(original)

@@ -1,0 +1,193 @@
+"""Position managers that no file names, although one names their factory: anybody can deploy one that says anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from adapters.evm.protocols.uniswap_v3 import FAMILY, NOT_COVERED, NOT_THERE, Stored, position
+from chainfolio.asking import Reverted, Unknown, answered
+from chainfolio.calls import Call, NativeBalance, Read
+from chainfolio.contracts import Snapshot
+from chainfolio.protocols import Found, Met, Part
+from indexer.candidates import Encounters
+from indexer.positions import Everything, Reader
+from indexer.protocols import Protocols, Row
+from indexer.shares import Shares
+from indexer.trust import NO_ACT
+from localchain.artifacts import artifact
+from localchain.deploy import FOREVER, MINT_POSITION, POOL_FEE, Deployment, deploy
+from localchain.evm import MAX, ZERO, Tx, created_address, tx, words
+from localchain.hostile import GOOD, TRANSFER, Log, gives, log_tx
+from localchain.node import LocalNode
+from portfolio.valuation import value
+from tests.protocols.told import told
+from tests.protocols.world import World
+
+FILE = """
+key = "uniswap3"
+name = "Uniswap V3"
+families = ["uniswap_v3"]
+[contracts.local]
+factory = ["{factory}"]
+"""
+ME, MANAGER, FACTORY, POOL, ZERO_TOKEN, ONE_TOKEN, OTHER = ("0x" + letter * 40 for letter in "1234567")
+LIQUIDITY, Q128 = 10**20, 1 << 128
+KEY = Stored(0, ZERO, ZERO_TOKEN, ONE_TOKEN, 500, -60, 60, LIQUIDITY, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Managed:
+    """Who did nothing and was given positions, and who opened one at the same manager."""
+
+    bystander: Snapshot
+    before: Snapshot
+    actor: Snapshot
+    hostile: str
+
+
+@pytest.fixture(scope="module")
+def managed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Managed]:
+    """The operator opens one position for the bystander, and lets a manager of its own say that half the pool is the
+    bystander's."""
+    with LocalNode() as node:
+        deployment = deploy(node)
+        who, at = deployment.accounts, deployment.contracts
+        operator, bystander, actor = who["ivan"], who["grace"], who["heidi"]
+        factory, manager = at["UniswapV3Factory"], at["NonfungiblePositionManager"]
+        pool = at["UniswapV3Pool WETH/USDC"]
+        token0, token1 = sorted((deployment.tokens["WETH"].address, deployment.tokens["USDC"].address), key=str.lower)
+        nonce = int(node.rpc("eth_getTransactionCount", operator, "pending"), 16)
+        hostile = created_address(operator, nonce)
+        said = {
+            **GOOD,
+            "factory()": gives("address", factory),
+            "ownerOf(uint256)": gives("address", bystander),
+            "positions(uint256)": gives(
+                "uint96", 0, "address", ZERO, "address", token0, "address", token1, "uint24", POOL_FEE,
+                "int24", -887_220, "int24", 887_220, "uint128", node.call(pool, "liquidity()(uint128)") // 2,
+                "uint256", 0, "uint256", 0, "uint128", 10**30, "uint128", 10**30,
+            ),
+        }  # fmt: skip
+        rows = [answer.row(signature) for signature, answer in said.items()]
+        code = artifact("Hostile").creation(words(["(bytes4,uint8,uint256,bytes)[]"], rows))
+        node.settle([Tx(operator, None, code, gas=5_000_000, label="manager")])
+        topics = [TRANSFER, _topic(ZERO), _topic(bystander), "0x" + "00" * 31 + "07"]
+        node.settle([log_tx(operator, hostile, Log(topics))])
+        for giver, owner in ((operator, bystander), (actor, actor)):
+            node.settle([
+                *(tx(giver, token, "approve(address,uint256)", manager, MAX) for token in (token0, token1)),
+                tx(giver, manager, MINT_POSITION,
+                   (token0, token1, POOL_FEE, -887_220, 887_220, *_amounts(deployment, token0), 0, 0, owner, FOREVER)),
+            ])  # fmt: skip
+        files = {"uniswap3": FILE.format(factory=factory.lower())}
+        world = World(node, deployment, tmp_path_factory.mktemp("managed"), files)
+        without = World(node, deployment, tmp_path_factory.mktemp("before"), {"uniswap3": FILE.format(factory=OTHER)})
+        yield Managed(world.snapshot(bystander), without.snapshot(bystander), world.snapshot(actor), hostile.lower())
+
+
+def _amounts(deployment: Deployment, token0: str) -> tuple[int, int]:
+    weth, usdc = deployment.tokens["WETH"], deployment.tokens["USDC"]
+    amounts = weth.units(1), usdc.units(2_000)
+    return amounts if token0 == weth.address else amounts[::-1]
+
+
+def _topic(address: str) -> str:
+    return "0x" + "00" * 12 + address[2:].lower()
+
+
+def test_nobody_is_worth_more_for_positions_that_a_manager_says_or_somebody_else_opened(managed: Managed) -> None:
+    why = {each.unverified for each in managed.bystander.positions}
+    assert why == {NOT_THERE, NO_ACT}
+    assert all(part.raw for each in managed.bystander.positions for part in each.supplied)
+    assert value([managed.bystander]).worth == value([managed.before]).worth > 0
+    assert not any(issue.spoils for issue in managed.bystander.issues)
+
+
+def test_a_position_that_the_account_opened_counts_although_no_file_names_its_manager(managed: Managed) -> None:
+    (found,) = managed.actor.positions
+    assert (found.protocol, found.unverified, found.type) == ("uniswap3", "", "LIQUIDITYPOOL")
+    assert all(part.raw for part in found.supplied)
+
+
+# --- what nobody could make them say on a chain ---
+
+
+def claims(*stored: Stored, kept: tuple[int, ...], held: int = 10**30) -> list[Found]:
+    """What becomes of positions of one manager, numbered from 1, in a pool at tick 0 that grew by 1 for each unit."""
+    answers: dict[tuple[Any, ...], Any] = {
+        (MANAGER, "ownerOf"): ME,
+        (FACTORY, "getPool"): POOL,
+        (POOL, "slot0"): (1 << 96, 0),
+        (POOL, "feeGrowthGlobal0X128"): Q128,
+        (POOL, "feeGrowthGlobal1X128"): Q128,
+        (POOL, "ticks"): (0, 0, 0, 0),
+        (POOL, "positions"): kept,
+        (ZERO_TOKEN, "balanceOf"): held,
+        (ONE_TOKEN, "balanceOf"): held,
+    }
+    answers |= {(MANAGER, "positions", number): each for number, each in enumerate(stored, 1)}
+    met = Met(ME, MANAGER, answer=FACTORY, ids=tuple(range(1, len(stored) + 1)))
+    found: list[Found] = told(position, met, says=answers)
+    return found
+
+
+def test_two_positions_are_not_borne_out_by_the_liquidity_of_one() -> None:
+    found = claims(KEY, KEY, kept=(LIQUIDITY, 0, 0, 0, 0))
+    assert [each.unverified for each in found] == ["", NOT_THERE]
+    assert [each.unverified for each in claims(KEY, KEY, kept=(2 * LIQUIDITY, 0, 0, 0, 0))] == ["", ""]
+
+
+def test_fees_are_never_more_than_the_pool_owes_the_manager() -> None:
+    first, second = claims(KEY._replace(owed0=10**25), KEY._replace(owed1=10**25), kept=(2 * LIQUIDITY, 0, Q128, 7, 5))
+    assert first.rewards == (Part(ZERO_TOKEN, 2 * LIQUIDITY + 7), Part(ONE_TOKEN, 5))
+    assert second.rewards == (Part(ZERO_TOKEN, 0), Part(ONE_TOKEN, 0))
+
+
+def test_positions_are_no_more_than_the_pool_has_for_all_of_them() -> None:
+    kept = (2 * LIQUIDITY, Q128, Q128, 0, 0)
+    (alone,) = claims(KEY, kept=kept)
+    enough = alone.supplied[0].raw
+    assert [each.unverified for each in claims(KEY, KEY, kept=kept, held=2 * enough)] == ["", ""]
+    assert [each.unverified for each in claims(KEY, KEY, kept=kept, held=2 * enough - 1)] == ["", NOT_COVERED]
+
+
+@pytest.mark.parametrize("ticks", [(60, -60), (60, 60), (-900_000, 60), (-60, 900_000)])
+def test_a_position_between_ticks_that_no_pool_has_is_none(ticks: tuple[int, int]) -> None:
+    assert claims(KEY._replace(lower=ticks[0], upper=ticks[1]), kept=(LIQUIDITY, 0, 0, 0, 0)) == []
+
+
+def everything(says: Any, asked: list[Call]) -> Everything:
+    """What an account has that met two tokens of one collection; `says` is what that says of its factory."""
+    row = Row("uniswap3", FAMILY, {"factory": (FACTORY,)}, {})
+
+    def answer(ask: Read) -> Any:
+        if isinstance(ask, NativeBalance):
+            return 0
+        asked.append(ask)
+        return says if ask.signature.startswith("factory()") else Reverted()
+
+    met = Encounters(ids={MANAGER: frozenset({1, 2})})
+    return answered(Reader(Shares(Protocols([row])), ME, met).everything([]), answer)
+
+
+@pytest.mark.parametrize("says", [OTHER, Reverted(), Unknown("there is no contract", "absent")])
+def test_a_collection_of_no_listed_factory_is_asked_one_question(says: Any) -> None:
+    asked: list[Call] = []
+    assert everything(says, asked) == Everything(0, {}, (), ())
+    assert [ask.to for ask in asked] == [MANAGER]
+
+
+def test_a_collection_that_could_not_be_asked_is_said() -> None:
+    (issue,) = everything(Unknown("time is up"), []).issues
+    assert (issue.subject, issue.spoils) == (MANAGER, True)
+    assert "positions is unknown" in issue.reason
+
+
+def test_a_manager_that_answers_nothing_else_spoils_no_answer() -> None:
+    found = everything(FACTORY, [])
+    assert found.positions == ()
+    assert not any(issue.spoils for issue in found.issues)
