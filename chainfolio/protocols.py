@@ -102,6 +102,10 @@ class Token:
     its decoder has to verify every claim (`Met.is_listed`, `Met.deposited`, `covered`). `everywhere`: only for files
     without contracts, since a file that names its contracts does not mean everybody's. `facts`: what else the token
     answers (calls without arguments, an address each): asked together with the question, it saves a round.
+
+    `through`: the answer is not in `role` itself: it is what the contracts in `role` lead to, call by call (without
+    arguments; an address or a list of them). While that is asked, the decoder runs already: it is told nothing of the
+    file, and that it reads a fork.
     """
 
     role: str = ""
@@ -109,6 +113,7 @@ class Token:
     together: bool = False
     everywhere: bool = False
     facts: tuple[str, ...] = ()
+    through: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from chainfolio.asking import Asking, Report, lockstep
@@ -29,11 +29,22 @@ def unwrapping(meeting: Meeting, raw: int) -> Reads:
     return _guarded(meeting.row.family.unwrap, meeting.met, raw)
 
 
-def outcome_of(meeting: Meeting) -> Asking[Read, Any, Outcome]:
-    """What the decoder of one meeting reads, whatever its code does."""
+def outcome_of(meeting: Meeting, whose: Reads | None = None) -> Asking[Read, Any, Outcome]:
+    """What the decoder of one meeting reads, whatever its code does. `whose` finds out meanwhile which protocol's it
+    is: nothing is found where it is nobody's."""
     decoder = _guarded(meeting.row.family.position, meeting.met)
-    reports: dict[str, Report[Any]] = yield from lockstep({"": decoder}, record=True)
+    askings = {"": decoder, **({"whose": whose} if whose is not None else {})}
+    reports: dict[str, Report[Any]] = yield from lockstep(askings, record=True)
     report = reports[""]
+    if (asked := reports.get("whose")) is not None:
+        if asked.status != "ok":
+            account = meeting.met.account
+            reason = f"what {account} has there is unknown, and in which protocol: {asked.reason}"
+            return Outcome(meeting, issues=(Issue("protocols", meeting.met.contract, reason, account=account),))
+        if asked.result is None:
+            return Outcome(meeting)
+        meeting = replace(meeting, row=asked.result)
+        report.reads += asked.reads
     if report.status != "ok":
         said = f"the position of {meeting.met.account} is unknown: {report.reason}"
         return Outcome(meeting, issues=(meeting.issue(said, makes_partial(meeting, report)),))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chainfolio.asking import Asking, Report, lockstep
-from chainfolio.calls import Answered, NativeBalance, Read, balance_of
+from chainfolio.calls import Answered, NativeBalance, Read, Reads, balance_of
 from chainfolio.contracts import Holding, Issue, Position, Token
 from chainfolio.errors import BadAnswer
 from chainfolio.protocols import Found, Part, Unlisted, Unverified
@@ -161,6 +161,8 @@ class Reader:
         yield from self.shares.ask(held)
         meetings = self.shares.by_token(self.account, {*self.met.tokens, *held}, self.met.sent)
         by_token = {str(at): self._position(each) for at, each in enumerate(meetings)}
+        strangers = self.shares.strangers(self.account, {*self.met.tokens, *held}, self.met.sent)
+        by_token |= {f"led {at}": self._position(each, self.shares.whose(each)) for at, each in enumerate(strangers)}
         shares = {token: self._share(token, raw) for token, raw in held.items()}
         silent = {token for token in self.met.tokens if not isinstance(balances.get(token, 0), int)}
         named = {"": self.named({*held, *silent})} if self.named is not None else {}
@@ -175,9 +177,10 @@ class Reader:
         positions, issues = _joined(results.values())
         return positions, [*issues, *self.shares.silent_collections(self.account, self.met)]
 
-    def _position(self, meeting: Meeting) -> Asking[Read, Any, Several]:
+    def _position(self, meeting: Meeting, whose: Reads | None = None) -> Asking[Read, Any, Several]:
         """What one decoder finds, unfolded."""
-        outcome: Outcome = yield from outcome_of(meeting.at(self.time_s))
+        outcome: Outcome = yield from outcome_of(meeting.at(self.time_s), whose)
+        meeting = outcome.meeting
         askings: dict[str, Asking[Read, Any, Any]] = {
             str(at): self._behind(each.supplied, is_inner=bool(each.instead)) for at, each in enumerate(outcome.found)
         }

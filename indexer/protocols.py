@@ -157,7 +157,7 @@ class Protocols:
         """Where the rules over tokens stand whose role holds an answer to their question."""
         found: dict[tuple[str, str], list[int]] = {}
         for at, (row, rule) in enumerate(self.rules(Token)):
-            for contract in row.contracts.get(rule.role, ()):
+            for contract in row.contracts.get(rule.role, ()) if not rule.through else ():
                 found.setdefault((rule.question, contract), []).append(at)
         return {key: tuple(several) for key, several in found.items()}
 
@@ -178,6 +178,15 @@ class Protocols:
             for contract in row.contracts.get(rule.role, ()) if rule.question else ():
                 found.setdefault((rule.question, contract), row)
         return found
+
+    @cached_property
+    def leads(self) -> tuple[tuple[Row, Token, str], ...]:
+        """The contracts that lead to those which tokens name: whom each concerns, and the rule that says how."""
+        return tuple(
+            (row, rule, contract)
+            for row, rule in self.rules(Token)
+            for contract in (row.contracts.get(rule.role, ()) if rule.through else ())
+        )
 
     @cached_property
     def roleless(self) -> frozenset[int]:

@@ -7,8 +7,8 @@ the same. It is as small as it can be: of what the account met, only what concer
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -23,7 +23,7 @@ from chainfolio.events import MOST_TOPICS, WORD, contract_of
 from chainfolio.protocols import Family, Part
 from indexer.candidates import Encounters, Named
 from indexer.positions import MOST_ASKS, MOST_ROUNDS, Everything, Open, Reader
-from indexer.protocols import Protocols, Row
+from indexer.protocols import Meeting, Protocols, Row
 from indexer.shares import Shares
 
 if TYPE_CHECKING:
@@ -93,13 +93,14 @@ class Exchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     cause: str = ""
 
 
-class Contracts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Contracts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A protocol as its file describes it on the chain of the recording."""
 
     key: str
     families: tuple[str, ...]
     contracts: dict[str, tuple[str, ...]]
     options: dict[str, str]
+    is_fork: bool = False
 
 
 class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -296,7 +297,7 @@ def replay(file: str, recording: Recording, registry: Registry, families: Mappin
         lacking = [name for name in now.families if name not in families]
         if lacking:
             return Replay(file, "unplayable", reason=f"no protocol family `{lacking[0]}` is installed")
-        own += [Row(now.key, families[name], now.contracts, now.options) for name in now.families]
+        own += [Row(now.key, families[name], now.contracts, now.options, now.is_fork) for name in now.families]
     said, plain = _said(recording), frozenset(recording.plain)
     found = _read(own, plain, recording.account, recording.met.encounters(), recording.block.time, said)
     if said.missing:
@@ -310,7 +311,7 @@ def _installed(was: Contracts, chain: str, registry: Registry) -> Contracts:
     for each in registry.protocols:
         if each.key == was.key and each.families and (each.contracts.get(chain) or not each.contracts):
             roles = {role: tuple(addresses) for role, addresses in each.contracts.get(chain, {}).items()}
-            return Contracts(each.key, tuple(each.families), roles, dict(each.options))
+            return Contracts(each.key, tuple(each.families), roles, dict(each.options), each.is_fork)
     return was
 
 
@@ -370,6 +371,7 @@ def _concerned(
         held = answers.get(_key(balance_of(token, account)))
         if share is not None and isinstance(held, int) and held:
             tokens.append(share)
+    tokens += _led(shares, account, met)
     if not contracts and not tokens:
         return Encounters(), set()
     behind = {key[0] for key in answers} - met.tokens
@@ -387,11 +389,19 @@ def _concerned(
     return concerned, {each.row.protocol for each in (*contracts, *tokens, *inner)}
 
 
+def _led(shares: Shares, account: str, met: Encounters) -> Iterator[Meeting]:
+    """The meetings by tokens of contracts to which those of files lead, where that was asked."""
+    for stranger in shares.strangers(account, met.tokens, met.sent):
+        row = answered(shares.whose(stranger), lambda ask: Unknown(NOT_RECORDED, "absent"))
+        if row is not None:
+            yield replace(stranger, row=row)
+
+
 def _described(rows: Sequence[Row]) -> tuple[Contracts, ...]:
     keys = dict.fromkeys(row.protocol for row in rows)
     own = {key: [row for row in rows if row.protocol == key] for key in sorted(keys)}
     return tuple(
-        Contracts(key, tuple(row.family.name for row in of), dict(of[0].contracts), dict(of[0].options))
+        Contracts(key, tuple(row.family.name for row in of), dict(of[0].contracts), dict(of[0].options), of[0].is_fork)
         for key, of in own.items()
     )
 

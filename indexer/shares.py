@@ -18,6 +18,7 @@ from chainfolio.calls import Call, Read
 from chainfolio.contracts import Issue
 from chainfolio.protocols import Met, Token
 from indexer.candidates import Encounters
+from indexer.leads import Led, follow
 from indexer.protocols import Meeting, Protocols, Row, Sent
 
 
@@ -29,6 +30,7 @@ class Shares:
     asked: set[str] = field(default_factory=set)
     _answers: dict[tuple[str, str], str] = field(default_factory=dict)
     _collections: dict[Call, Any] = field(default_factory=dict)
+    _led: Led | None = None
 
     def ask(self, tokens: Iterable[str]) -> Asking[Read, Any, None]:
         """Put the rules' questions to those tokens that were not asked yet."""
@@ -99,6 +101,28 @@ class Shares:
                 seen.add((row.protocol, row.family.name, contract))
                 met = row.met(account, contract, answer=answers[several[0]], tokens=tuple(several), sent=sent)
                 yield Meeting(row, met, sure=_is_sure(met), vouches=rule.together and not row.is_fork)
+
+    def strangers(self, account: str, tokens: Iterable[str], sent: Sent) -> Iterator[Meeting]:
+        """Meetings by tokens that gave an answer to which contracts of files may lead, each as if one of each family
+        did: `whose` says which does."""
+        kinds = {(row.family.name, rule.question): row for row, rule, _ in reversed(self.protocols.leads)}
+        for (_, question), row in sorted(kinds.items(), key=lambda each: each[0]):
+            groups: dict[str, list[str]] = {}
+            for token in sorted(tokens):
+                answer = self._answers.get((token, question))
+                if answer is not None and (question, answer) not in self.protocols.by_answer:
+                    groups.setdefault(answer, []).append(token)
+            for answer, several in groups.items():
+                met = Met(account, answer, answer=answer, tokens=tuple(several), sent=sent, is_fork=True)
+                yield Meeting(row, met, sure=any(token in sent for token in several))
+
+    def whose(self, meeting: Meeting) -> Asking[Read, Any, Row | None]:
+        """Whose a stranger's contract is; None where those of files lead to others. Unread where that is unknown."""
+        if self._led is None:
+            self._led = yield from follow(self.protocols.leads)
+        family = meeting.row.family
+        questions = [rule.question for rule in family.rules if isinstance(rule, Token) and rule.through]
+        return self._led.whose(family.name, questions, meeting.met.answer)
 
     def share(self, account: str, token: str, sent: Sent) -> Meeting | None:
         """The family that can say what lies behind a token, once it was asked; `sent`: what was sent to whom."""

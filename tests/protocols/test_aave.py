@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adapters.evm.protocols import aave_v2, aave_v3
-from adapters.evm.protocols.aave import Release, position, unwrap
+from adapters.evm.protocols.aave import NOT_EARNED, Release, position, unwrap
 from chainfolio.contracts import Position, Snapshot
 from chainfolio.protocols import Met, Part, Unread
 from localchain.deploy import WAD, Deployer, Deployment, deploy
@@ -26,6 +26,14 @@ families = ["aave_v2"]
 [contracts.local]
 pool = ["{pool}"]
 """
+FORK = """\
+key = "{key}"
+name = "{key}"
+is_fork = true
+families = ["{family}"]
+[contracts.local]
+data_provider = ["{provider}"]
+"""
 ACCOUNT = "getUserAccountData(address)(uint256,uint256,uint256,uint256,uint256,uint256)"
 STABLE, VARIABLE = 1, 2
 CONFIGURE = "configureAssets((uint88,uint256,uint32,address,address,address,address)[])"
@@ -39,6 +47,7 @@ class Lived:
     old: str
     controller: str
     snapshot: Snapshot
+    by_provider: Snapshot  # where files name data providers, and no pools
 
     def position(self, name: str, protocol: str) -> Position:
         me = self.world.deployment.accounts[name].lower()
@@ -54,7 +63,26 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
         lend_and_borrow(node, deployment, old)
         world = World(node, deployment, tmp_path_factory.mktemp("aave"), {"aave2": FILE.format(pool=old.lower())})
         accounts = [deployment.accounts[name] for name in ("alice", "bob")]
-        yield Lived(world, old, controller, world.snapshot(*accounts))
+        forks = {
+            key: FORK.format(key=key, family=family, provider=provider.lower())
+            for key, family, provider in (
+                ("aave2", "aave_v2", data_provider(node, deployment, old)),
+                ("aave3", "aave_v3", deployment.contracts["AaveProtocolDataProvider"]),
+            )
+        }
+        forked = World(node, deployment, tmp_path_factory.mktemp("forks"), forks)
+        yield Lived(world, old, controller, world.snapshot(*accounts), forked.snapshot(*accounts))
+
+
+def data_provider(node: LocalNode, deployment: Deployment, old: str) -> str:
+    """The older market's."""
+    who = deployment.accounts["deployer"]
+    deployer = Deployer(node, who, int(node.rpc("eth_getTransactionCount", who, "pending"), 16))
+    addresses = node.call(old, "getAddressesProvider()(address)")
+    with node.by_hand():
+        made: str = deployer.create("data", "AaveV2 AaveProtocolDataProvider", ("address",), addresses)
+        deployer.settle()
+    return made
 
 
 def rewards(node: LocalNode, deployment: Deployment) -> str:
@@ -107,6 +135,22 @@ def lend_and_borrow(node: LocalNode, deployment: Deployment, old: str) -> None:
 def test_everything_was_read(lived: Lived) -> None:
     assert lived.snapshot.issues == ()
     assert sorted(each.protocol for each in lived.snapshot.positions) == ["aave2", "aave2", "aave3"]
+
+
+def test_a_market_is_found_by_its_data_provider_too(lived: Lived) -> None:
+    def told(snapshot: Snapshot) -> list[tuple[object, ...]]:
+        found = [
+            (each.account, each.protocol, side, part.token.asset.contract)
+            for each in snapshot.positions
+            for side, parts in (("supplied", each.supplied), ("borrowed", each.borrowed))
+            for part in parts
+        ]
+        return sorted(found)
+
+    assert told(lived.by_provider) == told(lived.snapshot)
+    for mine in lived.by_provider.positions:
+        assert mine.unverified == ("" if mine.supplied else NOT_EARNED)
+    assert [issue for issue in lived.by_provider.issues if issue.spoils] == []
 
 
 def test_the_older_market_takes_and_pays_what_it_is_said_to(lived: Lived) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from adapters.evm.protocols import aave
 from adapters.evm.protocols.uniswap_v3 import NOT_COVERED
 from chainfolio.contracts import Position, Snapshot
 from cli.demo import protocols
@@ -23,6 +24,7 @@ FUNDS = 5_000 * 10**6  # what the operator really puts there, and can take away
 EVERYTHING = 10**30
 NAMES = (
     "comptroller", "market", "factory", "pair", "vault", "balancer", "pool", "farm", "factory_v3", "pool_v3", "manager",
+    "provider", "lending", "atoken",
 )  # fmt: skip
 FORK = 'key = "{key}"\nname = "{key}"\nis_fork = true\nfamilies = ["{family}"]\n[contracts.local]\n{role} = ["{at}"]\n'
 FORKS = {
@@ -30,6 +32,7 @@ FORKS = {
     "compound_v2": ("comptroller", "comptroller"),
     "uniswap_v2": ("factory", "factory"),
     "uniswap_v3": ("factory", "factory_v3"),
+    "aave_v3": ("data_provider", "provider"),
     "erc4626": ("vault", "vault"),
     "balancer_v2": ("vault", "balancer"),
 }
@@ -99,6 +102,24 @@ def answers(at: dict[str, str], usdc: str, weth: str, owner: str) -> dict[str, d
             "rewardToken()": gives("address", weth),
             "pendingReward(uint256,address)": given,
         },
+        "provider": {
+            "ADDRESSES_PROVIDER()": gives("address", at["provider"]),
+            "getPool()": gives("address", at["lending"]),
+        },
+        "lending": {
+            "getUserAccountData(address)": gives(*(each for _ in range(6) for each in ("uint256", WAD))),
+            "getReserveData(address)": gives(
+                *(each for _ in range(8) for each in ("uint256", 0)), "address", at["atoken"], "address", ZERO,
+                "address", ZERO,
+            ),
+            "getAllUserRewards(address[],address)": gives("address[]", [weth], "uint256[]", [EVERYTHING]),
+        },
+        "atoken": {
+            "POOL()": gives("address", at["lending"]),
+            "UNDERLYING_ASSET_ADDRESS()": gives("address", usdc),
+            "balanceOf(address)": given,
+            "getIncentivesController()": gives("address", at["lending"]),
+        },
         "factory_v3": {"getPool(address,address,uint24)": gives("address", at["pool_v3"])},
         "pool_v3": {
             "slot0()": gives("uint160", 2**96, "int24", 0),
@@ -142,14 +163,14 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forked]:
             to: Log([TRANSFER, topic_of(ZERO), topic_of(to)], words(["uint256"], WAD)) for to in (bystander, actor)
         }
         staked = Log([TRANSFER, topic_of(bystander), topic_of(at["farm"])], words(["uint256"], WAD))
-        shares = ("market", "pair", "vault", "pool")
+        shares = ("market", "pair", "vault", "pool", "atoken")
         node.settle([log_tx(operator, at[share], given[bystander]) for share in shares])
         node.settle([log_tx(operator, at["pool"], staked)])
         ticket = Log([TRANSFER, topic_of(ZERO), topic_of(bystander), "0x" + "00" * 31 + "07"])
         node.settle([log_tx(operator, at["manager"], ticket)])
         node.settle([tx(operator, usdc, transfer, at[name], FUNDS) for name in ("pair", "farm", "pool_v3")])
-        node.settle([log_tx(actor, at[share], given[actor]) for share in ("market", "pool")])
-        node.settle([tx(actor, usdc, transfer, at[name], 1) for name in ("market", "farm")])
+        node.settle([log_tx(actor, at[share], given[actor]) for share in ("market", "pool", "atoken")])
+        node.settle([tx(actor, usdc, transfer, at[name], 1) for name in ("market", "farm", "atoken")])
         files = {
             f"x{family}": FORK.format(key=f"x{family}", family=family, role=role, at=at[name])
             for family, (role, name) in FORKS.items()
@@ -165,7 +186,7 @@ def topic_of(address: str) -> str:
 
 def test_no_operator_of_a_listed_fork_adds_to_what_somebody_else_is_worth(forked: Forked) -> None:
     assert {each.protocol for each in forked.bystander.positions} >= {
-        "xmasterchef", "xcompound_v2", "xuniswap_v2", "xuniswap_v3",
+        "xmasterchef", "xcompound_v2", "xuniswap_v2", "xuniswap_v3", "xaave_v3",
     }  # fmt: skip
     assert all(each.unverified for each in forked.bystander.positions if each.protocol.startswith("x"))
     assert value([forked.bystander]).worth == value([forked.before]).worth > 0
@@ -176,6 +197,14 @@ def test_a_market_of_a_fork_that_does_not_have_what_it_says_is_not_relied_on(for
     (position,) = forked.of_actor("compound_v2")
     assert "do not have" in position.unverified
     assert [part.raw for part in position.supplied] == [EVERYTHING]
+
+
+def test_a_market_that_others_lead_to_and_that_does_not_have_what_it_says_is_not_relied_on(forked: Forked) -> None:
+    why = {each.unverified for each in forked.bystander.positions if each.protocol == "xaave_v3"}
+    assert why == {aave.NOT_SENT, aave.NOT_EARNED}
+    market, earned = sorted(forked.of_actor("aave_v3"), key=lambda each: len(each.rewards))
+    assert (market.unverified, earned.unverified) == (aave.NOT_THERE, aave.NOT_EARNED)
+    assert [part.raw for part in (*market.supplied, *earned.rewards)] == [EVERYTHING] * 2
 
 
 def test_one_heap_of_money_does_not_bear_out_three_stakes_in_a_farm_of_a_fork(forked: Forked) -> None:

@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.calls import Call
-from chainfolio.protocols import Decoding, Found, Maybe, Met, Part, Token, Unread
+from chainfolio.calls import Call, balance_of
+from chainfolio.protocols import Decoding, Found, Maybe, Met, Part, Token, Unlisted, Unread, Unverified
 
 UNDERLYING = "UNDERLYING_ASSET_ADDRESS()(address)"
 ACCOUNT = "getUserAccountData(address)(uint256,uint256,uint256,uint256,uint256,uint256)"
 REWARDS = "getAllUserRewards(address[],address)(address[],uint256[])"
 NO_DEBT = (1 << 256) - 1
 WAD_DECIMALS = 18
-RULE = Token(role="pool", question="POOL()(address)", together=True)
+POOL = "POOL()(address)"
+NOTHING_SUPPLIED = "nobody read the code of this market, and the account supplied nothing for what it owes there"
+NOT_SENT = "nobody read the code of this market, and the account never sent its tokens what they say it supplied"
+NOT_THERE = "nobody read the code of this market, and its tokens do not have what they say was supplied"
+NOT_EARNED = "nobody read the code that says what was earned in this market"
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What differs: `reserve` reads a market's struct up to the addresses of its three tokens, of which the supplied
-    one is at `first`, with both kinds of debt behind it."""
+    """What differs: `pool` is how a market's provider of addresses is asked for its pool; `reserve` reads a market's
+    struct up to the addresses of its three tokens, of which the supplied one is at `first`, with both kinds of debt
+    behind it."""
 
+    pool: str
     reserve: str
     first: int
+
+    @property
+    def rules(self) -> tuple[Token, ...]:
+        """Whom it concerns: who met tokens of a pool that a file names, or that a contract leads to which it names."""
+        paths = {
+            "data_provider": "ADDRESSES_PROVIDER()(address)",
+            "addresses_provider_registry": "getAddressesProvidersList()(address[])",
+        }
+        return (
+            Token(role="pool", question=POOL, together=True),
+            *(Token(role=role, question=POOL, through=(first, self.pool)) for role, first in paths.items()),
+        )
 
 
 def position(met: Met, release: Release) -> Decoding:
@@ -43,9 +62,12 @@ def position(met: Met, release: Release) -> Decoding:
         ),
     ]
     said = {token: told[3 * at : 3 * at + 3] for at, token in enumerate(met.tokens) if told[3 * at] is not None}
-    reserves = yield [Call(pool, release.reserve, (asset,)) for asset, _, _ in said.values()]
+    cash = [Maybe(balance_of(asset, token)) for token, (asset, *_) in said.items()] if met.is_fork else []
+    state = yield [*(Call(pool, release.reserve, (asset,)) for asset, _, _ in said.values()), *cash]
+    reserves, there = state[: len(said)], dict(zip(said, state[len(said) :], strict=False))
     supplied: list[Part] = []
     borrowed: list[Part] = []
+    held_by: dict[str, Part] = {}  # token -> what it says was supplied
     genuine: dict[str, str] = {}  # token -> who pays what it earns beside interest
     for (token, (asset, held, incentives)), reserve in zip(said.items(), reserves, strict=True):
         share, *debts = reserve[release.first : release.first + 3]
@@ -54,20 +76,37 @@ def position(met: Met, release: Release) -> Decoding:
             if held is None:
                 raise Unread(f"{token} did not say balanceOf")
             side.append(Part(asset, held))
+            held_by |= {token: Part(asset, held)} if token == share else {}
             genuine[token] = incentives or ZERO_ADDRESS
     payers = sorted({*genuine.values()} - {ZERO_ADDRESS})
     earned = (yield [Maybe(Call(payer, REWARDS, (tuple(genuine), account))) for payer in payers]) if payers else []
-    return Found(
+    rewards = tuple(Part(token, raw) for each in earned if each for token, raw in zip(*each, strict=True))
+    found = Found(
         "LENDING",
         supplied=tuple(supplied),
         borrowed=tuple(borrowed),
-        rewards=tuple(Part(token, raw) for each in earned if each for token, raw in zip(*each, strict=True)),
+        rewards=() if met.is_fork else rewards,
         unknown="what it earned beside interest" if None in earned else "",
         name="Lending market",
         health=_health(standing[5]),
         pool=pool,
         instead=tuple(genuine),
+        unverified=_doubt(met, held_by, there) if met.is_fork else "",
     )
+    if not met.is_fork or not rewards:
+        return found
+    return [found, Found("LENDING", rewards=rewards, name="Lending market", pool=pool, unverified=NOT_EARNED)]
+
+
+def _doubt(met: Met, supplied: Mapping[str, Part], there: Mapping[str, int | None]) -> str:
+    """Why nobody can rely on a market whose code nobody read, and which may list any token: empty where all that was
+    supplied is there, and the account sent it to each of its tokens."""
+    held = {token: part for token, part in supplied.items() if part.raw}
+    if not held:
+        return NOTHING_SUPPLIED
+    if any(not replace(met, contract=token).deposited(part.token) for token, part in held.items()):
+        return NOT_SENT
+    return "" if all(part.raw <= (there[token] or 0) for token, part in held.items()) else NOT_THERE
 
 
 def _health(raw: int) -> Decimal | None:
@@ -77,5 +116,12 @@ def _health(raw: int) -> Decimal | None:
 def unwrap(met: Met, raw: int, release: Release) -> Decoding:
     """An interest-bearing token is its own amount of what was supplied."""
     (asset,) = yield [Call(met.contract, UNDERLYING)]
-    (reserve,) = yield [Call(met.answer, release.reserve, (asset,))]
-    return (Part(asset, raw),) if reserve[release.first] == met.contract else None
+    reserve, *cash = yield [
+        Call(met.answer, release.reserve, (asset,)),
+        *([balance_of(asset, met.contract)] if met.is_fork else []),
+    ]
+    if reserve[release.first] != met.contract:
+        return None
+    if not met.is_fork:
+        return (Part(asset, raw),)
+    return Unlisted((Part(asset, raw),)) if raw <= cash[0] else Unverified(NOT_THERE)

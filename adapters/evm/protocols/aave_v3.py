@@ -8,12 +8,14 @@ from adapters.evm.protocols import aave
 from chainfolio.protocols import Family
 
 RELEASE = aave.Release(
-    "getReserveData(address)(uint256,uint128,uint128,uint128,uint128,uint128,uint40,uint16,address,address,address)", 8
+    "getPool()(address)",
+    "getReserveData(address)(uint256,uint128,uint128,uint128,uint128,uint128,uint40,uint16,address,address,address)",
+    8,
 )
 
 FAMILY = Family(
     "aave_v3",
-    rules=(aave.RULE,),
+    rules=RELEASE.rules,
     position=partial(aave.position, release=RELEASE),
     unwrap=partial(aave.unwrap, release=RELEASE),
 )
