@@ -1,52 +1,65 @@
 """Mutated replies of a node: how many of 1,000,000 end otherwise than in the rows of a clean index, or a typed error?
 
-python -m bench.mutants [--mutants 1000000] [--seed 1]
+python -m bench.mutants [--mutants 1000000] [--processes 1] [--seed 1] [--round N]
 
-The replies of a real node to everything an index asks are kept, and given again with one of them changed: a field that
-lies, is dropped, doubled, has another type, another digit or length; an envelope or a byte that is wrong. Every field
-of every kind of reply has its turn. With blocks held against their hashes (`integrity = "roots"`) rows have to be the
-same, but for what no hash covers; with blooms alone a well-formed lie may be believed, and is counted. Each chain is
-used on afterwards, honestly, and then has to give the rows of a clean index.
+The replies of a real node to everything an index asks are kept, and given again with one of them damaged, once or each
+time it is asked for: every field of every kind of reply by every kind of damage, envelopes and batches, bytes,
+statuses, answers to other questions. With blocks held against their hashes (`integrity = "roots"`) rows have to be
+the same, but for what no hash covers; with blooms alone a well-formed lie may be believed, and is counted. After each
+round of some mutants the same chain is used honestly, and has to give the rows of a clean index. `--round` does one
+round again.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import copy
-import json
 import logging
 import random
+import re
+import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import uvloop
 
 from adapters.evm.chain import EvmChain, family
-from adapters.evm.transport import HttpTransport, Posted
 from bench.figures import Figure, main
+from bench.replay import Plan, Replay
 from chainfolio.blocks import Span
 from chainfolio.errors import ChainfolioError
+from chainfolio.events import declared
 from chainfolio.seams import Seams
 from chainfolio.settings import Chain
-from localchain.deploy import deploy
+from localchain.actions import Action, Scene
+from localchain.deploy import Deployment, deploy
 from localchain.node import LocalNode
-from localchain.trade import trade
+from localchain.trade import HABITS, MOODS, Oracle, deed
 
-BLOCKS, WINDOW, LIMIT_S, AFTER_EVERY = 12, 6, 10.0, 25
-DATASETS = ("blocks", "transactions", "native", "transfers", "approvals", "internal")
-ODD: list[Any] = [
-    None, 0, -1, 1.5, True, False, "", "0x", "0x0", "0x00", "0X1", "-0x1", "0x" + "f" * 15, "0x" + "f" * 64,
-    "0x" + "f" * 65, "0x7fffffff", "0x80000000", "0xffffffff", "0x7fffffffffffffff", "0xffffffffffffffff",
-    "0x" + "0" * 40, "0x" + "0" * 64, "0x" + "g" * 40, "0x" + "ab" * 5000, "zz", "\0", "\u202e", "\u0663", "\uff10x1",
-    "latest", [], {}, [[]], [None], {"a": 1}, 10**30, "9" * 5000,
-]  # fmt: skip
-Path_ = tuple[Any, ...]
+BLOCKS, FINALITY, LIMIT_S, A_ROUND, TOLD_EVERY = 60, 2, 10.0, 25, 10_000
+WIDTHS = (*(1,) * 9, 2, 2, 3)
+ALL = ("blocks", "transactions", "native", "transfers", "approvals", "internal")
+BODIES, LOGS, TRACES = ("transactions", "native"), ("transfers", "approvals"), ("internal",)
+OFTEN = {BODIES: 14, LOGS: 7, TRACES: 6, ("blocks",): 5, ALL: 1, (*ALL, "events"): 1}  # few at once take less time
+UNCOVERED = {
+    "transactions": ("sender", "created", "gas_price", "fee"), "transfers": ("sender", "recipient"),
+    "blocks": ("tx_count",),  # but where whole bodies say how many there are
+}  # fmt: skip
+TEXTS = frozenset({"tx_hash", "hash", "sender", "recipient", "created"})
+TWO, ONCE, GREETS = 0.15, 0.4, 0.1  # how often two fields are damaged, one reply alone, the heads asked for, too
+ENDS, FAULT = ("equal", "uncovered", "believed"), "fault: "
+INTEGRITIES = ("roots", "roots", "roots", "bloom")
+SWAP = "Swap(address indexed sender, uint256, uint256, uint256, uint256, address indexed to)"
+Tables = dict[str, pa.Table]
 
 
 class Hasty:
@@ -69,247 +82,288 @@ class Hasty:
         await asyncio.sleep(0)
 
 
-# --- mutations --------------------------------------------------------------------------------------------------------
+class Inline(ThreadPoolExecutor):
+    """Work for threads is done on the spot: in the same order each time, and without the price of a thread."""
 
-
-def paths(value: Any, at: Path_ = ()) -> Iterator[Path_]:
-    """Every place in a JSON value; of a long list the first and the last few."""
-    yield at
-    if isinstance(value, dict):
-        for key in value:
-            yield from paths(value[key], (*at, key))
-    elif isinstance(value, list):
-        for index in {*range(min(3, len(value))), *range(max(0, len(value) - 2), len(value))}:
-            yield from paths(value[index], (*at, index))
-
-
-def pattern(method: str, at: Path_) -> str:
-    """A place without its positions in lists: what a field is called."""
-    return f"{method} {'.'.join('*' if isinstance(step, int) else step for step in at)}"
-
-
-def mutated(chance: random.Random, value: Any, at: Path_) -> Any:
-    """The value with something else at a place."""
-    if not at:
-        return chance.choice(ODD)
-    value = copy.deepcopy(value)
-    holder = value
-    for step in at[:-1]:
-        holder = holder[step]
-    key, kind = at[-1], chance.random()
-    if kind < 0.15:
-        del holder[key]
-    elif kind < 0.3 and isinstance(holder, list):
-        holder.insert(key, copy.deepcopy(holder[key]))
-    elif kind < 0.65 and isinstance(holder[key], str) and len(holder[key]) > 2:
-        holder[key] = _respelled(chance, holder[key])
-    else:
-        holder[key] = chance.choice(ODD)
-    return value
-
-
-def _respelled(chance: random.Random, text: str) -> str:
-    at, digit = chance.randrange(2, len(text)), chance.choice("0123456789abcdef")
-    return chance.choice([
-        text[:at] + digit + text[at + 1 :], text[:-1], text + digit,
-        text.upper(), "0x" + "f" * (len(text) - 2), "0x" + "0" * (len(text) - 2), text[:at] + " " + text[at:], text[2:],
-    ])  # fmt: skip
-
-
-@dataclass(slots=True)
-class Mutator:
-    """A transport that gives a node's replies from memory, one of each exchange's about `field` changed."""
-
-    url: str
-    chance: random.Random
-    target: str = ""
-    hits: int = 0
-    fields: dict[str, None] = field(default_factory=dict)
-    _real: HttpTransport = field(default_factory=HttpTransport)
-    _known: dict[str, Any] = field(default_factory=dict)
-
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
-        """One exchange, from memory where the same was asked before."""
-        asks = json.loads(body)
-        many = asks if isinstance(asks, list) else [asks]
-        replies = [{"jsonrpc": "2.0", "id": ask["id"], **(await self._reply(ask))} for ask in many]
-        if self.target:
-            replies = self._changed(many, replies)
-        given = json.dumps(replies if isinstance(asks, list) else replies[0] if replies else None).encode()
-        if self.target == "bytes" and self.hits < 1:
-            given = self._damaged(given)
-        return Posted(200, None, given)
-
-    async def close(self) -> None:
-        """Let go of connections."""
-        await self._real.close()
-
-    async def _reply(self, ask: dict[str, Any]) -> dict[str, Any]:
-        key = json.dumps([ask["method"], ask["params"]])
-        if key not in self._known:
-            posted = await self._real.post("node", self.url, json.dumps({**ask, "jsonrpc": "2.0"}).encode(), 30)
-            reply = json.loads(posted.body)
-            self._known[key] = {name: reply[name] for name in ("result", "error") if name in reply}
-            for at in paths(reply.get("result")) if "result" in reply else ():
-                self.fields.setdefault(pattern(ask["method"], at))
-        found: dict[str, Any] = self._known[key]
-        return found
-
-    def _changed(self, asks: list[dict[str, Any]], replies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The replies with the target changed in one of them; nothing where none has it."""
-        if self.target == "envelope":
-            self.hits += 1
-            at = self.chance.choice([place for place in paths(replies) if 0 < len(place) < 3])
-            changed: list[dict[str, Any]] = mutated(self.chance, replies, at)
-            return changed
-        places = [
-            (number, at)
-            for number, (ask, reply) in enumerate(zip(asks, replies, strict=True))
-            if self.target.startswith(f"{ask['method']} ") and "result" in reply
-            for at in paths(reply["result"])
-            if pattern(ask["method"], at) == self.target
-        ]
-        if not places:
-            return replies
-        self.hits += 1
-        number, at = self.chance.choice(places)
-        reply = {**replies[number], "result": mutated(self.chance, replies[number]["result"], at)}
-        return [*replies[:number], reply, *replies[number + 1 :]]
-
-    def _damaged(self, given: bytes) -> bytes:
-        self.hits += 1
-        damaged = bytearray(given)
-        for _ in range(3):
-            damaged[self.chance.randrange(len(damaged))] = self.chance.randrange(256)
-        return bytes(damaged[: self.chance.randrange(len(damaged))] if self.chance.random() < 0.3 else damaged)
-
-
-# --- trials -----------------------------------------------------------------------------------------------------------
+    def submit(self, work: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
+        """Do it."""
+        done: Future[Any] = Future()
+        try:
+            done.set_result(work(*arguments, **named))
+        except Exception as error:  # as a thread would: it belongs to whoever awaits it
+            done.set_exception(error)
+        return done
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the mutants: `faults` are those that should not be, by what they were and the field."""
+    """What became of the mutants: `faults` are those that should not be, by what they were and where it was seen."""
 
     mutants: int = 0
     equal: int = 0
+    uncovered: int = 0
     believed: int = 0
+    recovered: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
-    fields: int = 0
+    fields: set[str] = field(default_factory=set)
+    pairs: set[tuple[str, str]] = field(default_factory=set)
     slowest_s: float = 0.0
     wall_s: float = 0.0
 
+    def __str__(self) -> str:
+        return (
+            f"{self.faults.total()} of {self.mutants:,} ({len(self.pairs):,} pairs of a field and a kind of damage, "
+            f"{len(self.fields)} fields); {self.refused.total():,} refused, {self.equal:,} without effect, "
+            f"{self.uncovered:,} changed what no hash covers, {self.believed:,} believed where only blooms are looked "
+            f"at; {self.recovered:,} times an honest node afterwards; slowest {self.slowest_s:.1f} s"
+        )
 
-def _chain(folder: Path, transport: Mutator, integrity: str = "roots") -> EvmChain:
-    path = folder / "mutants.toml"
-    path.write_text(
-        'key = "mutants"\nfamily = "evm"\nchain_id = 31337\nname = "Mutants"\nblock_time_ms = 200\nfinality = 2\n'
-        'native = {symbol = "ETH", name = "Ether", decimals = 18, slip44 = 60}\n'
-    )
-    settings = Chain(rpc=["http://node.test"], facts=str(path), integrity=integrity, sample=1, span=WINDOW)
-    seams = Seams(clock=Hasty(), random=transport.chance)
-    return family("mutants", settings, seams, configs=folder, transport=transport)
+    def add(self, other: Outcome) -> None:
+        """Those of another process."""
+        for name in ("mutants", *ENDS, "recovered"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for mine, more in ((self.refused, other.refused), (self.faults, other.faults)):
+            mine.update(more)
+        self.fields |= other.fields
+        self.pairs |= other.pairs
+        self.slowest_s, self.wall_s = max(self.slowest_s, other.slowest_s), max(self.wall_s, other.wall_s)
 
 
-def covered(tables: dict[str, pa.Table]) -> dict[str, list[Any]]:
-    """The rows of some tables without what no hash covers."""
+def covered(tables: Tables) -> dict[str, list[Any]]:
+    """The rows of some tables; of what no hash covers only whether it is spelt as it should be."""
     found = {}
     for name, table in sorted(tables.items()):
         rows = table.to_pylist()
         if name == "transfers":
-            rows = [
-                {k: v for k, v in row.items() if not (row["standard"] == "native" and k in ("sender", "recipient"))}
-                for row in rows
-                if row["standard"] != "internal"
-            ]
-        gone = {"sender", "created", "gas_price", "fee"} if name == "transactions" else set()
-        found[name] = [{k: v for k, v in row.items() if k not in gone} for row in rows]
+            rows = [row for row in rows if row["standard"] != "internal" or not spelt(row)]
+        found[name] = [_covered(name, row, "transactions" in tables) for row in rows]
     return found
 
 
-async def attack(node: LocalNode, folder: Path, mutants: int, seed: int) -> Outcome:
-    """So many mutants, one after the other; field after field in turn."""
-    chance, outcome, start_s = random.Random(seed), Outcome(), time.monotonic()
-    transport = Mutator(node.url, chance)
-    chain = _chain(folder, transport)
-    last = (await chain.heads()).finalized
-    span = Span(last - WINDOW + 1, last)
-    clean = (await chain.collect(span, DATASETS)).tables
-    truth, targets = covered(clean), [*transport.fields, "envelope", "bytes"]
-    outcome.fields = len(targets)
-    chance.shuffle(targets)
-    while outcome.mutants < mutants:
-        transport.target, transport.hits = targets[outcome.mutants % len(targets)], 0
-        began_s = time.monotonic()
+def _covered(table: str, row: dict[str, Any], bodies: bool) -> dict[str, Any]:
+    gone = UNCOVERED.get(table, ())
+    if (table == "blocks" and bodies) or (table == "transfers" and row["standard"] != "native"):
+        gone = ()
+    return {name: value if name not in gone else spelt({name: value}) for name, value in row.items()}
+
+
+def spelt(row: dict[str, Any]) -> bool:
+    """Whether hashes and addresses are in lower case."""
+    names = TEXTS & row.keys()
+    return all(row[name] is None or re.fullmatch("0x[0-9a-f]{40,64}", row[name]) for name in names)
+
+
+def same(one: Tables, other: Tables) -> bool:
+    """Whether the rows are the same."""
+    return one.keys() == other.keys() and all(one[name].equals(other[name]) for name in one)
+
+
+# --- rounds -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What the mutants of one round have in common."""
+
+    number: int
+    chain: EvmChain
+    span: Span
+    datasets: tuple[str, ...]
+    clean: Tables
+
+
+@dataclass(slots=True)
+class Attack:
+    """Rounds of mutants over one recorded chain; a round depends on the seed and its number alone."""
+
+    replay: Replay
+    folder: Path
+    seed: int
+    first: int
+    last: int
+    events: Sequence[str]
+    outcome: Outcome = field(default_factory=Outcome)
+    _greeting: list[str] = field(default_factory=list)
+    _clean: dict[tuple[Span, tuple[str, ...]], tuple[Tables, list[str]]] = field(default_factory=dict)
+
+    async def until(self, mutants: int, rounds: Sequence[int]) -> Outcome:
+        """So many mutants, or all rounds."""
+        asyncio.get_running_loop().set_default_executor(Inline())
+        began_s, told = time.monotonic(), TOLD_EVERY
+        await self._learn()
+        for number in rounds:
+            await self._round(number)
+            if self.outcome.mutants >= told:
+                told += TOLD_EVERY
+                print(f"{time.monotonic() - began_s:,.0f} s: {self.outcome}", file=sys.stderr, flush=True)
+            if self.outcome.mutants >= mutants:
+                break
+        await self.replay.close()
+        self.outcome.wall_s = time.monotonic() - began_s
+        return self.outcome
+
+    async def _learn(self) -> None:
+        """What the greeting asks; not before the first round, for a round must not depend on those before it."""
+        await self._chain(random.Random(0), "roots").heads()
+        self._greeting = sorted(self.replay.met)
+
+    async def _truth(self, span: Span, datasets: tuple[str, ...]) -> tuple[Tables, list[str]]:
+        """The clean rows of a span, and which fields are in the replies that they are made of."""
+        if (span, datasets) not in self._clean:
+            chain = self._chain(random.Random(0), "roots")
+            await chain.heads()
+            self.replay.met.clear()
+            tables = await self._collected(chain, span, datasets)
+            self._clean[span, datasets] = tables, sorted(self.replay.met)
+        return self._clean[span, datasets]
+
+    async def _collected(self, chain: EvmChain, span: Span, datasets: tuple[str, ...]) -> Tables:
+        events = self.events if "events" in datasets else ()
+        return (await chain.collect(span, [name for name in datasets if name != "events"], events=events)).tables
+
+    def _chain(self, chance: random.Random, integrity: str) -> EvmChain:
+        path = self.folder / "mutants.toml"
+        if not path.exists():
+            path.write_text(
+                'key = "mutants"\nfamily = "evm"\nchain_id = 31337\nname = "Mutants"\nblock_time_ms = 200\n'
+                f"finality = {FINALITY}\n"
+                'native = {symbol = "ETH", name = "Ether", decimals = 18, slip44 = 60}\n'
+            )
+        settings = Chain(rpc=["http://node.test"], facts=str(path), integrity=integrity, sample=1, span=WIDTHS[-1])
+        seams = Seams(clock=Hasty(), random=chance)
+        return family("mutants", settings, seams, configs=self.folder, transport=self.replay)
+
+    async def _round(self, number: int) -> None:
+        """Some mutants over one span, then an honest node."""
+        chance = self.replay.chance = random.Random(f"{self.seed}/{number}")
+        width = chance.choice(WIDTHS)
+        start = chance.randint(self.first, self.last - width + 1)
+        span, (datasets,) = Span(start, start + width - 1), chance.choices([*OFTEN], [*OFTEN.values()])
+        clean, fields = await self._truth(span, datasets)
+        now = Round(number, self._chain(chance, chance.choice(INTEGRITIES)), span, datasets, clean)
+        self.replay.asked.clear()
+        for _ in range(A_ROUND):
+            greets = chance.random() < GREETS
+            targets = chance.sample(self._greeting if greets else fields, 2 if chance.random() < TWO else 1)
+            plan = self.replay.plan = Plan(frozenset(targets), chance.random() < ONCE)
+            await self._trial(now, plan, greets)
+        self.replay.plan = None
+        try:
+            await now.chain.heads()
+            if same(await self._collected(now.chain, span, datasets), clean):
+                self.outcome.recovered += 1
+            else:
+                self.outcome.faults[f"an honest node afterwards: other rows, round {number}"] += 1
+        except Exception as error:  # nothing may be left of a lie
+            self.outcome.faults[f"an honest node afterwards: {type(error).__name__}, round {number}"] += 1
+
+    async def _trial(self, now: Round, plan: Plan, greets: bool) -> None:
+        """One mutant, and what becomes of it; nothing where the field was not asked for."""
+        outcome, began_s = self.outcome, time.monotonic()
         try:
             async with asyncio.timeout(LIMIT_S):
-                await chain.heads()
-                found = covered((await chain.collect(span, DATASETS)).tables)
-            outcome.equal += found == truth
-            if found != truth and chain.settings.integrity == "bloom":
-                outcome.believed += 1
-            elif found != truth:
-                outcome.faults[f"other rows: {transport.target}"] += 1
+                if greets:
+                    await now.chain.heads()
+                found = await self._collected(now.chain, now.span, now.datasets)
+            ended = _compared(found, now)
         except ChainfolioError as error:
-            outcome.refused[type(error).__name__] += 1
+            ended = type(error).__name__ if plan.done else ""
         except TimeoutError:
-            outcome.faults[f"took longer than {LIMIT_S:.0f} s: {transport.target}"] += 1
+            ended = f"{FAULT}took longer than {LIMIT_S:.0f} s"
         except Exception as error:  # what is looked for: an error outside the tree
-            outcome.faults[f"{type(error).__name__}: {transport.target}"] += 1
-        outcome.slowest_s = max(outcome.slowest_s, time.monotonic() - began_s)
+            ended = f"{FAULT}{type(error).__name__}"
+        if ended.startswith(FAULT):
+            outcome.faults[f"{ended.removeprefix(FAULT)}: {plan.done}, round {now.number}"] += 1
+        elif not plan.done:
+            return
+        elif ended in ENDS:
+            setattr(outcome, ended, getattr(outcome, ended) + 1)
+        else:
+            outcome.refused[ended] += 1
         outcome.mutants += 1
-        if outcome.mutants % AFTER_EVERY == 0:
-            transport.target = ""
-            chain = await _recovered(chain, span, clean, outcome, folder, transport)
-    await transport.close()
-    outcome.wall_s = time.monotonic() - start_s
-    return outcome
+        outcome.pairs.update(plan.done)
+        outcome.fields.update(target for target, _ in plan.done)
+        outcome.slowest_s = max(outcome.slowest_s, time.monotonic() - began_s)
 
 
-async def _recovered(
-    chain: EvmChain, span: Span, clean: dict[str, pa.Table], outcome: Outcome, folder: Path, transport: Mutator
-) -> EvmChain:
-    """The same chain with an honest node gives the rows of a clean index; then a new one, that has learnt nothing."""
-    try:
-        await chain.heads()
-        found = (await chain.collect(span, DATASETS)).tables
-        if found.keys() != clean.keys() or not all(found[name].equals(clean[name]) for name in clean):
-            outcome.faults["an honest node afterwards: other rows"] += 1
-    except Exception as error:  # nothing may be left of a lie
-        outcome.faults[f"an honest node afterwards: {type(error).__name__}"] += 1
-    return _chain(folder, transport, "bloom" if chain.settings.integrity == "roots" else "roots")
+def _compared(found: Tables, now: Round) -> str:
+    """How the rows of a mutant differ from those of a clean index."""
+    if same(found, now.clean):
+        return "equal"
+    if covered(found) == covered(now.clean):
+        return "uncovered"
+    return "believed" if now.chain.settings.integrity == "bloom" else f"{FAULT}other rows"
 
 
-async def judge(mutants: int, seed: int) -> Outcome:
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+def _attack(url: str, span: Span, events: Sequence[str], mutants: int, seed: int, rounds: range) -> Outcome:
+    for name in ("chainfolio.node", "chainfolio.supervisor"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    with tempfile.TemporaryDirectory() as folder:
+        attack = Attack(Replay(url), Path(folder), seed, span.first, span.last, events)
+        return uvloop.run(attack.until(mutants, rounds))
+
+
+def judge(mutants: int, seed: int, processes: int = 1, only: int | None = None) -> Outcome:
     """The outcome on a chain of its own."""
-    with LocalNode() as node, tempfile.TemporaryDirectory() as folder:
-        trade(node, deploy(node), BLOCKS)
-        return await attack(node, Path(folder), mutants, seed)
+    with LocalNode() as node:
+        deployed = deploy(node)
+        span = small_blocks(node, deployed, BLOCKS)
+        attack = partial(_attack, node.url, span, _events(deployed))
+        if only is not None:
+            return attack(mutants, seed, range(only, only + 1))
+        if processes == 1:
+            return attack(mutants, seed, range(sys.maxsize))
+        outcome = Outcome()
+        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+            turns = [range(number, sys.maxsize, processes) for number in range(processes)]
+            for each in [pool.submit(attack, mutants // processes, seed, turn) for turn in turns]:
+                outcome.add(each.result())
+        return outcome
+
+
+def small_blocks(node: LocalNode, deployed: Deployment, blocks: int) -> Span:
+    """Final blocks of one deed each, or of a few: the less there is in a block, the less a mutant costs."""
+    chance, wallets = random.Random(7), {name: deployed.accounts[name] for name in HABITS}
+    scene = Scene(node, deployed, chance, wallets, {name: Oracle.of(node, deployed, name).price for name in MOODS})
+    decks: dict[str, list[Action]] = {name: [] for name in HABITS}
+    first = node.height + 1
+    with node.by_hand():
+        for number in range(blocks):
+            for name in chance.sample(list(HABITS), 1 if number % 4 else number % 3):
+                for each in deed(scene, wallets[name], name, decks[name]):
+                    node.send(each)
+            node.mine()
+    last = node.height
+    with node.by_hand():
+        node.mine(FINALITY)
+    return Span(first, last)
+
+
+def _events(deployed: Deployment) -> list[str]:
+    return [declared(SWAP).filter(deployed.contracts["UniswapV2Pair WETH/USDC"].lower())]
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
-    for name in ("chainfolio.node", "chainfolio.supervisor"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    outcome = asyncio.run(judge(options.mutants, options.seed))
-    faults, refused = sum(outcome.faults.values()), sum(outcome.refused.values())
-    value = (
-        f"{faults} of {outcome.mutants:,}; {refused:,} refused, {outcome.equal:,} without effect, {outcome.believed:,} "
-        f"believed where only blooms are looked at; {outcome.fields} fields, slowest {outcome.slowest_s:.1f} s"
-    )
+    outcome = judge(options.mutants, options.seed, options.processes, options.round)
     detail = {
         "faults": dict(outcome.faults), "refused": dict(outcome.refused), "wallS": round(outcome.wall_s, 1),
         "seed": options.seed,
     }  # fmt: skip
     name = "mutated replies that end otherwise than in clean rows or a typed error"
-    return [Figure("mutants", name, value, "0", faults == 0, detail)]
+    return [Figure("mutants", name, str(outcome), "0", not outcome.faults, detail)]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("--mutants", type=int, default=1_000_000, help="how many replies are changed")
+    parser.add_argument("--processes", type=int, default=1, help="that share the work")
     parser.add_argument("--seed", type=int, default=1, help="of every choice")
+    parser.add_argument("--round", type=int, help="this round alone, again")
 
 
 if __name__ == "__main__":

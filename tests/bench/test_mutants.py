@@ -1,32 +1,71 @@
-"""A short run of the mutants: every field of every kind of reply is changed at least once."""
+"""A short run of the mutants: every kind of reply is damaged in every way, field after field."""
 
 from __future__ import annotations
 
-import asyncio
 import random
+from typing import Any
 
+import msgspec
 import pytest
 
-from bench.mutants import ODD, judge, mutated, paths, pattern
+from bench.damage import BATCHES, BYTES, KINDS, ODD, PLACES, SAME, VALUES, damaged, pattern, places
+from bench.mutants import judge, spelt
 
 REPLY = {"hash": "0xabcd", "transactions": [{"from": "0x12"}, {"from": "0x34"}]}
+BATCH = [{"jsonrpc": "2.0", "id": number, "result": msgspec.Raw(b'"0x%d"' % number)} for number in (1, 2, 3)]
 
 
 @pytest.mark.node
 def test_mutated_replies_end_in_clean_rows_or_a_typed_error() -> None:
-    outcome = asyncio.run(judge(250, 7))
+    outcome = judge(800, 7)
     assert not outcome.faults
-    assert outcome.fields >= 100, "every field of blocks, bodies, receipts, logs and traces has its turn"
-    assert outcome.mutants == 250 > 2 * outcome.fields
-    assert sum(outcome.refused.values()) > 100, "mutants that nobody notices test nothing"
+    assert len(outcome.fields) >= 100, "every field of blocks, bodies, receipts, logs and traces has its turn"
+    assert outcome.mutants >= 800
+    assert outcome.recovered >= 32, "an honest node after every 25"
+    assert outcome.refused.total() > 400, "mutants that nobody notices test nothing"
+    assert outcome.refused["Contradicted"] > 50, "and many look well, and are told by a hash"
 
 
-def test_every_place_of_a_reply_is_changed_and_the_reply_itself_is_left_as_it_is() -> None:
+@pytest.mark.node
+def test_a_round_of_mutants_is_the_same_round_again() -> None:
+    one, other = (judge(10**6, 7, only=5) for _ in range(2))
+    assert one.mutants > 0
+    assert (one.pairs, one.refused, one.equal) == (other.pairs, other.refused, other.equal)
+
+
+def test_every_place_of_a_reply_is_damaged_and_the_reply_itself_is_left_as_it_is() -> None:
     chance, before = random.Random(1), repr(REPLY)
-    found = {pattern("m", at) for at in paths(REPLY)}
+    found = {pattern("m", at) for at in places(REPLY)}
     assert found == {"m ", "m hash", "m transactions", "m transactions.*", "m transactions.*.from"}
-    for at in paths(REPLY):
-        changed = [mutated(chance, REPLY, at) for _ in range(50)]
-        assert any(each != REPLY for each in changed)
-        assert any(each in ODD for each in changed) == (at == ())
+    for at in places(REPLY):
+        changed = [damaged(chance, kind, REPLY, at) for kind in KINDS for _ in range(20)]
+        assert sum(each is not SAME and each != REPLY for each in changed) > 60
+        assert any(each in ODD for each in changed if each is not SAME) == (at == ())
     assert repr(REPLY) == before
+
+
+@pytest.mark.parametrize("kind", [*VALUES, *PLACES])
+def test_each_kind_of_damage_does_some(kind: str) -> None:
+    chance = random.Random(2)
+    reply: dict[str, Any] = {"a": "0x00ab", "b": [1, 2, 3], "c": {"d": "0x" + "1f" * 64}}
+    found = [damaged(chance, kind, reply, at) for at in places(reply) for _ in range(20)]
+    assert any(each is not SAME and each != reply for each in found)
+
+
+@pytest.mark.parametrize("kind", BATCHES)
+def test_each_kind_of_damage_to_a_batch_does_some(kind: str) -> None:
+    chance, true = random.Random(3), msgspec.json.encode(BATCH)
+    assert any(msgspec.json.encode(BATCHES[kind](chance, BATCH)) != true for _ in range(20))
+    assert msgspec.json.encode(BATCH) == true
+
+
+@pytest.mark.parametrize("kind", BYTES)
+def test_each_kind_of_damage_to_the_bytes_does_some(kind: str) -> None:
+    chance, true = random.Random(4), msgspec.json.encode(BATCH)
+    assert any(BYTES[kind](chance, true) != true for _ in range(20))
+
+
+def test_what_no_hash_covers_has_to_be_spelt_as_everything_else() -> None:
+    assert spelt({"sender": "0x" + "ab" * 20, "created": None, "raw": 1})
+    assert not spelt({"sender": "0x" + "aB" * 20})
+    assert not spelt({"hash": "0x" + "ab" * 32, "recipient": "latest"})

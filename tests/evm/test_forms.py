@@ -9,7 +9,7 @@ import pytest
 
 from adapters.evm import forms
 from adapters.evm.datasets.internal import Frame, Listed, Trace
-from adapters.evm.datasets.transactions import Receipt, Transaction, check_listed, done
+from adapters.evm.datasets.transactions import Receipt, Transaction, check_listed, done, native, rows
 from adapters.evm.node import Header
 from adapters.evm.wire import data, quantity, typed
 from chainfolio.errors import BadAnswer
@@ -133,3 +133,14 @@ def test_a_header_a_block_and_receipts_that_do_not_agree_are_refused(changed: di
     block()
     with pytest.raises(BadAnswer):
         block(**changed)
+
+
+def test_hashes_and_addresses_are_stored_in_lower_case_however_a_node_spells_them() -> None:
+    shouted = {name: text[:2] + text[2:].upper() for name, text in SENT.items() if name in ("hash", "from", "to")}
+    bodies = [SENT | shouted]
+    full = {"number": "0x10", "hash": HASH, "timestamp": "0x65000000", "transactions": bodies}
+    head = read(Header, HEADER)
+    found = done("node", msgspec.json.encode(full), msgspec.json.encode([RECEIPT]), head)
+    (moved,), (sent,) = native(found, "local").to_pylist(), rows(found, "local").to_pylist()
+    assert (moved["tx_hash"], moved["sender"], moved["recipient"]) == (HASH, ADDRESS, ADDRESS)
+    assert (sent["hash"], sent["sender"], sent["recipient"]) == (HASH, ADDRESS, ADDRESS)

@@ -166,8 +166,11 @@ def rows(all_done: Sequence[Done], chain: str) -> pa.Table:
 def native(all_done: Sequence[Done], chain: str) -> pa.Table:
     """Rows of `transfers` for the native coins that transactions moved; a failed transaction moved none."""
     moved = [
-        Coins(d.height, d.time_s, d.index, 0, d.sent.hash, d.sent.sender, d.recipient, int(d.sent.value, 16))
+        Coins(
+            d.height, d.time_s, d.index, 0, d.sent.hash.lower(), d.sent.sender.lower(), d.recipient,
+            int(d.sent.value, 16),
+        )
         for d in all_done
         if d.status != 0 and d.recipient
-    ]
+    ]  # fmt: skip
     return coin_rows([coins for coins in moved if coins.raw], chain, "native")

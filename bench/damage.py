@@ -1,0 +1,322 @@
+"""Damage to the replies of a node: to the value of a field, to the place that holds it, to a batch, and to the bytes.
+
+Each kind of damage is a named function. It leaves what it is given as it is; `SAME` says that it does not apply.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+Place = tuple[Any, ...]  # keys and positions from the outside to the inside of a JSON value
+SAME: Final = object()
+ODD: Final[tuple[Any, ...]] = (
+    None, 0, -1, 1.5, True, False, "", "0x", "0x0", "0x00", "0X1", "-0x1", "0x" + "f" * 15, "0x" + "f" * 64,
+    "0x" + "f" * 65, "0x7fffffff", "0x80000000", "0xffffffff", "0x7fffffffffffffff", "0xffffffffffffffff",
+    "0x" + "0" * 40, "0x" + "0" * 64, "0x" + "g" * 40, "0x" + "ab" * 5000, "zz", "\0", "\u202e", "\u0663", "\uff10x1",
+    "latest", [], {}, [[]], [None], {"a": 1}, 10**30, "9" * 5000, Raw(b"1e999"), Raw(b"NaN"), Raw(b"-0"), Raw(b"01"),
+    Raw(b'"\\ud800"'), Raw(b'"\xff"'), Raw(b'"\\x"'), Raw(b""), Raw(b"[" * 3000 + b"]" * 3000),
+)  # fmt: skip
+WORDS: Final = (
+    (-32005, "query returned more than 10000 results"), (-32005, "rate limit exceeded"), (-32000, "header not found"),
+    (-32602, "block range is limited to 1 blocks"), (-32000, "missing trie node"), (-32601, "method not found"),
+    (-32600, "batch too large"), (3, "execution reverted"), (-32603, "internal server error"), (0, ""),
+    (-32000, "limited to a 0 - 0 blocks range"), (-32000, "try again later"), (-32602, "invalid params"),
+)  # fmt: skip
+STATUSES: Final = (201, 204, 301, 400, 401, 403, 404, 413, 429, 500, 502, 503, 504)
+
+
+# --- the value of a field -------------------------------------------------------------------------------------------
+
+
+def _hex(change: Callable[[random.Random, str], str]) -> Callable[[random.Random, Any], Any]:
+    def changed(chance: random.Random, value: Any) -> Any:
+        return change(chance, value) if isinstance(value, str) and len(value) > 2 else SAME
+
+    return changed
+
+
+def _number(change: Callable[[int], Any]) -> Callable[[random.Random, Any], Any]:
+    def changed(chance: random.Random, value: Any) -> Any:
+        if not isinstance(value, str) or not value.startswith("0x") or not 2 < len(value) < 67:
+            return SAME
+        return change(int(value, 16))
+
+    return changed
+
+
+def _list(change: Callable[[random.Random, list[Any]], list[Any]]) -> Callable[[random.Random, Any], Any]:
+    def changed(chance: random.Random, value: Any) -> Any:
+        return change(chance, value) if isinstance(value, list) and value else SAME
+
+    return changed
+
+
+def _other_digit(chance: random.Random, text: str) -> str:
+    at = chance.randrange(2, len(text))
+    return text[:at] + chance.choice("0123456789abcdef".replace(text[at].lower(), "")) + text[at + 1 :]
+
+
+def _blank(chance: random.Random, text: str) -> str:
+    at = chance.randrange(len(text) + 1)
+    return text[:at] + chance.choice(" \t\n_-+.") + text[at:]
+
+
+def _word(chance: random.Random, text: str) -> str:
+    """One 32-byte word of some data taken away, doubled or zeroed."""
+    at = 2 + 64 * chance.randrange(max(1, len(text) // 64))
+    word = text[at : at + 64]
+    return text[:at] + chance.choice(("", word * 2, "0" * len(word))) + text[at + 64 :]
+
+
+VALUES: Final[Mapping[str, Callable[[random.Random, Any], Any]]] = {
+    "odd": lambda chance, value: chance.choice(ODD),
+    "wrapped": lambda chance, value: [value],
+    "as text": lambda chance, value: SAME if isinstance(value, str) else msgspec.json.encode(value).decode(),
+    "in an object": lambda chance, value: {"value": value},
+    "another digit": _hex(_other_digit),
+    "shorter": _hex(lambda chance, text: text[:-1]),
+    "a byte shorter": _hex(lambda chance, text: text[:-2]),
+    "longer": _hex(lambda chance, text: text + chance.choice("0123456789abcdef")),
+    "a byte longer": _hex(lambda chance, text: text + "00"),
+    "upper case": _hex(lambda chance, text: text.upper()),
+    "checksum case": _hex(lambda chance, text: text[:2] + "".join(chance.choice((c, c.upper())) for c in text[2:])),
+    "all ones": _hex(lambda chance, text: "0x" + "f" * (len(text) - 2)),
+    "all zeros": _hex(lambda chance, text: "0x" + "0" * (len(text) - 2)),
+    "blank inside": _hex(_blank),
+    "without prefix": _hex(lambda chance, text: text[2:]),
+    "prefix twice": _hex(lambda chance, text: "0x" + text),
+    "leading zero": _hex(lambda chance, text: "0x0" + text[2:]),
+    "leading zero gone": _hex(lambda chance, text: "0x" + text[2:].lstrip("0")),
+    "halved": _hex(lambda chance, text: text[: len(text) // 2]),
+    "repeated": _hex(lambda chance, text: text + text[2:]),
+    "backwards": _hex(lambda chance, text: "0x" + text[:1:-1]),
+    "a word": _hex(_word),
+    "one more": _number(lambda number: hex(number + 1)),
+    "one less": _number(lambda number: hex(number - 1)),
+    "double": _number(lambda number: hex(number * 2)),
+    "a bit": _number(lambda number: hex(number ^ (1 << (number % 7)))),
+    "number": _number(lambda number: number),
+    "decimal": _number(str),
+    "list emptied": _list(lambda chance, rows: []),
+    "list backwards": _list(lambda chance, rows: rows[::-1]),
+    "list shuffled": _list(lambda chance, rows: chance.sample(rows, len(rows))),
+    "list cut": _list(lambda chance, rows: rows[: chance.randrange(len(rows))]),
+    "list without its first": _list(lambda chance, rows: rows[1:]),
+    "list repeated": _list(lambda chance, rows: rows + rows),
+    "list with another": _list(lambda chance, rows: [*rows, chance.choice(ODD)]),
+}
+
+
+# --- the place that holds it ----------------------------------------------------------------------------------------
+
+
+def _dropped(chance: random.Random, holder: Any, key: Any) -> Any:
+    if isinstance(holder, dict):
+        return {name: value for name, value in holder.items() if name != key}
+    return holder[:key] + holder[key + 1 :]
+
+
+def _doubled(chance: random.Random, holder: Any, key: Any) -> Any:
+    """A row twice, or a key twice in an object: the other value before or behind the true one."""
+    if isinstance(holder, list):
+        at = chance.randrange(len(holder) + 1)
+        return [*holder[:at], holder[key], *holder[at:]]
+    other = msgspec.json.encode({key: chance.choice((holder[key], *ODD))})
+    true, pair = msgspec.json.encode(holder), other[1:-1]
+    return Raw(b"{" + pair + b"," + true[1:] if chance.random() < 0.5 else true[:-1] + b"," + pair + b"}")
+
+
+def _renamed(chance: random.Random, holder: Any, key: Any) -> Any:
+    if not isinstance(holder, dict):
+        return SAME
+    other = chance.choice((key.upper(), key + " ", key[:-1], "_" + key))
+    return {other if name == key else name: value for name, value in holder.items()}
+
+
+def _exchanged(chance: random.Random, holder: Any, key: Any) -> Any:
+    """Two fields of an object, or two rows of a list, change places."""
+    other = chance.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
+    if other == key:
+        return SAME
+    changed = dict(holder) if isinstance(holder, dict) else list(holder)
+    changed[key], changed[other] = holder[other], holder[key]
+    return changed
+
+
+def _beside(chance: random.Random, holder: Any, key: Any) -> Any:
+    """A field that was not there before."""
+    name = chance.choice(("removed", "type", "to", "status", "chainId", "x"))
+    return {**holder, name: chance.choice(ODD)} if isinstance(holder, dict) else SAME
+
+
+PLACES: Final[Mapping[str, Callable[[random.Random, Any, Any], Any]]] = {
+    "dropped": _dropped, "doubled": _doubled, "renamed": _renamed, "exchanged": _exchanged, "a field beside": _beside,
+}  # fmt: skip
+KINDS: Final = (*VALUES, *PLACES, "of elsewhere")
+
+
+def places(value: Any, at: Place = ()) -> Iterator[Place]:
+    """Every place in a JSON value; of a long list the first and the last few."""
+    yield at
+    if isinstance(value, dict):
+        for key in value:
+            yield from places(value[key], (*at, key))
+    elif isinstance(value, list):
+        for index in {*range(min(3, len(value))), *range(max(0, len(value) - 2), len(value))}:
+            yield from places(value[index], (*at, index))
+
+
+def pattern(method: str, at: Place) -> str:
+    """A place without its positions in lists: what a field is called."""
+    return f"{method} {'.'.join('*' if isinstance(step, int) else step for step in at)}"
+
+
+def damaged(chance: random.Random, kind: str, value: Any, at: Place, elsewhere: Any = SAME) -> Any:
+    """The value with damage of a kind at a place. `elsewhere` is what the same field has in another reply or row."""
+    if kind == "of elsewhere":
+        return SAME if elsewhere is SAME else _rebuilt(value, at, lambda _: elsewhere)
+    if kind in VALUES:
+        return _rebuilt(value, at, lambda old: VALUES[kind](chance, old))
+    return _rebuilt(value, at[:-1], lambda holder: PLACES[kind](chance, holder, at[-1])) if at else SAME
+
+
+def _rebuilt(value: Any, at: Place, change: Callable[[Any], Any]) -> Any:
+    """The value with what lies at a place changed; what is on the way there is copied, all else is shared."""
+    if not at:
+        return change(value)
+    inner = _rebuilt(value[at[0]], at[1:], change)
+    if inner is SAME:
+        return SAME
+    outer = dict(value) if isinstance(value, dict) else list(value)
+    outer[at[0]] = inner
+    return outer
+
+
+# --- a batch --------------------------------------------------------------------------------------------------------
+
+Reply = dict[str, Any]  # the values are undecoded
+
+
+def _refusal(chance: random.Random) -> Raw:
+    code, message = chance.choice(WORDS)
+    data = chance.choice((None, "0x", {"try": [1]}, message))
+    return Raw(msgspec.json.encode({"code": code, "message": message, "data": data}))
+
+
+def _one(change: Callable[[random.Random, Reply], Reply]) -> Callable[[random.Random, list[Reply]], Any]:
+    def changed(chance: random.Random, replies: list[Reply]) -> Any:
+        at = chance.randrange(len(replies))
+        return [*replies[:at], change(chance, dict(replies[at])), *replies[at + 1 :]]
+
+    return changed
+
+
+def _without(reply: Reply, *names: str) -> Reply:
+    return {name: value for name, value in reply.items() if name not in names}
+
+
+def _results_exchanged(chance: random.Random, replies: list[Reply]) -> Any:
+    if len(replies) < 2:
+        return SAME
+    one, other = chance.sample(range(len(replies)), 2)
+    changed = list(replies)
+    changed[one] = {**replies[other], "id": replies[one]["id"]}
+    changed[other] = {**replies[one], "id": replies[other]["id"]}
+    return changed
+
+
+BATCHES: Final[Mapping[str, Callable[[random.Random, list[Reply]], Any]]] = {
+    "reordered": lambda chance, replies: chance.sample(replies, len(replies)) if len(replies) > 1 else SAME,
+    "one missing": lambda chance, replies: [*replies[: (at := chance.randrange(len(replies)))], *replies[at + 1 :]],
+    "cut": lambda chance, replies: replies[: chance.randrange(len(replies))],
+    "one twice": lambda chance, replies: [*replies, chance.choice(replies)],
+    "one more": lambda chance, replies: [*replies, {**replies[-1], "id": len(replies) + 1}],
+    "results exchanged": _results_exchanged,
+    "all of the first": lambda chance, replies: [{**replies[0], "id": each["id"]} for each in replies],
+    "ids from nought": lambda chance, replies: [{**each, "id": each["id"] - 1} for each in replies],
+    "id of another": _one(lambda chance, reply: {**reply, "id": chance.randint(-1, 30)}),
+    "odd id": _one(lambda chance, reply: {**reply, "id": chance.choice((*ODD, str(reply["id"]), float(reply["id"])))}),
+    "no id": _one(lambda chance, reply: _without(reply, "id")),
+    "no result": _one(lambda chance, reply: _without(reply, "result")),
+    "null": _one(lambda chance, reply: {**reply, "result": None}),
+    "refused": _one(lambda chance, reply: {**_without(reply, "result"), "error": _refusal(chance)}),
+    "result and refusal": _one(lambda chance, reply: {**reply, "error": _refusal(chance)}),
+    "result and odd error": _one(lambda chance, reply: {**reply, "error": chance.choice(ODD)}),
+    "odd version": _one(lambda chance, reply: {**reply, "jsonrpc": chance.choice(ODD)}),
+    "a field beside": _one(lambda chance, reply: {**reply, chance.choice(("params", "x")): chance.choice(ODD)}),
+    "all refused": lambda chance, replies: [
+        {"jsonrpc": "2.0", "id": each["id"], "error": _refusal(chance)} for each in replies
+    ],
+    "refused as a whole": lambda chance, replies: {"jsonrpc": "2.0", "id": None, "error": _refusal(chance)},
+    "odd reply": lambda chance, replies: [*replies[:-1], chance.choice(ODD)],
+    "one for all": lambda chance, replies: replies[0],
+    "list for one": lambda chance, replies: [replies],
+}
+
+
+# --- the bytes ------------------------------------------------------------------------------------------------------
+
+
+def _flipped(chance: random.Random, body: bytes) -> bytes:
+    changed = bytearray(body)
+    for _ in range(chance.choice((1, 1, 2, 8))):
+        changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+    return bytes(changed)
+
+
+def _replaced(chance: random.Random, body: bytes) -> bytes:
+    changed = bytearray(body)
+    for _ in range(3):
+        changed[chance.randrange(len(changed))] = chance.randrange(256)
+    return bytes(changed)
+
+
+def _slice(chance: random.Random, body: bytes) -> tuple[int, int]:
+    first = chance.randrange(len(body))
+    return first, min(len(body), first + chance.randint(1, 200))
+
+
+def _slice_gone(chance: random.Random, body: bytes) -> bytes:
+    first, last = _slice(chance, body)
+    return body[:first] + body[last:]
+
+
+def _slice_twice(chance: random.Random, body: bytes) -> bytes:
+    first, last = _slice(chance, body)
+    return body[:last] + body[first:]
+
+
+def _slice_moved(chance: random.Random, body: bytes) -> bytes:
+    first, last = _slice(chance, body)
+    rest = body[:first] + body[last:]
+    at = chance.randrange(len(rest) + 1)
+    return rest[:at] + body[first:last] + rest[at:]
+
+
+BYTES: Final[Mapping[str, Callable[[random.Random, bytes], bytes]]] = {
+    "bits flipped": _flipped,
+    "bytes replaced": _replaced,
+    "cut": lambda chance, body: body[: chance.randrange(len(body))],
+    "cut and closed": lambda chance, body: body[: chance.randrange(len(body))] + body[-1:],
+    "begins later": lambda chance, body: body[chance.randrange(len(body)) :],
+    "slice gone": _slice_gone,
+    "slice twice": _slice_twice,
+    "slice elsewhere": _slice_moved,
+    "twice": lambda chance, body: body + body,
+    "more behind it": lambda chance, body: (
+        body + chance.choice((b"\0", b"}", b"]", b"{}", b"\r\n0\r\n\r\n", b"<html>"))
+    ),
+    "blanks around": lambda chance, body: b"\r\n \t" + body + b" \n",
+    "blanks inside": lambda chance, body: body.replace(b'":', b'" : ').replace(b',"', b' ,\n"'),
+    "byte order mark": lambda chance, body: b"\xef\xbb\xbf" + body,
+    "UTF-16": lambda chance, body: body.decode("latin-1").encode("utf-16"),
+    "nothing": lambda chance, body: b"",
+    "a web page": lambda chance, body: b"<!doctype html><title>502</title>",
+    "null": lambda chance, body: b"null",
+    "half of it in upper case": lambda chance, body: body[: len(body) // 2] + body[len(body) // 2 :].upper(),
+}

@@ -1,0 +1,165 @@
+"""A transport that gives a node's replies from memory, some of them damaged as the plan of the moment says."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from adapters.evm.transport import HttpTransport, Posted
+from bench.damage import BATCHES, BYTES, KINDS, SAME, STATUSES, Reply, damaged, pattern, places
+from chainfolio.errors import TooMuch, Unavailable
+
+EXCHANGES = ("status", "broken line", "too much", "of another question", "of an earlier question", "late refusal")
+TRIES = 20  # of kinds of damage, until one applies
+
+Where = tuple[int, tuple[Any, ...]]  # the number of a reply in its batch, and a place in its result
+
+
+class Exchange:
+    """What was asked in one request, and the replies of the node."""
+
+    def __init__(self, methods: list[str], replies: list[Reply], is_batch: bool) -> None:
+        self.methods, self.replies, self.is_batch = methods, replies, is_batch
+        self.body = msgspec.json.encode(replies if is_batch else replies[0])
+
+    @cached_property
+    def values(self) -> list[Any]:
+        """The results, decoded; SAME where the node refused."""
+        return [msgspec.json.decode(reply["result"]) if "result" in reply else SAME for reply in self.replies]
+
+    @cached_property
+    def fields(self) -> dict[str, list[Where]]:
+        """Where each field is, by its name; and what can be damaged beside fields."""
+        found: dict[str, list[Where]] = {f"{what} {self.methods[0]}": [] for what in ("batch:", "bytes:", "exchange:")}
+        for number, (method, value) in enumerate(zip(self.methods, self.values, strict=True)):
+            for at in places(value) if value is not SAME else ():
+                found.setdefault(pattern(method, at), []).append((number, at))
+        return found
+
+
+@dataclass(slots=True)
+class Plan:
+    """Which fields are damaged: in one exchange alone, or in all, and then the same question always gets the same
+    answer. `done` says which kind of damage was done to which field."""
+
+    targets: frozenset[str]
+    once: bool
+    done: list[tuple[str, str]] = field(default_factory=list)
+    given: dict[bytes, Posted | Exception] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Replay:
+    """One node. `plan` is None where every reply is true."""
+
+    url: str
+    chance: random.Random = field(default_factory=random.Random)
+    plan: Plan | None = None
+    met: set[str] = field(default_factory=set)  # all fields that were in a reply since somebody cleared it
+    asked: dict[bytes, Exchange] = field(default_factory=dict)  # likewise
+    _real: HttpTransport = field(default_factory=HttpTransport)
+    _exchanges: dict[bytes, Exchange] = field(default_factory=dict)
+    _known: dict[bytes, Reply] = field(default_factory=dict)
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        """One exchange, from memory where the same was asked before."""
+        exchange = self._exchanges.get(body)
+        if exchange is None:
+            exchange = self._exchanges[body] = await self._asked(body)
+        self.asked[body] = exchange
+        if self.plan is None:
+            self.met.update(exchange.fields)
+            return Posted(200, None, exchange.body)
+        given = self._given(self.plan, body, exchange)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._real.close()
+
+    async def _asked(self, body: bytes) -> Exchange:
+        asks = msgspec.json.decode(body)
+        many = asks if isinstance(asks, list) else [asks]
+        replies = [{"jsonrpc": "2.0", "id": ask["id"], **(await self._reply(ask))} for ask in many]
+        return Exchange([ask["method"] for ask in many], replies, isinstance(asks, list))
+
+    async def _reply(self, ask: dict[str, Any]) -> Reply:
+        key = msgspec.json.encode([ask["method"], ask["params"]])
+        if key not in self._known:
+            posted = await self._real.post("node", self.url, msgspec.json.encode({**ask, "id": 1}), 30)
+            reply = msgspec.json.decode(posted.body, type=dict[str, Raw])
+            self._known[key] = {name: reply[name] for name in ("result", "error") if name in reply}
+        return self._known[key]
+
+    # --- damage ------------------------------------------------------------------------------------------------------
+
+    def _given(self, plan: Plan, body: bytes, exchange: Exchange) -> Posted | Exception:
+        honest = Posted(200, None, exchange.body)
+        if plan.once and plan.done:
+            return honest
+        if body not in plan.given:
+            plan.given[body] = honest
+            for target in sorted(plan.targets & exchange.fields.keys()):
+                kind, given = self._damaged(target, exchange)
+                if given is not None:
+                    plan.given[body] = given
+                    plan.done.append((target, kind))
+                    break
+        return plan.given[body]
+
+    def _damaged(self, target: str, exchange: Exchange) -> tuple[str, Posted | Exception | None]:
+        """The kind of the damage, and what came of it; None where nothing applied."""
+        group, _, method = target.partition(": ")
+        for _ in range(TRIES):
+            if group == "exchange":
+                kind = self.chance.choice(EXCHANGES)
+                return kind, self._exchanged(kind, method, exchange)
+            if group == "bytes":
+                kind = self.chance.choice(list(BYTES))
+                return kind, Posted(200, None, BYTES[kind](self.chance, exchange.body))
+            if group == "batch":
+                kind = self.chance.choice(list(BATCHES))
+                changed = BATCHES[kind](self.chance, exchange.replies)
+                if changed is not SAME and not exchange.is_batch and isinstance(changed, list) and len(changed) == 1:
+                    changed = changed[0]
+            else:
+                kind, changed = self._field(target, exchange)
+            if changed is not SAME:
+                return kind, Posted(200, None, msgspec.json.encode(changed))
+        return "", None
+
+    def _field(self, target: str, exchange: Exchange) -> tuple[str, Any]:
+        number, at = self.chance.choice(exchange.fields[target])
+        kind = self.chance.choice(KINDS)
+        other, there = self.chance.choice(exchange.fields[target])
+        elsewhere = exchange.values[other]
+        for step in there:
+            elsewhere = elsewhere[step]
+        value = damaged(self.chance, kind, exchange.values[number], at, elsewhere)
+        if value is SAME:
+            return kind, SAME
+        replies = list(exchange.replies)
+        replies[number] = {**replies[number], "result": value}
+        return kind, replies if exchange.is_batch else replies[0]
+
+    def _exchanged(self, kind: str, method: str, exchange: Exchange) -> Posted | Exception:
+        if kind == "broken line":
+            return Unavailable("node", "the connection broke (on purpose)")
+        if kind == "too much":
+            return TooMuch("node", "an answer of more than 96 MiB (on purpose)", dense=True)
+        if kind == "status":
+            return Posted(self.chance.choice(STATUSES), self.chance.choice((None, 0.0, 3.0)), exchange.body)
+        if kind == "late refusal":
+            return Posted(429, self.chance.choice((None, 300.0)), b"")
+        if kind == "of an earlier question":
+            others = [each for each in self.asked.values() if each.methods == exchange.methods]
+        else:
+            others = list(self.asked.values())
+        return Posted(200, None, self.chance.choice(others).body)
