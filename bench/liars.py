@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,7 @@ class Liar:
 
 
 def _again(posted: Posted, replies: Any) -> Posted:
-    return Posted(posted.status, posted.retry_after_s, json.dumps(replies, separators=(",", ":")).encode())
+    return replace(posted, body=json.dumps(replies, separators=(",", ":")).encode())
 
 
 def _number(chance: random.Random, result: str) -> str:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from chainfolio.memory import ByteBudget
+
 
 class Clock(Protocol):
     """Time: `now_us` for the calendar, `monotonic_s` for durations."""
@@ -75,8 +77,10 @@ class LocalFiles:
 
 @dataclass(frozen=True, slots=True)
 class Seams:
-    """One handle for all of them. Transport and state store are passed to whoever needs them."""
+    """One handle for all of them, and the bound of all answers that come in. Transport and state store are passed to
+    whoever needs them."""
 
     clock: Clock = field(default_factory=SystemClock)
     random: random.Random = field(default_factory=random.SystemRandom)
     files: Files = field(default_factory=LocalFiles)
+    answers: ByteBudget = field(default_factory=ByteBudget)

@@ -320,7 +320,7 @@ def family(
         )
     if not settings.rpc:
         raise Unavailable(key, "no endpoint is configured", cure=f"set chains.{key}.rpc in the settings")
-    shared = transport or HttpTransport()
+    shared = transport or HttpTransport(seams.answers)
     endpoints = [
         Endpoint(
             url, shared, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps,
@@ -340,7 +340,7 @@ def family(
 def _explorer(settings: ChainSettings, seams: Seams) -> Explorer:
     from adapters.evm.explorer import Explorer, Fetching
 
-    fetching = Fetching(HttpTransport())
+    fetching = Fetching(HttpTransport(seams.answers))
     return Explorer(settings.explorer, fetching, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps)
 
 

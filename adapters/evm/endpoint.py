@@ -177,17 +177,17 @@ class Endpoint:
             raise answer
         return answer
 
-    async def big(self, request: Request, *, height: int = 0) -> memoryview | bytes:
-        """As `one`, without copying the result out of a large answer where its envelope is a plain one."""
+    async def big(self, request: Request, parse: Callable[[str, memoryview | bytes], T], *, height: int = 0) -> T:
+        """What `parse` makes of the result of one request, which is not copied where its envelope is a plain one."""
 
-        def read(body: bytes) -> memoryview | bytes:
+        def read(body: bytes) -> T:
             content = whole(body)
             if content is not None:
-                return content
+                return parse(self.name, content)
             answer = decode(self.name, body, 1)[0]
             if isinstance(answer, RpcError):
                 raise meaning(self.name, request.method, answer, height)
-            return answer
+            return parse(self.name, answer)
 
         await self._greet()
         return await self._retrying(encode([request]), read)
@@ -216,8 +216,7 @@ class Endpoint:
         wait_s = FIRST_WAIT_S
         for attempt in range(RETRIES):
             try:
-                posted = await self._post(body)
-                return await asyncio.to_thread(read, posted) if len(posted) > LARGE else read(posted)
+                return await _decoded(await self._post(body), read)
             except SourceError as error:
                 self._hushed(error)
                 if not isinstance(error, Unavailable):
@@ -244,15 +243,18 @@ class Endpoint:
             error.args = (error.message,)
         return error
 
-    async def _post(self, body: bytes) -> bytes:
+    async def _post(self, body: bytes) -> Posted:
         async with self._gate:
             await self._pace()
             self.requests += 1
             start_s = self._seams.clock.monotonic_s()
             posted = await self._transport.post(self.name, self.url, body, self._timeout_s)
-            accepted = _accepted(self.name, posted)
+            refusal = _refused(self.name, posted)
+            if refusal is not None:
+                posted.give_back()
+                raise refusal
             self.health.exchanged(self._seams.clock.monotonic_s() - start_s)
-        return accepted
+        return posted
 
     async def _pace(self) -> None:
         """Keep to the configured rate and to what `Retry-After` asked of everybody."""
@@ -269,25 +271,43 @@ def _is_about_the_batch(refusal: SourceError) -> bool:
     return kind and bool(_ABOUT_THE_BATCH.search(refusal.reason))
 
 
-def _accepted(source: str, posted: Posted) -> bytes:
-    """The body of an exchange that can be an answer; everything else as the error it is."""
+async def _decoded(posted: Posted, read: Callable[[bytes], T]) -> T:
+    """What `read` makes of a body; its bytes are given back when that is done, which nobody's leaving ends sooner."""
+    if len(posted.body) <= LARGE:
+        try:
+            return read(posted.body)
+        finally:
+            posted.give_back()
+    reading = asyncio.ensure_future(asyncio.to_thread(read, posted.body))
+    reading.add_done_callback(posted.give_back)
+    try:
+        return await asyncio.shield(reading)
+    except SourceError as error:
+        error.__context__ = None  # its frames and those of its cause hold the body, for as long as anybody holds it
+        raise error.with_traceback(None) from None
+    finally:
+        del posted, reading  # the task holds the error, and the error this frame
+
+
+def _refused(source: str, posted: Posted) -> SourceError | None:
+    """The error that an exchange without an answer is."""
     body = posted.body
     start, end = body[:64].lstrip(), body[-64:].rstrip()
     if posted.status == 429:
-        raise Unavailable(source, "too many requests (429)", retry_after_s=posted.retry_after_s)
+        return Unavailable(source, "too many requests (429)", retry_after_s=posted.retry_after_s)
     if posted.status == 413:
-        raise TooMuch(source, "the node refuses a body of this size (413)", dense=True)
+        return TooMuch(source, "the node refuses a body of this size (413)", dense=True)
     if posted.status >= 500:
-        raise Unavailable(source, f"HTTP {posted.status}", retry_after_s=posted.retry_after_s)
+        return Unavailable(source, f"HTTP {posted.status}", retry_after_s=posted.retry_after_s)
     if posted.status in (401, 403):
-        raise BadAnswer(
+        return BadAnswer(
             source, f"access refused (HTTP {posted.status})", cure="check the key in the endpoint's address"
         )
     if 300 <= posted.status < 400:
-        raise BadAnswer(source, f"redirects elsewhere (HTTP {posted.status})", cure="use the final address")
+        return BadAnswer(source, f"redirects elsewhere (HTTP {posted.status})", cure="use the final address")
     if start[:1] not in (b"{", b"["):
         kind = "a web page" if start[:1] == b"<" else "no JSON"
-        raise Unavailable(source, f"answered with {kind} (HTTP {posted.status}, {len(body)} bytes)")
+        return Unavailable(source, f"answered with {kind} (HTTP {posted.status}, {len(body)} bytes)")
     if end[-1:] not in (b"}", b"]"):
-        raise Unavailable(source, f"the answer breaks off after {len(body)} bytes")
-    return body
+        return Unavailable(source, f"the answer breaks off after {len(body)} bytes")
+    return None

@@ -17,18 +17,18 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from itertools import chain
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from adapters.evm.transport import CONNECT_S, Posted, retry_after, room_for, too_large, unreachable
+from adapters.evm.transport import CONNECT_S, PIECE, Body, Posted, retry_after, room_for, unreachable
 from chainfolio.errors import Unavailable
+from chainfolio.memory import ByteBudget, Lease
 
-PIECE = 1 << 16
 _AS_IT_IS = "/%:@!$&'()*+,;=~?"
-_GZIP = 16 + zlib.MAX_WBITS
 
 
 class PlainTransport:
     """At most so many exchanges at once, each on a connection that is kept for the next one."""
 
-    def __init__(self, *, connections: int, max_body: int) -> None:
+    def __init__(self, budget: ByteBudget, *, connections: int, max_body: int) -> None:
+        self.budget = budget
         self._max_body = max_body
         self._threads = ThreadPoolExecutor(connections, "http")
         self._idle: dict[str, list[HTTPConnection]] = {}
@@ -43,7 +43,9 @@ class PlainTransport:
             raise unreachable(source, error) from None
         try:
             async with asyncio.timeout(timeout_s):
-                return await asyncio.get_running_loop().run_in_executor(self._threads, exchange.run, body)
+                posted = await asyncio.get_running_loop().run_in_executor(self._threads, exchange.run, body)
+                exchange.is_answered = True
+                return posted
         except TimeoutError:
             raise Unavailable(source, f"no answer within {timeout_s:g} s") from None
         except (HTTPException, OSError, ValueError, zlib.error) as error:
@@ -78,27 +80,16 @@ class PlainTransport:
                 return
         connection.close()
 
-    def body(self, source: str, answer: HTTPResponse, question: bytes) -> bytes:
-        """The whole body, unpacked; TooMuch as soon as it is known to outgrow its cap."""
-        kind = (answer.getheader("content-encoding") or "identity").lower()
-        if kind not in ("identity", "gzip"):
-            raise ValueError("an encoding that was not asked for")
-        most = room = room_for(question, self._max_body)
-        if kind == "identity" and answer.length is not None:
-            if answer.length > most:
-                raise too_large(source, most)
-            return answer.read()
-        unpacker = zlib.decompressobj(_GZIP) if kind == "gzip" else None
-        parts = list[bytes]()
-        while packed := answer.read(PIECE):
-            part = unpacker.decompress(packed, room + 1) if unpacker else packed
-            room -= len(part)
-            if room < 0:
-                raise too_large(source, most)
-            parts.append(part)
-        if unpacker and not unpacker.eof:
-            raise ValueError("the packed body breaks off")
-        return b"".join(parts)
+    def body(self, source: str, answer: HTTPResponse, question: bytes, lease: Lease) -> bytes:
+        """The whole body, unpacked; TooMuch as soon as it is known to outgrow its bound."""
+        body = Body(source, room_for(question, self._max_body), lease, answer.getheader("content-encoding"))
+        body.announced(answer.length)
+        while piece := answer.read(PIECE):
+            for wait in body.take(piece):
+                wait.result()
+        if answer.length:
+            raise ValueError("the body is shorter than announced")
+        return body.whole()
 
 
 class _Exchange:
@@ -108,7 +99,9 @@ class _Exchange:
         self._owner, self._source, self._url, self._timeout_s = owner, source, url, timeout_s
         self._host = f"{url.hostname}:{url.port or 80}"
         self._connection: HTTPConnection | None = None
+        self._lease = owner.budget.lease()
         self._is_over = False
+        self.is_answered = False
 
     def run(self, body: bytes) -> Posted:
         """Ask and read."""
@@ -120,9 +113,9 @@ class _Exchange:
             connection.sock.settimeout(self._timeout_s)
             connection.request("POST", _target(self._url), body, _headers(self._url))
             answer = connection.getresponse()
-            content = self._owner.body(self._source, answer, body)
+            content = self._owner.body(self._source, answer, body, self._lease)
             is_kept = not answer.will_close and answer.isclosed()
-            return Posted(answer.status, retry_after(answer.getheader("retry-after")), content)
+            return Posted(answer.status, retry_after(answer.getheader("retry-after")), content, self._lease)
         finally:
             self._connection = None
             if is_kept and not self._is_over:
@@ -141,8 +134,10 @@ class _Exchange:
         return made
 
     def end(self) -> None:
-        """Break off what is still going on."""
+        """Break off what is still going on, and hold nothing of what nobody has got."""
         self._is_over = True
+        if not self.is_answered:
+            self._lease.give_back()
         connection = self._connection
         if connection is not None and connection.sock is not None:
             with suppress(OSError):

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from adapters.evm import logs as columns
-from adapters.evm.endpoint import Answer, Endpoint
+from adapters.evm.endpoint import Endpoint
 from adapters.evm.integrity import Query, check_links, check_logs
 from adapters.evm.logs import Logs
 from adapters.evm.node import Header, Node, header_key, hex_of
@@ -117,9 +117,7 @@ class LogReader:
                 elif isinstance(answer, SourceError):
                     raise answer
                 else:
-                    parts.append(
-                        _within(endpoint, piece, await asyncio.to_thread(columns.parse, endpoint.name, answer))
-                    )
+                    parts.append(_within(endpoint, piece, answer))
             if not refused:
                 self._grow(endpoint)
             pieces = sorted(refused)
@@ -127,14 +125,18 @@ class LogReader:
             parts.sort(key=lambda part: int(part.height[0]) if len(part) else -1)
         return columns.join(parts)
 
-    async def _ask(self, endpoint: Endpoint, pieces: Sequence[Span], query: Query) -> Sequence[Answer | memoryview]:
+    async def _ask(self, endpoint: Endpoint, pieces: Sequence[Span], query: Query) -> Sequence[Logs | SourceError]:
         asks = [Request("eth_getLogs", ({**_range(piece), **query.filter()},)) for piece in pieces]
         try:
             if len(asks) == 1:
-                return [await endpoint.big(asks[0], height=pieces[0].first)]
-            return await endpoint.ask(asks, height=pieces[0].first)
+                return [await endpoint.big(asks[0], columns.parse, height=pieces[0].first)]
+            answers = await endpoint.ask(asks, height=pieces[0].first)
         except TooMuch as refusal:
             return [refusal] * len(pieces)
+        return [
+            answer if isinstance(answer, SourceError) else await asyncio.to_thread(columns.parse, endpoint.name, answer)
+            for answer in answers
+        ]
 
     def _cap(self, endpoint: Endpoint, wanted: int) -> int:
         structural = endpoint.learnt.get("max_span", wanted)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import socket
 import ssl
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING, Protocol
 
 from chainfolio.errors import TooMuch, Unavailable
+from chainfolio.memory import ByteBudget, Lease
 
 if TYPE_CHECKING:
     import aiohttp
@@ -21,6 +27,9 @@ MAX_BODY = 96 * 1024 * 1024
 MAX_SMALL_BODY = 16 * 1024 * 1024
 _LARGE = re.compile(rb'"method":"(?:eth_getLogs|eth_getBlock|eth_getTransactionReceipt|trace_|debug_trace)')
 CONNECT_S = 10.0
+PIECE = 1 << 18
+SMALL = 1 << 20
+_GZIP = 16 + zlib.MAX_WBITS
 
 
 class Unreachable(Unavailable):
@@ -60,11 +69,71 @@ def cause(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """What came back: status, `Retry-After` in seconds where one was given, the decoded body."""
+    """What came back: status, `Retry-After` in seconds where one was given, the decoded body.
+
+    The body is counted in the budget of the process until `give_back`.
+    """
 
     status: int
     retry_after_s: float | None
     body: bytes
+    lease: Lease | None = None
+
+    def give_back(self, _: object = None) -> None:
+        """The body is decoded, or nobody wants it."""
+        if self.lease is not None:
+            self.lease.give_back()
+
+
+class Body:
+    """A body while it arrives: unpacked piece by piece, bounded by `room`, and counted in a lease before it is kept."""
+
+    def __init__(self, source: str, room: int, lease: Lease, encoding: str | None) -> None:
+        kind = (encoding or "identity").lower()
+        if kind not in ("identity", "gzip"):
+            raise ValueError("an encoding that was not asked for")
+        self._source, self._room, self._lease = source, room, lease
+        self._unpacker = zlib.decompressobj(_GZIP) if kind == "gzip" else None
+        self._content = BytesIO()
+        self._capacity = SMALL
+
+    def announced(self, size: int | None) -> None:
+        """Refuse a body that says that it is too large."""
+        if self._unpacker is None and size is not None and size > self._room:
+            raise too_large(self._source, self._room)
+
+    def take(self, packed: bytes) -> Iterator[Future[None]]:
+        """Keep what arrived. Each future has to be waited for before the next step: until then there is no room."""
+        for part in self._unpacked(packed):
+            if self._content.tell() + len(part) > self._room:
+                raise too_large(self._source, self._room)
+            if (wait := self._lease.take(len(part))) is not None:
+                yield wait
+            self._write(part)
+
+    def _write(self, part: bytes) -> None:
+        """Keep bytes. What is not small gets all its room at once: the system gives memory only as it is written, and
+        a body that grows by and by would leave holes of half its size behind."""
+        if self._content.tell() + len(part) > self._capacity:
+            larger = BytesIO(bytes(self._room))
+            larger.write(self._content.getbuffer()[: self._content.tell()])
+            self._content, self._capacity = larger, self._room
+        self._content.write(part)
+
+    def _unpacked(self, packed: bytes) -> Iterator[bytes]:
+        if self._unpacker is None:
+            yield packed
+            return
+        while part := self._unpacker.decompress(packed, PIECE):
+            yield part
+            packed = self._unpacker.unconsumed_tail
+
+    def whole(self) -> bytes:
+        """All of it, once nothing more comes."""
+        if self._unpacker is not None and not self._unpacker.eof:
+            raise ValueError("the packed body breaks off")
+        self._content.truncate()
+        return self._content.getvalue()
 
 
 class Transport(Protocol):
@@ -78,11 +147,12 @@ class Transport(Protocol):
 
 
 class HttpTransport:
-    """aiohttp, or the standard library where there is no TLS; redirects refused, the body capped while it is read."""
+    """aiohttp, or the standard library where there is no TLS; redirects refused, the body bounded while it is read."""
 
-    def __init__(self, *, connections: int = 16, max_body: int = MAX_BODY) -> None:
+    def __init__(self, budget: ByteBudget | None = None, *, connections: int = 16, max_body: int = MAX_BODY) -> None:
+        self.budget = budget or ByteBudget()
         self._connections = connections
-        self._max_body = max_body
+        self._max_body = min(max_body, self.budget.alone)
         self._session: aiohttp.ClientSession | None = None
         self._plain: PlainTransport | None = None
 
@@ -93,7 +163,7 @@ class HttpTransport:
         if self._plain is None:
             from adapters.evm.plain import PlainTransport
 
-            self._plain = PlainTransport(connections=self._connections, max_body=self._max_body)
+            self._plain = PlainTransport(self.budget, connections=self._connections, max_body=self._max_body)
         return await self._plain.post(source, url, body, timeout_s)
 
     async def get(self, source: str, url: str, timeout_s: float) -> Posted:
@@ -101,36 +171,41 @@ class HttpTransport:
         return await self._exchange(source, "GET", url, None, timeout_s)
 
     async def _exchange(self, source: str, method: str, url: str, body: bytes | None, timeout_s: float) -> Posted:
+        lease = self.budget.lease()
+        try:
+            return await self._read(source, method, url, body, timeout_s, lease)
+        except BaseException:
+            lease.give_back()
+            raise
+
+    async def _read(
+        self, source: str, method: str, url: str, question: bytes | None, timeout_s: float, lease: Lease
+    ) -> Posted:
         import aiohttp  # here, for it takes a fifth of a second
 
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._connections), read_bufsize=1 << 20, trust_env=False
-            )
-        headers = {"content-type": "application/json", "accept-encoding": "gzip, deflate"}
+                connector=aiohttp.TCPConnector(limit=self._connections),
+                read_bufsize=PIECE, auto_decompress=False, trust_env=False,
+            )  # fmt: skip
+        headers = {"content-type": "application/json", "accept-encoding": "gzip"}
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(CONNECT_S, timeout_s))
         try:
             async with self._session.request(
-                method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
+                method, url, data=question, headers=headers, timeout=timeout, allow_redirects=False
             ) as answer:
-                content = await self._read(source, answer, room_for(body, self._max_body))
-                return Posted(answer.status, retry_after(answer.headers.get("retry-after")), content)
+                body = Body(source, room_for(question, self._max_body), lease, answer.headers.get("content-encoding"))
+                body.announced(answer.content_length)
+                async for piece in answer.content.iter_any():
+                    for wait in body.take(piece):
+                        await asyncio.wrap_future(wait)
+                return Posted(answer.status, retry_after(answer.headers.get("retry-after")), body.whole(), lease)
         except TimeoutError:
             raise Unavailable(source, f"no answer within {timeout_s:g} s") from None
         except aiohttp.ClientConnectorError as error:
             raise unreachable(source, error) from None
-        except (aiohttp.ClientError, ConnectionError, ValueError) as error:
+        except (aiohttp.ClientError, ConnectionError, ValueError, zlib.error) as error:
             raise Unavailable(source, f"the connection broke ({type(error).__name__})") from None
-
-    async def _read(self, source: str, answer: aiohttp.ClientResponse, room: int) -> bytes:
-        parts, size = [], 0
-        async for part in answer.content.iter_any():
-            parts.append(part)
-            size += len(part)
-            if size > room:
-                answer.close()
-                raise too_large(source, room)
-        return b"".join(parts)
 
     async def close(self) -> None:
         """Let go of all connections."""

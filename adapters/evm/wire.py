@@ -25,10 +25,11 @@ class Request:
     params: tuple[Any, ...] = ()
 
 
-# What lies beside the message of a refusal is not unfolded where it has more bytes, unless it is a text.
+# A message of more bytes is not read, and what lies beside it is not unfolded, unless it is a text.
 MAX_REFUSAL: Final = 16 * 1024
 MAX_MESSAGE: Final = 400
 NULL: Final = msgspec.Raw(b"null")
+NO_WORDS: Final = msgspec.Raw(b'""')
 
 
 class RpcError(msgspec.Struct, frozen=True):
@@ -41,7 +42,7 @@ class RpcError(msgspec.Struct, frozen=True):
 
 class _Refused(msgspec.Struct):
     code: int = 0
-    message: str = ""
+    message: msgspec.Raw = NO_WORDS
     data: msgspec.Raw = NULL
 
 
@@ -127,13 +128,13 @@ def _replies(body: bytes, count: int) -> Sequence[_Reply]:
 
 def _refusal(source: str, reply: _Reply) -> RpcError | None:
     """The error of an answer, if it is one."""
-    content = bytes(reply.error)
-    if content == b"null":
+    found = typed(source, memoryview(reply.error), _Refused | None)  # type: ignore[arg-type]
+    if found is None:
         return None
-    found = typed(source, content, _Refused)
-    beside = bytes(found.data)
-    data = typed(source, beside, Any) if len(beside) <= MAX_REFUSAL or beside[:1] == b'"' else None
-    return RpcError(found.code, found.message[:MAX_MESSAGE], data)
+    message, beside = memoryview(found.message), memoryview(found.data)
+    words = typed(source, message, str)[:MAX_MESSAGE] if len(message) <= MAX_REFUSAL else "a message without end"
+    is_read = len(beside) <= MAX_REFUSAL or bytes(beside[:1]) == b'"'
+    return RpcError(found.code, words, typed(source, beside, Any) if is_read else None)
 
 
 def _content(source: str, reply: _Reply) -> bytes | RpcError:
@@ -144,7 +145,7 @@ def _content(source: str, reply: _Reply) -> bytes | RpcError:
     return bytes(reply.result)
 
 
-def typed(source: str, content: bytes, kind: type[T]) -> T:
+def typed(source: str, content: bytes | memoryview, kind: type[T]) -> T:
     """A result as a typed value; BadAnswer where it does not fit."""
     try:
         return msgspec.json.decode(content, type=kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ class Lying:
             self.asked.append(ask["method"])
             if url == LIAR and ask["method"] == self.method:
                 reply["result"] = self.lie(reply["result"])
-        return Posted(posted.status, None, json.dumps(replies, separators=(",", ":")).encode())
+        return replace(posted, body=json.dumps(replies, separators=(",", ":")).encode())
 
     async def close(self) -> None:
         await self._real.close()

@@ -102,6 +102,31 @@ async def test_hostile_balances_by_name(local: Local, route: int) -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES)
+async def test_a_contract_that_burns_all_gas_harms_no_other_read(local: Local, route: int) -> None:
+    """Nor is anything remembered against the node: its batches and routes stay as they are."""
+    burners = [local.hostile[name].lower() for name in ("balance loops", "balance is invalid")]
+    honest = [
+        held(token.address.lower(), wallet) for token in local.deployment.tokens.values() for wallet in local.wallets
+    ]
+    asks = [
+        each for ask in honest for each in (held(burners[0], local.wallets[0]), ask, held(burners[1], local.wallets[1]))
+    ]
+    async with chain_of(local, **{ROUTE: route}) as chain:
+        (endpoint,) = chain.node.endpoints
+        block = await chain.block(local.heights[-1])
+        alone = await chain.answer(honest, block)
+        before = endpoint.requests
+        got = await chain.answer(asks, block)
+        if route == SINGLES:
+            assert endpoint.requests - before <= 2, "once more with more gas, for the burners alone"
+        assert got[1::3] == alone
+        assert all(isinstance(value, int) for value in alone)
+        assert all(isinstance(value, Reverted | Unknown) for value in (*got[0::3], *got[2::3]))
+        assert endpoint.learnt == {ROUTE: route}
+        assert not endpoint.trouble.counts
+
+
+@pytest.mark.parametrize("route", ROUTES)
 async def test_what_writes_says_what_it_would_give_and_changes_nothing(local: Local, route: int) -> None:
     weth, wallet = local.deployment.tokens["WETH"].address.lower(), local.wallets[1]
     asks = [

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from adapters.evm.endpoint import identity, name_of
+from adapters.evm.endpoint import Endpoint, identity, name_of
 from adapters.evm.transport import Posted
 from adapters.evm.wire import Request
 from chainfolio.errors import BadAnswer, ChainfolioError, SourceError, TooMuch, Unavailable, Unsupported
@@ -96,6 +96,10 @@ async def test_a_configured_rate_is_kept() -> None:
 # --- bodies ----------------------------------------------------------------------------------------------------------
 
 
+def whole_of(endpoint: Endpoint) -> Callable[[Request], Awaitable[bytes]]:
+    return lambda request: endpoint.big(request, lambda source, content: bytes(content))
+
+
 @pytest.mark.parametrize(
     ("posted", "kind", "said"),
     [
@@ -116,7 +120,7 @@ async def test_a_configured_rate_is_kept() -> None:
 async def test_a_body_that_is_no_answer(posted: Posted, kind: type[SourceError], said: str) -> None:
     node = FakeNode(FakeChain())
     node.always = posted
-    for read in (one(node).endpoint.one, one(node).endpoint.big):
+    for read in (one(node).endpoint.one, whole_of(one(node).endpoint)):
         with pytest.raises(kind, match=said) as caught:
             await read(HEADERS[0])
         assert type(caught.value) is kind
@@ -237,7 +241,7 @@ async def test_no_part_of_an_address_is_ever_shown(
     node.always = fault
     found = wired(node, urls=[URL])
     texts = [repr(found.endpoint), repr(found.node), repr(found.node.troubles()), caplog.text]
-    for read in (found.endpoint.one, found.endpoint.big, lambda request: found.endpoint.ask([request, request])):
+    for read in (found.endpoint.one, whole_of(found.endpoint), lambda request: found.endpoint.ask([request, request])):
         try:
             texts.append(repr(await read(Request(method, ({},)))))
         except ChainfolioError as error:

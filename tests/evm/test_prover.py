@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -54,7 +54,7 @@ class Scripted:
             except Missing:
                 del reply["result"]
                 reply["error"] = {"code": -32601, "message": "the method does not exist/is not available"}
-        return Posted(posted.status, None, json.dumps(replies).encode())
+        return replace(posted, body=json.dumps(replies).encode())
 
     async def close(self) -> None:
         await self.http.close()
