@@ -174,7 +174,7 @@ class HttpTransport:
         lease = self.budget.lease()
         try:
             return await self._read(source, method, url, body, timeout_s, lease)
-        except BaseException:
+        except BaseException:  # whatever ends it: nobody else knows of the lease
             lease.give_back()
             raise
 
