@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 
 import pytest
 
@@ -93,9 +93,9 @@ def test_every_answer_ends_and_all_together_stay_below_the_bound(seed: int) -> N
     chance = random.Random(seed)
     budget = ByteBudget(common=100, alone=80, free=chance.choice([0, 5]))
     left = {budget.lease(): chance.randrange(1, 81) for _ in range(40)}
-    waits = dict.fromkeys(left)
+    waits: dict[Lease, Future[None] | None] = dict.fromkeys(left)
     while left:
-        ready = [lease for lease in left if waits[lease] is None or waits[lease].done()]  # type: ignore[attr-defined]
+        ready = [lease for lease in left if (wait := waits[lease]) is None or wait.done()]
         assert ready, "nobody can go on"
         lease = chance.choice(ready)
         if left[lease] == 0:
@@ -104,7 +104,7 @@ def test_every_answer_ends_and_all_together_stay_below_the_bound(seed: int) -> N
             continue
         step = min(left[lease], chance.randrange(1, 20))
         left[lease] -= step
-        waits[lease] = lease.take(step)  # type: ignore[assignment]
+        waits[lease] = lease.take(step)
         assert 0 <= budget.held <= 100
         assert 0 <= budget.held_alone <= 80
     assert (budget.held, budget.held_alone, budget.waiting) == (0, 0, 0)
