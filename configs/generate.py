@@ -35,7 +35,10 @@ ROLES = {
     ("morpho_vault", "vault"): ("erc4626", "vault"),
     ("euler_vault", "vault"): ("erc4626", "vault"),
     ("yearn_vault", "vault_v3"): ("erc4626", "vault"),
+    ("staking", "owner"): ("staking_rewards", "staking"),
+    ("pool2", "owner"): ("staking_rewards", "staking"),
 }
+LAST = "staking_rewards"  # of whose contracts it is not known how they are asked: any other family goes first
 TRUSTED = ("registry", "helper")  # kept by the source as data of this family; another confidence is a guess
 SOURCES = ("projects/", "registries/", "dimension-adapters:", "yearn/")  # ISC, ISC, ISC, MIT
 FORKS = ("protocol", "name", "family", "chain", "role", "address")
@@ -82,7 +85,7 @@ def forks(
 ) -> Iterator[tuple[str, ...]]:
     """The forks that our families read, in the order of their keys; each contract once, with the row trusted most,
     and none of which sources say different families."""
-    taken: dict[tuple[str, str], tuple[tuple[bool, str, str], tuple[str, ...]]] = {}
+    taken: dict[tuple[str, str], tuple[tuple[bool, bool, str, str], tuple[str, ...]]] = {}
     claimed: dict[tuple[str, str], set[str]] = {}
     written = {place for places in known.values() for place in places}
     for row in rows:
@@ -95,10 +98,10 @@ def forks(
             continue
         family, ours = role
         claimed.setdefault(place, set()).add(family)
-        order = row["confidence"] != "registry", row["slug"], family
+        order = family == LAST, row["confidence"] != "registry", row["slug"], family
         if place not in taken or order < taken[place][0]:
             taken[place] = order, (row["slug"], family, row["chain"], ours, row["address"])
-    found = [fork for place, (_, fork) in taken.items() if len(claimed[place]) == 1]
+    found = [fork for place, (_, fork) in taken.items() if len(claimed[place] - {LAST}) <= 1]
     keys = _keys({(slug, family) for slug, family, *_ in found}, set(known))
     yield from sorted((keys[fork[0], fork[1]], _name(fork[0]), *fork[1:]) for fork in found)
 
@@ -106,7 +109,7 @@ def forks(
 def _keys(protocols: set[tuple[str, str]], taken: set[str]) -> dict[tuple[str, str], str]:
     """A key of its own for each family of each protocol: roles of two families may have one name."""
     keys: dict[tuple[str, str], str] = {}
-    for slug, family in sorted(protocols):
+    for slug, family in sorted(protocols, key=lambda each: (each[1] == LAST, each)):
         plain = re.sub(r"[^a-z0-9]+", "_", slug.lower()).strip("_")
         plain = plain if plain[0].isalpha() else f"p{plain}"  # a key begins with a letter
         tries = (plain[:LONGEST_KEY], f"{plain[: LONGEST_KEY - len(family) - 1]}_{family}")

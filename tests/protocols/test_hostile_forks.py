@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.evm.protocols import aave
+from adapters.evm.protocols import aave, stakes
 from adapters.evm.protocols.uniswap_v3 import NOT_COVERED
 from chainfolio.contracts import Position, Snapshot
 from cli.demo import protocols
@@ -24,7 +24,7 @@ FUNDS = 5_000 * 10**6  # what the operator really puts there, and can take away
 EVERYTHING = 10**30
 NAMES = (
     "comptroller", "market", "factory", "pair", "vault", "balancer", "pool", "farm", "factory_v3", "pool_v3", "manager",
-    "provider", "lending", "atoken",
+    "provider", "lending", "atoken", "stakes",
 )  # fmt: skip
 FORK = 'key = "{key}"\nname = "{key}"\nis_fork = true\nfamilies = ["{family}"]\n[contracts.local]\n{role} = ["{at}"]\n'
 FORKS = {
@@ -33,6 +33,7 @@ FORKS = {
     "uniswap_v2": ("factory", "factory"),
     "uniswap_v3": ("factory", "factory_v3"),
     "aave_v3": ("data_provider", "provider"),
+    "staking_rewards": ("staking", "stakes"),
     "erc4626": ("vault", "vault"),
     "balancer_v2": ("vault", "balancer"),
 }
@@ -102,6 +103,12 @@ def answers(at: dict[str, str], usdc: str, weth: str, owner: str) -> dict[str, d
             "rewardToken()": gives("address", weth),
             "pendingReward(uint256,address)": given,
         },
+        "stakes": {
+            "stakingToken()": gives("address", usdc),
+            "rewardsToken()": gives("address", weth),
+            "balanceOf(address)": given,
+            "earned(address)": given,
+        },
         "provider": {
             "ADDRESSES_PROVIDER()": gives("address", at["provider"]),
             "getPool()": gives("address", at["lending"]),
@@ -162,15 +169,18 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forked]:
         given = {
             to: Log([TRANSFER, topic_of(ZERO), topic_of(to)], words(["uint256"], WAD)) for to in (bystander, actor)
         }
-        staked = Log([TRANSFER, topic_of(bystander), topic_of(at["farm"])], words(["uint256"], WAD))
+        staked = [
+            Log([TRANSFER, topic_of(bystander), topic_of(at[name])], words(["uint256"], WAD))
+            for name in ("farm", "stakes")
+        ]
         shares = ("market", "pair", "vault", "pool", "atoken")
         node.settle([log_tx(operator, at[share], given[bystander]) for share in shares])
-        node.settle([log_tx(operator, at["pool"], staked)])
+        node.settle([log_tx(operator, at["pool"], log) for log in staked])
         ticket = Log([TRANSFER, topic_of(ZERO), topic_of(bystander), "0x" + "00" * 31 + "07"])
         node.settle([log_tx(operator, at["manager"], ticket)])
-        node.settle([tx(operator, usdc, transfer, at[name], FUNDS) for name in ("pair", "farm", "pool_v3")])
+        node.settle([tx(operator, usdc, transfer, at[name], FUNDS) for name in ("pair", "farm", "pool_v3", "stakes")])
         node.settle([log_tx(actor, at[share], given[actor]) for share in ("market", "pool", "atoken")])
-        node.settle([tx(actor, usdc, transfer, at[name], 1) for name in ("market", "farm", "atoken")])
+        node.settle([tx(actor, usdc, transfer, at[name], 1) for name in ("market", "farm", "atoken", "stakes")])
         files = {
             f"x{family}": FORK.format(key=f"x{family}", family=family, role=role, at=at[name])
             for family, (role, name) in FORKS.items()
@@ -186,7 +196,7 @@ def topic_of(address: str) -> str:
 
 def test_no_operator_of_a_listed_fork_adds_to_what_somebody_else_is_worth(forked: Forked) -> None:
     assert {each.protocol for each in forked.bystander.positions} >= {
-        "xmasterchef", "xcompound_v2", "xuniswap_v2", "xuniswap_v3", "xaave_v3",
+        "xmasterchef", "xcompound_v2", "xuniswap_v2", "xuniswap_v3", "xaave_v3", "xstaking_rewards",
     }  # fmt: skip
     assert all(each.unverified for each in forked.bystander.positions if each.protocol.startswith("x"))
     assert value([forked.bystander]).worth == value([forked.before]).worth > 0
@@ -205,6 +215,13 @@ def test_a_market_that_others_lead_to_and_that_does_not_have_what_it_says_is_not
     market, earned = sorted(forked.of_actor("aave_v3"), key=lambda each: len(each.rewards))
     assert (market.unverified, earned.unverified) == (aave.NOT_THERE, aave.NOT_EARNED)
     assert [part.raw for part in (*market.supplied, *earned.rewards)] == [EVERYTHING] * 2
+
+
+def test_a_staking_contract_that_does_not_have_what_it_says_is_staked_is_not_relied_on(forked: Forked) -> None:
+    (given,) = [each for each in forked.bystander.positions if each.protocol == "xstaking_rewards"]
+    (own,) = forked.of_actor("staking_rewards")
+    assert (given.unverified, own.unverified) == (stakes.NOT_SENT, stakes.NOT_THERE)
+    assert [part.raw for part in own.supplied] == [EVERYTHING]
 
 
 def test_one_heap_of_money_does_not_bear_out_three_stakes_in_a_farm_of_a_fork(forked: Forked) -> None:
@@ -230,10 +247,10 @@ def test_who_put_something_into_an_honest_fork_has_what_it_has_in_the_original(
     def as_fork(text: str) -> str:
         at = demo_world.deployment.contracts
         text = text.replace(at["NonfungiblePositionManager"].lower(), at["UniswapV3Factory"].lower())
-        text = text.replace("position_manager", "factory")
+        text = text.replace("position_manager", "factory").replace("staking_rewards = [", "staking = [")
         return text.replace("families", "is_fork = true\nfamilies", 1).replace("chef = [", "farm = [", 1)
 
-    keys = {"uniswap2", "uniswap3", "sushi"}
+    keys = {"uniswap2", "uniswap3", "sushi", "synthetix"}
     files = {key: as_fork(text) for key, text in protocols(demo_world.deployment).items() if key in keys}
     accounts = sorted(demo_world.deployment.accounts.values())
     original = demo_world.snapshot(*accounts)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from chainfolio.calls import Call, balance_of
+from adapters.evm.protocols.stakes import borne_out
+from chainfolio.calls import Call
 from chainfolio.protocols import Counterparty, Decoding, Event, Family, Found, Maybe, Met, Part, Unread
 
 MOST_POOLS = 5_000
-NOT_SENT = "nobody read the code of this farm, and the account never sent it what it says is staked there"
-NOT_THERE = "the farm does not have what it says is staked there"
-NOT_EARNED = "nobody read the code of this farm, and it does not have what it says was earned"
 # What forks call the reward of an account in a pool, and the token it is paid in. A fork that calls it otherwise says
 # so in its protocol's file: `pending` and `reward`, as signatures of calls.
 REWARDS = tuple(
@@ -55,29 +52,7 @@ def position(met: Met) -> Decoding:
         )
         for (_, raw), share, reward in zip(staked, shares, rewards, strict=True)
     ]
-    return (yield from _borne_out(met, found)) if met.is_listed("farm") else found
-
-
-def _borne_out(met: Met, found: Sequence[Found]) -> Decoding:
-    """The positions in a `farm`, one of hundreds of which nobody read the code: a stake counts where the account sent
-    it there and all its stakes of that token are there; a reward counts where it is there beside them."""
-    parts = [part for each in found for part in (*each.supplied, *each.rewards)]
-    tokens = sorted({part.token for part in parts})
-    left = dict(zip(tokens, (yield [balance_of(token, met.contract) for token in tokens]), strict=True))
-    for part in (part for each in found for part in each.supplied):
-        left[part.token] -= part.raw
-    result = []
-    for each in found:
-        (share,) = each.supplied
-        problem = "" if met.deposited(share.token) else NOT_SENT
-        problem = problem or ("" if left[share.token] >= 0 else NOT_THERE)
-        if problem or all(part.raw <= left[part.token] for part in each.rewards):
-            result.append(replace(each, unverified=problem))
-            for part in each.rewards:
-                left[part.token] -= part.raw
-        else:
-            result += [replace(each, rewards=()), replace(each, supplied=(), unknown="", unverified=NOT_EARNED)]
-    return result
+    return (yield from borne_out(met, found)) if met.is_listed("farm") else found
 
 
 def _kinds(chef: str, pools: Sequence[int]) -> list[Call | Maybe]:
