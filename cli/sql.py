@@ -9,15 +9,17 @@ import re
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.errors import BadRequest, ChainfolioError, Missing
+from chainfolio.errors import BadRequest, ChainfolioError, Missing, StaleTable
 from chainfolio.tables import TABLES
 from cli.common import Commands, add_csv, show_csv, show_json, show_table, with_system
 
 if TYPE_CHECKING:
     from indexer.wiring import System
+    from storage.lake import Lake
 
 # Hex with a capital, as wallets and explorers show addresses, where nothing makes it lower.
 MIXED = re.compile(r"(?<!lower\()'(0x(?=[0-9a-f]*[A-F])[0-9a-fA-F]{8,64})'")
@@ -42,14 +44,14 @@ def run(options: argparse.Namespace) -> int:
     if options.limit < 0 or options.seconds < 1:
         raise BadRequest("query", "--limit is at least 0 (all rows), --seconds at least 1")
 
-    async def files(system: System) -> dict[str, list[str]]:
-        return {name: system.lake.files(table) for name, table in TABLES.items() if system.lake.exists(table)}
+    async def files(system: System) -> Sources:
+        return sources(system.lake)
 
     found = with_system(options, files)
     if options.query is None:
         from storage.views import views
 
-        print("\n".join(views(found)))
+        print("\n".join(views(found.files, found.refused)))
         return 0
     query = sys.stdin.read() if options.query == "-" else options.query
     for literal in dict.fromkeys(MIXED.findall(query)):
@@ -67,19 +69,42 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The files of each table that can be read, and for each other one why it cannot."""
+
+    files: dict[str, list[str]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def sources(lake: Lake) -> Sources:
+    """What a query can read. A table of another release refuses only the queries that read it."""
+    found = Sources()
+    for name, table in TABLES.items():
+        try:
+            if lake.exists(table):
+                found.files[name] = lake.files(table)
+        except StaleTable as error:
+            found.refused[name] = f"{error.message}: {error.cure}"
+    return found
+
+
 def _table(answer: dict[str, Any]) -> None:
     rows = [["" if cell is None else str(cell) for cell in row] for row in answer["rows"]]
     sides = ["right" if kind == "number" else "" for kind in answer["kinds"]]
     show_table("", list(zip(answer["columns"], sides, strict=True)), rows)
 
 
-def ask(query: str, files: dict[str, list[str]], *, limit: int, seconds: int) -> dict[str, Any]:
+def ask(query: str, sources: Sources, *, limit: int, seconds: int) -> dict[str, Any]:
     """The answer of a child process that gets the query, the files and nothing of this process's environment."""
     environment = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with tempfile.TemporaryDirectory(prefix="chainfolio-") as folder:
         probe = Path(folder, "probe")
         probe.write_text("The child tries to change this file, and must not succeed.\n")
-        task = {"query": query, "files": files, "limit": limit, "seconds": seconds, "probe": str(probe)}
+        task = {
+            "query": query, "files": sources.files, "refused": sources.refused, "limit": limit, "seconds": seconds,
+            "probe": str(probe),
+        }  # fmt: skip
         try:
             child = subprocess.run(
                 [sys.executable, "-m", "storage.sandbox"], input=json.dumps(task), capture_output=True, text=True,

@@ -52,7 +52,7 @@ def answer(task: dict[str, Any]) -> dict[str, Any]:
     ):
         connection.execute(setting)
     try:
-        for view in views(files):
+        for view in views(files, task.get("refused")):
             connection.execute(view)
         connection.execute("SET lock_configuration = true")
         return _rows(connection, task)

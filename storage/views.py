@@ -10,15 +10,21 @@ from chainfolio.tables import BUCKETS, TABLES, Table
 ONES = 0xFFFFFFFF
 
 
-def views(files: Mapping[str, Sequence[str]]) -> list[str]:
+def views(files: Mapping[str, Sequence[str]], refused: Mapping[str, str] | None = None) -> list[str]:
     """One CREATE VIEW a table, and macros for the tables by account; a table without files gets an empty view of the
-    right columns."""
-    return [*(_view(table, files.get(name, ())) for name, table in TABLES.items()), *_macros()]
+    right columns. `refused` names tables that cannot be read, and why: their views raise that error when queried."""
+    reasons = refused or {}
+    made = (_view(table, files.get(name, ()), reasons.get(name)) for name, table in TABLES.items())
+    return [*made, *_macros()]
 
 
-def _view(table: Table, files: Sequence[str]) -> str:
+def _view(table: Table, files: Sequence[str], refused: str | None) -> str:
+    shown = [pair for column in table.columns for pair in _types(column.name, column.type)]
+    if refused is not None:  # every column and the condition are the error: no query can be answered without it
+        columns = ", ".join(f"refused::{kind} AS {_quoted(name)}" for name, kind in shown)
+        error = f"SELECT error({literal(refused)})::VARCHAR AS refused"
+        return f"CREATE OR REPLACE VIEW {table.name} AS SELECT {columns} FROM ({error}) WHERE refused IS NULL;"
     if not files:
-        shown = [pair for column in table.columns for pair in _types(column.name, column.type)]
         columns = ", ".join(f"NULL::{kind} AS {_quoted(name)}" for name, kind in shown)
         return f"CREATE OR REPLACE VIEW {table.name} AS SELECT {columns} WHERE false;"
     names = ", ".join(map(literal, files))

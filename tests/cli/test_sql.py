@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from chainfolio.amounts import MAX_DEC38, MAX_RAW
 from chainfolio.errors import BadRequest, Missing
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TABLES, TRANSFERS, Table, bucket
-from cli.sql import ask
+from cli.sql import Sources, ask, sources
 from storage import sandbox
 from storage.lake import Lake
 from storage.sandbox import answer
@@ -357,7 +358,7 @@ def test_no_query_changes_a_byte_of_the_lake_that_it_reads(lake: Lake, files: di
     before = tree(Path(lake.uri))
     file = files["transfers"][0].replace("'", "''")
     with pytest.raises(BadRequest, match=r"Cannot (open|access) file"):
-        ask(f"EXPLAIN ANALYZE COPY (SELECT 1) TO '{file}' {how}", files, limit=1, seconds=9)
+        ask(f"EXPLAIN ANALYZE COPY (SELECT 1) TO '{file}' {how}", Sources(files), limit=1, seconds=9)
     assert tree(Path(lake.uri)) == before
 
 
@@ -374,7 +375,7 @@ def test_no_query_runs_where_the_system_lets_its_process_write(
     assert json.loads(said)["possible"][0] == "write"
     monkeypatch.setattr("subprocess.run", lambda *_, **__: SimpleNamespace(stdout=said))
     with pytest.raises(Missing, match="cannot make a process read-only: it could write"):
-        ask("SELECT 1", {}, limit=1, seconds=5)
+        ask("SELECT 1", Sources(), limit=1, seconds=5)
 
 
 def test_views_and_settings_stay_as_they_were_for_every_query(query: Query) -> None:
@@ -388,6 +389,29 @@ def test_views_and_settings_stay_as_they_were_for_every_query(query: Query) -> N
 
 def test_there_are_no_secrets_to_list(query: Query) -> None:
     assert query("SELECT * FROM duckdb_secrets()")["rows"] == []
+
+
+READS_BLOCKS = [
+    "SELECT count(*) FROM blocks",
+    "SELECT hash FROM blocks WHERE height = 3",
+    "SELECT count(*) FROM blocks WHERE hash IS NOT NULL AND time > '2020-01-01'",
+    "SELECT t.height FROM transfers t JOIN blocks b USING (chain, height)",
+    "SELECT t.height FROM transfers t LEFT JOIN blocks b ON b.height = t.height",
+    "WITH b AS (SELECT max(height) FROM blocks) SELECT * FROM b",
+]
+
+
+def test_a_table_of_an_older_release_refuses_only_the_queries_that_read_it(
+    lake: Lake, files: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = {**TABLES, "blocks": replace(BLOCKS, revision=BLOCKS.revision + 1)}
+    monkeypatch.setattr("cli.sql.TABLES", newer)
+    found = sources(lake)
+    assert {*found.files} == {*files} - {"blocks"}
+    assert ask("SELECT count(*) > 0 FROM transfers", found, limit=1, seconds=9)["rows"] == [[True]]
+    for query in READS_BLOCKS:
+        with pytest.raises(BadRequest, match="chainfolio derive CHAIN --tables blocks"):
+            ask(query, found, limit=1, seconds=9)
 
 
 def test_the_child_gets_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
@@ -419,4 +443,4 @@ def test_a_query_without_end_is_ended_and_its_cure_said(run: Run, bomb: str) -> 
 
 def test_a_query_that_wants_all_memory_is_refused(files: dict[str, list[str]], query: Query) -> None:
     assert "Out of Memory" in query("SELECT list(range) FROM range(1000000000)")["error"]
-    assert ask("SELECT 1 AS one", files, limit=1, seconds=5)["rows"] == [[1]]
+    assert ask("SELECT 1 AS one", Sources(files), limit=1, seconds=5)["rows"] == [[1]]
