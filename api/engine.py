@@ -9,9 +9,9 @@ from typing import Protocol
 
 from chainfolio.assets import Account
 from chainfolio.contracts import VirtualUser
-from indexer.answers import ApprovalsPage, ChainFact, Place, Readiness, SyncStatus, TransactionFilter, TransactionsPage
+from engine.answers import ApprovalsPage, ChainFact, Place, Readiness, SyncStatus, TransactionFilter, TransactionsPage
+from engine.validators import Validators
 from indexer.registry import Registry
-from indexer.validators import Validators
 from portfolio.document import Portfolio
 from portfolio.facts import Options
 

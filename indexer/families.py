@@ -20,7 +20,7 @@ from types import ModuleType
 
 from chainfolio.contracts import Issue
 from chainfolio.protocols import Family, Rule
-from indexer.returned import problem_of_kind
+from indexer.validation import problem_of_kind
 
 GROUP = "chainfolio.protocols"
 OURS = "adapters.evm.protocols"  # as in pyproject.toml; also there where the project runs without being installed
@@ -40,7 +40,7 @@ class Package:
     problem: str = ""
 
     @property
-    def cure(self) -> str:
+    def remedy(self) -> str:
         """What to do about the problem."""
         return f"repair or uninstall {self.provider}" if self.problem else ""
 

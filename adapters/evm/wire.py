@@ -131,8 +131,8 @@ def _refusal(source: str, reply: _Reply) -> RpcError | None:
     if content == b"null":
         return None
     found = typed(source, content, _Refused)
-    beside = bytes(found.data)
-    data = typed(source, beside, Any) if len(beside) <= MAX_REFUSAL or beside[:1] == b'"' else None
+    lifespan = bytes(found.data)
+    data = typed(source, lifespan, Any) if len(lifespan) <= MAX_REFUSAL or lifespan[:1] == b'"' else None
     return RpcError(found.code, found.message[:MAX_MESSAGE], data)
 
 

@@ -414,7 +414,7 @@ def test_a_query_without_end_is_ended_and_its_cure_said(run: Run, bomb: str) -> 
     ran = run("sql", bomb, "--seconds", "1", "--json")
     assert ran.code == 2
     assert "exceeded maximum execution time" in ran.error["message"]
-    assert "--seconds" in ran.error["cure"]
+    assert "--seconds" in ran.error["remedy"]
 
 
 def test_a_query_that_wants_all_memory_is_refused(files: dict[str, list[str]], query: Query) -> None:

@@ -190,7 +190,7 @@ def test_a_recording_needs_no_index_where_it_is_told_what_was_met(
     words = ("record", stranger.account, "--chain", "local", "--protocol", KEY, "--to", str(file))
     code, told = stranger.command(*words, config=empty)
     assert code == 9
-    assert "--met" in told["error"]["cure"]
+    assert "--met" in told["error"]["remedy"]
     assert not file.exists()
     code, told = stranger.command(*words, "--met", stranger.farm, config=empty)
     assert code == 0

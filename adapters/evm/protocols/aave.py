@@ -8,7 +8,7 @@ from decimal import Decimal
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call
-from chainfolio.protocols import Decoding, Found, Maybe, Met, Part, Token, Unread
+from chainfolio.protocols import DecodedPosition, DecoderPlan, MayRefuse, ProtocolMatch, Token, TokenAmount, Unread
 
 UNDERLYING = "UNDERLYING_ASSET_ADDRESS()(address)"
 ACCOUNT = "getUserAccountData(address)(uint256,uint256,uint256,uint256,uint256,uint256)"
@@ -27,14 +27,14 @@ class Release:
     first: int
 
 
-def position(met: Met, release: Release) -> Decoding:
+def position(match: ProtocolMatch, release: Release) -> DecoderPlan:
     """What an account has in one market: balances grow by the second and are in units of what was supplied."""
-    pool, account = met.contract, met.account
+    pool, account = match.contract, match.account
     standing, *told = yield [
         Call(pool, ACCOUNT, (account,)),
         *(
-            Maybe(ask)  # whoever only claims to be of this market may refuse them all
-            for token in met.tokens
+            MayRefuse(ask)  # whoever only claims to be of this market may refuse them all
+            for token in match.tokens
             for ask in (
                 Call(token, UNDERLYING),
                 Call(token, "balanceOf(address)(uint256)", (account,)),
@@ -42,10 +42,10 @@ def position(met: Met, release: Release) -> Decoding:
             )
         ),
     ]
-    said = {token: told[3 * at : 3 * at + 3] for at, token in enumerate(met.tokens) if told[3 * at] is not None}
+    said = {token: told[3 * at : 3 * at + 3] for at, token in enumerate(match.tokens) if told[3 * at] is not None}
     reserves = yield [Call(pool, release.reserve, (asset,)) for asset, _, _ in said.values()]
-    supplied: list[Part] = []
-    borrowed: list[Part] = []
+    supplied: list[TokenAmount] = []
+    borrowed: list[TokenAmount] = []
     genuine: dict[str, str] = {}  # token -> who pays what it earns beside interest
     for (token, (asset, held, incentives)), reserve in zip(said.items(), reserves, strict=True):
         share, *debts = reserve[release.first : release.first + 3]
@@ -53,20 +53,20 @@ def position(met: Met, release: Release) -> Decoding:
         if side is not None:
             if held is None:
                 raise Unread(f"{token} did not say balanceOf")
-            side.append(Part(asset, held))
+            side.append(TokenAmount(asset, held))
             genuine[token] = incentives or ZERO_ADDRESS
     payers = sorted({*genuine.values()} - {ZERO_ADDRESS})
-    earned = (yield [Maybe(Call(payer, REWARDS, (tuple(genuine), account))) for payer in payers]) if payers else []
-    return Found(
+    earned = (yield [MayRefuse(Call(payer, REWARDS, (tuple(genuine), account))) for payer in payers]) if payers else []
+    return DecodedPosition(
         "LENDING",
         supplied=tuple(supplied),
         borrowed=tuple(borrowed),
-        rewards=tuple(Part(token, raw) for each in earned if each for token, raw in zip(*each, strict=True)),
+        rewards=tuple(TokenAmount(token, raw) for each in earned if each for token, raw in zip(*each, strict=True)),
         unknown="what it earned beside interest" if None in earned else "",
         name="Lending market",
         health=_health(standing[5]),
         pool=pool,
-        instead=tuple(genuine),
+        replaces=tuple(genuine),
     )
 
 
@@ -74,8 +74,8 @@ def _health(raw: int) -> Decimal | None:
     return None if raw == NO_DEBT else amounts.amount(raw, WAD_DECIMALS)
 
 
-def unwrap(met: Met, raw: int, release: Release) -> Decoding:
+def unwrap(match: ProtocolMatch, raw: int, release: Release) -> DecoderPlan:
     """An interest-bearing token is its own amount of what was supplied."""
-    (asset,) = yield [Call(met.contract, UNDERLYING)]
-    (reserve,) = yield [Call(met.answer, release.reserve, (asset,))]
-    return (Part(asset, raw),) if reserve[release.first] == met.contract else None
+    (asset,) = yield [Call(match.contract, UNDERLYING)]
+    (reserve,) = yield [Call(match.answer, release.reserve, (asset,))]
+    return (TokenAmount(asset, raw),) if reserve[release.first] == match.contract else None

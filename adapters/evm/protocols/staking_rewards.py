@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from chainfolio.calls import Call
-from chainfolio.protocols import Counterparty, Decoding, Family, Found, Met, Part
+from chainfolio.protocols import Counterparty, DecodedPosition, DecoderPlan, Family, ProtocolMatch, TokenAmount
 
 
-def position(met: Met) -> Decoding:
+def position(match: ProtocolMatch) -> DecoderPlan:
     """What an account has staked, and what it could claim."""
-    farm = met.contract
+    farm = match.contract
     staked, earned, share, reward = yield [
-        Call(farm, "balanceOf(address)(uint256)", (met.account,)),
-        Call(farm, "earned(address)(uint256)", (met.account,)),
+        Call(farm, "balanceOf(address)(uint256)", (match.account,)),
+        Call(farm, "earned(address)(uint256)", (match.account,)),
         Call(farm, "stakingToken()(address)"),
         Call(farm, "rewardsToken()(address)"),
     ]
-    return Found("FARMING", supplied=(Part(share, staked),), rewards=(Part(reward, earned),), pool=farm)
+    return DecodedPosition(
+        "FARMING", supplied=(TokenAmount(share, staked),), rewards=(TokenAmount(reward, earned),), pool=farm
+    )
 
 
 FAMILY = Family("staking_rewards", rules=(Counterparty("staking_rewards"),), position=position)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adapters.evm.protocols.ticks import Growth, amounts, inside
 from chainfolio.calls import Call
-from chainfolio.protocols import Collection, Decoding, Family, Found, Maybe, Met, Part
+from chainfolio.protocols import Collection, DecodedPosition, DecoderPlan, Family, MayRefuse, ProtocolMatch, TokenAmount
 
 POSITIONS = (
     "positions(uint256)(uint96,address,address,address,uint24,int24,int24,uint128,uint256,uint256,uint128,uint128)"
@@ -12,22 +12,22 @@ POSITIONS = (
 TICKS = "ticks(int24)(uint128,int128,uint256,uint256)"
 
 
-def position(met: Met) -> Decoding:
+def position(match: ProtocolMatch) -> DecoderPlan:
     """What closing the position gives, and what it has earned and not collected.
 
     One that lies in a `staker` of the file is its depositor's; what that pays for it is not known, for its incentives
     are only numbered in events.
     """
-    manager = met.contract
+    manager = match.contract
     owner, factory, stored = yield [
-        Maybe(Call(manager, "ownerOf(uint256)(address)", (met.id,))),
+        MayRefuse(Call(manager, "ownerOf(uint256)(address)", (match.id,))),
         Call(manager, "factory()(address)"),
-        Maybe(Call(manager, POSITIONS, (met.id,))),
+        MayRefuse(Call(manager, POSITIONS, (match.id,))),
     ]
-    staker = owner if owner in met.contracts.get("staker", ()) else ""
+    staker = owner if owner in match.contracts.get("staker", ()) else ""
     if staker:
-        (owner,) = yield [Call(staker, "deposits(uint256)(address)", (met.id,))]
-    if owner != met.account:
+        (owner,) = yield [Call(staker, "deposits(uint256)(address)", (match.id,))]
+    if owner != match.account:
         return None  # burnt, or somebody else's by now
     _, _, token0, token1, fee, lower, upper, liquidity, grown0, grown1, owed0, owed1 = stored
     if not (liquidity or owed0 or owed1):
@@ -44,10 +44,10 @@ def position(met: Met) -> Decoding:
     outside = [(at, Growth(*said[2:])) for at, said in ((lower, at_lower), (upper, at_upper))]
     grown = inside(tick, outside[0], outside[1], Growth(whole0, whole1)) - Growth(grown0, grown1)
     fee0, fee1 = grown.earned(liquidity)
-    return Found(
+    return DecodedPosition(
         "LIQUIDITYPOOL",
-        supplied=(Part(token0, raw0), Part(token1, raw1)),
-        rewards=(Part(token0, owed0 + fee0), Part(token1, owed1 + fee1)),
+        supplied=(TokenAmount(token0, raw0), TokenAmount(token1, raw1)),
+        rewards=(TokenAmount(token0, owed0 + fee0), TokenAmount(token1, owed1 + fee1)),
         pool=pool,
         unknown=f"what {staker} pays for it" if staker else "",
     )
