@@ -212,7 +212,7 @@ class Trial:
         """The three endpoints in another order each time, none quarantined."""
         path = self.folder / "liars.toml"
         path.write_text(
-            'key = "liars"\nfamily = "evm"\nchain_id = 31337\nname = "Liars"\nblock_time_ms = 200\n'
+            'key = "byzantine"\nfamily = "evm"\nchain_id = 31337\nname = "Liars"\nblock_time_ms = 200\n'
             f"finality = {FINALITY}\n"
             'native = {symbol = "ETH", name = "Ether", decimals = 18, slip44 = 60}\n'
         )
@@ -224,7 +224,7 @@ class Trial:
         # `eth_getBalance` is only used by endpoints that know neither state overrides nor creation code.
         capabilities = {ROUTE: SINGLES} if about == "eth_getBalance" else {}
         chain = family(
-            "liars", settings, Seams(random=chance),
+            "byzantine", settings, Seams(random=chance),
             configs=self.folder, transport=transport, capabilities=lambda endpoint: capabilities,
         )  # fmt: skip
         return chain, transport
@@ -336,7 +336,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
     wrong, refused, lies = (sum(counts.values()) for counts in (outcome.wrong, outcome.refused, outcome.lies))
     ratio = outcome.requests / (outcome.rounds * plain)
     value = (
-        f"{wrong} wrong of {outcome.reads:,} reads; {lies:,} lies told, liar quarantined in {outcome.quarantines} of "
+        f"{wrong} wrong of {outcome.reads:,} reads; {lies:,} lies told, it was quarantined in {outcome.quarantines} of "
         f"{outcome.rounds} rounds, {outcome.innocent} innocent ones, {refused} refused; {ratio:.1f} x the requests"
     )
     detail = {
@@ -345,8 +345,8 @@ def run(options: argparse.Namespace) -> list[Figure]:
         "seed": options.seed,
     }  # fmt: skip
     met = wrong == 0 and outcome.innocent == 0
-    name = "1 liar among 3 nodes: balances, logs, blocks (quorum = 2, roots)"
-    return [Figure("liars", name, value, "0 wrong values stored or answered", met, detail)]
+    name = "1 byzantine node among 3 nodes: balances, logs, blocks (quorum = 2, roots)"
+    return [Figure("byzantine", name, value, "0 wrong values stored or answered", met, detail)]
 
 
 def add(parser: argparse.ArgumentParser) -> None:

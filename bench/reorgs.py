@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
             deployment = deploy(node)
             node.mine(DEEPEST + 1)
             storm = asyncio.run(_deep(node, deployment, folder, options.deep, random.Random(seed)))
-        what = f"deeper than the {FINALITY} that are final, healed {storm.recovered_reorgs} times by a worker alone"
+        what = f"deeper than the {FINALITY} that are final, recovered {storm.recovered_reorgs} times by a worker alone"
         figures.append(_figure(storm, what, seed))
     return figures
 

@@ -1,8 +1,8 @@
-"""ReadT, don't fetch: a dataset or decoder is a generator that yields the asks of one round and is sent their answers.
+"""Query plans: a dataset or decoder is a generator that yields the reads of one round and is sent their results.
 
-It does no I/O, cannot choose a block, and is tested with a dictionary. `run_batched` runs any number of them in
-lockstep, so a hundred decoders of two rounds are two batches at one block. A revert is an answer (`Reverted`), not an
-exception; an asking that raises becomes a `failed` report and does not sink its round."""
+It does no I/O, cannot choose a block, and is tested with a dictionary. `run_batched` runs any number of them together,
+so that a hundred decoders of two rounds are two batches at one block. A revert is a result (`Reverted`), not an
+exception; a plan that raises becomes a `failed` report, and the other plans of its round go on."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Unknown:
 
 @dataclass(slots=True)
 class Report(Generic[Output]):
-    """How one asking ended: `ok`, or `failed` with a reason; the number of rounds and asks it took;
-    `reads` are its asks with their answers, where they were recorded: where its result comes from."""
+    """How one plan ended: `ok`, or `failed` with a reason; the number of rounds and reads it took;
+    `recorded` are its reads with their results, where they were recorded: where its result comes from."""
 
     name: str
     status: str = "ok"
@@ -69,33 +69,33 @@ def batched(
     max_reads: int = MAX_READS,
     record: bool = False,
 ) -> Plan[ReadT, ResultT, dict[str, Report[Output]]]:
-    """All askings as one: a round asks what all of them ask, duplicates removed, and ends with a report of each.
+    """All plans as one: a round reads what all of them read, duplicates removed, and ends with a report of each.
 
-    `max_rounds` and `max_reads` bound each of them, not their sum; `record` fills the `reads` of their reports.
+    `max_rounds` and `max_reads` bound each of them, not their sum; `record` fills the `recorded` of their reports.
     """
     reports: dict[str, Report[Output]] = {name: Report(name) for name in plans}
     waiting: dict[str, tuple[Plan[ReadT, ResultT, Output], Sequence[ReadT]]] = {}
     for name, plan in plans.items():
         _step(reports[name], plan, None, waiting, max_rounds, max_reads)
     while waiting:
-        unique, places = _together([asks for _, asks in waiting.values()])
-        answers = yield unique
-        assert len(answers) == len(unique), "one answer per ask, in order"
+        unique, places = _together([reads for _, reads in waiting.values()])
+        results = yield unique
+        assert len(results) == len(unique), "one result per read, in order"
         running, waiting = waiting, {}
-        for (name, (plan, asks)), own in zip(running.items(), places, strict=True):
-            given = list(answers) if own is None else [answers[place] for place in own]
+        for (name, (plan, reads)), own in zip(running.items(), places, strict=True):
+            given = list(results) if own is None else [results[place] for place in own]
             if record:
-                reports[name].recorded += zip(asks, given, strict=True)
+                reports[name].recorded += zip(reads, given, strict=True)
             _step(reports[name], plan, given, waiting, max_rounds, max_reads)
     return reports
 
 
 def _together(several: Sequence[Sequence[ReadT]]) -> tuple[Sequence[ReadT], list[list[int] | None]]:
-    """The asks of several, each once; and for each of them where its own are (None: all are its own, in order)."""
+    """The reads of several, each once; and for each of them where its own are (None: all are its own, in order)."""
     if len(several) == 1 and isinstance(several[0], _Distinct):
         return several[0], [None]
     unique: dict[ReadT, int] = {}
-    places: list[list[int] | None] = [[unique.setdefault(ask, len(unique)) for ask in asks] for asks in several]
+    places: list[list[int] | None] = [[unique.setdefault(read, len(unique)) for read in reads] for reads in several]
     return _Distinct(unique), places
 
 
@@ -106,55 +106,55 @@ async def run_batched(
     max_rounds: int = MAX_ROUNDS,
     max_reads: int = MAX_READS,
 ) -> dict[str, Report[Output]]:
-    """Run all askings to their end, in lockstep, one batch a round.
+    """Run all plans to their end, together, one batch a round.
 
     An error of `answer` itself (the node is gone) is raised: nobody got an answer, so there is nothing to report on.
     """
     running = batched(plans, max_rounds=max_rounds, max_reads=max_reads)
-    answers: Sequence[ResultT] | None = None
+    results: Sequence[ResultT] | None = None
     while True:
         try:
-            asks = next(running) if answers is None else running.send(answers)
+            reads = next(running) if results is None else running.send(results)
         except StopIteration as stop:
             reports: dict[str, Report[Output]] = stop.value
             return reports
-        answers = await answer(list(asks)) if asks else []
+        results = await answer(list(reads)) if reads else []
 
 
 def _step(
     report: Report[Output],
     plan: Plan[ReadT, ResultT, Output],
-    answers: Sequence[ResultT] | None,
+    results: Sequence[ResultT] | None,
     waiting: dict[str, tuple[Plan[ReadT, ResultT, Output], Sequence[ReadT]]],
     max_rounds: int,
     max_reads: int,
 ) -> None:
-    """Send one round's answers to one asking and note what it asks next, returns or dies of."""
+    """Send one round's results to one plan and note what it reads next, returns or dies of."""
     try:
-        given = next(plan) if answers is None else plan.send(answers)
+        given = next(plan) if results is None else plan.send(results)
     except StopIteration as stop:
         report.result = stop.value
         return
-    except Exception as error:  # a decoder is a stranger's code: whatever it raises is its own issue, not the round's
+    except Exception as error:  # a decoder is third-party code: whatever it raises is its own issue, not the round's
         report.status, report.reason, report.error = "failed", _reason(error), error
         return
     report.rounds += 1
     try:
-        asks = given if isinstance(given, _Distinct) else _checked(given, max_reads)
-    except Exception as error:  # nor does what it yields have to be asks
-        _fail(report, plan, f"asked for what cannot be asked: {_reason(error)}", error)
+        reads = given if isinstance(given, _Distinct) else _checked(given, max_reads)
+    except Exception as error:  # nor does what it yields have to be reads
+        _fail(report, plan, f"yielded what cannot be read: {_reason(error)}", error)
         return
-    report.read_count += len(asks)
+    report.read_count += len(reads)
     if report.rounds > max_rounds or report.read_count > max_reads:
-        _fail(report, plan, f"asked too much: round {report.rounds}, {report.read_count} asks")
+        _fail(report, plan, f"too many reads: round {report.rounds}, {report.read_count} reads")
         return
-    waiting[report.name] = (plan, asks)
+    waiting[report.name] = (plan, reads)
 
 
 def _checked(given: Sequence[ReadT], max_reads: int) -> Sequence[ReadT]:
-    """What was asked, up to one ask more than is allowed; TypeError where something cannot be asked."""
-    asks = list(islice(given, max_reads + 1))
-    return _Distinct(asks) if len(set(asks)) == len(asks) else asks
+    """What was yielded, up to one read more than is allowed; TypeError where something cannot be read."""
+    reads = list(islice(given, max_reads + 1))
+    return _Distinct(reads) if len(set(reads)) == len(reads) else reads
 
 
 def _fail(
@@ -172,12 +172,12 @@ def _reason(error: Exception) -> str:
 def run_known(
     plan: Plan[ReadT, ResultT, Output], known: Mapping[ReadT, ResultT] | Callable[[ReadT], ResultT]
 ) -> Output:
-    """Run one asking against a dictionary or a function: how decoders are tested."""
+    """Run one plan against a dictionary or a function: how decoders are tested."""
     look: Callable[[Any], ResultT] = known if callable(known) else known.__getitem__
     try:
-        asks = next(plan)
+        reads = next(plan)
         while True:
-            asks = plan.send([look(ask) for ask in asks])
+            reads = plan.send([look(read) for read in reads])
     except StopIteration as stop:
         result: Output = stop.value
         return result

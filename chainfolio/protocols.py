@@ -247,7 +247,7 @@ class MayRefuse:
 
 
 def reading(decoder: Callable[..., Plan[Read | MayRefuse, Any, Value]], *given: Any) -> Plan[Read, Any, Value]:
-    """A decoder as an asking: it is sent values, and goes on only where it got all that it cannot do without.
+    """A decoder as a plan: it is sent values, and goes on only where it got all that it cannot do without.
 
     Unread where a contract refuses what was no `MayRefuse`, and where a read fails, which says nothing of the contract.
     """

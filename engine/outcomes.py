@@ -64,10 +64,10 @@ def makes_partial(matched: RuleMatch, report: Report[Any]) -> bool:
 
 
 def answered(report: Report[Any]) -> tuple[ReadResult, ...]:
-    """What an asking asked, with the answers, as sources name it."""
+    """What a plan read, with the results, as sources name it."""
     return tuple(ReadResult(ask, result) for ask, result in report.recorded)
 
 
 def _guarded(decoder: Callable[..., DecoderPlan] | None, *given: Any) -> Reads:
-    """A decoder's asking; one that raises before it asks fails like one that raises later."""
+    """A decoder's plan; one that raises before it asks fails like one that raises later."""
     return None if decoder is None else (yield from reading(decoder, *given))

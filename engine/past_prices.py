@@ -135,7 +135,7 @@ class _Node:
 
 
 def _at(block: Block, plan: Plan[Read, Any, Quotes]) -> Plan[Located, Any, Quotes]:
-    """An asking whose asks say at which block."""
+    """A plan whose reads say at which block."""
     answers: Sequence[Any] | None = None
     while True:
         try:

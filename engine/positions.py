@@ -1,6 +1,6 @@
 """What one account has on one chain: balances, and its positions unfolded to what lies behind shares.
 
-All of it is one asking. What is known leads on at once: while one decoder is in its third round, another share is being
+All of it is one plan. What is known leads on at once: while one decoder is in its third round, another share is being
 unfolded, so the whole takes as many rounds as its longest path. A share that cannot be read stays what it is and is
 said; so does one that leads back to itself, or deeper than anybody builds.
 """
@@ -251,7 +251,7 @@ def _joined(results: Iterable[Several]) -> Several:
 
 
 def _ours(plans: Mapping[str, Plan[Read, Any, Any]]) -> Plan[Read, Any, dict[str, Any]]:
-    """Askings of our own in lockstep, and their results: decoders inside them are bounded one by one, and what those
+    """Plans of our own together, and their results: decoders inside them are bounded one by one, and what those
     raise has become an issue before it gets here."""
     reports: dict[str, Report[Any]] = yield from batched(plans, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
     for report in reports.values():

@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from chainfolio.assets import ZERO_ADDRESS, Account
@@ -90,6 +90,7 @@ class Engine:
     _history: History = field(default_factory=History)
     _snapshotters: dict[str, Snapshotter] = field(default_factory=dict)
     _facts: dict[str, ChainFacts] = field(default_factory=dict)
+    _functions: Functions | None = None
 
     def __post_init__(self) -> None:
         self._reads = SharedWork(lambda error: self.supervisor.task(REFRESH).noted(error))
@@ -264,6 +265,7 @@ class Engine:
         subjects = [
             Subject(self._snapshotter(chain), self.facts()[chain.key], system.answered(chain)) for chain in chains
         ]
+        self._functions = self._functions or functions(system)
         statement = Statement(system.registry, self._functions, system.settings.server.max_transactions, wanted)
         found, reached = await statement.page(subjects, addresses)
         unknown = [issue for subject in subjects for issue in subject.issues]
@@ -327,10 +329,6 @@ class Engine:
             if chain.key not in self._facts:
                 self._facts[chain.key] = shown_facts(self.system, chain)
         return self._facts
-
-    @cached_property
-    def _functions(self) -> Functions:
-        return functions(self.system)
 
     def kinds(self) -> set[str]:
         """The kinds of address that some configured chain has."""

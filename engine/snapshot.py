@@ -169,7 +169,7 @@ class Snapshotter:
         return found if found.last is None or found.last.hash == block.hash else None
 
     async def _read(self, plans: Mapping[str, Plan[Read, Any, AccountState]], block: Block) -> dict[str, AccountState]:
-        """All accounts in lockstep; the decoders inside are bounded one by one."""
+        """All accounts together; the decoders inside are bounded one by one."""
         reports = await run_batched(
             plans, lambda reads: self.chain.answer(reads, block), max_rounds=MAX_ROUNDS, max_reads=MAX_READS
         )

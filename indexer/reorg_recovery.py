@@ -72,5 +72,5 @@ async def _first_gone(chain: EvmChain, lake: Lake, anchor: Block, theirs: str) -
     error = DeepReorg(chain.key, anchor.height, anchor.hash, theirs)
     deep = low < 0 and heights[:1] == [span.first]
     why = f"more than reorg_depth ({depth}) blocks are gone" if deep else "the hashes of all its blocks were not kept"
-    error.remedy = f"it does not heal by itself, for {why}: {error.remedy}"
+    error.remedy = f"it does not recover by itself, for {why}: {error.remedy}"
     raise error

@@ -1,4 +1,4 @@
-"""What a decoder returned is checked where it enters: a stranger's code may return anything."""
+"""What a decoder returned is checked where it enters: third-party code may return anything."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def check_datasets(chain: EvmChain, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def family(adapter: str) -> Any:
-    """What builds the chains of a family: registered by entry point, a stranger's as ours; ours needs no search."""
+    """What builds the chains of a family: registered by entry point, a third party's as ours; ours needs no search."""
     if adapter in OURS:
         return import_module(OURS[adapter]).family
     from importlib.metadata import entry_points

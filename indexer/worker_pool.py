@@ -2,9 +2,8 @@
 
 Python runs one thing at a time in a process, and bulk indexing is bound by the processor. So a back-fill is cut into
 pieces and each lane takes the next one. A lane has its own connections and writes to the lake itself, under marks of
-its own; what has been promised and what is covered stays with this process, which it asks over a pipe. A lane ends with
-the process that started it, so that no commit comes after somebody else took over.
-"""
+its own; what has been promised and what is covered stays with this process, which it asks over a pipe. A worker process
+ends with the process that started it, so that no commit comes after somebody else took over."""
 
 from __future__ import annotations
 

@@ -38,4 +38,4 @@ class PriceSource(Protocol):
         """The word that answers show as the price's source."""
 
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Read, Any, Quotes]:
-        """An asking that returns what is known of these assets, observed at or before `block`."""
+        """A plan that returns what is known of these assets, observed at or before `block`."""

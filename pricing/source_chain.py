@@ -41,6 +41,6 @@ def _asked(source: PriceSource, assets: Sequence[Asset], block: Block) -> Plan[R
     """One rung. A source that breaks prices nothing, says so for each asset, and the next is asked."""
     try:
         return (yield from source.prices(assets, block))
-    except Exception as error:  # a source may be a stranger's code: its fault is not the ladder's
+    except Exception as error:  # a source may be third-party code: its fault is not the chain's
         reason = f"the source failed: {type(error).__name__}: {error}"
         return Quotes(refused=tuple(Refusal(asset, source.name, reason) for asset in assets))

@@ -221,7 +221,7 @@ async def _call(endpoint: Asked, calls: Sequence[tuple[Any, ...]], block: Block)
 
 
 async def _pinned(endpoint: Asked, queries: list[Request], block: Block) -> list[Answer]:
-    """The answers to asks at the block. Where only numbers are understood, the block's hash is checked with them."""
+    """The results of reads at the block. Where only numbers are understood, the block's hash is checked with them."""
     if not queries:
         return []
     at = _at(endpoint, block)

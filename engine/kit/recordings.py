@@ -441,7 +441,7 @@ def _key(ask: Read) -> Key:
         return (ask.account,)
     try:
         return ask.to, ask.signature, "0x" + encode(ask.signature, ask.args).hex()
-    except Exception as error:  # a stranger's decoder may ask for anything
+    except Exception as error:  # a third-party decoder may ask for anything
         said = f"{_worded(ask)} cannot be asked: {type(error).__name__}: {error}"
         raise BadRequest("decoder", said, remedy="correct the signature or the arguments in the decoder") from None
 

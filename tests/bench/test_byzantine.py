@@ -35,7 +35,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
     with LocalNode() as node:
         deployment = deploy(node)
         trade(node, deployment, 60)
-        trial = Trial(node, deployment, Path(tmp_path_factory.mktemp("liars")))
+        trial = Trial(node, deployment, Path(tmp_path_factory.mktemp("byzantine")))
         asyncio.run(trial.known())
         yield trial
 

@@ -130,7 +130,7 @@ def test_one_that_asks_for_ever_is_stopped_at_its_bound() -> None:
     chain = Chain()
     reports = run({"endless": endless(), "whole": reading([[1]])}, chain)
     assert reports["endless"].status == "failed"
-    assert reports["endless"].reason.startswith("asked too much")
+    assert reports["endless"].reason.startswith("too many reads")
     assert len(chain.batches) == MAX_ROUNDS
     assert closed == [True]
     assert reports["whole"].status == "ok"
@@ -150,7 +150,7 @@ def test_asks_without_end_are_cut_off() -> None:
         yield endless()  # type: ignore[misc]
 
     reports = run({"greedy": greedy()}, max_reads=5)
-    assert reports["greedy"].reason.startswith("asked too much")
+    assert reports["greedy"].reason.startswith("too many reads")
 
 
 @pytest.mark.parametrize("asked", [None, 7, [[1]], [{}]], ids=repr)
@@ -160,7 +160,7 @@ def test_what_cannot_be_asked_fails_only_who_asked_it(asked: Any) -> None:
 
     reports = run({"odd": odd(), "whole": reading([[1], [2]])})
     assert reports["odd"].status == "failed"
-    assert "cannot be asked" in reports["odd"].reason
+    assert "cannot be read" in reports["odd"].reason
     assert reports["whole"].status == "ok"
 
 
@@ -173,7 +173,7 @@ def test_one_that_will_not_be_closed_sinks_nobody() -> None:
                 yield [2]
 
     reports = run({"stubborn": stubborn(), "whole": reading([[1]])}, max_rounds=1)
-    assert reports["stubborn"].reason.startswith("asked too much")
+    assert reports["stubborn"].reason.startswith("too many reads")
     assert reports["whole"].status == "ok"
 
 
@@ -189,7 +189,7 @@ def test_fewer_answers_than_asks_are_a_bug_of_the_driver() -> None:
     async def short(reads: list[Any]) -> Sequence[Any]:
         return reads[1:]
 
-    with pytest.raises(AssertionError, match="one answer per ask"):
+    with pytest.raises(AssertionError, match="one result per read"):
         asyncio.run(run_batched({"whole": reading([[1, 2]])}, short))
 
 

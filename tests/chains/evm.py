@@ -25,7 +25,7 @@ from localchain.evm import Tx, tx
 from localchain.node import LocalNode
 from localchain.trade import trade
 from tests.chains.evm_rows import rows_of_block
-from tests.chains.subject import FINALITY, Asked, InstalledProtocol
+from tests.chains.subject import FINALITY, Asked, Row
 
 KEY = "local"
 PLAIN = ("WETH", "USDC", "WBTC", "DAI", "UniswapV2Pair WETH/USDC", "UniswapV2Pair WETH/DAI", "Vault", "SUSHI")
@@ -209,9 +209,9 @@ class EvmSubject:
             return None
         return said
 
-    def rows(self, span: Span) -> Mapping[str, list[InstalledProtocol]]:
+    def rows(self, span: Span) -> Mapping[str, list[Row]]:
         """Block by block, receipt by receipt, log by log."""
-        found: dict[str, list[InstalledProtocol]] = {
+        found: dict[str, list[Row]] = {
             name: [] for name in ("blocks", "transactions", "transfers", "approvals", "logs")
         }
         weth = self.deployment.tokens["WETH"].address.lower()

@@ -7,7 +7,7 @@ from typing import Any
 
 from localchain.evm import ZERO, topic
 
-InstalledProtocol = dict[str, Any]
+Row = dict[str, Any]
 TRANSFER = topic("Transfer(address,address,uint256)")
 SINGLE = topic("TransferSingle(address,address,address,uint256,uint256)")
 BATCH = topic("TransferBatch(address,address,address,uint256[],uint256[])")
@@ -18,11 +18,9 @@ FOR_ALL = topic("ApprovalForAll(address,address,bool)")
 WATCHED = (TRANSFER, SINGLE, BATCH, DEPOSIT, WITHDRAWAL, APPROVAL, FOR_ALL)
 
 
-def rows_of_block(
-    place: InstalledProtocol, block: InstalledProtocol, receipts: Sequence[InstalledProtocol], wrapped: str
-) -> dict[str, list[InstalledProtocol]]:
+def rows_of_block(place: Row, block: Row, receipts: Sequence[Row], wrapped: str) -> dict[str, list[Row]]:
     """The rows of every table, from a block with its transactions and their receipts."""
-    rows: dict[str, list[InstalledProtocol]] = {"blocks": [block_row(place, block)], "transactions": []}
+    rows: dict[str, list[Row]] = {"blocks": [block_row(place, block)], "transactions": []}
     rows |= {"transfers": [], "approvals": [], "logs": []}
     for index, (sent, receipt) in enumerate(zip(block["transactions"], receipts, strict=True)):
         at = place | {"tx_index": index}
@@ -45,7 +43,7 @@ def raw(number: str | int) -> bytes:
     return (int(number, 16) if isinstance(number, str) else number).to_bytes(32, "big")
 
 
-def block_row(place: InstalledProtocol, block: InstalledProtocol) -> InstalledProtocol:
+def block_row(place: Row, block: Row) -> Row:
     """A row of `blocks`."""
     return place | {
         "hash": block["hash"],
@@ -58,7 +56,7 @@ def block_row(place: InstalledProtocol, block: InstalledProtocol) -> InstalledPr
     }
 
 
-def transaction_row(at: InstalledProtocol, sent: InstalledProtocol, receipt: InstalledProtocol) -> InstalledProtocol:
+def transaction_row(at: Row, sent: Row, receipt: Row) -> Row:
     """A row of `transactions`."""
     gas_used, price = int(receipt["gasUsed"], 16), int(receipt["effectiveGasPrice"], 16)
     return at | {
@@ -77,9 +75,7 @@ def transaction_row(at: InstalledProtocol, sent: InstalledProtocol, receipt: Ins
     }
 
 
-def native_rows(
-    at: InstalledProtocol, sent: InstalledProtocol, receipt: InstalledProtocol
-) -> Iterator[InstalledProtocol]:
+def native_rows(at: Row, sent: Row, receipt: Row) -> Iterator[Row]:
     """The native coins that one transaction moved."""
     if int(sent["value"], 16) and receipt["status"] == "0x1":
         moved = {"sender": sent["from"], "recipient": sent["to"] or receipt["contractAddress"]}
@@ -87,15 +83,13 @@ def native_rows(
         yield transfer(here, "native", None, raw(sent["value"]), **moved)
 
 
-def transfer(
-    here: InstalledProtocol, standard: str, token: str | None, amount: bytes, **columns: Any
-) -> InstalledProtocol:
+def transfer(here: Row, standard: str, token: str | None, amount: bytes, **columns: Any) -> Row:
     """A row of `transfers`."""
     usual = {"item": 0, "operator": None, "token_id": None, "layout": None}
     return here | usual | {"standard": standard, "token": token, "raw": amount} | columns
 
 
-def transfer_rows(here: InstalledProtocol, log: InstalledProtocol, wrapped: str) -> Iterator[InstalledProtocol]:
+def transfer_rows(here: Row, log: Row, wrapped: str) -> Iterator[Row]:
     """The movements that one log tells of."""
     topics, data, token = log["topics"], log["data"][2:], log["address"]
     words = [data[start : start + 64] for start in range(0, len(data), 64)]
@@ -119,7 +113,7 @@ def transfer_rows(here: InstalledProtocol, log: InstalledProtocol, wrapped: str)
         yield transfer(here, "unwrap", token, raw(words[0]), sender=parties[0], recipient=ZERO)
 
 
-def approval_rows(here: InstalledProtocol, log: InstalledProtocol) -> Iterator[InstalledProtocol]:
+def approval_rows(here: Row, log: Row) -> Iterator[Row]:
     """The approval that one log tells of."""
     topics = log["topics"]
     if topics[0] not in (APPROVAL, FOR_ALL):
@@ -134,7 +128,7 @@ def approval_rows(here: InstalledProtocol, log: InstalledProtocol) -> Iterator[I
         yield row | {"standard": "erc20", "raw": raw(log["data"])}
 
 
-def log_row(here: InstalledProtocol, log: InstalledProtocol) -> InstalledProtocol:
+def log_row(here: Row, log: Row) -> Row:
     """A row of `logs`."""
     topics = {f"topic{k}": log["topics"][k] if k < len(log["topics"]) else None for k in range(4)}
     return here | topics | {"address": log["address"], "data": bytes.fromhex(log["data"][2:])}

@@ -23,7 +23,7 @@ from indexer.follow import Follower
 from indexer.progress import Progress
 from storage.lake import Lake
 from storage.tail import Tail
-from tests.chains.subject import ChainUnderTest, InstalledProtocol
+from tests.chains.subject import ChainUnderTest, Row
 
 EVERYTHING = ("blocks", "transactions", "native", "transfers", "approvals")
 FETCHED = ("blocks", "transactions", "transfers", "approvals", "logs")
@@ -80,18 +80,18 @@ class Index:
         rows = self.lake.window(TABLES[table], self.key, Span(0, 2**62))
         return rows.sort_by([(name, "ascending") for name in TABLES[table].order])
 
-    def rows(self, table: str) -> list[InstalledProtocol]:
+    def rows(self, table: str) -> list[Row]:
         """The rows of lake and tail together, in an order of their own."""
         fresh = arrow_ipc.load((stream for _, stream in self.tail.rows(self.key, table, 0, 2**40)), TABLES[table])
-        found: list[InstalledProtocol] = pa.concat_tables([self.stored(table), fresh]).to_pylist()
+        found: list[Row] = pa.concat_tables([self.stored(table), fresh]).to_pylist()
         return in_order(found)
 
-    def read_all(self) -> dict[str, list[InstalledProtocol]]:
+    def read_all(self) -> dict[str, list[Row]]:
         """The rows of every table that is fetched."""
         return {table: self.rows(table) for table in FETCHED}
 
 
-def in_order(rows: Sequence[InstalledProtocol]) -> list[InstalledProtocol]:
+def in_order(rows: Sequence[Row]) -> list[Row]:
     """Rows in an order that depends on nothing but them."""
     return sorted(rows, key=lambda row: repr(sorted(row.items())))
 

@@ -11,7 +11,7 @@ from adapters.evm.chain import EvmChain
 from chainfolio.blocks import Span
 
 FINALITY = 64  # blocks below the head: above the deepest reorganisation that must be survived
-InstalledProtocol = dict[str, Any]
+Row = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class ChainUnderTest(Protocol):
     def allowance(self, owner: str, token: str, spender: str, height: int) -> int:
         """What the token says that a spender may take at a block."""
 
-    def rows(self, span: Span) -> Mapping[str, list[InstalledProtocol]]:
+    def rows(self, span: Span) -> Mapping[str, list[Row]]:
         """Every row of every table that the blocks of a span are worth, by a reading as plain as can be."""
 
 

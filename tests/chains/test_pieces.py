@@ -13,20 +13,20 @@ from chainfolio.blocks import Span, Spans
 from chainfolio.errors import BadRequest
 from indexer.collect import check_span, missing
 from tests.chains.index import EVERYTHING, Index, in_order, index
-from tests.chains.subject import FINALITY, ChainUnderTest, InstalledProtocol
+from tests.chains.subject import FINALITY, ChainUnderTest, Row
 
 pytestmark = pytest.mark.node
 LOGS = ("transfers", "approvals")
 
 
-async def at_once(traded: ChainUnderTest, folder: Path, last: int) -> dict[str, list[InstalledProtocol]]:
+async def at_once(traded: ChainUnderTest, folder: Path, last: int) -> dict[str, list[Row]]:
     async with index(traded, folder) as whole:
         await whole.fill(0, last)
         return whole.read_all()
 
 
-def histories(indexed: Index) -> list[InstalledProtocol]:
-    rows: list[InstalledProtocol] = indexed.stored("account_transfers").to_pylist()
+def histories(indexed: Index) -> list[Row]:
+    rows: list[Row] = indexed.stored("account_transfers").to_pylist()
     return in_order(rows)
 
 

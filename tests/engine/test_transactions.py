@@ -27,7 +27,7 @@ from portfolio.facts import ChainFacts
 from portfolio.transactions import TransactionDocument, TransactionType
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import EVERYTHING, Index, index
-from tests.chains.subject import InstalledProtocol
+from tests.chains.subject import Row
 
 pytestmark = pytest.mark.node
 LOGS = ("transfers", "approvals")
@@ -44,7 +44,7 @@ def subject() -> Iterator[EvmSubject]:
 
 
 @pytest.fixture(scope="module")
-def details(subject: EvmSubject) -> dict[str, list[InstalledProtocol]]:
+def details(subject: EvmSubject) -> dict[str, list[Row]]:
     """The whole chain, read from its receipts by code that is not ours."""
     from chainfolio.blocks import Span
 
@@ -114,9 +114,7 @@ def hashes(found: list[TransactionDocument]) -> list[str]:
     return [each.hash for each in found]
 
 
-def expected(
-    details: dict[str, list[InstalledProtocol]], account: str, *, events_only: bool = False
-) -> list[tuple[int, int, str]]:
+def expected(details: dict[str, list[Row]], account: str, *, events_only: bool = False) -> list[tuple[int, int, str]]:
     """Height, position and hash of everything that an account took part in, the newest first."""
     places = {(t["height"], t["tx_index"]): t["hash"] for t in details["transactions"]}
     found = {
@@ -139,7 +137,7 @@ def number(raw: object) -> int:
 
 
 async def test_everything_that_wallets_did_is_there_once_the_newest_first(
-    subject: EvmSubject, details: dict[str, list[InstalledProtocol]], tmp_path: Path
+    subject: EvmSubject, details: dict[str, list[Row]], tmp_path: Path
 ) -> None:
     async with index(subject, tmp_path) as indexed:
         await filled(indexed)
@@ -154,7 +152,7 @@ async def test_everything_that_wallets_did_is_there_once_the_newest_first(
 
 
 async def test_what_a_record_says_is_what_the_receipt_says(
-    subject: EvmSubject, details: dict[str, list[InstalledProtocol]], tmp_path: Path
+    subject: EvmSubject, details: dict[str, list[Row]], tmp_path: Path
 ) -> None:
     account = wallets(subject)[1]
     receipts = {receipt["transactionHash"]: receipt for receipt in details["receipts"]}
@@ -445,7 +443,7 @@ async def test_called_protocols_name_what_was_done(subject: EvmSubject, tmp_path
 
 
 async def test_without_the_dataset_of_transactions_the_node_says_the_same(
-    subject: EvmSubject, details: dict[str, list[InstalledProtocol]], tmp_path: Path
+    subject: EvmSubject, details: dict[str, list[Row]], tmp_path: Path
 ) -> None:
     alice = wallets(subject)[1]
     async with index(subject, tmp_path / "all") as complete:
@@ -482,7 +480,7 @@ async def test_a_filter_over_more_than_a_node_should_be_asked_is_not_answered(
 
 
 async def test_an_address_with_more_than_is_served_is_not_found(
-    subject: EvmSubject, details: dict[str, list[InstalledProtocol]], tmp_path: Path
+    subject: EvmSubject, details: dict[str, list[Row]], tmp_path: Path
 ) -> None:
     alice = wallets(subject)[1]
     count = len(expected(details, alice))
@@ -565,7 +563,7 @@ async def test_a_node_on_another_branch_than_the_index_is_an_error(tmp_path: Pat
 
 
 async def test_what_is_not_indexed_is_said_and_never_shown_as_nothing(
-    subject: EvmSubject, details: dict[str, list[InstalledProtocol]], tmp_path: Path
+    subject: EvmSubject, details: dict[str, list[Row]], tmp_path: Path
 ) -> None:
     alice, stranger = wallets(subject)[1], "0x" + "12" * 20
     async with index(subject, tmp_path) as indexed:

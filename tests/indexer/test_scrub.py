@@ -20,7 +20,7 @@ from indexer.repair import repair
 from indexer.scrub import SCRUB_EVERY_S, Checked, Scrub, checked, listed
 from tests.chains.evm import KEY, EvmSubject, evm
 from tests.chains.index import EVERYTHING, FETCHED, Index, in_order, index
-from tests.chains.subject import InstalledProtocol
+from tests.chains.subject import Row
 from tests.indexer.clock import ManualClock
 from tests.storage.older import as_older
 
@@ -74,7 +74,7 @@ def filled(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "index"))
 
 
-def rows(indexed: Index) -> dict[str, list[InstalledProtocol]]:
+def rows(indexed: Index) -> dict[str, list[Row]]:
     """The rows of every table, in an order of their own: repaired ones may lie elsewhere."""
     return {name: in_order(indexed.stored(name).to_pylist()) for name in FILLED}
 
