@@ -124,7 +124,7 @@ class Remedy:
 
 # The first that fits. A source's own words stay in the log: they may name hosts, paths or keys. So does what
 # the operator can do about an error.
-# NotCovered is 503: nothing is wrong with the request and a retry helps once it is indexed; 404 would read as "empty".
+# NotIndexed is 503: nothing is wrong with the request and a retry helps once it is indexed; 404 would read as "empty".
 REMEDIES: Final = (
     Remedy(errors.BadSettings, 503, words="the server is not set up for this"),
     Remedy(errors.NotIndexed, 503, "Not Indexed", retry_after_s=60),

@@ -20,7 +20,7 @@ class ValidationError(ValueError):
 
 
 def strict(data: bytes, kind: type[T]) -> T:
-    """A document of a type, whose Structs forbid unknown fields; Misfit where it is none."""
+    """A document of a type, whose Structs forbid unknown fields; ValidationError where it is none."""
     try:
         found = msgspec.json.decode(data, type=kind)
     except UnicodeDecodeError:

@@ -47,7 +47,7 @@ def page(
     """Up to `limit` approvals, and the place to go on from (None: there are no more).
 
     `start` is the chain's head for the newest, or the place that an earlier page ended at. BadRequest where that place
-    has left the chain; NotCovered where the index does not reach.
+    has left the chain; NotIndexed where the index does not reach.
     """
     covered = _covered(tail, chain, start)
     wanted = limit + (2 if isinstance(start, Place) else 1)
@@ -65,7 +65,7 @@ def page(
 
 
 def check_whole(tail: Tail, chain: str, head: int) -> None:
-    """NotCovered where a block up to the head (or close to it) is not indexed."""
+    """NotIndexed where a block up to the head (or close to it) is not indexed."""
     covered = _covered(tail, chain, head)
     if covered.first > 0:
         raise _hole(tail, chain, covered.first - 1)

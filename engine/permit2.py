@@ -35,7 +35,7 @@ async def permitted(
 ) -> tuple[Permitted, ...]:
     """All that Permit2 still lets others take from owners at a block, the newest first: three requests at most.
 
-    Unserved where no Permit2 is known on the chain, NotCovered where its events are not indexed up to the block.
+    Unserved where no Permit2 is known on the chain, NotIndexed where its events are not indexed up to the block.
     """
     chain = snapshotter.chain
     if not contracts:
@@ -96,7 +96,7 @@ def latest(
 
 
 def _check(tail: Tail, chain: str, wanted: Sequence[str], height: int) -> None:
-    """NotCovered where one of the filters lacks a block."""
+    """NotIndexed where one of the filters lacks a block."""
     lacking = Spans()
     for spans in unindexed(tail, chain, height, wanted).values():
         lacking |= spans

@@ -219,7 +219,7 @@ class Engine:
     async def approvals(
         self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None, include: Collection[str] = ()
     ) -> ApprovalsPage:
-        """Approvals that accounts gave on a chain, as mined, the newest first, from a place on. NotCovered where the
+        """Approvals that accounts gave on a chain, as mined, the newest first, from a place on. NotIndexed where the
         index does not reach, BadRequest for a place that has left the chain, Unserved for what cannot be included."""
         from engine.allowances import included
         from engine.approvals import assets, page
@@ -239,7 +239,7 @@ class Engine:
         )  # fmt: skip
 
     async def allowances(self, chain: str, account: Account) -> Standing:
-        """All that an account's approvals on a chain still allow, the greatest risk first. NotCovered where there may
+        """All that an account's approvals on a chain still allow, the greatest risk first. NotIndexed where there may
         be approvals that nobody indexed."""
         from engine.allowances import standing
         from engine.approvals import check_whole
@@ -250,7 +250,7 @@ class Engine:
 
     async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> TransactionsPage:
         """One page of what accounts did, over the chains asked for. Unserved where there is no such chain or none of an
-        account's kind, NotFound above the ceiling, NotCovered where the index does not reach."""
+        account's kind, NotFound above the ceiling, NotIndexed where the index does not reach."""
         from engine.transactions import Statement, Subject
 
         system = self.system

@@ -111,7 +111,7 @@ class Statement:
     async def page(
         self, subjects: Sequence[Subject], accounts: Sequence[str]
     ) -> tuple[list[TransactionDocument], Reached | None]:
-        """One page, and how far it goes, None where it is the last. NotFound above the ceiling, NotCovered where it
+        """One page, and how far it goes, None where it is the last. NotFound above the ceiling, NotIndexed where it
         would need what nobody indexed."""
         self._subjects = {subject.key: subject for subject in subjects}
         await asyncio.gather(*(self._read(subject, accounts) for subject in subjects))

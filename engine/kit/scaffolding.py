@@ -45,16 +45,16 @@ MODULE = '''\
 from __future__ import annotations
 
 from chainfolio.calls import Call
-from chainfolio.protocols import Counterparty, Decoding, Family, Found, Met, Part
+from chainfolio.protocols import Counterparty, DecodedPosition, DecoderPlan, Family, ProtocolMatch, TokenAmount
 
 
-def position(met: Met) -> Decoding:
+def position(match: ProtocolMatch) -> DecoderPlan:
     """What the account has staked."""
     staked, token = yield [
-        Call(met.contract, "staked(address)(uint256)", (met.account,)),
-        Call(met.contract, "token()(address)"),
+        Call(match.contract, "staked(address)(uint256)", (match.account,)),
+        Call(match.contract, "token()(address)"),
     ]
-    return Found("STAKED", supplied=(Part(token, staked),), pool=met.contract)
+    return DecodedPosition("STAKED", supplied=(TokenAmount(token, staked),), pool=match.contract)
 
 
 FAMILY = Family("{key}", rules=(Counterparty("pool"),), position=position)

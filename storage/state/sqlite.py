@@ -143,7 +143,7 @@ class _Transaction:
 
 @contextmanager
 def _writing(connection: apsw.Connection, time: Time) -> Iterator[_Transaction]:
-    """One transaction; Taken where it would say twice what may be there once."""
+    """One transaction; UniqueViolation where it would say twice what may be there once."""
     try:
         with writing(connection):
             yield _Transaction(connection, time)

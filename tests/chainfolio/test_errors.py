@@ -29,7 +29,7 @@ MADE: dict[str, tuple[ChainfolioError, int, type[Exception]]] = {
     "Unsupported": (errors.Unsupported("node", "no such method"), 3, errors.BadAnswer),
     "HistoryUnavailable": (errors.HistoryUnavailable("node", 7, "pruned"), 3, errors.SourceError),
     "Reorged": (errors.Reorged("node", 7, "0xab"), 3, errors.SourceError),
-    "NotCovered": (errors.NotIndexed("ethereum", "transfers", 1, 9), 4, errors.ChainfolioError),
+    "NotIndexed": (errors.NotIndexed("ethereum", "transfers", 1, 9), 4, errors.ChainfolioError),
     "BadRequest": (errors.BadRequest("address", "no such"), 2, errors.ChainfolioError),
     "BadSettings": (errors.BadSettings("server.port", "no port"), 2, errors.BadRequest),
     "StoreError": (errors.StoreError("lake", "broken"), 5, errors.ChainfolioError),
@@ -47,7 +47,7 @@ FIELDS: dict[str, dict[str, object]] = {
     "TooMuch": {"max_span": 10, "dense": True},
     "HistoryUnavailable": {"height": 7},
     "Reorged": {"height": 7, "block_hash": "0xab"},
-    "NotCovered": {"chain": "ethereum", "dataset": "transfers", "first": 1, "last": 9},
+    "NotIndexed": {"chain": "ethereum", "dataset": "transfers", "first": 1, "last": 9},
     "BadRequest": {"field": "address", "reason": "no such"},
     "StoreError": {"store": "lake"},
     "Damaged": {"table": "blocks", "path": "part-1.parquet", "reason": "cut off"},
@@ -57,7 +57,7 @@ FIELDS: dict[str, dict[str, object]] = {
 }
 PACKAGES = ("adapters", "api", "chainfolio", "cli", "indexer", "portfolio", "pricing", "storage")
 # The roots are there to be caught; the others wait for their first endpoints.
-UNUSED = {"ChainfolioError", "SourceError", "NotCovered"}
+UNUSED = {"ChainfolioError", "SourceError", "NotIndexed"}
 each = pytest.mark.parametrize("name", MADE)
 
 
@@ -113,6 +113,6 @@ def test_every_kind_is_raised_somewhere(name: str) -> None:
 
 
 def test_what_can_be_cured_by_a_command_names_the_whole_command() -> None:
-    assert MADE["NotCovered"][0].remedy == "chainfolio index ethereum --from 1 --to 9"
+    assert MADE["NotIndexed"][0].remedy == "chainfolio index ethereum --from 1 --to 9"
     assert MADE["StaleTable"][0].remedy == "chainfolio materialise ethereum --tables transfers"
     assert MADE["DeepReorg"][0].remedy.endswith("chainfolio index ethereum --rewind 7")
