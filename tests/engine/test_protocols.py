@@ -308,8 +308,14 @@ def broken(what: str) -> Family:
             "finds garbage": lambda: [DecodedPosition("STAKED"), "a string"],
             "finds a number": lambda: 7,
             "finds a negative": lambda: DecodedPosition("STAKED", supplied=(TokenAmount(COIN, -1),)),
-            "finds a float": lambda: DecodedPosition("STAKED", supplied=(TokenAmount(COIN, 0.5),)),  # type: ignore[arg-type]
-            "finds one part": lambda: DecodedPosition("STAKED", supplied=TokenAmount(COIN, 1)),  # type: ignore[arg-type]
+            "finds a float": lambda: DecodedPosition(
+                "STAKED",
+                supplied=(TokenAmount(COIN, 0.5),),  # type: ignore[arg-type]
+            ),
+            "finds one part": lambda: DecodedPosition(
+                "STAKED",
+                supplied=TokenAmount(COIN, 1),  # type: ignore[arg-type]
+            ),
             "finds no parts": lambda: DecodedPosition("STAKED", rewards=None),  # type: ignore[arg-type]
             "finds truth": lambda: DecodedPosition("STAKED", borrowed=(TokenAmount(COIN, True),)),
             "finds another type": lambda: DecodedPosition("STEAKED", supplied=(TokenAmount(COIN, 1),)),
