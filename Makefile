@@ -26,7 +26,7 @@ export UV_HTTP_RETRIES ?= 1
 
 # Whatever is there of: our packages that hold Python.
 CODE := $(sort $(patsubst %/,%,$(dir $(wildcard $(addsuffix /*.py,\
-	adapters api bench chainfolio cli configs dashboard indexer localchain portfolio pricing storage tests)))))
+	adapters api bench chainfolio cli configs engine indexer localchain portfolio pricing storage tests)))))
 
 INSTALLED := $(VENV)/.installed
 
@@ -42,7 +42,7 @@ demo: install ## a real local chain with real contracts: indexed, priced and ser
 	@$(BIN)/chainfolio demo $(ARGS)
 
 .PHONY: serve
-serve: $(INSTALLED) ## the API and the dashboard, with indexing, from your own settings
+serve: $(INSTALLED) ## the API, with indexing, from your own settings
 	@$(BIN)/chainfolio serve $(ARGS)
 
 .PHONY: test

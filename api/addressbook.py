@@ -13,7 +13,7 @@ from api.router import get, write
 from api.status import Moment, moment
 from api.tenants import COMMON, TAKES, keep, look
 from api.texts import LONGEST, tidy
-from storage.state import book
+from storage.state import address_book
 from storage.state.database import Transaction
 from storage.state.quotas import MOST
 
@@ -124,7 +124,7 @@ async def addressbook(request: Context, query: BookQuery) -> BookAnswer:
     "/v1/addressbook",
     summary="Add wallets",
     codes=("VALIDATION_ERROR", *COMMON, "ADDRESSBOOK_QUOTA_REACHED"),
-    check=lambda request, body: book.distinct(entry.address for entry in body.entries),
+    check=lambda request, body: address_book.distinct(entry.address for entry in body.entries),
     answers={200: BookAnswer},
     example={"data": [EXAMPLE]},
     **FAMILY,
@@ -132,11 +132,11 @@ async def addressbook(request: Context, query: BookQuery) -> BookAnswer:
 async def add_entries(request: Context, body: NewEntries) -> Answer:
     """Adds all of them or none, and answers the whole address book. A wallet that is in it already keeps its label."""
     now_us, quotas = request.parts.seams.clock.now_us(), request.parts.settings.quotas
-    addresses = book.distinct(entry.address for entry in body.entries)
+    addresses = address_book.distinct(entry.address for entry in body.entries)
     labels = {address: entry.label for address, entry in zip(addresses, body.entries, strict=True)}
 
     def work(tx: Transaction, account_id: str) -> BookAnswer:
-        book.add(tx, account_id, labels, quotas, now_us)
+        address_book.add(tx, account_id, labels, quotas, now_us)
         return _book(tx, account_id, now_us)
 
     return await keep(request, work, again=lambda tx, account_id: _book(tx, account_id, now_us))
@@ -147,15 +147,17 @@ async def add_entries(request: Context, body: NewEntries) -> Answer:
     "/v1/addressbook/{address}",
     summary="Rename a wallet",
     codes=("VALIDATION_ERROR", "ADDRESSBOOK_ENTRY_NOT_FOUND", *COMMON),
-    check=lambda request, path, body: book.canonical(path.address),
+    check=lambda request, path, body: address_book.canonical(path.address),
     answers={200: EntryAnswer},
     example={"data": EXAMPLE},
     **FAMILY,
 )
 async def rename_entry(request: Context, path: EntryPath, body: NewLabel) -> Answer:
     """Gives it another label; an empty one clears it."""
-    now_us, address = request.parts.seams.clock.now_us(), book.canonical(path.address)
-    return await keep(request, lambda tx, id: EntryAnswer(_shown(book.rename(tx, id, address, body.label), now_us)))
+    now_us, address = request.parts.seams.clock.now_us(), address_book.canonical(path.address)
+    return await keep(
+        request, lambda tx, id: EntryAnswer(_shown(address_book.rename(tx, id, address, body.label), now_us))
+    )
 
 
 @write(
@@ -163,22 +165,22 @@ async def rename_entry(request: Context, path: EntryPath, body: NewLabel) -> Ans
     "/v1/addressbook/{address}",
     summary="Remove a wallet",
     codes=("VALIDATION_ERROR", "ADDRESSBOOK_ENTRY_NOT_FOUND", *COMMON, "ADDRESSBOOK_ENTRY_NOT_DELETABLE"),
-    check=lambda request, path: book.canonical(path.address),
+    check=lambda request, path: address_book.canonical(path.address),
     answers={204: Answer},
     **FAMILY,
 )
 async def remove_entry(request: Context, path: EntryPath) -> Answer:
     """It leaves the bundles that it is in. Refused while its plan is paid for, where its owner authorized it, and where
     a bundle would be left empty or equal to another one."""
-    now_us, address = request.parts.seams.clock.now_us(), book.canonical(path.address)
-    return await keep(request, lambda tx, id: book.remove(tx, id, address, now_us), 204)
+    now_us, address = request.parts.seams.clock.now_us(), address_book.canonical(path.address)
+    return await keep(request, lambda tx, id: address_book.remove(tx, id, address, now_us), 204)
 
 
 def _book(tx: Transaction, account_id: str, now_us: int, limit: int = MOST, offset: int = 0) -> BookAnswer:
-    return BookAnswer([_shown(entry, now_us) for entry in book.entries(tx, account_id, limit, offset)])
+    return BookAnswer([_shown(entry, now_us) for entry in address_book.entries(tx, account_id, limit, offset)])
 
 
-def _shown(entry: book.Entry, now_us: int) -> Entry:
+def _shown(entry: address_book.Entry, now_us: int) -> Entry:
     return Entry(
         address=entry.address,
         label=entry.label,

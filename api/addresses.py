@@ -57,7 +57,7 @@ def read_account(written: str) -> Account:
     try:
         return account(written)
     except BadRequest as error:
-        raise Refused(f"is malformed: {error.reason}" + (f" ({error.cure})" if error.cure else "")) from None
+        raise Refused(f"is malformed: {error.reason}" + (f" ({error.remedy})" if error.remedy else "")) from None
 
 
 def _schema(settings: Settings) -> dict[str, Any]:

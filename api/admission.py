@@ -15,7 +15,7 @@ from typing import Final
 from api import schema
 from api.auth import caller
 from api.changes import changed
-from api.charge import Charge, too_poor
+from api.charge import Charge, insufficient_credits
 from api.context import Answer, Context, Proceed, Step
 from api.entitlement import missing
 from api.errors import Problem
@@ -39,7 +39,7 @@ async def admit(context: Context, proceed: Proceed) -> Answer:
     problem, cost, admitted = await _asked(context, counted)
     context.headers.update(rate_headers(context, counted or admitted))
     if not admitted.let_in:
-        raise _too_often(admitted)
+        raise _rate_limited(admitted)
     if problem:
         raise problem
     if context.route.allow is not None:
@@ -60,7 +60,7 @@ async def _counted(context: Context) -> Admitted:
         await _known_anew(context)
     context.headers.update(rate_headers(context, admitted))
     if not admitted.let_in:
-        raise _too_often(admitted)
+        raise _rate_limited(admitted)
     return admitted
 
 
@@ -72,7 +72,7 @@ async def _known_anew(context: Context) -> None:
 async def _asked(context: Context, counted: Admitted | None) -> tuple[Exception | None, int, Admitted]:
     """What is wrong with the request, what it costs, and whether it may come in, as of one state of keys and grants."""
     while True:
-        problem = await _flaw(context)
+        problem = await _field_error(context)
         cost = 0 if problem else context.route.cost * context.units
         is_later = context.route.allow is not None and not context.route.changes
         if counted is not None and (problem or is_later or not cost):
@@ -83,7 +83,7 @@ async def _asked(context: Context, counted: Admitted | None) -> tuple[Exception 
         await _known_anew(context)
 
 
-async def _flaw(context: Context) -> Exception | None:
+async def _field_error(context: Context) -> Exception | None:
     """What will be refused, if the rate allows to say so."""
     if problem := missing(context.route, context.principal, context.parts.seams.clock.now_us()):
         return problem
@@ -92,8 +92,8 @@ async def _flaw(context: Context) -> Exception | None:
         context.asked = await asked_once(context) if context.route.changes else None
         if context.route.check is not None:
             context.route.check(context, **context.arguments)
-    except (Problem, Refusal, BadRequest, Unserved) as flaw:
-        return flaw
+    except (Problem, Refusal, BadRequest, Unserved) as field_error:
+        return field_error
     return None
 
 
@@ -113,7 +113,7 @@ def _reserved(context: Context, admitted: Admitted, cost: int) -> None:
     if not cost:
         return
     if admitted.held is None:
-        raise too_poor(cost, admitted.available or 0)
+        raise insufficient_credits(cost, admitted.available or 0)
     context.http.charge = Charge(context.parts.state.meter, admitted.held)
 
 
@@ -131,7 +131,7 @@ def rate_headers(context: Context, admitted: Admitted) -> dict[str, str]:
     }
 
 
-def _too_often(admitted: Admitted) -> Problem:
+def _rate_limited(admitted: Admitted) -> Problem:
     wait_s = max(1, -(-(admitted.reset_us - admitted.now_us) // 1_000_000))
     return Problem(
         429,

@@ -16,11 +16,11 @@ from api.dispatch import Paths
 from api.edge import edge, refused
 from api.engine import Engine
 from api.errors import Problem
-from api.heads import Heads
 from api.keys import Keys
 from api.metrics import Traffic
 from api.pipeline import KEYED, PUBLIC, chained
 from api.request import MAX_BODY, Request
+from api.response_headers import ResponseHeaders
 from api.router import Route
 from api.routes import ROUTES
 from chainfolio.errors import Unavailable
@@ -35,13 +35,13 @@ Endpoint = Callable[[Request], Awaitable[Answer]]
 class App:
     """What is served, as `api.serve.listening` takes it. `max_body` is in bytes.
 
-    `beside` is entered before the first request is taken, and left after the last one is answered.
+    `lifespan` is entered before the first request is taken, and left after the last one is answered.
     """
 
     parts: Parts
     routes: Iterable[Route]
     max_body: int = MAX_BODY
-    beside: list[Callable[[], AbstractAsyncContextManager[object]]] = field(default_factory=list)
+    lifespan: list[Callable[[], AbstractAsyncContextManager[object]]] = field(default_factory=list)
     paths: Paths[Endpoint] = field(default_factory=Paths)
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class App:
             target = endpoint(route, self.parts)
             for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
                 self.paths.add(method, route.path, target)
-        self.heads = Heads(self.parts.settings.server, self.parts.signature)
+        self.heads = ResponseHeaders(self.parts.settings.server, self.parts.signature)
         self.serve = edge(self.parts, self.heads, self.max_body, self.answer)
 
     def unreadable(self) -> web.Response:

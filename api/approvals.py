@@ -10,13 +10,13 @@ import msgspec
 from api.addresses import EvmAddresses
 from api.context import Context
 from api.cursors import MAX_CHARS, Forged, seal, unseal
-from api.errors import Flaw, invalid
+from api.errors import FieldError, invalid
 from api.fields import Reader, Refused, one_of, shown
 from api.router import get
 from api.status import moment
 from chainfolio.amounts import text
 from chainfolio.settings import Settings
-from indexer.answers import Allowance, ApprovalsPage, ApprovedAsset, Operator, Permitted, Place
+from engine.answers import Allowance, ApprovalsPage, ApprovedAsset, Operator, Permitted, Place
 from portfolio.document import UNKNOWN
 
 TEN: Final = (
@@ -277,7 +277,7 @@ def place(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -> Place
         return unseal(request.parts.secret, _question(request, path, query), query.cursor, Place)
     except Forged:
         words = "`cursor` was not given out for this chain and these addresses: begin again without it"
-        raise invalid("query", [Flaw(words, ["cursor"])]) from None
+        raise invalid("query", [FieldError(words, ["cursor"])]) from None
 
 
 def _items(page: ApprovalsPage, chain: str) -> tuple[TokenApproval, ...]:

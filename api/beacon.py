@@ -10,7 +10,7 @@ from api.context import Context
 from api.errors import Problem
 from api.failures import READING
 from api.router import get
-from indexer.validators import (
+from engine.validators import (
     Granularity,
     Range,
     RangeType,

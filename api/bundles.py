@@ -14,7 +14,7 @@ from api.router import get, write
 from api.tenants import COMMON, TAKES, keep, look
 from api.texts import LONGEST, tidy
 from storage.state import bundles as store
-from storage.state.book import canonical, distinct
+from storage.state.address_book import canonical, distinct
 
 Name = Annotated[
     str,

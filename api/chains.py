@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from api.context import Context
 from api.router import get
-from indexer.answers import ChainFact
+from engine.answers import ChainFact
 
 
 @get("/v1/chains", tag="Service", summary="Chains this server answers about", cost=0)

@@ -7,13 +7,13 @@ import hashlib
 from collections.abc import Callable
 from typing import Final
 
-from api.charge import too_poor
+from api.charge import insufficient_credits
 from api.context import Answer, Context, Proceed, encoded
 from api.errors import problem_of, refusal
 from api.idempotency import replayed, reused
 from chainfolio.errors import Busy
 from storage.state import idempotency, ledger
-from storage.state.database import Taken, Transaction
+from storage.state.database import Transaction, UniqueViolation
 from storage.state.idempotency import Kept, Reused
 from storage.state.ledger import Short
 
@@ -40,14 +40,14 @@ async def change(context: Context, work: Look, status: int = 200, again: Look | 
 
         try:
             found = await _remembered(context, made, again)
-        except Taken:  # the same request has just been answered elsewhere
+        except UniqueViolation:  # the same request has just been answered elsewhere
             continue
         context.made = True
         if isinstance(found, Kept):
             return replayed(context, found)
         meter.billed(bill)
         return found
-    raise Busy("state", "the same change is being made elsewhere", cure="try again")
+    raise Busy("state", "the same change is being made elsewhere", remedy="try again")
 
 
 async def changed(context: Context, proceed: Proceed, available: int) -> Answer:
@@ -69,14 +69,14 @@ async def changed(context: Context, proceed: Proceed, available: int) -> Answer:
         answer = refusal(context.route.envelope, problem)
     try:
         kept = await _remembered(context, lambda _: answer)
-    except Taken:
+    except UniqueViolation:
         return answer
     return replayed(context, kept) if isinstance(kept, Kept) else kept
 
 
 async def _afforded(context: Context, proceed: Proceed, available: int) -> Answer:
     if available < context.cost:
-        raise too_poor(context.cost, available)
+        raise insufficient_credits(context.cost, available)
     answer = await proceed(context)
     assert context.made, f"{context.route.name} answers without `change`, so nobody pays for it"
     return answer
@@ -113,7 +113,7 @@ async def _remembered(context: Context, made: Make, again: Look | None = None) -
     except Reused:
         raise reused() from None
     except Short as short:
-        raise too_poor(context.cost, short.available) from None
+        raise insufficient_credits(context.cost, short.available) from None
 
 
 def _made_again(tx: Transaction, found: Kept, again: Look | None) -> Kept:

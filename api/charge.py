@@ -9,7 +9,7 @@ import structlog
 from api.errors import Problem
 from api.keys import Meter
 from chainfolio.errors import StoreError
-from storage.state.meter import Held
+from storage.state.meter import Reservation
 
 log = structlog.stdlib.get_logger("chainfolio.api")
 
@@ -19,7 +19,7 @@ class Charge:
     """Reserved credits of one call."""
 
     meter: Meter
-    held: Held
+    held: Reservation
 
     async def void(self) -> None:
         """Give them back, before the refusal is told. A store that is away gives them back later, by itself."""
@@ -37,7 +37,7 @@ class Charge:
         self.meter.settle_soon(self.held, "post")
 
 
-def too_poor(cost: int, available: int) -> Problem:
+def insufficient_credits(cost: int, available: int) -> Problem:
     """The refusal for want of credits."""
     return Problem(
         402,

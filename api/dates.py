@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Protocol
 import msgspec
 
 from api.context import Context
-from api.errors import Flaw, invalid
+from api.errors import FieldError, invalid
 from api.fields import Reader, Refused, shown
 from chainfolio.settings import Settings
 
@@ -58,4 +58,4 @@ def check_begun(request: Context, query: HasDay) -> None:
     today = datetime.datetime.fromtimestamp(request.parts.seams.clock.now_us() // 1_000_000, UTC).date()
     if day > today:
         words = f"`date` cannot be {day}: it is in the future, today is {today} (format YYYY-MM-DD, UTC)"
-        raise invalid("query", [Flaw(words, ["date"])])
+        raise invalid("query", [FieldError(words, ["date"])])

@@ -17,8 +17,8 @@ from api.charge import Charge
 from api.connection import send
 from api.context import Answer, Parts
 from api.errors import Problem, problem_of, refusal
-from api.heads import Heads, pressed, worth_pressing
 from api.request import Request
+from api.response_headers import ResponseHeaders, compressed, worth_compressing
 from chainfolio.errors import NotFound
 
 MAX_URL: Final = 8 * 1024
@@ -30,7 +30,7 @@ Served = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 log = structlog.stdlib.get_logger("chainfolio.api")
 
 
-def edge(parts: Parts, heads: Heads, max_body: int, handler: Handler) -> Served:
+def edge(parts: Parts, heads: ResponseHeaders, max_body: int, handler: Handler) -> Served:
     """What a connection calls for each request: `handler` finds the answer, here it is dressed, sent and charged."""
     name, clock, say = _namer(parts), parts.seams.clock, log.bind()
     traffic, most = parts.traffic, parts.settings.limits.in_flight
@@ -53,8 +53,8 @@ def edge(parts: Parts, heads: Heads, max_body: int, handler: Handler) -> Served:
             if request.charge is not None and not 200 <= answer.status < 300:
                 # Whatever is not a success costs nothing; it is given back before it is told.
                 await _taken(request).void()
-            coding = worth_pressing(request, answer.body)
-            body = await pressed(answer.body, coding) if coding else answer.body
+            coding = worth_compressing(request, answer.body)
+            body = await compressed(answer.body, coding) if coding else answer.body
             response = heads.response(request, answer, body, coding)
             await send(http, response)
             if request.charge is not None:  # killed before, it has cost nothing
@@ -100,7 +100,7 @@ def refused(error: Exception, request: Request, envelope: str = "whole") -> Answ
             log.error("failed", **about, exc_info=error)
         else:  # named by its kind and its words: where it came from is no news
             log.warning("failed", **about, kind=type(error).__name__, reason=str(error))
-    elif isinstance(error, NotFound) and error.cure:
+    elif isinstance(error, NotFound) and error.remedy:
         log.warning("not found", request_id=request.id, path=request.route, reason=str(error))
     return refusal(envelope, problem)
 

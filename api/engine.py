@@ -9,9 +9,9 @@ from typing import Protocol
 
 from chainfolio.assets import Account
 from chainfolio.contracts import VirtualUser
-from indexer.answers import ApprovalsPage, ChainFact, Place, Readiness, SyncStatus, TransactionFilter, TransactionsPage
+from engine.answers import ApprovalsPage, ChainFact, Place, Readiness, SyncStatus, TransactionFilter, TransactionsPage
+from engine.validators import Validators
 from indexer.registry import Registry
-from indexer.validators import Validators
 from portfolio.document import Portfolio
 from portfolio.facts import Options
 
@@ -67,7 +67,7 @@ class Engine(Protocol):
     async def approvals(
         self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None, include: Collection[str] = ()
     ) -> ApprovalsPage:
-        """Approvals that accounts gave on a chain, the newest first, from where an earlier page ended. NotCovered where
+        """Approvals that accounts gave on a chain, the newest first, from where an earlier page ended. NotIndexed where
         the index does not reach, Unserved where the chain is not configured or what to `include` (`allowance`,
         `operators`, `permit2`) is not known, BadRequest for a place that is gone."""
 

@@ -15,7 +15,7 @@ import msgspec
 
 from api.context import Answer
 from chainfolio import errors
-from chainfolio.words import public
+from chainfolio.messages import public
 from storage.state.refusals import Code, Refusal
 
 TITLES: Final[Mapping[int, str]] = {
@@ -41,7 +41,7 @@ TITLES: Final[Mapping[int, str]] = {
 }
 
 
-class Flaw(msgspec.Struct, frozen=True):
+class FieldError(msgspec.Struct, frozen=True):
     """One thing that is wrong with a request, and where."""
 
     message: str
@@ -81,7 +81,7 @@ class ValidationFailure(msgspec.Struct, frozen=True):
 
     error: str
     message: str
-    details: dict[str, list[Flaw]]
+    details: dict[str, list[FieldError]]
 
 
 @dataclass(eq=False)
@@ -100,19 +100,19 @@ class Problem(Exception):
         self.error = self.error or TITLES[self.status]
 
 
-def invalid(segment: str, flaws: list[Flaw]) -> Problem:
+def invalid(segment: str, field_errors: list[FieldError]) -> Problem:
     """The 400 of a request that does not fit the interface, before anything was reserved for it."""
     return Problem(
         400,
-        "; ".join(flaw.message for flaw in flaws),
+        "; ".join(field_error.message for field_error in field_errors),
         "Validation Failed",
         "VALIDATION_ERROR",
-        extras={"details": {segment: flaws}},
+        extras={"details": {segment: field_errors}},
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Cure:
+class Remedy:
     """What an error of ours means to a client. Without `words` its own message is shown: that must hold no secret."""
 
     kind: type[errors.ChainfolioError]
@@ -124,39 +124,39 @@ class Cure:
 
 # The first that fits. A source's own words stay in the log: they may name hosts, paths or keys. So does what
 # the operator can do about an error.
-# NotCovered is 503: nothing is wrong with the request and a retry helps once it is indexed; 404 would read as "empty".
-CURES: Final = (
-    Cure(errors.BadSettings, 503, words="the server is not set up for this"),
-    Cure(errors.NotCovered, 503, "Not Indexed", retry_after_s=60),
-    Cure(errors.HistoryUnavailable, 502, "History Unavailable", "the node keeps no state for that block"),
-    Cure(errors.Reorged, 503, words="the chain has just reorganised; ask again", retry_after_s=1),
-    Cure(errors.NodeBehind, 503, words="the chain has not come that far yet", retry_after_s=5),
-    Cure(errors.Unavailable, 503, words="a node or price source does not answer at the moment", retry_after_s=5),
-    Cure(errors.SourceError, 502, words="a node or price source gave an answer that cannot be used"),
-    Cure(errors.Busy, 503, words="the store is busy", retry_after_s=1),
-    Cure(errors.StorageFull, 503, words="the server has run out of space", retry_after_s=60),
-    Cure(errors.StoreError, 503, words="the store cannot answer at the moment", retry_after_s=30),
-    Cure(errors.DeepReorg, 503, "Chain Halted", retry_after_s=60),
-    Cure(errors.Missing, 503),
-    Cure(errors.Unserved, 501),
-    Cure(errors.NotFound, 404),
+# NotIndexed is 503: nothing is wrong with the request and a retry helps once it is indexed; 404 would read as "empty".
+REMEDIES: Final = (
+    Remedy(errors.BadSettings, 503, words="the server is not set up for this"),
+    Remedy(errors.NotIndexed, 503, "Not Indexed", retry_after_s=60),
+    Remedy(errors.HistoryUnavailable, 502, "History Unavailable", "the node keeps no state for that block"),
+    Remedy(errors.Reorged, 503, words="the chain has just reorganised; ask again", retry_after_s=1),
+    Remedy(errors.NodeBehind, 503, words="the chain has not come that far yet", retry_after_s=5),
+    Remedy(errors.Unavailable, 503, words="a node or price source does not answer at the moment", retry_after_s=5),
+    Remedy(errors.SourceError, 502, words="a node or price source gave an answer that cannot be used"),
+    Remedy(errors.Busy, 503, words="the store is busy", retry_after_s=1),
+    Remedy(errors.StorageFull, 503, words="the server has run out of space", retry_after_s=60),
+    Remedy(errors.StoreError, 503, words="the store cannot answer at the moment", retry_after_s=30),
+    Remedy(errors.DeepReorg, 503, "Chain Halted", retry_after_s=60),
+    Remedy(errors.Missing, 503),
+    Remedy(errors.Unserved, 501),
+    Remedy(errors.NotFound, 404),
 )
 
 
 # What a family of routes calls an error, where its clients expect another word than CURES has for everybody.
-FAMILY_CURES: Final[Mapping[str, Sequence[Cure]]] = {
-    "approvals": (Cure(errors.SourceError, 502, words="the node does not answer at the moment", retry_after_s=5),),
+FAMILY_REMEDIES: Final[Mapping[str, Sequence[Remedy]]] = {
+    "approvals": (Remedy(errors.SourceError, 502, words="the node does not answer at the moment", retry_after_s=5),),
     "at-block": (
-        Cure(errors.HistoryUnavailable, 500, words="the portfolio at that block could not be fetched: the node keeps "
+        Remedy(errors.HistoryUnavailable, 500, words="the portfolio at that block could not be fetched: the node keeps "
              "no state of it"),
-        Cure(errors.SourceError, 500, words="the portfolio at that block could not be fetched: a node or price source "
-             "gave no usable answer"),
+        Remedy(errors.SourceError, 500, words="the portfolio at that block could not be fetched: a node or price "
+             "source gave no usable answer"),
     ),
     "historical": (
-        Cure(errors.HistoryUnavailable, 404, words="no snapshot can be built for that date: the nodes keep no state of "
-             "that time"),
+        Remedy(errors.HistoryUnavailable, 404, words="no snapshot can be built for that date: the nodes keep no state "
+             "of that time"),
     ),
-    "transactions": (Cure(errors.NotFound, 404, "Address not indexed"),),
+    "transactions": (Remedy(errors.NotFound, 404, "Address not indexed"),),
 }  # fmt: skip
 
 
@@ -191,18 +191,18 @@ def problem_of(error: Exception, request_id: str, envelope: str = "whole") -> Pr
         return Problem(CODES[error.code][0], str(error), code=error.code, extras=error.extras)
     if isinstance(error, errors.BadRequest) and not isinstance(error, errors.BadSettings):
         # Told like a request that does not fit the interface, which it is: only the engine could see it.
-        return invalid("query", [Flaw(error.message, [error.field])])
-    known = (*FAMILY_CURES.get(envelope, ()), *CURES)
-    cure = next((cure for cure in known if isinstance(error, cure.kind)), None)
-    if cure and isinstance(error, errors.ChainfolioError):
-        return _cured(error, cure)
+        return invalid("query", [FieldError(error.message, [error.field])])
+    known = (*FAMILY_REMEDIES.get(envelope, ()), *REMEDIES)
+    remedy = next((remedy for remedy in known if isinstance(error, remedy.kind)), None)
+    if remedy and isinstance(error, errors.ChainfolioError):
+        return _remedied(error, remedy)
     message = f"something went wrong on our side; the server's log has it as incident {request_id}"
     return Problem(500, message, code="INTERNAL_ERROR", extras={"incident": request_id})
 
 
-def _cured(error: errors.ChainfolioError, cure: Cure) -> Problem:
-    problem = Problem(cure.status, cure.words or public(error.message), cure.error)
-    wait_s = getattr(error, "retry_after_s", None) or cure.retry_after_s
+def _remedied(error: errors.ChainfolioError, remedy: Remedy) -> Problem:
+    problem = Problem(remedy.status, remedy.words or public(error.message), remedy.error)
+    wait_s = getattr(error, "retry_after_s", None) or remedy.retry_after_s
     if wait_s is not None:
         problem.headers["Retry-After"] = str(max(1, round(wait_s)))
     return problem

@@ -12,10 +12,10 @@ from typing import Any, Final, Protocol, get_args
 
 import msgspec
 
-from api.errors import Flaw
+from api.errors import FieldError
 from chainfolio.settings import Settings
 
-MAX_FLAWS: Final = 20  # a URL has room for thousands of unknown parameters; nobody reads that many
+MAX_FIELD_ERRORS: Final = 20  # a URL has room for thousands of unknown parameters; nobody reads that many
 MAX_HINTS: Final = 3  # to find a name that is like another takes as long as many requests
 LONGEST_LIKE: Final = 24
 BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -83,20 +83,20 @@ def fields_of(kind: type[msgspec.Struct]) -> Mapping[str, Field]:
 def read(kind: type[msgspec.Struct], given: Multi, names: Iterable[str], settings: Settings) -> Any:
     """The Struct in `given`; or the list of everything that is wrong with it."""
     fields = fields_of(kind)
-    unknown = islice((name for name in dict.fromkeys(names) if name not in fields), MAX_FLAWS)
-    flaws = [_unknown(name, fields if at < MAX_HINTS else ()) for at, name in enumerate(unknown)]
+    unknown = islice((name for name in dict.fromkeys(names) if name not in fields), MAX_FIELD_ERRORS)
+    field_errors = [_unknown(name, fields if at < MAX_HINTS else ()) for at, name in enumerate(unknown)]
     values: dict[str, Any] = {}
     for field in fields.values():
         texts = given.getall(field.name, [])
         if not texts:
             if field.required:
-                flaws.append(Flaw(f"`{field.name}` is required", [field.name]))
+                field_errors.append(FieldError(f"`{field.name}` is required", [field.name]))
             continue
         try:
             values[field.attribute] = field.read(texts, settings)
         except Refused as refused:
-            flaws.append(Flaw(f"`{field.name}` {refused}", [field.name]))
-    return flaws[:MAX_FLAWS] if flaws else kind(**values)
+            field_errors.append(FieldError(f"`{field.name}` {refused}", [field.name]))
+    return field_errors[:MAX_FIELD_ERRORS] if field_errors else kind(**values)
 
 
 def shown(text: str) -> str:
@@ -109,10 +109,10 @@ def one_of(known: Iterable[str]) -> str:
     return f"it is one of {', '.join(sorted(known))}"
 
 
-def _unknown(name: str, like: Collection[str]) -> Flaw:
+def _unknown(name: str, like: Collection[str]) -> FieldError:
     near = difflib.get_close_matches(name, like, 1) if len(name) <= LONGEST_LIKE else []
     hint = f"; did you mean `{near[0]}`?" if near else ""
-    return Flaw(f"unknown parameter {shown(name)}{hint}", [name[:70]])
+    return FieldError(f"unknown parameter {shown(name)}{hint}", [name[:70]])
 
 
 def _scalar(kind: Any, text: str) -> object:

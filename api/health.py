@@ -6,7 +6,7 @@ import msgspec
 
 from api.context import Answer, Context, encoded
 from api.router import get
-from indexer.answers import Readiness
+from engine.answers import Readiness
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ async def healthz(request: Context) -> Health:
                         "lagBlocks": 0,
                         "latencyMs": 12,
                         "faults": 0,
-                        "cordoned": False,
+                        "quarantined": False,
                     }
                 ],
             }

@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from api.context import Answer, Context
-from api.errors import Flaw, Problem, invalid
+from api.errors import FieldError, Problem, invalid
 from api.schema import content
 from storage.state.idempotency import Asked, Kept
 
@@ -23,7 +23,7 @@ async def asked_once(context: Context) -> Asked | None:
         return None
     if len(given) > 1 or not _SANE.match(given[0]):
         words = f"`{HEADER}` is given once, with 1 to 255 printable characters"
-        raise invalid("headers", [Flaw(words, [HEADER])])
+        raise invalid("headers", [FieldError(words, [HEADER])])
     return Asked(context.principal.account_id, given[0], await _fingerprint(context))
 
 

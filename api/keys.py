@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from storage.state.database import Transaction
 from storage.state.ledger import Bill
-from storage.state.meter import Admit, Admitted, Held
+from storage.state.meter import Admit, Admitted, Reservation
 
 T = TypeVar("T")
 
@@ -22,10 +22,10 @@ class Meter(Protocol):
     async def admit(self, asked: Admit) -> Admitted:
         """Let a request in, or not."""
 
-    async def settle(self, held: Held, kind: str) -> None:
+    async def settle(self, held: Reservation, kind: str) -> None:
         """Post or void; on return it is in the ledger."""
 
-    def settle_soon(self, held: Held, kind: str) -> None:
+    def settle_soon(self, held: Reservation, kind: str) -> None:
         """Post or void without waiting."""
 
     def bill(self, account_id: str, key_id: str, amount: int, request_id: str) -> Bill:

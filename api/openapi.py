@@ -55,7 +55,7 @@ class Message(msgspec.Struct, frozen=True):
     message: str
 
 
-class TooPoor(Failure, frozen=True, kw_only=True, rename="camel"):
+class InsufficientCredits(Failure, frozen=True, kw_only=True, rename="camel"):
     """The account has too few credits; nothing was taken."""
 
     credits_required: int
@@ -63,7 +63,7 @@ class TooPoor(Failure, frozen=True, kw_only=True, rename="camel"):
     credits_needed: int
 
 
-class TooOften(Failure, frozen=True, kw_only=True, rename={"again_s": "retryAfter", "wait_s": "retry_after"}):
+class RateLimited(Failure, frozen=True, kw_only=True, rename={"again_s": "retryAfter", "wait_s": "retry_after"}):
     """Too many requests: try again after so many seconds."""
 
     again_s: int
@@ -136,7 +136,15 @@ class _Schemas:
     """Every type that the routes answer, take or refuse with, as components by name."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        answered: list[Any] = [Failure, ValidationFailure, CodedFailure, Message, Reason, TooPoor, TooOften]
+        answered: list[Any] = [
+            Failure,
+            ValidationFailure,
+            CodedFailure,
+            Message,
+            Reason,
+            InsufficientCredits,
+            RateLimited,
+        ]
         bodies: list[Any] = []
         for route in routes:
             answered += [kind for kind in route.replies.values() if kind is not Answer]
@@ -314,7 +322,7 @@ def _success(route: Route, status: int, kind: Any, schemas: _Schemas) -> dict[st
 
 
 KINDS: Final[Mapping[str, Any]] = {MESSAGE: Message, ERROR: Reason, CODED: CodedFailure}
-_BODIES: Final[Mapping[int, Any]] = {402: TooPoor, 429: TooOften}
+_BODIES: Final[Mapping[int, Any]] = {402: InsufficientCredits, 429: RateLimited}
 
 
 def _failure(route: Route, status: int, words: str, schemas: _Schemas) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from api.context import Context
-from api.errors import Flaw, invalid
+from api.errors import FieldError, invalid
 from api.fields import one_of, shown
 from api.router import get
 from chainfolio.errors import NotFound
@@ -158,7 +158,7 @@ async def contract_protocol(request: Context, query: ContractQuery) -> ContractA
 def check_chain(request: Context, query: ContractQuery) -> None:
     """400 for a chain that is none of this server's."""
     if query.chain is not None and query.chain not in (known := _chains(request)):
-        raise invalid("query", [Flaw(f"`chain` cannot be {shown(query.chain)}: {one_of(known)}", ["chain"])])
+        raise invalid("query", [FieldError(f"`chain` cannot be {shown(query.chain)}: {one_of(known)}", ["chain"])])
 
 
 def _short(protocol: Protocol, chain: str | UnsetType = UNSET) -> ContractProtocol:

@@ -11,9 +11,9 @@ import msgspec
 from aiohttp import web
 
 from api.context import Answer, Context, Proceed, Step
-from api.errors import Flaw, Problem, invalid
+from api.errors import FieldError, Problem, invalid
 from api.fields import fields_of, read
-from chainfolio.documents import Misfit, strict
+from chainfolio.documents import ValidationError, strict
 
 MANY_QUERIES: Final = 4096
 _JSON_TYPE = re.compile(r'application/json(?:\s*;\s*charset="?utf-8"?)?\s*\Z', re.IGNORECASE)
@@ -73,7 +73,7 @@ class Nothing(msgspec.Struct, frozen=True):
     """No parameters."""
 
 
-def _sound(segment: str, found: msgspec.Struct | list[Flaw]) -> msgspec.Struct:
+def _sound(segment: str, found: msgspec.Struct | list[FieldError]) -> msgspec.Struct:
     if isinstance(found, list):
         raise invalid(segment, found)
     return found
@@ -84,8 +84,8 @@ async def _body(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
         raise Problem(415, "the body is JSON: send Content-Type: application/json")
     try:
         return strict(await content(context), kind)
-    except Misfit as misfit:
-        raise invalid("body", [Flaw(str(misfit), misfit.path)]) from None
+    except ValidationError as misfit:
+        raise invalid("body", [FieldError(str(misfit), misfit.path)]) from None
 
 
 async def content(context: Context) -> bytes:
@@ -97,7 +97,7 @@ async def content(context: Context) -> bytes:
     except TimeoutError:
         raise Problem(408, f"the body took longer than {limit_s} s to arrive") from None
     except web.RequestPayloadError:
-        raise invalid("body", [Flaw("the body cannot be read: it is not encoded as its head says", [])]) from None
+        raise invalid("body", [FieldError("the body cannot be read: it is not encoded as its head says", [])]) from None
 
 
 SCHEMA = Step("schema", check, refuses={400: "A parameter is unknown, missing, repeated or malformed."})

@@ -41,8 +41,8 @@ async def listening(
 ) -> AsyncIterator[int]:
     """The app, answering on the port it gives; on leaving, nothing new is taken and what runs is finished."""
     async with contextlib.AsyncExitStack() as stack:
-        for beside in app.beside:
-            await stack.enter_async_context(beside())
+        for lifespan in app.lifespan:
+            await stack.enter_async_context(lifespan())
         limits, clock = app.parts.settings.limits, app.parts.seams.clock
         guard = app.parts.traffic.guard = Guard(limits, room(limits), clock.monotonic_s)
         stack.callback(guard.watch(asyncio.get_running_loop()))
@@ -139,13 +139,13 @@ def settle_memory() -> None:
 def _many(make: Make, settings: Settings, *, reuse_port: bool) -> None:
     configure_log(settings.log_level)
     with _reserved(settings.server.host, settings.server.port, reuse_port) as port:
-        crew = _Crew(_worker, lambda number: (make, _numbered(settings, number), port, True))
+        supervisor = _ProcessSupervisor(_worker, lambda number: (make, _numbered(settings, number), port, True))
         for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, crew.end)
+            signal.signal(each, supervisor.end)
         for number in range(settings.server.workers):
-            crew.start(number)
-        crew.watch()
-    if crew.failed:
+            supervisor.start(number)
+        supervisor.watch()
+    if supervisor.failed:
         raise SystemExit(1)
 
 
@@ -157,7 +157,7 @@ def _numbered(settings: Settings, number: int) -> Settings:
     return msgspec.structs.replace(settings, server=server)
 
 
-class _Crew:
+class _ProcessSupervisor:
     """The workers and when each began: one that dies is started again, the signal to end is passed on to all."""
 
     def __init__(self, target: Callable[..., None], arguments: Callable[[int], tuple[object, ...]]) -> None:
@@ -229,8 +229,8 @@ def _naming(host: str, port: int) -> Any:
         yield
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            cure = "stop the other server or choose another port"
-            raise BadSettings("server.port", f"{port} on {host} is taken", cure=cure) from None
+            remedy = "stop the other server or choose another port"
+            raise BadSettings("server.port", f"{port} on {host} is taken", remedy=remedy) from None
         if error.errno in (errno.EACCES, errno.EADDRNOTAVAIL) or isinstance(error, socket.gaierror):
             raise BadSettings("server.host", f"cannot listen on {host}:{port}: {error.strerror}") from None
         raise

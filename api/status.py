@@ -10,7 +10,7 @@ import msgspec
 from api.addresses import Addresses
 from api.context import Context
 from api.router import get
-from indexer.answers import SyncStatus
+from engine.answers import SyncStatus
 
 Moment = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 

@@ -16,7 +16,7 @@ from api.texts import LONGEST, tidy
 from chainfolio.assets import account
 from chainfolio.errors import BadRequest, Unserved
 from storage.state import accounts, subscriptions
-from storage.state.book import distinct
+from storage.state.address_book import distinct
 from storage.state.database import Transaction
 from storage.state.refusals import Refusal
 
@@ -114,7 +114,7 @@ def check_served(request: Context, body: WantedSnapshots) -> None:
     for each in body.addresses:
         wanted = account(each.address)
         if wanted.family not in kinds:
-            raise Unserved(f"a snapshot of {wanted.address}", cure=f"add a chain of the family `{wanted.family}`")
+            raise Unserved(f"a snapshot of {wanted.address}", remedy=f"add a chain of the family `{wanted.family}`")
 
 
 def _shown(found: subscriptions.Subscription) -> Subscription:

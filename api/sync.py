@@ -9,7 +9,7 @@ import msgspec
 from api.addresses import EXAMPLE, PATTERN, read_account
 from api.changes import change
 from api.context import Answer, Context
-from api.errors import Flaw, invalid
+from api.errors import FieldError, invalid
 from api.fields import Refused
 from api.router import write
 from chainfolio.assets import Account
@@ -49,13 +49,13 @@ def accounts(request: Context, body: SyncBody) -> tuple[Account, ...]:
     written, most = body.addresses, request.parts.settings.server.max_addresses
     if len(written) > most:
         words = f"`addresses` holds {len(written)} addresses; at most {most} are taken in one call"
-        raise invalid("body", [Flaw(words, ["addresses"])])
-    flaws, found = [], []
+        raise invalid("body", [FieldError(words, ["addresses"])])
+    field_errors, found = [], []
     for place, item in enumerate(written):
         try:
             found.append(read_account(item))
         except Refused as refused:
-            flaws.append(Flaw(f"`addresses[{place}]` {refused}", ["addresses", str(place)]))
-    if flaws:
-        raise invalid("body", flaws)
+            field_errors.append(FieldError(f"`addresses[{place}]` {refused}", ["addresses", str(place)]))
+    if field_errors:
+        raise invalid("body", field_errors)
     return tuple(dict.fromkeys(found))

@@ -14,17 +14,17 @@ import msgspec
 
 from api.addresses import WRITTEN, Addresses, read_account
 from api.context import Context
-from api.errors import Flaw, invalid
+from api.errors import FieldError, invalid
 from api.examples import TRANSACTIONS
 from api.failures import READING
 from api.fields import Reader, Refused, one_of, shown
 from api.router import get
 from chainfolio.amounts import MAX_RAW
 from chainfolio.settings import Settings
-from indexer.answers import Reached, TransactionFilter
+from engine.answers import Reached, TransactionFilter
 from portfolio.transactions import Transactions, TransactionType
 from storage.state import bookmarks
-from storage.state.database import Taken
+from storage.state.database import UniqueViolation
 
 MOST_ITEMS: Final = 50
 TYPES: Final = get_args(TransactionType)
@@ -224,15 +224,17 @@ async def transactions(request: Context, query: TransactionsQuery) -> Transactio
 
 def check(request: Context, query: TransactionsQuery) -> None:
     """400 for a period that ends before it begins, and for a network that is none of this server's."""
-    flaws = []
+    field_errors = []
     if query.start_date is not None and query.end_date is not None and query.start_date > query.end_date:
-        flaws.append(Flaw("`startDate` is after `endDate`", ["startDate"]))
+        field_errors.append(FieldError("`startDate` is after `endDate`", ["startDate"]))
     if query.networks:
         known = {chain.key for chain in request.engine.chains()}
         unknown = [key for key in query.networks if key not in known]
-        flaws += [Flaw(f"`networks` cannot hold {shown(key)}: {one_of(known)}", ["networks"]) for key in unknown]
-    if flaws:
-        raise invalid("query", flaws)
+        field_errors += [
+            FieldError(f"`networks` cannot hold {shown(key)}: {one_of(known)}", ["networks"]) for key in unknown
+        ]
+    if field_errors:
+        raise invalid("query", field_errors)
 
 
 def _question(query: TransactionsQuery) -> bytes:
@@ -252,7 +254,7 @@ async def _keep(request: Context, question: bytes, reached: Reached) -> None:
     """Keep how far this page goes, in the store that all processes have."""
     account_id, now_us = request.principal.account_id, request.parts.seams.clock.now_us()
     place = msgspec.msgpack.encode(reached)
-    with contextlib.suppress(Taken):  # the same page twice at once: the other one has kept it
+    with contextlib.suppress(UniqueViolation):  # the same page twice at once: the other one has kept it
         await request.parts.state.run(lambda tx: bookmarks.put(tx, account_id, question, reached.count, place, now_us))
 
 

@@ -19,7 +19,8 @@ QUICK = {
     "rate": ("--repeat", "2", "--times", "3"), "full": ("--repeat", "1"), "cache": ("--repeat", "2"),
     "kills": ("--kills", "3"), "snapshot": ("--tokens", "500"), "lookup": ("--rows", "1000000", "--repeat", "5"),
     "ledger": ("--calls", "20000", "--every", "3"), "limits": ("--seconds", "65"),
-    "liars": ("--reads", "3000"), "mutants": ("--mutants", "2000"), "wallets": ("--wallets", "4000", "--repeat", "1"),
+    "byzantine": ("--reads", "3000"), "mutants": ("--mutants", "2000"),
+    "wallets": ("--wallets", "4000", "--repeat", "1"),
     "positions": ("--repeat", "2"), "reorgs": ("--storms", "30", "--deep", "3"),
 }  # fmt: skip
 

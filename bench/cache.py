@@ -51,7 +51,7 @@ def _again(node: ReplayNode, data: Path, repeat: int) -> list[Figure]:
 
 def _derive(node: ReplayNode, data: Path, tables: str) -> Run:
     named = ["--tables", tables] if tables else []
-    return run_command([*product(), "derive", "local", "--json", *named], ours(node.url, data)).done()
+    return run_command([*product(), "materialise", "local", "--json", *named], ours(node.url, data)).done()
 
 
 def _contents(data: Path) -> tuple[str, str, str, int]:

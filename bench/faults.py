@@ -77,7 +77,7 @@ def _outcome(folder: Path, flags: tuple[str, ...], last: int, wanted: str, chose
         stats = node.stats()
         reported = done.json() if done.output.strip() else {}
         named: dict[str, int] = {}
-        for counts in reported.get("troubles", {}).values():
+        for counts in reported.get("errors", {}).values():
             for kind, count in counts.items():
                 named[kind] = named.get(kind, 0) + count
         is_complete = done.code == 0 and truth.digest(truth.stored_events(folder / "ours")) == wanted

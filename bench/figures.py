@@ -107,7 +107,7 @@ def latest(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:
 
 
 ORDER = (
-    "rate", "full", "cache", "faults", "liars", "mutants", "kills", "snapshot", "wallets", "lookup", "progress",
+    "rate", "full", "cache", "faults", "byzantine", "mutants", "kills", "snapshot", "wallets", "lookup", "progress",
     "serving", "ledger", "limits", "positions", "matching", "reorgs",
 )  # fmt: skip
 

@@ -109,7 +109,7 @@ def _serve(options: argparse.Namespace) -> None:
             await state.meter.close()
             state.close()
 
-        app.beside.append(closed)
+        app.lifespan.append(closed)
         return app
 
     settings = Settings(

@@ -23,8 +23,8 @@ import uvloop
 from bench.audit import Audit, Record, audit
 from bench.figures import Figure, main
 from bench.fleet import Fleet, fleet, opened
+from bench.load_client import LoadClient, Shared
 from bench.places import scratch
-from bench.shopper import Shared, Shopper
 from storage.state import State, virtual_users
 from storage.state.database import Statement, Transaction
 from storage.state.meter import SWEEP_S
@@ -95,7 +95,7 @@ class _Run:
         """Call and kill until there was enough of both, and compare."""
         record, servers, hold_s = Record(), self.servers, self.servers.hold_s
         shoppers = [
-            Shopper(number, servers.port, shared, record, random.Random(self.chance.random()))
+            LoadClient(number, servers.port, shared, record, random.Random(self.chance.random()))
             for number in range(clients)
         ]
         began_s = time.monotonic()

@@ -16,7 +16,7 @@ import polars as pl
 from bench.figures import Figure, main
 from bench.places import scratch
 from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS
-from indexer.derive import in_schema
+from indexer.materialise import in_schema
 from portfolio.ledger import account_transfers
 from storage.lake import Lake
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from bench.figures import Figure, main
 from bench.places import ROOT
-from chainfolio.asking import Unknown
 from chainfolio.calls import Call
-from indexer.candidates import Encounters
+from chainfolio.interactions import Interactions
+from chainfolio.plans import Unknown
+from engine.shares import Shares
 from indexer.families import families
-from indexer.protocols import Protocols, rows
+from indexer.matching import Protocols, rows
 from indexer.registry import Registry, load
-from indexer.shares import Shares
 
 CHAIN = "binance"  # the chain with most forks
 ACCOUNT = "0x" + "11" * 20
@@ -83,7 +83,7 @@ def measure(registry: Registry, repeat: int) -> Measured:
     questions = shares.questions(tokens)
     factories = {token: listed[at % len(listed)] for at, token in enumerate(tokens[:SHARES])}
     shares.learn(questions, [_said(call, factories) for call in questions])
-    met = Encounters(frozenset(tokens), {}, {other: frozenset(tokens[:1]) for other in others})
+    met = Interactions(frozenset(tokens), {}, {other: frozenset(tokens[:1]) for other in others})
     took, matches = [], 0
     for _ in range(repeat + 1):  # the first one makes the indexes
         start_s = time.perf_counter()

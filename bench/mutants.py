@@ -204,7 +204,7 @@ class Attack:
         return self.outcome
 
     async def _learn(self) -> None:
-        """What the greeting asks; not before the first round, for a round must not depend on those before it."""
+        """What the handshake asks; not before the first round, for a round must not depend on those before it."""
         await self._chain(random.Random(0), "roots").heads()
         self._greeting = sorted(self.replay.met)
 
@@ -328,13 +328,13 @@ def judge(mutants: int, seed: int, processes: int = 1, only: int | None = None) 
 def small_blocks(node: LocalNode, deployed: Deployment, blocks: int) -> Span:
     """Final blocks of one deed each, or of a few: the less there is in a block, the less a mutant costs."""
     chance, wallets = random.Random(7), {name: deployed.accounts[name] for name in HABITS}
-    scene = Scene(node, deployed, chance, wallets, {name: Oracle.of(node, deployed, name).price for name in MOODS})
+    context = Scene(node, deployed, chance, wallets, {name: Oracle.of(node, deployed, name).price for name in MOODS})
     decks: dict[str, list[Action]] = {name: [] for name in HABITS}
     first = node.height + 1
     with node.by_hand():
         for number in range(blocks):
             for name in chance.sample(list(HABITS), 1 if number % 4 else number % 3):
-                for each in deed(scene, wallets[name], name, decks[name]):
+                for each in deed(context, wallets[name], name, decks[name]):
                     node.send(each)
             node.mine()
     last = node.height

@@ -24,7 +24,8 @@ from chainfolio.assets import account
 from chainfolio.blocks import Block
 from chainfolio.calls import Call, Read
 from cli.demo import _index, prepare
-from indexer.engine import Engine
+from engine.service import Engine
+from engine.wiring import snapshotter_of
 from indexer.wiring import System
 from localchain.actions import Scene, add_liquidity_v2, open_position_v3, stake_chef, stake_rewards
 from localchain.deploy import PRICES, Deployment, deploy
@@ -71,7 +72,7 @@ def hold(node: LocalNode, deployment: Deployment, wallet: str, count: int) -> No
 
 def open_positions(node: LocalNode, deployment: Deployment, wallet: str, count: int) -> None:
     """Positions of every kind, the rest of them between ticks."""
-    scene = Scene(node, deployment, Random(5), {"alice": wallet}, dict(PRICES))
+    context = Scene(node, deployment, Random(5), {"alice": wallet}, dict(PRICES))
     pool, vault = deployment.contracts["Pool"], deployment.contracts["Vault"]
     dai, weth = deployment.tokens["DAI"], deployment.tokens["WETH"]
     node.settle([
@@ -83,7 +84,7 @@ def open_positions(node: LocalNode, deployment: Deployment, wallet: str, count: 
     ])  # fmt: skip
     deeds = [add_liquidity_v2] * 6 + [stake_chef, stake_rewards] + [open_position_v3] * max(1, count - 6)
     for deed in deeds:
-        txs: Sequence[Tx] = deed(scene, wallet)
+        txs: Sequence[Tx] = deed(context, wallet)
         node.settle(list(txs))
 
 
@@ -102,7 +103,7 @@ async def _measure(node: LocalNode, deployment: Deployment, wallet: str, folder:
 
 
 async def _first(system: System, wallet: str, height: int, runs: Runs) -> tuple[list[Call], Block]:
-    """The portfolio by a process that knows nothing yet, its greeting included, and every call that went into it."""
+    """The portfolio by a process that knows nothing yet, its handshake included, and every call that went into it."""
     fresh = System(system.settings)
     chain, asks = fresh.chain("local"), list[Read]()
     answer = chain.answer
@@ -113,7 +114,7 @@ async def _first(system: System, wallet: str, height: int, runs: Runs) -> tuple[
 
     chain.answer = noted  # type: ignore[method-assign,assignment]
     try:
-        snapshot = await fresh.snapshotter(chain).take([wallet.lower()], await chain.block(height))
+        snapshot = await snapshotter_of(fresh, chain).take([wallet.lower()], await chain.block(height))
     finally:
         await fresh.close()
     calls = [ask for ask in asks if isinstance(ask, Call)]

@@ -94,7 +94,7 @@ def _requests(node: ReplayNode, data: Path) -> list[Figure]:
     others = stats["http"] - logs
     allowed = -(-recorded().blocks // 100) + 2
     return [Figure(
-        "rate", "requests: logs, header batches and greeting", f"{logs} + {others}", f"≤ 50 and ≤ {allowed}",
+        "rate", "requests: logs, header batches and handshake", f"{logs} + {others}", f"≤ 50 and ≤ {allowed}",
         logs <= 50 and others <= allowed, stats["calls"] | {"http": stats["http"]},
     )]  # fmt: skip
 

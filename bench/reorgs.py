@@ -22,7 +22,7 @@ from chainfolio.seams import Seams, SystemClock
 from chainfolio.settings import Settings
 from chainfolio.tables import TABLES
 from cli.demo import prepare
-from indexer import derive
+from indexer import materialise
 from indexer.collect import Collector, missing
 from indexer.follow import Follower
 from indexer.progress import Progress
@@ -45,7 +45,7 @@ class Storm:
     reorgs: Counter[int] = field(default_factory=Counter)
     restarts: int = 0
     handovers: int = 0
-    healed: int = 0
+    recovered_reorgs: int = 0
     rows: int = 0
     differing: dict[str, int] = field(default_factory=dict)
 
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
             deployment = deploy(node)
             node.mine(DEEPEST + 1)
             storm = asyncio.run(_deep(node, deployment, folder, options.deep, random.Random(seed)))
-        what = f"deeper than the {FINALITY} that are final, healed {storm.healed} times by a worker alone"
+        what = f"deeper than the {FINALITY} that are final, recovered {storm.recovered_reorgs} times by a worker alone"
         figures.append(_figure(storm, what, seed))
     return figures
 
@@ -102,7 +102,7 @@ async def _storm(node: LocalNode, deployment: Deployment, folder: Path, storms: 
             node.reorg(chance.randint(1, FINALITY), _deeds(deployment, chance))
         await _follower(live).step()
         if chance.random() < DERIVED:
-            await asyncio.to_thread(derive.derive, live.lake, live.tail, CHAIN)
+            await asyncio.to_thread(materialise.materialise, live.lake, live.tail, CHAIN)
     await _compare(storm, live, node, deployment, folder)
     return storm
 
@@ -124,7 +124,7 @@ async def _deep(node: LocalNode, deployment: Deployment, folder: Path, storms: i
             if chance.random() < PATIENT:
                 await _caught_up(live, worker, node, task)
         await _caught_up(live, worker, node, task)
-        storm.healed = worker.status[CHAIN].healed
+        storm.recovered_reorgs = worker.status[CHAIN].recovered_reorgs
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -159,7 +159,7 @@ async def _compare(storm: Storm, live: System, node: LocalNode, deployment: Depl
         follower = _follower(system)
         await follower.step()
         await follower.settle()
-        await asyncio.to_thread(derive.derive, system.lake, system.tail, CHAIN)
+        await asyncio.to_thread(materialise.materialise, system.lake, system.tail, CHAIN)
     ours, theirs = _everything(live), _everything(clean)
     storm.rows = sum(rows.total() for rows in theirs.values())
     storm.differing = {name: ((ours[name] - theirs[name]) + (theirs[name] - ours[name])).total() for name in theirs}
@@ -221,13 +221,13 @@ def _deeds(deployment: Deployment, chance: random.Random) -> list[Tx]:
 
 def _everything(system: System) -> dict[str, Counter[str]]:
     """Every row of every table, tail included, as often as it is there."""
-    from indexer import ipc
+    from indexer import arrow_ipc
 
     found = {}
     for name, table in TABLES.items():
         if name not in LEARNT:
             stored = system.lake.window(table, CHAIN, Span(0, 2**62))
-            fresh = ipc.load((stream for _, stream in system.tail.rows(CHAIN, name, 0, 2**40)), table)
+            fresh = arrow_ipc.load((stream for _, stream in system.tail.rows(CHAIN, name, 0, 2**40)), table)
             found[name] = Counter(map(repr, pa.concat_tables([stored, fresh]).to_pylist()))
     return found
 

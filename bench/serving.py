@@ -35,7 +35,7 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Price, Snapshot, Token
 from chainfolio.seams import SystemClock
 from chainfolio.settings import Chain, Server, Settings, Store
-from indexer.engine import Engine, _Kept
+from engine.service import Engine, _Kept
 from indexer.wiring import System
 from portfolio.facts import Options
 from portfolio.valuation import value
@@ -233,12 +233,12 @@ async def make(settings: Settings) -> App:
     app = make_app(engine, state, Settings(), engine.system.seams)
 
     @asynccontextmanager
-    async def beside() -> AsyncIterator[None]:
+    async def lifespan() -> AsyncIterator[None]:
         yield
         await state.meter.close()
         state.close()
 
-    app.beside.append(beside)
+    app.lifespan.append(lifespan)
     return app
 
 

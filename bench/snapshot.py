@@ -21,7 +21,8 @@ from bench.figures import Figure, main, spread
 from bench.places import scratch
 from chainfolio.blocks import Block
 from chainfolio.settings import Chain, Settings
-from indexer.snapshot import Snapshotter
+from engine.snapshot import Snapshotter
+from engine.wiring import snapshotter_of
 from indexer.wiring import System
 from localchain.artifacts import artifact
 from localchain.evm import Tx, call_data, created_address, keccak, words
@@ -89,7 +90,7 @@ async def _measure(
     system = System(Settings(data=str(folder), chains={"local": Chain(rpc=[url])}))
     times = Times()
     try:
-        snapshotter = system.snapshotter(system.chain("local"))
+        snapshotter = snapshotter_of(system, system.chain("local"))
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=AT_ONCE)) as session:
             for _ in range(repeat + 1):
                 times.ours.append(await _timed(lambda: _ours(snapshotter, tokens, past, times), held))

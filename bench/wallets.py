@@ -22,7 +22,7 @@ from bench.places import ROOT, scratch
 from chainfolio.assets import Account, account
 from chainfolio.settings import Settings
 from cli.demo import _index, prepare
-from indexer.engine import Engine
+from engine.service import Engine
 from indexer.wiring import System
 from localchain.deploy import Deployment, deploy
 from localchain.evm import Tx, tx

@@ -30,7 +30,7 @@ def amount(raw: int, decimals: int) -> Decimal:
     return EXACT.scaleb(Decimal(raw), -decimals)
 
 
-def worth(held: Decimal, price: Decimal) -> Decimal:
+def value_of(held: Decimal, price: Decimal) -> Decimal:
     """Amount times price, exactly; a product that would need rounding raises."""
     return EXACT.multiply(held, price)
 

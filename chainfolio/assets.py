@@ -52,14 +52,14 @@ def account(written: str) -> Account:
     raise BadRequest(
         "address",
         f"{_shown(written)} is not an address of any kind known here",
-        cure="EVM 0x + 40 hex digits, Solana base58, Tron T…, Starknet 0x + 64 hex digits",
+        remedy="EVM 0x + 40 hex digits, Solana base58, Tron T…, Starknet 0x + 64 hex digits",
     )
 
 
 def evm(written: str) -> str:
     """The canonical form of an EVM address; anything else is a BadRequest."""
     if not _EVM.match(written):
-        raise BadRequest("address", f"{_shown(written)} is not an EVM address", cure="0x followed by 40 hex digits")
+        raise BadRequest("address", f"{_shown(written)} is not an EVM address", remedy="0x followed by 40 hex digits")
     return written.lower()
 
 
@@ -116,7 +116,7 @@ def asset(written: str) -> Asset:
     match = _ASSET.match(written)
     if not match:
         raise BadRequest(
-            "asset", f"{_shown(written)} is not a CAIP-19 asset", cure="for example eip155:1/erc20:0xa0b8…"
+            "asset", f"{_shown(written)} is not a CAIP-19 asset", remedy="for example eip155:1/erc20:0xa0b8…"
         )
     chain, kind, reference, token_id = match.groups()
     if chain.startswith("eip155:") and kind != "slip44":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from chainfolio.asking import Asking
+from chainfolio.plans import Plan
 
 BALANCE_OF: Final = "balanceOf(address)(uint256)"
 DECIMALS: Final = "decimals()(uint8)"
@@ -35,7 +35,7 @@ class NativeBalance:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ReadResult:
     """A read and what it gave: whoever makes it again at the same block gets the same."""
 
     read: Call | NativeBalance
@@ -43,7 +43,7 @@ class Answered:
 
 
 Read = Call | NativeBalance
-Reads = Asking[Read, Any, Any]
+Reads = Plan[Read, Any, Any]
 
 
 def balance_of(contract: str, account: str) -> Call:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.calls import Answered
+from chainfolio.calls import ReadResult
 
 # What a net asset value is asked in; how many digits of a rate are kept is the asker's.
 FIAT: Final = ("USD", "EUR", "CAD", "AED", "CHF", "SGD")
@@ -21,14 +21,13 @@ CURRENCIES: Final = (*FIAT, *CRYPTO)
 class Issue:
     """What an answer does not know: which part failed (`adapter`), about what (`subject`), and why, in a user's words.
 
-    `spoils`: whether the answer is partial for it. A contract that answers nonsense does not spoil an answer: anybody
-    could send one to anybody. `account`: whose answer it is about; empty where it is about everybody's.
-    """
+    `makes_partial`: whether the answer is partial for it. A contract that answers nonsense does not spoil an answer:
+    anybody could send one to anybody. `account`: whose answer it is about; empty where it is about everybody's."""
 
     adapter: str
     subject: str
     reason: str
-    spoils: bool = True
+    makes_partial: bool = True
     account: str = ""
 
 
@@ -66,14 +65,14 @@ class Price:
     time_us: int
     confidence: Decimal
     detail: str = ""
-    calls: tuple[Answered, ...] = field(default=(), compare=False)
+    calls: tuple[ReadResult, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
     """One thing inside a protocol that has parts: what was supplied, what is owed, what can be claimed.
 
-    Its `type` is one of the service's; borrowed parts are positive like all others. `instead`: contracts of the
+    Its `type` is one of the service's; borrowed parts are positive like all others. `replaces`: contracts of the
     account's loose tokens that this is another view of. `calls`: what was read of it. `unverified`: why its amounts
     are only claimed: such a position has no value.
     """
@@ -89,8 +88,8 @@ class Position:
     unlock_s: int = 0
     vault: str = ""
     pool: str = ""
-    instead: tuple[str, ...] = ()
-    calls: tuple[Answered, ...] = field(default=(), compare=False)
+    replaces: tuple[str, ...] = ()
+    calls: tuple[ReadResult, ...] = field(default=(), compare=False)
     unverified: str = ""
 
 

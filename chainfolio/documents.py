@@ -11,7 +11,7 @@ import msgspec
 T = TypeVar("T")
 
 
-class Misfit(ValueError):
+class ValidationError(ValueError):
     """A document that cannot be meant. `path` leads to the place, where that is known."""
 
     def __init__(self, message: str, path: list[str]) -> None:
@@ -20,21 +20,21 @@ class Misfit(ValueError):
 
 
 def strict(data: bytes, kind: type[T]) -> T:
-    """A document of a type, whose Structs forbid unknown fields; Misfit where it is none."""
+    """A document of a type, whose Structs forbid unknown fields; ValidationError where it is none."""
     try:
         found = msgspec.json.decode(data, type=kind)
     except UnicodeDecodeError:
-        raise Misfit("it is not UTF-8", []) from None
+        raise ValidationError("it is not UTF-8", []) from None
     except RecursionError:
-        raise Misfit("it is nested too deep", []) from None
+        raise ValidationError("it is nested too deep", []) from None
     except msgspec.DecodeError as error:  # of which ValidationError, which names the place, is a kind
         message, _, place = str(error).partition(" - at ")
-        raise Misfit(message, _steps(place)) from None
+        raise ValidationError(message, _steps(place)) from None
     # msgspec takes the last of two equal names; a proxy that has looked at the first would have seen another document.
     # By now its nesting is that of its type, so that a second reading is safe, and numbers are left alone.
     json.loads(data, object_pairs_hook=_once, parse_int=str, parse_float=str)
     if b"\\u0000" in data and _has_nul(msgspec.json.decode(data)):
-        raise Misfit("a text holds a NUL character", [])
+        raise ValidationError("a text holds a NUL character", [])
     return found
 
 
@@ -43,7 +43,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise Misfit(f"the field `{twice}` is given more than once in one object", [])
+        raise ValidationError(f"the field `{twice}` is given more than once in one object", [])
     return found
 
 

@@ -1,4 +1,4 @@
-"""The error tree: few kinds, each with a different cure. Fields for programs, one sentence for people."""
+"""The error tree: few kinds, each with a different remedy. Fields for programs, one sentence for people."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Any, ClassVar
 
 
 class ChainfolioError(Exception):
-    """Anything Chainfolio raises on purpose. `cure` says what the reader can do about it."""
+    """Anything Chainfolio raises on purpose. `remedy` says what the reader can do about it."""
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, message: str, *, cure: str = "") -> None:
+    def __init__(self, message: str, *, remedy: str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.cure = cure
+        self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"{self.message} ({self.cure})" if self.cure else self.message
+        return f"{self.message} ({self.remedy})" if self.remedy else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors cross from one process to another with all their fields."""
@@ -36,8 +36,8 @@ class SourceError(ChainfolioError):
 
     exit_code = 3
 
-    def __init__(self, source: str, message: str, *, cure: str = "") -> None:
-        super().__init__(f"{source}: {message}", cure=cure)
+    def __init__(self, source: str, message: str, *, remedy: str = "") -> None:
+        super().__init__(f"{source}: {message}", remedy=remedy)
         self.source = source
         self.reason = message
 
@@ -45,8 +45,8 @@ class SourceError(ChainfolioError):
 class Unavailable(SourceError):
     """Trying again may help: timeout, refused connection, 429, 5xx, a page that is not JSON."""
 
-    def __init__(self, source: str, message: str, *, retry_after_s: float | None = None, cure: str = "") -> None:
-        super().__init__(source, message, cure=cure)
+    def __init__(self, source: str, message: str, *, retry_after_s: float | None = None, remedy: str = "") -> None:
+        super().__init__(source, message, remedy=remedy)
         self.retry_after_s = retry_after_s
 
 
@@ -92,7 +92,7 @@ class HistoryUnavailable(SourceError):
     """The node has pruned the state at that height: never to be read as zero."""
 
     def __init__(self, source: str, height: int, message: str) -> None:
-        super().__init__(source, f"no state at block {height}: {message}", cure="use an archive node for past blocks")
+        super().__init__(source, f"no state at block {height}: {message}", remedy="use an archive node for past blocks")
         self.height = height
 
 
@@ -105,7 +105,7 @@ class Reorged(SourceError):
         self.block_hash = block_hash
 
 
-class NotCovered(ChainfolioError):
+class NotIndexed(ChainfolioError):
     """Nobody indexed that span: empty and missing are two things."""
 
     exit_code = 4
@@ -113,7 +113,7 @@ class NotCovered(ChainfolioError):
     def __init__(self, chain: str, dataset: str, first: int, last: int) -> None:
         super().__init__(
             f"{dataset} of {chain} are not indexed for blocks {first}..{last}",
-            cure=f"chainfolio index {chain} --from {first} --to {last}",
+            remedy=f"chainfolio index {chain} --from {first} --to {last}",
         )
         self.chain, self.dataset, self.first, self.last = chain, dataset, first, last
 
@@ -123,8 +123,8 @@ class Unserved(ChainfolioError):
 
     exit_code = 8
 
-    def __init__(self, what: str, *, cure: str = "") -> None:
-        super().__init__(f"{what} cannot be answered by this server", cure=cure)
+    def __init__(self, what: str, *, remedy: str = "") -> None:
+        super().__init__(f"{what} cannot be answered by this server", remedy=remedy)
         self.what = what
 
 
@@ -139,8 +139,8 @@ class BadRequest(ChainfolioError):
 
     exit_code = 2
 
-    def __init__(self, field: str, message: str, *, cure: str = "") -> None:
-        super().__init__(f"{field}: {message}", cure=cure)
+    def __init__(self, field: str, message: str, *, remedy: str = "") -> None:
+        super().__init__(f"{field}: {message}", remedy=remedy)
         self.field = field
         self.reason = message
 
@@ -154,8 +154,8 @@ class StoreError(ChainfolioError):
 
     exit_code = 5
 
-    def __init__(self, store: str, message: str, *, cure: str = "") -> None:
-        super().__init__(f"{store}: {message}", cure=cure)
+    def __init__(self, store: str, message: str, *, remedy: str = "") -> None:
+        super().__init__(f"{store}: {message}", remedy=remedy)
         self.store = store
 
 
@@ -163,7 +163,7 @@ class StorageFull(StoreError):
     """No space left: nothing half-written is visible, and work resumes once there is room."""
 
     def __init__(self, store: str) -> None:
-        super().__init__(store, "no space left on the device", cure="free some space; indexing resumes by itself")
+        super().__init__(store, "no space left on the device", remedy="free some space; indexing resumes by itself")
 
 
 class Busy(StoreError):
@@ -175,7 +175,7 @@ class Damaged(StoreError):
 
     def __init__(self, path: str, reason: str, table: str = "") -> None:
         place = f"{table}/{path}" if table else path
-        super().__init__("lake", f"{place} is damaged: {reason}", cure="chainfolio check --repair")
+        super().__init__("lake", f"{place} is damaged: {reason}", remedy="chainfolio check --repair")
         self.table, self.path, self.reason = table, path, reason
 
 
@@ -186,7 +186,7 @@ class StaleTable(StoreError):
         super().__init__(
             "lake",
             f"table {table} was written by decoder revision {found}, this release has {wanted}",
-            cure=f"chainfolio derive {chain} --tables {table}",
+            remedy=f"chainfolio materialise {chain} --tables {table}",
         )
         self.table, self.found, self.wanted = table, found, wanted
 
@@ -199,7 +199,7 @@ class DeepReorg(ChainfolioError):
     def __init__(self, chain: str, height: int, ours: str, theirs: str) -> None:
         super().__init__(
             f"{chain}: finalised block {height} was {ours}, the node now says {theirs}",
-            cure=f"check the node, then: chainfolio index {chain} --rewind {height}",
+            remedy=f"check the node, then: chainfolio index {chain} --rewind {height}",
         )
         self.chain, self.height, self.ours, self.theirs = chain, height, ours, theirs
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, TypeVar
 
-from chainfolio.asking import Asking, Reverted, Unknown
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.errors import ChainfolioError
 from chainfolio.events import Declared, Parameter, declared
+from chainfolio.plans import Plan, Reverted, Unknown
 
 Value = TypeVar("Value")
 
@@ -28,7 +28,7 @@ POSITION_TYPES: Final = frozenset({
 })  # fmt: skip
 
 # What a decoder is: it yields calls, is sent their values, and returns a Found, several, parts, or None.
-Decoding = Asking["Read | Maybe", Any, Any]
+DecoderPlan = Plan["Read | MayRefuse", Any, Any]
 
 
 class Unread(ChainfolioError):
@@ -43,7 +43,7 @@ class Unread(ChainfolioError):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TokenAmount:
     """`raw` units of a token inside a position; the zero address is the native coin."""
 
     token: str
@@ -51,10 +51,10 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DecodedPosition:
     """One position as its decoder found it. Parts of zero may be left in; borrowed parts are positive.
 
-    `instead`: tokens of the account that this position is another view of; they are no longer shown as loose ones.
+    `replaces`: tokens of the account that this position is another view of; they are no longer shown as loose ones.
     `name`: where it has one of its own; else it is called by what was supplied. `unknown`: what of it could not be
     read, where the rest of it is worth showing. `unverified`: why nobody can rely on what the contracts claim here: the
     position is shown with its amounts, has no value and is in no sum. `unlisted`: what was supplied is what a share
@@ -62,15 +62,15 @@ class Found:
     """
 
     kind: str
-    supplied: tuple[Part, ...] = ()
-    borrowed: tuple[Part, ...] = ()
-    rewards: tuple[Part, ...] = ()
+    supplied: tuple[TokenAmount, ...] = ()
+    borrowed: tuple[TokenAmount, ...] = ()
+    rewards: tuple[TokenAmount, ...] = ()
     name: str = ""
     health: Decimal | None = None
     unlock_s: int = 0
     vault: str = ""
     pool: str = ""
-    instead: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
     unknown: str = ""
     unverified: str = ""
     unlisted: bool = False
@@ -89,7 +89,7 @@ class Unlisted:
     """What an `unwrap` returns for a share that anybody could have made, where real assets cover what it claims for
     all its holders: it counts only where the share came to the account by an act of its own."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[TokenAmount, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +99,10 @@ class Token:
     The token is one of the protocol's contracts in `role`; with a `question` (a call without arguments that answers
     with an address), the token's answer is: any answer, where there is no role. With `together` the tokens that gave
     one answer are one meeting, whose contract is that answer. A rule without a role concerns whatever anybody deploys:
-    its decoder has to verify every claim (`Met.is_listed`, `Met.deposited`, `covered`). `everywhere`: only for files
-    without contracts, since a file that names its contracts does not mean everybody's. `facts`: what else the token
-    answers (calls without arguments, an address each): asked together with the question, it saves a round.
+    its decoder has to verify every claim (`ProtocolMatch.is_listed`, `ProtocolMatch.deposited`, `covered`).
+    `everywhere`: only for files without contracts, since a file that names its contracts does not mean everybody's.
+    `facts`: what else the token answers (calls without arguments, an address each): asked together with the question,
+    it saves a round.
 
     `through`: the answer is not in `role` itself: it is what the contracts in `role` lead to, call by call (without
     arguments; an address or a list of them). While that is asked, the decoder runs already: it is told nothing of the
@@ -128,9 +129,8 @@ class Collection:
     """An account is concerned by each token of an ERC-721 collection in `role` that was ever sent to it.
 
     With a `question` (a call without arguments that answers with an address), it is not the collection that is in
-    `role` but its answer, and all tokens of the collection are one meeting (`Met.ids`). Anybody can deploy a collection
-    that answers so: the decoder has to verify every claim, and for all of them together.
-    """
+    `role` but its answer, and all tokens of the collection are one meeting (`ProtocolMatch.ids`). Anybody can deploy a
+    collection that answers so: the decoder has to verify every claim, and for all of them together."""
 
     role: str
     question: str = ""
@@ -150,7 +150,7 @@ class Event:
 
     `signature` is the event as it is declared (`Deposit(address indexed user, uint256 indexed pid, uint256 amount)`).
     `owner` is the position, from 0, of the indexed address that is the account; `of` are those of parameters that
-    are handed over as `Met.values`. ValueError where the event has no such ones.
+    are handed over as `ProtocolMatch.values`. ValueError where the event has no such ones.
     """
 
     role: str
@@ -176,7 +176,7 @@ Rule = Token | Counterparty | Collection | Always | Event
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class ProtocolMatch:
     """One meeting of an account with a protocol: what a decoder starts from.
 
     `contract` is the one that the rule named, or what it answered where several were met `together`; `answer` what it
@@ -239,8 +239,8 @@ class Family:
 
     name: str
     rules: tuple[Rule, ...]
-    position: Callable[[Met], Decoding] | None = None
-    unwrap: Callable[[Met, int], Decoding] | None = None
+    position: Callable[[ProtocolMatch], DecoderPlan] | None = None
+    unwrap: Callable[[ProtocolMatch, int], DecoderPlan] | None = None
     kind: str = ""
     roles: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
@@ -252,29 +252,30 @@ class Family:
 
 
 @dataclass(frozen=True, slots=True)
-class Maybe:
+class MayRefuse:
     """A call that a contract may refuse: answered with None where it does, or where there is none such."""
 
     call: Call
 
 
-def reading(decoder: Callable[..., Asking[Read | Maybe, Any, Value]], *given: Any) -> Asking[Read, Any, Value]:
-    """A decoder as an asking: it is sent values, and goes on only where it got all that it cannot do without.
+def reading(decoder: Callable[..., Plan[Read | MayRefuse, Any, Value]], *given: Any) -> Plan[Read, Any, Value]:
+    """A decoder as a plan: it is sent values, and goes on only where it got all that it cannot do without.
 
-    Unread where a contract refuses what was no `Maybe`, and where a read fails, which says nothing of the contract.
+    Unread where a contract refuses what was no `MayRefuse`, and where a read fails, which says nothing of the contract.
     """
     running = decoder(*given)
     values: list[Any] | None = None
     while True:
         try:
-            asks = next(running) if values is None else running.send(values)
+            reads = next(running) if values is None else running.send(values)
         except StopIteration as stop:
             result: Value = stop.value
             return result
-        calls = [ask.call if isinstance(ask, Maybe) else ask for ask in asks]
+        calls = [ask.call if isinstance(ask, MayRefuse) else ask for ask in reads]
         answers = yield calls
         values = [
-            _value(call, answer, isinstance(ask, Maybe)) for ask, call, answer in zip(asks, calls, answers, strict=True)
+            _value(call, answer, isinstance(ask, MayRefuse))
+            for ask, call, answer in zip(reads, calls, answers, strict=True)
         ]
 
 

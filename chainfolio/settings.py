@@ -98,16 +98,16 @@ class Chain(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     start_block: Annotated[int, doc("first block to index")] = 0
     integrity: Annotated[str, doc('how answers are checked: `"off"`, `"bloom"`, `"roots"`')] = "bloom"
     sample: Annotated[int, doc('with `"roots"`: one block in so many is proven whole')] = 100
-    witnesses: Annotated[int, doc("so many endpoints have to give the same answer")] = 1
+    quorum: Annotated[int, doc("so many endpoints have to give the same answer")] = 1
     hedge: Annotated[bool, doc("ask a second endpoint where the first is unusually slow")] = True
-    heal_depth: Annotated[
+    reorg_depth: Annotated[
         int, doc("so many final blocks may be forgotten without you, when the chain changed them")
     ] = 1024
     datasets: Annotated[list[str], doc("what to index; empty: every usual dataset")] = []
     contracts: Annotated[list[str], doc("index only these token contracts; empty: all")] = []
     span: Annotated[int, doc("blocks in one request for logs")] = 100
     concurrency: Annotated[int, doc("requests on their way at once")] = 2
-    lanes: Annotated[int, doc("processes of `chainfolio index` that work on this chain side by side")] = 1
+    worker_processes: Annotated[int, doc("processes of `chainfolio index` that work on this chain side by side")] = 1
     max_rps: Annotated[int, doc("requests a second to each endpoint at most; 0: no limit")] = 0
     timeout_s: Annotated[int, doc("seconds after which a request to an endpoint is given up")] = 60
     at_block: Annotated[bool, doc("whether `/portfolio/at-block` serves this chain; `ethereum` and `monad` always")] = (
@@ -176,6 +176,7 @@ ADAPTERS = ("evm",)
 LISTS = ("rpc", "datasets", "contracts", "cors_origins")
 UNPRICED = ("N/A", "zero")
 SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas")
+RENAMED = {"witnesses": "quorum", "lanes": "worker_processes", "heal_depth": "reorg_depth"}  # keys of earlier releases
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 # Ours, but no settings: where the file is, what a client's command shows, how tests run.
 NOT_SETTINGS = ("CHAINFOLIO_CONFIG", "CHAINFOLIO_KEY", "CHAINFOLIO_LOCALCHAIN_HOME", "CHAINFOLIO_TESTS")
@@ -198,7 +199,7 @@ def load(path: Path | None, env: Mapping[str, str] = os.environ) -> Settings:
             tree = tomllib.loads(path.read_bytes().decode())
         except FileNotFoundError:
             raise BadSettings(
-                str(path), "there is no such settings file", cure="give an existing one with --config"
+                str(path), "there is no such settings file", remedy="give an existing one with --config"
             ) from None
         except OSError as error:
             raise BadSettings(str(path), f"cannot be read: {error.strerror}") from None
@@ -287,6 +288,8 @@ def _explain(text: str) -> str:
         return text.replace("Object", "Settings")
     key = text.split("`")[1]
     known = [f for kind in (Settings, Server, Limits, Store, Lake, Chain, Quotas) for f in kind.__struct_fields__]
+    if key in RENAMED:
+        return f"the key `{key}` is called `{RENAMED[key]}` now"
     near = difflib.get_close_matches(key, known, 1)
     place = text.split(" - at ")[-1].strip("`").replace("$", "").lstrip(".") if " - at " in text else ""
     where = f" in [{place.replace('[...]', '.*')}]" if place else ""
@@ -298,7 +301,7 @@ def check(settings: Settings) -> None:
     for name, chain in settings.chains.items():
         if chain.adapter not in ADAPTERS:
             raise BadSettings(
-                f"chains.{name}.adapter", f"unknown adapter `{chain.adapter}`", cure=f"one of {', '.join(ADAPTERS)}"
+                f"chains.{name}.adapter", f"unknown adapter `{chain.adapter}`", remedy=f"one of {', '.join(ADAPTERS)}"
             )
         if chain.integrity not in INTEGRITY:
             raise BadSettings(f"chains.{name}.integrity", f"`{chain.integrity}` is none of {', '.join(INTEGRITY)}")
@@ -309,15 +312,15 @@ def check(settings: Settings) -> None:
             raise BadSettings(f"chains.{name}.explorer", "an explorer's interface is an http:// or https:// address")
         if chain.span < 1 or chain.concurrency < 1 or chain.timeout_s < 1:
             raise BadSettings(f"chains.{name}", "span, concurrency and timeout_s are at least 1")
-        if chain.sample < 1 or chain.witnesses < 1 or chain.heal_depth < 0:
-            raise BadSettings(f"chains.{name}", "sample and witnesses are at least 1, heal_depth at least 0")
-        if chain.witnesses > max(1, named := len(set(chain.rpc))):
+        if chain.sample < 1 or chain.quorum < 1 or chain.reorg_depth < 0:
+            raise BadSettings(f"chains.{name}", "sample and quorum are at least 1, reorg_depth at least 0")
+        if chain.quorum > max(1, named := len(set(chain.rpc))):
             raise BadSettings(
-                f"chains.{name}.witnesses", f"{chain.witnesses} endpoints have to agree, and rpc names {named}",
-                cure="name at least so many different endpoints, one more to decide between two, or lower witnesses",
+                f"chains.{name}.quorum", f"{chain.quorum} endpoints have to agree, and rpc names {named}",
+                remedy="name at least so many different endpoints, one more to decide between two, or lower quorum",
             )  # fmt: skip
-        if chain.start_block < 0 or chain.max_rps < 0 or chain.lanes < 1:
-            raise BadSettings(f"chains.{name}", "start_block and max_rps are at least 0, lanes at least 1")
+        if chain.start_block < 0 or chain.max_rps < 0 or chain.worker_processes < 1:
+            raise BadSettings(f"chains.{name}", "start_block and max_rps are at least 0, worker_processes at least 1")
     server = settings.server
     if not 0 <= server.port <= 65535:
         raise BadSettings("server.port", f"{server.port} is not a port")
@@ -325,8 +328,8 @@ def check(settings: Settings) -> None:
         raise BadSettings("server.unpriced", f"`{server.unpriced}` is none of {', '.join(UNPRICED)}")
     for origin in server.cors_origins:
         if not (_is_http(origin) and re.fullmatch(r"https?://[^/?#@]+", origin)):
-            cure = "scheme and host alone, as `https://app.example.org`"
-            raise BadSettings("server.cors_origins", f"`{origin}` is no origin of pages", cure=cure)
+            remedy = "scheme and host alone, as `https://app.example.org`"
+            raise BadSettings("server.cors_origins", f"`{origin}` is no origin of pages", remedy=remedy)
     if min(server.workers, server.max_addresses, server.max_transactions) < 1 or server.cache_s < 0:
         raise BadSettings("server", "workers, max_addresses and max_transactions are at least 1, cache_s at least 0")
     if min(msgspec.structs.astuple(settings.limits)) < 1:
@@ -345,9 +348,9 @@ def _check_rates(rates: Mapping[str, str]) -> None:
 
     for currency, rate in rates.items():
         if currency == "USD" or currency not in CURRENCIES:
-            raise BadSettings(f"rates.{currency}", "no such currency", cure=f"one of {', '.join(CURRENCIES[1:])}")
+            raise BadSettings(f"rates.{currency}", "no such currency", remedy=f"one of {', '.join(CURRENCIES[1:])}")
         if not _is_rate(rate):
-            raise BadSettings(f"rates.{currency}", f"`{rate}` is no rate", cure='a decimal above zero, as "0.92"')
+            raise BadSettings(f"rates.{currency}", f"`{rate}` is no rate", remedy='a decimal above zero, as "0.92"')
 
 
 def _is_rate(written: str) -> bool:

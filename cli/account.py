@@ -61,7 +61,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def existing(state: State, account_id: str) -> None:
     """Refuse an account that is not there."""
     if state.account(account_id) is None:
-        raise BadRequest("account", f"there is no account {account_id}", cure="chainfolio account list")
+        raise BadRequest("account", f"there is no account {account_id}", remedy="chainfolio account list")
 
 
 def _create(options: argparse.Namespace) -> int:
@@ -103,7 +103,7 @@ def _show(options: argparse.Namespace) -> int:
     with kept(options) as state:
         account = state.account(options.id)
         if account is None:
-            raise BadRequest("account", f"there is no account {options.id}", cure="chainfolio account list")
+            raise BadRequest("account", f"there is no account {options.id}", remedy="chainfolio account list")
         keys, balance = state.keys(account.id), state.balance(account.id)
         limits = state.database.look(lambda tx: quotas.limits(tx, options.id, given.quotas))
         delegates = state.database.look(lambda tx: delegations.delegates(tx, options.id))
@@ -156,7 +156,7 @@ def _plan(options: argparse.Namespace) -> int:
 
     until_us = moment_us(options.expires) if options.expires else None
     if options.plan == "FREE" and until_us is not None:
-        raise BadRequest("expires", "FREE does not lapse", cure="leave --expires out")
+        raise BadRequest("expires", "FREE does not lapse", remedy="leave --expires out")
     with kept(options) as state:
         now_us = state.clock.now_us()
         state.database.change(lambda tx: accounts.set_plan(tx, options.id, options.plan, until_us, now_us))
@@ -174,7 +174,7 @@ def _quota(options: argparse.Namespace) -> int:
     for name in QUOTAS:
         value = getattr(options, name.replace("-", "_"))
         if value is not None and name in changes:
-            raise BadRequest("quota", f"{name} is both given and taken back", cure=f"--{name} or --default {name}")
+            raise BadRequest("quota", f"{name} is both given and taken back", remedy=f"--{name} or --default {name}")
         if value is not None:
             changes[name] = value
     with kept(options) as state:

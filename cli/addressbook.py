@@ -9,7 +9,7 @@ from chainfolio.assets import account
 from cli.common import Commands, kept, moment, moment_us, one_line, show_json, show_table
 
 if TYPE_CHECKING:
-    from storage.state.book import Entry
+    from storage.state.address_book import Entry
     from storage.state.database import Transaction
 
 EXPIRES = "2027-01-01T00:00:00Z"
@@ -37,7 +37,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from storage.state import accounts, book
+    from storage.state import accounts, address_book
 
     until_us = moment_us(options.expires) if options.expires else None
     address = account(options.address).address
@@ -47,7 +47,7 @@ def _plan(options: argparse.Namespace) -> int:
         def change(tx: Transaction) -> Entry:
             accounts.lock(tx, options.account)
             authorized = options.owner_authorized
-            return book.set_plan(
+            return address_book.set_plan(
                 tx, options.account, address, options.plan, until_us, now_us, owner_authorized=authorized
             )
 
@@ -59,12 +59,12 @@ def _plan(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     from cli.account import existing
-    from storage.state import book
+    from storage.state import address_book
 
     with kept(options) as state:
         existing(state, options.account)
         now_us = state.clock.now_us()
-        found = state.database.look(lambda tx: book.entries(tx, options.account))
+        found = state.database.look(lambda tx: address_book.entries(tx, options.account))
     if options.json:
         show_json([_document(entry, now_us) for entry in found])
         return 0

@@ -12,8 +12,8 @@ from cli.common import Commands, add_csv, one_chain, show_csv, show_json, show_t
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from indexer.allowances import Standing
-    from indexer.answers import Allowance, Operator
+    from engine.allowances import Standing
+    from engine.answers import Allowance, Operator
     from indexer.wiring import System
 
 COLUMNS = (("token", ""), ("spender", ""), ("allowed", "right"), ("balance", "right"), ("at risk USD", "right"))
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     owner = account(options.address)
 
     async def read(system: System) -> tuple[str, Standing]:
-        from indexer.engine import Engine
+        from engine.service import Engine
 
         key = one_chain(system, options.chain, "approvals are those of one chain")
         if system.chain(key).facts.family != owner.family:

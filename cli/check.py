@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     names = [name for name in (options.tables or "").split(",") if name] or list(TABLES)
     for name in names:
         if name not in TABLES:
-            raise BadRequest("tables", f"there is no table `{name}`", cure=f"there are: {', '.join(TABLES)}")
+            raise BadRequest("tables", f"there is no table `{name}`", remedy=f"there are: {', '.join(TABLES)}")
     report = with_system(options, lambda system: _checked(system, options, names))
     if options.json:
         one_line(report)

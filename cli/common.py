@@ -60,7 +60,7 @@ def moment_us(written: str) -> int:
     try:
         moment = datetime.fromisoformat(written)
     except ValueError:
-        raise BadRequest("expires", f"{written!r} is not a moment", cure="for example 2027-01-01T00:00:00Z") from None
+        raise BadRequest("expires", f"{written!r} is not a moment", remedy="for example 2027-01-01T00:00:00Z") from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return int(moment.timestamp()) * 1_000_000 + moment.microsecond
 
@@ -90,7 +90,7 @@ def with_system(options: argparse.Namespace, work: Callable[[System], Awaitable[
 def check_chains(system: System) -> None:
     """Without any chain nothing can be said about an address: nothing is not zero."""
     if not system.settings.chains:
-        raise BadRequest("chains", "no chain is configured", cure=NO_CHAIN)
+        raise BadRequest("chains", "no chain is configured", remedy=NO_CHAIN)
 
 
 def one_chain(system: System, named: str | None, why: str) -> str:
@@ -100,7 +100,7 @@ def one_chain(system: System, named: str | None, why: str) -> str:
         return system.chain(named).key
     keys = sorted(system.settings.chains)
     if len(keys) > 1:
-        raise BadRequest("chain", why, cure=f"--chain one of {', '.join(keys)}")
+        raise BadRequest("chain", why, remedy=f"--chain one of {', '.join(keys)}")
     return keys[0]
 
 

@@ -213,7 +213,7 @@ async def _index(system: System, *, quiet: bool) -> Progress:
     """Everything that is final, with a bar, and the tables derived from it."""
     from chainfolio.blocks import Span
     from cli.index import watcher
-    from indexer import derive
+    from indexer import materialise
     from indexer.collect import Collector, missing
     from indexer.progress import Progress
 
@@ -228,7 +228,7 @@ async def _index(system: System, *, quiet: bool) -> Progress:
         collector = Collector(chain, system.lake, system.tail, system.seams, progress)
         await collector.run(work)
         await system.follower(chain).step()
-        await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key)
+        await asyncio.to_thread(materialise.materialise, system.lake, system.tail, chain.key)
     progress.requests = chain.requests
     return progress
 
@@ -237,10 +237,10 @@ def furnish(tx: Transaction, account: str, wallets: Mapping[str, str], now_us: i
     """What the examples of the documentation page are about: Carol, and Dave where there are two."""
     from api.bundles import ID
     from api.virtual_users import SPECIMEN
-    from storage.state import book, bundles, subscriptions, virtual_users
+    from storage.state import address_book, bundles, subscriptions, virtual_users
 
     carol, dave, erin = (wallets[name] for name in ("carol", "dave", "erin"))
-    book.add(tx, account, {carol: "Carol", dave: "Dave", erin: "Erin"}, Quotas(), now_us)
+    address_book.add(tx, account, {carol: "Carol", dave: "Dave", erin: "Erin"}, Quotas(), now_us)
     bundles.create(tx, account, ID, "Carol and Erin", [carol, erin], Quotas())
     subscriptions.add(tx, account, {carol: "made by the demo"}, now_us)
     id, document = SPECIMEN.removeprefix("virtual:"), b'[{"chain": "local", "contract": "native", "amount": "1.5"}]'

@@ -27,7 +27,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
     command = commands.add_parser("doctor", parents=[common], help="check endpoints and stores", description=__doc__)
     command.add_argument(
-        "--readmit", metavar="HOST", help="believe an endpoint again that was cordoned, by its name in the report"
+        "--reinstate", metavar="HOST", help="believe an endpoint again that was quarantined, by its name in the report"
     )
     command.set_defaults(run=run)
 
@@ -35,8 +35,8 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; the exit code is 5 where a store is of no use, 2 where a file is, 3 where an endpoint is, 7
     where an installed package of protocols is, or a protocol's file names a family that is not installed."""
-    if options.readmit:
-        with_system(options, partial(readmit, name=options.readmit))
+    if options.reinstate:
+        with_system(options, partial(reinstate, name=options.reinstate))
     file = settings_file(options)
     report = {"settings": file and str(file.resolve())} | with_system(options, examine)
     if options.json:
@@ -72,24 +72,28 @@ async def examine(system: System) -> dict[str, Any]:
         "files": stores.files(system),
         "protocols": [
             {"provider": each.provider, "module": each.module, "ok": not each.problem,
-             "families": sorted(family.name for family in each.families), "problem": each.problem, "cure": each.cure}
+             "families": sorted(family.name for family in each.families),
+             "problem": each.problem, "remedy": each.remedy}
             for each in system.packages
         ],
         "unread": [
-            {"protocol": each.protocol.key, "families": list(each.families), "problem": each.problem, "cure": each.cure}
+            {"protocol": each.protocol.key, "families": list(each.families),
+             "problem": each.problem, "remedy": each.remedy}
             for each in system.unread
         ],
         "endpoints": endpoints,
     }  # fmt: skip
 
 
-async def readmit(system: System, name: str) -> None:
-    """Forget the evidence against an endpoint; BadRequest where none of that name is cordoned."""
+async def reinstate(system: System, name: str) -> None:
+    """Forget the evidence against an endpoint; BadRequest where none of that name is quarantined."""
     from adapters.evm.endpoint import identity, name_of
 
     urls = {url for chain in system.settings.chains.values() for url in chain.rpc if name_of(url) == name}
-    if not sum(system.tail.readmit(identity(url)) for url in urls):
-        raise BadRequest("readmit", f"no endpoint `{name}` is cordoned", cure="take the name from `chainfolio doctor`")
+    if not sum(system.tail.reinstate(identity(url)) for url in urls):
+        raise BadRequest(
+            "reinstate", f"no endpoint `{name}` is quarantined", remedy="take the name from `chainfolio doctor`"
+        )
 
 
 async def _endpoint(chain: EvmChain, number: int) -> dict[str, Any]:
@@ -101,10 +105,10 @@ async def _endpoint(chain: EvmChain, number: int) -> dict[str, Any]:
     evidence = endpoint.health.evidence
     found: dict[str, Any] = {
         "chain": chain.key, "endpoint": endpoint.name, "ok": True, "problem": "",
-        "cordoned": evidence is not None, "evidence": None, "unproven": list(chain.facts.unproven),
+        "quarantined": evidence is not None, "evidence": None, "unproven": list(chain.facts.unproven),
     }  # fmt: skip
     if evidence is not None:
-        problem = f"cordoned: {evidence.asked}: gave {evidence.given}; {evidence.truth}"
+        problem = f"quarantined: {evidence.asked}: gave {evidence.given}; {evidence.truth}"
         return found | {"ok": False, "problem": problem, "evidence": msgspec.to_builtins(evidence)}
     try:
         start_s = time.monotonic()
@@ -125,12 +129,14 @@ def _show(report: dict[str, Any]) -> None:
     print("  ".join(f"{name} {number}" for name, number in report["versions"].items()))
     print(f"settings: {report['settings'] or 'no file, all defaults'}")
     for store in (*report["stores"], *report["files"]):
-        print(f"{store['store']}: {'ok' if store['ok'] else store['problem']} ({store['cure'] or store['place']})")
+        print(f"{store['store']}: {'ok' if store['ok'] else store['problem']} ({store['remedy'] or store['place']})")
     for package in report["protocols"]:
-        said = f"{len(package['families'])} installed" if package["ok"] else f"{package['problem']}; {package['cure']}"
+        said = (
+            f"{len(package['families'])} installed" if package["ok"] else f"{package['problem']}; {package['remedy']}"
+        )
         print(f"protocols of {package['provider']} ({package['module']}): {said}")
     for each in report["unread"]:
-        print(f"protocol {each['protocol']}: {each['problem']}; {each['cure']}")
+        print(f"protocol {each['protocol']}: {each['problem']}; {each['remedy']}")
     names = (
         "chain",
         "endpoint",

@@ -8,7 +8,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "serve": ("", "--workers 4", "--no-indexing"),
     "worker": ("", "--config /etc/chainfolio/chainfolio.toml"),
     "index": ("ethereum", "ethereum --estimate", "ethereum --from 19000000 --datasets transfers,approvals"),
-    "derive": ("ethereum", "ethereum --tables balances"),
+    "materialise": ("ethereum", "ethereum --tables balances"),
     "portfolio": (WALLET, f"{WALLET} --chain ethereum --block 19000000 --json", "--from wallets.txt --chain ethereum"),
     "nav": (WALLET, f"{WALLET} --json"),
     "approvals": (WALLET, f"{WALLET} --chain ethereum --json"),
@@ -39,7 +39,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "sql": ('"SELECT count(*) FROM transfers"', "--csv - < query.sql", "> views.sql"),
     "status": ("", "--json"),
     "check": ("", "ethereum --tables transfers,logs", "--repair"),
-    "doctor": ("", "--json", "--readmit node.example"),
+    "doctor": ("", "--json", "--reinstate node.example"),
     "init": ("", "--chain base --rpc env:BASE_RPC"),
     "completion": ("bash > ~/.local/share/bash-completion/completions/chainfolio", "zsh > ~/.zfunc/_chainfolio"),
     "new-protocol": (

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
     from chainfolio.settings import Settings
     from indexer.collect import Work
-    from indexer.lanes import Lane
     from indexer.progress import Progress
     from indexer.wiring import System
+    from indexer.worker_pool import WorkerProcess
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -41,25 +41,27 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     for_bulk()
-    lanes = [] if options.estimate else start_lanes(settings(options), options.chain)  # before anything large is loaded
+    worker_processes = (
+        [] if options.estimate else start_worker_processes(settings(options), options.chain)
+    )  # before anything large is loaded
     try:
-        with_system(options, lambda system: _index(system, options, lanes))
+        with_system(options, lambda system: _index(system, options, worker_processes))
     finally:
-        for lane in lanes:
-            lane.close()
+        for worker_process in worker_processes:
+            worker_process.close()
     return 0
 
 
-def start_lanes(given: Settings, chain: str) -> list[Lane]:
+def start_worker_processes(given: Settings, chain: str) -> list[WorkerProcess]:
     """The other processes of a bulk run: one less than the lanes of the settings, for this process is the first."""
-    from indexer.lanes import Lane
+    from indexer.worker_pool import WorkerProcess
 
-    count = given.chains[chain].lanes if chain in given.chains else 1
-    return [Lane(number, count, given, chain) for number in range(1, count)]
+    count = given.chains[chain].worker_processes if chain in given.chains else 1
+    return [WorkerProcess(number, count, given, chain) for number in range(1, count)]
 
 
-async def _index(system: System, options: argparse.Namespace, lanes: Sequence[Lane]) -> None:
-    from indexer import derive, losses
+async def _index(system: System, options: argparse.Namespace, worker_processes: Sequence[WorkerProcess]) -> None:
+    from indexer import consistency, materialise
     from indexer.collect import Collector, check_anchor, check_span, heights, missing
     from indexer.progress import Progress
     from indexer.wiring import check_datasets
@@ -68,14 +70,14 @@ async def _index(system: System, options: argparse.Namespace, lanes: Sequence[La
     contracts = [evm(contract) for contract in _names(options.contracts)] or chain.settings.contracts
     if not options.datasets and not chain.settings.datasets:
         await chain.try_traces(chain.settings.start_block if options.first is None else options.first)
-    named = _names(options.datasets) or [*system.datasets(chain), *derive.HISTORIES]
-    derived = [name for name in named if name in derive.DERIVED]
-    datasets = check_datasets(chain, [name for name in named if name not in derive.DERIVED])
+    named = _names(options.datasets) or [*system.datasets(chain), *materialise.HISTORIES]
+    derived = [name for name in named if name in materialise.DERIVED]
+    datasets = check_datasets(chain, [name for name in named if name not in materialise.DERIVED])
     events = system.events(chain, datasets)
     with system.tail.lock(chain.key):
         if options.rewind is not None:
             _rewind(system, chain, options.rewind)
-        losses.check(system.lake, system.tail, chain.key)
+        consistency.check(system.lake, system.tail, chain.key)
         if system.tail.blocks(chain.key):  # what is final by now belongs into the lake before anything is written to it
             await system.follower(chain).settle()
         heads = await chain.heads()
@@ -93,12 +95,12 @@ async def _index(system: System, options: argparse.Namespace, lanes: Sequence[La
         recovered = await collector.recover()
         work = missing(system.tail, chain.key, span, datasets, contracts, events)
         progress.blocks_total, progress.heights = sum(len(item.spans) for item in work), heights(work)
-        await collector.run(work, lanes)
+        await collector.run(work, worker_processes)
         if is_whole(options):
             await _follow(system, chain)
-        await asyncio.to_thread(derive.recover, system.lake, system.tail, chain.key)
-        made = await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key, derived)
-    _report(chain, progress, recovered, made, lanes, options)
+        await asyncio.to_thread(materialise.recover, system.lake, system.tail, chain.key)
+        made = await asyncio.to_thread(materialise.materialise, system.lake, system.tail, chain.key, derived)
+    _report(chain, progress, recovered, made, worker_processes, options)
 
 
 def is_whole(options: argparse.Namespace) -> bool:
@@ -119,13 +121,13 @@ def _names(given: str | None) -> list[str]:
 
 
 def _rewind(system: System, chain: EvmChain, height: int) -> None:
-    from indexer import losses
+    from indexer import consistency
     from indexer.collect import rewind
 
     if height < 0:
         raise BadRequest("rewind", "a block height is at least 0")
     if height:  # what stays must be known to both
-        losses.check(system.lake, system.tail, chain.key)
+        consistency.check(system.lake, system.tail, chain.key)
     rewind(system.lake, system.tail, chain.key, height)
 
 
@@ -134,16 +136,18 @@ def _report(
     progress: Progress,
     recovered: int,
     made: dict[str, int],
-    lanes: Sequence[Lane],
+    worker_processes: Sequence[WorkerProcess],
     options: argparse.Namespace,
 ) -> None:
-    requests = chain.requests + sum(lane.requests for lane in lanes)
-    troubles = together([chain.node.troubles(), *(lane.troubles for lane in lanes)])
+    requests = chain.requests + sum(worker_process.requests for worker_process in worker_processes)
+    error_counts = together(
+        [chain.node.error_counts(), *(worker_process.error_counts for worker_process in worker_processes)]
+    )
     if options.json:
         one_line({
             "chain": chain.key, "blocks": progress.heights, "events": progress.events, "rows": progress.rows,
             "requests": requests, "seconds": round(progress.seconds, 3), "restored": progress.restored,
-            "recoveredBatches": recovered, "derived": made, "troubles": troubles,
+            "recoveredBatches": recovered, "derived": made, "errors": error_counts,
         })  # fmt: skip
         return
     print(
@@ -153,7 +157,7 @@ def _report(
     )
     for name, rows in made.items():
         print(f"  {name}: {rows:,} rows derived")
-    for endpoint, counts in troubles.items():
+    for endpoint, counts in error_counts.items():
         print(f"  {endpoint}: " + ", ".join(f"{count} x {kind}" for kind, count in sorted(counts.items())))
 
 

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         with path.open("x") as file:  # never over one that is there
             file.write(text)
     except FileExistsError:
-        raise BadRequest("config", f"{path} is there already", cure="choose another name: --config FILE") from None
+        raise BadRequest("config", f"{path} is there already", remedy="choose another name: --config FILE") from None
     if options.json:
         one_line({"config": str(path)})
     else:

@@ -38,7 +38,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def _check(state: State, account: str) -> None:
     if state.account(account) is None:
         state.close()
-        raise BadRequest("account", f"there is no account {account}", cure="chainfolio account list")
+        raise BadRequest("account", f"there is no account {account}", remedy="chainfolio account list")
 
 
 def _create(options: argparse.Namespace) -> int:
@@ -85,6 +85,6 @@ def _revoke(options: argparse.Namespace) -> int:
     done = state.revoke_key(options.id)
     state.close()
     if not done:
-        raise BadRequest("key", f"there is no valid key {options.id}", cure="chainfolio key list --account ID")
+        raise BadRequest("key", f"there is no valid key {options.id}", remedy="chainfolio key list --account ID")
     one_line({"revoked": options.id}) if options.json else print(f"{options.id} is revoked")
     return 0

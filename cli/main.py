@@ -18,11 +18,12 @@ from chainfolio.errors import ChainfolioError, StoreError
 from cli.examples import EXAMPLES
 
 GROUPS = (
-    "demo", "serve", "worker", "index", "derive", "portfolio", "nav", "approvals", "transactions", "verify",
+    "demo", "serve", "worker", "index", "materialise", "portfolio", "nav", "approvals", "transactions", "verify",
     "account", "key", "addressbook", "subscription", "virtual-user", "sql", "check", "status", "doctor",
     "init", "completion", "new-protocol", "record", "test-protocol",
 )  # fmt: skip
 
+RENAMED = {"derive": "materialise", "--readmit": "--reinstate"}  # words of earlier releases
 WHERE = "`data` in the settings names a folder that this user may write to"
 
 
@@ -51,6 +52,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say so, and end with 2."""
         unknown = re.search(r"(?:invalid choice: '|unrecognized arguments: )([^' ]+)", message)
+        if unknown and unknown[1] in RENAMED:
+            super().error(f"`{unknown[1]}` is called `{RENAMED[unknown[1]]}` now")
         known = [name for action in self._actions for name in (*action.option_strings, *(action.choices or ()))]
         near = difflib.get_close_matches(unknown[1], map(str, known), 1) if unknown else []
         super().error(message + (f"; did you mean {near[0]}?" if near else ""))
@@ -95,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.filename is None:
             raise
-        refusal = StoreError("files", f"{error.filename}: {error.strerror}", cure=WHERE)
+        refusal = StoreError("files", f"{error.filename}: {error.strerror}", remedy=WHERE)
         _complain(refusal, as_json=getattr(options, "json", False))
         return refusal.exit_code
 
@@ -111,8 +114,8 @@ def _complain(error: ChainfolioError, *, as_json: bool) -> None:
         print(json.dumps({"error": {"kind": type(error).__name__, **fields}}))
         return
     print(f"error: {error.message}", file=sys.stderr)
-    if error.cure:
-        print(f"  cure: {error.cure}", file=sys.stderr)
+    if error.remedy:
+        print(f"  remedy: {error.remedy}", file=sys.stderr)
 
 
 if __name__ == "__main__":

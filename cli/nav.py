@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     accounts = list(dict.fromkeys(account(written) for written in options.address))
 
     async def read(system: System) -> Nav:
-        from indexer.engine import Engine
+        from engine.service import Engine
 
         check_chains(system)
         return await Engine(system).nav(accounts, options.currency, wait=True)

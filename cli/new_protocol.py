@@ -13,7 +13,7 @@ from cli.common import Commands, show_json, with_system
 
 if TYPE_CHECKING:
     from chainfolio.protocols import Family
-    from indexer.drafts import Deployment
+    from engine.kit.scaffolding import Deployment
     from indexer.wiring import System
 
 Made = tuple[list[Path], list[str]]
@@ -49,14 +49,14 @@ def run(options: argparse.Namespace) -> int:
 
 async def start(system: System, options: argparse.Namespace) -> Made:
     """The files that were written, and what to do next."""
-    from indexer.drafts import check_key, deployment
+    from engine.kit.scaffolding import check_key, deployment
 
     check_key(options.name)
     if any(each.key == options.name for each in system.registry.protocols):
-        raise BadRequest("NAME", f"there is a protocol `{options.name}` already", cure="choose another name")
+        raise BadRequest("NAME", f"there is a protocol `{options.name}` already", remedy="choose another name")
     if options.chain and options.chain not in system.chain_keys:
         known = ", ".join(sorted(system.chain_keys))
-        raise BadRequest("chain", f"no such chain: {options.chain}", cure=f"one of {known}")
+        raise BadRequest("chain", f"no such chain: {options.chain}", remedy=f"one of {known}")
     where = deployment(options.chain, options.contract, options.option)
     if options.fork_of is not None:
         return fork(system, options.name, family_of(system, "fork-of", options.fork_of), where)
@@ -68,21 +68,23 @@ def family_of(system: System, field: str, name: str) -> Family:
     """An installed family by its name; BadRequest with those that there are."""
     if name not in system.families:
         known = ", ".join(sorted(system.families))
-        raise BadRequest(field, f"no protocol family `{name}` is installed", cure=f"one of {known}")
+        raise BadRequest(field, f"no protocol family `{name}` is installed", remedy=f"one of {known}")
     return system.families[name]
 
 
 def fork(system: System, key: str, family: Family, where: Deployment) -> Made:
     """The file of a fork, where the settings look for it, once it is sure that it can be read there."""
-    from indexer.drafts import file_text, wants, write
+    from engine.kit.scaffolding import file_text, wants, write
 
     wanted = wants(family)
     if not system.settings.protocols:
-        raise BadSettings("protocols", "no folder is named for files of protocols", cure='add protocols = "protocols"')
+        raise BadSettings(
+            "protocols", "no folder is named for files of protocols", remedy='add protocols = "protocols"'
+        )
     if not where.contracts or not concerns(family, where):
         raise BadRequest(
             "contract", f"`{family.name}` finds a fork by its contracts, in the role of: {', '.join(wanted.roles)}",
-            cure=f"--chain ethereum --contract {next(iter(wanted.roles), 'pool')}=0x…",
+            remedy=f"--chain ethereum --contract {next(iter(wanted.roles), 'pool')}=0x…",
         )  # fmt: skip
     text = file_text(key, family.name, where, wanted)
     check(system, key, text)
@@ -118,11 +120,11 @@ def check(system: System, key: str, text: str) -> None:
 
 def package(system: System, key: str, like: Family | None, where: Deployment, folder: Path) -> Made:
     """A package in a folder of its own."""
-    from indexer.drafts import package as files
-    from indexer.drafts import write
+    from engine.kit.scaffolding import package as files
+    from engine.kit.scaffolding import write
 
     if key in system.families:
-        raise BadRequest("NAME", f"there is a protocol family `{key}` already", cure="choose another name")
+        raise BadRequest("NAME", f"there is a protocol family `{key}` already", remedy="choose another name")
     home, inside = folder / f"chainfolio-{key.replace('_', '-')}", f"chainfolio_{key}"
     texts = files(key, like, where)
     check(system, key, texts[f"{inside}/{key}.toml"])

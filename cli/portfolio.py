@@ -66,10 +66,10 @@ def run(options: argparse.Namespace) -> int:
     accounts = list(dict.fromkeys(account(written) for written in options.address))
     if options.file is not None:
         if options.csv:
-            raise BadRequest("csv", "--from writes a line for each address", cure="--json has all of it")
+            raise BadRequest("csv", "--from writes a line for each address", remedy="--json has all of it")
         return _many(accounts, options)
     if not accounts:
-        raise BadRequest("address", "no address is given", cure="chainfolio portfolio ADDRESS… or --from FILE")
+        raise BadRequest("address", "no address is given", remedy="chainfolio portfolio ADDRESS… or --from FILE")
     documents = with_system(
         options,
         lambda system: read(system, accounts, options.chain, options.block, options.sources, spam=options.include_spam),
@@ -121,7 +121,7 @@ async def read(
     system: System, accounts: list[Account], chain: str | None, block: int | None, sources: bool, *, spam: bool = False
 ) -> list[Portfolio]:
     """Portfolios over all chains now, or of one chain at a block."""
-    from indexer.engine import Engine
+    from engine.service import Engine
 
     shown = _shown(sources, spam=spam)
     check_chains(system)

@@ -12,8 +12,8 @@ from chainfolio.errors import BadRequest
 from cli.common import Commands, check_chains, show_json, with_system
 
 if TYPE_CHECKING:
-    from indexer.candidates import Encounters
-    from indexer.recordings import Recording
+    from chainfolio.interactions import Interactions
+    from engine.kit.recordings import Recording
     from indexer.wiring import System
 
 
@@ -34,7 +34,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    from indexer.recordings import read, save
+    from engine.kit.recordings import read, save
 
     file = Path(options.to)
     if file.exists():
@@ -58,12 +58,12 @@ async def recorded(system: System, options: argparse.Namespace) -> Recording:
     """The recording, at the block asked for or the newest final one."""
     import asyncio
 
-    from indexer import candidates
-    from indexer.protocols import Protocols, rows
-    from indexer.recordings import record
+    from engine import account_index
+    from engine.kit.recordings import record
+    from indexer.matching import Protocols, rows
 
     check_chains(system)
-    account, extra = evm(options.address), encounters(options.met)
+    account, extra = evm(options.address), named_interactions(options.met)
     if options.block is not None and options.block < 0:
         raise BadRequest("block", "a block height is at least 0")
     chain = system.chain(options.chain)
@@ -73,21 +73,23 @@ async def recorded(system: System, options: argparse.Namespace) -> Recording:
         if not own:
             raise BadRequest(
                 "protocol", f"nothing here reads `{options.protocol}` on {chain.key}",
-                cure="its file names a family that is installed (chainfolio doctor) and contracts on that chain",
+                remedy="its file names a family that is installed (chainfolio doctor) and contracts on that chain",
             )  # fmt: skip
     height = (await chain.heads()).finalized if options.block is None else options.block
     block = await chain.block(height)
     wrapped = chain.facts.wrapped
     plain = frozenset([wrapped.address] if wrapped else [])
-    unheard = candidates.unheard(system.tail, chain.key, height, Protocols(own, plain).events)
-    met = await asyncio.to_thread(candidates.met, system.lake, system.tail, chain.key, [account], height, unheard)
-    return await record(chain, block, account, met[account] | extra, own, plain)
+    unindexed = account_index.unindexed(system.tail, chain.key, height, Protocols(own, plain).events)
+    interactions = await asyncio.to_thread(
+        account_index.interactions_of, system.lake, system.tail, chain.key, [account], height, unindexed
+    )
+    return await record(chain, block, account, interactions[account] | extra, own, plain)
 
 
-def encounters(written: list[str]) -> Encounters:
+def named_interactions(written: list[str]) -> Interactions:
     """What was named: each contract as a token that was met and sent to each of them, and as one with which tokens were
     exchanged."""
-    from indexer.candidates import Encounters
+    from chainfolio.interactions import Interactions
 
     contracts, ids = set(), dict[str, frozenset[int]]()
     for each in written:
@@ -99,7 +101,10 @@ def encounters(written: list[str]) -> Encounters:
             ids[address] = ids.get(address, frozenset()) | {int(number)}
         else:
             raise BadRequest("met", f"{each!r} is not CONTRACT or CONTRACT/NUMBER")
-    met = frozenset(contracts)
-    return Encounters(
-        met, ids, dict.fromkeys(contracts, frozenset()), dict.fromkeys(contracts, frozenset[str | None](met))
+    interactions = frozenset(contracts)
+    return Interactions(
+        interactions,
+        ids,
+        dict.fromkeys(contracts, frozenset()),
+        dict.fromkeys(contracts, frozenset[str | None](interactions)),
     )

@@ -61,7 +61,7 @@ def open_state(given: Settings, *, accept: bool = False) -> State:
             secret.accept(database, found)
         elif has_accounts and not secret.is_own(database, found):
             words = "is not the secret under which the keys of this store are hashed: every key would be refused"
-            raise StoreError("state", f"{path} {words}", cure=OTHER)
+            raise StoreError("state", f"{path} {words}", remedy=OTHER)
     except BaseException:  # whatever stopped it: the database is let go of
         database.close()
         raise
@@ -81,7 +81,7 @@ async def indexing(given: Settings) -> App:
 def _app(given: Settings, *, work: bool) -> App:
     from api.app import make_app
     from chainfolio.supervisor import Supervisor
-    from indexer.engine import Engine
+    from engine.service import Engine
     from indexer.metrics import Exported, Tasks, listening
     from indexer.wiring import System
     from indexer.worker import Worker
@@ -95,7 +95,7 @@ def _app(given: Settings, *, work: bool) -> App:
     app = make_app(engine, state, given, system.seams)
 
     @contextlib.asynccontextmanager
-    async def beside() -> AsyncIterator[None]:
+    async def lifespan() -> AsyncIterator[None]:
         supervisor.every(STATE_STORE, STATE_PROBE_S, state.ping)
         try:
             async with contextlib.AsyncExitStack() as stack:
@@ -111,5 +111,5 @@ def _app(given: Settings, *, work: bool) -> App:
             await system.close()
             state.close()
 
-    app.beside.append(beside)
+    app.lifespan.append(lifespan)
     return app

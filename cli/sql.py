@@ -85,7 +85,7 @@ def sources(lake: Lake) -> Sources:
             if lake.exists(table):
                 found.files[name] = lake.files(table)
         except StaleTable as error:
-            found.refused[name] = f"{error.message}: {error.cure}"
+            found.refused[name] = f"{error.message}: {error.remedy}"
     return found
 
 
@@ -111,13 +111,15 @@ def ask(query: str, sources: Sources, *, limit: int, seconds: int) -> dict[str, 
                 timeout=seconds + 10, env=environment, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise BadRequest("query", f"it ran for more than {seconds} s", cure=TOO_LONG) from None
+            raise BadRequest("query", f"it ran for more than {seconds} s", remedy=TOO_LONG) from None
     try:
         answer: dict[str, Any] = json.loads(child.stdout)
     except ValueError:
-        raise ChainfolioError("the query ended without an answer: it needed too much memory", cure=TOO_LONG) from None
+        raise ChainfolioError("the query ended without an answer: it needed too much memory", remedy=TOO_LONG) from None
     if "possible" in answer:
-        raise Missing(f"this system cannot make a process read-only: it could {answer['possible'][0]}", cure=NO_KERNEL)
+        raise Missing(
+            f"this system cannot make a process read-only: it could {answer['possible'][0]}", remedy=NO_KERNEL
+        )
     if "error" in answer:
-        raise BadRequest("query", answer["error"], cure=TOO_LONG if answer["error"].startswith("INTERRUPT") else "")
+        raise BadRequest("query", answer["error"], remedy=TOO_LONG if answer["error"].startswith("INTERRUPT") else "")
     return answer

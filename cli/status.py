@@ -59,34 +59,34 @@ async def _chain(system: System, chain: EvmChain) -> dict[str, Any]:
     except ChainfolioError as error:
         problem = error.message
     top = system.tail.top(chain.key) or system.tail.anchor(chain.key)
-    found = {name: _cover(system, chain, name) for name in system.datasets(chain)}
-    covers = {name: cover for name, cover in found.items() if cover is not None}
-    ends = [span.last for cover in covers.values() for span in cover]
+    found = {name: _indexed_ranges(system, chain, name) for name in system.datasets(chain)}
+    covers = {name: indexed_ranges for name, indexed_ranges in found.items() if indexed_ranges is not None}
+    ends = [span.last for indexed_ranges in covers.values() for span in indexed_ranges]
     end = max([*ends, chain.settings.start_block - 1]) if final is None else final
     wanted = Spans([Span(chain.settings.start_block, end)] if end >= chain.settings.start_block else [])
     return {
         "chain": chain.key, "head": head, "final": final, "newest": top.height if top else None,
         "behind": None if head is None or top is None else max(0, head - top.height), "problem": problem,
-        "datasets": [_dataset(name, cover, wanted) for name, cover in covers.items()],
+        "datasets": [_dataset(name, indexed_ranges, wanted) for name, indexed_ranges in covers.items()],
     }  # fmt: skip
 
 
-def _cover(system: System, chain: EvmChain, dataset: str) -> Spans | None:
+def _indexed_ranges(system: System, chain: EvmChain, dataset: str) -> Spans | None:
     """What is indexed of a dataset for everything it is wanted of; None where it is wanted of nothing: no protocol here
     has events."""
     from indexer.collect import filters
 
     wanted = filters(dataset, chain.settings.contracts, system.events(chain, [dataset]))
-    whole = system.tail.cover(chain.key, dataset)
-    covers = [whole | system.tail.cover(chain.key, dataset, name) for name in wanted]
+    whole = system.tail.indexed_ranges(chain.key, dataset)
+    covers = [whole | system.tail.indexed_ranges(chain.key, dataset, name) for name in wanted]
     return reduce(Spans.__and__, covers) if covers else None
 
 
-def _dataset(name: str, cover: Spans, wanted: Spans) -> dict[str, Any]:
-    missing = wanted - cover
+def _dataset(name: str, indexed_ranges: Spans, wanted: Spans) -> dict[str, Any]:
+    missing = wanted - indexed_ranges
     return {
-        "dataset": name, "blocks": len(cover), "missingBlocks": len(missing),
-        "indexed": [[span.first, span.last] for span in cover],
+        "dataset": name, "blocks": len(indexed_ranges), "missingBlocks": len(missing),
+        "indexed": [[span.first, span.last] for span in indexed_ranges],
         "missing": [[span.first, span.last] for span in missing],
     }  # fmt: skip
 

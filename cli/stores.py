@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.errors import ChainfolioError, StoreError
 from chainfolio.settings import masked
 from chainfolio.tables import TABLES
+from engine.wiring import price_sections
 
 if TYPE_CHECKING:
     from indexer.wiring import System
@@ -30,18 +32,18 @@ def files(system: System) -> list[dict[str, Any]]:
     """A row for each file and folder that the settings name; those of chains are in the rows of their endpoints."""
     given = system.settings
     return [
-        *([_row("prices_file", given.prices_file, system.price_sections)] if given.prices_file else []),
+        *([_row("prices_file", given.prices_file, partial(price_sections, system))] if given.prices_file else []),
         *([_row("protocols", given.protocols, lambda: _folder(given.protocols))] if given.protocols else []),
     ]
 
 
 def _row(name: str, place: str, look: Callable[[], object]) -> dict[str, Any]:
     where = place if "://" not in place or place.startswith(SQLITE) else masked(place)
-    row = {"store": name, "place": where.removeprefix(SQLITE), "ok": True, "problem": "", "cure": ""}
+    row = {"store": name, "place": where.removeprefix(SQLITE), "ok": True, "problem": "", "remedy": ""}
     try:
         look()
     except ChainfolioError as error:
-        return row | {"ok": False, "problem": error.message, "cure": error.cure}
+        return row | {"ok": False, "problem": error.message, "remedy": error.remedy}
     except OSError as error:
         return row | {"ok": False, "problem": f"{error.filename}: {error.strerror}"}
     return row
@@ -49,12 +51,12 @@ def _row(name: str, place: str, look: Callable[[], object]) -> dict[str, Any]:
 
 def _lake(system: System) -> None:
     """Every table can be read, and what the tail says of a chain is there."""
-    from indexer import losses
+    from indexer import consistency
 
     for table in TABLES.values():
         system.lake.count(table)
     for key in system.settings.chains:
-        losses.check(system.lake, system.tail, key)
+        consistency.check(system.lake, system.tail, key)
 
 
 def _tail(system: System) -> None:
@@ -70,12 +72,12 @@ def _state(system: System) -> None:
     path = Path(given.state_url.removeprefix(SQLITE))
     if given.state_url.startswith(SQLITE) and not path.exists():
         if secret.exists():
-            cure = f"put {path.name} back from the backup, or delete {secret} to begin without accounts"
-            raise StoreError("state", f"{path} is missing, although {secret} is there", cure=cure)
+            remedy = f"put {path.name} back from the backup, or delete {secret} to begin without accounts"
+            raise StoreError("state", f"{path} is missing, although {secret} is there", remedy=remedy)
         return
     open_state(given).close()
 
 
 def _folder(written: str) -> None:
     if not Path(written).is_dir():
-        raise StoreError("protocols", f"there is no folder {written}", cure="make it, or correct `protocols`")
+        raise StoreError("protocols", f"there is no folder {written}", remedy="make it, or correct `protocols`")

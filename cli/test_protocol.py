@@ -11,7 +11,7 @@ from chainfolio.errors import BadRequest, NotFound
 from cli.common import Commands, show_json, with_system
 
 if TYPE_CHECKING:
-    from indexer.recordings import Replay
+    from engine.kit.recordings import Replay
     from indexer.wiring import System
 
 DIFFERS, UNPLAYABLE = 10, 11
@@ -45,12 +45,12 @@ def files(written: list[str]) -> list[Path]:
     for path in map(Path, written):
         if not path.exists():
             raise BadRequest(
-                "file", f"there is no {path}", cure="chainfolio record ADDRESS --chain CHAIN --to FILE.json"
+                "file", f"there is no {path}", remedy="chainfolio record ADDRESS --chain CHAIN --to FILE.json"
             )
         found += sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not found:
         raise NotFound(
-            f"no recordings in {', '.join(written)}", cure="chainfolio record ADDRESS --chain CHAIN --to FILE.json"
+            f"no recordings in {', '.join(written)}", remedy="chainfolio record ADDRESS --chain CHAIN --to FILE.json"
         )
     return list(dict.fromkeys(found))
 
@@ -59,7 +59,7 @@ async def replayed(system: System, paths: list[Path], update: bool) -> list[Repl
     """How each recording ended. With `update` one that differs is written anew, and is then `updated`."""
     import msgspec
 
-    from indexer.recordings import read, replay, save
+    from engine.kit.recordings import read, replay, save
 
     replays = []
     for path in paths:

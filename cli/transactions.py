@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> int:
         raise BadRequest("limit", f"{options.limit} is not between 1 and {MOST}")
 
     async def read(system: System) -> Transactions:
-        from indexer.answers import TransactionFilter
-        from indexer.engine import Engine
+        from engine.answers import TransactionFilter
+        from engine.service import Engine
 
         check_chains(system)
         if options.chain and system.chain(options.chain).facts.family != owner.family:

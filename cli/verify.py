@@ -11,7 +11,7 @@ from chainfolio.errors import BadRequest
 from cli.common import Commands, check_chains, show_json, show_table, with_system
 
 if TYPE_CHECKING:
-    from indexer.verify import Check, Verification
+    from engine.verification import Check, Verification
     from indexer.wiring import System
 
 DIFFERS, NOT_SHOWN = 10, 11
@@ -44,18 +44,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _verified(system: System, options: argparse.Namespace) -> Verification:
-    from indexer.verify import verify
+    from engine.verification import verify
 
     check_chains(system)
     keys = sorted(system.settings.chains)
     if options.chain is None and len(keys) > 1:
-        raise BadRequest("chain", "a block belongs to one chain", cure=f"--chain one of {', '.join(keys)}")
+        raise BadRequest("chain", "a block belongs to one chain", remedy=f"--chain one of {', '.join(keys)}")
     if options.block is not None and options.block < 0:
         raise BadRequest("block", "a block height is at least 0")
     for url in options.against:
         if not url.startswith(("http://", "https://")):
             raise BadRequest(
-                "against", f"{url!r} is not an address", cure="for example --against http://127.0.0.1:8545"
+                "against", f"{url!r} is not an address", remedy="for example --against http://127.0.0.1:8545"
             )
     told = (lambda text: None) if options.json else (lambda text: print(f"{text} …", file=sys.stderr))
     return await verify(

@@ -91,8 +91,8 @@ def _remove(options: argparse.Namespace) -> int:
             return virtual_users.remove(tx, options.account, id, now_us)
 
         if not state.database.change(change):
-            cure = f"chainfolio virtual-user list --account {options.account}"
-            raise BadRequest("virtual user", f"the account has no virtual user {id}", cure=cure)
+            remedy = f"chainfolio virtual-user list --account {options.account}"
+            raise BadRequest("virtual user", f"the account has no virtual user {id}", remedy=remedy)
     one_line({"removed": f"virtual:{id}"}) if options.json else print(f"virtual:{id} is removed")
     return 0
 

@@ -79,7 +79,7 @@ def listed(name: str) -> dict[Account, str]:
         with open(name, encoding="utf-8", errors="replace") as file:
             return _parsed(file, name)
     except OSError as error:
-        raise BadRequest("from", f"{name}: {error.strerror}", cure="a file with one address a line") from None
+        raise BadRequest("from", f"{name}: {error.strerror}", remedy="a file with one address a line") from None
 
 
 def _parsed(lines: Iterable[str], name: str) -> dict[Account, str]:
@@ -92,7 +92,7 @@ def _parsed(lines: Iterable[str], name: str) -> dict[Account, str]:
         try:
             found.setdefault(account(written), place)
         except BadRequest as error:
-            raise BadRequest("from", f"{place}: {error.reason}", cure=error.cure) from None
+            raise BadRequest("from", f"{place}: {error.reason}", remedy=error.remedy) from None
     return found
 
 
@@ -104,7 +104,7 @@ async def show(
 
     BadRequest where one is no account of the chain; errors of `Engine.pinned` and `Engine.at_pinned`.
     """
-    from indexer.engine import Engine
+    from engine.service import Engine
 
     engine, chain = Engine(system), system.chain(key)
     for wallet, place in accounts.items():

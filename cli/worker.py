@@ -66,10 +66,10 @@ async def _report(worker: Worker) -> None:
     while True:
         await asyncio.sleep(REPORT_EVERY_S if said else 2.0)
         for key, status in worker.status.items():
-            trouble = status.halted or status.trouble
+            problem = status.halted or status.problem
             line = f"{key}: block {status.indexed:,} of {status.head:,}, final {status.finalized:,}"
             line += f", {status.reorgs} reorgs" if status.reorgs else ""
-            line += f"; {'HALTED' if status.halted else 'waiting'}: {trouble}" if trouble else ""
+            line += f"; {'HALTED' if status.halted else 'waiting'}: {problem}" if problem else ""
             if said.get(key) != line:
                 said[key] = line
                 print(line, file=sys.stderr)

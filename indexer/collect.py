@@ -21,15 +21,15 @@ from chainfolio.blocks import Block, Span, Spans
 from chainfolio.errors import BadAnswer, BadRequest, DeepReorg
 from chainfolio.seams import Seams
 from chainfolio.tables import TABLES
-from indexer.lanes import Ends
-from indexer.losses import newest_batch
+from indexer.consistency import newest_batch
 from indexer.progress import Progress
+from indexer.worker_pool import BoundaryCheck
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from adapters.evm.chain import EvmChain, Fetched
-    from indexer.lanes import Joins, Lane
+    from indexer.worker_pool import Boundaries, WorkerProcess
     from storage.lake import Lake
     from storage.tail import Batch, Tail
 
@@ -108,9 +108,9 @@ def missing(
     """
     needs: dict[tuple[Spans, str], list[str]] = {}
     for dataset in dict.fromkeys(datasets):
-        whole = tail.cover(chain, dataset, "")
+        whole = tail.indexed_ranges(chain, dataset, "")
         for name in dict.fromkeys(filters(dataset, contracts, events)):
-            left = Spans([span]) - whole - (tail.cover(chain, dataset, name) if name else ())
+            left = Spans([span]) - whole - (tail.indexed_ranges(chain, dataset, name) if name else ())
             if left:
                 needs.setdefault((left, name), []).append(dataset)
     grouped: dict[tuple[Spans, tuple[str, ...], bool], list[str]] = {}
@@ -124,9 +124,9 @@ def heights(work: Sequence[Work]) -> int:
     return len(Spans(span for item in work for span in item.spans))
 
 
-def stream(chain: str, lane: int) -> str:
+def stream(chain: str, worker_process: int) -> str:
     """Under which name a lane marks its commits: the numbers of one stream only rise."""
-    return f"{chain}/collect/{lane}" if lane else f"{chain}/collect"
+    return f"{chain}/collect/{worker_process}" if worker_process else f"{chain}/collect"
 
 
 class _Pieces:
@@ -162,20 +162,20 @@ class Collector:
         seams: Seams,
         progress: Progress,
         *,
-        lane: int = 0,
-        ends: Joins | None = None,
+        worker_process: int = 0,
+        ends: Boundaries | None = None,
     ) -> None:
         self.chain, self.lake, self.tail, self.seams, self.progress = chain, lake, tail, seams, progress
-        self.lane, self._ends = lane, ends or Ends(chain.key)
+        self.worker_process, self._boundaries = worker_process, ends or BoundaryCheck(chain.key)
 
-    async def run(self, work: Sequence[Work], lanes: Sequence[Lane] = ()) -> None:
+    async def run(self, work: Sequence[Work], worker_processes: Sequence[WorkerProcess] = ()) -> None:
         """Carry out all work, here and in the lanes given. What was committed stays; an error leaves the rest."""
         await self.recover()
         for item in work:
             for span in item.spans:
-                await self._rest(span, item, lanes)
+                await self._rest(span, item, worker_processes)
 
-    async def _rest(self, span: Span, item: Work, lanes: Sequence[Lane]) -> None:
+    async def _rest(self, span: Span, item: Work, worker_processes: Sequence[WorkerProcess]) -> None:
         """What is still missing of a span by now: an earlier batch, or the tail, may have got a part of it."""
         kept = self.tail.blocks(self.chain.key)
         below = Span(0, kept[0].height - 1) if kept and kept[0].height else Span(0, NO_END)
@@ -183,28 +183,28 @@ class Collector:
             return
         for left in missing(self.tail, self.chain.key, span, item.datasets, item.contracts, item.events):
             for part in left.spans & [below]:
-                await self._side_by_side(part, left, lanes)
+                await self._side_by_side(part, left, worker_processes)
 
-    async def _side_by_side(self, span: Span, work: Work, lanes: Sequence[Lane]) -> None:
+    async def _side_by_side(self, span: Span, work: Work, worker_processes: Sequence[WorkerProcess]) -> None:
         """A span in pieces: whoever is free takes the next, so that all are done at about the same time."""
-        if not lanes or len(span) <= 2 * self.chain.settings.span:
+        if not worker_processes or len(span) <= 2 * self.chain.settings.span:
             await self.piece(span, work)
             return
-        pieces = _Pieces(span, self.chain.settings.span, 1 + len(lanes), self.progress)
+        pieces = _Pieces(span, self.chain.settings.span, 1 + len(worker_processes), self.progress)
 
         async def here() -> None:
             while (piece := pieces.next()) is not None:
                 await self.piece(piece, work)
 
-        async def there(lane: Lane) -> None:
+        async def there(worker_process: WorkerProcess) -> None:
             while (piece := pieces.next()) is not None:
-                await lane.carry(piece, work, self.tail, self._ends, self.progress)
+                await worker_process.carry(piece, work, self.tail, self._boundaries, self.progress)
 
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(here())
-                for lane in lanes:
-                    group.create_task(there(lane))
+                for worker_process in worker_processes:
+                    group.create_task(there(worker_process))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors
 
@@ -279,19 +279,28 @@ class Collector:
         """One batch: intent, a commit a table, closed. Runs in a thread of its own."""
         tables = self._unknown_only(pending.tables(), pending.span, work)
         if pending.chunks[0].chain:
-            self._ends.joins(pending.chunks[0].chain[0], last)
+            self._boundaries.check_boundary(pending.chunks[0].chain[0], last)
         batch = self.tail.open_batch(
-            self.chain.key, pending.span, work.datasets, work.filters, after=self._last_batch(), lane=self.lane
+            self.chain.key,
+            pending.span,
+            work.datasets,
+            work.filters,
+            after=self._last_batch(),
+            worker_process=self.worker_process,
         )
         self._write(batch, tables)
         self.tail.close_batch(batch, last)
 
     def _last_batch(self) -> int:
-        return max((self.lake.last(table, stream(self.chain.key, self.lane)) for table in TABLES.values()), default=0)
+        return max(
+            (self.lake.last(table, stream(self.chain.key, self.worker_process)) for table in TABLES.values()), default=0
+        )
 
     def _write(self, batch: Batch, tables: Mapping[str, pa.Table]) -> None:
         for name, rows in sorted(tables.items()):
-            if self.lake.append(TABLES[name], rows, stream=stream(batch.chain, batch.lane), batch=batch.number):
+            if self.lake.append(
+                TABLES[name], rows, stream=stream(batch.chain, batch.worker_process), batch=batch.number
+            ):
                 self.progress.rows += len(rows)
 
     def _unknown_only(self, tables: dict[str, pa.Table], span: Span, work: Work) -> dict[str, pa.Table]:
@@ -299,8 +308,8 @@ class Collector:
         if work.filters != EVERYTHING:
             return tables
         for dataset in work.datasets:
-            for contract in self.tail.cover_filters(self.chain.key, dataset):
-                known = self.tail.cover(self.chain.key, dataset, contract) & [span] if contract else Spans()
+            for contract in self.tail.indexed_filters(self.chain.key, dataset):
+                known = self.tail.indexed_ranges(self.chain.key, dataset, contract) & [span] if contract else Spans()
                 for part in known:
                     self._forget(tables, dataset, contract, part)
         return tables

@@ -46,7 +46,7 @@ async def estimate(chain: EvmChain, work: Sequence[Work], scratch: Path) -> dict
         "events": round(events),
         "requests": round(requests),
         "megabytes": -(-round(events) * BYTES_PER_EVENT // 1_000_000),
-        "seconds": math.ceil(spent_s / chain.settings.concurrency + commits_s / chain.settings.lanes),
+        "seconds": math.ceil(spent_s / chain.settings.concurrency + commits_s / chain.settings.worker_processes),
     }
 
 

@@ -1,7 +1,8 @@
-"""The kinds of protocols that are installed: ours and strangers', found in the same way by the entry points.
+"""The kinds of protocols that are installed: ours and those of third parties, found in the same way by the entry
+points.
 
 An entry of `chainfolio.protocols` names a package, of which every module with a `FAMILY` is one, or one such module.
-Protocol files (`*.toml`) beside the modules of a package are read too. A package of a stranger's that cannot be used is
+Protocol files (`*.toml`) beside the modules of a package are read too. A third-party package that cannot be used is
 left out as a whole, and told: the others are read, and every answer says what it may lack.
 """
 
@@ -20,7 +21,7 @@ from types import ModuleType
 
 from chainfolio.contracts import Issue
 from chainfolio.protocols import Family, Rule
-from indexer.returned import problem_of_kind
+from indexer.validation import problem_of_kind
 
 GROUP = "chainfolio.protocols"
 OURS = "adapters.evm.protocols"  # as in pyproject.toml; also there where the project runs without being installed
@@ -40,7 +41,7 @@ class Package:
     problem: str = ""
 
     @property
-    def cure(self) -> str:
+    def remedy(self) -> str:
         """What to do about the problem."""
         return f"repair or uninstall {self.provider}" if self.problem else ""
 
@@ -53,7 +54,8 @@ class Package:
 
 @cache
 def installed() -> tuple[Package, ...]:
-    """All packages of protocols: ours first, then strangers' by name. What ours raise is a bug, and is raised."""
+    """All packages of protocols: ours first, then those of third parties by name. What ours raise is a bug, and is
+    raised."""
     ours = _package("chainfolio", OURS)
     entries = sorted((each for each in entry_points(group=GROUP) if each.value != OURS), key=lambda each: each.value)
     packages = [ours, *(_guarded(entry) for entry in {each.value: each for each in entries}.values())]
@@ -68,11 +70,11 @@ def families() -> dict[str, Family]:
 
 
 def _guarded(entry: EntryPoint) -> Package:
-    """A stranger's package, whatever its import does."""
+    """A third-party package, whatever its import does."""
     provider = f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.name
     try:
         return _package(provider, entry.value)
-    except (Exception, SystemExit) as error:  # a stranger's code: whatever its import raises is told, not passed on
+    except (Exception, SystemExit) as error:  # third-party code: whatever its import raises is told, not passed on
         said = str(error) if isinstance(error, _Unfit) else f"it cannot be loaded: {type(error).__name__}: {error}"
         return Package(provider, entry.value, problem=said)
 

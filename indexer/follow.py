@@ -18,7 +18,7 @@ from chainfolio.blocks import Block, Span, Spans
 from chainfolio.errors import DeepReorg, NodeBehind, Reorged, SourceError, Unavailable
 from chainfolio.seams import Seams
 from chainfolio.tables import TABLES
-from indexer import ipc
+from indexer import arrow_ipc
 from indexer.collect import filters, finish_rewind, missing
 from storage.tail import TailBlock
 
@@ -44,16 +44,16 @@ MOVED = "tail"
 
 @dataclass(slots=True)
 class Status:
-    """Where following stands. `halted` says why it stopped, `trouble` what it is waiting out; `healed` counts how often
-    its final past changed and was indexed again."""
+    """Where following stands. `halted` says why it stopped, `problem` what it is waiting out; `recovered_reorgs` counts
+    how often its final past changed and was indexed again."""
 
     head: int = 0
     indexed: int = 0
     finalized: int = 0
     reorgs: int = 0
-    healed: int = 0
+    recovered_reorgs: int = 0
     halted: str = ""
-    trouble: str = ""
+    problem: str = ""
     updated_us: int = 0
 
     @property
@@ -90,12 +90,12 @@ class Follower:
         while not self.status.halted:
             try:
                 await self.step()
-                self.status.trouble = ""
+                self.status.problem = ""
                 progressed()
             except DeepReorg as error:
                 self.status.halted = str(error)
             except SourceError as error:
-                self.status.trouble = str(error)
+                self.status.problem = str(error)
             await self.seams.clock.sleep(pause_s)
 
     async def step(self) -> None:
@@ -209,11 +209,11 @@ class Follower:
 
     def _start(self) -> int:
         """Where to begin without any block to stand on: above all that was indexed."""
-        indexed = [span.last + 1 for name, filter_ in self._filters() for span in self._cover(name, filter_)]
+        indexed = [span.last + 1 for name, filter_ in self._filters() for span in self._indexed_ranges(name, filter_)]
         return max([self.chain.settings.start_block, *indexed])
 
-    def _cover(self, dataset: str, filter_: str) -> Spans:
-        return self.tail.cover(self.chain.key, dataset, filter_)
+    def _indexed_ranges(self, dataset: str, filter_: str) -> Spans:
+        return self.tail.indexed_ranges(self.chain.key, dataset, filter_)
 
     def _filters(self) -> Iterator[tuple[str, str]]:
         """Every dataset with each contract or event it is wanted of; `""` stands for all."""
@@ -230,7 +230,8 @@ class Follower:
         split = {name: _by_height(rows) for name, rows in chunk.tables.items() if name in kept}
         entries = [
             TailBlock(
-                block, {name: ipc.dump(rows[block.height]) for name, rows in split.items() if block.height in rows}
+                block,
+                {name: arrow_ipc.dump(rows[block.height]) for name, rows in split.items() if block.height in rows},
             )
             for block in chunk.chain
         ]
@@ -239,7 +240,7 @@ class Follower:
         # Not in the same transaction: `recover` reads blocks again whose cover is not whole.
         for dataset, filter_ in self._filters():
             if filter_:
-                self.tail.add_cover(self.chain.key, dataset, filter_, chunk.span)
+                self.tail.add_indexed_ranges(self.chain.key, dataset, filter_, chunk.span)
 
     # --- final blocks ------------------------------------------------------------------------------------------------
 
@@ -273,7 +274,7 @@ class Follower:
         for name, table in sorted(TABLES.items()):
             streams = self.tail.rows(batch.chain, name, batch.span.first, batch.span.last)
             if streams:
-                rows = ipc.load((stream for _, stream in streams), table)
+                rows = arrow_ipc.load((stream for _, stream in streams), table)
                 self.lake.append(table, rows, stream=self._stream, batch=batch.number)
         self.tail.close_batch(batch, last)
         self.tail.drop(batch.chain, batch.span.last)
@@ -288,7 +289,7 @@ class Follower:
         for batch in self.tail.open_batches(key):
             if batch.datasets == (MOVED,):
                 self._move(batch, kept[batch.span.last])
-        moved = self.tail.cover(key, MOVED) & [Span(min(kept), max(kept))]
+        moved = self.tail.indexed_ranges(key, MOVED) & [Span(min(kept), max(kept))]
         if moved:
             self.tail.drop(key, max(span.last for span in moved))
         self._read_again_what_lacks_something()

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from chainfolio.asking import Asking, Unknown
 from chainfolio.calls import Call, Read
+from chainfolio.plans import Plan, Unknown
 from chainfolio.protocols import Token, Unread
-from indexer.protocols import Row
+from indexer.matching import InstalledProtocol
 
 MOST: Final = 16  # of a list that a contract answers with
 
@@ -18,10 +18,10 @@ MOST: Final = 16  # of a list that a contract answers with
 class Led:
     """Whose each contract is that was led to, by family, question and the contract; and where nobody could be asked."""
 
-    rows: dict[tuple[str, str, str], Row] = field(default_factory=dict)
+    rows: dict[tuple[str, str, str], InstalledProtocol] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
 
-    def whose(self, family: str, questions: Sequence[str], contract: str) -> Row | None:
+    def whose(self, family: str, questions: Sequence[str], contract: str) -> InstalledProtocol | None:
         """Whose the contract is, None if nobody's; Unread where one that could not be asked may lead there."""
         found = [self.rows[key] for each in questions if (key := (family, each, contract)) in self.rows]
         if not found and self.failed:
@@ -29,7 +29,7 @@ class Led:
         return found[0] if found else None
 
 
-def follow(leads: Sequence[tuple[Row, Token, str]]) -> Asking[Read, Any, Led]:
+def follow(leads: Sequence[tuple[InstalledProtocol, Token, str]]) -> Plan[Read, Any, Led]:
     """Ask all of them, one call of each path in a round."""
     led, left = Led(), [(row, rule, contract, 0) for row, rule, contract in leads]
     while left:

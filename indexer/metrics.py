@@ -36,7 +36,7 @@ class Exported:
         indexed = GaugeMetricFamily("chainfolio_indexed_block", "newest block that is indexed", labels=["chain"])
         halted = GaugeMetricFamily("chainfolio_halted", "1 where a chain has stopped", labels=["chain"])
         reorgs = CounterMetricFamily("chainfolio_reorgs", "reorganisations undone", labels=["chain"])
-        healed = CounterMetricFamily(
+        recovered_reorgs = CounterMetricFamily(
             "chainfolio_healed", "times a chain left its final past and was indexed again", labels=["chain"]
         )
         for key, status in self._worker.status.items():
@@ -47,13 +47,13 @@ class Exported:
             if status.head or status.halted:
                 halted.add_metric([key], 1 if status.halted else 0)
             reorgs.add_metric([key], status.reorgs)
-            healed.add_metric([key], status.healed)
-        return head, indexed, halted, reorgs, healed
+            recovered_reorgs.add_metric([key], status.recovered_reorgs)
+        return head, indexed, halted, reorgs, recovered_reorgs
 
     def _endpoints(self) -> Iterable[Metric]:
         labels = ["chain", "endpoint"]
         requests = CounterMetricFamily("chainfolio_node_requests", "HTTP requests to nodes", labels=labels)
-        trouble = CounterMetricFamily("chainfolio_node_trouble", "what went wrong, by kind", labels=[*labels, "kind"])
+        errors = CounterMetricFamily("chainfolio_node_errors", "what went wrong, by kind", labels=[*labels, "kind"])
         gauges = {
             name: GaugeMetricFamily(f"chainfolio_node_{name}", about, labels=labels)
             for name, about in (
@@ -61,7 +61,7 @@ class Exported:
                 ("lag_blocks", "blocks behind the best endpoint"),
                 ("latency_seconds", "average of its exchanges, the newest weighing most"),
                 ("faults", "how many of its last exchanges came to nothing"),
-                ("cordoned", "1 where it was caught lying and is asked nothing"),
+                ("quarantined", "1 where it was caught lying and is asked nothing"),
             )
         }
         hedged = CounterMetricFamily("chainfolio_node_hedged", "reads asked of a second endpoint", labels=["chain"])
@@ -71,9 +71,9 @@ class Exported:
                 for name, value in _health(endpoint, chain.node.best_height).items():
                     gauges[name].add_metric([chain.key, endpoint.name], value)
                 requests.add_metric([chain.key, endpoint.name], endpoint.requests)
-                for kind, count in endpoint.trouble.counts.items():
-                    trouble.add_metric([chain.key, endpoint.name, kind], count)
-        return requests, trouble, hedged, *gauges.values()
+                for kind, count in endpoint.errors.counts.items():
+                    errors.add_metric([chain.key, endpoint.name, kind], count)
+        return requests, errors, hedged, *gauges.values()
 
 
 class Tasks:
@@ -104,7 +104,7 @@ def _health(endpoint: Endpoint, best: int | None) -> dict[str, float]:
         "lag_blocks": health.lag_blocks(best),
         "latency_seconds": health.latency_s,
         "faults": health.faults,
-        "cordoned": int(health.evidence is not None),
+        "quarantined": int(health.evidence is not None),
     }
     return {name: value for name, value in known.items() if value is not None}
 
@@ -118,8 +118,8 @@ def listening(collectors: Sequence[Any], host: str, port: int) -> Iterator[int]:
     try:
         server, thread = start_http_server(port, addr=host, registry=registry)
     except OSError as error:
-        cure = "stop the other server or choose another port"
-        raise BadSettings("server.metrics_port", f"{port} on {host}: {error.strerror}", cure=cure) from None
+        remedy = "stop the other server or choose another port"
+        raise BadSettings("server.metrics_port", f"{port} on {host}: {error.strerror}", remedy=remedy) from None
     try:
         yield server.server_port
     finally:

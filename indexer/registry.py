@@ -81,7 +81,7 @@ class Unread:
         return f"its file names the famil{'ies' if len(self.families) > 1 else 'y'} {named}, which no package installs"
 
     @property
-    def cure(self) -> str:
+    def remedy(self) -> str:
         """What to do about it."""
         near = difflib.get_close_matches(self.families[0], self.installed, 1)
         meant = f" (did you mean `{near[0]}`?)" if near else ""
@@ -199,7 +199,7 @@ def _add(
     if not _KEY.match(key) or key == WALLET:
         raise BadSettings(where, f"`{key}` is not a protocol key")
     if chain not in chains:
-        raise BadSettings(where, f"{chain} is no such chain", cure=f"one of {', '.join(sorted(chains))}")
+        raise BadSettings(where, f"{chain} is no such chain", remedy=f"one of {', '.join(sorted(chains))}")
     _check(address, where, role)
     protocol = found.setdefault(key, Protocol(key, name, {}, families=[family], is_fork=True))
     if (protocol.name, protocol.families) != (name, [family]):
@@ -218,13 +218,13 @@ def check_roles(protocol: Protocol, families: Mapping[str, Family]) -> None:
     named = {role: f"contracts.{chain}.{role}" for chain, role, _ in protocol.places}
     for role, where in named.items():
         if role not in read | {*protocol.labels, *protocol.undecoded}:
-            raise BadSettings(_file(protocol.key), f"{where}: no decoder reads this role", cure=_instead(role, read))
+            raise BadSettings(_file(protocol.key), f"{where}: no decoder reads this role", remedy=_instead(role, read))
     for role in {*protocol.labels, *protocol.undecoded} - named.keys():
         raise BadSettings(_file(protocol.key), f"labels, undecoded: there is no role `{role}` in `contracts`")
     options = {option for family in own for option in family.options}
     for option in protocol.options.keys() - options:
         said = f"options.{option}: no decoder reads this option"
-        raise BadSettings(_file(protocol.key), said, cure=_near(option, options) or "remove it")
+        raise BadSettings(_file(protocol.key), said, remedy=_near(option, options) or "remove it")
     for family in own:
         by_role = {rule.role for rule in family.rules}
         if named and by_role and "" not in by_role and not by_role & named.keys():
@@ -293,7 +293,7 @@ def protocol_of(path: Path, chains: Collection[str] | None) -> Protocol:
     for chain in protocol.contracts:
         if chains is not None and chain not in chains:
             known = ", ".join(sorted(chains))
-            raise BadSettings(path.name, f"contracts.{chain}: no such chain", cure=f"one of {known}")
+            raise BadSettings(path.name, f"contracts.{chain}: no such chain", remedy=f"one of {known}")
     for chain, role, address in protocol.places:
         _check(address, path.name, f"contracts.{chain}.{role}")
     return protocol
@@ -305,7 +305,7 @@ def _check(address: str, file: str, where: str) -> None:
     try:
         canonical = evm(address)
     except BadRequest as error:
-        raise BadSettings(file, f"{where}: {error.reason}", cure=error.cure) from None
+        raise BadSettings(file, f"{where}: {error.reason}", remedy=error.remedy) from None
     if canonical != address or address == ZERO_ADDRESS:
         raise BadSettings(file, f"{where}: {address} is not a contract's address in lower case")
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.tables import TABLES, TOKENS
-from indexer import derive
+from indexer import materialise
 from indexer.collect import EVERYTHING, REPAIR, Collector
-from indexer.derive import DERIVED, HISTORIES, WHOLE
-from indexer.losses import newest_batch
+from indexer.consistency import newest_batch
+from indexer.materialise import DERIVED, HISTORIES, WHOLE
 from indexer.progress import Progress
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ async def repair(chain: EvmChain, lake: Lake, tail: Tail, seams: Seams, damaged:
     await collector.recover()
     wanted = [name for name in DERIVED if lake.exists(TABLES[name]) or name in tables]
     made = await asyncio.to_thread(
-        derive.derive, lake, tail, chain.key, [name for name in wanted if name not in tables or name in WHOLE]
+        materialise.materialise, lake, tail, chain.key, [name for name in wanted if name not in tables or name in WHOLE]
     )
     for name in tables & {*HISTORIES}:
-        made[name] = await asyncio.to_thread(derive.history_again, lake, tail, chain.key, name)
+        made[name] = await asyncio.to_thread(materialise.history_again, lake, tail, chain.key, name)
     return {"fetched": progress.rows, **made}
 
 
@@ -59,8 +59,8 @@ def _begin(chain: EvmChain, lake: Lake, tail: Tail, span: Span, spared: tuple[st
     tail.open_batch(chain.key, span, REPAIR, spared, after=newest_batch(lake, chain.key))
     wanted: dict[tuple[str, Spans], list[str]] = {}
     whole: dict[Spans, list[str]] = {}
-    for dataset, filter_, cover in covers:
-        if part := cover & [span]:
+    for dataset, filter_, indexed_ranges in covers:
+        if part := indexed_ranges & [span]:
             if filter_:
                 wanted.setdefault((dataset, part), []).append(filter_)
             else:

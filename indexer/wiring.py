@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -21,11 +20,8 @@ if TYPE_CHECKING:
     from chainfolio.protocols import Family
     from indexer.families import Package
     from indexer.follow import Follower
-    from indexer.protocols import Protocols
+    from indexer.matching import Protocols
     from indexer.registry import Registry, Undecoded, Unread
-    from indexer.snapshot import Snapshotter
-    from portfolio.activity import Functions
-    from portfolio.facts import ChainFacts
     from storage.lake import Lake
     from storage.tail import Tail
 
@@ -48,7 +44,6 @@ class System:
     _chains: dict[str, EvmChain] = field(default_factory=dict)
     _known: tuple[Registry, tuple[Package, ...]] | None = None
     _spenders: Registry | None = None
-    _functions: Functions | None = None
 
     @property
     def lake(self) -> Lake:
@@ -78,12 +73,12 @@ class System:
             if settings is None:
                 known = ", ".join(sorted(self.settings.chains)) or "none"
                 raise BadRequest(
-                    "chain", f"{key} is not configured", cure=f"configured are: {known}; add [chains.{key}]"
+                    "chain", f"{key} is not configured", remedy=f"configured are: {known}; add [chains.{key}]"
                 )
             self._chains[key] = family(settings.adapter)(
                 key, settings, self.seams, configs=self.configs,
-                learnt=self.tail.learnt, on_learn=self.tail.learn,
-                cordoned=self.tail.cordoned, on_cordon=self.tail.cordon,
+                capabilities=self.tail.capabilities, on_capability=self.tail.learn,
+                quarantined=self.tail.quarantined, on_quarantine=self.tail.quarantine,
             )  # fmt: skip
         return self._chains[key]
 
@@ -91,7 +86,12 @@ class System:
         """A configured chain at one endpoint only, whoever serves it; the caller closes it."""
         settings = msgspec.structs.replace(self.chain(key).settings, rpc=[url])
         built: EvmChain = family(settings.adapter)(
-            key, settings, self.seams, configs=self.configs, learnt=self.tail.learnt, on_learn=self.tail.learn
+            key,
+            settings,
+            self.seams,
+            configs=self.configs,
+            capabilities=self.tail.capabilities,
+            on_capability=self.tail.learn,
         )
         return built
 
@@ -124,9 +124,9 @@ class System:
         """Log what is installed or named but cannot be used: for processes that run on."""
         for package in self.packages:
             if package.problem:
-                log.warning("protocols of %s: %s (%s)", package.provider, package.problem, package.cure)
+                log.warning("protocols of %s: %s (%s)", package.provider, package.problem, package.remedy)
         for each in self.unread:
-            log.warning("protocol %s: %s (%s)", each.protocol.key, each.problem, each.cure)
+            log.warning("protocol %s: %s (%s)", each.protocol.key, each.problem, each.remedy)
 
     @property
     def _protocols(self) -> tuple[Registry, tuple[Package, ...]]:
@@ -164,15 +164,6 @@ class System:
         """The chains that files may name: those of the configs and of the settings."""
         return {path.stem for path in (self.configs / "chains").glob("*.toml")} | self.settings.chains.keys()
 
-    @property
-    def functions(self) -> Functions:
-        """The functions of the configs, by the first four bytes of call data."""
-        if self._functions is None:
-            from indexer.functions import load
-
-            self._functions = load(self.configs / "functions.toml")
-        return self._functions
-
     def datasets(self, chain: EvmChain) -> tuple[str, ...]:
         """The datasets to index on a chain: those of its settings, else the usual ones."""
         return check_datasets(chain, chain.settings.datasets or chain.usual)
@@ -183,7 +174,7 @@ class System:
         wanted = self.datasets(chain)
         if chain.settings.datasets:
             return wanted
-        inside, moved = (self.tail.cover(chain.key, name) for name in ("internal", "transfers"))
+        inside, moved = (self.tail.indexed_ranges(chain.key, name) for name in ("internal", "transfers"))
         is_whole = bool(moved) and all(inside.covers(span) for span in moved)
         return (*(name for name in wanted if name != "internal"), *(["internal"] if is_whole else []))
 
@@ -214,7 +205,7 @@ class System:
         BadSettings where a rule asks for an event that is indexed as something else already.
         """
         from adapters.evm.chain import TAKEN
-        from indexer.protocols import Protocols, rows
+        from indexer.matching import Protocols, rows
 
         wrapped = chain.facts.wrapped
         plain = frozenset([wrapped.address] if wrapped else [])
@@ -225,40 +216,9 @@ class System:
         for event in found.events:
             contract, _, topic = event.partition("/")
             if topic in TAKEN:
-                cure = "a rule over tokens finds what the datasets `transfers` and `approvals` keep"
-                raise BadSettings(contract, f"no rule can ask for the event {topic}: it is kept already", cure=cure)
+                remedy = "a rule over tokens finds what the datasets `transfers` and `approvals` keep"
+                raise BadSettings(contract, f"no rule can ask for the event {topic}: it is kept already", remedy=remedy)
         return found
-
-    def snapshotter(self, chain: EvmChain) -> Snapshotter:
-        """What takes snapshots of a chain."""
-        from indexer.snapshot import Snapshotter
-        from indexer.tokens import TokenBook, token_list
-        from pricing.registry import sources
-
-        ladder = sources(self.price_sections(), self.settings.prices, chain.key, file=self._prices.name)
-        book = TokenBook(chain.facts, self.lake, token_list(self._tokens(chain), chain.facts))
-        protocols = self.protocols(chain)
-        protocols.listed = protocols.plain | book.listed.keys()
-        return Snapshotter(chain, self.lake, self.tail, book, ladder, protocols)
-
-    @property
-    def _prices(self) -> Path:
-        return Path(self.settings.prices_file) if self.settings.prices_file else self.configs / "prices.toml"
-
-    def price_sections(self) -> dict[str, Any]:
-        """What the file of price sources says; BadSettings where it cannot be read."""
-        return _toml(self._prices)
-
-    def shown(self, chain: EvmChain) -> ChainFacts:
-        """What documents show of a chain."""
-        from indexer.tokens import token_images
-        from portfolio.facts import ChainFacts
-
-        facts, tokens = chain.facts, token_images(self._tokens(chain), chain.facts)
-        return ChainFacts(facts.key, facts.name, facts.chain_id, facts.explorer, facts.images, tokens)
-
-    def _tokens(self, chain: EvmChain) -> Path:
-        return self.configs / "tokens" / f"{chain.key}.toml"
 
     async def close(self) -> None:
         """Let go of connections and files."""
@@ -273,13 +233,13 @@ def check_datasets(chain: EvmChain, names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in chain.datasets:
             raise BadRequest(
-                "datasets", f"{chain.key} has no dataset `{name}`", cure=f"there are: {', '.join(chain.datasets)}"
+                "datasets", f"{chain.key} has no dataset `{name}`", remedy=f"there are: {', '.join(chain.datasets)}"
             )
     return tuple(dict.fromkeys(names))
 
 
 def family(adapter: str) -> Any:
-    """What builds the chains of a family: registered by entry point, a stranger's as ours; ours needs no search."""
+    """What builds the chains of a family: registered by entry point, a third party's as ours; ours needs no search."""
     if adapter in OURS:
         return import_module(OURS[adapter]).family
     from importlib.metadata import entry_points
@@ -288,12 +248,3 @@ def family(adapter: str) -> Any:
         if entry.name == adapter:
             return entry.load()
     raise BadSettings("adapter", f"no chain family `{adapter}` is installed")
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise BadSettings("prices_file", f"there is no {path}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise BadSettings(path.name, f"not valid TOML: {error}") from None

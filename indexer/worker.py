@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from chainfolio.blocks import Span
 from chainfolio.errors import Busy, ChainfolioError, DeepReorg, SourceError, StorageFull
 from chainfolio.supervisor import Supervisor, Task, described
-from indexer import derive, losses
+from indexer import consistency, materialise
 from indexer.collect import Collector, check_anchor, missing
 from indexer.follow import Follower, Status
-from indexer.heal import heal
+from indexer.maintenance import Maintenance
 from indexer.progress import Progress
+from indexer.reorg_recovery import recover_reorg
 from indexer.scrub import Scrub
-from indexer.upkeep import Upkeep
 from indexer.wiring import System
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 INDEXING, UPKEEP, SCRUB = "indexing", "derivation", "scrub"
 RETRY_S = 5.0
 # For so long a chain stays halted, and its nodes have to stay with what they say, before its past is forgotten.
-HEAL_AFTER_S = 30.0
+RECOVER_AFTER_S = 30.0
 
 log = logging.getLogger("chainfolio.index")
 
@@ -78,10 +78,10 @@ class Worker:
                 except DeepReorg as error:
                     status.halted = str(error)
                 except (SourceError, StorageFull, Busy) as error:
-                    status.trouble = str(error)
+                    status.problem = str(error)
                     await self.system.seams.clock.sleep(RETRY_S)
                     continue
-                await self._healed(chain, status)
+                await self._recovered_from_reorg(chain, status)
         except ChainfolioError as error:
             status.halted = str(error)
             raise
@@ -89,30 +89,30 @@ class Worker:
             status.halted = f"{chain.key}: {described(error)}"
             raise
 
-    async def _healed(self, chain: EvmChain, status: Status) -> None:
+    async def _recovered_from_reorg(self, chain: EvmChain, status: Status) -> None:
         """Return once a chain that left its final past can go on. It stays halted for a while first, lest a node that
         is wrong for a moment costs anything."""
         system = self.system
         log.error("%s: halted: %s", chain.key, status.halted)
         while True:
-            await system.seams.clock.sleep(HEAL_AFTER_S)
+            await system.seams.clock.sleep(RECOVER_AFTER_S)
             try:
                 with system.tail.lock(chain.key):
-                    first = await heal(chain, system.lake, system.tail)
+                    first = await recover_reorg(chain, system.lake, system.tail)
             except (SourceError, StorageFull, Busy) as error:
-                status.trouble = str(error)
+                status.problem = str(error)
                 continue
-            status.halted = status.trouble = ""
+            status.halted = status.problem = ""
             if first is not None:
-                status.healed += 1
-                status.trouble = f"its final past changed; it is indexed again from block {first}"
-                log.warning("%s: %s", chain.key, status.trouble)
+                status.recovered_reorgs += 1
+                status.problem = f"its final past changed; it is indexed again from block {first}"
+                log.warning("%s: %s", chain.key, status.problem)
             return
 
     async def _chain(self, chain: EvmChain, task: Task) -> None:
         system, status = self.system, self.status[chain.key]
         with system.tail.lock(chain.key):
-            losses.check(system.lake, system.tail, chain.key)
+            consistency.check(system.lake, system.tail, chain.key)
             if not chain.settings.datasets:
                 await chain.try_traces(chain.settings.start_block)
             follower = await asyncio.to_thread(system.follower, chain)
@@ -139,11 +139,13 @@ class Worker:
             contracts = chain.settings.contracts
             await collector.run(missing(system.tail, chain.key, span, follower.datasets, contracts, follower.events))
             status.indexed = max(status.indexed, last)
-        await asyncio.to_thread(derive.recover, system.lake, system.tail, chain.key)
-        await asyncio.to_thread(derive.derive, system.lake, system.tail, chain.key, tuple(derive.HISTORIES))
+        await asyncio.to_thread(materialise.recover, system.lake, system.tail, chain.key)
+        await asyncio.to_thread(
+            materialise.materialise, system.lake, system.tail, chain.key, tuple(materialise.HISTORIES)
+        )
 
     async def _follow(self, chain: EvmChain, follower: Follower, task: Task) -> None:
         system = self.system
-        upkeep = Upkeep(system.lake, system.tail, chain.key, system.seams.clock)
-        async with self.supervisor.running(UPKEEP, upkeep.run, chain=chain.key):
+        maintenance = Maintenance(system.lake, system.tail, chain.key, system.seams.clock)
+        async with self.supervisor.running(UPKEEP, maintenance.run, chain=chain.key):
             await follower.run(task.progressed)

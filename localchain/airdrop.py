@@ -15,7 +15,7 @@ SENDER = "ivan"
 
 
 @dataclass(frozen=True)
-class Bait:
+class PhishingToken:
     """What a spam token says of itself, and of how much of it everybody has."""
 
     symbol: str
@@ -24,10 +24,10 @@ class Bait:
     raw: int
 
 
-BAITS = (
-    Bait("USDC-GIFT.COM", "Visit usdc-gift.com to claim 1000 USDC", 18, 1_000 * 10**18),
-    Bait("USD\u0421", "USD Coin", 6, 50_000 * 10**6),  # the last letter is Cyrillic
-    Bait("MOON", "Moon Token", 18, 1_000_000 * 10**18),  # nothing wrong with it but how it came
+PHISHING_TOKENS = (
+    PhishingToken("USDC-GIFT.COM", "Visit usdc-gift.com to claim 1000 USDC", 18, 1_000 * 10**18),
+    PhishingToken("USD\u0421", "USD Coin", 6, 50_000 * 10**6),  # the last letter is Cyrillic
+    PhishingToken("MOON", "Moon Token", 18, 1_000_000 * 10**18),  # nothing wrong with it but how it came
 )
 
 
@@ -38,14 +38,14 @@ def airdrop(node: LocalNode, deployment: Deployment) -> dict[str, str]:
     lucky = [deployment.accounts[name] for name in SPAMMED] + [f"0x{0xBEEF0000 + n:040x}" for n in range(STRANGERS)]
     found: dict[str, str] = {}
     txs: list[Tx] = []
-    for bait in BAITS:
+    for bait in PHISHING_TOKENS:
         address = found[bait.symbol] = created_address(sender, nonce + len(txs))
         txs += [_creation(sender, bait), _drop(sender, address, deployment.contracts["Multicall3"], lucky, bait.raw)]
     node.settle(txs)
     return found
 
 
-def _creation(sender: str, bait: Bait) -> Tx:
+def _creation(sender: str, bait: PhishingToken) -> Tx:
     answers = {
         **GOOD,
         "name()": gives("string", bait.name),

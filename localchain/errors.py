@@ -1,4 +1,4 @@
-"""What can go wrong with the local chain, one kind for each cure."""
+"""What can go wrong with the local chain, one kind for each remedy."""
 
 from typing import Any
 

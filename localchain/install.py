@@ -39,8 +39,8 @@ def home() -> Path:
     chosen = os.environ.get("CHAINFOLIO_LOCALCHAIN_HOME")
     if chosen:
         return Path(chosen).expanduser().resolve()
-    beside = Path(__file__).resolve().parent.parent
-    checkout = beside if (beside / "pyproject.toml").exists() else Path.cwd()
+    lifespan = Path(__file__).resolve().parent.parent
+    checkout = lifespan if (lifespan / "pyproject.toml").exists() else Path.cwd()
     return checkout / ".localchain"
 
 

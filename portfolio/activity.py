@@ -48,7 +48,7 @@ class Permission:
 
 
 @dataclass(frozen=True, slots=True)
-class Mined:
+class TransactionDetails:
     """What the transaction and its receipt say. `raw` and `fee` are in the native coin's smallest unit; `selector` is
     the first four bytes of the call data, empty where there is none."""
 
@@ -63,7 +63,7 @@ class Mined:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """One transaction as one account saw it. `mined` is None until somebody asked."""
+    """One transaction as one account saw it. `details` is None until somebody asked."""
 
     chain: str
     account: str
@@ -73,7 +73,7 @@ class Activity:
     tx_hash: str
     movements: tuple[Movement, ...] = ()
     permissions: tuple[Permission, ...] = ()
-    mined: Mined | None = field(default=None, compare=False)
+    details: TransactionDetails | None = field(default=None, compare=False)
 
     @property
     def place(self) -> tuple[int, int, int, str, str, str]:
@@ -83,8 +83,8 @@ class Activity:
     @property
     def counterparties(self) -> set[str]:
         """Who was on the other side: of a movement, of an approval, of the transaction itself."""
-        mined = self.mined
-        ends = {mined.sender, mined.recipient, mined.created} if mined else set()
+        details = self.details
+        ends = {details.sender, details.recipient, details.created} if details else set()
         others = {move.counterparty for move in self.movements} | {each.spender for each in self.permissions}
         return {each for each in others | ends if each} - {self.account}
 
@@ -117,31 +117,31 @@ def signs(
     """What can be said of an activity for certain, as words. `baits` are tokens that are taken for spam, those of
     `listed` are beyond suspicion; `called` is the type that the function stands for, `imitated` whether look-alikes
     made all of it."""
-    mined, movements = activity.mined, activity.movements
-    assert mined is not None, "what is not known of a transaction says nothing"
+    details, movements = activity.details, activity.movements
+    assert details is not None, "what is not known of a transaction says nothing"
     net: dict[Thing, int] = defaultdict(int)
     for move in movements:
         net[move.thing] += move.raw if move.direction == "in" else -move.raw
-    gains, losses = ({thing for thing, raw in net.items() if raw * sign > 0} for sign in (1, -1))
-    sent = mined.sender == activity.account
+    gains, consistency = ({thing for thing, raw in net.items() if raw * sign > 0} for sign in (1, -1))
+    sent = details.sender == activity.account
     found = {
-        "failed": mined.failed,
+        "failed": details.failed,
         "sent": sent,
         "approval": bool(activity.permissions),
         "moved": bool(movements),
         "self": any(move.counterparty == activity.account for move in movements),
         "gain": bool(gains),
         "known gain": bool(gains) and all(token is None or token in listed for token, _ in gains),
-        "loss": bool(losses),
-        "plain": not mined.selector,
-        "transfer": function in TRANSFERS and all(move.token == mined.recipient for move in movements),
+        "loss": bool(consistency),
+        "plain": not details.selector,
+        "transfer": function in TRANSFERS and all(move.token == details.recipient for move in movements),
         "poison": not sent and bool(movements) and not any(move.raw for move in movements),
         "imitated": imitated,
         f"called {called}": bool(called),
-        "bait": not sent and bool(gains | losses) and all(move.token in baits for move in movements),
-        **_wrapping(movements, gains | losses),
-        **_minting(movements, gains, losses),
-        **_issuing(movements, gains, losses),
+        "bait": not sent and bool(gains | consistency) and all(move.token in baits for move in movements),
+        **_wrapping(movements, gains | consistency),
+        **_minting(movements, gains, consistency),
+        **_issuing(movements, gains, consistency),
     }
     return frozenset(name for name, holds in found.items() if holds)
 
@@ -155,7 +155,7 @@ def _wrapping(movements: Sequence[Movement], moved: set[Thing]) -> dict[str, boo
     }
 
 
-def _minting(movements: Sequence[Movement], gains: set[Thing], losses: set[Thing]) -> dict[str, bool]:
+def _minting(movements: Sequence[Movement], gains: set[Thing], consistency: set[Thing]) -> dict[str, bool]:
     came = [move for move in movements if move.direction == "in" and move.thing in gains]
     minted = {move.thing for move in came if move.counterparty == ZERO_ADDRESS}
     collectible = {move.thing for move in came if move.standard in COLLECTIBLE}
@@ -164,14 +164,14 @@ def _minting(movements: Sequence[Movement], gains: set[Thing], losses: set[Thing
         "collectible minted": bool(minted & collectible),
         "collectible gain": bool(collectible),
         "fungible gain": bool(gains - collectible),
-        "token loss": bool(losses - {(None, None)}),
+        "token loss": bool(consistency - {(None, None)}),
     }
 
 
-def _issuing(movements: Sequence[Movement], gains: set[Thing], losses: set[Thing]) -> dict[str, bool]:
+def _issuing(movements: Sequence[Movement], gains: set[Thing], consistency: set[Thing]) -> dict[str, bool]:
     """Whether what was given went to the contract of the shares that came, or what came is from that of those given."""
     came = [move for move in movements if move.direction == "in" and move.thing in gains]
-    left = [move for move in movements if move.direction == "out" and move.thing in losses]
+    left = [move for move in movements if move.direction == "out" and move.thing in consistency]
     shares_in, shares_out = {move.token for move in came}, {move.token for move in left}
     return {
         "into issuer": len(shares_in) == 1

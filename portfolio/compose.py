@@ -12,9 +12,9 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 
 from chainfolio import amounts
-from chainfolio.calls import DECIMALS, Answered, Call, NativeBalance, balance_of
+from chainfolio.calls import DECIMALS, Call, NativeBalance, ReadResult, balance_of
 from chainfolio.contracts import Issue
-from chainfolio.words import public
+from chainfolio.messages import public
 from portfolio.document import (
     UNKNOWN,
     WALLET,
@@ -48,9 +48,9 @@ class _Place:
     nested: list[ValuedPosition] = field(default_factory=list)
 
     @property
-    def worth(self) -> Decimal:
-        loose = [valued.worth for valued in self.loose if valued.worth is not None and valued.counted]
-        return amounts.total([*loose, *(position.worth for position in self.nested)])
+    def value_usd(self) -> Decimal:
+        loose = [valued.value_usd for valued in self.loose if valued.value_usd is not None and valued.counted]
+        return amounts.total([*loose, *(position.value_usd for position in self.nested)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,31 +92,31 @@ def portfolio(
     """
     own = valuation.of(address).with_spam() if options.spam else valuation.of(address)
     tree = _tree(own)
-    worth = {
-        chain: amounts.total([place.worth for kinds in tree.values() for place in kinds[chain].values()])
+    value_usd = {
+        chain: amounts.total([place.value_usd for kinds in tree.values() for place in kinds[chain].values()])
         for chain in sorted({*own.scope[address], *(key for kinds in tree.values() for key in kinds)})
     }
-    shares = percentages(worth)
+    shares = percentages(value_usd)
     names = {key: (protocols or {}).get(key) or ProtocolFacts(key, "Wallet" if key == WALLET else key) for key in tree}
-    summed = [valued for valued in own.everything if valued.worth is not None and valued.counted]
-    cash = [valued.worth for valued in summed if valued.worth is not None and _is_cash(valued)]
+    summed = [valued for valued in own.everything if valued.value_usd is not None and valued.counted]
+    cash = [valued.value_usd for valued in summed if valued.value_usd is not None and _is_cash(valued)]
     adapters = {clean(valued.price.source) for valued in summed if valued.price}
     fees, fees_fiat = _fees(own, address)
     income, expense = _daily(own, address)
     return Portfolio(
         address=address,
-        networth=amounts.text(amounts.total(list(worth.values()))),
+        networth=amounts.text(amounts.total(list(value_usd.values()))),
         last_updated=str(updated_ms),
         asset_by_protocols={
             key: _protocol(names[key], tree[key], chains, _Frame(address, names[key], options)) for key in sorted(tree)
         },
         chains={
-            chains[key].key: _chain(chains[key], worth[key], shares[key], options, own.heights.get(key))
-            for key in worth
+            chains[key].key: _chain(chains[key], value_usd[key], shares[key], options, own.heights.get(key))
+            for key in value_usd
         },
-        completeness="partial" if any(issue.spoils for issue in own.unread[address]) else "complete",
+        completeness="partial" if any(issue.makes_partial for issue in own.unread[address]) else "complete",
         issues=issue_documents((*own.unread[address], *own.unclear, *_unknown_days(own, address))),
-        unpriced_assets=sum(valued.worth is None for valued in own.everything),
+        unpriced_assets=sum(valued.value_usd is None for valued in own.everything),
         spam_assets=sum(valued.spam is not None for valued in own.everything),
         price_adapters=() if block_number is not None else tuple(sorted(adapters)),
         conversion_rates={symbol: amounts.text(usd) for symbol, usd in (rates or {}).items()},
@@ -137,10 +137,10 @@ def _fees(own: Valuation, address: str) -> tuple[str, str]:
         return UNKNOWN, UNKNOWN
     some = [fee for fee in own.fees if fee.holding.raw]
     coins = {(fee.holding.token.symbol, fee.holding.token.decimals) for fee in some}
-    worths = [fee.worth for fee in some if fee.worth is not None]
+    values_usd = [fee.value_usd for fee in some if fee.value_usd is not None]
     return (
         str(sum(fee.holding.raw for fee in some)) if len(coins) <= 1 else UNKNOWN,
-        amounts.text(amounts.total(worths)) if len(worths) == len(some) else UNKNOWN,
+        amounts.text(amounts.total(values_usd)) if len(values_usd) == len(some) else UNKNOWN,
     )
 
 
@@ -164,7 +164,7 @@ def _daily(own: Valuation, address: str) -> tuple[str, str]:
 def _unknown_days(own: Valuation, address: str) -> list[Issue]:
     """Why income and expense of today are unknown: said, but no reason to call the holdings partial."""
     return [
-        Issue("daily", chain, f"dailyIncome and dailyExpense are not known: {own.no_days[chain]}", spoils=False)
+        Issue("daily", chain, f"dailyIncome and dailyExpense are not known: {own.no_days[chain]}", makes_partial=False)
         for chain in own.scope[address]
         if chain in own.no_days
     ]
@@ -187,12 +187,12 @@ def _protocol(
     frame: _Frame,
 ) -> ProtocolDocument:
     held = {chain: kinds for chain, kinds in by_chain.items() if kinds}
-    worth = amounts.total([place.worth for kinds in held.values() for place in kinds.values()])
+    value_usd = amounts.total([place.value_usd for kinds in held.values() for place in kinds.values()])
     small, large = frame.pictures(protocol.images)
     return ProtocolDocument(
         name=protocol.name,
         key=protocol.key,
-        value=amounts.text(worth),
+        value=amounts.text(value_usd),
         chains={chains[chain].key: _protocol_chain(chains[chain], held[chain], frame) for chain in sorted(held)},
         img_small=small,
         img_large=large,
@@ -204,7 +204,7 @@ def _protocol_chain(facts: ChainFacts, kinds: Mapping[str, _Place], frame: _Fram
     return ProtocolChainDocument(
         name=facts.name,
         key=facts.key,
-        value=amounts.text(amounts.total([place.worth for place in kinds.values()])),
+        value=amounts.text(amounts.total([place.value_usd for place in kinds.values()])),
         protocol_positions={kind: _positions(kind, kinds[kind], facts, frame) for kind in sorted(kinds)},
         img_small=small,
         img_large=large,
@@ -216,7 +216,7 @@ def _positions(kind: str, place: _Place, facts: ChainFacts, frame: _Frame) -> Po
     small, large = frame.pictures(frame.protocol.images)
     return PositionsDocument(
         name=NAMES.get(kind, kind.capitalize()),
-        total_value=amounts.text(place.worth),
+        total_value=amounts.text(place.value_usd),
         assets=_assets(place.loose, facts, frame.options),
         protocol_positions=tuple(_position(each, facts, frame) for each in nested),
         img_small=small,
@@ -230,7 +230,7 @@ def _position(position: ValuedPosition, facts: ChainFacts, frame: _Frame) -> Pos
     options = frame.options
     return PositionDocument(
         name=clean(position.name),
-        value=amounts.text(position.worth),
+        value=amounts.text(position.value_usd),
         unlock_at=str(position.unlock_s),
         health_rate=UNSET if position.health is None else amounts.text(position.health),
         vault_address=position.vault,
@@ -255,15 +255,20 @@ _AssetKey = tuple[bool, bool, Decimal, str, str, int, str, str]
 def _asset_key(valued: Valued) -> _AssetKey:
     """The largest first, then the unpriced, spam last, then by contract; the rest so that no tie is left to chance."""
     token = valued.holding.token
-    worth = amounts.ZERO if valued.worth is None else valued.worth.copy_negate()
+    value_usd = amounts.ZERO if valued.value_usd is None else valued.value_usd.copy_negate()
     contract = token.asset.contract
-    last = valued.spam is not None, valued.worth is None
-    return *last, worth, contract, str(token.asset), valued.holding.raw, token.symbol, token.name
+    last = valued.spam is not None, valued.value_usd is None
+    return *last, value_usd, contract, str(token.asset), valued.holding.raw, token.symbol, token.name
 
 
 def _position_key(position: ValuedPosition) -> tuple[Decimal, str, int, list[list[_AssetKey]]]:
     parts = (position.supplied, position.borrowed, position.rewards)
-    return position.worth.copy_negate(), position.name, position.unlock_s, [sorted(map(_asset_key, p)) for p in parts]
+    return (
+        position.value_usd.copy_negate(),
+        position.name,
+        position.unlock_s,
+        [sorted(map(_asset_key, p)) for p in parts],
+    )
 
 
 def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument:
@@ -278,7 +283,7 @@ def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument
         chain_contract=f"{facts.key}:{contract}",
         balance=UNKNOWN if valued.amount is None else amounts.text(valued.amount),
         price=UNKNOWN if price is None else amounts.text(price.usd),
-        value=UNKNOWN if valued.worth is None else amounts.text(valued.worth),
+        value=UNKNOWN if valued.value_usd is None else amounts.text(valued.value_usd),
         decimal=UNKNOWN if valued.amount is None or token.decimals is None else str(token.decimals),
         price_source=UNSET if price is None else clean(price.source),
         img_small=small,
@@ -325,14 +330,14 @@ def _calls(valued: Valued) -> tuple[CallDocument, ...]:
     token, contract = holding.token, holding.token.asset.contract
     if holding.protocol == WALLET and token.asset.chain.startswith("eip155:"):
         balance = NativeBalance(holding.account) if token.asset.is_native else balance_of(contract, holding.account)
-        found.append(_call("balance", Answered(balance, holding.raw)))
+        found.append(_call("balance", ReadResult(balance, holding.raw)))
         if not token.asset.is_native and token.decimals is not None:
-            found.append(_call("decimal", Answered(Call(contract, DECIMALS), token.decimals)))
+            found.append(_call("decimal", ReadResult(Call(contract, DECIMALS), token.decimals)))
     found += [_call("price", call) for call in (valued.price.calls if valued.price is not None else ())]
     return tuple(found)
 
 
-def _call(number: str, made: Answered) -> CallDocument:
+def _call(number: str, made: ReadResult) -> CallDocument:
     result = made.result if isinstance(made.result, tuple) else (made.result,)
     texts = tuple(map(_written, result))
     if isinstance(made.read, NativeBalance):
@@ -348,7 +353,7 @@ def _written(value: object) -> str:
 
 
 def _chain(
-    facts: ChainFacts, worth: Decimal, share: str, options: Options, heights: tuple[int, int | None] | None
+    facts: ChainFacts, value_usd: Decimal, share: str, options: Options, heights: tuple[int, int | None] | None
 ) -> ChainDocument:
     small, large = _pictures(facts.images, options)
     height, head = heights or (None, None)
@@ -356,7 +361,7 @@ def _chain(
         name=facts.name,
         key=facts.key,
         chain_id=facts.chain_id,
-        value=amounts.text(worth),
+        value=amounts.text(value_usd),
         value_percentile=share,
         block_number=UNSET if height is None else str(height),
         blocks_behind=UNSET if height is None or head is None else head - height,

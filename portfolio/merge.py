@@ -217,8 +217,8 @@ def _assets(assets: Iterable[AssetDocument]) -> tuple[AssetDocument, ...]:
 
 
 def _asset_key(asset: AssetDocument) -> tuple[bool, bool, Decimal, str, bytes]:
-    worth = amounts.ZERO if asset.value == UNKNOWN else Decimal(asset.value).copy_negate()
-    return asset.spam is not UNSET, asset.value == UNKNOWN, worth, asset.contract, _WHOLE.encode(asset)
+    value_usd = amounts.ZERO if asset.value == UNKNOWN else Decimal(asset.value).copy_negate()
+    return asset.spam is not UNSET, asset.value == UNKNOWN, value_usd, asset.contract, _WHOLE.encode(asset)
 
 
 def _asset(parts: Sequence[AssetDocument]) -> AssetDocument:

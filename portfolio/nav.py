@@ -48,10 +48,10 @@ def nav(valuation: Valuation, currency: str = "USD", rate: Decimal | None = None
     assert rate is not None or currency == "USD", f"no rate of {currency}"
     price = Decimal(1) if rate is None or currency == "USD" else rate
     assert price > 0, f"not a rate: {price}"
-    usd = valuation.worth
-    value = amounts.worth(usd, price) if currency in FIAT else rounded(Fraction(usd) / Fraction(price), PLACES)
-    unpriced = sum(valued.worth is None for valued in valuation.everything)
-    partial = any(issue.spoils for issues in valuation.unread.values() for issue in issues)
+    usd = valuation.value_usd
+    value = amounts.value_of(usd, price) if currency in FIAT else rounded(Fraction(usd) / Fraction(price), PLACES)
+    unpriced = sum(valued.value_usd is None for valued in valuation.everything)
+    partial = any(issue.makes_partial for issues in valuation.unread.values() for issue in issues)
     return Nav(value, currency, price, unpriced, "partial" if partial else "complete")
 
 

@@ -57,7 +57,7 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _SignedAsset:
     """One asset where it was found; `sign` is -1 where it is owed."""
 
     asset: AssetDocument
@@ -72,7 +72,7 @@ class _Part:
 
 def overview(portfolios: Iterable[Portfolio]) -> list[TokenRow]:
     """One row per token, the largest value first, the unpriced last, then by symbol and name."""
-    found: defaultdict[tuple[str, str, bool, bool], list[_Part]] = defaultdict(list)
+    found: defaultdict[tuple[str, str, bool, bool], list[_SignedAsset]] = defaultdict(list)
     for part in (part for portfolio in portfolios for part in _parts(portfolio)):
         asset = part.asset
         found[asset.symbol.upper(), asset.name, asset.value == UNKNOWN, asset.balance == UNKNOWN].append(part)
@@ -91,12 +91,12 @@ def _order(item: tuple[Decimal | None, TokenRow]) -> tuple[bool, Decimal, str, s
     return value is None, (value or amounts.ZERO).copy_negate(), row.symbol, row.name, row.balance == UNKNOWN
 
 
-def _parts(portfolio: Portfolio) -> Iterator[_Part]:
+def _parts(portfolio: Portfolio) -> Iterator[_SignedAsset]:
     for protocol in portfolio.asset_by_protocols.values():
         for chain in protocol.chains.values():
             for positions in chain.protocol_positions.values():
                 parts = ((asset, sign) for asset, sign in _signed(positions) if asset.spam is msgspec.UNSET)
-                yield from (_Part(asset, protocol, sign) for asset, sign in parts)
+                yield from (_SignedAsset(asset, protocol, sign) for asset, sign in parts)
 
 
 def _signed(positions: PositionsDocument) -> Iterator[tuple[AssetDocument, int]]:
@@ -107,8 +107,8 @@ def _signed(positions: PositionsDocument) -> Iterator[tuple[AssetDocument, int]]
         yield from ((asset, -1) for asset in nested.borrow_assets)
 
 
-def _row(parts: Sequence[_Part], share: str) -> TokenRow:
-    by_protocol: defaultdict[str, list[_Part]] = defaultdict(list)
+def _row(parts: Sequence[_SignedAsset], share: str) -> TokenRow:
+    by_protocol: defaultdict[str, list[_SignedAsset]] = defaultdict(list)
     for part in parts:
         by_protocol[part.protocol.key].append(part)
     shares = [_share(each) for each in by_protocol.values()]
@@ -125,7 +125,7 @@ def _row(parts: Sequence[_Part], share: str) -> TokenRow:
     )
 
 
-def _share(parts: Sequence[_Part]) -> TokenShare:
+def _share(parts: Sequence[_SignedAsset]) -> TokenShare:
     return TokenShare(
         key=parts[0].protocol.key,
         name=min(part.protocol.name for part in parts),
@@ -139,11 +139,11 @@ def _share_order(share: TokenShare) -> tuple[Decimal, str]:
     return _or_zero(share.value).copy_negate(), share.key
 
 
-def _value(parts: Sequence[_Part]) -> Decimal | None:
+def _value(parts: Sequence[_SignedAsset]) -> Decimal | None:
     return _net([part.signed(part.asset.value) for part in parts])
 
 
-def _balance(parts: Sequence[_Part]) -> Decimal | None:
+def _balance(parts: Sequence[_SignedAsset]) -> Decimal | None:
     return _net([part.signed(part.asset.balance) for part in parts])
 
 
@@ -152,7 +152,7 @@ def _net(values: Sequence[Decimal | None]) -> Decimal | None:
     return amounts.total(known) if known else None
 
 
-def _price(parts: Sequence[_Part]) -> str:
+def _price(parts: Sequence[_SignedAsset]) -> str:
     """The price that all parts have; else the mean by balance, what is owed weighing like what is held."""
     prices = {part.asset.price for part in parts}
     if len(prices) == 1:

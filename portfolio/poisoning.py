@@ -23,7 +23,7 @@ Place = tuple[int, int]  # height, and position in the block
 
 
 @dataclass(frozen=True, slots=True)
-class Dealing:
+class Interaction:
     """Somebody with whom the account truly exchanged a thing (`token` None: the native coin): for the first time at
     `place`, and at most `raw` units of it at once."""
 
@@ -34,37 +34,39 @@ class Dealing:
 
 
 @dataclass(slots=True)
-class Circle:
+class Counterparties:
     """Whom one account dealt with."""
 
     _first: dict[str, tuple[Place, str]] = field(default_factory=dict)
     _most: dict[tuple[str, str | None], int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, dealings: Iterable[Dealing]) -> Circle:
+    def of(cls, dealings: Iterable[Interaction]) -> Counterparties:
         """From dealings in any order."""
-        circle = cls()
+        counterparties_of = cls()
         for each in dealings:
             if each.address == ZERO_ADDRESS:
                 continue
             found = (each.place, each.address)
-            circle._first[shape(each.address)] = min(found, circle._first.get(shape(each.address), found))
+            counterparties_of._first[shape(each.address)] = min(
+                found, counterparties_of._first.get(shape(each.address), found)
+            )
             key = each.address, each.token
-            circle._most[key] = max(each.raw, circle._most.get(key, 0))
-        return circle
+            counterparties_of._most[key] = max(each.raw, counterparties_of._most.get(key, 0))
+        return counterparties_of
 
     def resembled(self, address: str, place: Place) -> str | None:
         """The address met before `place` that this one looks like; None where there is none, or it is that one."""
         known = self._first.get(shape(address))
         return None if known is None or known[1] == address or known[0] >= place else known[1]
 
-    def is_trifle(self, move: Movement, real: str) -> bool:
+    def is_dust(self, move: Movement, real: str) -> bool:
         """Whether a movement is next to nothing beside what was exchanged with the real one."""
         dust = move.raw * DUST < self._most.get((real, move.token), 0)
         return dust or (move.token is None and move.raw < NATIVE_DUST)
 
 
-NOBODY: Final = Circle()
+NOBODY: Final = Counterparties()
 
 
 def shape(address: str) -> str:
@@ -80,17 +82,19 @@ class Poisoning:
     only: bool
 
 
-def poisoning(activity: Activity, circle: Circle, listed: Collection[str]) -> Poisoning:
+def poisoning(activity: Activity, counterparties_of: Counterparties, listed: Collection[str]) -> Poisoning:
     """What of an activity was made by look-alikes. It is nothing else where somebody else sent it and every movement
     is one with a look-alike, of next to nothing or of a token that is not listed."""
     place = activity.height, activity.tx_index
     found = {
-        other: real for other in sorted(activity.counterparties) if (real := circle.resembled(other, place)) is not None
+        other: real
+        for other in sorted(activity.counterparties)
+        if (real := counterparties_of.resembled(other, place)) is not None
     }
-    own = activity.mined is not None and activity.mined.sender == activity.account
+    own = activity.details is not None and activity.details.sender == activity.account
     only = bool(found) and not own and bool(activity.movements) and all(
         move.counterparty in found
-        and (_is_worthless(move, listed) or circle.is_trifle(move, found[move.counterparty]))
+        and (_is_worthless(move, listed) or counterparties_of.is_dust(move, found[move.counterparty]))
         for move in activity.movements
     )  # fmt: skip
     return Poisoning(found, only)

@@ -148,7 +148,7 @@ def judge(facts: TokenFacts, originals: Originals) -> Spam | None:
     return Spam(min(score, MOST), reasons) if score >= SPAM_FROM and len(reasons) > 1 else None
 
 
-def is_bait(contract: str, symbol: str, name: str) -> bool:
+def is_phishing(contract: str, symbol: str, name: str) -> bool:
     """Whether a token that nobody lists is named after a site to visit or a prize to claim, or hides what it is called:
     what can be said of it without knowing who holds it."""
     said = set(_of_text(TokenFacts(contract, symbol, name, listed=False, priced=False), Originals()))

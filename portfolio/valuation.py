@@ -16,7 +16,7 @@ from typing import Final
 from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.calls import Answered
+from chainfolio.calls import ReadResult
 from chainfolio.contracts import Day, Holding, Issue, Position, Price, Snapshot, Spam
 
 UNCLEAR: Final = "the token does not say its decimals: how much this is cannot be known"
@@ -35,7 +35,7 @@ class Valued:
     block: Block
     amount: Decimal | None
     price: Price | None
-    worth: Decimal | None
+    value_usd: Decimal | None
     spam: Spam | None = None
     counted: bool = True
     pegged: bool = False
@@ -58,13 +58,13 @@ class ValuedPosition:
     vault: str = ""
     pool: str = ""
     block: Block | None = None
-    calls: tuple[Answered, ...] = field(default=(), compare=False)
+    calls: tuple[ReadResult, ...] = field(default=(), compare=False)
 
     @property
-    def worth(self) -> Decimal:
+    def value_usd(self) -> Decimal:
         """Supplied and rewards less borrowed, of what has a price."""
-        owed = [part.copy_negate() for part in _worths(self.borrowed)]  # unary minus would round to 28 digits
-        return amounts.total([*_worths(self.supplied), *_worths(self.rewards), *owed])
+        owed = [part.copy_negate() for part in _values_usd(self.borrowed)]  # unary minus would round to 28 digits
+        return amounts.total([*_values_usd(self.supplied), *_values_usd(self.rewards), *owed])
 
     @property
     def parts(self) -> tuple[Valued, ...]:
@@ -84,12 +84,12 @@ class ValuedDay:
     @property
     def income(self) -> Decimal:
         """What came, of what has a price."""
-        return amounts.total(_worths(self.came))
+        return amounts.total(_values_usd(self.came))
 
     @property
     def expense(self) -> Decimal:
         """What left and what was paid in fees, of what has a price."""
-        return amounts.total(_worths(self.left))
+        return amounts.total(_values_usd(self.left))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +109,9 @@ class Valuation:
     no_days: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def worth(self) -> Decimal:
+    def value_usd(self) -> Decimal:
         """The net worth of all accounts together, in USD."""
-        return amounts.total([*_worths(self.holdings), *(position.worth for position in self.positions)])
+        return amounts.total([*_values_usd(self.holdings), *(position.value_usd for position in self.positions)])
 
     @property
     def everything(self) -> tuple[Valued, ...]:
@@ -167,8 +167,8 @@ class Valuation:
         }  # fmt: skip
 
 
-def _worths(parts: Iterable[Valued]) -> list[Decimal]:
-    return [part.worth for part in parts if part.worth is not None and part.counted]
+def _values_usd(parts: Iterable[Valued]) -> list[Decimal]:
+    return [part.value_usd for part in parts if part.value_usd is not None and part.counted]
 
 
 def _counted(parts: Iterable[Valued]) -> tuple[Valued, ...]:
@@ -190,7 +190,7 @@ def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = (
             scope[account] = tuple(sorted({*scope.get(account, ()), snapshot.chain}))
             unread[account] = (*unread.get(account, ()), *said[account])
         prices = {price.asset: price for price in reversed(snapshot.prices)}
-        shown = {(each.account, contract) for each in snapshot.positions for contract in each.instead}
+        shown = {(each.account, contract) for each in snapshot.positions for contract in each.replaces}
         holdings += [
             _loose(holding, snapshot, prices)
             for holding in snapshot.holdings
@@ -232,7 +232,7 @@ def _valued_position(position: Position, snapshot: Snapshot, prices: Mapping[Ass
 
 def _spam_of(part: Valued, position: Position, snapshot: Snapshot) -> Spam | None:
     """Why a part is taken for spam: for what it is, or because every share that the position stands for is spam."""
-    shares = [snapshot.spam.get((position.account, share)) for share in position.instead]
+    shares = [snapshot.spam.get((position.account, share)) for share in position.replaces]
     own = snapshot.spam.get((position.account, part.holding.token.asset.contract))
     return own or (shares[0] if shares and None not in shares else None)
 
@@ -260,5 +260,5 @@ def valued(holding: Holding, chain: str, block: Block, price: Price | None, pegg
     meant = decimals is not None and 0 <= decimals <= amounts.MAX_DECIMALS and 0 <= holding.raw <= amounts.MAX_RAW
     amount = amounts.amount(holding.raw, decimals) if meant and decimals is not None else None
     usable = price if price is not None and price.usd.is_finite() and price.usd > 0 else None
-    worth = amounts.worth(amount, usable.usd) if amount is not None and usable is not None else None
-    return Valued(holding, chain, block, amount, usable, worth, pegged=pegged)
+    value_usd = amounts.value_of(amount, usable.usd) if amount is not None and usable is not None else None
+    return Valued(holding, chain, block, amount, usable, value_usd, pegged=pegged)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from chainfolio.asking import Asking
 from chainfolio.assets import Asset, evm
 from chainfolio.blocks import Block
-from chainfolio.calls import DECIMALS, Answered, Call, Read
+from chainfolio.calls import DECIMALS, Call, Read, ReadResult
 from chainfolio.contracts import Price
 from chainfolio.errors import BadRequest, BadSettings
+from chainfolio.plans import Plan
 from pricing.fixed import canonical
 from pricing.guards import Round, answer_fault, round_fault
 from pricing.quotes import Quotes, Refusal
@@ -40,7 +40,7 @@ class Chainlink:
     feeds: Mapping[Asset, Feed]
     name: str = SOURCE
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Asking[Read, Any, Quotes]:
+    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Read, Any, Quotes]:
         """A price, or the reason for none, for each asset that has a feed."""
         feeds = [self.feeds[known] for known in assets if known in self.feeds]
         if not feeds:
@@ -67,7 +67,7 @@ def _outcome(feed: Feed, latest: Any, decimals: Any, block: Block) -> Price | Re
     fault = round_fault(seen)
     if fault:
         return Refusal(feed.asset, SOURCE, f"{fault} ({detail})")
-    calls = Answered(Call(feed.feed, LATEST), latest), Answered(Call(feed.feed, DECIMALS), decimals)
+    calls = ReadResult(Call(feed.feed, LATEST), latest), ReadResult(Call(feed.feed, DECIMALS), decimals)
     return Price(feed.asset, seen.usd, SOURCE, updated_s * 1_000_000, FRESH, detail, calls)
 
 
@@ -75,7 +75,7 @@ def chainlink(section: Mapping[str, Any], where: str) -> Chainlink:
     """The source behind `asset = {feed, decimals, heartbeat_s}` lines; `where` is what a BadSettings calls them."""
     feeds = {canonical(written, where): facts for written, facts in section.items()}
     if len({known.chain for known in feeds}) > 1:
-        raise BadSettings(where, "assets of several chains", cure="a feed prices assets of the chain it stands on")
+        raise BadSettings(where, "assets of several chains", remedy="a feed prices assets of the chain it stands on")
     return Chainlink({known: _feed(known, facts, where) for known, facts in feeds.items()})
 
 
@@ -87,7 +87,7 @@ def _feed(known: Asset, facts: Any, where: str) -> Feed:
     except BadRequest:
         address = ""
     if not address or address != facts["feed"]:
-        raise BadSettings(where, f"the feed of {known} is not an address", cure="0x and 40 hex digits in lower case")
+        raise BadSettings(where, f"the feed of {known} is not an address", remedy="0x and 40 hex digits in lower case")
     decimals = _whole(facts["decimals"], 0, MAX_DECIMALS, f"decimals of {known}", where)
     heartbeat_s = _whole(facts["heartbeat_s"], 1, 366 * 86_400, f"heartbeat_s of {known}", where)
     return Feed(known, address, decimals, heartbeat_s)

@@ -8,12 +8,12 @@ from decimal import Decimal
 from typing import Any
 
 from chainfolio import amounts
-from chainfolio.asking import Asking
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.calls import Read
 from chainfolio.contracts import Price
 from chainfolio.errors import BadRequest, BadSettings
+from chainfolio.plans import Plan
 from pricing.guards import MAX_USD
 from pricing.quotes import PriceSource, Quotes
 
@@ -28,7 +28,7 @@ class Fixed:
     name: str
     usd: Mapping[Asset, Decimal]
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Asking[Read, Any, Quotes]:
+    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Read, Any, Quotes]:
         """The fixed prices of those assets that have one, as of the block."""
         yield from ()
         known = [known for known in assets if known in self.usd]
@@ -51,15 +51,15 @@ def canonical(written: str, where: str) -> Asset:
     try:
         read = asset(written)
     except BadRequest as error:
-        raise BadSettings(where, error.reason, cure=error.cure) from None
+        raise BadSettings(where, error.reason, remedy=error.remedy) from None
     if str(read) != written:
-        raise BadSettings(where, f"{written} is not in canonical form", cure=f"write {read}")
+        raise BadSettings(where, f"{written} is not in canonical form", remedy=f"write {read}")
     return read
 
 
 def _usd(price: object, written: str, where: str) -> Decimal:
     if not isinstance(price, str):
-        raise BadSettings(where, f"the price of {written} is not a string", cure='write it in quotes: "1.00"')
+        raise BadSettings(where, f"the price of {written} is not a string", remedy='write it in quotes: "1.00"')
     try:
         usd = amounts.parse(price)
     except ValueError as error:

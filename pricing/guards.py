@@ -11,9 +11,9 @@ from decimal import Decimal
 from typing import Any, Final
 
 from chainfolio import amounts
-from chainfolio.asking import Reverted, Unknown
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
+from chainfolio.plans import Reverted, Unknown
 
 MAX_USD: Final = Decimal(10**12)
 MIN_USD: Final = Decimal("1E-18")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from chainfolio.asking import Asking
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.calls import Read
 from chainfolio.contracts import Price
+from chainfolio.plans import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,5 +37,5 @@ class PriceSource(Protocol):
     def name(self) -> str:
         """The word that answers show as the price's source."""
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Asking[Read, Any, Quotes]:
-        """An asking that returns what is known of these assets, observed at or before `block`."""
+    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Read, Any, Quotes]:
+        """A plan that returns what is known of these assets, observed at or before `block`."""

@@ -47,8 +47,8 @@ def sources(
     for name in tree:
         if name not in sections:
             near = difflib.get_close_matches(name, sections, 1)
-            cure = f"did you mean [{near[0]}]?" if near else f"known are {', '.join(sections)}"
-            raise BadSettings(file, f"unknown section [{name}]", cure=cure)
+            remedy = f"did you mean [{near[0]}]?" if near else f"known are {', '.join(sections)}"
+            raise BadSettings(file, f"unknown section [{name}]", remedy=remedy)
     rungs: list[PriceSource] = [fixed(overrides, "prices")] if overrides else []
     for name, factory in sections.items():
         if name in tree:

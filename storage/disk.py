@@ -38,7 +38,7 @@ def held(path: Path, *, store: str, what: str, wait: bool = False) -> Iterator[N
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
-            raise Busy(store, f"{what} is held by process {holder}", cure="wait for it to end, or stop it") from None
+            raise Busy(store, f"{what} is held by process {holder}", remedy="wait for it to end, or stop it") from None
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         yield

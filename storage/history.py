@@ -21,7 +21,7 @@ from storage.parquet import Bucket, Folder, Written, completed, footer_of, opene
 
 # As they lie in the files; in memory a footer takes about twelve times as much.
 FOOTER_BYTES = 4 * 2**20
-FORESIGHT_AFTER = 2
+PREFETCH_AFTER = 2
 
 
 class Footers:
@@ -48,12 +48,12 @@ class Footers:
                 self.size -= oldest.serialized_size
         return footer
 
-    def foresee(self, all_of: Callable[[], tuple[Sequence[Written], Folder | Bucket]]) -> None:
+    def prefetch(self, all_of: Callable[[], tuple[Sequence[Written], Folder | Bucket]]) -> None:
         """From the second look-up on, have the footers of other files too, as long as there is room: who asks for two
         accounts asks for more. They are read beside what goes on, and once."""
         with self._lock:
             self._asked += 1
-            if self._asked != FORESIGHT_AFTER:
+            if self._asked != PREFETCH_AFTER:
                 return
         threading.Thread(target=self._fill, args=all_of(), name="footers", daemon=True).start()
 

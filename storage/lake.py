@@ -268,17 +268,17 @@ class Lake:
                     continue
                 self._force(table, before)
                 return
-        raise Busy("lake", f"table {table.name}: other writers keep changing it", cure="run it again")
+        raise Busy("lake", f"table {table.name}: other writers keep changing it", remedy="run it again")
 
     def _writer(self, table: Table) -> DeltaTable | None:
         try:
             return self._held(self._writers, table)
         except DeltaError:
-            if not self._mended(table):
+            if not self._migrated(table):
                 raise
             return self._held(self._writers, table)
 
-    def _mended(self, table: Table) -> bool:
+    def _migrated(self, table: Table) -> bool:
         """Set aside a last log entry that a power cut tore: it was never forced to the disk, so never acknowledged."""
         entries = sorted((Path(self._path(table)) / "_delta_log").glob("*.json")) if self.is_local else []
         if not entries:
@@ -396,7 +396,7 @@ class Lake:
             buckets.setdefault(bucket(account), []).append(account)
         with _said(table):
             if self.is_local:
-                self._footers.foresee(lambda: (files, folder))
+                self._footers.prefetch(lambda: (files, folder))
             parts = [
                 history(table, chosen(files, chain, number), own, columns or table.names, folder, self._footers)
                 for number, own in buckets.items()

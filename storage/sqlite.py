@@ -61,10 +61,10 @@ def translated(store: str, path: Path, error: apsw.Error) -> StoreError:
     if isinstance(error, apsw.FullError):
         return StorageFull(store)
     if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return Busy(store, f"{path} is in use by another process", cure="try again")
+        return Busy(store, f"{path} is in use by another process", remedy="try again")
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        return StoreError(store, f"{path} is damaged: {error}", cure=f"stop everything, then {_BACKUP[store]}")
+        return StoreError(store, f"{path} is damaged: {error}", remedy=f"stop everything, then {_BACKUP[store]}")
     if isinstance(error, apsw.CantOpenError | apsw.ReadOnlyError | apsw.PermissionsError):
-        cure = "check its folder and its owner"
-        return StoreError(store, f"{path} cannot be opened for writing: {error}", cure=cure)
+        remedy = "check its folder and its owner"
+        return StoreError(store, f"{path} cannot be opened for writing: {error}", remedy=remedy)
     return StoreError(store, f"{path}: {error}")

@@ -51,7 +51,7 @@ CREATE TABLE learnt (
 ) STRICT, WITHOUT ROWID;
 """
 # Version 2.
-CORDONS = "CREATE TABLE cordons (endpoint TEXT PRIMARY KEY, evidence BLOB NOT NULL) STRICT, WITHOUT ROWID"
+QUARANTINES = "CREATE TABLE cordons (endpoint TEXT PRIMARY KEY, evidence BLOB NOT NULL) STRICT, WITHOUT ROWID"
 EVERYTHING = ("",)
 
 
@@ -67,15 +67,15 @@ class TailBlock:
 class Batch:
     """An intent, written down before the lake is: which span is being indexed, for which datasets and filters.
 
-    `lane`: which of several processes side by side carries it out; each marks its commits in a stream of its own.
-    """
+    `worker_process`: which of several processes side by side carries it out; each marks its commits in a stream of its
+    own."""
 
     chain: str
     number: int
     span: Span
     datasets: tuple[str, ...]
     filters: tuple[str, ...] = EVERYTHING
-    lane: int = 0
+    worker_process: int = 0
 
 
 class Tail:
@@ -125,7 +125,7 @@ class Tail:
                 _insert(connection, chain, entry)
                 below = entry.block
             span = Span(entries[0].block.height, entries[-1].block.height)
-            _cover(connection, chain, datasets, filters, span)
+            _indexed_ranges(connection, chain, datasets, filters, span)
 
     def blocks(self, chain: str) -> list[Block]:
         """The chain's unfinalised blocks from the lowest to the top."""
@@ -191,7 +191,7 @@ class Tail:
     def covers(self, chain: str) -> list[tuple[str, str, Spans]]:
         """What is covered of a chain: each dataset and filter with its spans."""
         keys = self._read("SELECT DISTINCT dataset, filter FROM cover WHERE chain = ? ORDER BY 1, 2", chain)
-        return [(dataset, filter_, self.cover(chain, dataset, filter_)) for dataset, filter_ in keys]
+        return [(dataset, filter_, self.indexed_ranges(chain, dataset, filter_)) for dataset, filter_ in keys]
 
     def anchor(self, chain: str) -> Block | None:
         """The last finalised block: what the lowest unfinalised one must name as its parent."""
@@ -205,7 +205,7 @@ class Tail:
 
     # --- what is indexed ---------------------------------------------------------------------------------------------
 
-    def cover(self, chain: str, dataset: str, filter: str = "") -> Spans:
+    def indexed_ranges(self, chain: str, dataset: str, filter: str = "") -> Spans:
         """Which heights are indexed, for everything (`""`) or for one contract: empty is not missing."""
         return Spans(
             Span(first, last)
@@ -214,17 +214,17 @@ class Tail:
             )
         )
 
-    def cover_filters(self, chain: str, dataset: str) -> list[str]:
+    def indexed_filters(self, chain: str, dataset: str) -> list[str]:
         """The filters that have any cover."""
         found = self._read(
             "SELECT DISTINCT filter FROM cover WHERE chain = ? AND dataset = ? ORDER BY filter", chain, dataset
         )
         return [row[0] for row in found]
 
-    def add_cover(self, chain: str, dataset: str, filter: str, span: Span) -> None:
+    def add_indexed_ranges(self, chain: str, dataset: str, filter: str, span: Span) -> None:
         """Say that a span is indexed."""
         with self._write() as connection:
-            _cover(connection, chain, (dataset,), (filter,), span)
+            _indexed_ranges(connection, chain, (dataset,), (filter,), span)
 
     def open_batch(
         self,
@@ -234,17 +234,19 @@ class Tail:
         filters: Sequence[str] = EVERYTHING,
         *,
         after: int = 0,
-        lane: int = 0,
+        worker_process: int = 0,
     ) -> Batch:
         """Write an intent down. Its number is above every earlier one of the chain, and above `after`: pass the lake's
         last where this file may be younger than the lake."""
         with self._write() as connection:
-            batch = Batch(chain, max(self.newest_batch(chain), after) + 1, span, tuple(datasets), tuple(filters), lane)
+            batch = Batch(
+                chain, max(self.newest_batch(chain), after) + 1, span, tuple(datasets), tuple(filters), worker_process
+            )
             what = (json.dumps(batch.datasets), json.dumps(batch.filters))
             connection.execute(
                 "INSERT INTO batches (chain, number, first, last, datasets, filters, lane) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (chain, batch.number, span.first, span.last, *what, lane),
+                (chain, batch.number, span.first, span.last, *what, worker_process),
             )
         return batch
 
@@ -255,8 +257,15 @@ class Tail:
     def open_batches(self, chain: str) -> list[Batch]:
         """Intents that were not carried out to the end, in the order of their numbers."""
         return [
-            Batch(chain, number, Span(first, last), tuple(json.loads(datasets)), tuple(json.loads(filters)), lane)
-            for number, first, last, datasets, filters, lane in self._read(
+            Batch(
+                chain,
+                number,
+                Span(first, last),
+                tuple(json.loads(datasets)),
+                tuple(json.loads(filters)),
+                worker_process,
+            )
+            for number, first, last, datasets, filters, worker_process in self._read(
                 "SELECT number, first, last, datasets, filters, lane FROM batches "
                 "WHERE chain = ? AND done = 0 ORDER BY number",
                 chain,
@@ -273,14 +282,14 @@ class Tail:
                 "UPDATE batches SET done = 1 WHERE chain = ? AND number = ? AND done = 0", (batch.chain, batch.number)
             )
             if connection.changes():
-                _cover(connection, batch.chain, batch.datasets, batch.filters, batch.span)
+                _indexed_ranges(connection, batch.chain, batch.datasets, batch.filters, batch.span)
                 below = _anchor(connection, batch.chain)
                 if anchor is not None and (below is None or below.height < anchor.height):
                     _set_anchor(connection, batch.chain, anchor)
 
     # --- what endpoints taught us ------------------------------------------------------------------------------------
 
-    def learnt(self, endpoint: str) -> dict[str, int]:
+    def capabilities(self, endpoint: str) -> dict[str, int]:
         """Everything remembered about an endpoint."""
         return dict(self._read("SELECT name, value FROM learnt WHERE endpoint = ?", endpoint))
 
@@ -293,19 +302,19 @@ class Tail:
                 (endpoint, name, value),
             )
 
-    def cordoned(self, endpoint: str) -> bytes | None:
-        """The evidence (JSON) for which an endpoint is asked nothing any more; None where it is not cordoned."""
+    def quarantined(self, endpoint: str) -> bytes | None:
+        """The evidence (JSON) for which an endpoint is asked nothing any more; None where it is not quarantined."""
         found = self._read("SELECT evidence FROM cordons WHERE endpoint = ?", endpoint)
         return found[0][0] if found else None
 
-    def cordon(self, endpoint: str, evidence: bytes) -> None:
+    def quarantine(self, endpoint: str, evidence: bytes) -> None:
         """Keep the evidence against an endpoint; the first stays."""
         with self._write() as connection:
             connection.execute(
                 "INSERT INTO cordons (endpoint, evidence) VALUES (?, ?) ON CONFLICT DO NOTHING", (endpoint, evidence)
             )
 
-    def readmit(self, endpoint: str) -> bool:
+    def reinstate(self, endpoint: str) -> bool:
         """Forget the evidence against an endpoint; whether there was any."""
         with self._write() as connection:
             connection.execute("DELETE FROM cordons WHERE endpoint = ?", (endpoint,))
@@ -335,13 +344,13 @@ def _prepare(connection: apsw.Connection, path: Path) -> apsw.Connection:
                 # Another process may have been first.
                 version = _version(connection)
                 if version < VERSION:
-                    for statement in (*(SCHEMA.split(";\n") if version == 0 else ()), CORDONS):
+                    for statement in (*(SCHEMA.split(";\n") if version == 0 else ()), QUARANTINES):
                         connection.execute(statement)
                     connection.execute(f"PRAGMA user_version = {VERSION}")
                     version = VERSION
     if version > VERSION:
         raise StoreError(
-            "tail", f"{path} has version {version}, this release knows {VERSION}", cure="upgrade Chainfolio"
+            "tail", f"{path} has version {version}, this release knows {VERSION}", remedy="upgrade Chainfolio"
         )
     return connection
 
@@ -410,7 +419,7 @@ def _forget_above(connection: apsw.Connection, chain: str, height: int) -> None:
     connection.execute("UPDATE cover SET last = ? WHERE chain = ? AND last > ?", (height, chain, height))
 
 
-def _cover(
+def _indexed_ranges(
     connection: apsw.Connection, chain: str, datasets: Iterable[str], filters: Sequence[str], span: Span
 ) -> None:
     """Merge a span into the stored ones: only those that touch it are read and written."""

@@ -20,7 +20,7 @@ PACKAGES = (
     "chainfolio",
     "cli",
     "configs",
-    "dashboard",
+    "engine",
     "indexer",
     "localchain",
     "portfolio",

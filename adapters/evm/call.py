@@ -8,8 +8,8 @@ from typing import Any
 
 from sha3 import keccak_256
 
-from chainfolio.asking import Unknown
 from chainfolio.calls import Call
+from chainfolio.plans import Unknown
 
 RAW = "*"
 

@@ -125,11 +125,11 @@ class EvmChain:
         """The blocks at some heights, in order, in as few requests as the node allows."""
         return [header.block() for header in await self.node.headers(heights)]
 
-    async def answer(self, asks: Sequence[Read], block: Block) -> list[Any]:
+    async def answer(self, reads: Sequence[Read], block: Block) -> list[Any]:
         """The answers to some reads, all at that block's hash."""
         from adapters.evm import scan
 
-        return await scan.answer(self.node, asks, block)
+        return await scan.answer(self.node, reads, block)
 
     async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Read]]]) -> list[list[Any] | SourceError]:
         """The answers to some reads at each of several blocks, all in the requests that one block would take; an error
@@ -166,7 +166,7 @@ class EvmChain:
                 continue
             oldest = height
             break
-        return {"oldestState": oldest, "reads": routes[node.endpoints[0].learnt.get(scan.ROUTE, scan.OVERRIDE)]}
+        return {"oldestState": oldest, "reads": routes[node.endpoints[0].capabilities.get(scan.ROUTE, scan.OVERRIDE)]}
 
     async def collect(
         self,
@@ -305,34 +305,34 @@ def family(
     *,
     configs: Path,
     transport: Transport | None = None,
-    learnt: Callable[[str], Mapping[str, int]] = lambda endpoint: {},
-    on_learn: Callable[[str, str, int], None] = lambda endpoint, name, value: None,
-    cordoned: Callable[[str], bytes | None] = lambda endpoint: None,
-    on_cordon: Callable[[str, bytes], None] = lambda endpoint, evidence: None,
+    capabilities: Callable[[str], Mapping[str, int]] = lambda endpoint: {},
+    on_capability: Callable[[str, str, int], None] = lambda endpoint, name, value: None,
+    quarantined: Callable[[str], bytes | None] = lambda endpoint: None,
+    on_quarantine: Callable[[str, bytes], None] = lambda endpoint, evidence: None,
 ) -> EvmChain:
     """Build one chain of this family from its settings and its file of facts: the entry point `chainfolio.chains`."""
     if settings.facts and not Path(settings.facts).is_file():
-        raise BadSettings(f"chains.{key}.facts", f"there is no file {settings.facts}", cure="correct the path")
+        raise BadSettings(f"chains.{key}.facts", f"there is no file {settings.facts}", remedy="correct the path")
     facts = chain_facts.load(Path(settings.facts) if settings.facts else configs / "chains" / f"{key}.toml")
     if settings.chain_id and settings.chain_id != facts.chain_id:
         raise BadRequest(
             f"chains.{key}.chain_id", f"{settings.chain_id} in the settings, {facts.chain_id} in the chain's facts"
         )
     if not settings.rpc:
-        raise Unavailable(key, "no endpoint is configured", cure=f"set chains.{key}.rpc in the settings")
+        raise Unavailable(key, "no endpoint is configured", remedy=f"set chains.{key}.rpc in the settings")
     shared = transport or HttpTransport(seams.answers)
     endpoints = [
         Endpoint(
             url, shared, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps,
-            concurrency=settings.concurrency * 2, learnt=learnt(identity(url)),
-            on_learn=partial(on_learn, identity(url)), evidence=_evidence(cordoned(identity(url))),
-            on_cordon=partial(_keep, on_cordon, identity(url)),
+            concurrency=settings.concurrency * 2, capabilities=capabilities(identity(url)),
+            on_capability=partial(on_capability, identity(url)), evidence=_evidence(quarantined(identity(url))),
+            on_quarantine=partial(_keep, on_quarantine, identity(url)),
         )
         for url in settings.rpc
     ]  # fmt: skip
     node = Node(
         facts, endpoints, seams,
-        witnesses=settings.witnesses, hedge=settings.hedge, hashed=settings.integrity == "roots",
+        quorum=settings.quorum, hedge=settings.hedge, hashed=settings.integrity == "roots",
     )  # fmt: skip
     return EvmChain(facts, node, settings, _explorer(settings, seams) if settings.explorer else None)
 
@@ -344,8 +344,8 @@ def _explorer(settings: ChainSettings, seams: Seams) -> Explorer:
     return Explorer(settings.explorer, fetching, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps)
 
 
-def _keep(on_cordon: Callable[[str, bytes], None], endpoint: str, evidence: Evidence) -> None:
-    on_cordon(endpoint, msgspec.json.encode(evidence))
+def _keep(on_quarantine: Callable[[str, bytes], None], endpoint: str, evidence: Evidence) -> None:
+    on_quarantine(endpoint, msgspec.json.encode(evidence))
 
 
 def _evidence(kept: bytes | None) -> Evidence | None:

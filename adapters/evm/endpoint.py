@@ -34,13 +34,13 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Trouble:
+class ErrorCounters:
     """What went wrong at an endpoint, counted by kind: what logs, metrics and the closing line of a run name."""
 
     counts: Counter[str] = field(default_factory=Counter)
 
     def note(self, error: SourceError) -> None:
-        """Count one trouble under the kind of its error, and log it: the first, the second, the fourth, the eighth…"""
+        """Count one error under the kind of its error, and log it: the first, the second, the fourth, the eighth…"""
         kind = type(error).__name__
         self.counts[kind] += 1
         count = self.counts[kind]
@@ -71,17 +71,18 @@ class BatchRefused(Unsupported):
 
 
 @dataclass(frozen=True, slots=True)
-class Greeting:
+class Handshake:
     """What an endpoint is asked before it is believed, and who hears the answers: that raises where they are wrong."""
 
-    asks: Sequence[Request]
+    reads: Sequence[Request]
     hear: Callable[[Endpoint, Sequence[Answer]], object]
 
 
 class Endpoint:
-    """One URL. `learnt` holds its caps: max_span, max_batch, route, pin; `on_learn` keeps them over a restart.
+    """One URL. `capabilities` holds its caps: max_span, max_batch, route, pin; `on_capability` keeps them over a
+    restart.
 
-    While it is not `checked`, what it is asked travels with the `greeting`, and is believed once that was heard.
+    While it is not `checked`, what it is asked travels with the `handshake`, and is believed once that was heard.
     """
 
     def __init__(
@@ -93,25 +94,25 @@ class Endpoint:
         timeout_s: float = 60,
         max_rps: int = 0,
         concurrency: int = 4,
-        learnt: Mapping[str, int] | None = None,
-        on_learn: Callable[[str, int], None] = lambda name, value: None,
+        capabilities: Mapping[str, int] | None = None,
+        on_capability: Callable[[str, int], None] = lambda name, value: None,
         evidence: Evidence | None = None,
-        on_cordon: Callable[[Evidence], None] = lambda evidence: None,
+        on_quarantine: Callable[[Evidence], None] = lambda evidence: None,
     ) -> None:
         self.url, self.name = url, name_of(url)
         self._secrets = secrets_of(url)
-        self.learnt: dict[str, int] = dict(learnt or {})
-        self.trouble = Trouble()
+        self.capabilities: dict[str, int] = dict(capabilities or {})
+        self.errors = ErrorCounters()
         self.health = Health(evidence=evidence)
         self.requests = 0
         self.checked = False
-        self.greeting: Greeting | None = None
+        self.handshake: Handshake | None = None
         self.down_until_s = 0.0
         self._transport, self._seams, self._timeout_s = transport, seams, timeout_s
         self._gate = asyncio.Semaphore(concurrency)
         self._gap_s = 1.0 / max_rps if max_rps else 0.0
         self._next_s = 0.0
-        self._on_learn, self._on_cordon = on_learn, on_cordon
+        self._on_learn, self._on_cordon = on_capability, on_quarantine
 
     async def close(self) -> None:
         """Let go of its connections."""
@@ -119,51 +120,51 @@ class Endpoint:
 
     def learn(self, name: str, value: int) -> None:
         """Remember a fact about this endpoint, here and in the store."""
-        if self.learnt.get(name) != value:
-            self.learnt[name] = value
+        if self.capabilities.get(name) != value:
+            self.capabilities[name] = value
             self._on_learn(name, value)
 
-    def cordon(self, evidence: Evidence) -> None:
+    def quarantine(self, evidence: Evidence) -> None:
         """Ask it nothing any more, here and after a restart, until somebody readmits it."""
         if self.health.evidence is None:
             self.health.evidence = evidence
-            log.error("%s is cordoned: %s: gave %s; %s", self.name, evidence.asked, evidence.given, evidence.truth)
+            log.error("%s is quarantined: %s: gave %s; %s", self.name, evidence.asked, evidence.given, evidence.truth)
             self._on_cordon(evidence)
 
     async def ask(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
-        """An answer or a typed refusal for each request. Transient trouble is retried and in the end raised.
+        """An answer or a typed refusal for each request. Transient errors are retried and in the end raised.
 
-        The first of all are sent with the greeting, in one batch.
+        The first of all are sent with the handshake, in one batch.
         """
-        if not requests or self.checked or self.greeting is None:
+        if not requests or self.checked or self.handshake is None:
             return await self.put(requests, height=height)
-        asks, together = self.greeting.asks, [*self.greeting.asks, *requests]
-        if len(together) <= min(MOST_TOGETHER, self.learnt.get("max_batch", MOST_TOGETHER)):
+        reads, together = self.handshake.reads, [*self.handshake.reads, *requests]
+        if len(together) <= min(MOST_TOGETHER, self.capabilities.get("max_batch", MOST_TOGETHER)):
             try:
                 answers = await self._ask_part(together, height)
             except (BatchRefused, TooMuch) as refusal:  # by whichever of them: each on its own shows
-                self.trouble.note(refusal)
+                self.errors.note(refusal)
             else:
-                self.greeting.hear(self, answers[: len(asks)])
-                return answers[len(asks) :]
-        await self._greet()
+                self.handshake.hear(self, answers[: len(reads)])
+                return answers[len(reads) :]
+        await self._handshake()
         return await self.put(requests, height=height)
 
-    async def _greet(self) -> None:
-        if not self.checked and self.greeting is not None:
-            self.greeting.hear(self, await self.put(self.greeting.asks))
+    async def _handshake(self) -> None:
+        if not self.checked and self.handshake is not None:
+            self.handshake.hear(self, await self.put(self.handshake.reads))
 
     async def put(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
-        """As `ask`, of whomever it may be: without a greeting."""
+        """As `ask`, of whomever it may be: without a handshake."""
         answers: list[Answer] = []
         start = 0
         while start < len(requests):
-            part = requests[start : start + self.learnt.get("max_batch", 1000)]
+            part = requests[start : start + self.capabilities.get("max_batch", 1000)]
             try:
                 answers += await self._ask_part(part, height)
             except (BatchRefused, TooMuch) as refusal:
                 if len(part) > 1:
-                    self.trouble.note(refusal)
+                    self.errors.note(refusal)
                     self.learn("max_batch", len(part) // 2)
                     continue
                 answers.append(refusal)
@@ -189,7 +190,7 @@ class Endpoint:
                 raise meaning(self.name, request.method, answer, height)
             return parse(self.name, answer)
 
-        await self._greet()
+        await self._handshake()
         return await self._retrying(encode([request]), read)
 
     async def _ask_part(self, requests: Sequence[Request], height: int) -> list[Answer]:
@@ -221,7 +222,7 @@ class Endpoint:
                 self._hushed(error)
                 if not isinstance(error, Unavailable):
                     raise
-                self.trouble.note(error)
+                self.errors.note(error)
                 self.health.failed()
                 self._next_s = max(self._next_s, self._seams.clock.monotonic_s() + (error.retry_after_s or 0))
                 if attempt == self._last_try(error):
@@ -301,10 +302,10 @@ def _refused(source: str, posted: Posted) -> SourceError | None:
         return Unavailable(source, f"HTTP {posted.status}", retry_after_s=posted.retry_after_s)
     if posted.status in (401, 403):
         return BadAnswer(
-            source, f"access refused (HTTP {posted.status})", cure="check the key in the endpoint's address"
+            source, f"access refused (HTTP {posted.status})", remedy="check the key in the endpoint's address"
         )
     if 300 <= posted.status < 400:
-        return BadAnswer(source, f"redirects elsewhere (HTTP {posted.status})", cure="use the final address")
+        return BadAnswer(source, f"redirects elsewhere (HTTP {posted.status})", remedy="use the final address")
     if start[:1] not in (b"{", b"["):
         kind = "a web page" if start[:1] == b"<" else "no JSON"
         return Unavailable(source, f"answered with {kind} (HTTP {posted.status}, {len(body)} bytes)")

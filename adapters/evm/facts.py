@@ -72,7 +72,7 @@ def load(path: Path) -> Facts:
         facts = msgspec.convert(tree, Facts)
     except FileNotFoundError:
         known = ", ".join(sorted(p.stem for p in path.parent.glob("*.toml")))
-        raise BadRequest("chain", f"{path.stem} is not a chain known here", cure=f"one of {known}") from None
+        raise BadRequest("chain", f"{path.stem} is not a chain known here", remedy=f"one of {known}") from None
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise BadSettings(str(path.name), str(error)) from None
     if isinstance(facts.finality, str) and facts.finality != "finalized":

@@ -21,7 +21,7 @@ HEDGE_SAMPLES, HEDGE_KEPT, HEDGE_LEAST_S = 16, 64, 0.05
 
 
 class Evidence(msgspec.Struct, frozen=True, rename="camel"):
-    """Why an endpoint is cordoned: what it was asked, what it gave, what is true and by whom, and when (UTC, µs)."""
+    """Why an endpoint is quarantined: what it was asked, what it gave, what is true and by whom, and when (UTC, µs)."""
 
     chain: str
     endpoint: str

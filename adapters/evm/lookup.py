@@ -43,10 +43,10 @@ async def look_up(node: Node, known: Sequence[Known]) -> list[Done]:
     """Transactions that the index knows, in order, in one batch. BadAnswer where the node has one elsewhere than the
     index, Reorged where its block may still go, NodeBehind where the node does not have it."""
     methods = ("eth_getTransactionByHash", "eth_getTransactionReceipt")
-    asks = [Request(method, (each.tx_hash,)) for each in known for method in methods]
+    reads = [Request(method, (each.tx_hash,)) for each in known for method in methods]
 
     async def at(endpoint: Endpoint) -> list[Done]:
-        answers = iter(await results_of(endpoint, asks))
+        answers = iter(await results_of(endpoint, reads))
         return [_done(endpoint.name, each, next(answers), next(answers)) for each in known]
 
     return await node.agreed(

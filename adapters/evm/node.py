@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from adapters.evm.endpoint import Answer, Endpoint, Greeting
+from adapters.evm.endpoint import Answer, Endpoint, Handshake
 from adapters.evm.facts import Facts
 from adapters.evm.forms import Address, Bloom, Gas, Hash, Height, MaybeHash, Seconds, Word
 from adapters.evm.pool import Pool
@@ -95,19 +95,19 @@ class Node(Pool):
         endpoints: Sequence[Endpoint],
         seams: Seams,
         *,
-        witnesses: int = 1,
+        quorum: int = 1,
         hedge: bool = True,
         hashed: bool = False,
     ) -> None:
-        super().__init__(facts.key, endpoints, seams, witnesses=witnesses, hedge=hedge)
+        super().__init__(facts.key, endpoints, seams, quorum=quorum, hedge=hedge)
         self.facts, self.hashed = facts, hashed
         self.finalized = -1
         self._surveyed_s: float | None = None
         tag = "finalized" if facts.finality == "finalized" else "latest"
         blocks = [Request("eth_getBlockByNumber", (name, False)) for name in ("latest", tag, "0x0")]
-        self._greeting = Greeting([Request("eth_chainId"), *blocks], self._heard)
+        self._greeting = Handshake([Request("eth_chainId"), *blocks], self._heard)
         for endpoint in self.endpoints:
-            endpoint.greeting = self._greeting
+            endpoint.handshake = self._greeting
 
     def is_final(self, height: int) -> bool:
         """Whether what lies at this height cannot change any more."""
@@ -115,7 +115,7 @@ class Node(Pool):
 
     async def connect(self) -> Heads:
         """Check the endpoints that answer and say where the chain stands: one request each."""
-        if self.witnesses > 1:
+        if self.quorum > 1:
             heads = await self._agreed_heads()
         else:
             heads = await self.with_any(self._heads, kind="heads")
@@ -124,12 +124,12 @@ class Node(Pool):
         return heads
 
     async def _agreed_heads(self) -> Heads:
-        """The highest that so many witnesses have reached: nobody alone can push the head, or hold it back."""
+        """The highest that so many quorum have reached: nobody alone can push the head, or hold it back."""
         told = [heads for heads in await self._all_heads() if isinstance(heads, Heads)]
-        if len(told) < self.witnesses:
+        if len(told) < self.quorum:
             raise self._too_few(len(told))
-        latest = sorted((heads.latest.height for heads in told), reverse=True)[self.witnesses - 1]
-        finalized = sorted((heads.finalized for heads in told), reverse=True)[self.witnesses - 1]
+        latest = sorted((heads.latest.height for heads in told), reverse=True)[self.quorum - 1]
+        finalized = sorted((heads.finalized for heads in told), reverse=True)[self.quorum - 1]
         return Heads(await self.block(latest), min(finalized, latest))
 
     async def _survey(self) -> None:
@@ -140,11 +140,11 @@ class Node(Pool):
             await self._all_heads()
 
     async def _all_heads(self) -> list[Heads | SourceError]:
-        """What each endpoint that is not cordoned says; those that are down are passed over where others are not."""
+        """What each endpoint that is not quarantined says; those that are down are passed over where others are not."""
         now_s = self.seams.clock.monotonic_s()
         free = self.ranked()
         up = [endpoint for endpoint in free if endpoint.down_until_s <= now_s]
-        asked = up if len(up) >= self.witnesses else free
+        asked = up if len(up) >= self.quorum else free
 
         async def heads(endpoint: Endpoint) -> Heads | SourceError:
             try:
@@ -155,10 +155,10 @@ class Node(Pool):
         return list(await asyncio.gather(*(heads(endpoint) for endpoint in asked)))
 
     async def _heads(self, endpoint: Endpoint) -> Heads:
-        return self._heard(endpoint, await endpoint.put(self._greeting.asks))
+        return self._heard(endpoint, await endpoint.put(self._greeting.reads))
 
     def _heard(self, endpoint: Endpoint, answers: Sequence[Answer]) -> Heads:
-        """Where the chain stands by an endpoint's answers to the greeting. WrongChain where it is another chain."""
+        """Where the chain stands by an endpoint's answers to the handshake. WrongChain where it is another chain."""
         self._same_chain(endpoint, answers[0], answers[3])
         latest = checked(endpoint.name, _block(endpoint, answers[1]))
         if isinstance(self.facts.finality, int):
@@ -178,14 +178,14 @@ class Node(Pool):
         if found != self.facts.chain_id:
             raise WrongChain(
                 endpoint.name, f"serves chain {found}, not {self.facts.chain_id} ({self.facts.key})",
-                cure=f"give chains.{self.facts.key}.rpc an endpoint of the right chain",
+                remedy=f"give chains.{self.facts.key}.rpc an endpoint of the right chain",
             )  # fmt: skip
         if self.facts.genesis and not isinstance(genesis, SourceError) and genesis != b"null":
             block = checked(endpoint.name, _block(endpoint, genesis), 0)
             if block.hash != self.facts.genesis:
                 raise WrongChain(
                     endpoint.name, f"has genesis {block.hash}, {self.facts.key} has {self.facts.genesis}",
-                    cure="this is another chain with the same id: use an endpoint of the right one",
+                    remedy="this is another chain with the same id: use an endpoint of the right one",
                 )  # fmt: skip
 
     async def headers(self, heights: Sequence[int]) -> list[Header]:
@@ -200,8 +200,8 @@ class Node(Pool):
 
     async def headers_at(self, endpoint: Endpoint, heights: Sequence[int]) -> list[Header]:
         """The same from one endpoint, held against their hashes where that is wanted."""
-        asks = [Request("eth_getBlockByNumber", (hex_of(height), False)) for height in heights]
-        answers = await endpoint.ask(asks, height=heights[0] if heights else 0)
+        reads = [Request("eth_getBlockByNumber", (hex_of(height), False)) for height in heights]
+        answers = await endpoint.ask(reads, height=heights[0] if heights else 0)
         found = [checked(endpoint.name, _block(endpoint, a), h) for a, h in zip(answers, heights, strict=True)]
         if self.hashed:
             for answer, header in zip(answers, found, strict=True):
@@ -231,8 +231,8 @@ class Node(Pool):
 
 async def raw_blocks(endpoint: Endpoint, heights: Sequence[int], method: str, *params: Any) -> list[bytes]:
     """The undecoded answers to `method(height, *params)` for each height; an answer of null is NodeBehind."""
-    asks = [Request(method, (hex_of(height), *params)) for height in heights]
-    answers = await endpoint.ask(asks, height=heights[0] if heights else 0)
+    reads = [Request(method, (hex_of(height), *params)) for height in heights]
+    answers = await endpoint.ask(reads, height=heights[0] if heights else 0)
     for answer, height in zip(answers, heights, strict=True):
         if isinstance(answer, SourceError):
             raise answer
@@ -241,9 +241,9 @@ async def raw_blocks(endpoint: Endpoint, heights: Sequence[int], method: str, *p
     return [answer for answer in answers if isinstance(answer, bytes)]
 
 
-async def results_of(endpoint: Endpoint, asks: Sequence[Request]) -> list[bytes]:
+async def results_of(endpoint: Endpoint, reads: Sequence[Request]) -> list[bytes]:
     """The undecoded answers to some requests, in order; a refused one is raised."""
-    answers = await endpoint.ask(asks)
+    answers = await endpoint.ask(reads)
     for answer in answers:
         if isinstance(answer, SourceError):
             raise answer

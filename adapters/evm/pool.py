@@ -1,10 +1,9 @@
 """Which of a chain's endpoints is asked, when another one is asked too, and whom to believe when they contradict.
 
-One witness: the best endpoint answers; another one is asked once it takes unusually long, or cannot. Several witnesses:
+One witness: the best endpoint answers; another one is asked once it takes unusually long, or cannot. Several quorum:
 so many have to say the same, question by question; further ones are asked until a majority does. Whoever says otherwise
-about what cannot change any more, or is contradicted by a hash, is cordoned with the evidence. What has no majority is
-an error, never a value.
-"""
+about what cannot change any more, or is contradicted by a hash, is quarantined with the evidence. What has no majority
+is an error, never a value."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from typing import Any, TypeVar
 
 from adapters.evm.endpoint import Endpoint
 from adapters.evm.health import Evidence
-from adapters.evm.votes import Tally, count
+from adapters.evm.quorum import Tally, count
 from chainfolio.errors import (
     BadAnswer,
     Contradicted,
@@ -45,12 +44,12 @@ class Pool:
     """All endpoints of one chain. Every read names the error of the last endpoint tried when none could answer."""
 
     def __init__(
-        self, key: str, endpoints: Sequence[Endpoint], seams: Seams, *, witnesses: int = 1, hedge: bool = True
+        self, key: str, endpoints: Sequence[Endpoint], seams: Seams, *, quorum: int = 1, hedge: bool = True
     ) -> None:
         if not endpoints:
-            raise Unavailable(key, "no endpoint is configured", cure=f"set chains.{key}.rpc in the settings")
+            raise Unavailable(key, "no endpoint is configured", remedy=f"set chains.{key}.rpc in the settings")
         self.key, self.endpoints, self.seams = key, list(endpoints), seams
-        self.witnesses, self.hedge = witnesses, hedge
+        self.quorum, self.hedge = quorum, hedge
         self.hedged = 0
 
     @property
@@ -60,7 +59,7 @@ class Pool:
 
     @property
     def best_height(self) -> int | None:
-        """The newest height that any endpoint claimed, cordoned ones excepted."""
+        """The newest height that any endpoint claimed, quarantined ones excepted."""
         return max((e.health.height for e in self._free() if e.health.height is not None), default=None)
 
     async def close(self) -> None:
@@ -68,9 +67,9 @@ class Pool:
         for endpoint in self.endpoints:
             await endpoint.close()
 
-    def troubles(self) -> dict[str, dict[str, int]]:
+    def error_counts(self) -> dict[str, dict[str, int]]:
         """What went wrong so far, by endpoint and kind of error."""
-        return {e.name: dict(e.trouble.counts) for e in self.endpoints if e.trouble.counts}
+        return {e.name: dict(e.errors.counts) for e in self.endpoints if e.errors.counts}
 
     # --- who is asked ------------------------------------------------------------------------------------------------
 
@@ -78,24 +77,24 @@ class Pool:
         return [endpoint for endpoint in self.endpoints if endpoint.health.evidence is None]
 
     def ranked(self) -> list[Endpoint]:
-        """Who may be asked, the healthiest first; those that are down last. Unavailable where all are cordoned."""
+        """Who may be asked, the healthiest first; those that are down last. Unavailable where all are quarantined."""
         free, now_s = self._free(), self.seams.clock.monotonic_s()
         if not free:
             raise Unavailable(
                 self.key,
-                "every endpoint is cordoned",
-                cure="see `chainfolio doctor`; add an endpoint, or --readmit one",
+                "every endpoint is quarantined",
+                remedy="see `chainfolio doctor`; add an endpoint, or --reinstate one",
             )
         height = self.best_height or 0
         fastest_s = min((e.health.latency_s for e in free if e.health.latency_s is not None), default=None)
         return sorted(free, key=lambda e: (e.down_until_s > now_s, *e.health.rank(height, fastest_s)))
 
-    def cordon(self, endpoint: Endpoint, asked: str, given: str, truth: str) -> None:
+    def quarantine(self, endpoint: Endpoint, asked: str, given: str, truth: str) -> None:
         """Ask an endpoint nothing any more. The last one stays: each of its wrong answers is refused on its own."""
-        endpoint.trouble.note(Contradicted(endpoint.name, asked, given, truth))
+        endpoint.errors.note(Contradicted(endpoint.name, asked, given, truth))
         if self._free() != [endpoint]:
             now_us = self.seams.clock.now_us()
-            endpoint.cordon(Evidence(self.key, endpoint.name, asked, given, truth, now_us))
+            endpoint.quarantine(Evidence(self.key, endpoint.name, asked, given, truth, now_us))
 
     # --- one witness -------------------------------------------------------------------------------------------------
 
@@ -144,7 +143,7 @@ class Pool:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(self, read: Read[T], endpoint: Endpoint, *, kind: str) -> T:
-        """One read at one endpoint, timed; its trouble is counted, and a lie that a hash proves cordons it."""
+        """One read at one endpoint, timed; its errors are counted, and a lie that a hash proves quarantines it."""
         start_s = self.seams.clock.monotonic_s()
         try:
             result = await read(endpoint)
@@ -154,15 +153,15 @@ class Pool:
             endpoint.health.read(kind, took_s)
             raise
         except Contradicted as error:
-            self.cordon(endpoint, error.asked, error.given, error.truth)
+            self.quarantine(endpoint, error.asked, error.given, error.truth)
             raise
         except (Unavailable, HistoryUnavailable, WrongChain, BadAnswer) as error:
-            endpoint.trouble.note(error)
+            endpoint.errors.note(error)
             raise
         endpoint.health.read(kind, self.seams.clock.monotonic_s() - start_s)
         return result
 
-    # --- several witnesses -------------------------------------------------------------------------------------------
+    # --- several quorum -------------------------------------------------------------------------------------------
 
     async def agreed(
         self,
@@ -173,12 +172,12 @@ class Pool:
         final: Callable[[int], bool] = lambda question: True,
         kind: str = "other",
     ) -> list[T]:
-        """One answer a question, each given by as many endpoints as there have to be witnesses.
+        """One answer a question, each given by as many endpoints as there have to be quorum.
 
         `key` is what two equal answers share; None abstains. `asked` words a question, `final` says whether its answer
         can still change. Disputed where a final one has no majority, Unavailable where another one has none.
         """
-        if self.witnesses < 2:
+        if self.quorum < 2:
             return await self.with_any(read, kind=kind)
         for attempt in range(BEHIND_TRIES):
             try:
@@ -192,9 +191,9 @@ class Pool:
             if final(question):
                 given, truth = (shown(key(answers[k][question])) for k in (voter, winner))
                 others = ", ".join(e.name for e in voters if e is not voters[voter])
-                self.cordon(voters[voter], asked(question), given, f"{truth} by a majority of {others}")
+                self.quarantine(voters[voter], asked(question), given, f"{truth} by a majority of {others}")
             else:
-                voters[voter].trouble.note(NodeBehind(voters[voter].name, f"{asked(question)}: is on another branch"))
+                voters[voter].errors.note(NodeBehind(voters[voter].name, f"{asked(question)}: is on another branch"))
         self._no_dispute(tally, voters, asked, final)
         return tally.items
 
@@ -209,7 +208,7 @@ class Pool:
         for question in tally.disputed:
             reason = f"{names} contradict each other, and none has a majority: {asked(question)}"
             if final(question):
-                raise Disputed(self.key, reason, cure="add an endpoint that can decide; see `chainfolio doctor`")
+                raise Disputed(self.key, reason, remedy="add an endpoint that can decide; see `chainfolio doctor`")
             raise Unavailable(self.key, reason)
 
     async def _poll(
@@ -221,17 +220,17 @@ class Pool:
         waiting, last = self.ranked(), None
         tally: Tally[T] | None = None
         while waiting and (tally is None or tally.open):
-            wanted = max(1, self.witnesses - len(answers))
-            asking, waiting = waiting[:wanted], waiting[wanted:]
-            results = await asyncio.gather(*(self._tried(read, endpoint, kind) for endpoint in asking))
-            for endpoint, result in zip(asking, results, strict=True):
+            wanted = max(1, self.quorum - len(answers))
+            plan, waiting = waiting[:wanted], waiting[wanted:]
+            results = await asyncio.gather(*(self._tried(read, endpoint, kind) for endpoint in plan))
+            for endpoint, result in zip(plan, results, strict=True):
                 if isinstance(result, SourceError):
                     last = result
                 else:
                     voters.append(endpoint)
                     answers.append(result)
-            if len(answers) >= self.witnesses:
-                tally = count(answers, key, self.witnesses)
+            if len(answers) >= self.quorum:
+                tally = count(answers, key, self.quorum)
         if tally is None:
             raise last or self._too_few(len(answers))
         return voters, answers, tally
@@ -244,6 +243,6 @@ class Pool:
 
     def _too_few(self, found: int) -> Unavailable:
         return Unavailable(
-            self.key, f"{found} of the {self.witnesses} endpoints that have to agree could answer",
-            cure="see `chainfolio doctor`: add an endpoint, or --readmit one that is cordoned",
+            self.key, f"{found} of the {self.quorum} endpoints that have to agree could answer",
+            remedy="see `chainfolio doctor`: add an endpoint, or --reinstate one that is quarantined",
         )  # fmt: skip

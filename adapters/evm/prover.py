@@ -127,13 +127,13 @@ def _at(block: Block) -> dict[str, str]:
     return {"blockHash": block.hash}
 
 
-async def _asked(node: Node, block: Block, asks: Sequence[Request]) -> list[Answer]:
+async def _asked(node: Node, block: Block, queries: Sequence[Request]) -> list[Answer]:
     """Answers or refusals, in order. Where a node takes no block's hash, by number: the proof shows the rest."""
-    answers = await node.with_any(lambda endpoint: endpoint.ask(asks, height=block.height))
+    answers = await node.with_any(lambda endpoint: endpoint.ask(queries, height=block.height))
     again = [k for k, answer in enumerate(answers) if isinstance(answer, Unsupported)]
     if again:
         by_number = [
-            Request(asks[k].method, tuple(hex_of(block.height) if p == _at(block) else p for p in asks[k].params))
+            Request(queries[k].method, tuple(hex_of(block.height) if p == _at(block) else p for p in queries[k].params))
             for k in again
         ]
         more = await node.with_any(lambda endpoint: endpoint.ask(by_number, height=block.height))
@@ -176,11 +176,11 @@ def _is_hashed(source: str, header: Mapping[str, Any]) -> bool:
 async def _locate(node: Node, block: Block, account: str, tokens: Sequence[_Token]) -> None:
     """Which keys may hold each balance. This only says where to look: nothing counts before it is proven."""
     source = node.endpoints[0].name
-    asks = [
+    queries = [
         Request("eth_createAccessList", ({"to": token.contract, "data": _call(account)}, _at(block)))
         for token in tokens
     ]
-    for token, answer in zip(tokens, await _asked(node, block, asks) if asks else [], strict=True):
+    for token, answer in zip(tokens, await _asked(node, block, queries) if queries else [], strict=True):
         if isinstance(answer, bytes):
             with suppress(BadAnswer):  # it is a hint, and there are other ways
                 _named(source, token, account, typed(source, answer, _AccessList))
@@ -312,8 +312,8 @@ def _why_no_key(token: _Token) -> str:
 async def _explain(node: Node, block: Block, account: str, tokens: Sequence[_Token], found: dict[str, Finding]) -> None:
     """Tokens whose balance is made from a share: the share is what is proven, also where the two are equal."""
     open_ = [token for token in tokens if any(word for _, word in token.words) and not token.sole]
-    asks = [Call(token.contract, share, (account,)) for token in open_ for share in SHARES]
-    answers = iter(await scan.answer(node, asks, block) if asks else [])
+    queries = [Call(token.contract, share, (account,)) for token in open_ for share in SHARES]
+    answers = iter(await scan.answer(node, queries, block) if queries else [])
     for token in open_:
         for share, held in zip(SHARES, (next(answers), next(answers)), strict=True):
             rules = [slot.rule for slot, word in token.words if _is_share(word, held)]

@@ -28,11 +28,11 @@ async def block_receipts(endpoint: Endpoint, headers: Sequence[Header]) -> list[
 
     NodeBehind where it lacks a block or one of the transactions, Unsupported where it gives no receipts at all.
     """
-    if endpoint.learnt.get(ROUTE, BY_BLOCK) == BY_BLOCK:
+    if endpoint.capabilities.get(ROUTE, BY_BLOCK) == BY_BLOCK:
         try:
             return await _by_block(endpoint, headers)
         except Unsupported as refusal:
-            endpoint.trouble.note(refusal)
+            endpoint.errors.note(refusal)
     found = await _one_by_one(endpoint, headers)
     endpoint.learn(ROUTE, ONE_BY_ONE)
     return found
@@ -44,7 +44,7 @@ async def _by_block(endpoint: Endpoint, headers: Sequence[Header]) -> list[bytes
     if short:
         some = ", ".join(str(headers[at].height) for at in short[:3])
         reason = f"eth_getBlockReceipts of block {some} gives others than the block's transactions"
-        endpoint.trouble.note(BadAnswer(endpoint.name, reason))
+        endpoint.errors.note(BadAnswer(endpoint.name, reason))
         for at, whole in zip(short, await _one_by_one(endpoint, [headers[at] for at in short]), strict=True):
             given[at] = whole
     return given
@@ -61,8 +61,8 @@ def _hashes(source: str, header: Header) -> list[str]:
 
 async def _one_by_one(endpoint: Endpoint, headers: Sequence[Header]) -> list[bytes]:
     hashes = [_hashes(endpoint.name, header) for header in headers]
-    asks = [Request("eth_getTransactionReceipt", (tx_hash,)) for block in hashes for tx_hash in block]
-    answers = iter(await results_of(endpoint, asks))
+    reads = [Request("eth_getTransactionReceipt", (tx_hash,)) for block in hashes for tx_hash in block]
+    answers = iter(await results_of(endpoint, reads))
     found = []
     for header, block in zip(headers, hashes, strict=True):
         receipts = [next(answers) for _ in block]

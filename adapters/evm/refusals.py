@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from adapters.evm.messages import shown
 from adapters.evm.wire import RpcError
-from adapters.evm.words import shown
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, SourceError, TooMuch, Unavailable, Unsupported
 
 

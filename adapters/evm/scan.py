@@ -20,7 +20,6 @@ from adapters.evm.node import Node, hex_of
 from adapters.evm.refusals import OutOfGas, Reverting
 from adapters.evm.shared import Asked, Shared
 from adapters.evm.wire import Request, data, quantity, typed
-from chainfolio.asking import Reverted, Unknown
 from chainfolio.blocks import Block
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.errors import (
@@ -33,6 +32,7 @@ from chainfolio.errors import (
     Unavailable,
     Unsupported,
 )
+from chainfolio.plans import Reverted, Unknown
 
 SENDER = "0x00000000000000000000000000000000c4a1f011"
 SCANNER_AT = "0xae4850ac7168b3bf0474b3d6352217c747aeec3c"  # where the creation code, sent by SENDER, puts the scanner
@@ -60,7 +60,7 @@ MOST_READS, CREATION_READS = 4000, 600
 CREATION_BYTES = 45_000  # of call data: creation code of more than 49,152 bytes is refused (EIP-3860)
 GAS, MORE_GAS = 1_000_000, 15_000_000
 KEEP = 512
-MOST_ROUNDS = 24
+MAX_ROUNDS = 24
 CALL_GAS, BYTE_GAS = 21_000, 16  # what a transaction uses before its call begins
 
 
@@ -96,14 +96,14 @@ class _Entry:
     data: bytes = field(repr=False)
 
 
-async def answer(node: Node, asks: Sequence[Read], block: Block) -> list[Any]:
+async def answer(node: Node, queries: Sequence[Read], block: Block) -> list[Any]:
     """The answers to some reads at one block, in order. Raises HistoryUnavailable, Reorged or the node's failure."""
 
     async def at(endpoint: Endpoint) -> list[Any]:
-        return await _answers(endpoint, asks, block)
+        return await _answers(endpoint, queries, block)
 
     return await node.agreed(
-        at, key=_key, asked=lambda question: f"{_worded(asks[question])} at block {block.height} {block.hash}",
+        at, key=_key, asked=lambda question: f"{_worded(queries[question])} at block {block.height} {block.hash}",
         kind="state",
     )  # fmt: skip
 
@@ -115,7 +115,7 @@ async def answer_each(node: Node, asked: Sequence[tuple[Block, Sequence[Read]]])
 
     async def at(endpoint: Endpoint) -> list[list[Any] | SourceError]:
         shared = Shared(endpoint)
-        tasks = [asyncio.create_task(_answers(shared, asks, block)) for block, asks in asked]
+        tasks = [asyncio.create_task(_answers(shared, queries, block)) for block, queries in asked]
         try:
             given = await asyncio.gather(*tasks, return_exceptions=True)
         finally:
@@ -140,11 +140,11 @@ async def answer_each(node: Node, asked: Sequence[tuple[Block, Sequence[Read]]])
     )  # fmt: skip
 
 
-async def _answers(endpoint: Asked, asks: Sequence[Read], block: Block) -> list[Any]:
+async def _answers(endpoint: Asked, queries: Sequence[Read], block: Block) -> list[Any]:
     """The answers of one endpoint."""
-    reads = [_Read(ask) for ask in asks]
+    reads = [_Read(ask) for ask in queries]
     lowest = OVERRIDE
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         left = [read for read in reads if read.answer is None]
         if not left:
             break
@@ -172,7 +172,10 @@ async def _round(endpoint: Asked, reads: list[_Read], block: Block, lowest: int)
     """One request by the best route known, not above `lowest`; what it could not answer stays open for the next round.
     The best route that is left to this block."""
     # Others may learn the same meanwhile: what follows from it is counted from what was known before.
-    route, pin = max(lowest, endpoint.learnt.get(ROUTE, OVERRIDE)), endpoint.learnt.get("pin", BY_CANONICAL_HASH)
+    route, pin = (
+        max(lowest, endpoint.capabilities.get(ROUTE, OVERRIDE)),
+        endpoint.capabilities.get("pin", BY_CANONICAL_HASH),
+    )
     try:
         if route == SINGLES or reads[0].alone:
             await _singles(endpoint, reads, block)
@@ -183,7 +186,7 @@ async def _round(endpoint: Asked, reads: list[_Read], block: Block, lowest: int)
     except Unsupported as refusal:
         if route == SINGLES or reads[0].alone:
             raise
-        endpoint.trouble.note(refusal)
+        endpoint.errors.note(refusal)
         if not await _works(endpoint, route):
             endpoint.learn(ROUTE, route + 1)
         return route + 1
@@ -206,7 +209,7 @@ class _Pinning(Exception):
 
 
 def _at(endpoint: Asked, block: Block) -> Any:
-    pin = endpoint.learnt.get("pin", BY_CANONICAL_HASH)
+    pin = endpoint.capabilities.get("pin", BY_CANONICAL_HASH)
     by_hash = {"blockHash": block.hash}
     return {BY_CANONICAL_HASH: {**by_hash, "requireCanonical": True}, BY_HASH: by_hash}.get(pin, hex_of(block.height))
 
@@ -217,14 +220,14 @@ async def _call(endpoint: Asked, calls: Sequence[tuple[Any, ...]], block: Block)
     return await _pinned(endpoint, [Request("eth_call", (call[0], at, *call[1:])) for call in calls], block)
 
 
-async def _pinned(endpoint: Asked, asks: list[Request], block: Block) -> list[Answer]:
-    """The answers to asks at the block. Where only numbers are understood, the block's hash is checked with them."""
-    if not asks:
+async def _pinned(endpoint: Asked, queries: list[Request], block: Block) -> list[Answer]:
+    """The results of reads at the block. Where only numbers are understood, the block's hash is checked with them."""
+    if not queries:
         return []
     at = _at(endpoint, block)
     if isinstance(at, str):
         *answers, header = await endpoint.ask(
-            [*asks, Request("eth_getBlockByNumber", (at, False))], height=block.height
+            [*queries, Request("eth_getBlockByNumber", (at, False))], height=block.height
         )
         if isinstance(header, SourceError):
             raise header
@@ -233,7 +236,7 @@ async def _pinned(endpoint: Asked, asks: list[Request], block: Block) -> list[An
         if block.hash.encode() not in header:
             raise Reorged(endpoint.name, block.height, block.hash)
         return answers
-    answers = await endpoint.ask(asks, height=block.height)
+    answers = await endpoint.ask(queries, height=block.height)
     for refusal in answers:
         if isinstance(refusal, Unsupported) and _names_pinning(refusal.reason):
             raise _Pinning
@@ -260,11 +263,11 @@ async def _scan(endpoint: Asked, reads: list[_Read], block: Block, route: int) -
     """The scanner: every part of the reads in one batch of calls to it."""
     most, size = (MOST_READS, 0) if route == OVERRIDE else (CREATION_READS, CREATION_BYTES)
     ordered = sorted(reads, key=lambda read: (read.gas, read.keep, read.data or b""))
-    parts = _parts(ordered, min(most, endpoint.learnt.get("max_reads", most)), size)
+    parts = _parts(ordered, min(most, endpoint.capabilities.get("max_reads", most)), size)
     calls = [_scanning(route, part) for part in parts]
     for part, reply in zip(parts, await _call(endpoint, calls, block), strict=True):
         if isinstance(reply, OutOfGas | TooMuch):
-            endpoint.trouble.note(reply)
+            endpoint.errors.note(reply)
             _shrink(endpoint, part)
             continue
         entries = _scanned(endpoint.name, reply, part, route)
@@ -402,8 +405,8 @@ async def _singles(endpoint: Asked, reads: list[_Read], block: Block) -> None:
         else:
             read.answer = _single(endpoint.name, read.ask, reply)
     natives = [read for read in reads if read.data is None]
-    asks = [Request("eth_getBalance", (read.to, at)) for read in natives]
-    for read, reply in zip(natives, await _pinned(endpoint, asks, block), strict=True):
+    queries = [Request("eth_getBalance", (read.to, at)) for read in natives]
+    for read, reply in zip(natives, await _pinned(endpoint, queries, block), strict=True):
         if isinstance(reply, Unsupported) and not isinstance(at, str):
             raise _Pinning
         if isinstance(reply, SourceError):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from adapters.evm.endpoint import Answer, Endpoint, Trouble
+from adapters.evm.endpoint import Answer, Endpoint, ErrorCounters
 from adapters.evm.wire import Request
 
 
@@ -14,8 +14,8 @@ class Asked(Protocol):
     """What reads of state need of an endpoint."""
 
     name: str
-    learnt: dict[str, int]
-    trouble: Trouble
+    capabilities: dict[str, int]
+    errors: ErrorCounters
 
     def learn(self, name: str, value: int) -> None:
         """Remember a fact about it."""
@@ -28,7 +28,7 @@ class Shared:
     """An endpoint, shared by tasks that were started together: they go on together, so each round is one batch."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self.name, self.learnt, self.trouble = endpoint.name, endpoint.learnt, endpoint.trouble
+        self.name, self.capabilities, self.errors = endpoint.name, endpoint.capabilities, endpoint.errors
         self._endpoint = endpoint
         self._waiting: list[tuple[Sequence[Request], int, asyncio.Future[list[Answer]]]] = []
         self._sending: set[asyncio.Task[None]] = set()

@@ -66,7 +66,7 @@ class LogReader:
         assert headers or not also, "only headers show that answers are about the same blocks"
 
         async def at(endpoint: Endpoint) -> Chunk:
-            if headers or self.integrity != "off" or self.node.witnesses > 1:  # what is compared is read alike
+            if headers or self.integrity != "off" or self.node.quorum > 1:  # what is compared is read alike
                 chain_asked = self.node.headers_at(endpoint, _heights(span))
                 logs, chain = await _both(self._logs(endpoint, span, query), chain_asked)
             else:
@@ -94,7 +94,7 @@ class LogReader:
         return await self._agreed(at, span, f"the headers of blocks {span.first}..{span.last}")
 
     async def _agreed(self, read: Callable[[Endpoint], Awaitable[Chunk]], span: Span, asked: str) -> Chunk:
-        """One span as so many endpoints give it as there have to be witnesses."""
+        """One span as so many endpoints give it as there have to be quorum."""
 
         async def at(endpoint: Endpoint) -> list[Chunk]:
             return [await read(endpoint)]
@@ -126,11 +126,11 @@ class LogReader:
         return columns.join(parts)
 
     async def _ask(self, endpoint: Endpoint, pieces: Sequence[Span], query: Query) -> Sequence[Logs | SourceError]:
-        asks = [Request("eth_getLogs", ({**_range(piece), **query.filter()},)) for piece in pieces]
+        reads = [Request("eth_getLogs", ({**_range(piece), **query.filter()},)) for piece in pieces]
         try:
-            if len(asks) == 1:
-                return [await endpoint.big(asks[0], columns.parse, height=pieces[0].first)]
-            answers = await endpoint.ask(asks, height=pieces[0].first)
+            if len(reads) == 1:
+                return [await endpoint.big(reads[0], columns.parse, height=pieces[0].first)]
+            answers = await endpoint.ask(reads, height=pieces[0].first)
         except TooMuch as refusal:
             return [refusal] * len(pieces)
         return [
@@ -139,16 +139,16 @@ class LogReader:
         ]
 
     def _cap(self, endpoint: Endpoint, wanted: int) -> int:
-        structural = endpoint.learnt.get("max_span", wanted)
+        structural = endpoint.capabilities.get("max_span", wanted)
         return max(1, min(wanted, structural, self._density.get(endpoint.name, wanted)))
 
     def _shrink(self, endpoint: Endpoint, piece: Span, refusal: TooMuch) -> int:
         """A strictly smaller size for a refused piece, remembered as a rule of the node or as a dense stretch."""
-        endpoint.trouble.note(refusal)
+        endpoint.errors.note(refusal)
         if len(piece) == 1:
             raise BadAnswer(
                 endpoint.name, f"refuses the logs of the single block {piece.first}: {refusal.reason}",
-                cure="name the contracts to index, or use an endpoint with higher limits",
+                remedy="name the contracts to index, or use an endpoint with higher limits",
             )  # fmt: skip
         if refusal.max_span is not None:
             size = min(refusal.max_span, len(piece) - 1)  # a node may mean one less than it says
@@ -157,7 +157,7 @@ class LogReader:
         if refusal.dense:
             self._density[endpoint.name], self._calm[endpoint.name] = size, 0
         else:
-            size = min(size, endpoint.learnt.get("max_span", size))
+            size = min(size, endpoint.capabilities.get("max_span", size))
             endpoint.learn("max_span", size)
         return size
 
@@ -186,7 +186,7 @@ class LogReader:
         if count == 0:
             return chunk
         span = chunk.span
-        endpoint.trouble.note(Omitted(endpoint.name, f"left out {count} logs in blocks {span.first}..{span.last}"))
+        endpoint.errors.note(Omitted(endpoint.name, f"left out {count} logs in blocks {span.first}..{span.last}"))
         logs = _merged(endpoint.name, [chunk.logs, *again])
         check_logs(endpoint.name, logs, chunk.headers, query)
         return Chunk(span, logs, chunk.headers, count)
@@ -204,7 +204,7 @@ class LogReader:
             chance = self.node.seams.random
             sampled = [h for h in chunk.headers if h.height not in heights and chance.randrange(self.sample) == 0]
             await prove_logs(self.node.facts, endpoint, chunk.logs, [*silent, *sampled], query)
-        elif self.integrity != "off" and silent and others and self.node.witnesses < 2:
+        elif self.integrity != "off" and silent and others and self.node.quorum < 2:
             await self._corroborate(endpoint, others[0], silent, query)
 
     async def _corroborate(self, endpoint: Endpoint, other: Endpoint, silent: Sequence[Header], query: Query) -> None:
@@ -213,7 +213,7 @@ class LogReader:
             for header, logs in zip(silent, told, strict=True):
                 check_logs(other.name, logs, [header], query)
         except SourceError as error:
-            other.trouble.note(error)
+            other.errors.note(error)
             return
         for header, logs in zip(silent, told, strict=True):
             if len(logs):

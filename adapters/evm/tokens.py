@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from adapters.evm.facts import Facts
-from chainfolio.asking import Asking
 from chainfolio.calls import Call, Read
 from chainfolio.contracts import Token
+from chainfolio.plans import Plan
 
 LONGEST_SYMBOL, LONGEST_NAME = 32, 96
 SIGNATURES = ("symbol()(*)", "name()(*)", "decimals()(*)")
 
 
-def describe(facts: Facts, contracts: Sequence[str]) -> Asking[Read, Any, dict[str, Token]]:
+def describe(facts: Facts, contracts: Sequence[str]) -> Plan[Read, Any, dict[str, Token]]:
     """The token behind each contract, in one round. Who says nothing usable gets an empty name and no decimals."""
     answers = yield [Call(contract, signature) for contract in contracts for signature in SIGNATURES]
     tokens = {}

@@ -25,7 +25,7 @@ ROUTE = "traces"
 class Route:
     """One way to ask for a block's traces, and how its answers are read."""
 
-    asks: Callable[[Place], Sequence[Request]]
+    reads: Callable[[Place], Sequence[Request]]
     read: Callable[[str, Sequence[bytes], Place], list[Moved]]
 
 
@@ -98,7 +98,7 @@ async def moved(node: Node, blocks: Sequence[Place]) -> dict[Place, list[Moved]]
 
 async def _traced(endpoint: Endpoint, part: Sequence[Place]) -> list[list[Moved]]:
     """By the way that is known to work; else by the first that does. A way that stops working is looked for again."""
-    known = endpoint.learnt.get(ROUTE, 0)
+    known = endpoint.capabilities.get(ROUTE, 0)
     ways = [known, *(number for number in ROUTES if number != known)] if known else [*ROUTES]
     refusals = []
     for number in ways:
@@ -111,15 +111,15 @@ async def _traced(endpoint: Endpoint, part: Sequence[Place]) -> list[list[Moved]
         return found
     raise Unsupported(
         endpoint.name, f"does not trace blocks: {refusals[0]}",
-        cure="use a node with trace_block or the callTracer, or leave `internal` out of the chain's datasets",
+        remedy="use a node with trace_block or the callTracer, or leave `internal` out of the chain's datasets",
     )  # fmt: skip
 
 
 async def _ask(endpoint: Endpoint, route: Route, part: Sequence[Place]) -> list[list[Moved]]:
-    asks = [route.asks(place) for place in part]
-    answers = iter(await endpoint.ask([ask for several in asks for ask in several], height=part[0].height))
+    reads = [route.reads(place) for place in part]
+    answers = iter(await endpoint.ask([ask for several in reads for ask in several], height=part[0].height))
     found = []
-    for place, several in zip(part, asks, strict=True):
+    for place, several in zip(part, reads, strict=True):
         given = [_given(endpoint, next(answers), place) for _ in several]
         found.append(await asyncio.to_thread(route.read, endpoint.name, given, place))
     return found

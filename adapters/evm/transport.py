@@ -20,7 +20,7 @@ from chainfolio.memory import ByteBudget, Lease
 if TYPE_CHECKING:
     import aiohttp
 
-    from adapters.evm.plain import PlainTransport
+    from adapters.evm.plain_http import PlainTransport
 
 # The most bytes of an answer: of blocks, logs and traces, which fill it where a node puts no bound, and of all else.
 MAX_BODY = 96 * 1024 * 1024
@@ -49,7 +49,7 @@ def too_large(source: str, room: int) -> TooMuch:
 def unreachable(source: str, error: Exception) -> Unreachable:
     """The error of an address where nobody is, with the cause; nothing of the address is in it."""
     reason = f"cannot be reached: {cause(error)}"
-    return Unreachable(source, reason, cure="is the node running, and is the address right?")
+    return Unreachable(source, reason, remedy="is the node running, and is the address right?")
 
 
 def cause(error: Exception) -> str:
@@ -161,7 +161,7 @@ class HttpTransport:
         if not url.lower().startswith("http://"):
             return await self._exchange(source, "POST", url, body, timeout_s)
         if self._plain is None:
-            from adapters.evm.plain import PlainTransport
+            from adapters.evm.plain_http import PlainTransport
 
             self._plain = PlainTransport(self.budget, connections=self._connections, max_body=self._max_body)
         return await self._plain.post(source, url, body, timeout_s)

@@ -174,8 +174,8 @@ def open_database(url: str, time: Time | None = None) -> Database:
 
         return PostgresDatabase(url, time)
     if not url.startswith("sqlite:///") or url == "sqlite:///":
-        cure = "sqlite:///path/to/state.db or postgresql://user@host/name"
-        raise BadSettings("state.url", "not the address of a state store", cure=cure)
+        remedy = "sqlite:///path/to/state.db or postgresql://user@host/name"
+        raise BadSettings("state.url", "not the address of a state store", remedy=remedy)
     from storage.state.sqlite import SqliteDatabase
 
     return SqliteDatabase(Path(url.removeprefix("sqlite:///")), time)

@@ -135,7 +135,7 @@ def existing(tx: Transaction, id: str) -> Account:
     """One account; BadRequest where there is none."""
     found = find(tx, id)
     if found is None:
-        raise BadRequest("account", f"there is no account {id}", cure="chainfolio account list")
+        raise BadRequest("account", f"there is no account {id}", remedy="chainfolio account list")
     return found
 
 
@@ -222,14 +222,14 @@ def checked_grants(names: Iterable[str]) -> frozenset[str]:
     """The names, where all of them can be granted."""
     found = frozenset(names)
     for name in sorted(found - set(GRANTS)):
-        raise BadRequest("grant", f"`{name}` is no grant", cure=f"one of {', '.join(GRANTS)}")
+        raise BadRequest("grant", f"`{name}` is no grant", remedy=f"one of {', '.join(GRANTS)}")
     return found
 
 
 def checked_plan(plan: str) -> str:
     """The plan, where there is such a one."""
     if plan not in PLANS:
-        raise BadRequest("plan", f"`{plan}` is no plan", cure=f"one of {', '.join(PLANS)}")
+        raise BadRequest("plan", f"`{plan}` is no plan", remedy=f"one of {', '.join(PLANS)}")
     return plan
 
 

@@ -2,7 +2,7 @@
 
 Functions of a transaction in which the account is locked (`accounts.lock`). Who raises a Refusal changed nothing.
 
-Every function takes addresses in their one form (`book.distinct`), and looks in this order: is the bundle there
+Every function takes addresses in their one form (`address_book.distinct`), and looks in this order: is the bundle there
 (BUNDLE_NOT_FOUND); does it have that member (ADDRESSBOOK_ENTRY_NOT_FOUND); is it too large
 (BUNDLE_SIZE_LIMIT_EXCEEDED) or would it be empty (BUNDLE_EMPTY); are its members in the address book
 (BUNDLE_ADDRESS_NOT_IN_ADDRESS_BOOK); is its name free (BUNDLE_NAME_TAKEN); are its members those of no other bundle

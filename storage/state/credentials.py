@@ -67,7 +67,7 @@ def pepper(path: Path, *, accounts: bool) -> bytes:
     `accounts` already none is made: StoreError.
     """
     if accounts and not path.exists():
-        raise StoreError("state", f"there are accounts, and {path}, the secret of their keys, is missing", cure=LOST)
+        raise StoreError("state", f"there are accounts, and {path}, the secret of their keys, is missing", remedy=LOST)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
@@ -86,5 +86,5 @@ def pepper(path: Path, *, accounts: bool) -> bytes:
         sync(path.parent)
     secret = path.read_bytes()
     if len(secret) != PEPPER_BYTES:
-        raise StoreError("state", f"{path} is damaged: {len(secret)} bytes", cure="restore it from a backup")
+        raise StoreError("state", f"{path} is damaged: {len(secret)} bytes", remedy="restore it from a backup")
     return secret

@@ -73,7 +73,7 @@ Work = Callable[[Transaction], T]
 Time = Callable[[], int]
 
 
-class Taken(Exception):
+class UniqueViolation(Exception):
     """A row with that key is there already: who inserts knows what it means."""
 
 

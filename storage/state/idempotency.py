@@ -93,7 +93,7 @@ def find(tx: Transaction, asked: Asked) -> Kept | None:
 def claim(tx: Transaction, asked: Asked) -> Kept | None:
     """What was answered before; else None, and this transaction is the one that answers: `keep` is due before it ends.
 
-    Taken where another transaction has answered meanwhile: then `claim` in a new transaction finds what.
+    UniqueViolation where another transaction has answered meanwhile: then `claim` in a new transaction finds what.
     """
     found = find(tx, asked)
     if found is None:

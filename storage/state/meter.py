@@ -25,8 +25,8 @@ from chainfolio.errors import StoreError
 from chainfolio.seams import Clock
 from chainfolio.supervisor import Supervisor, Task
 from storage.state import accounts, ledger, schema
-from storage.state.database import Database, Statement, Taken, Transaction, argument
-from storage.state.sweep import EPOCH_US, LANE_BITS, call_id, swept
+from storage.state.database import Database, Statement, Transaction, UniqueViolation, argument
+from storage.state.sweep import EPOCH_US, PROCESS_BITS, call_id, swept
 
 WINDOW_US: Final = 60_000_000
 MANY: Final = 512  # operations in one transaction: others wait for its lock
@@ -72,7 +72,7 @@ class Admit(msgspec.Struct, frozen=True):
 
 
 @dataclass(eq=False, slots=True)
-class Held:
+class Reservation:
     """Credits that are reserved for a call, since `since_s` on this process's own clock. A call that takes long has
     them reserved anew, under another `call_id`, before they expire."""
 
@@ -95,7 +95,7 @@ class Admitted(msgspec.Struct, frozen=True):
     remaining: int
     reset_us: int
     now_us: int
-    held: Held | None = None
+    held: Reservation | None = None
     available: int | None = None
     stale: bool = False
 
@@ -106,14 +106,14 @@ SETTLED: Final = Admitted(True, 0, 0, 0, 0)  # what settling is answered: nothin
 class Settle(msgspec.Struct, frozen=True):
     """Post or void what is held for a call; again, or after it expired, changes nothing."""
 
-    held: Held
+    held: Reservation
     kind: str
 
 
 class Renew(msgspec.Struct, frozen=True):
     """Give back what is held for a call that still runs, and reserve it anew."""
 
-    held: Held
+    held: Reservation
 
 
 Operation = Admit | Settle | Renew
@@ -136,7 +136,7 @@ class Meter:
     _sweeps: bool = False
     _last_id: int | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _open: set[Held] = field(default_factory=set)
+    _open: set[Reservation] = field(default_factory=set)
 
     async def admit(self, asked: Admit) -> Admitted:
         """Let a request in, or not."""
@@ -148,12 +148,12 @@ class Meter:
                 self._unheld(future.result())  # it was let in in the very moment in which it left
             raise
 
-    async def settle(self, held: Held, kind: str) -> None:
+    async def settle(self, held: Reservation, kind: str) -> None:
         """Post or void; on return it is in the ledger."""
         self._open.discard(held)
         await self._do(Settle(held, kind))
 
-    def settle_soon(self, held: Held, kind: str) -> None:
+    def settle_soon(self, held: Reservation, kind: str) -> None:
         """Post or void without waiting: with the next request that comes, or in a moment. If it never comes to it, the
         reservation expires and nobody has paid."""
         self._open.discard(held)
@@ -250,11 +250,11 @@ class Meter:
         for _ in range(4):
             try:
                 return await self.database.hot(lambda tx: self._apply(tx, operations, one_by_one))  # noqa: B023
-            except Taken:  # another process made the same bucket or the same id in the same microsecond
+            except UniqueViolation:  # another process made the same bucket or the same id in the same microsecond
                 continue
             except _Settled:
                 one_by_one = True
-        raise StoreError("state", "the meter's ids clash", cure="check the clocks of the machines")
+        raise StoreError("state", "the meter's ids clash", remedy="check the clocks of the machines")
 
     def _apply(self, tx: Transaction, operations: Sequence[Operation], one_by_one: bool) -> list[Admitted]:
         round = _Round(tx, self.clock.now_us(), one_by_one)
@@ -269,10 +269,10 @@ class Meter:
         with self._lock:  # changes are paid in threads
             last = self._last_id
             if last is None or call_id(now_us + BACK_US, 0) < last:  # a lane of its own for a time that is had twice
-                first, lane = now_us, self.random.randrange(1, 2**LANE_BITS)
+                first, worker_process = now_us, self.random.randrange(1, 2**PROCESS_BITS)
             else:
-                first, lane = max(now_us, (last >> LANE_BITS) + EPOCH_US + 1), last & (2**LANE_BITS - 1)
-            ids = [call_id(at_us, lane) for at_us in range(first, first + count)]
+                first, worker_process = max(now_us, (last >> PROCESS_BITS) + EPOCH_US + 1), last & (2**PROCESS_BITS - 1)
+            ids = [call_id(at_us, worker_process) for at_us in range(first, first + count)]
             self._last_id = ids[-1]
         return ids
 
@@ -376,8 +376,8 @@ class _Round:
         held = self._reserved(asked.account_id, asked.cost, _memo(asked.key_id, asked.request_id))
         return Admitted(True, asked.limit, remaining, reset_us, now_us, held)
 
-    def _reserved(self, account_id: str, amount: int, memo: str) -> Held:
-        held = Held(account_id, self.ids.pop(), amount, memo)
+    def _reserved(self, account_id: str, amount: int, memo: str) -> Reservation:
+        held = Reservation(account_id, self.ids.pop(), amount, memo)
         self.balances[account_id].move("reserve", amount)
         self.reserved.append(ledger.entry(account_id, self.at_us, "reserve", amount, held.call_id, memo))
         return held
@@ -396,7 +396,7 @@ class _Round:
         self._settled(asked.held, asked.kind, self.renewed.get(asked.held.call_id, asked.held.call_id))
         return SETTLED
 
-    def _settled(self, held: Held, kind: str, call_id: int) -> bool:
+    def _settled(self, held: Reservation, kind: str, call_id: int) -> bool:
         row = ledger.entry(held.account_id, self.at_us, kind, held.amount, call_id, "")
         if not self.one_by_one:
             self.settled.append(row)

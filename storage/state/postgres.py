@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from chainfolio.errors import Busy, StorageFull, StoreError
 from chainfolio.settings import masked
-from storage.state.database import Statement, Taken, Time, Transaction, Work
+from storage.state.database import Statement, Time, Transaction, UniqueViolation, Work
 from storage.state.migrations import migrate_postgres
 from storage.state.schema import HEAD
 
@@ -86,7 +86,7 @@ class PostgresDatabase:
 
         def run() -> T:
             if time.monotonic() - asked_s > WAIT_S:
-                raise Busy("state", f"{masked(self.url)} is too slow for what is asked of it", cure="try again")
+                raise Busy("state", f"{masked(self.url)} is too slow for what is asked of it", remedy="try again")
             return call()
 
         return await asyncio.get_running_loop().run_in_executor(pool, run)
@@ -119,7 +119,7 @@ class PostgresDatabase:
                 self._local.begun = True
                 return work(_Transaction(connection, self._time))
         except psycopg.errors.UniqueViolation as error:
-            raise Taken(str(error)) from None
+            raise UniqueViolation(str(error)) from None
         finally:
             self._local.was_begun, self._local.begun = getattr(self._local, "begun", False), False
 
@@ -157,11 +157,11 @@ class PostgresDatabase:
         if isinstance(error, psycopg.errors.DiskFull):
             return StorageFull("state")
         if error.sqlstate in _AGAIN:
-            return Busy("state", f"{where} is busy", cure="try again")
+            return Busy("state", f"{where} is busy", remedy="try again")
         if isinstance(error, psycopg.errors.InvalidPassword | psycopg.errors.InvalidAuthorizationSpecification):
-            return StoreError("state", f"{where} refuses the user or the password", cure="check state.url")
+            return StoreError("state", f"{where} refuses the user or the password", remedy="check state.url")
         if isinstance(error, _LOST):
-            return Busy("state", f"{where} cannot be reached", cure="check that PostgreSQL runs, and state.url")
+            return Busy("state", f"{where} cannot be reached", remedy="check that PostgreSQL runs, and state.url")
         return StoreError("state", f"{where}: {type(error).__name__} {error.sqlstate}")
 
 

@@ -43,7 +43,7 @@ def limits(tx: Transaction, account_id: str, defaults: Quotas) -> dict[str, int]
 def override(tx: Transaction, account_id: str, name: str, value: int | None, now_us: int) -> None:
     """Give an account a quota of its own; None takes it back to what the settings say."""
     if name not in NAMES:
-        raise BadRequest("quota", f"`{name}` is no quota", cure=f"one of {', '.join(NAMES)}")
+        raise BadRequest("quota", f"`{name}` is no quota", remedy=f"one of {', '.join(NAMES)}")
     if value is not None and not 0 <= value <= MOST:
         raise BadRequest("quota", f"0 to {MOST:,}")
     accounts.lock(tx, account_id)

@@ -32,7 +32,7 @@ class Refusal(ChainfolioError):
 
     exit_code = 2
 
-    def __init__(self, code: Code, message: str, *, cure: str = "", **extras: Any) -> None:
-        super().__init__(message, cure=cure)
+    def __init__(self, code: Code, message: str, *, remedy: str = "", **extras: Any) -> None:
+        super().__init__(message, remedy=remedy)
         self.code: Code = code
         self.extras = extras

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from storage.state import schema
 from storage.state.credentials import digest
-from storage.state.database import Database, Statement, Taken, Transaction, argument, literal, one
+from storage.state.database import Database, Statement, Transaction, UniqueViolation, argument, literal, one
 
 _MARKS = schema.marks
 _FIND = Statement(sa.select(_MARKS.c.value).where(_MARKS.c.name == literal("secret")))
@@ -23,7 +23,7 @@ def is_own(database: Database, pepper: bytes) -> bool:
     mark = _mark(pepper)
     try:
         return database.look(_found) == mark or database.change(lambda tx: _remembered(tx, mark)) == mark
-    except Taken:  # another process has just remembered one
+    except UniqueViolation:  # another process has just remembered one
         return database.look(_found) == mark
 
 

@@ -19,10 +19,10 @@ from typing import Any, Final, TypeVar
 import apsw
 
 from storage.sqlite import BUSY_MS, connect, said, translated, writing
-from storage.state.database import Statement, Taken, Time, Work
+from storage.state.database import Statement, Time, UniqueViolation, Work
 from storage.state.migrations import migrate_sqlite
 from storage.state.schema import HEAD
-from storage.state.sweep import EPOCH_US, LANE_BITS
+from storage.state.sweep import EPOCH_US, PROCESS_BITS
 
 T = TypeVar("T")
 CHECKPOINT_S: Final = 1.0
@@ -143,13 +143,13 @@ class _Transaction:
 
 @contextmanager
 def _writing(connection: apsw.Connection, time: Time) -> Iterator[_Transaction]:
-    """One transaction; Taken where it would say twice what may be there once."""
+    """One transaction; UniqueViolation where it would say twice what may be there once."""
     try:
         with writing(connection):
             yield _Transaction(connection, time)
     except apsw.ConstraintError as error:
-        if getattr(error, "extendedresult", 0) in _TAKEN:
-            raise Taken(str(error)) from None
+        if getattr(error, "extendedresult", 0) in _UNIQUE_VIOLATION:
+            raise UniqueViolation(str(error)) from None
         raise
 
 
@@ -161,7 +161,7 @@ def _steady(connection: apsw.Connection) -> Time:
     with writing(connection):
         kept: list[Any] = connection.execute("SELECT value FROM marks WHERE name = 'started'").fetchall()
         calls: list[Any] = connection.execute(_NEWEST).fetchall()
-        newest_us = max([(call >> LANE_BITS) + EPOCH_US for (call,) in calls], default=0)
+        newest_us = max([(call >> PROCESS_BITS) + EPOCH_US for (call,) in calls], default=0)
         if kept and kept[0][0] + passed_us >= newest_us - NEAR_US:
             started_us = int(kept[0][0])
         else:
@@ -170,4 +170,8 @@ def _steady(connection: apsw.Connection) -> Time:
     return lambda: started_us + time.monotonic_ns() // 1000
 
 
-_TAKEN: Final = (apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_ROWID)
+_UNIQUE_VIOLATION: Final = (
+    apsw.SQLITE_CONSTRAINT_UNIQUE,
+    apsw.SQLITE_CONSTRAINT_PRIMARYKEY,
+    apsw.SQLITE_CONSTRAINT_ROWID,
+)

@@ -16,7 +16,7 @@ from storage.state.database import Statement, Transaction, argument, literal, on
 SLICE: Final = 2000  # rows of the ledger, about 5 ms
 GRACE_US: Final = 60_000_000  # longer than any transaction lasts
 EPOCH_US: Final = 1_735_689_600_000_000  # 2025-01-01: the ids of calls fit 63 bits for 17 years
-LANE_BITS: Final = 14
+PROCESS_BITS: Final = 14
 
 _MARKS, _LEDGER = schema.marks, schema.ledger
 _MARK = Statement(sa.select(_MARKS.c.value).where(_MARKS.c.name == literal("settled")).with_for_update())
@@ -56,7 +56,7 @@ def expire(tx: Transaction, at_us: int, hold_us: int, most: int = SLICE) -> tupl
     ((last, found),) = tx.rows(_END, mark=mark, most=most)
     if last is None:
         return 0, False
-    late = call_id(tx.now_us() - hold_us, 2**LANE_BITS - 1)
+    late = call_id(tx.now_us() - hold_us, 2**PROCESS_BITS - 1)
     ((young,),) = tx.rows(
         _YOUNG, mark=mark, last=last, late=late, recent=at_us - min(hold_us, GRACE_US), now=at_us
     )  # fmt: skip
@@ -81,6 +81,6 @@ def _given_back(tx: Transaction, calls: list[tuple[str, int, int]], at_us: int) 
     return expired
 
 
-def call_id(at_us: int, lane: int) -> int:
+def call_id(at_us: int, worker_process: int) -> int:
     """The id of a call that began at a moment of the store's time; no two processes have the same lane."""
-    return (at_us - EPOCH_US) << LANE_BITS | lane
+    return (at_us - EPOCH_US) << PROCESS_BITS | worker_process

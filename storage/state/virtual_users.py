@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from chainfolio.assets import account
 from chainfolio.contracts import VirtualHolding, VirtualUser
-from chainfolio.documents import Misfit, strict
+from chainfolio.documents import ValidationError, strict
 from chainfolio.errors import BadRequest
 from storage.state import audit, schema
 from storage.state.database import Statement, Transaction, argument, one
@@ -25,7 +25,7 @@ Kind = Literal["BALANCE", "CEX", "GROUP"]
 TYPES: Final = get_args(Kind)
 NATIVE: Final = "native"
 MOST: Final = 1000
-CURES: Final = {
+REMEDIES: Final = {
     "BALANCE": '[{"chain": "ethereum", "contract": "native", "amount": "1.5"}]',
     "CEX": '[{"symbol": "EUR", "amount": "10", "priceUsd": "1.08"}]',
     "GROUP": '{"addresses": ["0x…"]}',
@@ -85,16 +85,16 @@ _DROP = Statement(_ROWS.delete().where(_ROWS.c.account_id == argument("owner"), 
 def content(type: str, document: bytes) -> Content:
     """What the document of a virtual user of this type says; BadRequest where it cannot be meant."""
     if type not in TYPES:
-        raise BadRequest("type", f"`{type}` is no type of virtual user", cure=f"one of {', '.join(TYPES)}")
+        raise BadRequest("type", f"`{type}` is no type of virtual user", remedy=f"one of {', '.join(TYPES)}")
     try:
         if type == "GROUP":
             return Content(accounts=_once([_address(each) for each in strict(document, _Group).addresses]))
         holdings = tuple(each.read() for each in strict(document, list[_Holding]))
         _once([each.symbol or f"{each.chain} {each.contract}" for each in holdings])
     except ValueError as error:
-        place = ".".join(error.path) if isinstance(error, Misfit) else ""
+        place = ".".join(error.path) if isinstance(error, ValidationError) else ""
         message = f"at {place}: {error}" if place else str(error)
-        raise BadRequest("holdings", message, cure=f"for example {CURES[type]}") from None
+        raise BadRequest("holdings", message, remedy=f"for example {REMEDIES[type]}") from None
     if len(holdings) > MOST:
         raise BadRequest("holdings", f"{len(holdings)} lines; at most {MOST}")
     return Content(holdings=holdings)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from indexer.validators import (
+from engine.validators import (
     Range,
     Rows,
     ValidatorBalance,

@@ -17,7 +17,7 @@ from chainfolio.assets import Account
 from chainfolio.contracts import VirtualUser
 from chainfolio.seams import Seams
 from chainfolio.settings import Limits, Server, Settings
-from indexer.answers import (
+from engine.answers import (
     Approval,
     ApprovalsPage,
     ChainFact,
@@ -36,7 +36,7 @@ from portfolio.transactions import Transactions
 from portfolio.zeroed import zeroed
 from storage.state.database import Statement
 from storage.state.ledger import Bill
-from storage.state.meter import Admit, Admitted, Held
+from storage.state.meter import Admit, Admitted, Reservation
 from tests.api.beacon import FakeValidators
 
 T = TypeVar("T")
@@ -81,13 +81,13 @@ class FakeMeter:
 
     async def admit(self, asked: Admit) -> Admitted:
         self.asked.append(asked)
-        held = Held(asked.account_id, len(self.asked), asked.cost) if asked.cost and asked.hold else None
+        held = Reservation(asked.account_id, len(self.asked), asked.cost) if asked.cost and asked.hold else None
         return Admitted(True, asked.limit, asked.limit - len(self.asked), 60_000_000, 0, held, RICH)
 
-    async def settle(self, held: Held, kind: str) -> None:
+    async def settle(self, held: Reservation, kind: str) -> None:
         self.settled.append((held.call_id, kind))
 
-    def settle_soon(self, held: Held, kind: str) -> None:
+    def settle_soon(self, held: Reservation, kind: str) -> None:
         self.settled.append((held.call_id, kind))
 
     def bill(self, account_id: str, key_id: str, amount: int, request_id: str) -> Bill:
@@ -160,7 +160,7 @@ class FakeEngine:
 
     failure: Exception | None = None
     delay_s: float = 0
-    worth: Decimal = Decimal("1600.25")
+    value_usd: Decimal = Decimal("1600.25")
     ready: bool = True
     reached: Reached | None = None
     syncing: bool = False
@@ -192,7 +192,7 @@ class FakeEngine:
 
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Value:
         await self._come("nav", accounts, currency, wait)
-        return Value(self.worth, currency, Decimal(1))
+        return Value(self.value_usd, currency, Decimal(1))
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
         await self._come("at_block", accounts, chain, height, options)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from api.errors import CODED, ERROR, MESSAGE, SHAPES
 from api.router import Route
 from chainfolio.settings import Quotas
-from storage.state import book, bundles, schema, subscriptions, virtual_users
+from storage.state import address_book, bundles, schema, subscriptions, virtual_users
 from storage.state.database import Statement, Transaction, argument
 from tests.api import targets
 from tests.api.fakes import ALICE, BOB, POOL
@@ -45,7 +45,7 @@ def furnish(world: World, account_id: str) -> None:
     def work(tx: Transaction) -> None:
         for statement in _EMPTIED:
             tx.run(statement, owner=account_id)
-        book.add(tx, account_id, {ALICE: "", BOB: "", POOL: ""}, Quotas(), now_us)
+        address_book.add(tx, account_id, {ALICE: "", BOB: "", POOL: ""}, Quotas(), now_us)
         bundles.create(tx, account_id, bundle_of(account_id), "Treasury", [ALICE, BOB], Quotas())
         subscriptions.add(tx, account_id, {ALICE: ""}, now_us)
         virtual_users.add(tx, account_id, virtual_user_of(account_id), "BALANCE", "Safe", DOCUMENT, now_us)

@@ -91,7 +91,7 @@ class Tenant:
         id: str = said.json["data"]["id"]
         return id
 
-    async def everything(self) -> list[bytes]:
+    async def read_all(self) -> list[bytes]:
         """All that the account has, as answered."""
         paths = "/v1/addressbook", "/v1/bundles", "/v1/virtual-users"
         return [(await self.ask("GET", path)).body for path in paths]

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from chainfolio.settings import Quotas, Settings
-from storage.state import accounts, book, quotas
+from storage.state import accounts, address_book, quotas
 from storage.state.database import Statement
 from tests.api.fakes import SOL, STARKNET, TRON
 from tests.api.tenants import Tenant, World, a_world, encoded, wallet
@@ -196,9 +196,9 @@ async def test_plans_of_entries(world: World, ann: Tenant) -> None:
     now_us = time.time_ns() // 1000
     hour = 3_600_000_000
 
-    def plan(address: str, plan: str, until: int | None, authorized: bool | None = None) -> book.Entry:
+    def plan(address: str, plan: str, until: int | None, authorized: bool | None = None) -> address_book.Entry:
         return world.state.database.change(
-            lambda tx: book.set_plan(tx, ann.account, address, plan, until, 1, owner_authorized=authorized)
+            lambda tx: address_book.set_plan(tx, ann.account, address, plan, until, 1, owner_authorized=authorized)
         )
 
     plan(EVM, "PRO", 2_000_000_000_123_456)
@@ -249,8 +249,8 @@ async def test_a_book_is_read_in_parts_by_limit_and_offset(world: World, ann: Te
         await ann.bundle(f"b{number}", wallet(number))
     bundles = (await ann.ask("GET", "/v1/bundles")).json["data"]
     assert (await ann.ask("GET", "/v1/bundles?offset=1&limit=1")).json["data"] == bundles[1:2]
-    for flaw in ("limit=0", "offset=-1", "limit=x"):
-        assert (await ann.ask("GET", f"/v1/addressbook?{flaw}")).status == 400
+    for field_error in ("limit=0", "offset=-1", "limit=x"):
+        assert (await ann.ask("GET", f"/v1/addressbook?{field_error}")).status == 400
 
 
 async def test_a_paid_plan_has_a_bound_too(state_url: str) -> None:

@@ -10,9 +10,9 @@ import pytest
 from aiohttp import ClientSession
 from structlog.testing import capture_logs
 
-from api.errors import CURES, SHAPES, Problem, invalid, refusal
-from api.heads import coding_of
+from api.errors import REMEDIES, SHAPES, Problem, invalid, refusal
 from api.nav import number
+from api.response_headers import coding_of
 from api.routes import ROUTES
 from api.status import moment
 from chainfolio import errors
@@ -40,11 +40,10 @@ async def test_one_portfolio_per_address_in_an_array(ask: Any) -> None:
 
 
 async def test_a_net_asset_value_has_every_digit_as_a_number(ask: Any, engine: FakeEngine) -> None:
-    engine.worth = Decimal("123456789012345678901234567890.000000000000000001")
+    engine.value_usd = Decimal("123456789012345678901234567890.000000000000000001")
     answer = await ask(f"/v1/nav?addresses={ALICE}")
-    expected = (
-        f'{{"nav":{engine.worth},"currency":"USD","conversionPrice":1,"unpricedAssets":0,"completeness":"complete"}}'
-    )
+    rest = '"currency":"USD","conversionPrice":1,"unpricedAssets":0,"completeness":"complete"'
+    expected = f'{{"nav":{engine.value_usd},{rest}}}'
     assert await answer.text() == expected
 
 
@@ -118,7 +117,7 @@ SECRET = "https://node.example/v2/SECRET"
 FAILURES = [
     (errors.BadRequest("currency", "has no rate"), 400, "Validation Failed", "has no rate", None),
     (errors.BadSettings("prices", SECRET), 503, "Service Unavailable", "not set up", None),
-    (errors.NotCovered("ethereum", "transfers", 1, 9), 503, "Not Indexed", "transfers of ethereum", "60"),
+    (errors.NotIndexed("ethereum", "transfers", 1, 9), 503, "Not Indexed", "transfers of ethereum", "60"),
     (errors.Unavailable(SECRET, SECRET), 503, "Service Unavailable", "does not answer", "5"),
     (errors.Unavailable("node", "429", retry_after_s=17.2), 503, "Service Unavailable", "does not answer", "17"),
     (errors.NodeBehind(SECRET, SECRET), 503, "Service Unavailable", "has not come that far", "5"),
@@ -161,24 +160,24 @@ def test_every_error_of_ours_has_a_cure() -> None:
 
     assert [
         kind for kind in below(errors.ChainfolioError) - {errors.ChainfolioError, errors.BadRequest}
-        if not any(issubclass(kind, cure.kind) for cure in CURES)
+        if not any(issubclass(kind, remedy.kind) for remedy in REMEDIES)
     ] == []  # fmt: skip
 
 
 def test_no_cure_is_hidden_behind_a_wider_one() -> None:
-    kinds = [cure.kind for cure in CURES]
+    kinds = [remedy.kind for remedy in REMEDIES]
     assert [later for at, later in enumerate(kinds) if any(issubclass(later, earlier) for earlier in kinds[:at])] == []
 
 
 @pytest.mark.parametrize(
     "failure",
     [
-        errors.NotCovered("ethereum", "transfers", 1, 9),
-        errors.Unserved("validators", cure="OPERATOR"),
-        errors.NotFound("more than are served", cure="OPERATOR"),
-        errors.BadRequest("chain", "it is not known here", cure="OPERATOR"),
+        errors.NotIndexed("ethereum", "transfers", 1, 9),
+        errors.Unserved("validators", remedy="OPERATOR"),
+        errors.NotFound("more than are served", remedy="OPERATOR"),
+        errors.BadRequest("chain", "it is not known here", remedy="OPERATOR"),
         errors.DeepReorg("ethereum", 5, "0xaa", "0xbb"),
-        errors.Missing("a program is missing", cure="OPERATOR"),
+        errors.Missing("a program is missing", remedy="OPERATOR"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -188,9 +187,9 @@ async def test_what_the_operator_can_do_is_in_the_log_alone(
     engine.failure = failure
     with capture_logs() as lines:
         body = await (await ask(f"/v1/wallet?addresses={ALICE}")).json()
-    assert failure.cure not in str(body)
-    assert "cure" not in body
-    assert isinstance(failure, errors.BadRequest) or failure.cure in str(lines)
+    assert failure.remedy not in str(body)
+    assert "remedy" not in body
+    assert isinstance(failure, errors.BadRequest) or failure.remedy in str(lines)
 
 
 async def test_an_incident_is_named_to_the_client_and_found_in_the_log(ask: Any, engine: FakeEngine) -> None:

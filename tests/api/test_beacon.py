@@ -9,7 +9,7 @@ import pytest
 
 from api.beacon import ROUTES
 from chainfolio.errors import Unserved
-from indexer.validators import Range, ValidatorDeposit, Window, unserved
+from engine.validators import Range, ValidatorDeposit, Window, unserved
 from tests.api.beacon import CREDENTIALS, DEPOSIT, OWNER, PUBKEY
 from tests.api.fakes import FakeEngine
 
@@ -106,7 +106,7 @@ async def test_an_index_that_is_none_is_refused(ask: Any, engine: FakeEngine, re
     answer = await ask(f"{BASE}/{resource}/index/{index}{RESOURCES[resource]}")
     body = await answer.json()
     assert (answer.status, body["error"]) == (400, "Validation Failed")
-    assert [flaw["path"] for flaw in body["details"]["path"]] == [["index"]]
+    assert [field_error["path"] for field_error in body["details"]["path"]] == [["index"]]
     assert engine.calls == []
 
 
@@ -120,7 +120,7 @@ async def test_a_pubkey_that_is_none_is_refused(ask: Any, engine: FakeEngine, re
     answer = await ask(f"{BASE}/{resource}/pubkey/{pubkey}{RESOURCES[resource]}")
     body = await answer.json()
     assert (answer.status, body["error"]) == (400, "Validation Failed")
-    assert [flaw["path"] for flaw in body["details"]["path"]] == [["pubkey"]]
+    assert [field_error["path"] for field_error in body["details"]["path"]] == [["pubkey"]]
     assert engine.calls == []
 
 
@@ -165,7 +165,7 @@ async def test_a_range_is_read_strictly(ask: Any, engine: FakeEngine, wrong: str
     answer = await ask(f"{BASE}/rewards/index/7?{query}")
     body = await answer.json()
     assert (answer.status, body["error"]) == (400, "Validation Failed")
-    assert [flaw["path"] for flaw in body["details"]["query"]] == [[name]]
+    assert [field_error["path"] for field_error in body["details"]["query"]] == [[name]]
     assert engine.calls == []
 
 
@@ -234,7 +234,7 @@ async def test_a_failure_of_ours_is_plain_text(ask: Any, engine: FakeEngine) -> 
 
 def test_the_engine_of_today_has_no_beacon_chain() -> None:
     from chainfolio.settings import Settings
-    from indexer.engine import Engine
+    from engine.service import Engine
     from indexer.wiring import System
 
     with pytest.raises(Unserved, match="validators"):

@@ -155,9 +155,9 @@ async def test_an_entry_stays_where_a_bundle_would_be_empty_or_like_another(ann:
     await ann.bundle("C and D", C, D)
     await ann.bundle("A and C and D", A, C, D)
     await ann.bundle("A and SOL", A, SOL)
-    before = await ann.everything()
+    before = await ann.read_all()
     for address, name in ((B, "Only B"), (A, "A and C and D")):
         said = await ann.ask("DELETE", f"/v1/addressbook/{address}")
         assert (said.status, said.code) == (409, "ADDRESSBOOK_ENTRY_NOT_DELETABLE")
         assert name in said.json["error"]["message"]
-    assert await ann.everything() == before
+    assert await ann.read_all() == before

@@ -15,7 +15,7 @@ import pytest
 from api.router import AT_BLOCK
 from chainfolio import errors
 from chainfolio.settings import Limits, Settings
-from indexer.answers import ApprovalsPage
+from engine.answers import ApprovalsPage
 from storage.state import delegations, ledger, schema, virtual_users
 from storage.state.database import Statement
 from storage.state.ledger import Balance
@@ -76,7 +76,7 @@ async def test_a_success_costs_its_price_once(world: World, ann: Tenant) -> None
     "failure",
     [
         errors.Unavailable("node", "down"), errors.BadAnswer("node", "lies"),
-        errors.NotCovered("ethereum", "logs", 1, 9), errors.HistoryUnavailable("node", 5, "pruned"),
+        errors.NotIndexed("ethereum", "logs", 1, 9), errors.HistoryUnavailable("node", 5, "pruned"),
         errors.Unserved("nobody"),
         errors.NotFound("nothing"),
         errors.BadRequest("addresses", "cannot be meant"), errors.StoreError("lake", "gone"), RuntimeError("a bug"),

@@ -31,7 +31,7 @@ class Case:
     """A request that has one flaw, and the status that says so."""
 
     route: Route
-    flaw: str
+    field_error: str
     status: int
     query: str = ""
     body: bytes | None = None
@@ -39,7 +39,7 @@ class Case:
     path: str = ""
 
     def __str__(self) -> str:
-        return f"{self.route.name}: {self.flaw}"
+        return f"{self.route.name}: {self.field_error}"
 
 
 def asked(route: Route) -> tuple[str, bytes | None]:
@@ -85,8 +85,8 @@ def of_bodies(route: Route) -> Iterator[Case]:
     for name in fields:
         wrong[f"no {name}"] = {key: value for key, value in fields.items() if key != name}
         wrong |= {f"{name} is {other}": {**fields, name: json.loads(other)} for other in ("null", "1", "{}")}
-    for flaw, value in wrong.items():
-        yield Case(route, flaw, 400, query, json.dumps(value).encode())
+    for field_error, value in wrong.items():
+        yield Case(route, field_error, 400, query, json.dumps(value).encode())
     yield Case(route, "no JSON", 400, query, b"{")
     yield Case(route, "no UTF-8", 400, query, body[:-1] + b"\xff")
     yield Case(route, "another type", 415, query, body, (("Content_Type", "text/plain"),))
@@ -153,14 +153,14 @@ BEYOND: Final[dict[str, list[tuple[str, int, dict[str, Any]]]]] = {
 
 def of_meanings(route: Route) -> Iterator[Case]:
     """What is listed above."""
-    for flaw, status, wrong in BEYOND.get(route.name, ()):
+    for field_error, status, wrong in BEYOND.get(route.name, ()):
         query, body = asked(route)
         for name, value in wrong.items():
             if name not in ("body", "path"):
                 query = replaced(query, name, value)
         if "body" in wrong:
             body = json.dumps(wrong["body"]).encode()
-        yield Case(route, flaw, status, query, body, path=wrong.get("path", ""))
+        yield Case(route, field_error, status, query, body, path=wrong.get("path", ""))
 
 
 MAKERS: Final = (of_queries, of_bodies, of_headers, of_meanings)
@@ -190,7 +190,9 @@ async def cast(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cast]:
 def line(case: Case, tenant: Tenant) -> str:
     path = case.path or path_of(case.route, bundle_of(tenant.account))
     query = (
-        case.query if case.flaw == "somebody else's" else case.query.replace(NOBODYS, virtual_user_of(tenant.account))
+        case.query
+        if case.field_error == "somebody else's"
+        else case.query.replace(NOBODYS, virtual_user_of(tenant.account))
     )
     return f"{path}?{query}" if query else path
 

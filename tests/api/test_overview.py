@@ -51,7 +51,7 @@ async def test_a_day_is_written_in_one_way(ask: Any, engine: FakeEngine, day: st
     body = await answer.json()
     assert (answer.status, body["error"]) == (400, "Validation Failed")
     assert body["message"].endswith("Invalid date format. Use YYYY-MM-DD")
-    assert [flaw["path"] for flaw in body["details"]["query"]] == [["date"]]
+    assert [field_error["path"] for field_error in body["details"]["query"]] == [["date"]]
     assert engine.calls == []
 
 

@@ -13,7 +13,7 @@ from aiohttp import ClientSession
 from api.serve import listening
 from chainfolio.blocks import Block
 from chainfolio.seams import SystemClock
-from indexer.answers import ApprovalsPage, Permitted, Place, Reached
+from engine.answers import ApprovalsPage, Permitted, Place, Reached
 from storage.state import State
 from tests.api.fakes import ALICE, BOB, KEY, Caller, FakeEngine, FakeKeys, an_app
 

@@ -82,7 +82,7 @@ async def test_a_query_that_does_not_fit_is_told_what_is_wrong_and_where(
     assert body["error"] == "Validation Failed"
     assert set(body) == {"error", "message", "details"}
     assert message in body["message"]
-    assert all(set(flaw) == {"message", "path"} for flaw in body["details"]["query"])
+    assert all(set(field_error) == {"message", "path"} for field_error in body["details"]["query"])
     assert engine.calls == []
 
 

@@ -19,7 +19,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Token
 from chainfolio.settings import Chain, Settings
-from indexer.answers import (
+from engine.answers import (
     Allowance,
     ApprovalsPage,
     ApprovedAsset,
@@ -352,7 +352,7 @@ async def test_failures_of_approvals_have_their_own_bodies(ask: Any, engine: Fak
     engine.failure = errors.Unavailable("SECRET", "SECRET")
     answer = await ask(APPROVALS)
     assert (answer.status, set(await answer.json())) == (502, {"message"})
-    engine.failure = errors.NotCovered("ethereum", "approvals", 0, 9)
+    engine.failure = errors.NotIndexed("ethereum", "approvals", 0, 9)
     answer = await ask(APPROVALS)
     assert (answer.status, (await answer.json())["error"]) == (503, "Not Indexed")
     engine.failure = errors.BadRequest("cursor", "the chain has changed since that page")
@@ -466,7 +466,7 @@ async def test_without_a_source_transactions_are_not_served(ask: Any, engine: Fa
 
 
 async def test_an_address_with_too_many_transactions_is_not_indexed(ask: Any, engine: FakeEngine) -> None:
-    engine.failure = errors.NotFound(f"{ALICE} has more than 100,000 transactions", cure="raise the ceiling")
+    engine.failure = errors.NotFound(f"{ALICE} has more than 100,000 transactions", remedy="raise the ceiling")
     answer = await ask(PAGED)
     body = await answer.json()
     assert (answer.status, body["error"]) == (404, "Address not indexed")
@@ -474,7 +474,7 @@ async def test_an_address_with_too_many_transactions_is_not_indexed(ask: Any, en
 
 
 async def test_transactions_that_nobody_indexed_are_not_an_empty_list(ask: Any, engine: FakeEngine) -> None:
-    engine.failure = errors.NotCovered("ethereum", "transfers", 0, 99)
+    engine.failure = errors.NotIndexed("ethereum", "transfers", 0, 99)
     answer = await ask(PAGED)
     assert (answer.status, (await answer.json())["error"], answer.headers["Retry-After"]) == (503, "Not Indexed", "60")
 
@@ -506,7 +506,7 @@ async def test_a_body_that_does_not_fit_is_refused(ask: Any, engine: FakeEngine,
 
 async def test_a_bad_address_in_a_body_is_told_with_its_place(ask: Any) -> None:
     answer = await ask("/v1/sync-transactions", "POST", json={"addresses": [ALICE, "0x12"]})
-    assert [flaw["path"] for flaw in (await answer.json())["details"]["body"]] == [["addresses", "1"]]
+    assert [field_error["path"] for field_error in (await answer.json())["details"]["body"]] == [["addresses", "1"]]
 
 
 @pytest.mark.parametrize("kind", ["", "text/plain", "application/json; charset=utf-7", "multipart/form-data"])

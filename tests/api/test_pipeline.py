@@ -127,7 +127,7 @@ async def test_a_body_that_does_not_fit_is_refused_with_its_place(base: str, bod
     status, told = await post(base, "/v1/made/ethereum", body)
     assert status == 400
     assert told["error"] == "Validation Failed"
-    assert [flaw["path"] for flaw in told["details"]["body"]] == [path]
+    assert [field_error["path"] for field_error in told["details"]["body"]] == [path]
 
 
 async def test_the_other_ways_a_body_can_be_wrong(base: str) -> None:

@@ -119,7 +119,7 @@ async def test_a_contract_that_cannot_be_meant_is_refused(ask: Any, query: str, 
     answer = await ask(f"/v1/contract-protocol?{query}")
     body = await answer.json()
     assert (answer.status, body["error"]) == (400, "Validation Failed")
-    assert [flaw["path"] for flaw in body["details"]["query"]] == [[name]]
+    assert [field_error["path"] for field_error in body["details"]["query"]] == [[name]]
 
 
 async def test_failures_are_a_message(ask: Any, engine: FakeEngine) -> None:

@@ -192,7 +192,7 @@ async def test_two_tenants_who_make_the_same_at_once_each_get_theirs(world: Worl
 async def test_who_attacks_while_the_owner_changes_gets_nothing(world: World, ann: Tenant, eve: Tenant) -> None:
     bundle = await ann.bundle("x", A, B)
     path = f"/v1/bundles/{bundle}"
-    before, purse = await eve.everything(), await spent(world, eve)
+    before, purse = await eve.read_all(), await spent(world, eve)
     attacks = [
         (eve, "DELETE", path, None), (eve, "PATCH", path, {"name": "mine"}), (eve, "GET", path, None),
         (eve, "POST", f"{path}/addresses", {"address": C}), (eve, "DELETE", f"{path}/addresses/{A}", None),
@@ -204,7 +204,7 @@ async def test_who_attacks_while_the_owner_changes_gets_nothing(world: World, an
     assert ends(said[5:7]) == [200, 200]
     assert (await ann.ask("GET", path)).json["data"] == {"id": bundle, "name": "y", "addresses": [A, B, C]}
     assert await spent(world, eve) == purse
-    assert await eve.everything() == before
+    assert await eve.read_all() == before
 
 
 async def test_the_days_of_a_foreign_subscription_are_forbidden_as_if_there_were_none(

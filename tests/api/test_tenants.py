@@ -74,23 +74,23 @@ async def test_a_foreign_bundle_is_as_unknown_as_one_that_is_not(
 ) -> None:
     theirs = await ann.bundle("x", A, B)
     await eve.book(A, C)
-    before = await ann.everything(), await eve.everything()
+    before = await ann.read_all(), await eve.read_all()
     foreign = await eve.ask(method, path.format(theirs), body)
     assert (foreign.status, foreign.code) == (404, "BUNDLE_NOT_FOUND")
     for unknown in (NOBODYS, "65f0c0ffee", theirs.upper(), f"{theirs}%00", "%FF", "%F0%9F%98%80", "a" * 3000, "%27--"):
         assert await eve.ask(method, path.format(unknown), body) == foreign
-    assert (await ann.everything(), await eve.everything()) == before
+    assert (await ann.read_all(), await eve.read_all()) == before
 
 
 @pytest.mark.parametrize(("method", "path", "body"), ENTRIES)
 async def test_a_foreign_entry_is_as_unknown_as_one_that_is_not(
     ann: Tenant, eve: Tenant, method: str, path: str, body: Any
 ) -> None:
-    before = await ann.everything()
+    before = await ann.read_all()
     foreign = await eve.ask(method, path.format(A), body)
     assert (foreign.status, foreign.code) == (404, "ADDRESSBOOK_ENTRY_NOT_FOUND")
     assert await eve.ask(method, path.format(C), body) == foreign
-    assert await ann.everything() == before
+    assert await ann.read_all() == before
 
 
 async def test_what_one_has_takes_nothing_from_the_other(ann: Tenant, eve: Tenant) -> None:
@@ -160,12 +160,12 @@ async def test_who_did_not_delegate_is_as_unknown_as_one_that_is_not(
 ) -> None:
     theirs = await ann.bundle("x", A, B)
     path = path.format(theirs if "bundles" in path else A)
-    before = await ann.everything()
+    before = await ann.read_all()
     foreign = await eve.ask(method, path, body, X_Delegate_For=ann.account)
     assert (foreign.status, foreign.code) == (404, "DELEGATE_NOT_FOUND")
     for unknown in ("acc_x", "", "😀", f"{ann.account},{eve.account}", "'; --", eve.account):
         assert await eve.ask(method, path, body, X_Delegate_For=unknown) == foreign
-    assert await ann.everything() == before
+    assert await ann.read_all() == before
 
 
 async def test_without_a_key_nothing_is_told(world: World, ann: Tenant) -> None:

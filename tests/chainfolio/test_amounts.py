@@ -43,21 +43,21 @@ def test_decimals_no_token_can_have_are_a_bug_of_the_caller(places: int) -> None
 
 @given(raws, decimals, prices)
 def test_worth_is_exactly_amount_times_price(raw: int, places: int, price: Decimal) -> None:
-    worth = amounts.worth(amounts.amount(raw, places), price)
-    assert Fraction(worth) == Fraction(raw, 10**places) * Fraction(price)
+    value_usd = amounts.value_of(amounts.amount(raw, places), price)
+    assert Fraction(value_usd) == Fraction(raw, 10**places) * Fraction(price)
 
 
 def test_the_largest_raw_times_the_longest_price_keeps_every_digit() -> None:
     price = Decimal("9" * 78)
-    worth = amounts.worth(amounts.amount(MAX_RAW, 18), price)
-    whole, _, fraction = amounts.text(worth).partition(".")
+    value_usd = amounts.value_of(amounts.amount(MAX_RAW, 18), price)
+    whole, _, fraction = amounts.text(value_usd).partition(".")
     assert int(whole + fraction) == MAX_RAW * int("9" * 78) // 10 ** (18 - len(fraction))
     assert MAX_RAW * int("9" * 78) % 10 ** (18 - len(fraction)) == 0
 
 
 def test_a_product_that_would_be_rounded_raises_instead() -> None:
     with pytest.raises(Inexact):
-        amounts.worth(Decimal("7" * 600), Decimal("7" * 600))
+        amounts.value_of(Decimal("7" * 600), Decimal("7" * 600))
 
 
 @given(st.lists(st.tuples(raws, decimals).map(lambda held: amounts.amount(*held)), max_size=20))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainfolio.documents import Misfit, strict
+from chainfolio.documents import ValidationError, strict
 
 
 class Inner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,7 +53,7 @@ def test_what_fits_is_read(parts: list[tuple[str, int]]) -> None:
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_place(document: bytes, path: list[str], words: str) -> None:
-    with pytest.raises(Misfit) as refused:
+    with pytest.raises(ValidationError) as refused:
         strict(document, Outer)
     assert words in str(refused.value)
     assert not path or refused.value.path == path

@@ -1,4 +1,4 @@
-"""The error tree: few kinds, each with its fields, its cure and its exit code."""
+"""The error tree: few kinds, each with its fields, its remedy and its exit code."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ ROOT = Path(__file__).parents[2]
 
 # Every class with what makes one, its exit code and its parent: a change of the tree is a change here.
 MADE: dict[str, tuple[ChainfolioError, int, type[Exception]]] = {
-    "ChainfolioError": (errors.ChainfolioError("no", cure="yes"), 1, Exception),
+    "ChainfolioError": (errors.ChainfolioError("no", remedy="yes"), 1, Exception),
     "SourceError": (errors.SourceError("node", "no"), 3, errors.ChainfolioError),
     "Unavailable": (errors.Unavailable("node", "429", retry_after_s=1.5), 3, errors.SourceError),
     "NodeBehind": (errors.NodeBehind("node", "does not have block 5"), 3, errors.Unavailable),
     "BadAnswer": (errors.BadAnswer("node", "malformed"), 3, errors.SourceError),
     "Contradicted": (errors.Contradicted("node", "block 5", "a", "b"), 3, errors.BadAnswer),
     "Disputed": (errors.Disputed("node", "no majority"), 3, errors.BadAnswer),
-    "WrongChain": (errors.WrongChain("node", "serves chain 5", cure="another"), 3, errors.BadAnswer),
+    "WrongChain": (errors.WrongChain("node", "serves chain 5", remedy="another"), 3, errors.BadAnswer),
     "TooMuch": (errors.TooMuch("node", "too many", max_span=10, dense=True), 3, errors.BadAnswer),
     "Unsupported": (errors.Unsupported("node", "no such method"), 3, errors.BadAnswer),
     "HistoryUnavailable": (errors.HistoryUnavailable("node", 7, "pruned"), 3, errors.SourceError),
     "Reorged": (errors.Reorged("node", 7, "0xab"), 3, errors.SourceError),
-    "NotCovered": (errors.NotCovered("ethereum", "transfers", 1, 9), 4, errors.ChainfolioError),
+    "NotIndexed": (errors.NotIndexed("ethereum", "transfers", 1, 9), 4, errors.ChainfolioError),
     "BadRequest": (errors.BadRequest("address", "no such"), 2, errors.ChainfolioError),
     "BadSettings": (errors.BadSettings("server.port", "no port"), 2, errors.BadRequest),
     "StoreError": (errors.StoreError("lake", "broken"), 5, errors.ChainfolioError),
@@ -38,7 +38,7 @@ MADE: dict[str, tuple[ChainfolioError, int, type[Exception]]] = {
     "Damaged": (errors.Damaged("part-1.parquet", "cut off", "blocks"), 5, errors.StoreError),
     "StaleTable": (errors.StaleTable("transfers", 1, 2, "ethereum"), 5, errors.StoreError),
     "DeepReorg": (errors.DeepReorg("ethereum", 7, "0xaa", "0xbb"), 6, errors.ChainfolioError),
-    "Unserved": (errors.Unserved("validators", cure="add a beacon node"), 8, errors.ChainfolioError),
+    "Unserved": (errors.Unserved("validators", remedy="add a beacon node"), 8, errors.ChainfolioError),
     "NotFound": (errors.NotFound("Validator not found for index 7"), 9, errors.ChainfolioError),
     "Missing": (errors.Missing("node.js is not installed"), 7, errors.ChainfolioError),
 }
@@ -47,7 +47,7 @@ FIELDS: dict[str, dict[str, object]] = {
     "TooMuch": {"max_span": 10, "dense": True},
     "HistoryUnavailable": {"height": 7},
     "Reorged": {"height": 7, "block_hash": "0xab"},
-    "NotCovered": {"chain": "ethereum", "dataset": "transfers", "first": 1, "last": 9},
+    "NotIndexed": {"chain": "ethereum", "dataset": "transfers", "first": 1, "last": 9},
     "BadRequest": {"field": "address", "reason": "no such"},
     "StoreError": {"store": "lake"},
     "Damaged": {"table": "blocks", "path": "part-1.parquet", "reason": "cut off"},
@@ -57,7 +57,7 @@ FIELDS: dict[str, dict[str, object]] = {
 }
 PACKAGES = ("adapters", "api", "chainfolio", "cli", "indexer", "portfolio", "pricing", "storage")
 # The roots are there to be caught; the others wait for their first endpoints.
-UNUSED = {"ChainfolioError", "SourceError", "NotCovered"}
+UNUSED = {"ChainfolioError", "SourceError", "NotIndexed"}
 each = pytest.mark.parametrize("name", MADE)
 
 
@@ -88,7 +88,7 @@ def test_exit_codes_never_clash_with_those_of_the_shell() -> None:
 def test_each_error_says_what_is_wrong_and_then_the_cure(name: str) -> None:
     error = MADE[name][0]
     assert error.message
-    assert str(error) == (f"{error.message} ({error.cure})" if error.cure else error.message)
+    assert str(error) == (f"{error.message} ({error.remedy})" if error.remedy else error.message)
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -113,6 +113,6 @@ def test_every_kind_is_raised_somewhere(name: str) -> None:
 
 
 def test_what_can_be_cured_by_a_command_names_the_whole_command() -> None:
-    assert MADE["NotCovered"][0].cure == "chainfolio index ethereum --from 1 --to 9"
-    assert MADE["StaleTable"][0].cure == "chainfolio derive ethereum --tables transfers"
-    assert MADE["DeepReorg"][0].cure.endswith("chainfolio index ethereum --rewind 7")
+    assert MADE["NotIndexed"][0].remedy == "chainfolio index ethereum --from 1 --to 9"
+    assert MADE["StaleTable"][0].remedy == "chainfolio materialise ethereum --tables transfers"
+    assert MADE["DeepReorg"][0].remedy.endswith("chainfolio index ethereum --rewind 7")

@@ -167,7 +167,7 @@ def test_what_is_no_toml_is_said_with_its_file(here: Path, text: str | bytes) ->
 def test_a_file_that_is_not_there_is_said(here: Path) -> None:
     with pytest.raises(BadSettings, match="no such settings file") as error:
         load(here, {})
-    assert "--config" in error.value.cure
+    assert "--config" in error.value.remedy
 
 
 def test_a_folder_is_no_settings_file(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ from chainfolio.blocks import Block, Span
 from chainfolio.contracts import Snapshot
 from chainfolio.seams import Seams
 from chainfolio.tables import TABLES
-from indexer import derive, ipc
+from engine.snapshot import Snapshotter
+from engine.tokens import TokenBook
+from indexer import arrow_ipc, materialise
 from indexer.collect import Collector, missing
 from indexer.follow import Follower
 from indexer.progress import Progress
-from indexer.snapshot import Snapshotter
-from indexer.tokens import TokenBook
 from storage.lake import Lake
 from storage.tail import Tail
 from tests.chains.subject import ChainUnderTest, Row
@@ -64,9 +64,9 @@ class Index:
         """A new follower, as after a restart."""
         return Follower(self.chain, self.lake, self.tail, self.seams, self.datasets, self.events)
 
-    async def derive(self) -> dict[str, int]:
+    async def materialise(self) -> dict[str, int]:
         """All derived tables."""
-        return await asyncio.to_thread(derive.derive, self.lake, self.tail, self.key)
+        return await asyncio.to_thread(materialise.materialise, self.lake, self.tail, self.key)
 
     async def snapshot(
         self, accounts: Sequence[str], block: Block | None = None, extra: Sequence[str] = ()
@@ -82,11 +82,11 @@ class Index:
 
     def rows(self, table: str) -> list[Row]:
         """The rows of lake and tail together, in an order of their own."""
-        fresh = ipc.load((stream for _, stream in self.tail.rows(self.key, table, 0, 2**40)), TABLES[table])
+        fresh = arrow_ipc.load((stream for _, stream in self.tail.rows(self.key, table, 0, 2**40)), TABLES[table])
         found: list[Row] = pa.concat_tables([self.stored(table), fresh]).to_pylist()
         return in_order(found)
 
-    def everything(self) -> dict[str, list[Row]]:
+    def read_all(self) -> dict[str, list[Row]]:
         """The rows of every table that is fetched."""
         return {table: self.rows(table) for table in FETCHED}
 

@@ -22,7 +22,7 @@ LOGS = ("transfers", "approvals")
 async def at_once(traded: ChainUnderTest, folder: Path, last: int) -> dict[str, list[Row]]:
     async with index(traded, folder) as whole:
         await whole.fill(0, last)
-        return whole.everything()
+        return whole.read_all()
 
 
 def histories(indexed: Index) -> list[Row]:
@@ -33,11 +33,11 @@ def histories(indexed: Index) -> list[Row]:
 async def test_indexing_twice_is_indexing_once(traded: ChainUnderTest, tmp_path: Path) -> None:
     async with index(traded, tmp_path) as indexed:
         last = await indexed.fill_final()
-        once = indexed.everything()
+        once = indexed.read_all()
         traded.asked.forget()
         again = await indexed.fill(0, last)
         assert (traded.asked.requests, again.blocks_total, again.rows) == (0, 0, 0)
-        assert indexed.everything() == once
+        assert indexed.read_all() == once
 
 
 async def test_work_that_was_done_meanwhile_is_not_done_again(traded: ChainUnderTest, tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ async def test_work_that_was_done_meanwhile_is_not_done_again(traded: ChainUnder
         progress = Progress(indexed.seams.clock, 41)
         await Collector(indexed.chain, indexed.lake, indexed.tail, indexed.seams, progress).run([*work, *work])
         once = await at_once(traded, tmp_path / "whole", 40)
-        assert indexed.everything() == once
+        assert indexed.read_all() == once
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -63,13 +63,13 @@ async def test_pieces_in_any_order_make_the_same_index(traded: ChainUnderTest, t
         for first, end, dataset in pieces:
             await indexed.fill(first, end, [dataset])
             if chance.random() < 0.2:
-                await indexed.derive()
-        await indexed.derive()
-        assert all(indexed.tail.cover(indexed.key, name) == Spans([Span(0, last)]) for name in EVERYTHING)
+                await indexed.materialise()
+        await indexed.materialise()
+        assert all(indexed.tail.indexed_ranges(indexed.key, name) == Spans([Span(0, last)]) for name in EVERYTHING)
         async with index(traded, tmp_path / "whole") as whole:
             await whole.fill(0, last)
-            await whole.derive()
-            assert indexed.everything() == whole.everything()
+            await whole.materialise()
+            assert indexed.read_all() == whole.read_all()
             assert histories(indexed) == histories(whole)
 
 
@@ -107,16 +107,16 @@ async def test_everything_after_a_contract_doubles_nothing(
         await indexed.fill(0, 30, ["transfers"], contracts=traded.plain[:2])
         await indexed.fill(20, 50, ["approvals"], contracts=traded.plain[1:3])
         if derived:
-            await indexed.derive()
+            await indexed.materialise()
         await indexed.fill(10, 60)
         if derived:
-            await indexed.derive()
+            await indexed.materialise()
         await indexed.fill(0, 60)
-        await indexed.derive()
+        await indexed.materialise()
         async with index(traded, tmp_path / "b", datasets=LOGS) as whole:
             await whole.fill(0, 60)
-            await whole.derive()
-            assert indexed.everything() == whole.everything()
+            await whole.materialise()
+            assert indexed.read_all() == whole.read_all()
             assert histories(indexed) == histories(whole)
 
 
@@ -161,7 +161,7 @@ async def test_blocks_of_the_tail_are_not_fetched_into_the_lake(traded: ChainUnd
         await wider.follower().step()
         wider.follower().finalise(last + 20)
         await wider.follower().step()
-        assert wider.everything() == await at_once(traded, tmp_path / "whole", traded.height)
+        assert wider.read_all() == await at_once(traded, tmp_path / "whole", traded.height)
 
 
 def heights_of(indexed: Index, last: int) -> Sequence[int]:

@@ -10,7 +10,7 @@ import pytest
 
 from chainfolio.blocks import Span
 from chainfolio.errors import DeepReorg, SourceError
-from indexer import derive
+from indexer import materialise
 from tests.chains.index import FETCHED, Index, in_order, index
 from tests.chains.subject import FINALITY, ChainUnderTest
 
@@ -33,7 +33,7 @@ async def assert_as_from_scratch(indexed: Index, chain: ChainUnderTest) -> None:
         assert indexed.rows(table) == in_order(plain[table]), table
     assert (indexed.tail.top(indexed.key)) == await indexed.chain.block(chain.height)
     for dataset in indexed.datasets:
-        assert indexed.tail.cover(indexed.key, dataset).covers(Span(0, chain.height))
+        assert indexed.tail.indexed_ranges(indexed.key, dataset).covers(Span(0, chain.height))
 
 
 @pytest.mark.parametrize("depth", [1, 10, 60])
@@ -109,18 +109,18 @@ async def test_final_blocks_go_to_the_lake_and_what_can_still_change_stays(livin
 
 async def test_what_moved_to_the_lake_is_in_the_histories(living: ChainUnderTest, live: Index, tmp_path: Path) -> None:
     """Derived while the blocks were in the tail, and again after they left it: nothing is passed over."""
-    await live.derive()
+    await live.materialise()
     follower = live.follower()
     for seed in (1, 2):
         living.trade(10, seed)
         await follower.step()
-        await live.derive()
+        await live.materialise()
         await follower.settle()
-        await live.derive()
+        await live.materialise()
     async with index(living, tmp_path / "whole") as whole:
         await whole.fill_final()
-        await whole.derive()
-        for table in derive.DERIVED:
+        await whole.materialise()
+        for table in materialise.DERIVED:
             assert live.stored(table) == whole.stored(table), table
 
 
@@ -128,12 +128,12 @@ async def test_a_reorganisation_below_all_that_is_kept_halts_and_loses_nothing(
     living: ChainUnderTest, live: Index
 ) -> None:
     follower = live.follower()
-    before, kept = live.everything(), live.tail.blocks(live.key)
+    before, kept = live.read_all(), live.tail.blocks(live.key)
     living.reorg(FINALITY + 6)
     for _ in range(2):
         with pytest.raises(DeepReorg):
             await follower.step()
-    assert live.everything() == before
+    assert live.read_all() == before
     assert live.tail.blocks(live.key) == kept
 
 

@@ -10,12 +10,12 @@ import pytest
 from chainfolio.amounts import raw_from_bytes
 from chainfolio.blocks import Span
 from chainfolio.tables import bucket
-from indexer import derive, rederive
+from indexer import materialise, reprocess
 from tests.chains.index import FETCHED, Index, in_order, index
 from tests.chains.subject import ChainUnderTest
 
 pytestmark = pytest.mark.node
-DERIVED = derive.DERIVED
+DERIVED = materialise.DERIVED
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ async def test_every_row_is_that_of_a_plain_reading(traded: ChainUnderTest, inde
 
 
 async def test_balances_from_events_are_what_the_contracts_say(traded: ChainUnderTest, indexed: Index) -> None:
-    await indexed.derive()
+    await indexed.materialise()
     rows = {(row["account"], row["token"]): row for row in indexed.stored("balances").to_pylist()}
     height = (await indexed.chain.heads()).finalized
     assert {row["height"] for row in rows.values()} == {height}
@@ -58,7 +58,7 @@ async def test_balances_from_events_are_of_the_lake_alone(traded: ChainUnderTest
 
 
 async def test_allowances_are_the_last_approvals(traded: ChainUnderTest, indexed: Index) -> None:
-    await indexed.derive()
+    await indexed.materialise()
     height = (await indexed.chain.heads()).finalized
     last = {}
     for row in traded.rows(Span(0, height))["approvals"]:
@@ -71,7 +71,7 @@ async def test_allowances_are_the_last_approvals(traded: ChainUnderTest, indexed
 
 
 async def test_what_nobody_has_spent_may_still_be_spent(traded: ChainUnderTest, indexed: Index) -> None:
-    await indexed.derive()
+    await indexed.materialise()
     height = (await indexed.chain.heads()).finalized
     sent = {(row["token"], row["sender"]): row["height"] for row in traded.rows(Span(0, height))["transfers"]}
     unspent = [
@@ -86,7 +86,7 @@ async def test_what_nobody_has_spent_may_still_be_spent(traded: ChainUnderTest, 
 
 
 async def test_every_transfer_is_in_the_history_of_both_sides(traded: ChainUnderTest, indexed: Index) -> None:
-    await indexed.derive()
+    await indexed.materialise()
     wanted = []
     for row in indexed.rows("transfers"):
         kept = {name: row[name] for name in row if name not in ("sender", "recipient", "operator", "layout")}
@@ -97,7 +97,7 @@ async def test_every_transfer_is_in_the_history_of_both_sides(traded: ChainUnder
 
 
 async def test_every_approval_is_in_the_history_of_who_gave_it(indexed: Index) -> None:
-    await indexed.derive()
+    await indexed.materialise()
     wanted = [
         {name: row[name] for name in row if name != "owner"} | {"account": row["owner"], "bucket": bucket(row["owner"])}
         for row in indexed.rows("approvals")
@@ -107,14 +107,14 @@ async def test_every_approval_is_in_the_history_of_who_gave_it(indexed: Index) -
 
 
 async def test_decoding_again_changes_no_byte_and_asks_nobody(traded: ChainUnderTest, indexed: Index) -> None:
-    await indexed.derive()
+    await indexed.materialise()
     tables = (*FETCHED, *DERIVED)
     before = {table: indexed.stored(table) for table in tables}
     traded.asked.forget()
-    written = rederive.rederive(indexed.chain, indexed.lake)
-    for history in derive.HISTORIES:
-        derive.history_again(indexed.lake, indexed.tail, indexed.key, history)
-    await indexed.derive()
+    written = reprocess.reprocess(indexed.chain, indexed.lake)
+    for history in materialise.HISTORIES:
+        materialise.history_again(indexed.lake, indexed.tail, indexed.key, history)
+    await indexed.materialise()
     assert traded.asked.requests == 0
     assert {table: indexed.stored(table) for table in tables} == before
     assert written == {table: before[table].num_rows for table in ("transfers", "approvals", "logs")}

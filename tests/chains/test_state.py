@@ -49,7 +49,7 @@ async def test_every_balance_of_every_wallet_is_what_its_contract_says_at_that_b
     assert {place: raw for place, raw in found.items() if place in truth} == {p: raw for p, raw in truth.items() if raw}
     assert all(traded.balance(*place, height) == raw for place, raw in found.items() if place not in truth)
     assert native(snapshot) == {account: traded.native(account, height) for account in traded.accounts}
-    assert [issue for issue in snapshot.issues if issue.spoils] == []
+    assert [issue for issue in snapshot.issues if issue.makes_partial] == []
     assert len(found) > 20
 
 
@@ -88,7 +88,7 @@ async def test_heights_that_are_not_indexed_are_said(traded: ChainUnderTest, tmp
     async with index(traded, tmp_path) as part:
         await part.fill(10, 40)
         snapshot = await part.snapshot(traded.accounts[:1], await part.chain.block(60))
-        (issue,) = [issue for issue in snapshot.issues if issue.spoils]
+        (issue,) = [issue for issue in snapshot.issues if issue.makes_partial]
         assert "0..9, 41..60" in issue.reason
         assert native(snapshot) == {traded.accounts[0]: traded.native(traded.accounts[0], 60)}
 
@@ -96,9 +96,9 @@ async def test_heights_that_are_not_indexed_are_said(traded: ChainUnderTest, tmp
 async def test_an_index_of_nothing_says_so(traded: ChainUnderTest, tmp_path: Path) -> None:
     async with index(traded, tmp_path) as nothing:
         snapshot = await nothing.snapshot(traded.accounts[:1])
-        (issue,) = [issue for issue in snapshot.issues if issue.spoils]
+        (issue,) = [issue for issue in snapshot.issues if issue.makes_partial]
         assert f"0..{traded.height}" in issue.reason
-        assert await nothing.derive() == {
+        assert await nothing.materialise() == {
             "account_transfers": 0,
             "account_approvals": 0,
             "account_transactions": 0,

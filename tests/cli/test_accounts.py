@@ -107,7 +107,7 @@ def test_a_key_is_revoked_once(run: Run) -> None:
 )  # fmt: skip
 def test_an_account_that_is_not_there_is_refused(run: Run, command: tuple[str, ...]) -> None:
     ran = run(*command, "--json")
-    assert (ran.code, ran.error["cure"]) == (2, "chainfolio account list")
+    assert (ran.code, ran.error["remedy"]) == (2, "chainfolio account list")
 
 
 @pytest.mark.parametrize(

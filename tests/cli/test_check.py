@@ -65,4 +65,4 @@ def test_files_of_an_older_release_are_told_and_get_checksums(run: Run, lake: La
 def test_an_unknown_table_is_refused_with_those_that_there_are(run: Run) -> None:
     ran = run("check", "--tables", "gossip", "--json")
     assert (ran.code, ran.error["field"]) == (2, "tables")
-    assert "transfers" in ran.error["cure"]
+    assert "transfers" in ran.error["remedy"]

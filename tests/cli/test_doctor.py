@@ -17,8 +17,8 @@ from chainfolio.errors import StoreError
 from chainfolio.settings import Settings, load
 from cli.doctor import LIBRARIES
 from cli.serve import open_state
-from indexer.answers import ChainReadiness
-from indexer.engine import Engine
+from engine.answers import ChainReadiness
+from engine.service import Engine
 from indexer.wiring import System
 from localchain.node import LocalNode
 from storage.tail import Tail
@@ -131,7 +131,7 @@ def broken(run: Run) -> dict[str, str]:
     """What the doctor says of each store or file that is of no use."""
     ran = run("doctor", "--json")
     rows = [*ran.json["stores"], *ran.json["files"]]
-    found = {row["store"]: f"{row['problem']} ({row['cure']})" for row in rows if not row["ok"]}
+    found = {row["store"]: f"{row['problem']} ({row['remedy']})" for row in rows if not row["ok"]}
     assert ran.code == (0 if not found else 5 if set(found) & {"lake", "tail", "state"} else 2)
     return found
 
@@ -165,7 +165,7 @@ def test_another_secret_is_told_with_its_remedy_and_refused_until_it_is_accepted
     key = ("key", "create", "--account", made["accountId"], "--name", "new")
     for command in (("account", "list"), key):
         ran = run(*command, "--json")
-        assert (ran.code, "accept-secret" in ran.error["cure"]) == (5, True)
+        assert (ran.code, "accept-secret" in ran.error["remedy"]) == (5, True)
     with pytest.raises(StoreError, match="every key would be refused"):
         open_state(Settings(data=str(here / "data")))
     secret.write_bytes(kept)
@@ -223,23 +223,23 @@ def test_a_cordoned_endpoint_is_shown_with_the_evidence_until_it_is_readmitted(
     name = dead.removeprefix("http://")
     evidence = Evidence("local", name, "the balance of 0xaa at block 5 0xbb", "0", "7 by a majority", 1_000_000)
     tail = Tail(here / "data" / "tail.db")
-    tail.cordon(identity(secret), msgspec.json.encode(evidence))
+    tail.quarantine(identity(secret), msgspec.json.encode(evidence))
     tail.close()
     ran = run("doctor", "--json")
     assert ran.code == 3
     good, bad = ran.json["endpoints"]
-    assert (good["cordoned"], good["evidence"], good["lagBlocks"], good["faults"]) == (False, None, 0, 0)
-    assert (bad["ok"], bad["cordoned"], bad["lagBlocks"]) == (False, True, None)
-    assert bad["problem"] == "cordoned: the balance of 0xaa at block 5 0xbb: gave 0; 7 by a majority"
+    assert (good["quarantined"], good["evidence"], good["lagBlocks"], good["faults"]) == (False, None, 0, 0)
+    assert (bad["ok"], bad["quarantined"], bad["lagBlocks"]) == (False, True, None)
+    assert bad["problem"] == "quarantined: the balance of 0xaa at block 5 0xbb: gave 0; 7 by a majority"
     assert bad["evidence"] == {
         "chain": "local", "endpoint": name, "asked": "the balance of 0xaa at block 5 0xbb", "given": "0",
         "truth": "7 by a majority", "timeUs": 1_000_000,
     }  # fmt: skip
     assert "s3cr3t" not in ran.out
-    assert run("doctor", "--readmit", "nobody.test").code == 2
-    readmitted = run("doctor", "--readmit", name, "--json").json["endpoints"][1]
-    assert (readmitted["cordoned"], readmitted["ok"]) == (False, False)
-    assert "cannot be reached" in readmitted["problem"]
+    assert run("doctor", "--reinstate", "nobody.test").code == 2
+    reinstated = run("doctor", "--reinstate", name, "--json").json["endpoints"][1]
+    assert (reinstated["quarantined"], reinstated["ok"]) == (False, False)
+    assert "cannot be reached" in reinstated["problem"]
 
 
 @pytest.mark.node
@@ -267,9 +267,9 @@ def test_a_file_that_names_a_family_which_is_not_installed_is_named_with_its_cur
     assert ran.code == 7
     (unread,) = ran.json["unread"]
     assert (unread["protocol"], unread["families"]) == ("mine", ["erc4627"])
-    assert "did you mean `erc4626`?" in unread["cure"]
-    assert f"protocol mine: {unread['problem']}; {unread['cure']}" in run("doctor").out
+    assert "did you mean `erc4626`?" in unread["remedy"]
+    assert f"protocol mine: {unread['problem']}; {unread['remedy']}" in run("doctor").out
     assert caplog.messages == []
     system = System(load(here / "chainfolio.toml", {}))
     system.warn()
-    assert caplog.messages == [f"protocol mine: {unread['problem']} ({unread['cure']})"]
+    assert caplog.messages == [f"protocol mine: {unread['problem']} ({unread['remedy']})"]

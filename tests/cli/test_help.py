@@ -79,8 +79,8 @@ def test_the_tab_key_completes_commands_verbs_and_options(run: Run, here: Path) 
 
     def completed(*words: str) -> set[str]:
         line = " ".join(shlex.quote(word) for word in ("chainfolio", *words))
-        pressed = f"COMP_WORDS=({line}); COMP_CWORD={len(words)}; COMP_LINE='{line}'; COMP_POINT={len(line)}"
-        ask = f"source ./completion; {pressed}; $(complete -p chainfolio | grep -oE '_shtab[a-z_]+')"
+        compressed = f"COMP_WORDS=({line}); COMP_CWORD={len(words)}; COMP_LINE='{line}'; COMP_POINT={len(line)}"
+        ask = f"source ./completion; {compressed}; $(complete -p chainfolio | grep -oE '_shtab[a-z_]+')"
         ask += "; printf '%s\\n' \"${COMPREPLY[@]}\""
         told = subprocess.run(["bash", "-c", ask], cwd=here, capture_output=True, text=True, check=True)
         return {word.strip() for word in told.stdout.splitlines()}
@@ -163,6 +163,7 @@ def test_a_port_that_is_taken_is_told_before_the_demo_begins(run: Run, dead: str
     port = dead.rpartition(":")[2]
     ran = run("demo", "--port", port)
     assert (ran.code, ran.err) == (
-        2, f"error: server.port: {port} on 127.0.0.1 is taken\n  cure: stop the other server or choose another port\n",
+        2, f"error: server.port: {port} on 127.0.0.1 is taken\n"
+        "  remedy: stop the other server or choose another port\n",
     )  # fmt: skip
     assert list(here.iterdir()) == []

@@ -93,7 +93,7 @@ def test_a_family_that_asks_every_token_needs_other_contracts_of_a_fork(run: Run
 def test_a_fork_needs_a_folder_of_the_settings(run: Run) -> None:
     ran = run("new-protocol", "swap", "--fork-of", "uniswap_v2", "--json")
     assert ran.code == 2
-    assert ran.error["cure"] == 'add protocols = "protocols"'
+    assert ran.error["remedy"] == 'add protocols = "protocols"'
 
 
 def test_a_package_starts_with_the_shortest_decoder(run: Run, here: Path) -> None:
@@ -139,7 +139,7 @@ def test_the_package_s_own_test_fails_until_something_was_recorded(run: Run, her
     (here / "chainfolio-my-stake" / "tests" / "recordings").mkdir()
     ran = run("test-protocol", "chainfolio-my-stake/tests/recordings", "--json")
     assert ran.code == 9
-    assert "chainfolio record" in ran.error["cure"]
+    assert "chainfolio record" in ran.error["remedy"]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_the_doctor_names_a_package_that_cannot_be_used(run: Run, here: Path, mo
         (torn,) = [each for each in ran.json["protocols"] if not each["ok"]]
         assert ran.code == 7
         assert torn["problem"] == "it cannot be loaded: RuntimeError: torn"
-        assert torn["cure"] == "repair or uninstall p-torn 2.0"
+        assert torn["remedy"] == "repair or uninstall p-torn 2.0"
         assert "repair or uninstall p-torn 2.0" in run("doctor").out
     finally:
         families.installed.cache_clear()

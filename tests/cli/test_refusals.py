@@ -1,4 +1,4 @@
-"""What cannot be done is said with its cure, in words or as one JSON object, and with the right exit code."""
+"""What cannot be done is said with its remedy, in words or as one JSON object, and with the right exit code."""
 
 from __future__ import annotations
 
@@ -40,11 +40,13 @@ def test_without_settings_nothing_is_known_which_is_not_zero(run: Run, command: 
     ran = run(*command)
     assert (ran.code, ran.out) == (2, "")
     assert "no chain is configured" in ran.err
-    assert "cure: add [chains.ethereum]" in ran.err
+    assert "remedy: add [chains.ethereum]" in ran.err
     assert "chainfolio demo" in ran.err
 
 
-@pytest.mark.parametrize("command", [("index", "mars"), ("derive", "mars"), ("portfolio", ALICE, "--chain", "mars")])
+@pytest.mark.parametrize(
+    "command", [("index", "mars"), ("materialise", "mars"), ("portfolio", ALICE, "--chain", "mars")]
+)
 def test_an_unknown_chain_is_refused_with_those_that_are_configured(
     run: Run, here: Path, dead: str, command: tuple[str, ...]
 ) -> None:
@@ -52,7 +54,7 @@ def test_an_unknown_chain_is_refused_with_those_that_are_configured(
     ran = run(*command, "--json")
     assert ran.code == 2
     assert ran.error["message"] == "chain: mars is not configured"
-    assert ran.error["cure"] == "configured are: ethereum; add [chains.mars]"
+    assert ran.error["remedy"] == "configured are: ethereum; add [chains.mars]"
 
 
 def test_a_chain_nobody_knows_facts_of_is_refused_with_those_there_are(run: Run, here: Path, dead: str) -> None:
@@ -67,7 +69,7 @@ def test_a_chain_without_endpoint_is_refused_with_the_key_to_set(run: Run, here:
     configure(here)
     ran = run("index", "ethereum")
     assert ran.code == 3
-    assert "cure: set chains.ethereum.rpc" in ran.err
+    assert "remedy: set chains.ethereum.rpc" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_a_folder_that_cannot_be_made_is_said_without_a_traceback(
     assert ran.code == 5
     assert ran.error["kind"] == "StoreError"
     assert "Not a directory" in ran.error["message"]
-    assert "`data` in the settings" in ran.error["cure"]
+    assert "`data` in the settings" in ran.error["remedy"]
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
@@ -129,14 +131,14 @@ def test_a_folder_that_cannot_be_made_is_said_without_a_traceback(
 def test_a_node_that_cannot_be_reached_is_named_with_a_cure_soon(
     run: Run, here: Path, dead: str, waited: list[float], command: tuple[str, ...]
 ) -> None:
-    configure(here, f"{dead}/v2/s3cr3t0123456789?key=s3cr3t0123456789", more="lanes = 1")
+    configure(here, f"{dead}/v2/s3cr3t0123456789?key=s3cr3t0123456789", more="worker_processes = 1")
     start_s = time.monotonic()
     ran = run(*command, "--json")
     assert ran.code == 3
     assert ran.error["kind"] == "Unreachable"
     assert ran.error["source"] == dead.removeprefix("http://")
     assert "cannot be reached" in ran.error["message"]
-    assert "is the node running" in ran.error["cure"]
+    assert "is the node running" in ran.error["remedy"]
     assert "s3cr3t" not in ran.out + ran.err
     assert time.monotonic() - start_s + sum(waited) < FAST_S
 
@@ -147,25 +149,25 @@ def test_a_command_ends_with_its_code_and_says_why_on_standard_error_alone(here:
         cwd=here, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (child.returncode, child.stdout) == (2, "")
-    first, cure = child.stderr.splitlines()
+    first, remedy = child.stderr.splitlines()
     assert first == "error: address: '0x12' is not an address of any kind known here"
-    assert cure.startswith("  cure: EVM 0x + 40 hex digits")
+    assert remedy.startswith("  remedy: EVM 0x + 40 hex digits")
 
 
 @pytest.mark.node
 @pytest.mark.parametrize("command", NEEDS_NODE.values(), ids=NEEDS_NODE.keys())
 def test_a_node_of_another_chain_is_refused(run: Run, here: Path, node: LocalNode, command: tuple[str, ...]) -> None:
-    configure(here, node.url, more="lanes = 1")
+    configure(here, node.url, more="worker_processes = 1")
     ran = run(*command, "--json")
     assert ran.code == 3
     assert ran.error["kind"] == "WrongChain"
     assert "serves chain 31337, not 1 (ethereum)" in ran.error["message"]
-    assert "chains.ethereum.rpc" in ran.error["cure"]
+    assert "chains.ethereum.rpc" in ran.error["remedy"]
 
 
 @pytest.mark.node
 def test_a_block_beyond_the_final_one_is_refused_with_the_last_that_is(run: Run, here: Path, node: LocalNode) -> None:
-    configure(here, node.url, chain="local", more="lanes = 1")
+    configure(here, node.url, chain="local", more="worker_processes = 1")
     ran = run("index", "local", "--from", "1000000", "--json")
     assert ran.code == 2
     assert ran.error["kind"] == "BadRequest"
@@ -183,7 +185,7 @@ def test_a_block_beyond_the_final_one_is_refused_with_the_last_that_is(run: Run,
     ],
 )
 def test_what_is_no_span_is_refused(run: Run, here: Path, node: LocalNode, span: tuple[str, ...]) -> None:
-    configure(here, node.url, chain="local", more="lanes = 1")
+    configure(here, node.url, chain="local", more="worker_processes = 1")
     ran = run("index", "local", *span, "--json")
     assert ran.code == 2
     assert ran.error["kind"] == "BadRequest"
@@ -197,7 +199,7 @@ def test_an_unknown_dataset_is_refused_with_those_there_are(run: Run, here: Path
     ran = run("index", "ethereum", "--datasets", "transfers,gossip", "--json")
     assert ran.code == 2
     assert ran.error["message"] == "datasets: ethereum has no dataset `gossip`"
-    assert ran.error["cure"] == "there are: blocks, transactions, native, transfers, approvals, internal, events"
+    assert ran.error["remedy"] == "there are: blocks, transactions, native, transfers, approvals, internal, events"
 
 
 @pytest.mark.parametrize(
@@ -220,7 +222,7 @@ def test_transactions_that_cannot_be_meant_are_refused(
 
 def test_an_unknown_table_is_refused_with_those_there_are(run: Run, here: Path, dead: str) -> None:
     configure(here, dead)
-    ran = run("derive", "ethereum", "--tables", "gossip")
+    ran = run("materialise", "ethereum", "--tables", "gossip")
     assert ran.code == 2
     assert "`gossip` cannot be derived" in ran.err
     assert "account_transfers" in ran.err
@@ -252,7 +254,7 @@ def test_a_block_below_the_first_is_refused_without_asking_a_node(run: Run, here
 def test_a_block_belongs_to_one_chain(run: Run, here: Path, dead: str) -> None:
     configure(here, dead, more=f'[chains.base]\nrpc = ["{dead}"]')
     ran = run("portfolio", ALICE, "--block", "5", "--json")
-    assert (ran.code, ran.error["cure"]) == (2, "--chain one of base, ethereum")
+    assert (ran.code, ran.error["remedy"]) == (2, "--chain one of base, ethereum")
 
 
 def test_an_unknown_currency_is_refused_with_those_there_are(run: Run, here: Path, dead: str) -> None:

@@ -410,7 +410,7 @@ def test_a_table_of_an_older_release_refuses_only_the_queries_that_read_it(
     assert {*found.files} == {*files} - {"blocks"}
     assert ask("SELECT count(*) > 0 FROM transfers", found, limit=1, seconds=9)["rows"] == [[True]]
     for query in READS_BLOCKS:
-        with pytest.raises(BadRequest, match="chainfolio derive CHAIN --tables blocks"):
+        with pytest.raises(BadRequest, match="chainfolio materialise CHAIN --tables blocks"):
             ask(query, found, limit=1, seconds=9)
 
 
@@ -438,7 +438,7 @@ def test_a_query_without_end_is_ended_and_its_cure_said(run: Run, bomb: str) -> 
     ran = run("sql", bomb, "--seconds", "1", "--json")
     assert ran.code == 2
     assert "exceeded maximum execution time" in ran.error["message"]
-    assert "--seconds" in ran.error["cure"]
+    assert "--seconds" in ran.error["remedy"]
 
 
 def test_a_query_that_wants_all_memory_is_refused(files: dict[str, list[str]], query: Query) -> None:

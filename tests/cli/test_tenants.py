@@ -10,7 +10,7 @@ import pytest
 from chainfolio.settings import Quotas, load
 from cli.common import moment_us
 from cli.serve import open_state
-from storage.state import book
+from storage.state import address_book
 from tests.cli.conftest import ALICE, Run
 
 END = "2099-01-01T00:00:00.000Z"
@@ -34,7 +34,7 @@ def actions(run: Run, account: str) -> list[str]:
 def in_book(account: str, *addresses: str) -> None:
     """Put addresses into an account's book, as a request of its own would."""
     state = open_state(load(None, {}))
-    state.database.change(lambda tx: book.add(tx, account, dict.fromkeys(addresses, "x"), Quotas(), 1))
+    state.database.change(lambda tx: address_book.add(tx, account, dict.fromkeys(addresses, "x"), Quotas(), 1))
     state.close()
 
 
@@ -152,7 +152,7 @@ def test_virtual_users_are_added_listed_and_removed(run: Run, here: Path, ada: s
     remove = ("virtual-user", "remove", first["address"], "--account")
     assert run(*remove, made(run), "--json").code == 2
     assert run(*remove, ada, "--json").json == {"removed": first["address"]}
-    assert run(*remove, ada, "--json").error["cure"] == f"chainfolio virtual-user list --account {ada}"
+    assert run(*remove, ada, "--json").error["remedy"] == f"chainfolio virtual-user list --account {ada}"
     assert actions(run, ada)[-3:] == ["virtual user added", "virtual user added", "virtual user removed"]
 
 
@@ -181,4 +181,4 @@ def test_the_audit_trail_names_who_did_what(run: Run, ada: str) -> None:
 def test_an_account_that_is_not_there_is_refused(run: Run, here: Path, command: tuple[str, ...]) -> None:
     (here / "empty.json").write_text("[]")
     ran = run(*command, "--json")
-    assert (ran.code, ran.error["cure"]) == (2, "chainfolio account list")
+    assert (ran.code, ran.error["remedy"]) == (2, "chainfolio account list")

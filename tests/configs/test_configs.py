@@ -13,7 +13,7 @@ import pytest
 
 from adapters.evm.facts import load
 from configs import generate
-from indexer.tokens import token_list
+from engine.tokens import token_list
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"

@@ -15,7 +15,7 @@ from chainfolio.settings import load
 from cli.common import settings_file
 from cli.main import parser
 from cli.serve import open_state
-from storage.state import book
+from storage.state import address_book
 from storage.tail import Tail
 from tests.e2e.running import ask
 
@@ -27,17 +27,17 @@ def in_book(account: str, address: str) -> str:
     """An address that is in an account's book."""
     given = load(_file())
     state = open_state(given)
-    state.database.change(lambda tx: book.add(tx, account, {address: ""}, given.quotas, state.clock.now_us()))
+    state.database.change(lambda tx: address_book.add(tx, account, {address: ""}, given.quotas, state.clock.now_us()))
     state.close()
     return address
 
 
-def cordoned(url: str) -> str:
+def quarantined(url: str) -> str:
     """An endpoint that was caught lying."""
     given, name = load(_file()), name_of(url)
     evidence = Evidence("ethereum", name, "the balance of 0xbb at block 5 0xcc", "0", "7 by a majority", 1_000_000)
     tail = Tail(given.tail_url.removeprefix("sqlite:///"))
-    tail.cordon(identity(url), msgspec.json.encode(evidence))
+    tail.quarantine(identity(url), msgspec.json.encode(evidence))
     tail.close()
     return name
 
@@ -61,5 +61,5 @@ def _file() -> Path | None:
 
 
 if __name__ == "__main__":
-    kinds: dict[str, Callable[..., str]] = {"in_book": in_book, "cordoned": cordoned, "staker": staker}
+    kinds: dict[str, Callable[..., str]] = {"in_book": in_book, "quarantined": quarantined, "staker": staker}
     print(kinds[sys.argv[1]](*sys.argv[2:]))

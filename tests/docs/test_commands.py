@@ -59,7 +59,7 @@ READER = {
     "OTHER_RPC": "$NODE",
     "CHAINFOLIO_DATABASE": "$DATABASE",
     "WALLET": ALICE,
-    "NAME": "$(cordoned)",
+    "NAME": "$(quarantined)",
     "DATA": '"$(dirname "$CHAINFOLIO_CONFIG")/data"',
 }
 # Of one page: somebody whom the account has in its address book, which only the API fills; somebody who staked.
@@ -92,7 +92,7 @@ duckdb() { "$PYTHON" -c 'import duckdb, sys; db = duckdb.connect(); db.execute(o
 print(db.sql(sys.argv[4]))' "$@"; }
 in_book() { "$PYTHON" -m tests.docs.given in_book "$@"; }
 staker() { "$PYTHON" -m tests.docs.given staker "$NODE" "$1"; }
-cordoned() { "$PYTHON" -m tests.docs.given cordoned "$NODE/?b"; }
+quarantined() { "$PYTHON" -m tests.docs.given quarantined "$NODE/?b"; }
 printed() { "$PYTHON" -c 'import json, sys; found = json.load(open("printed"))
 print((found[0] if isinstance(found, list) else found)[sys.argv[1]])' "$1"; }
 contract() { grep -oE -m1 "0x[0-9a-f]{40}" "$PROTOCOLS/$1.toml"; }

@@ -63,7 +63,7 @@ EXAMPLES = [example for page in PAGES for example in examples(page)]
 
 
 @dataclass(frozen=True)
-class Answered:
+class ReadResult:
     """What a command came to."""
 
     status: int
@@ -71,7 +71,7 @@ class Answered:
 
 
 @pytest.fixture(scope="module")
-def answers(demo: Demo, ethereum: Running, tmp_path_factory: pytest.TempPathFactory) -> list[Answered]:
+def answers(demo: Demo, ethereum: Running, tmp_path_factory: pytest.TempPathFactory) -> list[ReadResult]:
     """All examples, in the order of the pages. Those about Ethereum go to the server that has a chain of that name."""
     holdings = tmp_path_factory.mktemp("holdings") / "holdings.json"
     holdings.write_text(json.dumps([{"chain": "local", "contract": "native", "amount": "1.5"}]))
@@ -80,7 +80,7 @@ def answers(demo: Demo, ethereum: Running, tmp_path_factory: pytest.TempPathFact
         "virtual-user", "add", "--account", owner, "--type", "BALANCE", "--label", "Cold", "--file", str(holdings)
     )
     there = ethereum.account("reader", grants=("portfolio", "at-block")).key
-    found: list[Answered] = []
+    found: list[ReadResult] = []
     taken: dict[str, str] = {}
     for example in EXAMPLES:
         url, key = (ethereum.url, there) if "ethereum" in example.command else (demo.url, demo.key)
@@ -90,14 +90,14 @@ def answers(demo: Demo, ethereum: Running, tmp_path_factory: pytest.TempPathFact
     return found
 
 
-def run(command: str, given: dict[str, str]) -> Answered:
+def run(command: str, given: dict[str, str]) -> ReadResult:
     """Runs a command in a shell, where curl says the status behind the body."""
     script = "curl() { command curl -w '\\n%{http_code}' \"$@\"; }\n" + command
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script], env=given, capture_output=True, text=True, check=False, timeout=60
     )
     body, _, status = done.stdout.rpartition("\n")
-    return Answered(int(status or 0), body or done.stderr)
+    return ReadResult(int(status or 0), body or done.stderr)
 
 
 def take(body: str) -> dict[str, str]:
@@ -151,7 +151,7 @@ def test_the_page_shows_every_group_of_calls() -> None:
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)), ids=lambda number: f"{number} {EXAMPLES[number].name}")
-def test_an_example_works_and_answers_what_is_shown(answers: list[Answered], number: int) -> None:
+def test_an_example_works_and_answers_what_is_shown(answers: list[ReadResult], number: int) -> None:
     example, answer = EXAMPLES[number], answers[number]
     assert answer.status == (204 if is_deletion(example) else 200), f"{example.command}\n{answer.body[:600]}"
     if answer.status == 204:

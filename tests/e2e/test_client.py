@@ -185,8 +185,8 @@ def test_nav_is_the_sum_of_the_net_worths(me: Client) -> None:
         found = me.nav(f"{DAVE},{FRANK}")
     assert found.currency == "USD"
     assert json.loads(bytes(found.conversion_price)) == 1
-    worths = total(*(portfolio.networth for portfolio in me.portfolio(f"{DAVE},{FRANK}")))
-    assert Decimal(bytes(found.nav).decode()) == worths
+    values_usd = total(*(portfolio.networth for portfolio in me.portfolio(f"{DAVE},{FRANK}")))
+    assert Decimal(bytes(found.nav).decode()) == values_usd
 
 
 @pytest.mark.parametrize("currency", CURRENCIES)
@@ -195,8 +195,8 @@ def test_nav_in_every_currency_of_the_list(me: Client, currency: str) -> None:
     rate = Decimal(bytes(found.conversion_price).decode())
     usd = Decimal(bytes(me.nav(DAVE).nav).decode())
     assert found.currency == currency
-    worth = usd * rate if currency in FIAT else usd / rate
-    assert Decimal(bytes(found.nav).decode()) == pytest.approx(worth)
+    value_usd = usd * rate if currency in FIAT else usd / rate
+    assert Decimal(bytes(found.nav).decode()) == pytest.approx(value_usd)
 
 
 def test_a_currency_without_a_rate_is_refused_and_named(there: Client) -> None:
@@ -383,8 +383,8 @@ def test_approvals_with_the_allowance_that_is_left(demo: Demo, there: Client) ->
     for item, allowance in left:
         at = {"blockHash": allowance.block_hash}
         words = [f"{int(address, 16):064x}" for address in (ALICE, item.to)]
-        asks = {"to": item.contract, "data": "0xdd62ed3e" + "".join(words)}
-        assert int(allowance.amount) == int(demo.rpc("eth_call", asks, at), 16)
+        reads = {"to": item.contract, "data": "0xdd62ed3e" + "".join(words)}
+        assert int(allowance.amount) == int(demo.rpc("eth_call", reads, at), 16)
         balance = demo.rpc("eth_call", {"to": item.contract, "data": "0x70a08231" + words[0]}, at)
         assert int(allowance.balance) == int(balance, 16)
         if isinstance(item.asset, shapes.ApprovedAsset):
@@ -399,8 +399,8 @@ def test_who_may_move_collectibles_is_read_from_their_contracts(demo: Demo, ther
     for each in found:
         if each.token_id is UNSET:
             words = "".join(f"{int(address, 16):064x}" for address in (DAVE, each.to))
-            asks = {"to": each.contract, "data": "0xe985e9c5" + words}
-            assert int(demo.rpc("eth_call", asks, {"blockHash": each.block_hash}), 16) == 1
+            reads = {"to": each.contract, "data": "0xe985e9c5" + words}
+            assert int(demo.rpc("eth_call", reads, {"blockHash": each.block_hash}), 16) == 1
 
 
 def test_nothing_is_allowed_inside_permit2_where_it_was_never_used(there: Client) -> None:

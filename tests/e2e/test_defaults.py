@@ -15,12 +15,12 @@ from chainfolio.assets import account
 from chainfolio.blocks import Span
 from chainfolio.settings import Settings
 from cli.main import main
-from indexer.answers import TransactionFilter
-from indexer.engine import Engine
+from engine.answers import TransactionFilter
+from engine.service import Engine
 from indexer.wiring import System
 from portfolio.facts import Options
+from tests.e2e.byzantine_node import byzantine
 from tests.e2e.conftest import World, configured
-from tests.e2e.liar import liar
 
 pytestmark = pytest.mark.node
 
@@ -73,7 +73,7 @@ def asked(given: Settings, wallet: str) -> tuple[Any, Any]:
 def test_where_the_node_traces_a_day_is_known_and_transactions_are_complete(world: World, tmp_path: Path) -> None:
     with indexed(world, tmp_path / "data", world.node.url) as system:
         portfolio, transactions = asked(system.settings, world.wallets["carol"])
-        assert System(system.settings).tail.cover("local", "internal").covers(Span(0, world.node.height - 16))
+        assert System(system.settings).tail.indexed_ranges("local", "internal").covers(Span(0, world.node.height - 16))
         assert (transactions.completeness, transactions.issues) == ("complete", ())
         assert "N/A" not in (portfolio.daily_income, portfolio.daily_expense)
         assert "daily" not in {issue.adapter for issue in portfolio.issues}
@@ -82,7 +82,7 @@ def test_where_the_node_traces_a_day_is_known_and_transactions_are_complete(worl
 def test_where_no_node_traces_the_rest_is_indexed_and_the_answer_says_what_is_missing(
     world: World, tmp_path: Path
 ) -> None:
-    with liar(world.node.url, no_traces) as url, indexed(world, tmp_path / "data", url) as system:
+    with byzantine(world.node.url, no_traces) as url, indexed(world, tmp_path / "data", url) as system:
         portfolio, transactions = asked(system.settings, world.wallets["carol"])
         assert transactions.transactions
         assert transactions.completeness == "partial"

@@ -19,9 +19,9 @@ from chainfolio.assets import ZERO_ADDRESS, account
 from chainfolio.errors import BadRequest, HistoryUnavailable, NodeBehind, NotFound, Unavailable, Unserved
 from chainfolio.settings import Settings
 from cli.main import main
-from indexer.answers import ApprovalsPage
-from indexer.engine import Engine
-from indexer.history import midnight_us
+from engine.answers import ApprovalsPage
+from engine.days import midnight_us
+from engine.service import Engine
 from indexer.wiring import System
 from localchain.evm import Tx
 from localchain.node import LocalNode
@@ -96,7 +96,7 @@ def test_a_day_is_what_the_last_block_before_it_says(past: tuple[World, int], gi
             price = amounts.amount(world.node.call(feed, "latestAnswer()(int256)", block=last), 8)
             assert asset["balance"] == amounts.text(amounts.amount(raw, decimals))
             assert asset["price"] == amounts.text(price)
-            values.append(amounts.worth(amounts.amount(raw, decimals), price))
+            values.append(amounts.value_of(amounts.amount(raw, decimals), price))
         assert document["assetByProtocols"]["wallet"]["value"] == amounts.text(amounts.total(values)) != "0"
         assert on_chain(world, ZERO_ADDRESS, wallet, last) != on_chain(world, ZERO_ADDRESS, wallet, world.node.height)
 
@@ -248,7 +248,7 @@ def test_approvals_come_through_the_engine_with_what_their_tokens_are_worth(
     for (owner, token), asset in page.assets.items():
         held = on_chain(world, token, owner, world.node.height)
         assert asset.balance == amounts.amount(held, asset.decimals)
-        assert asset.value == amounts.worth(asset.balance, asset.price)
+        assert asset.value == amounts.value_of(asset.balance, asset.price)
 
 
 def test_a_sync_reads_in_the_background_once_and_status_shows_it(past: tuple[World, int], given: Settings) -> None:

@@ -19,7 +19,7 @@ from chainfolio.assets import ZERO_ADDRESS, account
 from chainfolio.settings import Settings
 from cli.demo import WALLETS
 from cli.main import main
-from indexer.engine import Engine
+from engine.service import Engine
 from indexer.wiring import System
 from localchain.errors import Reverted, RpcError
 from portfolio.facts import Options
@@ -97,7 +97,7 @@ def inside(document: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
                         yield from ((sign, asset) for asset in position[side])
 
 
-def worth(sign: int, asset: dict[str, Any]) -> Decimal:
+def value_usd(sign: int, asset: dict[str, Any]) -> Decimal:
     return Decimal(asset["value"]) if sign > 0 else Decimal(asset["value"]).copy_negate()
 
 
@@ -127,7 +127,7 @@ def test_a_balance_is_the_chains_and_its_worth_is_balance_times_price(
     assert asset["sources"]["raw"] == str(raw)
     assert asset["balance"] == amounts.text(amounts.amount(raw, decimals))
     assert asset["price"] == amounts.text(amounts.amount(answer, 8))
-    assert asset["value"] == amounts.text(amounts.worth(amounts.amount(raw, decimals), amounts.amount(answer, 8)))
+    assert asset["value"] == amounts.text(amounts.value_of(amounts.amount(raw, decimals), amounts.amount(answer, 8)))
     assert (asset["decimal"], asset["priceSource"]) == (str(decimals), "chainlink")
 
 
@@ -158,7 +158,7 @@ def test_net_worth_is_the_sum_of_what_has_a_price_and_the_rest_is_counted(
 ) -> None:
     document = documents[name]
     found = [*((1, asset) for asset in assets(document).values()), *inside(document)]
-    total = amounts.total([worth(sign, asset) for sign, asset in found if asset["value"] != "N/A"])
+    total = amounts.total([value_usd(sign, asset) for sign, asset in found if asset["value"] != "N/A"])
     assert document["networth"] == amounts.text(total)
     assert document["networth"] == amounts.text(
         amounts.total([Decimal(protocol["value"]) for protocol in document["assetByProtocols"].values()])
@@ -248,7 +248,7 @@ def test_the_demo_prints_one_document_and_ends(tmp_path: Path) -> None:
     assert tuple(shown["wallets"]) == WALLETS
     for address, document in zip(shown["wallets"].values(), shown["portfolios"], strict=True):
         found = [*((1, asset) for asset in assets(document).values()), *inside(document)]
-        values = [worth(sign, asset) for sign, asset in found if asset["value"] != "N/A"]
+        values = [value_usd(sign, asset) for sign, asset in found if asset["value"] != "N/A"]
         assert document["address"] == address
         assert document["networth"] == amounts.text(amounts.total(values))
         assert document["completeness"] == "complete"

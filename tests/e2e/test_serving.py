@@ -85,9 +85,9 @@ async def test_the_answers_of_all_operations_agree(world: World, serving: Servin
         assert [each["address"] for each in portfolios] == list(world.wallets.values())
         loose = [each["assetByProtocols"]["wallet"]["value"] for each in portfolios]
         assert loose == [each["networth"] for each in wallets]
-        worth = amounts.text(amounts.total([Decimal(each["networth"]) for each in portfolios]))
+        value_usd = amounts.text(amounts.total([Decimal(each["networth"]) for each in portfolios]))
         assert status == 200
-        assert f'"nav":{worth},'.encode() in body.replace(b" ", b"")
+        assert f'"nav":{value_usd},'.encode() in body.replace(b" ", b"")
 
 
 async def test_what_happens_on_the_chain_is_seen_when_one_waits_for_it(world: World, serving: Serving) -> None:

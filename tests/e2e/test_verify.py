@@ -13,8 +13,8 @@ from chainfolio.settings import Settings
 from cli.main import main
 from localchain.evm import call_data
 from localchain.node import LocalNode
+from tests.e2e.byzantine_node import Lie, byzantine, replacing
 from tests.e2e.conftest import World, history
-from tests.e2e.liar import Lie, liar, replacing
 from tests.e2e.test_past import indexed
 from tests.e2e.test_portfolio import on_chain, place
 
@@ -174,7 +174,7 @@ def test_one_changed_balance_is_found_out_wherever_the_liar_sits(
 ) -> None:
     contract = place(world, symbol)
     held = on_chain(world, contract, world.wallets["alice"], verify.height)
-    with liar(world.node.url, changed(world, symbol, verify.height)) as lying:
+    with byzantine(world.node.url, changed(world, symbol, verify.height)) as lying:
         against = verify("--against", lying)
         row = against.of("balance", contract)
         assert (against.code, row["status"], row["value"]) == (10, "differs", str(held))
@@ -196,7 +196,7 @@ def test_a_holding_that_is_hidden_is_found_out_without_anybody_else(
     world: World, verify: Verify, tmp_path: Path
 ) -> None:
     held = on_chain(world, place(world, "WETH"), world.wallets["alice"], verify.height)
-    with liar(world.node.url, changed(world, "WETH", verify.height, by=-held)) as lying:
+    with byzantine(world.node.url, changed(world, "WETH", verify.height, by=-held)) as lying:
         verify.answered_by(tmp_path, lying)
         row = verify().of("balance", place(world, "WETH"))
     assert (row["status"], row["value"]) == ("differs", "0")
@@ -206,7 +206,7 @@ def test_a_holding_that_is_hidden_is_found_out_without_anybody_else(
 def test_a_changed_price_is_found_out(world: World, verify: Verify) -> None:
     feed = world.deployment.feeds["ETH"]
     price = world.node.call(feed, "latestAnswer()(int256)", block=verify.height)
-    with liar(world.node.url, replacing("eth_call", f"{price:064x}", f"{price + 1:064x}")) as lying:
+    with byzantine(world.node.url, replacing("eth_call", f"{price:064x}", f"{price + 1:064x}")) as lying:
         found = verify("--against", lying)
     assert found.code == 10
     assert found.of("price", ZERO_ADDRESS)["status"] == found.of("price", place(world, "WETH"))["status"] == "differs"
@@ -229,7 +229,7 @@ def test_one_changed_node_of_a_proof_is_found_out_and_another_endpoint_proves(
             nodes[-1] = flipped(nodes[-1])
         return result
 
-    with liar(world.node.url, lie) as lying:
+    with byzantine(world.node.url, lie) as lying:
         found = verify("--against", lying)
         assert found.code == 10
         assert [fault["kind"] for fault in found.document["faults"]] == ["BadProof"]
@@ -249,7 +249,7 @@ def test_one_changed_field_of_a_header_is_found_out(world: World, verify: Verify
             return {**result, name: flipped(result[name])}
         return result
 
-    with liar(world.node.url, lie) as lying:
+    with byzantine(world.node.url, lie) as lying:
         verify.answered_by(tmp_path, lying)
         found = verify()
     assert found.code == 10
@@ -260,7 +260,7 @@ def test_one_changed_field_of_a_header_is_found_out(world: World, verify: Verify
 
 def test_another_hash_of_the_block_is_found_out(world: World, verify: Verify) -> None:
     own = world.node.block(verify.height)["hash"]
-    with liar(world.node.url, replacing(AT, own, "0x" + "77" * 32)) as lying:
+    with byzantine(world.node.url, replacing(AT, own, "0x" + "77" * 32)) as lying:
         found = verify("--against", lying)
     assert (found.code, found.statuses("block")) == (10, {"differs"})
     assert found.document["silent"], "at that hash nothing can be read"

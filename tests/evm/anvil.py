@@ -62,12 +62,12 @@ def populated(node: LocalNode) -> Local:
 
 
 @asynccontextmanager
-async def chain_of(local: Local, **learnt: int) -> AsyncIterator[EvmChain]:
+async def chain_of(local: Local, **capabilities: int) -> AsyncIterator[EvmChain]:
     """Our chain over the node, as if its endpoint had been found out to be so before."""
     wrapped = Wrapped(local.deployment.tokens["WETH"].address.lower(), "WETH")
     facts = msgspec.structs.replace(load(LOCAL), wrapped=wrapped)
     seams = Seams()
-    endpoint = Endpoint(local.node.url, HttpTransport(), seams, learnt=learnt)
+    endpoint = Endpoint(local.node.url, HttpTransport(), seams, capabilities=capabilities)
     chain = EvmChain(facts, Node(facts, [endpoint], seams), Chain(rpc=[local.node.url]))
     try:
         yield chain

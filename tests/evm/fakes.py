@@ -159,13 +159,13 @@ class FakeNode:
             raise fault
         if fault is not None:
             return fault
-        asks = json.loads(body)
-        single = isinstance(asks, dict)
-        asks = [asks] if single else asks
-        self.bodies.append(len(asks))
-        if self.batch_limit is not None and len(asks) > self.batch_limit:
+        reads = json.loads(body)
+        single = isinstance(reads, dict)
+        reads = [reads] if single else reads
+        self.bodies.append(len(reads))
+        if self.batch_limit is not None and len(reads) > self.batch_limit:
             return answered({"jsonrpc": "2.0", "id": None, "error": self.batch_refusal})
-        replies = self.envelope([self._reply(ask) for ask in asks])
+        replies = self.envelope([self._reply(ask) for ask in reads])
         return answered(replies[0] if single and isinstance(replies, list) and len(replies) == 1 else replies)
 
     def _reply(self, ask: dict[str, Any]) -> dict[str, Any]:

@@ -35,8 +35,8 @@ class Lying:
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
         posted = await self._real.post(source, self.url, body, timeout_s)
-        asks, replies = json.loads(body), json.loads(posted.body)
-        for ask, reply in zip(*(x if isinstance(x, list) else [x] for x in (asks, replies)), strict=True):
+        reads, replies = json.loads(body), json.loads(posted.body)
+        for ask, reply in zip(*(x if isinstance(x, list) else [x] for x in (reads, replies)), strict=True):
             self.asked.append(ask["method"])
             if url == LIAR and ask["method"] == self.method:
                 reply["result"] = self.lie(reply["result"])
@@ -120,7 +120,7 @@ async def test_headers_bodies_and_receipts_are_proven(local: Local, method: str,
     truth, _ = await tables(local, Lying(local.node.url), HONEST)
     found, reader = await tables(local, Lying(local.node.url, method, lie), LIAR, HONEST)
     assert found == truth
-    assert reader.node.endpoints[0].health.evidence or reader.node.troubles()["liar.test"]
+    assert reader.node.endpoints[0].health.evidence or reader.node.error_counts()["liar.test"]
 
 
 async def test_no_more_is_asked_than_the_sample(local: Local) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from adapters.evm import scan, tokens
 from adapters.evm.scan import CREATION, OVERRIDE, ROUTE, SCANNER_AT, SENDER, SINGLES
-from chainfolio.asking import Reverted, Unknown, drive
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.contracts import Token
+from chainfolio.plans import Reverted, Unknown, run_batched
 from localchain import install
 from localchain.artifacts import artifact
 from localchain.evm import MAX, Tx, call_data, created_address, tx, words
@@ -38,14 +38,14 @@ def held(token: str, wallet: str) -> Call:
     return Call(token, "balanceOf(address)(uint256)", (wallet,))
 
 
-def plainly(local: Local, asks: list[Call], height: int) -> list[Any]:
+def plainly(local: Local, reads: list[Call], height: int) -> list[Any]:
     """What one plain eth_call for each says: bytes, or None where it failed."""
-    sent = [{"to": ask.to, "data": call_data(ask.signature, *ask.args), "gas": hex(30_000_000)} for ask in asks]
+    sent = [{"to": ask.to, "data": call_data(ask.signature, *ask.args), "gas": hex(30_000_000)} for ask in reads]
     body = [
         {"jsonrpc": "2.0", "id": k, "method": "eth_call", "params": [each, hex(height)]} for k, each in enumerate(sent)
     ]
     replies = {reply["id"]: reply for reply in local.node._post(body)}
-    return [bytes.fromhex(replies[k]["result"][2:]) if "result" in replies[k] else None for k in range(len(asks))]
+    return [bytes.fromhex(replies[k]["result"][2:]) if "result" in replies[k] else None for k in range(len(reads))]
 
 
 def agrees(got: Any, plain: bytes | None) -> bool:
@@ -59,15 +59,15 @@ def agrees(got: Any, plain: bytes | None) -> bool:
 
 @pytest.mark.parametrize("route", ROUTES)
 async def test_every_balance_of_every_token_is_what_a_plain_call_says(local: Local, route: int) -> None:
-    asks = [held(token, wallet) for token in local.tokens for wallet in local.wallets]
+    reads = [held(token, wallet) for token in local.tokens for wallet in local.wallets]
     async with chain_of(local, **{ROUTE: route}) as chain:
         for height in local.heights:
-            got = await chain.answer(asks, await chain.block(height))
-            plain = plainly(local, asks, height)
-            wrong = [(a.to, g) for a, g, p in zip(asks, got, plain, strict=True) if not agrees(g, p)]
+            got = await chain.answer(reads, await chain.block(height))
+            plain = plainly(local, reads, height)
+            wrong = [(a.to, g) for a, g, p in zip(reads, got, plain, strict=True) if not agrees(g, p)]
             assert wrong == []
             assert sum(isinstance(value, int) for value in got) >= (0 if height == 1 else 20)
-        assert chain.node.endpoints[0].learnt[ROUTE] == route
+        assert chain.node.endpoints[0].capabilities[ROUTE] == route
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -86,9 +86,9 @@ async def test_native_balances_at_past_blocks(local: Local, route: int) -> None:
 @pytest.mark.parametrize("route", ROUTES)
 async def test_hostile_balances_by_name(local: Local, route: int) -> None:
     names = [name for name in local.hostile if name.startswith("balance")]
-    asks = [held(local.hostile[name].lower(), local.wallets[1]) for name in names]
+    reads = [held(local.hostile[name].lower(), local.wallets[1]) for name in names]
     async with chain_of(local, **{ROUTE: route}) as chain:
-        got = dict(zip(names, await chain.answer(asks, await chain.block(local.heights[-1])), strict=True))
+        got = dict(zip(names, await chain.answer(reads, await chain.block(local.heights[-1])), strict=True))
     assert got["balance of 64 bytes"] == 10**18
     assert got["balance of max uint256"] == MAX
     for name in names:
@@ -108,7 +108,7 @@ async def test_a_contract_that_burns_all_gas_harms_no_other_read(local: Local, r
     honest = [
         held(token.address.lower(), wallet) for token in local.deployment.tokens.values() for wallet in local.wallets
     ]
-    asks = [
+    reads = [
         each for ask in honest for each in (held(burners[0], local.wallets[0]), ask, held(burners[1], local.wallets[1]))
     ]
     async with chain_of(local, **{ROUTE: route}) as chain:
@@ -116,29 +116,29 @@ async def test_a_contract_that_burns_all_gas_harms_no_other_read(local: Local, r
         block = await chain.block(local.heights[-1])
         alone = await chain.answer(honest, block)
         before = endpoint.requests
-        got = await chain.answer(asks, block)
+        got = await chain.answer(reads, block)
         if route == SINGLES:
             assert endpoint.requests - before <= 2, "once more with more gas, for the burners alone"
         assert got[1::3] == alone
         assert all(isinstance(value, int) for value in alone)
         assert all(isinstance(value, Reverted | Unknown) for value in (*got[0::3], *got[2::3]))
-        assert endpoint.learnt == {ROUTE: route}
-        assert not endpoint.trouble.counts
+        assert endpoint.capabilities == {ROUTE: route}
+        assert not endpoint.errors.counts
 
 
 @pytest.mark.parametrize("route", ROUTES)
 async def test_what_writes_says_what_it_would_give_and_changes_nothing(local: Local, route: int) -> None:
     weth, wallet = local.deployment.tokens["WETH"].address.lower(), local.wallets[1]
-    asks = [
+    reads = [
         Call(weth, "approve(address,uint256)(bool)", (wallet, 5), alone=True),
         Call(weth, "allowance(address,address)(uint256)", (SCANNER_AT, wallet)),
         Call(weth, "transfer(address,uint256)(bool)", (wallet, MAX), alone=True),
     ]
     async with chain_of(local, **{ROUTE: route}) as chain:
-        got = await chain.answer(asks, await chain.block(local.heights[-1]))
+        got = await chain.answer(reads, await chain.block(local.heights[-1]))
         assert got[:2] == [True, 0]
         assert isinstance(got[2], Reverted)
-        assert chain.node.endpoints[0].learnt[ROUTE] == route
+        assert chain.node.endpoints[0].capabilities[ROUTE] == route
 
 
 MEDDLERS = ("moves", "tries to move", "counts", "remembers", "looks at gas", "looks at its caller", "looks at code")
@@ -159,12 +159,12 @@ def meddlers(local: Local) -> dict[str, str]:
     return found
 
 
-async def by_every_route(local: Local, asks: list[Call]) -> dict[int, list[Any]]:
+async def by_every_route(local: Local, reads: list[Call]) -> dict[int, list[Any]]:
     found = {}
     for route in ROUTES:
         async with chain_of(local, **{ROUTE: route}) as chain:
-            found[route] = await chain.answer(asks, await chain.block(local.node.height))
-            assert chain.node.endpoints[0].learnt[ROUTE] == route
+            found[route] = await chain.answer(reads, await chain.block(local.node.height))
+            assert chain.node.endpoints[0].capabilities[ROUTE] == route
     return found
 
 
@@ -175,17 +175,17 @@ async def test_a_token_that_moves_others_when_it_is_asked_changes_no_other_balan
     (truth,) = plainly(local, [dai], local.node.height)
     assert truth is not None
     hostile = [held(each, wallet) for each in meddlers.values()]
-    for asks in ([*hostile, dai], [dai, *hostile], [*hostile, dai, *reversed(hostile)]):
-        for route, got in (await by_every_route(local, asks)).items():
-            assert got[asks.index(dai)] == int.from_bytes(truth, "big"), f"route {route}"
+    for reads in ([*hostile, dai], [dai, *hostile], [*hostile, dai, *reversed(hostile)]):
+        for route, got in (await by_every_route(local, reads)).items():
+            assert got[reads.index(dai)] == int.from_bytes(truth, "big"), f"route {route}"
 
 
 async def test_what_looks_at_its_caller_or_its_gas_says_the_same_on_every_route(
     local: Local, meddlers: dict[str, str]
 ) -> None:
     """The scanner has one address on every route; where there is no scanner, there is no code at that address."""
-    asks = [held(meddlers[name], local.wallets[1]) for name in MEDDLERS if name not in WRITING]
-    for route, got in (await by_every_route(local, asks)).items():
+    reads = [held(meddlers[name], local.wallets[1]) for name in MEDDLERS if name not in WRITING]
+    for route, got in (await by_every_route(local, reads)).items():
         assert got == [7, int(SCANNER_AT, 16), 0 if route == SINGLES else len(scan.SCANNER) // 2 - 1]
 
 
@@ -193,8 +193,8 @@ async def test_what_writes_when_it_is_asked_has_no_balance_where_calls_are_stati
     local: Local, meddlers: dict[str, str]
 ) -> None:
     """Single calls show it as it would be, from a state that no other call has touched."""
-    asks = [held(meddlers[name], wallet) for wallet in local.wallets[:2] for name in WRITING]
-    found = await by_every_route(local, asks)
+    reads = [held(meddlers[name], wallet) for wallet in local.wallets[:2] for name in WRITING]
+    found = await by_every_route(local, reads)
     for got in (found[OVERRIDE], found[CREATION]):
         assert [each if isinstance(each, int) else None for each in got] == [None, 5, None, None] * 2
         assert all(isinstance(each, int | Unknown | Reverted) for each in got)
@@ -204,12 +204,12 @@ async def test_what_writes_when_it_is_asked_has_no_balance_where_calls_are_stati
 async def test_what_code_may_not_be_as_long_as_comes_whole_on_every_route(local: Local) -> None:
     """24,576 bytes are the longest code: longer answers of the scanner come as revert data."""
     long = local.hostile["name: 10 kB"].lower()
-    asks = [Call(long, f"{name}()(string)") for name in ("name", "symbol")]
-    asks += [
+    reads = [Call(long, f"{name}()(string)") for name in ("name", "symbol")]
+    reads += [
         Call(local.hostile["balance of 1 MB"].lower(), "balanceOf(address)(*)", (wallet,)) for wallet in local.wallets
     ]
-    asks += [held(local.hostile["balance of 1 MB"].lower(), wallet) for wallet in local.wallets]
-    found = await by_every_route(local, asks)
+    reads += [held(local.hostile["balance of 1 MB"].lower(), wallet) for wallet in local.wallets]
+    found = await by_every_route(local, reads)
     assert found[OVERRIDE] == found[CREATION]
     assert found[CREATION][:2] == ["A" * 10_240] * 2
 
@@ -234,8 +234,8 @@ async def test_what_tokens_say_about_themselves(local: Local) -> None:
     contracts = local.tokens
     async with chain_of(local) as chain:
         block = await chain.block(local.heights[-1])
-        asking = tokens.describe(chain.facts, contracts)
-        report = (await drive({"tokens": asking}, lambda asks: chain.answer(asks, block)))["tokens"]
+        plan = tokens.describe(chain.facts, contracts)
+        report = (await run_batched({"tokens": plan}, lambda reads: chain.answer(reads, block)))["tokens"]
     found: dict[str, Token] = report.result or {}
     assert report.status == "ok"
     for token in local.deployment.tokens.values():

@@ -81,7 +81,7 @@ async def test_a_limit_told_inside_an_answer_is_waited_for_too() -> None:
     node = FakeNode(FakeChain(9), eth_getBlockByNumber=limited)
     found = one(node)
     assert isinstance(await found.endpoint.one(HEADERS[0]), bytes)
-    assert found.endpoint.trouble.counts == {"Unavailable": 3}
+    assert found.endpoint.errors.counts == {"Unavailable": 3}
 
 
 async def test_a_configured_rate_is_kept() -> None:
@@ -155,16 +155,16 @@ async def test_foreign_missing_and_double_answers_are_refused(change: Callable[[
 )  # fmt: skip
 @pytest.mark.parametrize(("limit", "learnt"), [(1, 1), (3, 2)])
 async def test_a_node_that_takes_no_such_batch_is_asked_in_smaller_ones(
-    code: int, message: str, limit: int, learnt: int
+    code: int, message: str, limit: int, capabilities: int
 ) -> None:
     node = FakeNode(FakeChain(9))
     node.batch_limit, node.batch_refusal = limit, {"code": code, "message": message}
     found = await asked(node)
-    assert found.endpoint.learnt == {"max_batch": learnt}
+    assert found.endpoint.capabilities == {"max_batch": capabilities}
     assert max(node.bodies) == 8
     before = len(node.bodies)
     await found.endpoint.ask(HEADERS)
-    assert node.bodies[before:] == [learnt] * (8 // learnt)
+    assert node.bodies[before:] == [capabilities] * (8 // capabilities)
 
 
 async def test_a_batch_whose_answer_grew_too_large_is_asked_in_parts() -> None:
@@ -175,14 +175,14 @@ async def test_a_batch_whose_answer_grew_too_large_is_asked_in_parts() -> None:
         reply if k < 3 else {"jsonrpc": "2.0", "id": reply["id"], **too_large} for k, reply in enumerate(replies)
     ]
     found = await asked(node)
-    assert found.endpoint.learnt == {"max_batch": 2}
+    assert found.endpoint.capabilities == {"max_batch": 2}
 
 
 async def test_a_body_refused_with_413_is_made_smaller() -> None:
     node = FakeNode(FakeChain(9))
     node.exchanges = [Posted(413, None, b"Request Entity Too Large")] * 2
     found = await asked(node)
-    assert found.endpoint.learnt == {"max_batch": 2}
+    assert found.endpoint.capabilities == {"max_batch": 2}
 
 
 async def test_a_single_question_refused_with_413_is_an_answer() -> None:
@@ -204,7 +204,7 @@ async def test_a_contract_that_says_batch_changes_nothing() -> None:
 
     found = one(FakeNode(FakeChain(9), eth_call=refuse))
     await found.endpoint.ask([Request("eth_call", ({}, "latest"))] * 4)
-    assert found.endpoint.learnt == {}
+    assert found.endpoint.capabilities == {}
 
 
 # --- secrets ---------------------------------------------------------------------------------------------------------
@@ -240,11 +240,11 @@ async def test_no_part_of_an_address_is_ever_shown(
     node = FakeNode(FakeChain())
     node.always = fault
     found = wired(node, urls=[URL])
-    texts = [repr(found.endpoint), repr(found.node), repr(found.node.troubles()), caplog.text]
+    texts = [repr(found.endpoint), repr(found.node), repr(found.node.error_counts()), caplog.text]
     for read in (found.endpoint.one, whole_of(found.endpoint), lambda request: found.endpoint.ask([request, request])):
         try:
             texts.append(repr(await read(Request(method, ({},)))))
         except ChainfolioError as error:
-            texts += [str(error), repr(error), repr(error.args), repr(vars(error)), error.cure]
+            texts += [str(error), repr(error), repr(error.args), repr(vars(error)), error.remedy]
     assert len(texts) > 4
     assert not [text for text in texts if KEY in text]

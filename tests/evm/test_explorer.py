@@ -27,14 +27,14 @@ class Fake:
 
     def __init__(self, rows: list[dict[str, Any]], head: int = 9) -> None:
         self.rows, self.head, self.asked = rows, head, list[dict[str, str]]()
-        self.instead: list[object] = []
+        self.replaces: list[object] = []
         self.proxy = True
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
         assert SECRET in urlsplit(url).query
         query = dict(parse_qsl(body.decode()))
         self.asked.append(query)
-        return Posted(200, None, json.dumps(self.instead.pop(0) if self.instead else self.answer(query)).encode())
+        return Posted(200, None, json.dumps(self.replaces.pop(0) if self.replaces else self.answer(query)).encode())
 
     def answer(self, query: dict[str, str]) -> Any:
         if query["module"] == "proxy" and not self.proxy:
@@ -89,7 +89,7 @@ async def test_an_explorer_that_lags_is_not_taken_for_an_empty_one() -> None:
                                    row(3, 1, to="0x12"), row(3, 1, blockNumber="x")])  # fmt: skip
 async def test_rows_that_cannot_be_meant_are_refused(wrong: dict[str, str]) -> None:
     fake = Fake([])
-    fake.instead = [{"result": "0x9"}, {"status": "1", "message": "OK", "result": [wrong]}]
+    fake.replaces = [{"result": "0x9"}, {"status": "1", "message": "OK", "result": [wrong]}]
     with pytest.raises(BadAnswer):
         await over(fake).moved(BLOCKS)
 
@@ -97,12 +97,12 @@ async def test_rows_that_cannot_be_meant_are_refused(wrong: dict[str, str]) -> N
 async def test_a_rate_limit_is_waited_out_and_other_words_are_refused_without_the_key() -> None:
     fake = Fake([row(3, 5)])
     limited = {"status": "0", "message": "NOTOK", "result": "Max rate limit reached"}
-    fake.instead = [{"result": "0x9"}, limited, limited]
+    fake.replaces = [{"result": "0x9"}, limited, limited]
     assert [move.raw for move in (await over(fake).moved(BLOCKS))[BLOCKS[0]]] == [5]
-    fake.instead = [limited] * 50
+    fake.replaces = [limited] * 50
     with pytest.raises(Unavailable):
         await over(fake).moved(BLOCKS)
-    fake.instead = [{"result": "0x9"}, {"status": "0", "message": "NOTOK", "result": f"Invalid API Key {SECRET}"}]
+    fake.replaces = [{"result": "0x9"}, {"status": "0", "message": "NOTOK", "result": f"Invalid API Key {SECRET}"}]
     with pytest.raises(BadAnswer) as error:
         await over(fake).moved(BLOCKS)
     assert SECRET not in str(error.value)

@@ -89,8 +89,8 @@ async def test_what_is_known_is_told_and_what_is_not_is_none() -> None:
     health, best = one.endpoint.health, one.node.best_height
     assert (health.height, health.lag_blocks(best), health.latency_ms, health.faults) == (20, 0, 0, 0)
     assert (one.endpoint.name, Health().lag_blocks(best), Health().latency_ms) == ("one.test", None, None)
-    one.node.cordon(one.endpoint, "a", "b", "c")
-    assert health.evidence is None, "the last one is never cordoned"
+    one.node.quarantine(one.endpoint, "a", "b", "c")
+    assert health.evidence is None, "the last one is never quarantined"
 
 
 # --- hedging ---------------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def paid() -> Iterator[LocalNode]:
     with LocalNode() as node:
         sender, other = node.accounts[:2]
 
-        def mined(*txs: Tx) -> list[str]:
+        def details(*txs: Tx) -> list[str]:
             with node.by_hand():
                 sent = [node.send(each) for each in txs]
                 node.mine()
@@ -54,23 +54,23 @@ def paid() -> Iterator[LocalNode]:
         pays = bytes.fromhex("6000600060006000600173" + ALICE[2:] + "5af15000")
         reverts = bytes.fromhex("6000600060006000600273" + BOB[2:] + "5af15060006000fd")
         destroys = bytes.fromhex("73" + CAROL[2:] + "ff")
-        libraries = [each for code in (pays, reverts, destroys) for each in mined(run(programs.deployed(code), 100))]
-        mined(run(program([send(ALICE, 5), send(libraries[1], 7), create(program([send(BOB, 3)]), 11)])))
-        mined(run(program([create(program([destroy(CAROL)]), 11), create(program([programs.REVERT]), 13)])))
-        mined(run(program([send(ALICE, 5), programs.REVERT])), Tx(sender, other, value=3, gas=21_000))
-        mined(Tx(sender, libraries[2], value=17, gas=100_000), Tx(sender, libraries[2], value=17, gas=100_000))
+        libraries = [each for code in (pays, reverts, destroys) for each in details(run(programs.deployed(code), 100))]
+        details(run(program([send(ALICE, 5), send(libraries[1], 7), create(program([send(BOB, 3)]), 11)])))
+        details(run(program([create(program([destroy(CAROL)]), 11), create(program([programs.REVERT]), 13)])))
+        details(run(program([send(ALICE, 5), programs.REVERT])), Tx(sender, other, value=3, gas=21_000))
+        details(Tx(sender, libraries[2], value=17, gas=100_000), Tx(sender, libraries[2], value=17, gas=100_000))
         chance = Random(5)
         for _ in range(12):
             codes = [programs.chance_program(chance, [ALICE, BOB, CAROL, other], libraries) for _ in range(4)]
-            mined(*(run(code, chance.randrange(200)) for code in codes))
+            details(*(run(code, chance.randrange(200)) for code in codes))
         node.mine(2)
         yield node
 
 
 @asynccontextmanager
-async def chain_of(node: LocalNode, **learnt: int) -> Any:
+async def chain_of(node: LocalNode, **capabilities: int) -> Any:
     facts, seams = load(LOCAL), Seams()
-    endpoint = Endpoint(node.url, HttpTransport(), seams, learnt=learnt)
+    endpoint = Endpoint(node.url, HttpTransport(), seams, capabilities=capabilities)
     chain = EvmChain(facts, Node(facts, [endpoint], seams), Chain(rpc=[node.url]))
     try:
         yield chain
@@ -113,7 +113,7 @@ async def test_every_balance_at_every_block_is_what_came_less_what_went_and_fees
 async def test_rows_are_in_order_and_have_a_key_of_their_own(paid: LocalNode) -> None:
     async with chain_of(paid) as chain:
         found = await chain.collect(Span(0, paid.height), (*DATASETS, "transfers"))
-        assert chain.node.endpoints[0].learnt[ROUTE] == 1
+        assert chain.node.endpoints[0].capabilities[ROUTE] == 1
     rows = found.tables["transfers"].to_pylist()
     places_ = [(row["height"], row["tx_index"], row["log_index"], row["item"]) for row in rows]
     assert places_ == sorted(set(places_))
@@ -206,19 +206,19 @@ async def test_the_way_to_trace_is_learnt_and_another_one_found_when_it_stops() 
     for _ in range(2):
         assert [each.raw for each in (await moved(held.node, blocks))[blocks[0]]] == [5]
     assert (node.count("trace_block"), node.count("debug_traceBlockByNumber")) == (1, 2)
-    assert held.endpoint.learnt[ROUTE] == 3
+    assert held.endpoint.capabilities[ROUTE] == 3
     header = node.chain.headers[1]["hash"]
     flat = [call([], 9, blockHash=header), call([0], 6, blockHash=header)]
     node.on = {"trace_block": lambda params: flat}
     assert [each.raw for each in (await moved(held.node, blocks))[blocks[0]]] == [6]
-    assert held.endpoint.learnt[ROUTE] == 1
+    assert held.endpoint.capabilities[ROUTE] == 1
 
 
 async def test_where_nobody_traces_that_is_said_with_its_cure() -> None:
     held = wired(fake(), checked=True)
     with pytest.raises(Unsupported, match="does not trace blocks") as error:
         await moved(held.node, places("one", await held.node.headers([1])))
-    assert "internal" in error.value.cure
+    assert "internal" in error.value.remedy
     tracing = fake()
     tracing.on["trace_block"] = lambda params: [call([], 9, blockHash=tracing.chain.headers[1]["hash"])]
     held = wired(fake(), tracing, checked=True)
@@ -230,4 +230,4 @@ async def test_a_node_that_traces_in_another_way_is_said_not_to_trace(answer: di
     found = wired(FakeNode(FakeChain(1), debug_traceTransaction=lambda params: answer), checked=True)
     with pytest.raises(Unsupported, match="does not trace blocks"):
         await moved(found.node, [PLACE])
-    assert ROUTE not in found.endpoint.learnt
+    assert ROUTE not in found.endpoint.capabilities

@@ -117,11 +117,11 @@ async def test_a_limit_of_blocks_is_learnt_for_good(most: int, message: str) -> 
     found = one(node)
     reader = found.reader()
     assert heights((await reader.read(Span(1, 120), TRANSFERS)).logs) == list(range(1, 121))
-    learnt = found.endpoint.learnt["max_span"]
-    assert most // 2 <= learnt <= most
-    refused = found.endpoint.trouble.counts["TooMuch"]
+    capabilities = found.endpoint.capabilities["max_span"]
+    assert most // 2 <= capabilities <= most
+    refused = found.endpoint.errors.counts["TooMuch"]
     await reader.read(Span(1, 120), TRANSFERS)
-    assert found.endpoint.trouble.counts["TooMuch"] == refused
+    assert found.endpoint.errors.counts["TooMuch"] == refused
 
 
 async def test_a_limit_that_means_one_less_than_it_says_does_not_stand_still() -> None:
@@ -129,16 +129,16 @@ async def test_a_limit_that_means_one_less_than_it_says_does_not_stand_still() -
     found = one(capped(chain, 49, "eth_getLogs is limited to a 50 range", -32614))
     chunk = await found.reader().read(Span(1, 120), TRANSFERS)
     assert heights(chunk.logs) == list(range(1, 121))
-    assert found.endpoint.learnt["max_span"] == 49
+    assert found.endpoint.capabilities["max_span"] == 49
     assert found.endpoint.requests < 15
 
 
 async def test_a_limit_once_learnt_never_grows() -> None:
     chain = FakeChain(120)
     found = one(capped(chain, 49, "eth_getLogs is limited to a 50 range", -32614))
-    found.endpoint.learnt["max_span"] = 20
+    found.endpoint.capabilities["max_span"] = 20
     await found.reader().read(Span(1, 120), TRANSFERS)
-    assert found.endpoint.learnt["max_span"] == 20
+    assert found.endpoint.capabilities["max_span"] == 20
 
 
 @pytest.mark.parametrize("message", ["query returned more than 9 results", "log query timed out", "limit exceeded"])
@@ -152,7 +152,7 @@ async def test_a_dense_stretch_is_read_in_pieces_and_forgotten(message: str) -> 
     reader = found.reader()
     chunk = await reader.read(Span(1, 60), TRANSFERS)
     assert len(chunk.logs) == 40 + 20 * 6
-    assert "max_span" not in found.endpoint.learnt
+    assert "max_span" not in found.endpoint.capabilities
     for first in range(61, 251, 10):
         await reader.read(Span(first, first + 9), TRANSFERS)
     calls = found.endpoint.requests
@@ -165,7 +165,7 @@ async def test_a_proposed_range_is_taken_up() -> None:
     node = capped(chain, 16, "query returned more than 16 results. Try with this block range [0x1, 0x10].", -32005)
     found = one(node)
     assert len((await found.reader().read(Span(1, 64), TRANSFERS)).logs) == 64
-    assert found.endpoint.trouble.counts["TooMuch"] == 1
+    assert found.endpoint.errors.counts["TooMuch"] == 1
 
 
 @pytest.mark.parametrize("dense", [True, False])
@@ -173,7 +173,7 @@ async def test_a_single_block_that_is_refused_is_an_error_with_a_cure(dense: boo
     node = capped(FakeChain(9), 0, "query returned more than 0 results" if dense else "block range too large")
     with pytest.raises(BadAnswer, match="single block") as caught:
         await one(node).reader().read(Span(1, 9), TRANSFERS)
-    assert "name the contracts" in caught.value.cure
+    assert "name the contracts" in caught.value.remedy
 
 
 async def test_a_body_too_large_for_one_piece_leaves_the_others_alone() -> None:
@@ -181,7 +181,7 @@ async def test_a_body_too_large_for_one_piece_leaves_the_others_alone() -> None:
     chain = FakeChain(3)
     node = FakeNode(chain)
     found = one(node)
-    found.endpoint.learnt["max_span"] = 2
+    found.endpoint.capabilities["max_span"] = 2
     node.exchanges = [Posted(413, None, b""), Posted(413, None, b"")]
     chunk = await found.reader().read(Span(1, 3), TRANSFERS)
     assert heights(chunk.logs) == [1, 2, 3]
@@ -201,7 +201,7 @@ async def test_a_rate_limit_does_not_shrink_the_span() -> None:
     node.on["eth_getLogs"] = busy
     found = one(node)
     assert len((await found.reader().read(Span(1, 60), TRANSFERS)).logs) == 60
-    assert found.endpoint.learnt == {}
+    assert found.endpoint.capabilities == {}
     assert node.count("eth_getLogs") == 3
 
 
@@ -210,7 +210,7 @@ async def test_a_node_that_takes_no_batches_gives_everything_all_the_same() -> N
     node.batch_limit = 1
     found = one(node)
     assert heights((await found.reader().read(Span(1, 20), TRANSFERS)).logs) == list(range(1, 21))
-    assert found.endpoint.learnt["max_batch"] == 1
+    assert found.endpoint.capabilities["max_batch"] == 1
 
 
 # --- left out --------------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ async def test_what_a_lagging_backend_left_out_is_asked_for_by_hash(missing: set
     chunk = await found.reader().read(Span(1, 30), TRANSFERS)
     assert heights(chunk.logs) == list(range(1, 31))
     assert chunk.restored == len(missing)
-    assert found.endpoint.trouble.counts["Omitted"] == 1
+    assert found.endpoint.errors.counts["Omitted"] == 1
 
 
 async def test_a_bloom_that_promises_too_much_is_only_a_question() -> None:
@@ -247,7 +247,7 @@ async def test_a_bloom_that_promises_too_much_is_only_a_question() -> None:
     found = one(FakeNode(chain))
     chunk = await found.reader().read(Span(1, 4), TRANSFERS)
     assert (heights(chunk.logs), chunk.restored) == ([1, 2, 3], 0)
-    assert found.node.troubles() == {}
+    assert found.node.error_counts() == {}
 
 
 async def test_a_node_that_cannot_look_by_hash_leaves_nothing_half_read() -> None:
@@ -270,7 +270,7 @@ async def test_what_one_endpoint_cannot_complete_another_gives() -> None:
     bad = FakeNode(chain, eth_getLogs=lambda params: [{"nonsense": True}])
     found = wired(bad, FakeNode(chain), checked=True)
     assert len((await found.reader().read(Span(1, 5), TRANSFERS)).logs) == 5
-    assert found.node.troubles() == {"one.test": {"BadAnswer": 1}}
+    assert found.node.error_counts() == {"one.test": {"BadAnswer": 1}}
 
 
 async def test_a_node_that_is_behind_the_span_says_so() -> None:
@@ -351,7 +351,7 @@ async def test_a_piece_that_brings_logs_of_its_neighbour_is_refused() -> None:
     node = FakeNode(chain)
     node.on["eth_getLogs"] = lambda params: [log for logs in chain.logs[1:7] for log in logs]
     found = one(node)
-    found.endpoint.learnt["max_span"] = 3
+    found.endpoint.capabilities["max_span"] = 3
     with pytest.raises(BadAnswer, match="outside the span"):
         await found.reader("off").read(Span(1, 6), TRANSFERS)
 

@@ -35,8 +35,8 @@ class Answers:
     async def agreed(self, read: Any, **told: Any) -> Any:
         return await read(self)
 
-    async def ask(self, asks: list[Request]) -> list[bytes]:
-        self.asked += asks
+    async def ask(self, reads: list[Request]) -> list[bytes]:
+        self.asked += reads
         return self.content
 
 

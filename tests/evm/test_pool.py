@@ -17,7 +17,7 @@ from chainfolio.settings import Chain
 from tests.evm.contracts import Refused
 from tests.evm.fakes import FakeChain, FakeNode, Handler, answered, facts_of, wired
 
-DOWN = Unavailable("one.test", "cannot be reached", cure="is the node running, and is the address right?")
+DOWN = Unavailable("one.test", "cannot be reached", remedy="is the node running, and is the address right?")
 
 
 def refuses(code: int, message: str) -> Callable[[list[Any]], Any]:
@@ -46,7 +46,7 @@ async def test_another_chain_is_refused_with_both_numbers() -> None:
     one = wired(FakeNode(FakeChain(), eth_chainId=lambda params: "0x1"))
     with pytest.raises(WrongChain, match="serves chain 1, not 31337") as caught:
         await one.node.connect()
-    assert "endpoint of the right chain" in caught.value.cure
+    assert "endpoint of the right chain" in caught.value.remedy
     assert not one.endpoint.checked
 
 
@@ -90,7 +90,7 @@ async def test_a_batch_that_is_too_large_with_the_greeting_says_nothing_of_the_r
     node.batch_limit = limit
     one = wired(node)
     assert await one.node.block(4) == chain.block(4)
-    assert one.endpoint.learnt.get("max_batch", 4) == limit
+    assert one.endpoint.capabilities.get("max_batch", 4) == limit
 
 
 async def test_a_body_refused_with_the_greeting_is_asked_for_again_without_it() -> None:
@@ -99,7 +99,7 @@ async def test_a_body_refused_with_the_greeting_is_asked_for_again_without_it() 
     node.exchanges = [Posted(413, None, b"")]
     one = wired(node)
     assert await one.node.block(4) == chain.block(4)
-    assert (node.bodies, one.endpoint.learnt) == ([4, 1], {})
+    assert (node.bodies, one.endpoint.capabilities) == ([4, 1], {})
 
 
 @pytest.mark.parametrize("chain_id", [None, 31337, "31337", "0x", "0x07a69", ["0x7a69"]])
@@ -145,7 +145,7 @@ async def test_a_dead_node_is_tried_again_and_then_named_with_the_cure() -> None
     one = wired(dead(FakeChain()))
     with pytest.raises(Unavailable, match=r"one.test: cannot be reached") as caught:
         await one.node.connect()
-    assert caught.value.cure == "is the node running, and is the address right?"
+    assert caught.value.remedy == "is the node running, and is the address right?"
     assert one.endpoint.requests == 6
     assert one.clock.slept == sorted(one.clock.slept)
 
@@ -155,7 +155,7 @@ async def test_a_node_that_comes_back_is_not_given_up() -> None:
     node.exchanges = [DOWN, Posted(502, None, b"<html>bad gateway</html>"), Posted(200, None, b"")]
     one = wired(node)
     assert (await one.node.connect()).latest.height == 3
-    assert one.endpoint.trouble.counts == {"Unavailable": 3}
+    assert one.endpoint.errors.counts == {"Unavailable": 3}
 
 
 async def test_a_node_that_is_behind_is_waited_for_and_then_said_to_be_behind() -> None:
@@ -199,8 +199,8 @@ async def test_of_three_the_good_one_answers() -> None:
     wrong = FakeNode(FakeChain(5), eth_chainId=lambda params: "0x1")
     three = wired(dead(chain), wrong, FakeNode(chain))
     assert (await three.node.block(5)).hash == chain.headers[5]["hash"]
-    assert three.node.troubles()["two.test"] == {"WrongChain": 1}
-    assert three.node.troubles()["one.test"]["Unavailable"] >= 6
+    assert three.node.error_counts()["two.test"] == {"WrongChain": 1}
+    assert three.node.error_counts()["one.test"]["Unavailable"] >= 6
 
 
 async def test_a_dead_node_is_asked_last_for_a_while() -> None:
@@ -218,7 +218,7 @@ async def test_a_dead_node_is_asked_last_for_a_while() -> None:
 async def test_when_all_are_dead_the_last_says_why() -> None:
     chain = FakeChain()
     nodes = [dead(chain) for _ in range(3)]
-    nodes[2].always = Unavailable("three.test", "no answer within 60 s", cure="ask its owner")
+    nodes[2].always = Unavailable("three.test", "no answer within 60 s", remedy="ask its owner")
     with pytest.raises(Unavailable, match=r"three.test: no answer within 60 s \(ask its owner\)"):
         await wired(*nodes).node.connect()
 
@@ -228,7 +228,7 @@ async def test_history_that_one_has_pruned_is_read_from_another() -> None:
     pruned = FakeNode(chain, eth_getBlockByNumber=refuses(-32000, "missing trie node"))
     two = wired(pruned, FakeNode(chain), checked=True)
     assert (await two.node.block(1)).height == 1
-    assert two.node.troubles() == {"one.test": {"HistoryUnavailable": 1}}
+    assert two.node.error_counts() == {"one.test": {"HistoryUnavailable": 1}}
 
 
 async def test_history_that_all_have_pruned_is_never_nothing() -> None:

@@ -45,8 +45,8 @@ class Scripted:
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
         posted = await self.http.post(source, url, body, timeout_s)
-        asks, replies = json.loads(body), json.loads(posted.body)
-        for ask, reply in zip(*([x] if isinstance(x, dict) else x for x in (asks, replies)), strict=True):
+        reads, replies = json.loads(body), json.loads(posted.body)
+        for ask, reply in zip(*([x] if isinstance(x, dict) else x for x in (reads, replies)), strict=True):
             self.asked.append(ask["method"])
             try:
                 if "result" in reply:

@@ -50,7 +50,7 @@ async def test_where_there_are_no_receipts_at_all_that_is_said_and_nothing_is_le
     found = node()
     with pytest.raises(Unsupported):
         await read(found)
-    assert found.endpoint.learnt == {}
+    assert found.endpoint.capabilities == {}
 
 
 @pytest.mark.parametrize("given", ["none", "one less", "another's", "null"])
@@ -70,5 +70,5 @@ async def test_a_block_whose_receipts_by_block_are_not_those_of_its_header_is_as
     blocks = [json.loads(each) for each in await block_receipts(found.endpoint, headers)]
     assert [[each["transactionHash"] for each in block] for block in blocks] == list(hashes.values())
     assert [params[0] for method, params in fake.asked if method == "eth_getTransactionReceipt"] == hashes[3]
-    assert ROUTE not in found.endpoint.learnt
-    assert found.node.troubles() == {"one.test": {"BadAnswer": 1}}
+    assert ROUTE not in found.endpoint.capabilities
+    assert found.node.error_counts() == {"one.test": {"BadAnswer": 1}}

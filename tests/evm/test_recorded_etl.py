@@ -133,10 +133,10 @@ def test_the_gas_price_is_the_one_that_was_paid() -> None:
 def test_traces_that_were_recorded_are_read(name: str, read: Callable[[str, bytes, Place], list[Moved]]) -> None:
     (answer,) = (each["result"] for each in case(name)["rpc"] if "trace" in each["method"])
     hashes = {each.get("transactionPosition", k): each.get("transactionHash") for k, each in enumerate(answer)}
-    mined = tuple(hashes[index] or "" for index in sorted(k for k in hashes if k is not None))
+    details = tuple(hashes[index] or "" for index in sorted(k for k in hashes if k is not None))
     at = next((each["blockHash"] for each in answer if "blockHash" in each), "")
     want = [t for t in case(name)["expected"]["traces"] if t["trace_address"] and int(t["value"])]
-    assert len(read("etl", body(answer), Place(1000690, 0, at, mined))) == len(want)
+    assert len(read("etl", body(answer), Place(1000690, 0, at, details))) == len(want)
 
 
 def test_receipts() -> None:

@@ -157,7 +157,7 @@ def test_pruned_state_is_said_to_be_missing(method: str, message: str) -> None:
     found = refusal(-32000, message, method=method)
     assert type(found) is HistoryUnavailable
     assert found.height == 7
-    assert "archive node" in found.cure
+    assert "archive node" in found.remedy
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 
 from adapters.evm.chain import EvmChain
 from adapters.evm.scan import CREATION, MORE_GAS, OVERRIDE, ROUTE, SCANNER_AT, SINGLES, answer
-from chainfolio.asking import Reverted, Unknown
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged, Unavailable
+from chainfolio.plans import Reverted, Unknown
 from chainfolio.settings import Chain
 from tests.evm.contracts import Burns, Contracts, Refused, Reverts, balances
 from tests.evm.fakes import ALICE, BOB, TOKEN, FakeChain, FakeNode, Wired, wired
@@ -58,7 +58,7 @@ VALUES = [7, 10**18, 2**256 - 1, 0, 0, 5]
 async def test_every_route_reads_the_same(route: int) -> None:
     found = by_route(route)
     assert await answer(found.node, READS, found.node_block(3)) == VALUES
-    assert found.endpoint.learnt.get(ROUTE, OVERRIDE) == route
+    assert found.endpoint.capabilities.get(ROUTE, OVERRIDE) == route
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -78,7 +78,7 @@ async def test_a_call_that_has_to_travel_alone_does_and_the_others_go_on_togethe
     found = by_route(route)
     alone = Call(TOKEN, "balanceOf(address)(uint256)", (BOB,), alone=True)
     assert await answer(found.node, [alone, held(TOKEN)], found.node_block(3)) == [2**256 - 1, 7]
-    assert found.endpoint.learnt.get(ROUTE, OVERRIDE) == route
+    assert found.endpoint.capabilities.get(ROUTE, OVERRIDE) == route
     (fake,) = found.transport.nodes.values()
     direct = [call["data"] for method, (call, *_) in fake.asked if method == "eth_call" and call.get("to") == TOKEN]
     assert sum(data.endswith(BOB[2:]) for data in direct) == 1
@@ -113,14 +113,14 @@ async def test_a_node_that_can_run_no_code_of_ours_is_read_one_by_one(creations:
     chain = FakeChain(5)
     found = wired(FakeNode(chain, contracts(overrides="refused", creations=creations)), checked=True)
     assert await answer(found.node, READS, chain.block(3)) == VALUES
-    assert found.endpoint.learnt[ROUTE] == SINGLES
+    assert found.endpoint.capabilities[ROUTE] == SINGLES
 
 
 async def test_what_is_too_long_to_be_code_comes_as_revert_data() -> None:
     chain = FakeChain(5)
     found = wired(FakeNode(chain, contracts(overrides="ignored", creations="reverted")), checked=True)
     assert await answer(found.node, READS, chain.block(3)) == VALUES
-    assert found.endpoint.learnt[ROUTE] == CREATION
+    assert found.endpoint.capabilities[ROUTE] == CREATION
 
 
 @pytest.mark.parametrize("works", [OVERRIDE, CREATION])
@@ -138,7 +138,7 @@ async def test_a_block_at_which_a_route_does_not_work_yet_takes_it_from_no_other
     node.on["eth_call"] = old
     found = wired(node, checked=True)
     assert await answer(found.node, READS, chain.block(1)) == VALUES
-    assert found.endpoint.learnt.get(ROUTE, OVERRIDE) == works
+    assert found.endpoint.capabilities.get(ROUTE, OVERRIDE) == works
     before = found.node.requests
     assert await answer(found.node, READS[:5], chain.block(3)) == VALUES[:5]
     assert found.node.requests == before + 1
@@ -146,7 +146,7 @@ async def test_a_block_at_which_a_route_does_not_work_yet_takes_it_from_no_other
 
 async def test_single_calls_come_from_the_scanners_address_with_the_scanners_gas_and_then_with_more() -> None:
     found = by_route(SINGLES)
-    found.endpoint.learnt[ROUTE] = SINGLES
+    found.endpoint.capabilities[ROUTE] = SINGLES
     await answer(found.node, [held(TOKEN), held(BURNING)], found.node_block(3))
     (fake,) = found.transport.nodes.values()
     calls = [call for method, (call, *_) in fake.asked if method == "eth_call"]
@@ -170,7 +170,7 @@ async def test_a_native_balance_that_is_refused_is_unknown_and_spoils_nothing(ro
         return given if route == SINGLES else "0x00000000" + given[2 + 72 :]
 
     fake.on["eth_getBalance"], fake.on["eth_call"] = refuses, without
-    found.endpoint.learnt[ROUTE] = route
+    found.endpoint.capabilities[ROUTE] = route
     got = await answer(found.node, [held(TOKEN, BOB), NativeBalance(ALICE)], found.node_block(3))
     assert got[0] == 2**256 - 1
     assert isinstance(got[1], Unknown)
@@ -189,7 +189,7 @@ async def test_a_node_with_little_gas_gives_up_on_one_read_and_keeps_its_route()
     got = await answer(found.node, [held(BURNING), held(TOKEN)], chain.block(3))
     assert isinstance(got[0], Unknown)
     assert got[1] == 7
-    assert ROUTE not in found.endpoint.learnt
+    assert ROUTE not in found.endpoint.capabilities
 
 
 async def test_a_call_that_times_out_is_made_smaller() -> None:
@@ -205,8 +205,8 @@ async def test_a_call_that_times_out_is_made_smaller() -> None:
     node.on["eth_call"] = slow
     found = wired(node, checked=True)
     assert await answer(found.node, [held(TOKEN, f"0x{k:040x}") for k in range(900)], chain.block(3)) == [0] * 900
-    assert found.endpoint.learnt["max_reads"] < 900
-    assert ROUTE not in found.endpoint.learnt
+    assert found.endpoint.capabilities["max_reads"] < 900
+    assert ROUTE not in found.endpoint.capabilities
 
 
 # --- naming the block ------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ async def test_the_block_is_named_as_the_node_understands(route: int, hashes: bo
     chain = FakeChain(5)
     found = wired(naming(chain, hashes=hashes, route=route), checked=True)
     assert await answer(found.node, READS, chain.block(3)) == VALUES
-    assert found.endpoint.learnt["pin"] == pin
+    assert found.endpoint.capabilities["pin"] == pin
 
 
 @pytest.mark.parametrize("reads", [READS, [NativeBalance(ALICE)]])
@@ -298,13 +298,13 @@ async def test_an_archive_answers_for_a_node_that_has_pruned() -> None:
     pruned = FakeNode(chain, contracts(), eth_call=gone, eth_getBalance=gone)
     two = wired(pruned, FakeNode(chain, contracts()), checked=True)
     assert await answer(two.node, READS, chain.block(2)) == VALUES
-    assert two.node.troubles() == {"one.test": {"HistoryUnavailable": 1}}
+    assert two.node.error_counts() == {"one.test": {"HistoryUnavailable": 1}}
 
 
 @pytest.mark.parametrize("balance", ["0x", "", "0x00", None, "ten", -1, "0x" + "f" * 65])
 async def test_a_balance_that_is_no_quantity_is_refused(balance: Any) -> None:
     found = by_route(SINGLES)
-    found.endpoint.learnt[ROUTE] = SINGLES
+    found.endpoint.capabilities[ROUTE] = SINGLES
     found.transport.nodes["http://one.test"].on["eth_getBalance"] = lambda params: balance
     with pytest.raises(BadAnswer):
         await answer(found.node, [NativeBalance(ALICE)], found.node_block(3))
@@ -323,7 +323,7 @@ async def test_nonsense_in_place_of_the_scanner_is_refused(result: str) -> None:
 @pytest.mark.parametrize("route", ROUTES)
 async def test_a_node_that_is_gone_is_an_error(route: int) -> None:
     found = by_route(route)
-    found.endpoint.learnt[ROUTE] = route
+    found.endpoint.capabilities[ROUTE] = route
     found.transport.nodes["http://one.test"].always = Unavailable("one.test", "cannot be reached")
     with pytest.raises(Unavailable):
         await answer(found.node, READS, found.node_block(3))

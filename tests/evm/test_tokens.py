@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.evm.tokens import LONGEST_NAME, LONGEST_SYMBOL, clean, decimals_of, describe, text
-from chainfolio.asking import Reverted, Unknown, answered
 from chainfolio.calls import Call, Read
+from chainfolio.plans import Reverted, Unknown, run_known
 from tests.evm.fakes import TOKEN, FakeChain, facts_of
 
 
@@ -104,6 +104,6 @@ def test_a_token_is_described_in_one_round() -> None:
             ask.signature.split("(")[0]
         ]
 
-    token = answered(describe(facts_of(FakeChain()), [TOKEN]), say)[TOKEN]
+    token = run_known(describe(facts_of(FakeChain()), [TOKEN]), say)[TOKEN]
     assert (token.symbol, token.name, token.decimals, rounds) == ("TKN", "Token", 6, 3)
     assert str(token.asset) == f"eip155:31337/erc20:{TOKEN}"

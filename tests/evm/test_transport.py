@@ -98,7 +98,7 @@ async def test_retry_after_counts_in_bounded_seconds(
 async def test_a_refused_connection_says_what_to_look_at(transport: HttpTransport) -> None:
     with pytest.raises(Unavailable, match="cannot be reached: connection refused") as caught:
         await transport.post("node", f"http://127.0.0.1:{free_port()}/secret", b"{}", 5)
-    assert "is the node running" in caught.value.cure
+    assert "is the node running" in caught.value.remedy
     assert "secret" not in str(caught.value)
 
 
@@ -217,11 +217,11 @@ async def test_who_is_called_off_hangs_up(transport: HttpTransport) -> None:
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     async with server:
         address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        asking = asyncio.create_task(transport.post("node", address, b"{}", 60))
+        plan = asyncio.create_task(transport.post("node", address, b"{}", 60))
         await asked.wait()
-        asking.cancel()
+        plan.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asking
+            await plan
         await asyncio.wait_for(hung_up.wait(), 5)
 
 

@@ -14,7 +14,7 @@ import sys
 import time
 
 from cli.main import main
-from indexer import collect, derive, follow, upkeep, worker
+from indexer import collect, follow, maintenance, materialise, worker
 
 LOADED = ("adapters.evm.chain", "aiohttp", "deltalake", "indexer.wiring", "polars", "portfolio.ledger", "uvloop")
 HASTE = {
@@ -29,7 +29,7 @@ HASTE = {
 
 def hurry() -> None:
     """Commit often: a kill has then much to interrupt."""
-    for module in (collect, derive, follow, upkeep, worker):
+    for module in (collect, materialise, follow, maintenance, worker):
         for name, value in HASTE.items():
             if hasattr(module, name):
                 setattr(module, name, value)

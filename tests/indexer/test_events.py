@@ -12,12 +12,13 @@ from adapters.evm.protocols.masterchef import DEPOSIT, FAMILY
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Snapshot
 from chainfolio.events import declared
+from chainfolio.interactions import NamedEvent
 from cli.demo import SUSHI
-from indexer import candidates, derive, rederive
-from indexer.candidates import Named
-from indexer.protocols import Protocols, Row
-from indexer.snapshot import Snapshotter
-from indexer.tokens import TokenBook
+from engine import account_index
+from engine.snapshot import Snapshotter
+from engine.tokens import TokenBook
+from indexer import materialise, reprocess
+from indexer.matching import InstalledProtocol, Protocols
 from localchain.evm import tx
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import EVERYTHING, Index, in_order, index
@@ -45,10 +46,12 @@ def written(subject: EvmSubject) -> list[tuple[int, str]]:
     return [(int(log["blockNumber"], 16), "0x" + log["topics"][1][-40:]) for log in logs]
 
 
-def found(indexed: Index, subject: EvmSubject, account: str) -> tuple[Named, ...]:
+def found(indexed: Index, subject: EvmSubject, account: str) -> tuple[NamedEvent, ...]:
     wanted = EVENT.filter(chef(subject))
-    unheard = candidates.unheard(indexed.tail, indexed.key, subject.height, [wanted])
-    met = candidates.met(indexed.lake, indexed.tail, indexed.key, [account], subject.height, unheard)[account]
+    unindexed = account_index.unindexed(indexed.tail, indexed.key, subject.height, [wanted])
+    met = account_index.interactions_of(indexed.lake, indexed.tail, indexed.key, [account], subject.height, unindexed)[
+        account
+    ]
     assert met.covered == {wanted}
     return met.events.get(wanted, ())
 
@@ -83,7 +86,7 @@ async def test_an_event_is_met_in_the_tail_goes_with_its_block_and_comes_back(
         await follower.step()
         follower.finalise(living.height - FINALITY)
         assert len(found(indexed, living, ivan)) == 1, "it is in the lake, and not sorted yet"
-        await indexed.derive()
+        await indexed.materialise()
         assert len(found(indexed, living, ivan)) == 1
 
 
@@ -98,24 +101,24 @@ async def test_the_history_is_every_event_once_however_it_came_about(living: Evm
     async with index(living, tmp_path / "a", datasets=DATASETS) as pieces:
         pieces.events = filters[:1]
         await pieces.fill(0, last // 2)
-        await pieces.derive()
+        await pieces.materialise()
         pieces.events = filters
         await pieces.fill(0, last)
-        await pieces.derive()
+        await pieces.materialise()
         for event in filters:
-            assert pieces.tail.cover(pieces.key, "account_events/events", event) == Spans([Span(0, last)])
+            assert pieces.tail.indexed_ranges(pieces.key, "account_events/events", event) == Spans([Span(0, last)])
         async with index(living, tmp_path / "b", datasets=DATASETS) as whole:
             whole.events = filters
             await whole.fill(0, last)
-            await whole.derive()
-            assert pieces.everything() == whole.everything()
+            await whole.materialise()
+            assert pieces.read_all() == whole.read_all()
             rows = in_order(whole.stored("account_events").to_pylist())
             assert in_order(pieces.stored("account_events").to_pylist()) == rows
             deposits = [(row["height"], row["account"]) for row in rows if row["topic0"] == EVENT.topic]
             assert deposits
             assert sorted(deposits) == sorted(each for each in written(living) if each[0] <= last)
-            rederive.rederive(whole.chain, whole.lake)
-            derive.history_again(whole.lake, whole.tail, whole.key, "account_events")
+            reprocess.reprocess(whole.chain, whole.lake)
+            materialise.history_again(whole.lake, whole.tail, whole.key, "account_events")
             assert in_order(whole.stored("account_events").to_pylist()) == rows
 
 
@@ -131,7 +134,7 @@ def traded() -> Iterator[EvmSubject]:
 
 async def farmed(indexed: Index, subject: EvmSubject, account: str) -> Snapshot:
     """The account's portfolio where nothing but the farm is known."""
-    row = Row("sushi", FAMILY, {"chef": (chef(subject),)}, SUSHI)
+    row = InstalledProtocol("sushi", FAMILY, {"chef": (chef(subject),)}, SUSHI)
     book = TokenBook(indexed.chain.facts, indexed.lake, {})
     return await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), Protocols((row,))).take([account])
 
@@ -156,14 +159,16 @@ async def test_an_index_that_begins_after_a_deposit_says_what_it_cannot_know(
         async with index(traded, tmp_path / name, datasets=DATASETS) as indexed:
             await filled(indexed, traded, start, events)
             told[name] = await farmed(indexed, traded, account)
-            left = candidates.unheard(indexed.tail, indexed.key, traded.height, indexed.events)
-            met = candidates.met(indexed.lake, indexed.tail, indexed.key, [account], traded.height, left)[account]
+            left = account_index.unindexed(indexed.tail, indexed.key, traded.height, indexed.events)
+            met = account_index.interactions_of(
+                indexed.lake, indexed.tail, indexed.key, [account], traded.height, left
+            )[account]
             assert met.covered == (set(indexed.events) if name == "whole" else set())
     assert {name: len(each.positions) for name, each in told.items()} == {"whole": 1, "late": 0, "unheard": 1}
-    spoiling = {name: [issue for issue in each.issues if issue.spoils] for name, each in told.items()}
+    spoiling = {name: [issue for issue in each.issues if issue.makes_partial] for name, each in told.items()}
     assert spoiling["whole"] == []
-    (late,), (unheard,) = spoiling["late"], spoiling["unheard"]
+    (late,), (unindexed,) = spoiling["late"], spoiling["unheard"]
     assert (late.adapter, late.subject) == ("index", "local")
     assert f"not indexed for blocks 0..{later - 1}: what was met only there may be missing" in late.reason
-    assert (unheard.adapter, unheard.subject) == ("index", chef(traded))
-    assert f"not indexed for blocks 0..{first}: what others put there" in unheard.reason
+    assert (unindexed.adapter, unindexed.subject) == ("index", chef(traded))
+    assert f"not indexed for blocks 0..{first}: what others put there" in unindexed.reason

@@ -88,8 +88,8 @@ def test_a_broken_package_is_told_and_the_others_are_read(install: Install, sour
     (problem,) = problems(system).values()
     assert told in problem
     (package,) = [each for each in system.packages if each.problem]
-    assert (package.provider, package.cure) == ("p_broken 1.0", "repair or uninstall p_broken 1.0")
-    assert package.issue.spoils
+    assert (package.provider, package.remedy) == ("p_broken 1.0", "repair or uninstall p_broken 1.0")
+    assert package.issue.makes_partial
     assert "p_broken 1.0" in package.issue.reason
     assert {"good_farm", "uniswap_v2", "erc4626"} <= system.families.keys()
     assert system.families["erc4626"].unwrap is not None  # ours

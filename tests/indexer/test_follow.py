@@ -36,8 +36,8 @@ async def test_final_blocks_move_when_they_are_many_or_have_waited(
         await indexed.fill_final()
         follower = indexed.follower()
 
-        async def stored_after(mined: int, seconds: float) -> int:
-            living.mine(mined)
+        async def stored_after(details: int, seconds: float) -> int:
+            living.mine(details)
             clock.now_s += seconds
             await follower.step()
             return indexed.lake.count(BLOCKS)
@@ -110,7 +110,9 @@ async def test_only_the_contracts_of_the_settings_are_followed(living: EvmSubjec
             assert indexed.rows("approvals") == in_order([r for r in plain["approvals"] if r["token"] in contracts])
             assert indexed.rows("transactions") == in_order(plain["transactions"])
             for contract in contracts:
-                assert indexed.tail.cover(indexed.key, "transfers", contract) == Spans([Span(0, living.height)])
+                assert indexed.tail.indexed_ranges(indexed.key, "transfers", contract) == Spans(
+                    [Span(0, living.height)]
+                )
             await indexed.follower().settle()
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.tables import TABLES
-from indexer import derive
+from indexer import materialise
 from indexer.scrub import checked, listed
 from tests.chains.evm import KEY, EvmSubject, evm
 from tests.chains.index import EVERYTHING, FETCHED, Index, in_order, index
@@ -36,14 +36,16 @@ def long() -> Iterator[EvmSubject]:
         yield long
 
 
-def environment(subject: EvmSubject, folder: Path, datasets: Sequence[str], lanes: int = 1) -> dict[str, str]:
+def environment(
+    subject: EvmSubject, folder: Path, datasets: Sequence[str], worker_processes: int = 1
+) -> dict[str, str]:
     settings = {
         "DATA": folder,
         "CHAINS__LOCAL__RPC": subject.node.url,
         "CHAINS__LOCAL__FACTS": subject.facts(FINALITY),
         "CHAINS__LOCAL__SPAN": 10,
         "CHAINS__LOCAL__CONCURRENCY": 3,
-        "CHAINS__LOCAL__LANES": lanes,
+        "CHAINS__LOCAL__LANES": worker_processes,
         "CHAINS__LOCAL__DATASETS": ",".join(datasets),
     }
     return (
@@ -89,7 +91,7 @@ async def assert_histories_are_whole(one: Index) -> None:
     }
     for name, count in rows.items():
         before = one.stored(name)
-        derive.history_again(one.lake, one.tail, one.key, name)
+        materialise.history_again(one.lake, one.tail, one.key, name)
         assert one.stored(name) == before
         assert before.num_rows == count
 
@@ -98,19 +100,19 @@ async def assert_histories_are_whole(one: Index) -> None:
     ("lanes", "kills", "most_ms"), [(1, 14, 300), (2, 4, 1_500)], ids=["one process", "two processes"]
 )
 async def test_an_index_that_is_killed_again_and_again_is_the_same_index(
-    long: EvmSubject, tmp_path: Path, lanes: int, kills: int, most_ms: int
+    long: EvmSubject, tmp_path: Path, worker_processes: int, kills: int, most_ms: int
 ) -> None:
     seed = random.randrange(2**32)
     print(f"{seed=}")
     broken, undisturbed = tmp_path / "broken", tmp_path / "undisturbed"
     broken.mkdir()
-    env = environment(long, broken, DATASETS, lanes)
+    env = environment(long, broken, DATASETS, worker_processes)
     game = killed(kills * TIMES, seed, most_ms, ["index", KEY, "--json"], env, broken)
     said, complaint = game.communicate(timeout=120)
     assert game.returncode == 0, complaint
     times = int(said.splitlines()[-1])
     print(f"killed {times} times")
-    assert times >= (12 if lanes == 1 else 2), "a run that ends at once shows nothing"
+    assert times >= (12 if worker_processes == 1 else 2), "a run that ends at once shows nothing"
     indexed(long, broken)
     assert indexed(long, broken)["rows"] == 0, "there is nothing left to do"
     indexed(long, undisturbed)
@@ -122,7 +124,7 @@ async def test_an_index_that_is_killed_again_and_again_is_the_same_index(
         assert one.stored("account_transfers") == other.stored("account_transfers")
         assert one.tail.open_batches(KEY) == []
         for dataset in DATASETS:
-            assert one.tail.cover(KEY, dataset) == Spans([whole])
+            assert one.tail.indexed_ranges(KEY, dataset) == Spans([whole])
         await assert_histories_are_whole(one)
 
 
@@ -146,13 +148,13 @@ async def test_a_follower_that_is_killed_again_and_again_has_followed(tmp_path: 
             assert one.tail.anchor(KEY) is not None, "some life was long enough to get anything done"
             await one.fill_final()
             await one.follower().step()
-            await one.derive()
+            await one.materialise()
             await assert_histories_are_whole(one)
             plain = moving.rows(Span(0, moving.height))
             for table in FETCHED:
                 assert one.rows(table) == in_order(plain[table]), table
             assert one.tail.open_batches(KEY) == []
-            assert one.tail.cover(KEY, "transfers") == Spans([Span(0, moving.height)])
+            assert one.tail.indexed_ranges(KEY, "transfers") == Spans([Span(0, moving.height)])
 
 
 async def test_a_repair_that_is_killed_again_and_again_leaves_every_row_as_it_was(

@@ -17,14 +17,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from indexer import collect, derive, follow, rederive
+from indexer import collect, follow, materialise, reprocess
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import EVERYTHING, FETCHED, Index, index
 from tests.indexer.dying import Died, Fuse, mortal
 
 pytestmark = pytest.mark.node
 DATASETS = (*EVERYTHING, "events")
-TABLES = (*FETCHED, *derive.DERIVED)
+TABLES = (*FETCHED, *materialise.DERIVED)
 LAST = 24
 EVERY = 1 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 3
 Run = Callable[[Index], Awaitable[None]]
@@ -98,7 +98,7 @@ async def every_death(
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collect, "BATCH_ROWS", 150)
-    monkeypatch.setattr(derive, "WINDOW_ROWS", 150)
+    monkeypatch.setattr(materialise, "WINDOW_ROWS", 150)
     monkeypatch.setattr(follow, "MOVE_BLOCKS", 12)
 
 
@@ -116,11 +116,11 @@ async def test_deriving_may_die_at_any_moment(subject: EvmSubject, known: Known,
     async with index(subject, tmp_path / "before", datasets=DATASETS, span=5) as indexed:
         remember(indexed, known)
         await indexed.fill(5, 12, ["transfers"], contracts=subject.plain[1:2])
-        await indexed.derive()
+        await indexed.materialise()
         await indexed.fill(0, LAST)
 
     async def run(indexed: Index) -> None:
-        await indexed.derive()
+        await indexed.materialise()
 
     assert await every_death(subject, known, tmp_path, tmp_path / "before", run) >= 8
 
@@ -137,7 +137,7 @@ async def test_a_move_to_the_lake_may_die_at_any_moment(subject: EvmSubject, kno
         follower = indexed.follower()
         follower.recover()
         follower.finalise(LAST + 10)
-        derive.derive(indexed.lake, indexed.tail, indexed.key, ["account_transfers"])
+        materialise.materialise(indexed.lake, indexed.tail, indexed.key, ["account_transfers"])
         await follower.step()
 
     assert await every_death(subject, known, tmp_path, tmp_path / "before", run, datasets) >= 12
@@ -158,11 +158,11 @@ async def test_decoding_again_may_die_at_any_moment(subject: EvmSubject, known: 
     async with index(subject, tmp_path / "before", datasets=DATASETS, span=5) as indexed:
         remember(indexed, known)
         await indexed.fill(0, LAST)
-        await indexed.derive()
+        await indexed.materialise()
 
     async def run(indexed: Index) -> None:
-        await asyncio.to_thread(rederive.rederive, indexed.chain, indexed.lake)
-        derive.history_again(indexed.lake, indexed.tail, indexed.key, "account_transfers")
+        await asyncio.to_thread(reprocess.reprocess, indexed.chain, indexed.lake)
+        materialise.history_again(indexed.lake, indexed.tail, indexed.key, "account_transfers")
 
     assert await every_death(subject, known, tmp_path, tmp_path / "before", run) >= 3
 
@@ -171,12 +171,12 @@ async def test_a_rewind_may_die_at_any_moment(subject: EvmSubject, known: Known,
     async with index(subject, tmp_path / "before", datasets=("transfers", "approvals"), span=5) as indexed:
         remember(indexed, known)
         await indexed.fill(0, LAST)
-        derive.derive(indexed.lake, indexed.tail, indexed.key, ["account_transfers"])
+        materialise.materialise(indexed.lake, indexed.tail, indexed.key, ["account_transfers"])
 
     async def run(indexed: Index) -> None:
         collect.rewind(indexed.lake, indexed.tail, indexed.key, 15)
         await indexed.fill(0, LAST)
-        derive.derive(indexed.lake, indexed.tail, indexed.key, ["account_transfers"])
+        materialise.materialise(indexed.lake, indexed.tail, indexed.key, ["account_transfers"])
 
     assert await every_death(subject, known, tmp_path, tmp_path / "before", run, ("transfers", "approvals")) >= 8
 
@@ -186,7 +186,7 @@ async def test_a_rewind_that_died_is_finished_by_any_run(subject: EvmSubject, kn
         async with index(subject, tmp_path / str(moment), datasets=DATASETS, span=5) as indexed:
             remember(indexed, known)
             await indexed.fill(0, LAST)
-            unbroken = indexed.everything()
+            unbroken = indexed.read_all()
             fuse = Fuse(moment)
             for store in (indexed.lake, indexed.tail):
                 mortal(store, fuse)
@@ -195,7 +195,7 @@ async def test_a_rewind_that_died_is_finished_by_any_run(subject: EvmSubject, kn
             fuse.left = -1
             await indexed.fill(0, 14)
             await indexed.fill(0, LAST)
-            assert indexed.everything() == unbroken, moment
+            assert indexed.read_all() == unbroken, moment
 
 
 async def test_a_log_that_changes_its_table_is_neither_lost_nor_doubled(
@@ -205,20 +205,20 @@ async def test_a_log_that_changes_its_table_is_neither_lost_nor_doubled(
     async with index(subject, tmp_path, datasets=DATASETS, span=5) as indexed:
         remember(indexed, known)
         await indexed.fill(0, LAST)
-        before = indexed.everything()
+        before = indexed.read_all()
         transfers, token = before["transfers"], subject.plain[1]
         mine = [row for row in transfers if row["token"] == token]
         real = indexed.chain.decode
         chain: Any = indexed.chain
         chain.decode = lambda logs, datasets: _stricter(chain, real, logs, datasets, token)
-        rederive.rederive(indexed.chain, indexed.lake)
+        reprocess.reprocess(indexed.chain, indexed.lake)
         assert mine
         assert indexed.rows("transfers") == [row for row in transfers if row["token"] != token]
         assert len(indexed.rows("logs")) == len(before["logs"]) + len(mine)
         chain.decode = real
         for table in ("logs", "transfers"):  # whichever is named
-            rederive.rederive(indexed.chain, indexed.lake, [table])
-            assert indexed.everything() == before
+            reprocess.reprocess(indexed.chain, indexed.lake, [table])
+            assert indexed.read_all() == before
 
 
 async def test_a_log_on_its_way_to_another_table_outlives_any_death(
@@ -228,7 +228,7 @@ async def test_a_log_on_its_way_to_another_table_outlives_any_death(
     async with index(subject, tmp_path, datasets=DATASETS, span=5) as indexed:
         remember(indexed, known)
         await indexed.fill(0, LAST)
-        before = indexed.everything()
+        before = indexed.read_all()
         chain: Any = indexed.chain
         real, fuse = indexed.chain.decode, Fuse(-1)
         mortal(indexed.lake, fuse)
@@ -236,10 +236,10 @@ async def test_a_log_on_its_way_to_another_table_outlives_any_death(
         def again(moment: int) -> dict[str, Any]:
             fuse.left = moment
             with pytest.raises(Died):
-                rederive.rederive(indexed.chain, indexed.lake)
+                reprocess.reprocess(indexed.chain, indexed.lake)
             fuse.left = -1
-            rederive.rederive(indexed.chain, indexed.lake)
-            return indexed.everything()
+            reprocess.reprocess(indexed.chain, indexed.lake)
+            return indexed.read_all()
 
         for moment in (1, 2, 3):
             chain.decode = lambda logs, datasets: _stricter(chain, real, logs, datasets, subject.plain[1])

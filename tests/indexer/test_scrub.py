@@ -13,7 +13,7 @@ import pytest
 from chainfolio.errors import Damaged
 from chainfolio.supervisor import Task
 from chainfolio.tables import TABLES
-from indexer import derive
+from indexer import materialise
 from indexer.collect import Collector
 from indexer.progress import Progress
 from indexer.repair import repair
@@ -31,7 +31,7 @@ class Killed(Exception):
     """The process is no more."""
 
 
-FILLED = (*FETCHED, *derive.DERIVED)
+FILLED = (*FETCHED, *materialise.DERIVED)
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ def whole(subject: EvmSubject, tmp_path_factory: pytest.TempPathFactory) -> Path
     async def fill() -> None:
         async with index(subject, folder, datasets=(*EVERYTHING, "events")) as indexed:
             await indexed.fill(0, 24)
-            await indexed.derive()
+            await indexed.materialise()
 
     asyncio.run(fill())
     return folder
@@ -134,7 +134,7 @@ async def test_a_repair_that_was_killed_is_finished_by_the_next_run(
     async with index(subject, filled) as indexed:
         progress = Progress(indexed.seams.clock, 1)
         await Collector(indexed.chain, indexed.lake, indexed.tail, indexed.seams, progress).recover()
-        await indexed.derive()
+        await indexed.materialise()
         assert found(indexed) == []
         assert rows(indexed) == before
 

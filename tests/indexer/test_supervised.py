@@ -16,11 +16,11 @@ from chainfolio.errors import Busy, StorageFull, StoreError
 from chainfolio.seams import Seams
 from chainfolio.settings import Settings
 from chainfolio.supervisor import Supervisor
-from indexer import derive, follow, losses
-from indexer.answers import Readiness
-from indexer.engine import Engine
+from engine.answers import Readiness
+from engine.service import Engine
+from indexer import consistency, follow, materialise
+from indexer.maintenance import Maintenance
 from indexer.metrics import Tasks
-from indexer.upkeep import Upkeep
 from indexer.wiring import System
 from indexer.worker import Worker
 from storage.lake import Lake
@@ -114,8 +114,8 @@ async def test_a_chain_whose_indexing_failed_is_unready_and_taken_up_again(
 async def test_a_derivation_that_failed_is_unready_and_begun_again(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    once = Fault(Upkeep.once, error)
-    monkeypatch.setattr(Upkeep, "once", lambda self: once(self))
+    once = Fault(Maintenance.once, error)
+    monkeypatch.setattr(Maintenance, "once", lambda self: once(self))
     with evm(60) as living:
         async with index(living, tmp_path) as live, working(live) as (worker, engine):
             await until(lambda: worker.status[live.key].indexed == living.height)
@@ -133,8 +133,8 @@ async def test_a_derivation_that_failed_is_unready_and_begun_again(
 async def test_a_lake_that_comes_back_is_indexed_again_without_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check = Fault(losses.check, StoreError("lake", "it is not the tail's"))
-    monkeypatch.setattr(losses, "check", check)
+    check = Fault(consistency.check, StoreError("lake", "it is not the tail's"))
+    monkeypatch.setattr(consistency, "check", check)
     check.on = True
     with evm(60) as living:
         async with index(living, tmp_path) as live, working(live) as (worker, engine):
@@ -143,7 +143,7 @@ async def test_a_lake_that_comes_back_is_indexed_again_without_a_restart(
             assert "not the tail's" in worker.status[live.key].halted
             check.on = False
             await until(lambda: worker.status[live.key].indexed == living.height)
-            await until(lambda: (status := worker.status[live.key]).halted == status.trouble == "")
+            await until(lambda: (status := worker.status[live.key]).halted == status.problem == "")
 
 
 async def test_derivation_is_called_off_only_when_its_thread_has_ended(
@@ -156,9 +156,9 @@ async def test_derivation_is_called_off_only_when_its_thread_has_ended(
         asyncio.run_coroutine_threadsafe(asyncio.sleep(0.05), loop).result()
         ended.append(1)
 
-    monkeypatch.setattr(derive, "derive", slow)
+    monkeypatch.setattr(materialise, "materialise", slow)
     tail, supervisor = Tail(tmp_path / "tail.db"), Supervisor(Quick())
-    supervisor.start("derivation", Upkeep(Lake(str(tmp_path / "lake")), tail, "a", Quick()).run)
+    supervisor.start("derivation", Maintenance(Lake(str(tmp_path / "lake")), tail, "a", Quick()).run)
     await begun.wait()
     await supervisor.close()
     assert ended == [1]
@@ -170,9 +170,9 @@ async def test_a_full_disk_is_waited_out_and_said(
 ) -> None:
     fault = Fault(lambda *_: None, StorageFull("lake"))
     fault.on = True
-    monkeypatch.setattr(derive, "derive", fault)
+    monkeypatch.setattr(materialise, "materialise", fault)
     tail, supervisor = Tail(tmp_path / "tail.db"), Supervisor(Quick())
-    supervisor.start("derivation", Upkeep(Lake(str(tmp_path / "lake")), tail, "a", Quick()).run)
+    supervisor.start("derivation", Maintenance(Lake(str(tmp_path / "lake")), tail, "a", Quick()).run)
     await until(lambda: fault.met == 3)
     assert supervisor.problems() == [
         "derivation failed: lake: no space left on the device (free some space; indexing resumes by itself)"

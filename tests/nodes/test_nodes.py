@@ -12,6 +12,7 @@ from chainfolio.blocks import Span
 from chainfolio.contracts import Snapshot
 from chainfolio.errors import Unsupported
 from cli.demo import _index, prepare
+from engine.wiring import snapshotter_of
 from indexer.wiring import System
 from localchain.deploy import deploy
 from localchain.node import LocalNode
@@ -31,7 +32,7 @@ async def test_every_row_is_that_of_a_plain_reading(other: SmallSubject, tmp_pat
         for table in FETCHED:
             assert indexed.rows(table) == in_order(plain[table]), table
         assert {row["standard"] for row in plain["transfers"]} == {"native", "erc20", "wrap", "unwrap"}
-        assert indexed.chain.node.endpoints[0].learnt["receipts"] == 1
+        assert indexed.chain.node.endpoints[0].capabilities["receipts"] == 1
 
 
 async def test_a_snapshot_of_any_block_is_what_the_contracts_said_there(other: SmallSubject, tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ async def test_inner_transfers_are_those_of_unwrapping_or_said_to_be_unknown(oth
         if other.maker == "ganache":
             with pytest.raises(Unsupported, match="does not trace") as caught:
                 await chain.collect(span, ["internal"])
-            assert "leave `internal` out" in caught.value.cure
+            assert "leave `internal` out" in caught.value.remedy
         else:
             found = (await chain.collect(span, ["internal"])).tables["transfers"].to_pylist()
             unwrapped = [row for row in other.rows(span)["transfers"] if row["standard"] == "unwrap"]
@@ -126,6 +127,6 @@ async def market(node: LocalNode, folder: Path) -> Snapshot:
         await _index(system, quiet=True)
         chain = system.chain("local")
         accounts = [each.lower() for each in deployment.accounts.values()]
-        return await system.snapshotter(chain).take(accounts, await chain.block(node.height))
+        return await snapshotter_of(system, chain).take(accounts, await chain.block(node.height))
     finally:
         await system.close()

@@ -15,16 +15,16 @@ from portfolio.activity import (
     RULES,
     Activity,
     Functions,
-    Mined,
     Movement,
     Permission,
+    TransactionDetails,
     signs,
     together,
     type_of,
 )
 from portfolio.facts import ChainFacts, ProtocolFacts
-from portfolio.spam import is_bait
-from portfolio.statement import Scene, mentions, protocol_key, record
+from portfolio.spam import is_phishing
+from portfolio.statement import RenderContext, mentions, protocol_key, record
 
 ME, OTHER, POOL = ("0x" + digit * 40 for digit in "123")
 WETH, USDC, SHARE, NFT, SPAM = ("0x" + digit * 40 for digit in "abcde")
@@ -43,21 +43,23 @@ def left(
     return Movement(0, 0, "out", standard if token else "native", token, number, raw, recipient)
 
 
-def mined(sender: str = ME, recipient: str = POOL, failed: bool = False, selector: bytes = CALL) -> Mined:
-    return Mined(sender, recipient, None, 0, 21_000, failed, selector)
+def details(
+    sender: str = ME, recipient: str = POOL, failed: bool = False, selector: bytes = CALL
+) -> TransactionDetails:
+    return TransactionDetails(sender, recipient, None, 0, 21_000, failed, selector)
 
 
-def did(*movements: Movement, by: Mined | None = None, allowed: bool = False) -> Activity:
+def did(*movements: Movement, by: TransactionDetails | None = None, allowed: bool = False) -> Activity:
     permissions = (Permission(9, USDC, OTHER),) if allowed else ()
-    return Activity("local", ME, 7, 1_000_000, 0, "0x" + "77" * 32, movements, permissions, by or mined())
+    return Activity("local", ME, 7, 1_000_000, 0, "0x" + "77" * 32, movements, permissions, by or details())
 
 
 COLLECTIBLE: Any = {"standard": "erc721", "raw": 1, "number": 115}
-BY_OTHER = mined(sender=OTHER)
-PLAIN = mined(recipient=OTHER, selector=b"")
+BY_OTHER = details(sender=OTHER)
+PLAIN = details(recipient=OTHER, selector=b"")
 # Rule by rule: the activity, the protocol that was called and the function.
 EXAMPLES: list[tuple[str, Activity, str, str]] = [
-    ("FAILED", did(by=mined(failed=True)), "uniswap2", "addLiquidity"),
+    ("FAILED", did(by=details(failed=True)), "uniswap2", "addLiquidity"),
     ("SPAM", did(left(USDC, raw=0), by=BY_OTHER), "", "transferFrom"),
     ("SPAM", did(came(SPAM), by=BY_OTHER), "", "airdrop"),
     ("SPAM", did(came(USDC), by=BY_OTHER), "", "imitated"),
@@ -110,9 +112,9 @@ EXAMPLES: list[tuple[str, Activity, str, str]] = [
     ("MINT", did(left(None, POOL), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)), "", "mint"),
     ("SWAP", did(left(USDC, POOL), came(WETH, POOL)), "", "execute"),
     ("TRANSFEROUT", did(left(None), by=PLAIN), "", ""),
-    ("TRANSFEROUT", did(left(USDC), by=mined(recipient=USDC)), "", "transfer"),
+    ("TRANSFEROUT", did(left(USDC), by=details(recipient=USDC)), "", "transfer"),
     ("TRANSFEROUT", did(left(USDC), by=BY_OTHER), "", "execTransaction"),
-    ("TRANSFERIN", did(came(USDC), by=mined(recipient=USDC)), "", "transferFrom"),
+    ("TRANSFERIN", did(came(USDC), by=details(recipient=USDC)), "", "transferFrom"),
     ("TRANSFERIN", did(came(USDC), by=BY_OTHER), "", "transfer"),
     ("APPROVAL", did(allowed=True), "", "approve"),
     ("INTERACTION", did(left(USDC, POOL)), "", "deposit"),
@@ -143,7 +145,7 @@ def test_every_rule_is_tried() -> None:
     [
         # What a contract was given for nothing may be anything: only a plain payment is a transfer.
         ("INTERACTION", did(left(None, POOL)), "", ""),
-        ("INTERACTION", did(left(USDC, POOL), by=mined(recipient=USDC)), "", "burn"),
+        ("INTERACTION", did(left(USDC, POOL), by=details(recipient=USDC)), "", "burn"),
         # The function of one protocol says nothing at another's, nor at nobody's.
         ("INTERACTION", did(left(USDC, POOL)), "convex", "addLiquidity"),
         ("INTERACTION", did(left(USDC, POOL)), "", "swapExactTokensForETH"),
@@ -163,7 +165,7 @@ def test_every_rule_is_tried() -> None:
         ("TRANSFERIN", did(came(SHARE), by=BY_OTHER), "", "called BRIDGEIN"),
         ("TRANSFERIN", did(came(SHARE), by=BY_OTHER), "", "called VOTE"),
         ("SPAM", did(came(SPAM), by=BY_OTHER), "", "called AIRDROP"),
-        ("FAILED", did(by=mined(failed=True)), "", "called VOTE"),
+        ("FAILED", did(by=details(failed=True)), "", "called VOTE"),
     ],
 )
 def test_what_is_not_proven_is_not_named(name: str, activity: Activity, protocol: str, function: str) -> None:
@@ -191,7 +193,7 @@ def test_an_approval_along_a_transfer_is_a_transfer() -> None:
     ],
 )
 def test_bait_is_a_link_a_site_that_lures_or_a_name_that_hides(symbol: str, name: str, bait: bool) -> None:
-    assert is_bait("0x" + "1" * 40, symbol, name) is bait
+    assert is_phishing("0x" + "1" * 40, symbol, name) is bait
 
 
 # --- records ---------------------------------------------------------------------------------------------------------
@@ -201,7 +203,7 @@ def token(contract: str, symbol: str, decimals: int | None) -> Token:
     return Token(Asset("eip155:1", "erc20", contract), symbol, f"{symbol} Coin", decimals)
 
 
-SCENE = Scene(
+SCENE = RenderContext(
     ChainFacts("local", "Local", 31337),
     Token(Asset("eip155:1", "slip44", "60"), "ETH", "Ether", 18),
     {USDC: token(USDC, "USDC", 6), SHARE: token(SHARE, "???", None), NFT: token(NFT, "CAT", None),
@@ -222,7 +224,7 @@ def test_a_record_names_the_protocol_that_was_called_or_met() -> None:
     assert record(did(left(USDC, SHARE), came(SHARE, ZERO_ADDRESS)), SCENE).type == "LEND"
     called = record(did(left(USDC, OTHER)), SCENE)
     assert (called.protocol.key, called.protocol.name, called.function_name) == ("aave3", "Aave V3", "Supply")
-    elsewhere = mined(recipient=OTHER, selector=b"\0\0\0\0")
+    elsewhere = details(recipient=OTHER, selector=b"\0\0\0\0")
     assert record(did(left(USDC, POOL), by=elsewhere), SCENE).protocol.key == "aave3"
     unknown = record(did(left(USDC, OTHER), by=elsewhere), SCENE)
     assert (unknown.protocol.key, unknown.protocol.name, unknown.function_name) == ("unknown", "Unknown", "")
@@ -246,7 +248,7 @@ def test_a_coin_that_the_chain_tells_twice_is_shown_once() -> None:
 
 def test_coins_that_a_contract_sent_inside_are_the_native_coin() -> None:
     paid = replace(came(None, POOL, 10**18), standard="internal", log_index=-1, item=1)
-    found = record(did(left(USDC, POOL), paid, by=mined(recipient=OTHER)), SCENE)
+    found = record(did(left(USDC, POOL), paid, by=details(recipient=OTHER)), SCENE)
     assert found.type == "SWAP"
     assert [(a.symbol, a.balance, a.contract, a.sender) for a in found.assets_in] == [("eth", "1", ZERO_ADDRESS, POOL)]
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS, Asset
-from chainfolio.calls import Answered, Call
+from chainfolio.calls import Call, ReadResult
 from chainfolio.contracts import Day, Holding, Issue, Snapshot, Spam, Token
 from portfolio.compose import clean, iso, portfolio
 from portfolio.document import encode, percentages, wallet_only
@@ -245,7 +245,7 @@ def test_a_failed_read_makes_the_answer_partial_and_says_what_failed() -> None:
 
 
 def test_an_issue_that_spoils_nothing_is_told_and_leaves_the_answer_complete() -> None:
-    answer = tree([snapshot(issues=(Issue("chainlink", "0xtoken", "stale", spoils=False),))])
+    answer = tree([snapshot(issues=(Issue("chainlink", "0xtoken", "stale", makes_partial=False),))])
     assert (answer["completeness"], len(answer["issues"])) == ("complete", 1)
 
 
@@ -295,7 +295,7 @@ def test_images_explorer_links_and_sources_are_there_when_asked() -> None:
 
 def test_sources_name_the_calls_behind_balance_decimals_and_price() -> None:
     latest, decimals = Call(FEED, "latestRoundData()(uint80,int256)"), Call(FEED, "decimals()(uint8)")
-    made = (Answered(latest, (7, 10**8)), Answered(decimals, 8))
+    made = (ReadResult(latest, (7, 10**8)), ReadResult(decimals, 8))
     held = snapshot(Holding(ALICE, erc20(), 5), prices=(replace(price(erc20(), "1"), calls=made),))
     (usdc,) = assets(tree([held], options=Options(sources=True)))
     calls = usdc["sources"]["calls"]
@@ -468,16 +468,16 @@ def test_chains_and_protocols_add_up_to_the_net_worth_in_plain_notation(held: li
     protocols = answer["assetByProtocols"].values()
     below = [chain for protocol in protocols for chain in protocol["chains"].values()]
     wrappers = [wrapper for chain in below for wrapper in chain["protocolPositions"].values()]
-    everything = [asset for wrapper in wrappers for asset in wrapper["assets"]]
+    read_all = [asset for wrapper in wrappers for asset in wrapper["assets"]]
     networth = Fraction(answer["networth"])
     for level, field in (
         (answer["chains"].values(), "value"), (protocols, "value"), (below, "value"), (wrappers, "totalValue"),
     ):  # fmt: skip
         assert sum((Fraction(each[field]) for each in level), Fraction()) == networth
-    assert sum((Fraction(asset["value"]) for asset in everything if asset["value"] != "N/A"), Fraction()) == networth
-    assert len(everything) == sum(raw != 0 for _, _, raw, *_ in held)
-    assert sum(asset["value"] == "N/A" for asset in everything) == answer["unpricedAssets"]
-    for text in (number for asset in everything for number in (asset["balance"], asset["price"], asset["value"])):
+    assert sum((Fraction(asset["value"]) for asset in read_all if asset["value"] != "N/A"), Fraction()) == networth
+    assert len(read_all) == sum(raw != 0 for _, _, raw, *_ in held)
+    assert sum(asset["value"] == "N/A" for asset in read_all) == answer["unpricedAssets"]
+    for text in (number for asset in read_all for number in (asset["balance"], asset["price"], asset["value"])):
         assert text == "N/A" or amounts.text(amounts.parse(text, max_digits=1000)) == text
 
 

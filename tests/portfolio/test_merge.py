@@ -38,7 +38,7 @@ def documents(draw: st.DrawFn) -> Portfolio:
         token = native(chain) if contract is None else erc20(contract, draw(st.sampled_from([6, None])))
         loose[chain].append(Holding(ALICE, token, raw))
         prices[chain] += [price(token, usd)] if usd else []
-    issues = draw(st.lists(st.sampled_from([Issue("a", "b", "c"), Issue("a", "b", "d", spoils=False)])))
+    issues = draw(st.lists(st.sampled_from([Issue("a", "b", "c"), Issue("a", "b", "d", makes_partial=False)])))
     snapshots = [
         snapshot(*loose[chain], prices=tuple(prices[chain]), chain=chain, issues=tuple(issues)) for chain in loose
     ]
@@ -58,7 +58,7 @@ def lent(name: str, supplied: int, borrowed: int) -> ValuedPosition:
     return ValuedPosition(ALICE, "ethereum", "aave3", "LENDING", name, supplied=part(supplied), borrowed=part(borrowed))
 
 
-def everything(document: Portfolio) -> list[AssetDocument]:
+def read_all(document: Portfolio) -> list[AssetDocument]:
     return [
         asset
         for protocol in document.asset_by_protocols.values()
@@ -102,7 +102,7 @@ def test_every_level_is_the_exact_sum_of_the_parts_and_of_what_is_in_it(parts: l
 def test_no_balance_is_lost_and_none_is_there_twice(parts: list[Portfolio]) -> None:
     def held(documents: list[Portfolio]) -> dict[tuple[str, bool], Decimal]:
         found: dict[tuple[str, bool], Decimal] = {}
-        for asset in (asset for document in documents for asset in everything(document)):
+        for asset in (asset for document in documents for asset in read_all(document)):
             key = asset.chain_contract, asset.value == "N/A"
             found[key] = amounts.total(
                 [found.get(key, Decimal(0)), Decimal("0" if asset.balance == "N/A" else asset.balance)]
@@ -131,7 +131,7 @@ def test_what_is_not_known_of_a_part_is_not_known_of_the_whole(parts: list[Portf
     whole = merge(parts, "all")
     assert (whole.completeness == "partial") is any(part.completeness == "partial" for part in parts)
     assert set(whole.issues) == {issue for part in parts for issue in part.issues}
-    assert whole.unpriced_assets == sum(asset.value == "N/A" for asset in everything(whole))
+    assert whole.unpriced_assets == sum(asset.value == "N/A" for asset in read_all(whole))
     assert int(whole.last_updated) == min(int(part.last_updated) for part in parts)
     assert set(whole.price_adapters) == {adapter for part in parts for adapter in part.price_adapters}
 

@@ -18,45 +18,47 @@ from tests.portfolio.examples import ALICE, BOB, native, price, snapshot
 WHOLE = b',"unpricedAssets":0,"completeness":"complete"}'
 
 
-def worth(usd: str) -> Valuation:
+def value_usd(usd: str) -> Valuation:
     accounts = (ALICE, BOB)
     return value([snapshot(Holding(BOB, native(), 10**18), prices=(price(native(), usd),), accounts=accounts)])
 
 
 def test_usd_is_the_default_and_its_rate_is_one() -> None:
-    assert nav.encode(nav.nav(worth("1600.50"))) == b'{"nav":1600.5,"currency":"USD","conversionPrice":1' + WHOLE
+    assert nav.encode(nav.nav(value_usd("1600.50"))) == b'{"nav":1600.5,"currency":"USD","conversionPrice":1' + WHOLE
 
 
 def test_fiat_is_multiplied_by_the_rate_and_crypto_divided_by_the_price() -> None:
-    assert nav.nav(worth("100"), "EUR", Decimal("0.915")).nav == Decimal("91.5")
-    crypto = nav.nav(worth("100"), "ETH", Decimal(3000))
+    assert nav.nav(value_usd("100"), "EUR", Decimal("0.915")).nav == Decimal("91.5")
+    crypto = nav.nav(value_usd("100"), "ETH", Decimal(3000))
     assert (crypto.nav, crypto.conversion_price) == (Decimal("0.033333333333333333"), Decimal(3000))
 
 
 def test_numbers_leave_digit_by_digit_in_plain_notation() -> None:
-    body = nav.encode(nav.nav(worth("0.000000000000000001"), "ETH", Decimal("1E+3")))
+    body = nav.encode(nav.nav(value_usd("0.000000000000000001"), "ETH", Decimal("1E+3")))
     assert body == b'{"nav":0,"currency":"ETH","conversionPrice":1000' + WHOLE
-    body = nav.encode(nav.nav(worth("123456789012.123456789012345678")))
+    body = nav.encode(nav.nav(value_usd("123456789012.123456789012345678")))
     assert json.loads(body, parse_float=Decimal)["nav"] == Decimal("123456789012.123456789012345678")
 
 
 def test_crypto_is_rounded_half_to_even_once() -> None:
-    assert nav.nav(worth("0.000000000000000005"), "ETH", Decimal(2)).nav == Decimal("0.000000000000000002")
-    assert nav.nav(worth("0.000000000000000007"), "ETH", Decimal(2)).nav == Decimal("0.000000000000000004")
+    assert nav.nav(value_usd("0.000000000000000005"), "ETH", Decimal(2)).nav == Decimal("0.000000000000000002")
+    assert nav.nav(value_usd("0.000000000000000007"), "ETH", Decimal(2)).nav == Decimal("0.000000000000000004")
 
 
 @pytest.mark.parametrize("currency", ["usd", "GBP", "", "USD ", "CBBTC"])
 def test_a_currency_outside_the_enum_is_refused(currency: str) -> None:
     with pytest.raises(BadRequest, match="must be one of"):
-        nav.nav(worth("1"), currency)
+        nav.nav(value_usd("1"), currency)
 
 
 def test_what_has_no_price_or_could_not_be_read_is_said_beside_the_value() -> None:
     held = snapshot(Holding(BOB, native(), 10**18), accounts=(ALICE, BOB))
     assert nav.nav(value([held])).nav == 0
     assert nav.nav(value([held])).unpriced_assets == 1
-    for spoils, said in ((True, "partial"), (False, "complete")):
-        doubted = replace(held, issues=(Issue("balance", "0xaa", "the contract refuses", spoils=spoils, account=BOB),))
+    for makes_partial, said in ((True, "partial"), (False, "complete")):
+        doubted = replace(
+            held, issues=(Issue("balance", "0xaa", "the contract refuses", makes_partial=makes_partial, account=BOB),)
+        )
         assert nav.nav(value([doubted])).completeness == said
 
 
@@ -66,5 +68,5 @@ def test_an_empty_wallet_is_worth_zero() -> None:
 
 @given(st.decimals(Decimal("1E-18"), 10**12, places=18), st.decimals(Decimal("1E-8"), 10**6, places=8))
 def test_crypto_is_within_half_a_unit_of_the_exact_quotient(usd: Decimal, rate: Decimal) -> None:
-    got = Fraction(nav.nav(worth(str(usd)), "ETH", rate).nav)
+    got = Fraction(nav.nav(value_usd(str(usd)), "ETH", rate).nav)
     assert abs(got - Fraction(usd) / Fraction(rate)) <= Fraction(1, 2 * 10**18)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from chainfolio.assets import ZERO_ADDRESS
-from portfolio.activity import Activity, Mined, Movement
-from portfolio.poisoning import Circle, Dealing, poisoning, shape
+from portfolio.activity import Activity, Movement, TransactionDetails
+from portfolio.poisoning import Counterparties, Interaction, poisoning, shape
 from portfolio.statement import record
 from portfolio.transactions import Flag, TransactionDocument
 from tests.portfolio.test_activity import CALL, ME, SCENE, USDC
@@ -17,9 +17,11 @@ from tests.portfolio.test_activity import CALL, ME, SCENE, USDC
 REAL, FALSE = "0xabcd" + "1" * 32 + "9876", "0xabcd" + "2" * 32 + "9876"
 OTHER, FAKE = "0xabcd" + "1" * 32 + "9877", "0x" + "fa" * 20
 COIN = 10**18
-CIRCLE = Circle.of([
-    Dealing(REAL, None, (100, 3), 5 * COIN), Dealing(REAL, USDC, (90, 0), 500), Dealing(REAL, USDC, (80, 7), 400),
-    Dealing(FALSE, None, (200, 0), 1), Dealing(OTHER, None, (10, 0), COIN), Dealing(ZERO_ADDRESS, None, (1, 0), 1),
+CIRCLE = Counterparties.of([
+    Interaction(REAL, None, (100, 3), 5 * COIN), Interaction(REAL, USDC, (90, 0), 500),
+    Interaction(REAL, USDC, (80, 7), 400),
+    Interaction(FALSE, None, (200, 0), 1), Interaction(OTHER, None, (10, 0), COIN),
+    Interaction(ZERO_ADDRESS, None, (1, 0), 1),
 ])  # fmt: skip
 
 
@@ -28,12 +30,12 @@ def move(who: str, raw: int, token: str | None = None, direction: Any = "in") ->
 
 
 def seen(*movements: Movement, sender: str = FALSE, height: int = 300) -> Activity:
-    mined = Mined(sender, ME, None, 0, 21_000, False, CALL)
-    return Activity("local", ME, height, 1_000_000, 0, "0x" + "77" * 32, movements, (), mined)
+    details = TransactionDetails(sender, ME, None, 0, 21_000, False, CALL)
+    return Activity("local", ME, height, 1_000_000, 0, "0x" + "77" * 32, movements, (), details)
 
 
 def shown(activity: Activity, listed: frozenset[str] = frozenset({USDC})) -> TransactionDocument:
-    return record(activity, replace(SCENE, circles={ME: CIRCLE}, listed=listed))
+    return record(activity, replace(SCENE, counterparties={ME: CIRCLE}, listed=listed))
 
 
 def test_a_shape_is_what_wallets_show() -> None:

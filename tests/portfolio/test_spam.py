@@ -223,13 +223,13 @@ def test_spam_of_one_member_stays_apart_in_the_portfolio_of_a_group() -> None:
 
 @pytest.mark.parametrize(("spam", "instead"), [((ALICE, USDC), ()), ((ALICE, THERE), (THERE,))], ids=["part", "share"])
 def test_a_position_of_spam_is_in_sight_and_in_no_sum_unless_that_is_asked_for(
-    spam: tuple[str, str], instead: tuple[str, ...]
+    spam: tuple[str, str], replaces: tuple[str, ...]
 ) -> None:
     part = Holding(ALICE, erc20(), 5_000_000, "vaults", "VAULT")
-    position = Position(ALICE, "vaults", "VAULT", "USDC", (part,), rewards=(part,), instead=instead)
+    position = Position(ALICE, "vaults", "VAULT", "USDC", (part,), rewards=(part,), replaces=replaces)
     taken = snapshot(prices=(price(part.token, "1"),))
     taken = replace(taken, positions=(position,), spam={spam: Spam(90, ("LINK",))})
     valued = value([taken])
     assert [each.counted for each in valued.everything] == [False, False]
-    assert [each.worth for each in (valued, valued.with_spam())] == [0, 10]
-    assert value([replace(taken, spam={})]).worth == 10
+    assert [each.value_usd for each in (valued, valued.with_spam())] == [0, 10]
+    assert value([replace(taken, spam={})]).value_usd == 10

@@ -16,17 +16,17 @@ def test_a_holding_nobody_can_price_is_set_aside_not_zero() -> None:
     result = value(
         [snapshot(Holding(ALICE, native(), 2 * 10**18), Holding(ALICE, erc20(), 9), prices=(price(native(), "2000"),))]
     )
-    assert [(each.amount, each.worth) for each in result.holdings] == [
+    assert [(each.amount, each.value_usd) for each in result.holdings] == [
         (Decimal(2), Decimal(4000)),
         (Decimal("0.000009"), None),
     ]
-    assert result.worth == 4000
+    assert result.value_usd == 4000
 
 
 def test_a_token_without_decimals_is_listed_with_an_issue_and_no_worth_even_if_priced() -> None:
     token = erc20(decimals=None)
     result = value([snapshot(Holding(ALICE, token, 9), prices=(price(token, "1"),))])
-    assert [(each.amount, each.worth) for each in result.holdings] == [(None, None)]
+    assert [(each.amount, each.value_usd) for each in result.holdings] == [(None, None)]
     assert [issue.subject for issue in result.unclear] == [str(token.asset)]
     assert result.unread == {ALICE: ()}
 
@@ -40,8 +40,8 @@ def test_debts_are_positive_and_the_worth_is_net_and_exact() -> None:
     part = valued(Holding(ALICE, token, MAX_RAW), "ethereum", BLOCK, price(token, "1"))
     less = valued(Holding(ALICE, token, MAX_RAW - 1), "ethereum", BLOCK, price(token, "1"))
     position = ValuedPosition(ALICE, "ethereum", "aave3", "LENDING", "Main", supplied=(part,), borrowed=(less,))
-    assert position.worth == Decimal("1E-77")
-    assert value([], [position]).worth == Decimal("1E-77")
+    assert position.value_usd == Decimal("1E-77")
+    assert value([], [position]).value_usd == Decimal("1E-77")
 
 
 def test_each_account_sees_its_own_and_no_one_elses_issues() -> None:
@@ -72,4 +72,4 @@ def test_what_a_token_says_of_one_account_is_no_issue_of_another() -> None:
 def test_worth_is_exact_for_every_raw_and_decimals(raw: int, decimals: int, usd: Decimal) -> None:
     token = erc20(decimals=decimals)
     result = value([snapshot(Holding(ALICE, token, raw), prices=(price(token, str(usd)),))])
-    assert Fraction(result.worth) == Fraction(raw, 10**decimals) * Fraction(usd)
+    assert Fraction(result.value_usd) == Fraction(raw, 10**decimals) * Fraction(usd)

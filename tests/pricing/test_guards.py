@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainfolio.asking import Reverted, Unknown
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
+from chainfolio.plans import Reverted, Unknown
 from pricing.guards import ROUND_RULES, Round, answer_fault, price_fault, round_fault
 
 GOOD = Round(

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from chainfolio.asking import Asking, Reverted, Unknown, answered
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.calls import DECIMALS, Call, Read
 from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
+from chainfolio.plans import Plan, Reverted, Unknown, run_known
 from pricing.chainlink import LATEST, chainlink
 from pricing.fixed import fixed
-from pricing.ladder import ladder
 from pricing.quotes import PriceSource, Quotes, Refusal
 from pricing.registry import sources
+from pricing.source_chain import source_chain
 
 BLOCK = Block(100, "0xaa", "0xbb", 1_760_000_000_500_000)
 NOW_S = 1_760_000_000
@@ -41,7 +41,7 @@ SAID: dict[Read, Any] = {
 
 
 def quoted(source: PriceSource, *written: str, said: dict[Read, Any] | None = None) -> Quotes:
-    return answered(source.prices([asset(each) for each in written], BLOCK), SAID if said is None else said)
+    return run_known(source.prices([asset(each) for each in written], BLOCK), SAID if said is None else said)
 
 
 def never(_: Read) -> Any:
@@ -52,7 +52,7 @@ def never(_: Read) -> Any:
 
 
 def test_a_fixed_price_is_certain_at_every_block_and_asks_nobody() -> None:
-    got = answered(fixed({USDC: "1.00"}, "prices").prices([asset(ETH), asset(USDC)], BLOCK), never)
+    got = run_known(fixed({USDC: "1.00"}, "prices").prices([asset(ETH), asset(USDC)], BLOCK), never)
     assert got == Quotes((Price(asset(USDC), Decimal("1.00"), "fixed", BLOCK.time_us, Decimal(1)),))
 
 
@@ -93,16 +93,16 @@ def test_a_fresh_feed_is_a_price_with_its_time_and_round() -> None:
 
 
 def test_all_feeds_are_read_in_one_round_and_unknown_assets_not_at_all() -> None:
-    asking = chainlink(FEEDS, "x").prices([asset(ETH), Asset("eip155:1", "erc20", "0xunknown"), asset(USDC)], BLOCK)
-    asks = next(asking)
-    assert list(asks) == list(SAID)
+    plan = chainlink(FEEDS, "x").prices([asset(ETH), Asset("eip155:1", "erc20", "0xunknown"), asset(USDC)], BLOCK)
+    reads = next(plan)
+    assert list(reads) == list(SAID)
     with pytest.raises(StopIteration) as stop:
-        asking.send([SAID[ask] for ask in asks])
+        plan.send([SAID[ask] for ask in reads])
     assert [str(price.asset) for price in stop.value.value.prices] == [ETH, USDC]
 
 
 def test_where_there_is_no_feed_nothing_is_asked() -> None:
-    assert answered(chainlink({}, "x").prices([asset(ETH)], BLOCK), never) == Quotes()
+    assert run_known(chainlink({}, "x").prices([asset(ETH)], BLOCK), never) == Quotes()
 
 
 def test_the_heartbeat_is_the_feeds_own() -> None:
@@ -160,7 +160,7 @@ class Scripted:
     gives: Quotes | Exception
     asked: tuple[Asset, ...] = ()
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Asking[Read, Any, Quotes]:
+    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Read, Any, Quotes]:
         self.asked = tuple(assets)
         yield [Call(self.name, "x()(uint256)")]
         if isinstance(self.gives, Exception):
@@ -173,7 +173,7 @@ def price(written: str, usd: str, source: str) -> Price:
 
 
 def climbed(rungs: list[Any], *written: str) -> Quotes:
-    return answered(ladder(rungs, [asset(each) for each in written], BLOCK), lambda _: 1)
+    return run_known(source_chain(rungs, [asset(each) for each in written], BLOCK), lambda _: 1)
 
 
 def test_the_next_source_is_asked_only_for_what_is_unpriced_and_each_price_names_its_source() -> None:
@@ -214,7 +214,9 @@ def test_no_assets_and_no_sources_are_no_quotes() -> None:
 def test_the_settings_come_first_then_fixed_then_feeds_then_pegs() -> None:
     tree = {"peg": {USDC: "1", WETH: "5"}, "chainlink": {"ethereum": FEEDS}, "fixed": {ETH: "3"}}
     rungs = sources(tree, {ETH: "4"}, "ethereum")
-    got = answered(ladder(rungs, [asset(ETH), asset(WETH), asset(USDC)], BLOCK), SAID | {Call(USDC_USD, DECIMALS): 6})
+    got = run_known(
+        source_chain(rungs, [asset(ETH), asset(WETH), asset(USDC)], BLOCK), SAID | {Call(USDC_USD, DECIMALS): 6}
+    )
     assert [(each.source, each.usd) for each in got.prices] == [
         ("fixed", Decimal(4)),
         ("chainlink", Decimal("2000.12345678")),

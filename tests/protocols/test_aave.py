@@ -11,7 +11,7 @@ import pytest
 from adapters.evm.protocols import aave_v2, aave_v3
 from adapters.evm.protocols.aave import NOT_EARNED, Release, position, unwrap
 from chainfolio.contracts import Position, Snapshot
-from chainfolio.protocols import Met, Part, Unread
+from chainfolio.protocols import ProtocolMatch, TokenAmount, Unread
 from localchain.deploy import WAD, Deployer, Deployment, deploy
 from localchain.evm import MAX, Tx, tx
 from localchain.node import LocalNode
@@ -150,7 +150,7 @@ def test_a_market_is_found_by_its_data_provider_too(lived: Lived) -> None:
     assert told(lived.by_provider) == told(lived.snapshot)
     for mine in lived.by_provider.positions:
         assert mine.unverified == ("" if mine.supplied else NOT_EARNED)
-    assert [issue for issue in lived.by_provider.issues if issue.spoils] == []
+    assert [issue for issue in lived.by_provider.issues if issue.makes_partial] == []
 
 
 def test_the_older_market_takes_and_pays_what_it_is_said_to(lived: Lived) -> None:
@@ -208,15 +208,15 @@ HEALTHY: dict[tuple[Any, ...], Any] = {
     (PAYER, "getAllUserRewards"): ((REWARD,), (4,)),
     (THIEF, "getAllUserRewards"): ((REWARD,), (10**30,)),
 }
-MET = Met(ME, POOL, answer=POOL, tokens=(FAKE, SHARE, DEBT))
+MET = ProtocolMatch(ME, POOL, answer=POOL, tokens=(FAKE, SHARE, DEBT))
 
 
 def test_who_only_claims_to_be_of_a_market_has_no_say_in_it() -> None:
     found = told(position, MET, aave_v2.RELEASE, says=HEALTHY)
-    assert found.supplied == (Part(ASSET, 500),)
-    assert found.borrowed == (Part(ASSET, 30),)
-    assert found.rewards == (Part(REWARD, 4),)
-    assert found.instead == (SHARE, DEBT)
+    assert found.supplied == (TokenAmount(ASSET, 500),)
+    assert found.borrowed == (TokenAmount(ASSET, 30),)
+    assert found.rewards == (TokenAmount(REWARD, 4),)
+    assert found.replaces == (SHARE, DEBT)
     assert found.health == 2
 
 
@@ -229,7 +229,7 @@ def test_rewards_that_are_paid_in_another_way_are_said_to_be_unknown() -> None:
     other = {key: value for key, value in HEALTHY.items() if key[0] != PAYER}
     found = told(position, MET, aave_v2.RELEASE, says=other)
     assert found.unknown == "what it earned beside interest"
-    assert found.supplied == (Part(ASSET, 500),)
+    assert found.supplied == (TokenAmount(ASSET, 500),)
 
 
 def test_a_genuine_balance_that_cannot_be_read_is_unknown_not_zero() -> None:
@@ -239,7 +239,7 @@ def test_a_genuine_balance_that_cannot_be_read_is_unknown_not_zero() -> None:
 
 @pytest.mark.parametrize("release", [aave_v2.RELEASE, aave_v3.RELEASE])
 def test_a_share_inside_something_else_is_its_own_amount(release: Release) -> None:
-    met = Met(ME, SHARE, answer=POOL)
+    match = ProtocolMatch(ME, SHARE, answer=POOL)
     says = {**HEALTHY, (POOL, "getReserveData", ASSET): (*[0] * release.first, SHARE, NOBODY, DEBT)}
-    assert told(unwrap, met, 9, release, says=says) == (Part(ASSET, 9),)
-    assert told(unwrap, Met(ME, FAKE, answer=POOL), 9, release, says=says) is None
+    assert told(unwrap, match, 9, release, says=says) == (TokenAmount(ASSET, 9),)
+    assert told(unwrap, ProtocolMatch(ME, FAKE, answer=POOL), 9, release, says=says) is None

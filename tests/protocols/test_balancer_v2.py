@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from adapters.evm.protocols.balancer_v2 import QUERY_EXIT, unwrap
-from chainfolio.asking import Reverted
 from chainfolio.contracts import Snapshot
-from chainfolio.protocols import Met, Part, Unlisted, Unverified
+from chainfolio.plans import Reverted
+from chainfolio.protocols import ProtocolMatch, TokenAmount, Unlisted, Unverified
 from localchain.artifacts import artifact
 from localchain.deploy import WAD, deploy
 from localchain.evm import ZERO, Tx, created_address, selector, tx, words
@@ -127,12 +127,12 @@ def test_a_pool_of_a_stranger_is_worth_nothing_to_whom_its_shares_were_sent(made
     one = register(world, balancer, FUNDS, WAD, victim)
     each = register(world, balancer, FUNDS, 100 * WAD, victim)
     after = world.snapshot(victim)
-    assert value([after]).worth == value([before]).worth
+    assert value([after]).value_usd == value([before]).value_usd
     assert {position.pool: position.unverified != "" for position in after.positions} == {one: True}
-    why = {issue.subject: issue.reason for issue in after.issues if not issue.spoils}
+    why = {issue.subject: issue.reason for issue in after.issues if not issue.makes_partial}
     assert "an act of its own" in why[one]
     assert "does not cover" in why[each]
-    assert [issue for issue in after.issues if issue.spoils] == []
+    assert [issue for issue in after.issues if issue.makes_partial] == []
 
 
 ME, POOL, VAULT, COLLECTOR, A, B = ("0x" + letter * 40 for letter in "123456")
@@ -148,7 +148,9 @@ def said(**changed: Any) -> dict[tuple[str, str], Any]:
 
 
 def test_a_share_is_its_part_of_each_token() -> None:
-    assert told(unwrap, Met(ME, POOL, VAULT), 10, says=said()) == Unlisted((Part(A, 10), Part(B, 20)))
+    assert told(unwrap, ProtocolMatch(ME, POOL, VAULT), 10, says=said()) == Unlisted(
+        (TokenAmount(A, 10), TokenAmount(B, 20))
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,7 +159,7 @@ def test_a_share_is_its_part_of_each_token() -> None:
     ids=["no pool", "of another pool", "of fewer tokens"],
 )
 def test_a_pool_that_lies_is_none(changed: dict[str, Any]) -> None:
-    assert told(unwrap, Met(ME, POOL, VAULT), 10, says=said(**changed)) is None
+    assert told(unwrap, ProtocolMatch(ME, POOL, VAULT), 10, says=said(**changed)) is None
 
 
 @pytest.mark.parametrize(
@@ -166,10 +168,10 @@ def test_a_pool_that_lies_is_none(changed: dict[str, Any]) -> None:
     ids=["more than there is", "more than its part", "others have some", "fewer shares than one holds"],
 )
 def test_a_pool_that_promises_more_than_lies_there_for_all_is_not_relied_on(changed: dict[str, Any]) -> None:
-    assert isinstance(told(unwrap, Met(ME, POOL, VAULT), 10, says=said(**changed)), Unverified)
+    assert isinstance(told(unwrap, ProtocolMatch(ME, POOL, VAULT), 10, says=said(**changed)), Unverified)
 
 
 def test_a_pool_without_such_an_exit_is_unknown() -> None:
     answers = said(queryExit=Reverted()) | {(POOL, "inRecoveryMode"): False}
-    report = read(unwrap, Met(ME, POOL, VAULT), 10, says=answers)
+    report = read(unwrap, ProtocolMatch(ME, POOL, VAULT), 10, says=answers)
     assert (report.status, "no exit" in report.reason) == ("failed", True)

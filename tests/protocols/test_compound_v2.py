@@ -10,7 +10,7 @@ import pytest
 
 from adapters.evm.protocols.compound_v2 import position, unwrap
 from chainfolio.contracts import Position, Snapshot
-from chainfolio.protocols import Met, Part, Unread
+from chainfolio.protocols import ProtocolMatch, TokenAmount, Unread
 from localchain.deploy import WAD, deploy
 from localchain.evm import MAX, Tx, tx
 from localchain.node import LocalNode
@@ -192,14 +192,14 @@ HEALTHY = {
     (MARKET, "borrowBalanceCurrent"): 50,
     (ORACLE, "getUnderlyingPrice"): WAD,
 }
-MET = Met(ME, COMPTROLLER, answer=COMPTROLLER, tokens=(FAKE, MARKET))
+MET = ProtocolMatch(ME, COMPTROLLER, answer=COMPTROLLER, tokens=(FAKE, MARKET))
 
 
 def test_a_token_that_only_claims_to_be_a_market_is_none() -> None:
     found = told(position, MET, says=HEALTHY)
-    assert found.supplied == (Part(ASSET, 500),)
-    assert found.borrowed == (Part(ASSET, 50),)
-    assert found.instead == (MARKET,)
+    assert found.supplied == (TokenAmount(ASSET, 500),)
+    assert found.borrowed == (TokenAmount(ASSET, 50),)
+    assert found.replaces == (MARKET,)
     assert found.health == 5
     assert found.unknown == ""
 
@@ -207,7 +207,7 @@ def test_a_token_that_only_claims_to_be_a_market_is_none() -> None:
 def test_a_market_that_cannot_add_up_its_interest_says_what_it_last_did() -> None:
     silent = {key: value for key, value in HEALTHY.items() if key[1] != "borrowBalanceCurrent"}
     found = told(position, MET, says=silent)
-    assert found.borrowed == (Part(ASSET, 30),)
+    assert found.borrowed == (TokenAmount(ASSET, 30),)
     assert found.unknown == "the newest interest"
     assert found.health is None
 
@@ -224,7 +224,7 @@ def test_without_a_price_there_is_no_health() -> None:
 
 def test_what_was_supplied_and_not_made_collateral_secures_nothing() -> None:
     found = told(position, MET, says={**HEALTHY, (COMPTROLLER, "getAssetsIn"): ()})
-    assert found.supplied == (Part(ASSET, 500),)
+    assert found.supplied == (TokenAmount(ASSET, 500),)
     assert found.health == 0
 
 
@@ -240,17 +240,17 @@ def test_a_market_that_answers_with_an_error_is_unknown_not_empty() -> None:
 
 def test_a_comptroller_of_before_the_rewards_that_we_know_says_so_and_the_rest() -> None:
     options = {"rewards": "comp", "reward": "getCompAddress()(address)"}
-    met = Met(ME, COMPTROLLER, answer=COMPTROLLER, tokens=(MARKET,), options=options)
-    found = told(position, met, says={**HEALTHY, (COMPTROLLER, "getCompAddress"): ASSET})
+    match = ProtocolMatch(ME, COMPTROLLER, answer=COMPTROLLER, tokens=(MARKET,), options=options)
+    found = told(position, match, says={**HEALTHY, (COMPTROLLER, "getCompAddress"): ASSET})
     assert found.unknown == "what it earned beside interest"
     assert found.rewards == ()
-    assert found.supplied == (Part(ASSET, 500),)
+    assert found.supplied == (TokenAmount(ASSET, 500),)
     assert found.health == 5
 
 
 def test_a_market_s_token_inside_something_else_is_what_redeeming_it_gives() -> None:
-    met = Met(ME, MARKET, answer=COMPTROLLER)
+    match = ProtocolMatch(ME, MARKET, answer=COMPTROLLER)
     ether = {(COMPTROLLER, "markets", MARKET): (True, 0), (MARKET, "exchangeRateCurrent"): 3 * WAD}
-    assert told(unwrap, met, 500, says=ether) == (Part(ETHER, 1500),)
-    assert told(unwrap, met, 500, says={**ether, (MARKET, "underlying"): ASSET}) == (Part(ASSET, 1500),)
-    assert told(unwrap, met, 500, says={**ether, (COMPTROLLER, "markets", MARKET): (False, 0)}) is None
+    assert told(unwrap, match, 500, says=ether) == (TokenAmount(ETHER, 1500),)
+    assert told(unwrap, match, 500, says={**ether, (MARKET, "underlying"): ASSET}) == (TokenAmount(ASSET, 1500),)
+    assert told(unwrap, match, 500, says={**ether, (COMPTROLLER, "markets", MARKET): (False, 0)}) is None

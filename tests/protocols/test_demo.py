@@ -42,7 +42,7 @@ def read(world: World, snapshot: Snapshot, to: str, signature: str, *args: Any) 
 
 
 def test_everything_was_read(snapshot: Snapshot) -> None:
-    assert [issue for issue in snapshot.issues if issue.spoils] == []
+    assert [issue for issue in snapshot.issues if issue.makes_partial] == []
     assert {each.protocol for each in snapshot.positions} == {
         "aave3", "erc4626", "sushi", "synthetix", "uniswap2", "uniswap3",
     }  # fmt: skip
@@ -154,7 +154,7 @@ def test_what_is_another_view_of_a_token_is_not_counted_twice(snapshot: Snapshot
     from portfolio.valuation import value
 
     valuation = value([snapshot])
-    shares = {(each.account, contract) for each in snapshot.positions for contract in each.instead}
+    shares = {(each.account, contract) for each in snapshot.positions for contract in each.replaces}
     loose = {(each.holding.account, each.holding.token.asset.contract) for each in valuation.holdings}
     assert shares
     assert not shares & loose

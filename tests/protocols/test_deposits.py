@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from adapters.evm.protocols import crvusd, extrafi, masterchef, staked_balance, vesting_escrow, voting_escrow
-from chainfolio.asking import Report, Reverted, Unknown
-from chainfolio.protocols import Met, Part
+from chainfolio.plans import Report, Reverted, Unknown
+from chainfolio.protocols import ProtocolMatch, TokenAmount
 from tests.protocols.told import read, told
 
 ME, OTHER = "0x" + "11" * 20, "0x" + "22" * 20
@@ -16,8 +16,8 @@ IT, TOKEN, SECOND = "0x" + "aa" * 20, "0x" + "bb" * 20, "0x" + "cc" * 20
 STAKE = {"amount": "staked(address)(uint256)", "kind": "STAKED"}
 
 
-def lock(**contracts: tuple[str, ...]) -> Met:
-    return Met(ME, IT, contracts=contracts)
+def lock(**contracts: tuple[str, ...]) -> ProtocolMatch:
+    return ProtocolMatch(ME, IT, contracts=contracts)
 
 
 def grant(**changed: Any) -> Report[Any]:
@@ -33,39 +33,39 @@ def grant(**changed: Any) -> Report[Any]:
 def test_an_escrow_whose_token_no_file_names_says_it_itself() -> None:
     answers = {(IT, "locked"): (5, 99), (IT, "token"): TOKEN}
     it = told(voting_escrow.position, lock(), says=answers)
-    assert (it.supplied, it.unlock_s) == ((Part(TOKEN, 5),), 99)
+    assert (it.supplied, it.unlock_s) == ((TokenAmount(TOKEN, 5),), 99)
 
 
 @pytest.mark.parametrize(
     ("position", "met"),
     [
         (voting_escrow.position, lock()),
-        (staked_balance.position, Met(ME, IT, contracts={"staked_token": (TOKEN,)}, options=STAKE)),
+        (staked_balance.position, ProtocolMatch(ME, IT, contracts={"staked_token": (TOKEN,)}, options=STAKE)),
         (crvusd.position, lock(lend_controller=(IT,))),
         (vesting_escrow.position, lock()),
-        (extrafi.position, Met(ME, IT, options={"positions": "1/2"})),
+        (extrafi.position, ProtocolMatch(ME, IT, options={"positions": "1/2"})),
     ],
 )
 @pytest.mark.parametrize("said", [Reverted(), Unknown("the node is gone")])
-def test_a_contract_that_refuses_makes_the_position_unknown(position: Any, met: Met, said: Any) -> None:
+def test_a_contract_that_refuses_makes_the_position_unknown(position: Any, match: ProtocolMatch, said: Any) -> None:
     names = ("locked", "staked", "user_state", "recipient", "getVaultPosition")
-    report = read(position, met, says={(IT, name): said for name in names})
+    report = read(position, match, says={(IT, name): said for name in names})
     assert report.status == "failed"
     assert "did not say" in report.reason
 
 
 @pytest.mark.parametrize("stake", [0, 7])
 def test_a_stake_is_what_the_file_says_how_to_ask(stake: int) -> None:
-    met = Met(ME, IT, contracts={"staked_token": (TOKEN,)}, options=STAKE)
-    it = told(staked_balance.position, met, says={(IT, "staked"): stake})
-    assert (it.kind, it.supplied, it.instead) == ("STAKED", (Part(TOKEN, stake),), ())
+    match = ProtocolMatch(ME, IT, contracts={"staked_token": (TOKEN,)}, options=STAKE)
+    it = told(staked_balance.position, match, says={(IT, "staked"): stake})
+    assert (it.kind, it.supplied, it.replaces) == ("STAKED", (TokenAmount(TOKEN, stake),), ())
 
 
 def test_collateral_that_was_sold_on_the_way_down_is_supplied_in_what_was_borrowed() -> None:
     answers = {(IT, "user_state"): (40, 60, 90, 10), (IT, "collateral_token"): TOKEN, (IT, "borrowed_token"): SECOND}
     it = told(crvusd.position, lock(lend_controller=(IT,)), says=answers)
-    assert it.supplied == (Part(TOKEN, 40), Part(SECOND, 60))
-    assert it.borrowed == (Part(SECOND, 90),)
+    assert it.supplied == (TokenAmount(TOKEN, 40), TokenAmount(SECOND, 60))
+    assert it.borrowed == (TokenAmount(SECOND, 90),)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_collateral_that_was_sold_on_the_way_down_is_supplied_in_what_was_borrow
 def test_a_grant_is_what_will_have_vested_less_what_was_claimed(changed: dict[str, int], raw: int, until: int) -> None:
     report = grant(**changed)
     assert report.result is not None
-    assert (report.result.supplied, report.result.unlock_s) == ((Part(TOKEN, raw),), until)
+    assert (report.result.supplied, report.result.unlock_s) == ((TokenAmount(TOKEN, raw),), until)
 
 
 def test_a_grant_to_somebody_else_is_none_of_mine() -> None:
@@ -104,14 +104,14 @@ CHEF = {"reward": "sushi()(address)", "pending": "pendingSushi(uint256,address)(
 def test_the_pools_of_its_deposits_are_read_where_all_of_those_are_known(known: Any, asked: set[int]) -> None:
     answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 3, (IT, "sushi"): SECOND, (IT, "poolInfo"): TOKEN}
     answers |= {(IT, "pendingSushi"): 4} | {(IT, "userInfo", at, ME): (10 + at, 0) for at in range(3)}
-    found = told(masterchef.position, Met(ME, IT, options=CHEF, **known), says=answers)
-    assert [each.supplied for each in found] == [(Part(TOKEN, 10 + at),) for at in sorted(asked)]
+    found = told(masterchef.position, ProtocolMatch(ME, IT, options=CHEF, **known), says=answers)
+    assert [each.supplied for each in found] == [(TokenAmount(TOKEN, 10 + at),) for at in sorted(asked)]
 
 
 @pytest.mark.parametrize(
     ("names", "rewards"),
     [
-        ({"cake": SECOND, "pendingCake": 4}, (Part(SECOND, 4),)),
+        ({"cake": SECOND, "pendingCake": 4}, (TokenAmount(SECOND, 4),)),
         ({"sushi": SECOND, "pendingCake": 4}, ()),  # the name of one fork's token beside another's reward
         ({}, ()),
     ],
@@ -119,21 +119,21 @@ def test_the_pools_of_its_deposits_are_read_where_all_of_those_are_known(known: 
 def test_a_fork_of_a_farm_pays_by_a_known_name_or_says_that_its_reward_is_unknown(names: Any, rewards: Any) -> None:
     answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 1, (IT, "poolInfo"): TOKEN, (IT, "userInfo"): (10, 0)}
     answers |= {(IT, name): said for name, said in names.items()}
-    (found,) = told(masterchef.position, Met(ME, IT), says=answers)
-    assert (found.supplied, found.rewards) == ((Part(TOKEN, 10),), rewards)
+    (found,) = told(masterchef.position, ProtocolMatch(ME, IT), says=answers)
+    assert (found.supplied, found.rewards) == ((TokenAmount(TOKEN, 10),), rewards)
     assert bool(found.unknown) is not bool(rewards)
 
 
 def test_what_is_staked_in_the_second_version_is_read_where_it_says_so() -> None:
     answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 1, (IT, "userInfo"): (10, 0)}
     answers |= {(IT, "poolInfo"): OTHER, (IT, "lpToken"): TOKEN}  # its `poolInfo` begins with a number
-    (found,) = told(masterchef.position, Met(ME, IT), says=answers)
-    assert found.supplied == (Part(TOKEN, 10),)
+    (found,) = told(masterchef.position, ProtocolMatch(ME, IT), says=answers)
+    assert found.supplied == (TokenAmount(TOKEN, 10),)
 
 
 def test_a_farm_in_which_nothing_is_staked_is_asked_no_more() -> None:
     answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 2, (IT, "userInfo"): (0, 0)}
-    assert told(masterchef.position, Met(ME, IT), says=answers) == []
+    assert told(masterchef.position, ProtocolMatch(ME, IT), says=answers) == []
 
 
 @pytest.mark.parametrize(("there", "sent", "counts"), [(10, TOKEN, True), (9, TOKEN, False), (10, OTHER, False)])
@@ -142,9 +142,9 @@ def test_a_fork_of_a_farm_that_does_not_have_what_the_account_sent_it_is_not_rel
 ) -> None:
     answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 1, (IT, "poolInfo"): TOKEN, (IT, "userInfo"): (10, 0)}
     answers |= {(TOKEN, "balanceOf", IT): there}
-    met = Met(ME, IT, contracts={"farm": (IT,)}, sent={IT: frozenset({sent})})
-    (found,) = told(masterchef.position, met, says=answers)
-    assert (found.supplied, bool(found.unverified)) == ((Part(TOKEN, 10),), not counts)
+    match = ProtocolMatch(ME, IT, contracts={"farm": (IT,)}, sent={IT: frozenset({sent})})
+    (found,) = told(masterchef.position, match, says=answers)
+    assert (found.supplied, bool(found.unverified)) == ((TokenAmount(TOKEN, 10),), not counts)
 
 
 @pytest.mark.parametrize(("there", "counts"), [(14, True), (13, False)])
@@ -153,12 +153,12 @@ def test_what_was_earned_in_a_fork_of_a_farm_counts_where_it_is_there_beside_wha
 ) -> None:
     answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 1, (IT, "poolInfo"): TOKEN, (IT, "userInfo"): (10, 0)}
     answers |= {(TOKEN, "balanceOf", IT): there, (IT, "cake"): TOKEN, (IT, "pendingCake"): 4}
-    met = Met(ME, IT, contracts={"farm": (IT,)}, sent={IT: frozenset({TOKEN})})
-    found = told(masterchef.position, met, says=answers)
+    match = ProtocolMatch(ME, IT, contracts={"farm": (IT,)}, sent={IT: frozenset({TOKEN})})
+    found = told(masterchef.position, match, says=answers)
     assert [(each.supplied, each.rewards, bool(each.unverified)) for each in found] == (
-        [((Part(TOKEN, 10),), (Part(TOKEN, 4),), False)]
+        [((TokenAmount(TOKEN, 10),), (TokenAmount(TOKEN, 4),), False)]
         if counts
-        else [((Part(TOKEN, 10),), (), False), ((), (Part(TOKEN, 4),), True)]
+        else [((TokenAmount(TOKEN, 10),), (), False), ((), (TokenAmount(TOKEN, 4),), True)]
     )
 
 
@@ -168,7 +168,7 @@ LOCK: dict[tuple[Any, ...], Any] = {(IT, "locked"): (5, 99), (OTHER, "token"): S
 
 def test_the_fees_of_a_lock_are_what_claiming_would_pay() -> None:
     it = told(voting_escrow.position, lock(**FEES), says=LOCK)
-    assert (it.supplied, it.rewards, it.unknown) == ((Part(TOKEN, 5),), (Part(SECOND, 7),), "")
+    assert (it.supplied, it.rewards, it.unknown) == ((TokenAmount(TOKEN, 5),), (TokenAmount(SECOND, 7),), "")
 
 
 @pytest.mark.parametrize(
@@ -184,6 +184,6 @@ def test_the_fees_of_a_lock_are_what_claiming_would_pay() -> None:
 def test_fees_of_a_lock_that_cannot_be_read_are_said_to_be_unknown(
     locked: int, options: dict[str, str], contracts: dict[str, tuple[str, ...]], unknown: bool
 ) -> None:
-    met = Met(ME, IT, contracts=contracts, options=options)
-    it = told(voting_escrow.position, met, says=LOCK | {(IT, "locked"): (locked, 99)})
+    match = ProtocolMatch(ME, IT, contracts=contracts, options=options)
+    it = told(voting_escrow.position, match, says=LOCK | {(IT, "locked"): (locked, 99)})
     assert ("fees" in it.unknown) is unknown

@@ -11,9 +11,11 @@ import pytest
 from chainfolio.blocks import Block, Span
 from chainfolio.calls import Call
 from chainfolio.contracts import Position, Snapshot
+from chainfolio.interactions import Interactions
 from chainfolio.tables import LOGS, TABLES
 from cli.demo import _index
-from indexer import candidates
+from engine import account_index
+from engine.wiring import snapshotter_of
 from indexer.collect import Work, missing
 from indexer.wiring import System
 from localchain.deploy import Deployer, Deployment, deploy
@@ -108,11 +110,11 @@ def test_what_others_put_there_for_an_account_is_found_by_its_events_to_the_unit
 
 
 def test_neither_of_them_ever_exchanged_anything_with_the_contract(given: Given) -> None:
-    async def met(system: System) -> candidates.Encounters:
+    async def match(system: System) -> Interactions:
         ivan = given.account("ivan")
-        return candidates.met(system.lake, system.tail, "local", [ivan], given.world.node.height)[ivan]
+        return account_index.interactions_of(system.lake, system.tail, "local", [ivan], given.world.node.height)[ivan]
 
-    assert given.morpho.lower() not in given.world.run(met).exchanged
+    assert given.morpho.lower() not in given.world.run(match).exchanged
 
 
 def test_before_it_was_put_there_nothing_is_found_and_nothing_is_unknown(given: Given) -> None:
@@ -138,7 +140,7 @@ def test_where_events_are_not_indexed_that_is_said_and_every_pool_is_read(given:
 
     async def go(system: System) -> tuple[Snapshot, list[Work], list[Work], Snapshot]:
         chain = system.chain("local")
-        snapshotter = system.snapshotter(chain)
+        snapshotter = snapshotter_of(system, chain)
         block = await chain.block(node.height)
         forget(system)
         without = await snapshotter.take([given.account("grace"), given.account("ivan")], block)
@@ -151,7 +153,7 @@ def test_where_events_are_not_indexed_that_is_said_and_every_pool_is_read(given:
     assert of(without, "morpho") == []
     said = {issue.subject for issue in without.issues}
     assert said == {given.morpho.lower(), given.world.deployment.contracts["MasterChef"].lower()}
-    assert all(issue.spoils for issue in without.issues)
+    assert all(issue.makes_partial for issue in without.issues)
     assert [(each.datasets, len(each.filters)) for each in before] == [(("events",), 5)]
     assert after == []
     assert found.issues == ()
@@ -188,7 +190,7 @@ def test_a_protocol_that_is_added_later_costs_its_own_events_and_nothing_twice(g
             await _index(later, quiet=True)
             rows = later.lake.scan(LOGS, chain="local").select("height", "log_index").collect()
             assert rows.is_unique().all()
-            found = await later.snapshotter(later.chain("local")).take([given.account("ivan")], block)
+            found = await snapshotter_of(later, later.chain("local")).take([given.account("ivan")], block)
         finally:
             await later.close()
         return before, kept, rows.height, found

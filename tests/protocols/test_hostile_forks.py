@@ -199,8 +199,8 @@ def test_no_operator_of_a_listed_fork_adds_to_what_somebody_else_is_worth(forked
         "xmasterchef", "xcompound_v2", "xuniswap_v2", "xuniswap_v3", "xaave_v3", "xstaking_rewards",
     }  # fmt: skip
     assert all(each.unverified for each in forked.bystander.positions if each.protocol.startswith("x"))
-    assert value([forked.bystander]).worth == value([forked.before]).worth > 0
-    assert [issue for issue in forked.bystander.issues if issue.spoils] == []
+    assert value([forked.bystander]).value_usd == value([forked.before]).value_usd > 0
+    assert [issue for issue in forked.bystander.issues if issue.makes_partial] == []
 
 
 def test_a_market_of_a_fork_that_does_not_have_what_it_says_is_not_relied_on(forked: Forked) -> None:

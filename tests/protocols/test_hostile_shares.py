@@ -151,21 +151,23 @@ def test_no_contract_of_a_stranger_adds_to_what_an_account_is_worth(attacked: At
     deposit = Decimal("0.000001")
     assert worth_of_tokens(attacked.before) > 0
     assert worth_of_tokens(attacked.after) == worth_of_tokens(attacked.before) - deposit
-    assert [issue for issue in attacked.after.issues if issue.spoils] == []  # nor can it make an answer partial
+    assert [issue for issue in attacked.after.issues if issue.makes_partial] == []  # nor can it make an answer partial
 
 
 def worth_of_tokens(snapshot: Snapshot) -> Decimal:
     """All that is counted but native coins, of which the victim's own transactions cost some."""
     valued = value([snapshot])
-    native = [each.worth for each in valued.holdings if each.holding.token.asset.is_native and each.worth is not None]
-    return amounts.EXACT.subtract(valued.worth, amounts.total(native))
+    native = [
+        each.value_usd for each in valued.holdings if each.holding.token.asset.is_native and each.value_usd is not None
+    ]
+    return amounts.EXACT.subtract(valued.value_usd, amounts.total(native))
 
 
 def test_every_share_of_a_stranger_stays_in_sight(attacked: Attacked) -> None:
     loose = {each.holding.token.asset.contract: each for each in attacked.valued.holdings}
     for name, contract in attacked.at.items():
         if name not in ("bait", "pair") and not attacked.positions(name):
-            assert loose[contract].worth is None, name
+            assert loose[contract].value_usd is None, name
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,7 @@ def test_every_share_of_a_stranger_stays_in_sight(attacked: Attacked) -> None:
 def test_the_answer_says_why_a_share_is_not_counted(attacked: Attacked, name: str, why: str) -> None:
     issue = attacked.issue(name)
     assert why in issue.reason
-    assert not issue.spoils
+    assert not issue.makes_partial
 
 
 def test_what_is_claimed_of_real_assets_is_shown_without_a_value(attacked: Attacked) -> None:
@@ -190,7 +192,7 @@ def test_what_is_claimed_of_real_assets_is_shown_without_a_value(attacked: Attac
     assert [part.raw for part in position.supplied] == [FUNDS]
     assert position.unverified
     (valued,) = [each for each in attacked.valued.positions if each.pool == position.pool]
-    assert [(part.price, part.worth) for part in valued.parts] == [(None, None)]
+    assert [(part.price, part.value_usd) for part in valued.parts] == [(None, None)]
 
 
 def test_what_lies_in_a_position_is_judged_for_spam_like_loose_tokens(attacked: Attacked) -> None:
@@ -201,4 +203,4 @@ def test_what_lies_in_a_position_is_judged_for_spam_like_loose_tokens(attacked: 
     assert bait.spam is not None
     assert (bait.counted, "LINK" in bait.spam.reasons or "SITE" in bait.spam.reasons) == (False, True)
     (money,) = parts.values()
-    assert (money.spam, money.counted, money.worth == position.worth > 0) == (None, True, True)
+    assert (money.spam, money.counted, money.value_usd == position.value_usd > 0) == (None, True, True)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from adapters.evm.protocols.liquidity_gauge import position
-from chainfolio.asking import Reverted
-from chainfolio.protocols import Met, Part
+from chainfolio.plans import Reverted
+from chainfolio.protocols import ProtocolMatch, TokenAmount
 from localchain.deploy import deploy
 from localchain.evm import tx
 from localchain.node import LocalNode
@@ -47,7 +47,7 @@ def test_leaving_pays_what_is_said(made: tuple[World, Balancer, str, str]) -> No
     assert paid.pop(it.lower()) == -staked
     assert len([part for part in position.rewards if part.raw]) == 2
     assert parts([position], "supplied", "rewards") == paid
-    assert position.instead == (it.lower(),)
+    assert position.replaces == (it.lower(),)
 
 
 ME, GAUGE, MINTER, CONTROLLER, SHARE, TOKEN, OTHER = ("0x" + letter * 40 for letter in "1234567")
@@ -63,17 +63,17 @@ def said(**changed: Any) -> dict[tuple[str, str], Any]:
 
 
 def test_shares_the_minter_s_token_and_the_rest() -> None:
-    it = told(position, Met(ME, GAUGE, contracts={"minter": (MINTER,)}), says=said())
-    assert (it.supplied, it.rewards) == ((Part(SHARE, 10),), (Part(TOKEN, 3), Part(OTHER, 4)))
+    it = told(position, ProtocolMatch(ME, GAUGE, contracts={"minter": (MINTER,)}), says=said())
+    assert (it.supplied, it.rewards) == ((TokenAmount(SHARE, 10),), (TokenAmount(TOKEN, 3), TokenAmount(OTHER, 4)))
     assert not it.unknown
 
 
 def test_a_gauge_that_the_controller_does_not_know_is_none() -> None:
-    met = Met(ME, GAUGE, contracts={"minter": (MINTER,)})
-    assert told(position, met, says=said(gauge_types=Reverted())) is None
+    match = ProtocolMatch(ME, GAUGE, contracts={"minter": (MINTER,)})
+    assert told(position, match, says=said(gauge_types=Reverted())) is None
 
 
 def test_a_gauge_that_does_not_count_its_rewards_may_have_more() -> None:
-    it = told(position, Met(ME, GAUGE, contracts={"minter": (MINTER,)}), says=said(reward_count=NO_CODE))
-    assert it.rewards == (Part(TOKEN, 3),)
+    it = told(position, ProtocolMatch(ME, GAUGE, contracts={"minter": (MINTER,)}), says=said(reward_count=NO_CODE))
+    assert it.rewards == (TokenAmount(TOKEN, 3),)
     assert it.unknown

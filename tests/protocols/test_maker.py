@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from adapters.evm.protocols import maker_savings, maker_vaults
-from chainfolio.asking import Reverted
 from chainfolio.contracts import Position, Snapshot
-from chainfolio.protocols import Found, Met, Part
+from chainfolio.plans import Reverted
+from chainfolio.protocols import DecodedPosition, ProtocolMatch, TokenAmount
 from localchain.deploy import WAD, deploy
 from localchain.evm import MAX, Tx, call_data, tx
 from localchain.node import LocalNode
@@ -292,36 +292,36 @@ SAYS: dict[tuple[Any, ...], Any] = {
     (VAT, "ilks"): (0, RAY, RAY, 0, 0), (VAT, "gem"): 0, (VAT, "dai"): 0,
     (REGISTRY, "gem"): TOKEN, (REGISTRY, "dec"): 18,
 }  # fmt: skip
-MET = Met(ME, MANAGER, contracts=ROLES, time_s=1_000)
+MET = ProtocolMatch(ME, MANAGER, contracts=ROLES, time_s=1_000)
 
 
 def test_without_a_registry_the_collateral_is_unknown_and_not_nothing() -> None:
-    met = replace(MET, contracts={role: at for role, at in ROLES.items() if role != "ilk_registry"})
-    (found,) = told(maker_vaults.position, met, says=SAYS)
-    assert isinstance(found, Found)
-    assert (found.supplied, found.unknown) == ((Part(DAI, 0),), "its collateral")
+    match = replace(MET, contracts={role: at for role, at in ROLES.items() if role != "ilk_registry"})
+    (found,) = told(maker_vaults.position, match, says=SAYS)
+    assert isinstance(found, DecodedPosition)
+    assert (found.supplied, found.unknown) == ((TokenAmount(DAI, 0),), "its collateral")
 
 
 def test_a_collateral_that_the_registry_forgot_is_not_the_native_coin() -> None:
     (found,) = told(maker_vaults.position, MET, says=SAYS | {(REGISTRY, "gem"): NOBODY, (REGISTRY, "dec"): 0})
-    assert (found.supplied, found.unknown) == ((Part(DAI, 0),), "its collateral")
+    assert (found.supplied, found.unknown) == ((TokenAmount(DAI, 0),), "its collateral")
 
 
 def test_what_lies_in_a_vault_is_told_in_units_of_its_token() -> None:
     (found,) = told(maker_vaults.position, MET, says=SAYS | {(REGISTRY, "dec"): 6})
-    assert (found.supplied, found.health) == ((Part(TOKEN, 10**6), Part(DAI, 0)), None)
+    assert (found.supplied, found.health) == ((TokenAmount(TOKEN, 10**6), TokenAmount(DAI, 0)), None)
 
 
 def test_before_there_was_a_manager_or_a_pot_nobody_has_anything() -> None:
     assert told(maker_vaults.position, MET, says={}) is None
-    assert told(maker_savings.position, Met(ME, POT, contracts=ROLES), says={}) is None
+    assert told(maker_savings.position, ProtocolMatch(ME, POT, contracts=ROLES), says={}) is None
 
 
 @pytest.mark.parametrize(("owner", "vaults"), [(ME, 1), (DAI, 0)])
 def test_a_proxy_that_was_given_away_is_not_the_account_s(owner: str, vaults: int) -> None:
-    met, says = replace(MET, contract=FACTORY, values=((PROXY,),)), SAYS | {(PROXY, "owner"): owner}
-    assert len(told(maker_vaults.position, met, says=says) or ()) == vaults
-    assert told(maker_savings.position, met, says=says | {(POT, "pie"): 0}) is None
+    match, says = replace(MET, contract=FACTORY, values=((PROXY,),)), SAYS | {(PROXY, "owner"): owner}
+    assert len(told(maker_vaults.position, match, says=says) or ()) == vaults
+    assert told(maker_savings.position, match, says=says | {(POT, "pie"): 0}) is None
 
 
 def test_vaults_that_nobody_lists_are_unknown() -> None:
@@ -330,5 +330,5 @@ def test_vaults_that_nobody_lists_are_unknown() -> None:
 
 
 def test_savings_without_a_rate_are_unknown() -> None:
-    report = read(maker_savings.position, Met(ME, POT, contracts=ROLES), says={(POT, "pie"): 1})
+    report = read(maker_savings.position, ProtocolMatch(ME, POT, contracts=ROLES), says={(POT, "pie"): 1})
     assert (report.status, "chi" in report.reason) == ("failed", True)

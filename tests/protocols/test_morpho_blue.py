@@ -10,7 +10,7 @@ import pytest
 
 from adapters.evm.protocols.morpho_blue import position
 from chainfolio.contracts import Position, Snapshot
-from chainfolio.protocols import Met, Part, Unread
+from chainfolio.protocols import ProtocolMatch, TokenAmount, Unread
 from localchain.deploy import WAD, Deployer, Deployment, deploy
 from localchain.evm import MAX, ZERO, Tx, keccak, tx, words
 from localchain.node import LocalNode
@@ -142,10 +142,10 @@ def test_what_a_stranger_supplied_and_borrowed_back_has_no_value(lived: Lived) -
     assert sum(part.raw for part in paper.supplied) > FORGED
     assert "than could be withdrawn now" in paper.unverified
     (valued,) = [each for each in value([lived.snapshot]).positions if each.account == lived.account("dave")]
-    assert [part.worth for part in valued.parts] == [None]
-    assert valued.worth == 0
+    assert [part.value_usd for part in valued.parts] == [None]
+    assert valued.value_usd == 0
     (issue,) = [each for each in lived.snapshot.issues if each.account == lived.account("dave")]
-    assert ("nobody can verify it" in issue.reason, issue.spoils) == (True, False)
+    assert ("nobody can verify it" in issue.reason, issue.makes_partial) == (True, False)
 
 
 def leaving(lived: Lived, name: str) -> list[Tx]:
@@ -180,7 +180,7 @@ def shares(lived: Lived, market: bytes, account: str) -> tuple[int, int, int]:
 
 
 def test_everything_was_read(lived: Lived) -> None:
-    assert [issue for issue in lived.snapshot.issues if issue.spoils] == []
+    assert [issue for issue in lived.snapshot.issues if issue.makes_partial] == []
     assert [len(lived.positions(name)) for name in ("alice", "bob", "carol", "grace")] == [3, 3, 1, 0]
 
 
@@ -254,22 +254,22 @@ HEALTHY: dict[tuple[Any, ...], Any] = {
     (ORACLE, "price"): 10**36,
     (RATES, "borrowRateView"): 0,
 }
-MET = Met(ME, MORPHO, options={"markets": "0x" + ID.hex()}, time_s=1_000)
+MET = ProtocolMatch(ME, MORPHO, options={"markets": "0x" + ID.hex()}, time_s=1_000)
 
 
 def test_a_file_without_markets_asks_nothing() -> None:
     with pytest.raises(StopIteration):
-        next(position(Met(ME, MORPHO, time_s=1_000)))
+        next(position(ProtocolMatch(ME, MORPHO, time_s=1_000)))
 
 
 def test_a_market_that_an_event_and_the_file_name_is_one() -> None:
     (found,) = told(position, replace(MET, values=((ID,),)), says=HEALTHY)
-    assert found.supplied == (Part(LOAN, 5), Part(COLLATERAL, 400))
+    assert found.supplied == (TokenAmount(LOAN, 5), TokenAmount(COLLATERAL, 400))
 
 
 @pytest.mark.parametrize(("values", "held"), [(((),), 0), (((), (ID, ME)), 1)])
 def test_fees_in_markets_that_no_file_lists_are_unknown(values: tuple[tuple[bytes, ...], ...], held: int) -> None:
-    *found, fees = told(position, Met(ME, MORPHO, values=values, time_s=1_000), says=HEALTHY)
+    *found, fees = told(position, ProtocolMatch(ME, MORPHO, values=values, time_s=1_000), says=HEALTHY)
     assert (len(found), fees.supplied) == (held, ())
     assert "fees" in fees.unknown
     found = told(position, replace(MET, values=values), says=HEALTHY)
@@ -294,25 +294,25 @@ def test_what_others_supplied_counts_only_where_it_could_be_withdrawn(
     values: tuple[Any, ...], sent: dict[str, frozenset[str | None]], borrowed: int, counts: bool
 ) -> None:
     says = HEALTHY | {(MORPHO, "market"): (10, 9 * 10**6, borrowed, 5 * 10**6, 1_000, 0)}
-    first, *paper = told(position, Met(ME, MORPHO, values=(values,), time_s=1_000, sent=sent), says=says)
-    assert (Part(LOAN, 5) in first.supplied, first.unverified) == (counts, "")
-    assert Part(COLLATERAL, 400) in first.supplied
-    assert [(each.supplied, "somebody else" in each.unverified) for each in paper] == [((Part(LOAN, 5),), True)] * (
-        not counts
-    )
+    first, *paper = told(position, ProtocolMatch(ME, MORPHO, values=(values,), time_s=1_000, sent=sent), says=says)
+    assert (TokenAmount(LOAN, 5) in first.supplied, first.unverified) == (counts, "")
+    assert TokenAmount(COLLATERAL, 400) in first.supplied
+    assert [(each.supplied, "somebody else" in each.unverified) for each in paper] == [
+        ((TokenAmount(LOAN, 5),), True)
+    ] * (not counts)
 
 
 def test_what_is_owed_is_rounded_up_and_what_is_held_down() -> None:
     (found,) = told(position, MET, says=HEALTHY)
-    assert found.supplied == (Part(LOAN, 5), Part(COLLATERAL, 400))
-    assert found.borrowed == (Part(LOAN, 4),)
+    assert found.supplied == (TokenAmount(LOAN, 5), TokenAmount(COLLATERAL, 400))
+    assert found.borrowed == (TokenAmount(LOAN, 4),)
     assert found.health == 50
 
 
 def test_an_oracle_that_is_silent_takes_the_health_and_nothing_else() -> None:
     (found,) = told(position, MET, says={key: value for key, value in HEALTHY.items() if key[0] != ORACLE})
     assert found.health is None
-    assert found.borrowed == (Part(LOAN, 4),)
+    assert found.borrowed == (TokenAmount(LOAN, 4),)
 
 
 def test_a_rate_that_cannot_be_read_leaves_the_position_unknown() -> None:

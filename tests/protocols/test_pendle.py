@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from adapters.evm.protocols import pendle_market, pendle_sy, pendle_yield
-from chainfolio.asking import Reverted
 from chainfolio.contracts import Position, Snapshot
-from chainfolio.protocols import Met, Part, Unlisted, Unverified
+from chainfolio.plans import Reverted
+from chainfolio.protocols import ProtocolMatch, TokenAmount, Unlisted, Unverified
 from localchain.deploy import deploy
 from localchain.evm import Tx, tx
 from localchain.node import LocalNode
@@ -168,37 +168,42 @@ SAYS: dict[tuple[Any, ...], Any] = {
 
 
 def test_a_share_of_a_market_is_its_part_of_both() -> None:
-    found = told(pendle_market.position, Met(ME, MARKET, FACTORY), says=SAYS)
-    assert (found.supplied, found.rewards) == ((Part(SHARE, 2), Part(PRINCIPAL, 4)), (Part(TOKEN, 7),))
+    found = told(pendle_market.position, ProtocolMatch(ME, MARKET, FACTORY), says=SAYS)
+    assert (found.supplied, found.rewards) == (
+        (TokenAmount(SHARE, 2), TokenAmount(PRINCIPAL, 4)),
+        (TokenAmount(TOKEN, 7),),
+    )
 
 
 def test_a_market_that_the_factory_does_not_know_is_none() -> None:
     says = SAYS | {(FACTORY, "isValidMarket"): False}
-    assert told(pendle_market.position, Met(ME, MARKET, FACTORY), says=says) is None
-    assert told(pendle_market.unwrap, Met(ME, MARKET, FACTORY), 1, says=says) is None
+    assert told(pendle_market.position, ProtocolMatch(ME, MARKET, FACTORY), says=says) is None
+    assert told(pendle_market.unwrap, ProtocolMatch(ME, MARKET, FACTORY), 1, says=says) is None
 
 
 def test_rewards_that_cannot_be_claimed_now_are_unknown_and_not_nothing() -> None:
-    found = told(pendle_market.position, Met(ME, MARKET, FACTORY), says=SAYS | {(MARKET, "redeemRewards"): Reverted()})
+    found = told(
+        pendle_market.position, ProtocolMatch(ME, MARKET, FACTORY), says=SAYS | {(MARKET, "redeemRewards"): Reverted()}
+    )
     assert found.unknown == "its rewards"
     says = SAYS | {(YIELD, "redeemDueInterestAndRewards"): Reverted()}
-    assert told(pendle_yield.position, Met(ME, YIELD, FACTORY), says=says).unknown == "what it has earned"
+    assert told(pendle_yield.position, ProtocolMatch(ME, YIELD, FACTORY), says=says).unknown == "what it has earned"
 
 
 def test_a_yield_token_that_the_factory_does_not_know_is_none() -> None:
     says = SAYS | {(FACTORY, "isYT"): False}
-    assert told(pendle_yield.position, Met(ME, YIELD, FACTORY), says=says) is None
-    assert told(pendle_yield.unwrap, Met(ME, YIELD, FACTORY), 1, says=says) is None
+    assert told(pendle_yield.position, ProtocolMatch(ME, YIELD, FACTORY), says=says) is None
+    assert told(pendle_yield.unwrap, ProtocolMatch(ME, YIELD, FACTORY), 1, says=says) is None
 
 
 NO = Reverted()
-MINE = (Part(TOKEN, 9),)
+MINE = (TokenAmount(TOKEN, 9),)
 
 
 def test_standardized_yield_that_no_file_names_is_only_what_lies_there_for_all_of_it() -> None:
-    assert told(pendle_sy.unwrap, Met(ME, SHARE, TOKEN), 8, says=SAYS) == Unlisted(MINE)
+    assert told(pendle_sy.unwrap, ProtocolMatch(ME, SHARE, TOKEN), 8, says=SAYS) == Unlisted(MINE)
     refused = {(SHARE, "previewRedeem"): Reverted()}
-    assert told(pendle_sy.unwrap, Met(ME, SHARE, TOKEN), 8, says=SAYS | refused) is None
+    assert told(pendle_sy.unwrap, ProtocolMatch(ME, SHARE, TOKEN), 8, says=SAYS | refused) is None
 
 
 @pytest.mark.parametrize(
@@ -207,13 +212,15 @@ def test_standardized_yield_that_no_file_names_is_only_what_lies_there_for_all_o
     ids=["more than there is", "others have some", "more than there are", "no token"],
 )
 def test_standardized_yield_that_promises_more_than_lies_there_is_not_relied_on(changed: dict[Any, Any]) -> None:
-    met = Met(ME, SHARE, TOKEN)
-    assert isinstance(told(pendle_sy.unwrap, met, 8, says=SAYS | changed), Unverified)
-    assert isinstance(told(pendle_sy.position, met, says=SAYS | changed), Unverified)
-    listed = replace(met, answer=SHARE, contracts={"sy": (SHARE,)})  # as the rule for listed ones meets it
+    match = ProtocolMatch(ME, SHARE, TOKEN)
+    assert isinstance(told(pendle_sy.unwrap, match, 8, says=SAYS | changed), Unverified)
+    assert isinstance(told(pendle_sy.position, match, says=SAYS | changed), Unverified)
+    listed = replace(match, answer=SHARE, contracts={"sy": (SHARE,)})  # as the rule for listed ones meets it
     assert told(pendle_sy.unwrap, listed, 8, says=SAYS | changed) == MINE
 
 
 def test_standardized_yield_with_rewards_says_that_they_are_unknown() -> None:
-    found = told(pendle_sy.position, Met(ME, SHARE, TOKEN), says=SAYS | {(SHARE, "getRewardTokens"): (YIELD,)})
+    found = told(
+        pendle_sy.position, ProtocolMatch(ME, SHARE, TOKEN), says=SAYS | {(SHARE, "getRewardTokens"): (YIELD,)}
+    )
     assert (found.supplied, found.unknown, found.unlisted) == (MINE, "its rewards", True)

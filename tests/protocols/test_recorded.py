@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from adapters.evm.protocols import ticks
-from chainfolio.asking import Asking, Reverted
 from chainfolio.calls import Call
-from chainfolio.protocols import Found
-from indexer.candidates import Encounters
+from chainfolio.interactions import Interactions
+from chainfolio.plans import Plan, Reverted
+from chainfolio.protocols import DecodedPosition
+from engine.outcomes import Outcome
 from indexer.families import families
-from indexer.outcomes import Outcome
-from indexer.protocols import Protocols, Row, rows
+from indexer.matching import InstalledProtocol, Protocols, rows
 from indexer.registry import load
 from localchain.evm import call_data, result
 from tests.evm.recorded import lines, needs_recordings
@@ -53,15 +53,15 @@ class Recording:
         assert (call.to, data) in self._said, f"{call} was not recorded"
         return result(call.signature, self._said[call.to, data])
 
-    def drive(self, asking: Asking[Any, Any, Any]) -> Any:
+    def run_batched(self, plan: Plan[Any, Any, Any]) -> Any:
         """Runs a decoder on what was recorded."""
         answers: Sequence[Any] | None = None
         while True:
             try:
-                asks = next(asking) if answers is None else asking.send(answers)
+                reads = next(plan) if answers is None else plan.send(answers)
             except StopIteration as stop:
                 return stop.value
-            answers = [Reverted() if call.to in FEES else self.answer(call) for call in asks]
+            answers = [Reverted() if call.to in FEES else self.answer(call) for call in reads]
 
     def raws(self, decimals: Mapping[str, int]) -> dict[tuple[str, str], int]:
         """What had to come out, in the units of the contracts: by side and token."""
@@ -71,16 +71,16 @@ class Recording:
             for token in [each["asset"].rpartition(":")[2].lower()]
         }
 
-    def outcomes(self, protocol: str, encounters: Encounters) -> list[Outcome]:
+    def outcomes(self, protocol: str, interactions: Interactions) -> list[Outcome]:
         """What the protocol's shipped file makes of an account that met this."""
         registry = load([CONFIGS / "protocols"], [path.stem for path in (CONFIGS / "chains").glob("*.toml")])
         own = [row for row in rows(self.chain, registry, families()) if row.protocol == protocol]
         assert own, f"{protocol} has no decoder on {self.chain}"
-        found: list[Outcome] = self.drive(outcomes(Protocols(own), self.account, encounters))
+        found: list[Outcome] = self.run_batched(outcomes(Protocols(own), self.account, interactions))
         return found
 
 
-def summed(found: Sequence[Found]) -> dict[tuple[str, str], int]:
+def summed(found: Sequence[DecodedPosition]) -> dict[tuple[str, str], int]:
     """All that was found and is not zero, by side and token."""
     total: dict[tuple[str, str], int] = {}
     for each in found:
@@ -108,7 +108,7 @@ def test_who_gave_tokens_to_a_contract_has_in_it_what_was_recorded(
     case: str, protocol: str, contract: str, kind: str, decimals: dict[str, int]
 ) -> None:
     recording = Recording(case)
-    (outcome,) = recording.outcomes(protocol, Encounters(exchanged={contract: frozenset()}))
+    (outcome,) = recording.outcomes(protocol, Interactions(exchanged={contract: frozenset()}))
     assert [issue.reason for issue in outcome.issues if "fees" not in issue.reason] == []
     assert [(each.kind, each.pool) for each in outcome.found] == [(kind, contract)]
     assert summed(outcome.found) == recording.raws(decimals)
@@ -116,16 +116,16 @@ def test_who_gave_tokens_to_a_contract_has_in_it_what_was_recorded(
 
 def test_a_lock_says_when_it_ends() -> None:
     escrow = "0x5f3b5dfeb7b28cdbd7faba78963ee202a494e2a2"
-    (outcome,) = Recording("curve_locked_crv_balances").outcomes("curve", Encounters(exchanged={escrow: frozenset()}))
+    (outcome,) = Recording("curve_locked_crv_balances").outcomes("curve", Interactions(exchanged={escrow: frozenset()}))
     assert outcome.found[0].unlock_s == 0x70B99180
 
 
 def test_a_token_that_stands_for_a_stake_is_the_stake_and_not_a_holding_too() -> None:
     recording = Recording("gnosis_giveth_staked_balances")
     receipt = "0xffbabeb49be77e5254333d5fdff72920b989425f"
-    (outcome,) = recording.outcomes("giveth", Encounters(tokens=frozenset([receipt])))
+    (outcome,) = recording.outcomes("giveth", Interactions(tokens=frozenset([receipt])))
     assert summed(outcome.found) == recording.raws({})
-    assert outcome.found[0].instead == (receipt,)
+    assert outcome.found[0].replaces == (receipt,)
 
 
 def test_what_was_granted_and_not_claimed_is_the_recipient_s() -> None:
@@ -133,20 +133,20 @@ def test_what_was_granted_and_not_claimed_is_the_recipient_s() -> None:
     (token,) = [token for _, token in recording.raws({})]
     escrow = "0x0d2b3ae5432c53580b462f04e6365a1955c8bbd4"
     contracts = {"vesting_escrow": (escrow,), "vested_token": (token,)}
-    own = Row("yearn_vesting", families()["vesting_escrow"], contracts, {})
-    encounters = Encounters(exchanged={escrow: frozenset([token])})
-    (outcome,) = recording.drive(outcomes(Protocols([own]), recording.account, encounters))
+    own = InstalledProtocol("yearn_vesting", families()["vesting_escrow"], contracts, {})
+    interactions = Interactions(exchanged={escrow: frozenset([token])})
+    (outcome,) = recording.run_batched(outcomes(Protocols([own]), recording.account, interactions))
     assert summed(outcome.found) == recording.raws({token: 6})
-    (other,) = recording.drive(outcomes(Protocols([own]), "0x" + "11" * 20, encounters))
+    (other,) = recording.run_batched(outcomes(Protocols([own]), "0x" + "11" * 20, interactions))
     assert (other.found, other.issues) == ((), ())
 
 
 def extrafi(account: str, **options: str) -> tuple[Recording, Outcome]:
     recording = Recording("extrafi_farm_balances")
     manager = "0xf9cfb8a62f50e10adde5aa888b44cf01c5957055"
-    own = Row("extrafi", families()["extrafi"], {"position_manager": (manager,)}, options)
-    encounters = Encounters(exchanged={manager: frozenset([None])})
-    (outcome,) = recording.drive(outcomes(Protocols([own]), account or recording.account, encounters))
+    own = InstalledProtocol("extrafi", families()["extrafi"], {"position_manager": (manager,)}, options)
+    interactions = Interactions(exchanged={manager: frozenset([None])})
+    (outcome,) = recording.run_batched(outcomes(Protocols([own]), account or recording.account, interactions))
     return recording, outcome
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapters.evm.protocols.staking_rewards import position
-from chainfolio.protocols import Found, Met, Part, Unread
+from chainfolio.protocols import DecodedPosition, ProtocolMatch, TokenAmount, Unread
 from tests.protocols.told import Says, told
 
 ME, FARM, SHARE, REWARD = ("0x" + letter * 40 for letter in "1234")
@@ -20,23 +20,27 @@ ANSWERS: Says = {
 ASKED = [(FARM, "balanceOf"), (FARM, "earned"), (FARM, "stakingToken"), (FARM, "rewardsToken")]
 
 
-def met(*sent: str) -> Met:
+def match(*sent: str) -> ProtocolMatch:
     """Who met the contract, and sent it these tokens."""
-    return Met(ME, FARM, contracts={"staking": (FARM,)}, sent={FARM: frozenset(sent)} if sent else {}, is_fork=True)
+    return ProtocolMatch(
+        ME, FARM, contracts={"staking": (FARM,)}, sent={FARM: frozenset(sent)} if sent else {}, is_fork=True
+    )
 
 
 def test_a_contract_that_answers_as_a_farm_is_read_as_one() -> None:
-    found = told(position, met(SHARE), says=ANSWERS)
-    assert found == [Found("FARMING", supplied=(Part(SHARE, 7),), rewards=(Part(REWARD, 3),), pool=FARM)]
+    found = told(position, match(SHARE), says=ANSWERS)
+    assert found == [
+        DecodedPosition("FARMING", supplied=(TokenAmount(SHARE, 7),), rewards=(TokenAmount(REWARD, 3),), pool=FARM)
+    ]
 
 
 @pytest.mark.parametrize("silent", ASKED, ids=[name for _, name in ASKED])
 def test_one_that_does_not_is_unknown_to_whom_it_has_something_of(silent: tuple[str, str]) -> None:
     says = {key: answer for key, answer in ANSWERS.items() if key != silent}
     with pytest.raises(Unread, match="no decoder knows"):
-        told(position, met(SHARE), says=says)
-    assert told(position, met(), says=says) is None
+        told(position, match(SHARE), says=says)
+    assert told(position, match(), says=says) is None
 
 
 def test_a_farm_in_which_nothing_is_left_is_no_position() -> None:
-    assert told(position, met(SHARE), says={**ANSWERS, (FARM, "balanceOf"): 0, (FARM, "earned"): 0}) is None
+    assert told(position, match(SHARE), says={**ANSWERS, (FARM, "balanceOf"): 0, (FARM, "earned"): 0}) is None

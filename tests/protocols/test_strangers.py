@@ -157,7 +157,7 @@ def test_a_decoder_that_changed_is_told_by_what_it_finds_and_what_it_asks(strang
     source = module.read_text()
     share = recorded["found"]["positions"][0]["supplied"][0]
     try:
-        module.write_text(source.replace("Part(share, staked)", "Part(share, staked // 2)"))
+        module.write_text(source.replace("TokenAmount(share, staked)", "TokenAmount(share, staked // 2)"))
         code, report = stranger.command("test-protocol", str(file))
         assert code == 10
         half = int(share["raw"]) // 2
@@ -190,7 +190,7 @@ def test_a_recording_needs_no_index_where_it_is_told_what_was_met(
     words = ("record", stranger.account, "--chain", "local", "--protocol", KEY, "--to", str(file))
     code, told = stranger.command(*words, config=empty)
     assert code == 9
-    assert "--met" in told["error"]["cure"]
+    assert "--met" in told["error"]["remedy"]
     assert not file.exists()
     code, told = stranger.command(*words, "--met", stranger.farm, config=empty)
     assert code == 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from adapters.evm.protocols.uniswap_v2 import protocol_fee, unwrap
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.contracts import Snapshot
-from chainfolio.protocols import Met, Part
+from chainfolio.protocols import ProtocolMatch, TokenAmount
 from localchain.deploy import FOREVER, Deployer, Deployment, checked, deploy
 from localchain.evm import MAX, tx
 from localchain.node import LocalNode
@@ -94,12 +94,12 @@ def test_what_is_left_when_the_protocol_took_its_fee_is_what_a_share_pays(
     assert all(less < more for less, more in zip(paid.values(), untaxed, strict=True))
 
 
-def unfeed(world: World, pair: str, shares: int) -> list[Part]:
+def unfeed(world: World, pair: str, shares: int) -> list[TokenAmount]:
     """What the shares would be worth if there were no fee."""
     supply = world.node.call(pair, "totalSupply()(uint256)")
     tokens = sorted(world.node.call(pair, f"token{at}()(address)") for at in (0, 1))
     held = [world.node.call(token, "balanceOf(address)(uint256)", pair) for token in tokens]
-    return [Part(token, raw * shares // supply) for token, raw in zip(tokens, held, strict=True)]
+    return [TokenAmount(token, raw * shares // supply) for token, raw in zip(tokens, held, strict=True)]
 
 
 ME, PAIR, FACTORY, A, B = ("0x" + letter * 40 for letter in "12345")
@@ -116,14 +116,14 @@ def said(**changed: Any) -> dict[tuple[str, str], Any]:
 
 
 def test_a_fork_that_knows_no_fee_is_not_asked_for_it() -> None:
-    met = Met(ME, PAIR, FACTORY, (A, B), options={"protocol_fee": "0"})
+    match = ProtocolMatch(ME, PAIR, FACTORY, (A, B), options={"protocol_fee": "0"})
     answers = said(kLast=NO_CODE, feeTo=NO_CODE)
-    assert told(unwrap, met, 10, says=answers) == (Part(A, 100), Part(B, 200))
-    assert read(unwrap, Met(ME, PAIR, FACTORY, (A, B)), 10, says=answers).status == "failed"
+    assert told(unwrap, match, 10, says=answers) == (TokenAmount(A, 100), TokenAmount(B, 200))
+    assert read(unwrap, ProtocolMatch(ME, PAIR, FACTORY, (A, B)), 10, says=answers).status == "failed"
 
 
 def test_a_pair_that_its_factory_does_not_know_is_none() -> None:
-    assert told(unwrap, Met(ME, PAIR, FACTORY, (A, B)), 10, says=said(getPair=ZERO_ADDRESS)) is None
+    assert told(unwrap, ProtocolMatch(ME, PAIR, FACTORY, (A, B)), 10, says=said(getPair=ZERO_ADDRESS)) is None
 
 
 RAW = st.integers(0, (1 << 112) - 1)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from adapters.evm.protocols.uniswap_v3 import position
-from chainfolio.asking import Reverted
 from chainfolio.contracts import Snapshot
-from chainfolio.protocols import Met
+from chainfolio.plans import Reverted
+from chainfolio.protocols import ProtocolMatch
 from localchain.deploy import FOREVER, MINT_POSITION, POOL_FEE, Deployer, Deployment, deploy
 from localchain.evm import MAX, tx
 from localchain.node import LocalNode
@@ -88,9 +88,9 @@ def test_taking_it_back_and_closing_it_pays_what_is_said(world: World, snapshot:
 
 def test_a_position_in_the_staker_that_somebody_else_gave_is_not_mine() -> None:
     me, manager, staker, other = ("0x" + letter * 40 for letter in "1234")
-    met = Met(me, manager, id=7, contracts={"staker": (staker,)})
+    match = ProtocolMatch(me, manager, id=7, contracts={"staker": (staker,)})
     answers = {
         (manager, "ownerOf"): staker, (manager, "factory"): other, (manager, "positions"): Reverted(),
         (staker, "deposits"): other,
     }  # fmt: skip
-    assert told(position, met, says=answers) is None
+    assert told(position, match, says=answers) is None

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from adapters.evm.protocols.uniswap_v4 import pool_id, position
-from chainfolio.asking import Reverted
 from chainfolio.contracts import Position, Snapshot
-from chainfolio.protocols import Met
+from chainfolio.plans import Reverted
+from chainfolio.protocols import ProtocolMatch
 from localchain.deploy import deploy
 from localchain.node import LocalNode
 from tests.protocols.told import read, told
@@ -95,12 +95,12 @@ def said(hook: str = NATIVE, **changed: Any) -> dict[tuple[str, str], Any]:
     return {key: changed.get(key[1], value) for key, value in answers.items()}
 
 
-def met() -> Met:
-    return Met(ME, MANAGER, id=7, contracts={"state_view": (VIEW,), "pool_manager": (POOLS,)})
+def match() -> ProtocolMatch:
+    return ProtocolMatch(ME, MANAGER, id=7, contracts={"state_view": (VIEW,), "pool_manager": (POOLS,)})
 
 
 def test_growth_goes_round() -> None:
-    it = told(position, met(), says=said())
+    it = told(position, match(), says=said())
     assert [part.raw for part in it.rewards] == [2 * 10**18, 0]
     assert it.supplied[0].token == NATIVE
     assert not it.unknown
@@ -110,16 +110,16 @@ def test_growth_goes_round() -> None:
     "changed", [GONE, {"ownerOf": OTHER}, {"getPositionInfo": (0, 0, 0)}], ids=["burnt", "sold", "empty"]
 )
 def test_what_is_not_mine_or_holds_nothing_is_none(changed: dict[str, Any]) -> None:
-    assert told(position, met(), says=said(**changed)) is None
+    assert told(position, match(), says=said(**changed)) is None
 
 
 def test_a_hook_that_may_keep_all_of_what_is_taken_out_is_not_relied_on_unless_a_file_names_it() -> None:
-    it = told(position, met(), says=said(hook=HOOK))
+    it = told(position, match(), says=said(hook=HOOK))
     assert (HOOK in it.unverified, it.unknown) == (True, "")
-    listed = replace(met(), contracts={**met().contracts, "hook": (HOOK,)})
+    listed = replace(match(), contracts={**match().contracts, "hook": (HOOK,)})
     it = told(position, listed, says=said(hook=HOOK))
     assert (it.unverified, HOOK in it.unknown) == ("", True)
 
 
 def test_a_view_that_does_not_answer_makes_the_position_unknown() -> None:
-    assert read(position, met(), says=said(getSlot0=Reverted())).status == "failed"
+    assert read(position, match(), says=said(getSlot0=Reverted())).status == "failed"

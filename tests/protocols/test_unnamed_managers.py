@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from adapters.evm.protocols.uniswap_v3 import FAMILY, NOT_COVERED, NOT_THERE, Stored, position
-from chainfolio.asking import Reverted, Unknown, answered
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.contracts import Snapshot
-from chainfolio.protocols import Found, Met, Part
-from indexer.candidates import Encounters
-from indexer.positions import Everything, Reader
-from indexer.protocols import Protocols, Row
-from indexer.shares import Shares
-from indexer.trust import NO_ACT
+from chainfolio.interactions import Interactions
+from chainfolio.plans import Reverted, Unknown, run_known
+from chainfolio.protocols import DecodedPosition, ProtocolMatch, TokenAmount
+from engine.positions import AccountReader, AccountState
+from engine.shares import Shares
+from engine.trust import NO_ACT
+from indexer.matching import InstalledProtocol, Protocols
 from localchain.artifacts import artifact
 from localchain.deploy import FOREVER, MINT_POSITION, POOL_FEE, Deployment, deploy
 from localchain.evm import MAX, ZERO, Tx, created_address, tx, words
@@ -103,8 +103,8 @@ def test_nobody_is_worth_more_for_positions_that_a_manager_says_or_somebody_else
     why = {each.unverified for each in managed.bystander.positions}
     assert why == {NOT_THERE, NO_ACT}
     assert all(part.raw for each in managed.bystander.positions for part in each.supplied)
-    assert value([managed.bystander]).worth == value([managed.before]).worth > 0
-    assert not any(issue.spoils for issue in managed.bystander.issues)
+    assert value([managed.bystander]).value_usd == value([managed.before]).value_usd > 0
+    assert not any(issue.makes_partial for issue in managed.bystander.issues)
 
 
 def test_a_position_that_the_account_opened_counts_although_no_file_names_its_manager(managed: Managed) -> None:
@@ -116,7 +116,7 @@ def test_a_position_that_the_account_opened_counts_although_no_file_names_its_ma
 # --- what nobody could make them say on a chain ---
 
 
-def claims(*stored: Stored, kept: tuple[int, ...], held: int = 10**30) -> list[Found]:
+def claims(*stored: Stored, kept: tuple[int, ...], held: int = 10**30) -> list[DecodedPosition]:
     """What becomes of positions of one manager, numbered from 1, in a pool at tick 0 that grew by 1 for each unit."""
     answers: dict[tuple[Any, ...], Any] = {
         (MANAGER, "ownerOf"): ME,
@@ -130,8 +130,8 @@ def claims(*stored: Stored, kept: tuple[int, ...], held: int = 10**30) -> list[F
         (ONE_TOKEN, "balanceOf"): held,
     }
     answers |= {(MANAGER, "positions", number): each for number, each in enumerate(stored, 1)}
-    met = Met(ME, MANAGER, answer=FACTORY, ids=tuple(range(1, len(stored) + 1)))
-    found: list[Found] = told(position, met, says=answers)
+    match = ProtocolMatch(ME, MANAGER, answer=FACTORY, ids=tuple(range(1, len(stored) + 1)))
+    found: list[DecodedPosition] = told(position, match, says=answers)
     return found
 
 
@@ -143,8 +143,8 @@ def test_two_positions_are_not_borne_out_by_the_liquidity_of_one() -> None:
 
 def test_fees_are_never_more_than_the_pool_owes_the_manager() -> None:
     first, second = claims(KEY._replace(owed0=10**25), KEY._replace(owed1=10**25), kept=(2 * LIQUIDITY, 0, Q128, 7, 5))
-    assert first.rewards == (Part(ZERO_TOKEN, 2 * LIQUIDITY + 7), Part(ONE_TOKEN, 5))
-    assert second.rewards == (Part(ZERO_TOKEN, 0), Part(ONE_TOKEN, 0))
+    assert first.rewards == (TokenAmount(ZERO_TOKEN, 2 * LIQUIDITY + 7), TokenAmount(ONE_TOKEN, 5))
+    assert second.rewards == (TokenAmount(ZERO_TOKEN, 0), TokenAmount(ONE_TOKEN, 0))
 
 
 def test_positions_are_no_more_than_the_pool_has_for_all_of_them() -> None:
@@ -160,9 +160,9 @@ def test_a_position_between_ticks_that_no_pool_has_is_none(ticks: tuple[int, int
     assert claims(KEY._replace(lower=ticks[0], upper=ticks[1]), kept=(LIQUIDITY, 0, 0, 0, 0)) == []
 
 
-def everything(says: Any, asked: list[Call]) -> Everything:
+def read_all(says: Any, asked: list[Call]) -> AccountState:
     """What an account has that met two tokens of one collection; `says` is what that says of its factory."""
-    row = Row("uniswap3", FAMILY, {"factory": (FACTORY,)}, {})
+    row = InstalledProtocol("uniswap3", FAMILY, {"factory": (FACTORY,)}, {})
 
     def answer(ask: Read) -> Any:
         if isinstance(ask, NativeBalance):
@@ -170,24 +170,24 @@ def everything(says: Any, asked: list[Call]) -> Everything:
         asked.append(ask)
         return says if ask.signature.startswith("factory()") else Reverted()
 
-    met = Encounters(ids={MANAGER: frozenset({1, 2})})
-    return answered(Reader(Shares(Protocols([row])), ME, met).everything([]), answer)
+    match = Interactions(ids={MANAGER: frozenset({1, 2})})
+    return run_known(AccountReader(Shares(Protocols([row])), ME, match).read_all([]), answer)
 
 
 @pytest.mark.parametrize("says", [OTHER, Reverted(), Unknown("there is no contract", "absent")])
 def test_a_collection_of_no_listed_factory_is_asked_one_question(says: Any) -> None:
     asked: list[Call] = []
-    assert everything(says, asked) == Everything(0, {}, (), ())
+    assert read_all(says, asked) == AccountState(0, {}, (), ())
     assert [ask.to for ask in asked] == [MANAGER]
 
 
 def test_a_collection_that_could_not_be_asked_is_said() -> None:
-    (issue,) = everything(Unknown("time is up"), []).issues
-    assert (issue.subject, issue.spoils) == (MANAGER, True)
+    (issue,) = read_all(Unknown("time is up"), []).issues
+    assert (issue.subject, issue.makes_partial) == (MANAGER, True)
     assert "positions is unknown" in issue.reason
 
 
 def test_a_manager_that_answers_nothing_else_spoils_no_answer() -> None:
-    found = everything(FACTORY, [])
+    found = read_all(FACTORY, [])
     assert found.positions == ()
-    assert not any(issue.spoils for issue in found.issues)
+    assert not any(issue.makes_partial for issue in found.issues)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from chainfolio.blocks import Block
 from chainfolio.contracts import Position, Snapshot
 from cli.demo import _index, prepare
+from engine.wiring import snapshotter_of
 from indexer.wiring import System
 from localchain.deploy import Deployment
 from localchain.evm import Tx, topic
@@ -54,7 +55,7 @@ class World:
         async def work(system: System) -> Snapshot:
             chain = system.chain("local")
             block = await chain.block(self.node.height if height is None else height)
-            return await system.snapshotter(chain).take([account.lower() for account in accounts], block)
+            return await snapshotter_of(system, chain).take([account.lower() for account in accounts], block)
 
         return self.run(work)
 

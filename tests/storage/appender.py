@@ -40,8 +40,8 @@ def write(folder: Path, batches: int) -> None:
     with tail.lock(CHAIN):
         todo = tail.open_batches(CHAIN)
         for _ in range(batches):
-            cover = list(tail.cover(CHAIN, "blocks"))
-            first = cover[-1].last + 1 if cover else 0
+            indexed_ranges = list(tail.indexed_ranges(CHAIN, "blocks"))
+            first = indexed_ranges[-1].last + 1 if indexed_ranges else 0
             batch = todo.pop(0) if todo else tail.open_batch(CHAIN, Span(first, first + PER_BATCH - 1), ["blocks"])
             lake.append(BLOCKS, rows(batch.span), stream="a/blocks", batch=batch.number)
             tail.close_batch(batch, Block(batch.span.last, str(batch.span.last), "", 0))

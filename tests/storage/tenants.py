@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from chainfolio.settings import Quotas
-from storage.state import State, accounts, book, bundles
+from storage.state import State, accounts, address_book, bundles
 from storage.state.database import Transaction
 from storage.state.refusals import Refusal
 
@@ -51,13 +51,13 @@ class Kept:
         return locked(self.state, self.account_id, work)
 
     def add(self, labels: dict[str, str]) -> None:
-        self._do(lambda tx: book.add(tx, self.account_id, labels, self.quotas, NOW_US))
+        self._do(lambda tx: address_book.add(tx, self.account_id, labels, self.quotas, NOW_US))
 
     def label(self, address: str, label: str) -> None:
-        self._do(lambda tx: book.rename(tx, self.account_id, address, label))
+        self._do(lambda tx: address_book.rename(tx, self.account_id, address, label))
 
     def remove(self, address: str) -> None:
-        self._do(lambda tx: book.remove(tx, self.account_id, address, NOW_US))
+        self._do(lambda tx: address_book.remove(tx, self.account_id, address, NOW_US))
 
     def create(self, id: str, name: str, addresses: list[str]) -> None:
         self._do(lambda tx: bundles.create(tx, self.account_id, id, name, addresses, self.quotas))
@@ -77,7 +77,7 @@ class Kept:
     def shown(self) -> tuple[dict[str, str], dict[str, tuple[str, list[str]]]]:
         """Everything, in order."""
         found = self.state.database.look(
-            lambda tx: (book.entries(tx, self.account_id), bundles.every(tx, self.account_id))
+            lambda tx: (address_book.entries(tx, self.account_id), bundles.every(tx, self.account_id))
         )
         return (
             {entry.address: entry.label for entry in found[0]},

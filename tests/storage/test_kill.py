@@ -31,6 +31,6 @@ def test_a_writer_that_is_killed_at_any_moment_loses_and_doubles_nothing(tmp_pat
     assert anchor is not None
     assert anchor.height > 20 * KILLS // 10, "most children came far enough to be killed in the middle of something"
     assert sorted(heights) == list(range(anchor.height + 1))
-    assert tail.cover("a", "blocks") == Spans([Span(0, anchor.height)])
+    assert tail.indexed_ranges("a", "blocks") == Spans([Span(0, anchor.height)])
     assert tail.open_batches("a") == []
     tail.close()

@@ -18,7 +18,7 @@ from chainfolio.errors import BadRequest
 from storage.state import State, ledger
 from storage.state.accounts import Account
 from storage.state.database import Time, Transaction
-from storage.state.meter import WINDOW_US, Admit, Admitted, Held
+from storage.state.meter import WINDOW_US, Admit, Admitted, Reservation
 from storage.state.sweep import EPOCH_US, SLICE, expire, swept
 from tests.storage.stores import KINDS, Stores
 from tests.storage.test_state import PEPPER, Hands
@@ -57,7 +57,7 @@ def call(account: Account, *, limit: int = 0, cost: int = 0, key: str = "k", buc
     return Admit(account.id, key, bucket, limit, cost)
 
 
-async def reserve(state: State, account: Account, cost: int = 1) -> Held:
+async def reserve(state: State, account: Account, cost: int = 1) -> Reservation:
     admitted = await state.meter.admit(call(account, cost=cost))
     assert admitted.held is not None
     return admitted.held
@@ -207,7 +207,7 @@ async def test_nobody_spends_what_is_not_there(state: State, account: Account) -
     assert state.balance(account.id) == 1
 
 
-async def died(state_url: str, account: Account, clock: Hands, cost: int, calls: int = 1) -> list[Held]:
+async def died(state_url: str, account: Account, clock: Hands, cost: int, calls: int = 1) -> list[Reservation]:
     """What another process had reserved when it ended."""
     other = State.open(state_url, PEPPER, clock, random.Random(7), hold_s=60, time=of_store(clock))
     held = [await reserve(other, account, cost) for _ in range(calls)]

@@ -56,7 +56,7 @@ def test_a_block_that_stands_on_nothing_is_refused_with_all_that_came_with_it(ta
     with pytest.raises(StoreError, match="does not stand on"):
         tail.put("a", [entry(8), entry(10)], datasets=["transfers"])
     assert tail.blocks("a") == [block(7)]
-    assert not tail.cover("a", "transfers")
+    assert not tail.indexed_ranges("a", "transfers")
 
 
 def test_the_lowest_block_stands_on_the_anchor(tail: Tail) -> None:
@@ -76,11 +76,11 @@ def test_a_reorganisation_forgets_blocks_rows_and_cover(tail: Tail) -> None:
     tail.put("a", [entry(height) for height in range(1, 10)], datasets=["transfers", "logs"])
     tail.rollback("a", 6)
     assert tail.top("a") == block(6)
-    assert tail.cover("a", "logs") == Spans([Span(1, 6)])
+    assert tail.indexed_ranges("a", "logs") == Spans([Span(1, 6)])
     assert [height for height, _ in tail.rows("a", "transfers", 0, 99)] == [1, 2, 3, 4, 5, 6]
     tail.put("a", [entry(7, "x"), entry(8, "x", "x")], datasets=["transfers"])
     assert tail.top("a") == block(8, "x", "x")
-    assert tail.cover("a", "transfers") == Spans([Span(1, 8)])
+    assert tail.indexed_ranges("a", "transfers") == Spans([Span(1, 8)])
 
 
 def test_what_is_final_is_not_rolled_back(tail: Tail) -> None:
@@ -98,9 +98,9 @@ def test_mending_forgets_final_blocks_too(tail: Tail) -> None:
     left = tail.open_batch("a", Span(3, 9), ["blocks"])
     tail.rewind("a", 4, block(4))
     assert (tail.top("a"), tail.anchor("a"), tail.open_batches("a")) == (None, block(4), [])
-    assert tail.cover("a", "blocks") == Spans([Span(1, 4)])
+    assert tail.indexed_ranges("a", "blocks") == Spans([Span(1, 4)])
     tail.close_batch(left)
-    assert tail.cover("a", "blocks") == Spans([Span(1, 4)]), "an intent of before has nothing to say any more"
+    assert tail.indexed_ranges("a", "blocks") == Spans([Span(1, 4)]), "an intent of before has nothing to say any more"
     assert tail.open_batch("a", Span(5, 5), ["blocks"]).number == 3
 
 
@@ -112,11 +112,15 @@ def test_a_batch_is_open_until_its_cover_stands(tail: Tail) -> None:
     for _ in range(2):
         tail.close_batch(first, anchor=block(9))
         assert tail.open_batches("a") == [second]
-        assert tail.cover("a", "logs", "0xbb") == tail.cover("a", "transfers", "0xaa") == Spans([Span(0, 9)])
+        assert (
+            tail.indexed_ranges("a", "logs", "0xbb")
+            == tail.indexed_ranges("a", "transfers", "0xaa")
+            == Spans([Span(0, 9)])
+        )
         tail.set_anchor("a", block(12))
     assert tail.anchor("a") == block(12), "closing again moves nothing"
-    assert tail.cover_filters("a", "logs") == ["0xaa", "0xbb"]
-    assert not tail.cover("a", "logs"), "some contracts are not everything"
+    assert tail.indexed_filters("a", "logs") == ["0xaa", "0xbb"]
+    assert not tail.indexed_ranges("a", "logs"), "some contracts are not everything"
     assert tail.open_batch("a", Span(0, 9), ["logs"], after=40).number == 41
 
 
@@ -128,8 +132,8 @@ def test_everything_outlives_the_process(tail: Tail) -> None:
     other = Tail(tail.path)
     assert other.top("a") == block(5)
     assert other.open_batches("a") == [batch]
-    assert other.learnt("http://node") == {"max_span": 250}
-    assert other.learnt("http://else") == {}
+    assert other.capabilities("http://node") == {"max_span": 250}
+    assert other.capabilities("http://else") == {}
     other.close()
 
 
@@ -185,7 +189,7 @@ def test_a_damaged_file_is_said_to_be_damaged_with_the_cure(tmp_path: Path) -> N
     path.write_bytes(b"not a database" * 500)
     with pytest.raises(StoreError, match="is damaged") as caught:
         Tail(path)
-    assert "backup" in caught.value.cure
+    assert "backup" in caught.value.remedy
 
 
 @pytest.mark.parametrize(
@@ -270,8 +274,8 @@ class TailModel(RuleBasedStateMachine):
         self.blocks = {at: each for at, each in self.blocks.items() if at > done[-1]}
 
     @rule(first=heights, size=st.integers(0, 9))
-    def cover(self, first: int, size: int) -> None:
-        self.tail.add_cover("a", "logs", "", Span(first, first + size))
+    def indexed_ranges(self, first: int, size: int) -> None:
+        self.tail.add_indexed_ranges("a", "logs", "", Span(first, first + size))
         self.covered |= set(range(first, first + size + 1))
 
     @rule()
@@ -283,7 +287,7 @@ class TailModel(RuleBasedStateMachine):
     def agrees(self) -> None:
         assert self.tail.blocks("a") == [self.blocks[at] for at in sorted(self.blocks)]
         assert dict(self.tail.rows("a", "logs", 0, 999)) == {at: b.hash.encode() for at, b in self.blocks.items()}
-        assert self.tail.cover("a", "logs") == Spans(Span(at, at) for at in self.covered)
+        assert self.tail.indexed_ranges("a", "logs") == Spans(Span(at, at) for at in self.covered)
         assert self.tail.anchor("a") == self.final
 
 
@@ -303,8 +307,8 @@ def test_a_file_of_the_first_release_gets_what_it_lacks_and_keeps_what_it_has(tm
         connection.execute("PRAGMA user_version = 1")
     for _ in range(2):
         tail = Tail(path)
-        assert tail.learnt("one") == {"max_span": 50}
-        tail.cordon("one", b"first")
-        tail.cordon("one", b"second")
-        assert (tail.cordoned("one"), tail.cordoned("two")) == (b"first", None)
+        assert tail.capabilities("one") == {"max_span": 50}
+        tail.quarantine("one", b"first")
+        tail.quarantine("one", b"second")
+        assert (tail.quarantined("one"), tail.quarantined("two")) == (b"first", None)
         tail.close()

@@ -98,12 +98,12 @@ def of_traces(source: str, answer: bytes, place: Place) -> list[Moved]:
             raise BadAnswer(source, f"traces of block {place.height} that are out of order")
         failed[path] = failed[path[:-1]] or trace.error is not None
         if not failed[path]:
-            found += _moved(source, index, *_ends(trace))
+            found += _moved(source, index, *_boundaries(trace))
     _check_count(source, place, roots)
     return found
 
 
-def _ends(trace: Trace) -> tuple[str, str, int]:
+def _boundaries(trace: Trace) -> tuple[str, str, int]:
     """Who gave, who got and how much; nothing for what moves none."""
     action = trace.action
     if trace.type == "suicide":

@@ -9,7 +9,17 @@ from decimal import Decimal
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call, balance_of
-from chainfolio.protocols import Decoding, Found, Maybe, Met, Part, Token, Unlisted, Unread, Unverified
+from chainfolio.protocols import (
+    DecodedPosition,
+    DecoderPlan,
+    MayRefuse,
+    ProtocolMatch,
+    Token,
+    TokenAmount,
+    Unlisted,
+    Unread,
+    Unverified,
+)
 
 UNDERLYING = "UNDERLYING_ASSET_ADDRESS()(address)"
 ACCOUNT = "getUserAccountData(address)(uint256,uint256,uint256,uint256,uint256,uint256)"
@@ -46,14 +56,14 @@ class Release:
         )
 
 
-def position(met: Met, release: Release) -> Decoding:
+def position(match: ProtocolMatch, release: Release) -> DecoderPlan:
     """What an account has in one market: balances grow by the second and are in units of what was supplied."""
-    pool, account = met.contract, met.account
+    pool, account = match.contract, match.account
     standing, *told = yield [
         Call(pool, ACCOUNT, (account,)),
         *(
-            Maybe(ask)  # whoever only claims to be of this market may refuse them all
-            for token in met.tokens
+            MayRefuse(ask)  # whoever only claims to be of this market may refuse them all
+            for token in match.tokens
             for ask in (
                 Call(token, UNDERLYING),
                 Call(token, "balanceOf(address)(uint256)", (account,)),
@@ -61,13 +71,13 @@ def position(met: Met, release: Release) -> Decoding:
             )
         ),
     ]
-    said = {token: told[3 * at : 3 * at + 3] for at, token in enumerate(met.tokens) if told[3 * at] is not None}
-    cash = [Maybe(balance_of(asset, token)) for token, (asset, *_) in said.items()] if met.is_fork else []
+    said = {token: told[3 * at : 3 * at + 3] for at, token in enumerate(match.tokens) if told[3 * at] is not None}
+    cash = [MayRefuse(balance_of(asset, token)) for token, (asset, *_) in said.items()] if match.is_fork else []
     state = yield [*(Call(pool, release.reserve, (asset,)) for asset, _, _ in said.values()), *cash]
     reserves, there = state[: len(said)], dict(zip(said, state[len(said) :], strict=False))
-    supplied: list[Part] = []
-    borrowed: list[Part] = []
-    held_by: dict[str, Part] = {}  # token -> what it says was supplied
+    supplied: list[TokenAmount] = []
+    borrowed: list[TokenAmount] = []
+    held_by: dict[str, TokenAmount] = {}  # token -> what it says was supplied
     genuine: dict[str, str] = {}  # token -> who pays what it earns beside interest
     for (token, (asset, held, incentives)), reserve in zip(said.items(), reserves, strict=True):
         share, *debts = reserve[release.first : release.first + 3]
@@ -75,36 +85,36 @@ def position(met: Met, release: Release) -> Decoding:
         if side is not None:
             if held is None:
                 raise Unread(f"{token} did not say balanceOf")
-            side.append(Part(asset, held))
-            held_by |= {token: Part(asset, held)} if token == share else {}
+            side.append(TokenAmount(asset, held))
+            held_by |= {token: TokenAmount(asset, held)} if token == share else {}
             genuine[token] = incentives or ZERO_ADDRESS
     payers = sorted({*genuine.values()} - {ZERO_ADDRESS})
-    earned = (yield [Maybe(Call(payer, REWARDS, (tuple(genuine), account))) for payer in payers]) if payers else []
-    rewards = tuple(Part(token, raw) for each in earned if each for token, raw in zip(*each, strict=True))
-    found = Found(
+    earned = (yield [MayRefuse(Call(payer, REWARDS, (tuple(genuine), account))) for payer in payers]) if payers else []
+    rewards = tuple(TokenAmount(token, raw) for each in earned if each for token, raw in zip(*each, strict=True))
+    found = DecodedPosition(
         "LENDING",
         supplied=tuple(supplied),
         borrowed=tuple(borrowed),
-        rewards=() if met.is_fork else rewards,
+        rewards=() if match.is_fork else rewards,
         unknown="what it earned beside interest" if None in earned else "",
         name="Lending market",
         health=_health(standing[5]),
         pool=pool,
-        instead=tuple(genuine),
-        unverified=_doubt(met, held_by, there) if met.is_fork else "",
+        replaces=tuple(genuine),
+        unverified=_doubt(match, held_by, there) if match.is_fork else "",
     )
-    if not met.is_fork or not rewards:
+    if not match.is_fork or not rewards:
         return found
-    return [found, Found("LENDING", rewards=rewards, name="Lending market", pool=pool, unverified=NOT_EARNED)]
+    return [found, DecodedPosition("LENDING", rewards=rewards, name="Lending market", pool=pool, unverified=NOT_EARNED)]
 
 
-def _doubt(met: Met, supplied: Mapping[str, Part], there: Mapping[str, int | None]) -> str:
+def _doubt(match: ProtocolMatch, supplied: Mapping[str, TokenAmount], there: Mapping[str, int | None]) -> str:
     """Why nobody can rely on a market whose code nobody read, and which may list any token: empty where all that was
     supplied is there, and the account sent it to each of its tokens."""
     held = {token: part for token, part in supplied.items() if part.raw}
     if not held:
         return NOTHING_SUPPLIED
-    if any(not replace(met, contract=token).deposited(part.token) for token, part in held.items()):
+    if any(not replace(match, contract=token).deposited(part.token) for token, part in held.items()):
         return NOT_SENT
     return "" if all(part.raw <= (there[token] or 0) for token, part in held.items()) else NOT_THERE
 
@@ -113,15 +123,15 @@ def _health(raw: int) -> Decimal | None:
     return None if raw == NO_DEBT else amounts.amount(raw, WAD_DECIMALS)
 
 
-def unwrap(met: Met, raw: int, release: Release) -> Decoding:
+def unwrap(match: ProtocolMatch, raw: int, release: Release) -> DecoderPlan:
     """An interest-bearing token is its own amount of what was supplied."""
-    (asset,) = yield [Call(met.contract, UNDERLYING)]
+    (asset,) = yield [Call(match.contract, UNDERLYING)]
     reserve, *cash = yield [
-        Call(met.answer, release.reserve, (asset,)),
-        *([balance_of(asset, met.contract)] if met.is_fork else []),
+        Call(match.answer, release.reserve, (asset,)),
+        *([balance_of(asset, match.contract)] if match.is_fork else []),
     ]
-    if reserve[release.first] != met.contract:
+    if reserve[release.first] != match.contract:
         return None
-    if not met.is_fork:
-        return (Part(asset, raw),)
-    return Unlisted((Part(asset, raw),)) if raw <= cash[0] else Unverified(NOT_THERE)
+    if not match.is_fork:
+        return (TokenAmount(asset, raw),)
+    return Unlisted((TokenAmount(asset, raw),)) if raw <= cash[0] else Unverified(NOT_THERE)

@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chainfolio.calls import Call, balance_of
-from chainfolio.protocols import Decoding, Family, Maybe, Met, Part, Token, Unlisted, Unread, Unverified, covered
+from chainfolio.protocols import (
+    DecoderPlan,
+    Family,
+    MayRefuse,
+    ProtocolMatch,
+    Token,
+    TokenAmount,
+    Unlisted,
+    Unread,
+    Unverified,
+    covered,
+)
 
 # The kind of exit that pays a part of each token: in most pools, and in those whose own shares are among the tokens.
 TOKENS_OUT, ALL_TOKENS_OUT = 1, 2
@@ -18,14 +29,14 @@ NOT_COVERED = "what lies in the vault for the pool does not cover what it promis
 QUERY_EXIT = "queryExit(bytes32,address,address,uint256[],uint256,uint256,bytes)(uint256,uint256[])"
 
 
-def unwrap(met: Met, raw: int) -> Decoding:
+def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     """What leaving the pool with so many shares gives now, once the protocol has taken its fees.
 
     None where the vault does not know the pool. One that has no such exit (linear and phantom pools) is unknown.
     """
-    pool, vault = met.contract, met.answer
+    pool, vault = match.contract, match.answer
     number, collector = yield [
-        Maybe(Call(pool, "getPoolId()(bytes32)")),
+        MayRefuse(Call(pool, "getPoolId()(bytes32)")),
         Call(vault, "getProtocolFeesCollector()(address)"),
     ]
     if number is None:
@@ -40,25 +51,25 @@ def unwrap(met: Met, raw: int) -> Decoding:
         return None
     kind = ALL_TOKENS_OUT if pool in tokens else TOKENS_OUT
     wish = kind.to_bytes(32, "big") + raw.to_bytes(32, "big")
-    asked = (number, met.account, met.account, tuple(balances), changed, fee, wish)
-    real = [Maybe(balance_of(token, vault)) for token in tokens] if met.is_fork else []
-    said, *there = yield [Maybe(Call(pool, QUERY_EXIT, asked, alone=True)), *real]
+    asked = (number, match.account, match.account, tuple(balances), changed, fee, wish)
+    real = [MayRefuse(balance_of(token, vault)) for token in tokens] if match.is_fork else []
+    said, *there = yield [MayRefuse(Call(pool, QUERY_EXIT, asked, alone=True)), *real]
     own = dict(zip(tokens, balances, strict=True)).get(pool, 0)  # shares that nobody has yet
     _, paid = said or (yield from _recovered(pool, tokens, balances, supply - own, raw))
     if len(paid) != len(tokens):
         return None
     given = [(token, out, held) for token, out, held in zip(tokens, paid, balances, strict=True) if token != pool]
-    if met.is_fork:  # nobody read the code of this vault: what it has counts, and not what it says
+    if match.is_fork:  # nobody read the code of this vault: what it has counts, and not what it says
         lying = dict(zip(tokens, there, strict=True))
         given = [(token, out, min(held, lying[token] or 0)) for token, out, held in given]
     if not all(covered(out, raw, held, supply - own) for _, out, held in given):
         return Unverified(NOT_COVERED)
-    return Unlisted(tuple(Part(token, out) for token, out, _ in given))
+    return Unlisted(tuple(TokenAmount(token, out) for token, out, _ in given))
 
 
-def _recovered(pool: str, tokens: Sequence[str], balances: Sequence[int], supply: int, raw: int) -> Decoding:
+def _recovered(pool: str, tokens: Sequence[str], balances: Sequence[int], supply: int, raw: int) -> DecoderPlan:
     """What a pool that was put into recovery mode pays: a plain part of everything, rounded as the pool does it."""
-    (recovering,) = yield [Maybe(Call(pool, "inRecoveryMode()(bool)"))]
+    (recovering,) = yield [MayRefuse(Call(pool, "inRecoveryMode()(bool)"))]
     if not recovering or supply <= 0:
         raise Unread(f"{pool} has no exit that pays a part of each of its tokens")
     part = raw * ONE // supply

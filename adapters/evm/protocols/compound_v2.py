@@ -10,7 +10,18 @@ from typing import Any
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call, NativeBalance, Read, balance_of
-from chainfolio.protocols import Decoding, Family, Found, Maybe, Met, Part, Token, Unlisted, Unread, Unverified
+from chainfolio.protocols import (
+    DecodedPosition,
+    DecoderPlan,
+    Family,
+    MayRefuse,
+    ProtocolMatch,
+    Token,
+    TokenAmount,
+    Unlisted,
+    Unread,
+    Unverified,
+)
 
 WAD, DOUBLE = 10**18, 10**36
 WAD_DECIMALS = 18
@@ -38,24 +49,30 @@ class Market:
     borrowed: int = 0
 
 
-def position(met: Met) -> Decoding:
+def position(match: ProtocolMatch) -> DecoderPlan:
     """What an account has in the markets that it entered or whose tokens it met, interest up to this block included.
 
     What it earned beside is read where the protocol's file says what that is called: `reward`, the call that answers
     with the token, and `rewards`, the word that the comptroller's functions begin with ("comp", "venus").
     """
-    comptroller, account = met.contract, met.account
+    comptroller, account = match.contract, match.account
     entered, oracle, minted = yield [
         Call(comptroller, "getAssetsIn(address)(address[])", (account,)),
         Call(comptroller, "oracle()(address)"),
-        Maybe(Call(comptroller, "mintedVAIs(address)(uint256)", (account,))),
+        MayRefuse(Call(comptroller, "mintedVAIs(address)(uint256)", (account,))),
     ]
-    markets = yield from _markets(met, entered, oracle)
+    markets = yield from _markets(match, entered, oracle)
     held, owing = [each for each in markets if each.shares], [each for each in markets if each.owed]
-    cash = [_cash(each.asset, each.token) for each in held] if met.is_fork else []
+    cash = [_cash(each.asset, each.token) for each in held] if match.is_fork else []
     told = yield [
-        *(Maybe(Call(each.token, "balanceOfUnderlying(address)(uint256)", (account,), alone=True)) for each in held),
-        *(Maybe(Call(each.token, "borrowBalanceCurrent(address)(uint256)", (account,), alone=True)) for each in owing),
+        *(
+            MayRefuse(Call(each.token, "balanceOfUnderlying(address)(uint256)", (account,), alone=True))
+            for each in held
+        ),
+        *(
+            MayRefuse(Call(each.token, "borrowBalanceCurrent(address)(uint256)", (account,), alone=True))
+            for each in owing
+        ),
         *cash,
     ]
     told, there = told[: len(held) + len(owing)], told[len(held) + len(owing) :]
@@ -65,19 +82,19 @@ def position(met: Met) -> Decoding:
         each.borrowed = each.owed if raw is None else raw
     unknown = ["the newest interest"] * (None in told) + ["what it owes in VAI"] * bool(minted)
     healthy = None if unknown else health(markets)
-    rewards = (yield from _rewards(met, held, owing)) if "rewards" in met.options else ()
+    rewards = (yield from _rewards(match, held, owing)) if "rewards" in match.options else ()
     unknown += ["what it earned beside interest"] * (rewards is None)
-    return Found(
+    return DecodedPosition(
         "LENDING",
-        supplied=tuple(Part(each.asset, each.supplied) for each in markets),
-        borrowed=tuple(Part(each.asset, each.borrowed) for each in markets),
+        supplied=tuple(TokenAmount(each.asset, each.supplied) for each in markets),
+        borrowed=tuple(TokenAmount(each.asset, each.borrowed) for each in markets),
         rewards=rewards or (),
         unknown=" and ".join(unknown),
         name="Lending market",
         health=healthy,
         pool=comptroller,
-        instead=tuple(each.token for each in markets),
-        unverified=_doubt(met, held, there) if met.is_fork else "",
+        replaces=tuple(each.token for each in markets),
+        unverified=_doubt(match, held, there) if match.is_fork else "",
     )
 
 
@@ -86,31 +103,31 @@ def _cash(asset: str, market: str) -> Read:
     return NativeBalance(market) if asset == ZERO_ADDRESS else balance_of(asset, market)
 
 
-def _doubt(met: Met, held: list[Market], there: Sequence[int]) -> str:
+def _doubt(match: ProtocolMatch, held: list[Market], there: Sequence[int]) -> str:
     """Why nobody can rely on a comptroller whose code nobody read, and which may list any market: empty where all that
     was supplied is there, and the account sent something to each of these markets."""
     if not held:
         return NOTHING_SUPPLIED
-    if any(not replace(met, contract=each.token).deposited(each.asset) for each in held):
+    if any(not replace(match, contract=each.token).deposited(each.asset) for each in held):
         return NOT_SENT
     return "" if all(each.supplied <= cash for each, cash in zip(held, there, strict=True)) else NOT_THERE
 
 
-def _markets(met: Met, entered: tuple[str, ...], oracle: str) -> Decoding:
+def _markets(match: ProtocolMatch, entered: tuple[str, ...], oracle: str) -> DecoderPlan:
     """The markets that the comptroller lists, of those that the account entered or whose tokens it met.
 
     Unread where one answers with the code of an error: the numbers beside it are zeros that mean nothing.
     """
-    tokens = sorted({*entered, *met.tokens})
-    listed = yield [Call(met.contract, MARKET, (token,)) for token in tokens]
+    tokens = sorted({*entered, *match.tokens})
+    listed = yield [Call(match.contract, MARKET, (token,)) for token in tokens]
     factors = {token: factor for token, (known, factor) in zip(tokens, listed, strict=True) if known}
     told = yield [
         ask
         for token in factors
         for ask in (
-            Call(token, "getAccountSnapshot(address)(uint256,uint256,uint256,uint256)", (met.account,)),
-            Maybe(Call(token, UNDERLYING)),
-            Maybe(Call(oracle, "getUnderlyingPrice(address)(uint256)", (token,))),
+            Call(token, "getAccountSnapshot(address)(uint256,uint256,uint256,uint256)", (match.account,)),
+            MayRefuse(Call(token, UNDERLYING)),
+            MayRefuse(Call(oracle, "getUnderlyingPrice(address)(uint256)", (token,))),
         )
     ]
     for token, (error, *_) in zip(factors, told[::3], strict=True):
@@ -135,13 +152,13 @@ def health(markets: list[Market]) -> Decimal | None:
     return amounts.amount(limit // owed, WAD_DECIMALS)
 
 
-def _rewards(met: Met, held: list[Market], owing: list[Market]) -> Decoding:
+def _rewards(match: ProtocolMatch, held: list[Market], owing: list[Market]) -> DecoderPlan:
     """What claiming would give now: what was written down, and what each market has brought since.
 
     None where the comptroller does not know these functions, as earlier ones at the same address did not.
     """
-    comptroller, account, word = met.contract, met.account, met.options["rewards"]
-    asks = [
+    comptroller, account, word = match.contract, match.account, match.options["rewards"]
+    reads = [
         ask
         for side, markets, of in (("Supply", held, "Supplier"), ("Borrow", owing, "Borrower"))
         for each in markets
@@ -154,10 +171,10 @@ def _rewards(met: Met, held: list[Market], owing: list[Market]) -> Decoding:
         )
     ]
     token, height, earned, *told = yield [
-        Maybe(Call(comptroller, met.options["reward"])),
-        Maybe(Call(comptroller, "getBlockNumber()(uint256)")),
-        Maybe(Call(comptroller, f"{word}Accrued(address)(uint256)", (account,))),
-        *map(Maybe, asks),
+        MayRefuse(Call(comptroller, match.options["reward"])),
+        MayRefuse(Call(comptroller, "getBlockNumber()(uint256)")),
+        MayRefuse(Call(comptroller, f"{word}Accrued(address)(uint256)", (account,))),
+        *map(MayRefuse, reads),
     ]
     if None in (token, height, earned, *told):
         return None
@@ -171,22 +188,22 @@ def _rewards(met: Met, held: list[Market], owing: list[Market]) -> Decoding:
         if own == 0 and index >= DOUBLE:
             own = DOUBLE
         earned += raw * (index - own) // DOUBLE
-    return (Part(token, earned),)
+    return (TokenAmount(token, earned),)
 
 
-def unwrap(met: Met, raw: int) -> Decoding:
+def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     """What redeeming so many of a market's tokens gives now; None where the comptroller does not list it."""
     (listed, _), asset, rate = yield [
-        Call(met.answer, MARKET, (met.contract,)),
-        Maybe(Call(met.contract, UNDERLYING)),
-        Call(met.contract, "exchangeRateCurrent()(uint256)", alone=True),
+        Call(match.answer, MARKET, (match.contract,)),
+        MayRefuse(Call(match.contract, UNDERLYING)),
+        Call(match.contract, "exchangeRateCurrent()(uint256)", alone=True),
     ]
     if not listed:
         return None
-    part = Part(asset or ZERO_ADDRESS, raw * rate // WAD)
-    if not met.is_fork:
+    part = TokenAmount(asset or ZERO_ADDRESS, raw * rate // WAD)
+    if not match.is_fork:
         return (part,)
-    (cash,) = yield [_cash(part.token, met.contract)]
+    (cash,) = yield [_cash(part.token, match.contract)]
     return Unlisted((part,)) if part.raw <= cash else Unverified(NOT_THERE)
 
 

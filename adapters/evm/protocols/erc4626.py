@@ -8,33 +8,43 @@ read, counts for who came by it in an act of its own.
 from __future__ import annotations
 
 from chainfolio.calls import Call, balance_of
-from chainfolio.protocols import Decoding, Family, Maybe, Met, Part, Token, Unlisted, Unverified, covered
+from chainfolio.protocols import (
+    DecoderPlan,
+    Family,
+    MayRefuse,
+    ProtocolMatch,
+    Token,
+    TokenAmount,
+    Unlisted,
+    Unverified,
+    covered,
+)
 
 KIND = "VAULT"
 NOT_DEPOSITED = "no file names this vault, and the account never deposited its asset into it"
 NOT_COVERED = "no file names this vault, and the assets in it do not cover what it promises for all its shares"
 
 
-def unwrap(met: Met, raw: int) -> Decoding:
+def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     """The asset that redeeming so many shares gives now, fees taken off where the vault takes any.
 
     A vault whose redemption goes through a queue refuses to preview it; what its shares stand for is then its answer.
     """
-    vault = met.contract
-    listed, deposited = met.is_listed("vault"), met.deposited(met.answer)
-    if not (listed or deposited or met.is_inner):
+    vault = match.contract
+    listed, deposited = match.is_listed("vault"), match.deposited(match.answer)
+    if not (listed or deposited or match.is_inner):
         return Unverified(NOT_DEPOSITED)
     asset, whole, paid, *own = yield [
         Call(vault, "asset()(address)"),
         Call(vault, "convertToAssets(uint256)(uint256)", (raw,)),
-        Maybe(Call(vault, "previewRedeem(uint256)(uint256)", (raw,))),
-        *([] if listed else [Call(vault, "totalSupply()(uint256)"), balance_of(met.answer, vault)]),
+        MayRefuse(Call(vault, "previewRedeem(uint256)(uint256)", (raw,))),
+        *([] if listed else [Call(vault, "totalSupply()(uint256)"), balance_of(match.answer, vault)]),
     ]
-    worth = whole if paid is None else paid
-    if not listed and (asset != met.answer or not covered(worth, raw, held=own[1], supply=own[0])):
+    assets = whole if paid is None else paid
+    if not listed and (asset != match.answer or not covered(assets, raw, held=own[1], supply=own[0])):
         return Unverified(NOT_COVERED)
-    is_known = deposited or (listed and not met.is_fork)
-    return (Part(asset, worth),) if is_known else Unlisted((Part(asset, worth),))
+    is_known = deposited or (listed and not match.is_fork)
+    return (TokenAmount(asset, assets),) if is_known else Unlisted((TokenAmount(asset, assets),))
 
 
 FAMILY = Family(

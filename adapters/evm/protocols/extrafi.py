@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chainfolio.calls import Call
-from chainfolio.protocols import Counterparty, Decoding, Family, Found, Met, Part
+from chainfolio.protocols import Counterparty, DecodedPosition, DecoderPlan, Family, ProtocolMatch, TokenAmount
 
 # Of the vault's struct what is needed: gauge, pair, both tokens.
 VAULT = "getVault(uint256)(address,address,address,address)"
@@ -15,32 +15,32 @@ POSITION = (
 )
 
 
-def position(met: Met) -> Decoding:
+def position(match: ProtocolMatch) -> DecoderPlan:
     """The account's among the positions whose numbers are in the file: option `positions`, as "vault/position …".
 
     No contract says which positions an account has; they are only numbered in events. So somebody who met the
     protocol and is the manager of none that is listed may have some: that is said, and not taken for nothing, unless
     only a token that nobody lists says that they met.
     """
-    listed = [tuple(map(int, each.split("/"))) for each in met.options.get("positions", "").split()]
+    listed = [tuple(map(int, each.split("/"))) for each in match.options.get("positions", "").split()]
     told = yield [
-        *(Call(met.contract, POSITION, number) for number in listed),
-        *(Call(met.contract, VAULT, (vault,)) for vault, _ in listed),
+        *(Call(match.contract, POSITION, number) for number in listed),
+        *(Call(match.contract, VAULT, (vault,)) for vault, _ in listed),
     ]
     pairs = zip(told[: len(listed)], told[len(listed) :], strict=True)
-    found = [_found(met.contract, state, vault) for state, vault in pairs if state[0] == met.account]
-    if not found and met.is_sure:
-        return Found("LEVERAGED FARMING", unknown="positions whose numbers are not in the protocol's file")
+    found = [_found(match.contract, state, vault) for state, vault in pairs if state[0] == match.account]
+    if not found and match.is_sure:
+        return DecodedPosition("LEVERAGED FARMING", unknown="positions whose numbers are not in the protocol's file")
     return found
 
 
-def _found(contract: str, state: tuple[int, ...], vault: tuple[str, ...]) -> Found:
+def _found(contract: str, state: tuple[int, ...], vault: tuple[str, ...]) -> DecodedPosition:
     _, pair, token0, token1 = vault
     left0, left1, _, _, shares, debt0, debt1 = state[8:15]
-    return Found(
+    return DecodedPosition(
         "LEVERAGED FARMING",
-        supplied=(Part(pair, shares), Part(token0, left0), Part(token1, left1)),
-        borrowed=(Part(token0, debt0), Part(token1, debt1)),
+        supplied=(TokenAmount(pair, shares), TokenAmount(token0, left0), TokenAmount(token1, left1)),
+        borrowed=(TokenAmount(token0, debt0), TokenAmount(token1, debt1)),
         pool=contract,
     )
 

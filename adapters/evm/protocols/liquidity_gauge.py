@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 from chainfolio.calls import Call
-from chainfolio.protocols import Decoding, Family, Found, Maybe, Met, Part, Token
+from chainfolio.protocols import DecodedPosition, DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, TokenAmount
 
 MOST_REWARDS = 8  # as many as a gauge can have
 CONTROLLER, TOKEN = "controller()(address)", "token()(address)"
 
 
-def position(met: Met) -> Decoding:
+def position(match: ProtocolMatch) -> DecoderPlan:
     """What leaving a gauge gives: shares of what it is for, and all that could be claimed there now.
 
     None where the controller of the protocol's minter does not know the gauge. How the minter is asked for its
     controller and its token are options of these names. Older gauges do not count their rewards, and tell them only
     to those who claim: they are unknown then.
     """
-    gauge, account = met.contract, met.account
-    (minter,) = met.contracts.get("minter", ("",))
+    gauge, account = match.contract, match.account
+    (minter,) = match.contracts.get("minter", ("",))
     if not minter:
         return None  # the protocol has no gauges on this chain
     share, staked, controller, token, count = yield [
         Call(gauge, "lp_token()(address)"),
         Call(gauge, "balanceOf(address)(uint256)", (account,)),
-        Call(minter, met.options.get("controller", CONTROLLER)),
-        Call(minter, met.options.get("token", TOKEN)),
-        Maybe(Call(gauge, "reward_count()(uint256)")),
+        Call(minter, match.options.get("controller", CONTROLLER)),
+        Call(minter, match.options.get("token", TOKEN)),
+        MayRefuse(Call(gauge, "reward_count()(uint256)")),
     ]
     known, *others = yield [
-        Maybe(Call(controller, "gauge_types(address)(int128)", (gauge,))),
-        *(Maybe(Call(gauge, "reward_tokens(uint256)(address)", (at,))) for at in range(min(count or 0, MOST_REWARDS))),
+        MayRefuse(Call(controller, "gauge_types(address)(int128)", (gauge,))),
+        *(
+            MayRefuse(Call(gauge, "reward_tokens(uint256)(address)", (at,)))
+            for at in range(min(count or 0, MOST_REWARDS))
+        ),
     ]
     if known is None:
         return None
@@ -37,12 +40,15 @@ def position(met: Met) -> Decoding:
         Call(gauge, "claimable_tokens(address)(uint256)", (account,), alone=True),
         *(Call(gauge, "claimable_reward(address,address)(uint256)", (account, other)) for other in others),
     ]
-    return Found(
+    return DecodedPosition(
         "FARMING",
-        supplied=(Part(share, staked),),
-        rewards=(Part(token, minted), *(Part(other, raw) for other, raw in zip(others, earned, strict=True))),
+        supplied=(TokenAmount(share, staked),),
+        rewards=(
+            TokenAmount(token, minted),
+            *(TokenAmount(other, raw) for other, raw in zip(others, earned, strict=True)),
+        ),
         pool=gauge,
-        instead=(gauge,),
+        replaces=(gauge,),
         unknown="rewards beside the minter's token" if count is None else "",
     )
 

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from adapters.evm.protocols.maker import PROXIES, holders
 from chainfolio.calls import Call
-from chainfolio.protocols import Always, Counterparty, Decoding, Event, Family, Found, Maybe, Met, Part
+from chainfolio.protocols import (
+    Always,
+    Counterparty,
+    DecodedPosition,
+    DecoderPlan,
+    Event,
+    Family,
+    MayRefuse,
+    ProtocolMatch,
+    TokenAmount,
+)
 
 RAY = 10**27
 DIRECT, MANAGED = "pie(address)(uint256)", "pieOf(address)(uint256)"
 
 
-def position(met: Met) -> Decoding:
+def position(match: ProtocolMatch) -> DecoderPlan:
     """What leaving pays: the account's share, or its proxies', at the rate as of this block, whoever brought it up to
     date last."""
-    (pot,), (dai,) = met.contracts["pot"], met.contracts["dai"]
-    keeper, share = (met.contract, MANAGED) if met.contract in met.contracts.get("dsr_manager", ()) else (pot, DIRECT)
-    owners = yield from holders(met)
-    held = yield [Maybe(Call(keeper, share, (owner,))) for owner in owners]
+    (pot,), (dai,) = match.contracts["pot"], match.contracts["dai"]
+    keeper, share = (
+        (match.contract, MANAGED) if match.contract in match.contracts.get("dsr_manager", ()) else (pot, DIRECT)
+    )
+    owners = yield from holders(match)
+    held = yield [MayRefuse(Call(keeper, share, (owner,))) for owner in owners]
     if not any(held):  # or there is no pot yet at this block
         return None
     chi, rate, updated_s = yield [
@@ -24,9 +36,9 @@ def position(met: Met) -> Decoding:
         Call(pot, "dsr()(uint256)"),
         Call(pot, "rho()(uint256)"),
     ]
-    grown = power(rate, max(met.time_s - updated_s, 0)) * chi // RAY
-    parts = tuple(Part(dai, each * grown // RAY) for each in held if each)
-    return Found("DEPOSIT", supplied=parts, name="Savings", pool=keeper)
+    grown = power(rate, max(match.time_s - updated_s, 0)) * chi // RAY
+    parts = tuple(TokenAmount(dai, each * grown // RAY) for each in held if each)
+    return DecodedPosition("DEPOSIT", supplied=parts, name="Savings", pool=keeper)
 
 
 def power(rate: int, seconds: int) -> int:

@@ -10,7 +10,7 @@ from adapters.evm.protocols.maker import PROXIES, holders
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call
-from chainfolio.protocols import Always, Decoding, Family, Found, Maybe, Met, Part
+from chainfolio.protocols import Always, DecodedPosition, DecoderPlan, Family, MayRefuse, ProtocolMatch, TokenAmount
 
 WAD, RAY = 10**18, 10**27
 WAD_DECIMALS = 18
@@ -19,23 +19,23 @@ URN = "urns(bytes32,address)(uint256,uint256)"
 ILK = "ilks(bytes32)(uint256,uint256,uint256,uint256,uint256)"
 
 
-def position(met: Met) -> Decoding:
+def position(match: ProtocolMatch) -> DecoderPlan:
     """One position for each vault of the account's or its proxies', with what closing it pays and takes now.
 
     The core contracts know the collateral by a name only: which token that is stands in the file's `ilk_registry`;
     without one the collateral is said to be unknown.
     """
-    (manager,), (reader,), (vat,) = (met.contracts[role] for role in ("cdp_manager", "get_cdps", "vat"))
-    registry = met.contracts.get("ilk_registry", ())
-    owners = yield from holders(met)
-    counts = yield [Maybe(Call(manager, "count(address)(uint256)", (owner,))) for owner in owners]
+    (manager,), (reader,), (vat,) = (match.contracts[role] for role in ("cdp_manager", "get_cdps", "vat"))
+    registry = match.contracts.get("ilk_registry", ())
+    owners = yield from holders(match)
+    counts = yield [MayRefuse(Call(manager, "count(address)(uint256)", (owner,))) for owner in owners]
     # Where there is no manager yet at this block, it does not say how many there are.
     having = [owner for owner, count in zip(owners, counts, strict=True) if count]
     if not having:
         return None
     listed = yield [Call(reader, VAULTS, (manager, owner)) for owner in having]
     numbers, urns, ilks = ([each for vaults in listed for each in vaults[at]] for at in range(3))
-    asks = [
+    reads = [
         ask
         for urn, ilk in zip(urns, ilks, strict=True)
         for ask in (
@@ -47,30 +47,30 @@ def position(met: Met) -> Decoding:
             *(Call(each, "dec(bytes32)(uint256)", (ilk,)) for each in registry),
         )
     ]
-    told = yield asks
-    width = len(asks) // len(urns)
+    told = yield reads
+    width = len(reads) // len(urns)
     return [
-        _found(met, number, ilk, told[at : at + width])
+        _found(match, number, ilk, told[at : at + width])
         for number, ilk, at in zip(numbers, ilks, range(0, len(told), width), strict=True)
     ]
 
 
-def _found(met: Met, number: int, ilk: bytes, told: Sequence[Any]) -> Found:
+def _found(match: ProtocolMatch, number: int, ilk: bytes, told: Sequence[Any]) -> DecodedPosition:
     (ink, art), (_, rate, spot, *_), loose, kept, *listed = told
-    (dai,) = met.contracts["dai"]
+    (dai,) = match.contracts["dai"]
     token, decimals = listed or (ZERO_ADDRESS, 0)
     known = token != ZERO_ADDRESS and decimals <= WAD_DECIMALS
     collateral, owed = ink + loose, art * rate - kept  # Dai that is kept there pays for a part of the debt
-    return Found(
+    return DecodedPosition(
         "LENDING",
         supplied=(
-            *((Part(token, collateral // 10 ** (WAD_DECIMALS - decimals)),) if known else ()),
-            Part(dai, max(-owed, 0) // RAY),
+            *((TokenAmount(token, collateral // 10 ** (WAD_DECIMALS - decimals)),) if known else ()),
+            TokenAmount(dai, max(-owed, 0) // RAY),
         ),
-        borrowed=(Part(dai, -(min(-owed, 0) // RAY)),),
+        borrowed=(TokenAmount(dai, -(min(-owed, 0) // RAY)),),
         name=f"{ilk.rstrip(bytes(1)).decode(errors='replace')} vault {number}",
         health=_health(ink * spot, art * rate),
-        pool=met.contracts["vat"][0],
+        pool=match.contracts["vat"][0],
         unknown="its collateral" if collateral and not known else "",
     )
 

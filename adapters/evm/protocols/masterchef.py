@@ -7,7 +7,17 @@ from typing import Any
 
 from adapters.evm.protocols.stakes import borne_out
 from chainfolio.calls import Call
-from chainfolio.protocols import Counterparty, Decoding, Event, Family, Found, Maybe, Met, Part, Unread
+from chainfolio.protocols import (
+    Counterparty,
+    DecodedPosition,
+    DecoderPlan,
+    Event,
+    Family,
+    MayRefuse,
+    ProtocolMatch,
+    TokenAmount,
+    Unread,
+)
 
 MOST_POOLS = 5_000
 # What forks call the reward of an account in a pool, and the token it is paid in. A fork that calls it otherwise says
@@ -24,15 +34,15 @@ REWARDS = tuple(
 )  # fmt: skip
 
 
-def position(met: Met) -> Decoding:
+def position(match: ProtocolMatch) -> DecoderPlan:
     """One position for each pool of the farm in which the account has something.
 
     The pools of its deposits are read, where all of those are indexed; else every pool, and so for somebody who met
     the farm and is in no event of it: a fork may write other ones.
     """
-    chef, account = met.contract, met.account
+    chef, account = match.contract, match.account
     (count,) = yield [Call(chef, "poolLength()(uint256)")]
-    known = [pool for (pool,) in met.values if pool < count] if met.covered else []
+    known = [pool for (pool,) in match.values if pool < count] if match.covered else []
     pools = known or range(min(count, MOST_POOLS))
     users = yield [Call(chef, "userInfo(uint256,address)(uint256,uint256)", (at, account)) for at in pools]
     staked = [(at, raw) for at, (raw, _) in zip(pools, users, strict=True) if raw]
@@ -40,25 +50,25 @@ def position(met: Met) -> Decoding:
         return []
     pools = [at for at, _ in staked]
     kinds = _kinds(chef, pools)
-    told = yield [*kinds, *_payments(met, pools)]
+    told = yield [*kinds, *_payments(match, pools)]
     shares, rewards = _shares(chef, pools, told[: len(kinds)]), _rewards(pools, told[len(kinds) :])
     found = [
-        Found(
+        DecodedPosition(
             "FARMING",
-            supplied=(Part(share, raw),),
+            supplied=(TokenAmount(share, raw),),
             rewards=(reward,) if reward else (),
             pool=chef,
             unknown="" if reward else "what it earned: the farm answers to no known name of it",
         )
         for (_, raw), share, reward in zip(staked, shares, rewards, strict=True)
     ]
-    return (yield from borne_out(met, found)) if met.is_listed("farm") else found
+    return (yield from borne_out(match, found)) if match.is_listed("farm") else found
 
 
-def _kinds(chef: str, pools: Sequence[int]) -> list[Call | Maybe]:
+def _kinds(chef: str, pools: Sequence[int]) -> list[Call | MayRefuse]:
     """What is staked in each pool, in both ways: MasterChef's second version says it in a list of its own."""
     return [
-        Maybe(Call(chef, signature, (at,)))
+        MayRefuse(Call(chef, signature, (at,)))
         for at in pools
         for signature in ("lpToken(uint256)(address)", "poolInfo(uint256)(address)")
     ]
@@ -75,25 +85,28 @@ def _shares(chef: str, pools: Sequence[int], told: Sequence[str | None]) -> list
     return shares
 
 
-def _payments(met: Met, pools: Sequence[int]) -> list[Call | Maybe]:
+def _payments(match: ProtocolMatch, pools: Sequence[int]) -> list[Call | MayRefuse]:
     """The token that the farm pays and what it owes the account in each pool, by every name that is known for both."""
-    named = "pending" in met.options
-    names = [(met.options["pending"], met.options["reward"])] if named else REWARDS
+    named = "pending" in match.options
+    names = [(match.options["pending"], match.options["reward"])] if named else REWARDS
     calls = [
         call
         for pending, reward in names
-        for call in (Call(met.contract, reward), *(Call(met.contract, pending, (at, met.account)) for at in pools))
+        for call in (
+            Call(match.contract, reward),
+            *(Call(match.contract, pending, (at, match.account)) for at in pools),
+        )
     ]
-    return [*calls] if named else [Maybe(call) for call in calls]
+    return [*calls] if named else [MayRefuse(call) for call in calls]
 
 
-def _rewards(pools: Sequence[int], told: Sequence[Any]) -> list[Part | None]:
+def _rewards(pools: Sequence[int], told: Sequence[Any]) -> list[TokenAmount | None]:
     """What the account earned in each pool, from the answers to `_payments`; None where no name is known."""
     width = 1 + len(pools)
     for at in range(0, len(told), width):
         token, *earned = told[at : at + width]
         if token is not None and None not in earned:
-            return [Part(token, raw) for raw in earned]
+            return [TokenAmount(token, raw) for raw in earned]
     return [None] * len(pools)
 
 

@@ -14,7 +14,16 @@ from decimal import Decimal
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call
-from chainfolio.protocols import Always, Decoding, Event, Family, Found, Maybe, Met, Part
+from chainfolio.protocols import (
+    Always,
+    DecodedPosition,
+    DecoderPlan,
+    Event,
+    Family,
+    MayRefuse,
+    ProtocolMatch,
+    TokenAmount,
+)
 
 WAD, PRICE_SCALE = 10**18, 10**36
 WAD_DECIMALS = 18
@@ -65,7 +74,7 @@ class Totals:
             self.updated_s + seconds, self.fee, shares,
         )  # fmt: skip
 
-    def worth(self, shares: int) -> int:
+    def assets(self, shares: int) -> int:
         """What withdrawing so many shares gives."""
         return shares * (self.supplied + VIRTUAL_ASSETS) // (self.supplied_shares + VIRTUAL_SHARES)
 
@@ -74,17 +83,17 @@ class Totals:
         return -(-shares * (self.borrowed + VIRTUAL_ASSETS) // (self.borrowed_shares + VIRTUAL_SHARES))
 
 
-def position(met: Met) -> Decoding:
+def position(match: ProtocolMatch) -> DecoderPlan:
     """One position for each market in which the account has something, interest up to this block included.
 
     The contract has no list of its markets: those that are read are the ids of events, whoever caused them, and those
     that the protocol's file has as `markets`. Who takes the fee gets shares without an event: where no file lists the
     markets, that is said.
     """
-    morpho, account = met.contract, met.account
-    listed = [bytes.fromhex(each.removeprefix("0x")) for each in met.options.get("markets", "").split()]
-    ids = list(dict.fromkeys([*(values[0] for values in met.values if values), *listed]))
-    fees = [Found("LENDING", unknown=FEES)] if () in met.values and "markets" not in met.options else []
+    morpho, account = match.contract, match.account
+    listed = [bytes.fromhex(each.removeprefix("0x")) for each in match.options.get("markets", "").split()]
+    ids = list(dict.fromkeys([*(values[0] for values in match.values if values), *listed]))
+    fees = [DecodedPosition("LENDING", unknown=FEES)] if () in match.values and "markets" not in match.options else []
     own = (yield [Call(morpho, POSITION, (each, account)) for each in ids]) if ids else []
     held = {each: shares for each, shares in zip(ids, own, strict=True) if any(shares)}
     if not held:
@@ -94,7 +103,7 @@ def position(met: Met) -> Decoding:
     rated = [(each, total) for each, total in zip(terms, totals, strict=True) if each.rates != ZERO_ADDRESS]
     taker, *said = yield [
         Call(morpho, "feeRecipient()(address)"),
-        *(Maybe(Call(each.oracle, "price()(uint256)")) for each in terms),
+        *(MayRefuse(Call(each.oracle, "price()(uint256)")) for each in terms),
         *(Call(each.rates, RATE, (_tuple(each), total)) for each, total in rated),
     ]
     prices, rates = said[: len(terms)], iter(said[len(terms) :])
@@ -103,51 +112,60 @@ def position(met: Met) -> Decoding:
         found
         for (each, shares), its, total, price in zip(held.items(), terms, totals, prices, strict=True)
         for found in _founds(
-            met,
+            match,
             shares,
             its,
-            _now(met, its, Totals(*total), rates),
+            _now(match, its, Totals(*total), rates),
             price,
             taker,
-            each in believed or _has_supplied(met, each, its.loan),
+            each in believed or _has_supplied(match, each, its.loan),
         )
     ] + fees
 
 
-def _has_supplied(met: Met, market: bytes, loan: str) -> bool:
+def _has_supplied(match: ProtocolMatch, market: bytes, loan: str) -> bool:
     """Whether the account supplied something itself, or by a contract to which it gave what is lent there."""
-    callers = [values[1] for values in met.values if len(values) == 2 and values[0] == market]
-    return any(caller == met.account or loan in met.sent.get(caller, ()) for caller in callers)
+    callers = [values[1] for values in match.values if len(values) == 2 and values[0] == market]
+    return any(caller == match.account or loan in match.sent.get(caller, ()) for caller in callers)
 
 
 def _tuple(terms: Terms) -> tuple[str, str, str, str, int]:
     return (terms.loan, terms.collateral, terms.oracle, terms.rates, terms.lltv)
 
 
-def _now(met: Met, terms: Terms, totals: Totals, rates: Iterator[int]) -> Totals:
+def _now(match: ProtocolMatch, terms: Terms, totals: Totals, rates: Iterator[int]) -> Totals:
     """The totals as of this block; a market without rates earns nothing."""
-    return totals if terms.rates == ZERO_ADDRESS else totals.grown(next(rates), met.time_s - totals.updated_s)
+    return totals if terms.rates == ZERO_ADDRESS else totals.grown(next(rates), match.time_s - totals.updated_s)
 
 
 def _founds(
-    met: Met, shares: tuple[int, int, int], terms: Terms, totals: Totals, price: int | None, taker: str, believed: bool
-) -> list[Found]:
+    match: ProtocolMatch,
+    shares: tuple[int, int, int],
+    terms: Terms,
+    totals: Totals,
+    price: int | None,
+    taker: str,
+    believed: bool,
+) -> list[DecodedPosition]:
     """What the account has in one market; what it has only on paper stands apart."""
     supplied, borrowed, collateral = shares
     owed = totals.owed(borrowed)
-    lent = Part(terms.loan, totals.worth(supplied + (totals.fee_shares if met.account == taker else 0)))
+    lent = TokenAmount(terms.loan, totals.assets(supplied + (totals.fee_shares if match.account == taker else 0)))
     counts = believed or lent.raw <= totals.supplied - totals.borrowed
-    whole = Found(
+    whole = DecodedPosition(
         "LENDING",
-        supplied=(*((lent,) if counts else ()), Part(terms.collateral, collateral)),
-        borrowed=(Part(terms.loan, owed),),
+        supplied=(*((lent,) if counts else ()), TokenAmount(terms.collateral, collateral)),
+        borrowed=(TokenAmount(terms.loan, owed),),
         name="Lending market",
         health=_health(collateral, price, terms.lltv, owed),
-        pool=met.contract,
+        pool=match.contract,
     )
     if counts:
         return [whole]
-    return [whole, Found("LENDING", supplied=(lent,), name="Lending market", pool=met.contract, unverified=ON_PAPER)]
+    return [
+        whole,
+        DecodedPosition("LENDING", supplied=(lent,), name="Lending market", pool=match.contract, unverified=ON_PAPER),
+    ]
 
 
 def _health(collateral: int, price: int | None, lltv: int, owed: int) -> Decimal | None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from chainfolio.calls import Call
-from chainfolio.protocols import Counterparty, Decoding, Family, Found, Met, Part, Token
+from chainfolio.protocols import Counterparty, DecodedPosition, DecoderPlan, Family, ProtocolMatch, Token, TokenAmount
 
 
-def position(met: Met) -> Decoding:
+def position(match: ProtocolMatch) -> DecoderPlan:
     """What an account has there, of the token that the file names as `staked_token`.
 
     Contracts differ in how they are asked: option `amount` is the signature of that call, `kind` the position's type.
     One that gives a token for what is kept is listed as `receipt`: that token is then the position, not a holding.
     """
-    (raw,) = yield [Call(met.contract, met.options["amount"], (met.account,))]
-    (token,) = met.contracts["staked_token"]
-    instead = (met.contract,) if met.contract in met.contracts.get("receipt", ()) else ()
-    return Found(met.options["kind"], supplied=(Part(token, raw),), pool=met.contract, instead=instead)
+    (raw,) = yield [Call(match.contract, match.options["amount"], (match.account,))]
+    (token,) = match.contracts["staked_token"]
+    replaces = (match.contract,) if match.contract in match.contracts.get("receipt", ()) else ()
+    return DecodedPosition(
+        match.options["kind"], supplied=(TokenAmount(token, raw),), pool=match.contract, replaces=replaces
+    )
 
 
 FAMILY = Family(

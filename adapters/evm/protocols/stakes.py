@@ -6,25 +6,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from chainfolio.calls import balance_of
-from chainfolio.protocols import Decoding, Found, Met
+from chainfolio.protocols import DecodedPosition, DecoderPlan, ProtocolMatch
 
 NOT_SENT = "nobody read the code of this farm, and the account never sent it what it says is staked there"
 NOT_THERE = "the farm does not have what it says is staked there"
 NOT_EARNED = "nobody read the code of this farm, and it does not have what it says was earned"
 
 
-def borne_out(met: Met, found: Sequence[Found]) -> Decoding:
+def borne_out(match: ProtocolMatch, found: Sequence[DecodedPosition]) -> DecoderPlan:
     """The positions in a farm, each of one staked token: a stake counts where the account sent it there and all its
     stakes of that token are there; a reward counts where it is there beside them."""
     parts = [part for each in found for part in (*each.supplied, *each.rewards)]
     tokens = sorted({part.token for part in parts})
-    left = dict(zip(tokens, (yield [balance_of(token, met.contract) for token in tokens]), strict=True))
+    left = dict(zip(tokens, (yield [balance_of(token, match.contract) for token in tokens]), strict=True))
     for part in (part for each in found for part in each.supplied):
         left[part.token] -= part.raw
     result = []
     for each in found:
         (share,) = each.supplied
-        problem = "" if met.deposited(share.token) else NOT_SENT
+        problem = "" if match.deposited(share.token) else NOT_SENT
         problem = problem or ("" if left[share.token] >= 0 else NOT_THERE)
         if problem or all(part.raw <= left[part.token] for part in each.rewards):
             result.append(replace(each, unverified=problem))

@@ -4,32 +4,43 @@ from __future__ import annotations
 
 from adapters.evm.protocols.stakes import borne_out
 from chainfolio.calls import Call
-from chainfolio.protocols import Counterparty, Decoding, Family, Found, Maybe, Met, Part, Unread
+from chainfolio.protocols import (
+    Counterparty,
+    DecodedPosition,
+    DecoderPlan,
+    Family,
+    MayRefuse,
+    ProtocolMatch,
+    TokenAmount,
+    Unread,
+)
 
 
-def position(met: Met) -> Decoding:
+def position(match: ProtocolMatch) -> DecoderPlan:
     """What an account has staked, and what it could claim.
 
     Of a contract in `staking` it is known that something is staked there, but not how it is asked: Unread where it does
     not answer as one of these, and the account sent something there.
     """
-    farm = met.contract
-    asks = [
-        Call(farm, "balanceOf(address)(uint256)", (met.account,)),
-        Call(farm, "earned(address)(uint256)", (met.account,)),
+    farm = match.contract
+    reads = [
+        Call(farm, "balanceOf(address)(uint256)", (match.account,)),
+        Call(farm, "earned(address)(uint256)", (match.account,)),
         Call(farm, "stakingToken()(address)"),
         Call(farm, "rewardsToken()(address)"),
     ]
-    is_named = met.is_listed("staking_rewards")
-    staked, earned, share, reward = yield asks if is_named else [Maybe(ask) for ask in asks]
+    is_named = match.is_listed("staking_rewards")
+    staked, earned, share, reward = yield reads if is_named else [MayRefuse(ask) for ask in reads]
     if None in (staked, earned, share, reward):
-        if farm not in met.sent:
+        if farm not in match.sent:
             return None
         raise Unread("no decoder knows how to ask what is staked there")
-    found = Found("FARMING", supplied=(Part(share, staked),), rewards=(Part(reward, earned),), pool=farm)
-    if is_named and not met.is_fork:
+    found = DecodedPosition(
+        "FARMING", supplied=(TokenAmount(share, staked),), rewards=(TokenAmount(reward, earned),), pool=farm
+    )
+    if is_named and not match.is_fork:
         return found
-    return (yield from borne_out(met, [found])) if staked or earned else None
+    return (yield from borne_out(match, [found])) if staked or earned else None
 
 
 FAMILY = Family("staking_rewards", rules=(Counterparty("staking_rewards"), Counterparty("staking")), position=position)

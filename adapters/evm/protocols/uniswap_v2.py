@@ -7,13 +7,13 @@ from math import isqrt
 
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call
-from chainfolio.protocols import Decoding, Family, Met, Part, Token, Unlisted
+from chainfolio.protocols import DecoderPlan, Family, ProtocolMatch, Token, TokenAmount, Unlisted
 
 UNISWAP_S = "1/6"
 BALANCE_OF = "balanceOf(address)(uint256)"
 
 
-def unwrap(met: Met, raw: int) -> Decoding:
+def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     """What burning so many shares gives: the part of what the pair holds, once the protocol has taken its fee.
 
     Option `protocol_fee` is the part of the growth that a fork's protocol takes where its fee is on, as "1/4"; "0" for
@@ -21,9 +21,9 @@ def unwrap(met: Met, raw: int) -> Decoding:
     anybody can write a token that claims to be one. A factory whose code nobody read may confirm anything: what is
     there counts only for who came by the shares in an act of its own.
     """
-    pair, factory = met.contract, met.answer
-    part = Fraction(met.options.get("protocol_fee", UNISWAP_S))
-    token0, token1 = met.facts
+    pair, factory = match.contract, match.answer
+    part = Fraction(match.options.get("protocol_fee", UNISWAP_S))
+    token0, token1 = match.facts
     genuine, held0, held1, supply, reserves, *on = yield [
         Call(factory, "getPair(address,address)(address)", (token0, token1)),
         Call(token0, BALANCE_OF, (pair,)),
@@ -37,8 +37,8 @@ def unwrap(met: Met, raw: int) -> Decoding:
     fee_to, k_last = on or (ZERO_ADDRESS, 0)
     if fee_to != ZERO_ADDRESS:
         supply += protocol_fee(part, supply, reserves[0], reserves[1], k_last)
-    parts = Part(token0, raw * held0 // supply), Part(token1, raw * held1 // supply)
-    return Unlisted(parts) if met.is_fork else parts
+    parts = TokenAmount(token0, raw * held0 // supply), TokenAmount(token1, raw * held1 // supply)
+    return Unlisted(parts) if match.is_fork else parts
 
 
 def protocol_fee(part: Fraction, supply: int, reserve0: int, reserve1: int, k_last: int) -> int:

@@ -10,7 +10,7 @@ from sha3 import keccak_256
 
 from adapters.evm.protocols.ticks import MAX_TICK, Growth, amounts, inside
 from chainfolio.calls import Call, balance_of
-from chainfolio.protocols import Collection, Decoding, Family, Found, Maybe, Met, Part
+from chainfolio.protocols import Collection, DecodedPosition, DecoderPlan, Family, MayRefuse, ProtocolMatch, TokenAmount
 
 POSITIONS = (
     "positions(uint256)(uint96,address,address,address,uint24,int24,int24,uint128,uint256,uint256,uint128,uint128)"
@@ -51,7 +51,7 @@ class Stored(NamedTuple):
         return bytes(keccak_256(bytes.fromhex(manager[2:]) + b"".join(ticks)).digest())
 
     def reads(self, pool: str) -> Iterator[Call]:
-        """What the pool has to say for `worth`."""
+        """What the pool has to say for `assets`."""
         yield Call(pool, "slot0()(uint160,int24)")
         yield Call(pool, "feeGrowthGlobal0X128()(uint256)")
         yield Call(pool, "feeGrowthGlobal1X128()(uint256)")
@@ -66,7 +66,7 @@ class Worth(NamedTuple):
     grown: Growth
 
 
-def worth(stored: Stored, said: Sequence[Any]) -> Worth:
+def assets(stored: Stored, said: Sequence[Any]) -> Worth:
     """What a position is worth, by what its pool said."""
     (price, tick), whole0, whole1, at_lower, at_upper = said
     outside = [(at, Growth(*told[2:])) for at, told in ((stored.lower, at_lower), (stored.upper, at_upper))]
@@ -80,35 +80,35 @@ def earned(stored: Stored, grown: Growth) -> tuple[int, int]:
     return stored.owed0 + fee0, stored.owed1 + fee1
 
 
-def position(met: Met) -> Decoding:
+def position(match: ProtocolMatch) -> DecoderPlan:
     """What closing the position gives, and what it has earned and not collected.
 
     One that lies in a `staker` of the file is its depositor's; what that pays for it is not known, for its incentives
     are only numbered in events.
     """
-    if met.ids:
-        return (yield from unnamed(met))
-    manager = met.contract
+    if match.ids:
+        return (yield from unnamed(match))
+    manager = match.contract
     owner, factory, told = yield [
-        Maybe(Call(manager, OWNER, (met.id,))),
+        MayRefuse(Call(manager, OWNER, (match.id,))),
         Call(manager, FACTORY),
-        Maybe(Call(manager, POSITIONS, (met.id,))),
+        MayRefuse(Call(manager, POSITIONS, (match.id,))),
     ]
-    staker = owner if owner in met.contracts.get("staker", ()) else ""
+    staker = owner if owner in match.contracts.get("staker", ()) else ""
     if staker:
-        (owner,) = yield [Call(staker, "deposits(uint256)(address)", (met.id,))]
-    if owner != met.account:
+        (owner,) = yield [Call(staker, "deposits(uint256)(address)", (match.id,))]
+    if owner != match.account:
         return None  # burnt, or somebody else's by now
     stored = Stored(*told)
     if stored.is_empty:
         return None
     (pool,) = yield [stored.pool(factory)]
-    raws, grown = worth(stored, (yield [*stored.reads(pool)]))
+    raws, grown = assets(stored, (yield [*stored.reads(pool)]))
     fees = earned(stored, grown)
-    return Found(
+    return DecodedPosition(
         "LIQUIDITYPOOL",
-        supplied=(Part(stored.token0, raws[0]), Part(stored.token1, raws[1])),
-        rewards=(Part(stored.token0, fees[0]), Part(stored.token1, fees[1])),
+        supplied=(TokenAmount(stored.token0, raws[0]), TokenAmount(stored.token1, raws[1])),
+        rewards=(TokenAmount(stored.token0, fees[0]), TokenAmount(stored.token1, fees[1])),
         pool=pool,
         unknown=f"what {staker} pays for it" if staker else "",
     )
@@ -143,27 +143,29 @@ class Kept:
         return fee0, fee1
 
 
-def unnamed(met: Met) -> Decoding:
+def unnamed(match: ProtocolMatch) -> DecoderPlan:
     """The positions of a manager that no file names, although one names its factory.
 
     Anybody can deploy such a manager, and nobody may have read the code of the factory and of its pools. So a position
     counts where its pool keeps the liquidity for the manager and has both tokens, for all that the account has there
     together, and where the account came by it in an act of its own.
     """
-    asks = [Maybe(Call(met.contract, ask, (number,))) for number in met.ids for ask in (OWNER, POSITIONS)]
-    told = yield asks
-    claims = [Stored(*said) for owner, said in zip(told[::2], told[1::2], strict=True) if said and owner == met.account]
+    reads = [MayRefuse(Call(match.contract, ask, (number,))) for number in match.ids for ask in (OWNER, POSITIONS)]
+    told = yield reads
+    claims = [
+        Stored(*said) for owner, said in zip(told[::2], told[1::2], strict=True) if said and owner == match.account
+    ]
     claims = [each for each in claims if not each.is_empty and -MAX_TICK <= each.lower < each.upper <= MAX_TICK]
     if not claims:
         return []
-    pools = yield [each.pool(met.answer) for each in claims]
-    told = yield [ask for each, pool in zip(claims, pools, strict=True) for ask in _state(each, pool, met.contract)]
+    pools = yield [each.pool(match.answer) for each in claims]
+    told = yield [ask for each, pool in zip(claims, pools, strict=True) for ask in _state(each, pool, match.contract)]
     kept: dict[tuple[str, int, int], Kept] = {}
     left: dict[tuple[str, str], int] = {}
     found = []
     for at, (claim, pool) in enumerate(zip(claims, pools, strict=True)):
         *said, of_manager, held0, held1 = told[8 * at : 8 * at + 8]
-        raws, grown = worth(claim, said)
+        raws, grown = assets(claim, said)
         fees = kept.setdefault((pool, claim.lower, claim.upper), Kept.of(claim, grown, of_manager)).take(claim, grown)
         tokens = claim.token0, claim.token1
         problem = NOT_THERE if fees is None else ""
@@ -171,12 +173,12 @@ def unnamed(met: Met) -> Decoding:
             left[pool, token] = left.get((pool, token), held or 0) - raw - fee
             problem = problem or (NOT_COVERED if left[pool, token] < 0 else "")
         found.append(
-            Found(
+            DecodedPosition(
                 "LIQUIDITYPOOL",
-                supplied=tuple(map(Part, tokens, raws)),
-                rewards=tuple(map(Part, tokens, fees or (0, 0))),
+                supplied=tuple(map(TokenAmount, tokens, raws)),
+                rewards=tuple(map(TokenAmount, tokens, fees or (0, 0))),
                 pool=pool,
-                instead=(met.contract,),
+                replaces=(match.contract,),
                 unverified=problem,
                 unlisted=True,
             )
@@ -184,12 +186,12 @@ def unnamed(met: Met) -> Decoding:
     return found
 
 
-def _state(claim: Stored, pool: str, manager: str) -> Iterator[Call | Maybe]:
+def _state(claim: Stored, pool: str, manager: str) -> Iterator[Call | MayRefuse]:
     """What there is to know of a position in a pool, and of the pool beside it."""
     yield from claim.reads(pool)
     yield Call(pool, KEPT, (claim.key(manager),))
-    yield Maybe(balance_of(claim.token0, pool))
-    yield Maybe(balance_of(claim.token1, pool))
+    yield MayRefuse(balance_of(claim.token0, pool))
+    yield MayRefuse(balance_of(claim.token1, pool))
 
 
 FAMILY = Family(

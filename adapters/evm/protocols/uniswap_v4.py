@@ -6,7 +6,7 @@ from sha3 import keccak_256
 
 from adapters.evm.protocols.ticks import Growth, amounts
 from chainfolio.calls import Call
-from chainfolio.protocols import Collection, Decoding, Family, Found, Maybe, Met, Part
+from chainfolio.protocols import Collection, DecodedPosition, DecoderPlan, Family, MayRefuse, ProtocolMatch, TokenAmount
 
 PoolKey = tuple[str, str, int, int, str]
 # Both tokens (zero: native coins), fee, tick spacing, hook; and the ticks, packed.
@@ -16,20 +16,20 @@ GROWN = "getPositionInfo(bytes32,address,int24,int24,bytes32)(uint128,uint256,ui
 TAKES_PART = 1
 
 
-def position(met: Met) -> Decoding:
+def position(match: ProtocolMatch) -> DecoderPlan:
     """What closing the position gives, and the fees it earned since it was last changed: those are all there are."""
-    manager = met.contract
+    manager = match.contract
     owner, told = yield [
-        Maybe(Call(manager, "ownerOf(uint256)(address)", (met.id,))),
-        Maybe(Call(manager, INFO, (met.id,))),
+        MayRefuse(Call(manager, "ownerOf(uint256)(address)", (match.id,))),
+        MayRefuse(Call(manager, INFO, (match.id,))),
     ]
-    if owner != met.account:
+    if owner != match.account:
         return None  # burnt, or somebody else's by now
     key, packed = told
     token0, token1, _, _, hook = key
     pool, lower, upper = pool_id(key), _tick(packed >> 8), _tick(packed >> 32)
-    (view,) = met.contracts["state_view"]
-    own = (pool, manager, lower, upper, met.id.to_bytes(32, "big"))
+    (view,) = match.contracts["state_view"]
+    own = (pool, manager, lower, upper, match.id.to_bytes(32, "big"))
     (price, _), (liquidity, *before), now = yield [
         Call(view, "getSlot0(bytes32)(uint160,int24)", (pool,)),
         Call(view, GROWN, own),
@@ -37,14 +37,14 @@ def position(met: Met) -> Decoding:
     ]
     if not liquidity:
         return None
-    takes, is_listed = bool(int(hook, 16) & TAKES_PART), hook in met.contracts.get("hook", ())
+    takes, is_listed = bool(int(hook, 16) & TAKES_PART), hook in match.contracts.get("hook", ())
     raw0, raw1 = amounts(liquidity, price, lower, upper)
     fee0, fee1 = (Growth(*now) - Growth(*before)).earned(liquidity)
-    return Found(
+    return DecodedPosition(
         "LIQUIDITYPOOL",
-        supplied=(Part(token0, raw0), Part(token1, raw1)),
-        rewards=(Part(token0, fee0), Part(token1, fee1)),
-        pool=met.contracts["pool_manager"][0],
+        supplied=(TokenAmount(token0, raw0), TokenAmount(token1, raw1)),
+        rewards=(TokenAmount(token0, fee0), TokenAmount(token1, fee1)),
+        pool=match.contracts["pool_manager"][0],
         unknown=f"what the hook {hook} takes or gives when liquidity is taken out" if takes and is_listed else "",
         unverified=f"its hook {hook} may keep all that is taken out, and no file names it"
         if takes and not is_listed

@@ -38,7 +38,7 @@ def migrate_sqlite(path: Path, head: str) -> None:
             return
         with held(path.with_name(path.name + ".lock"), store="state", what=f"the upgrade of {path}", wait=True):
             found = _sqlite_revision(connection)
-            if not _behind(found, head):
+            if not _underlying(found, head):
                 return
             if found is not None:
                 _copy(connection, path.with_name(f"{path.name}.before-{head}"))
@@ -58,7 +58,7 @@ def migrate_postgres(url: str, head: str) -> None:
             return
         connection.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
         found = _postgres_revision(connection)
-        if _behind(found, head):
+        if _underlying(found, head):
             with connection.transaction():
                 connection.execute(script("postgresql", found).encode())
 
@@ -76,9 +76,9 @@ def script(dialect: str, found: str | None, revision: str = "head") -> str:
     return text.getvalue()
 
 
-def _behind(found: str | None, head: str) -> bool:
+def _underlying(found: str | None, head: str) -> bool:
     if found is not None and found > head:
-        raise StoreError("state", f"it has revision {found}, this release knows {head}", cure="upgrade Chainfolio")
+        raise StoreError("state", f"it has revision {found}, this release knows {head}", remedy="upgrade Chainfolio")
     return found != head
 
 

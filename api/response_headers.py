@@ -1,0 +1,125 @@
+"""What stands before an answer's body: its headers, with CORS and security; and the body compressed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Final
+
+from aiohttp import web
+from backports import zstd
+
+from api.context import JSON, Answer
+from api.errors import Problem, refusal
+from api.request import Request
+from chainfolio.settings import Server
+
+COMPRESS_FROM: Final = 1024
+COMPRESS_ASIDE: Final = 128 * 1024  # more than about a millisecond of work leaves the loop to others
+NO_HTTP: Final = "this is not a request that HTTP/1.1 allows; the connection is closed"
+MANY_KINDS: Final = 512
+
+_ALWAYS: Final = {"Server": "chainfolio", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+_PREFLIGHT: Final = {
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, Idempotency-Key, X-Delegate-For, X-Request-Id",
+    "Access-Control-Max-Age": "86400",
+}
+_NOT_AT_ALL = re.compile(r"\s*q\s*=\s*0(?:\.0{0,3})?\s*")
+
+
+class ResponseHeaders:
+    """Dresses answers in their headers. What most of them have alike is put together once; `signature` is on each.
+
+    From `draining` on, every answer is the last one of its connection.
+    """
+
+    def __init__(self, server: Server, signature: Mapping[str, str]) -> None:
+        self._cors, self._origins, self._signature = server.cors, server.cors_origins, signature
+        self._fixed = lru_cache(MANY_KINDS)(self._put_together)
+        self.draining = False
+
+    def response(self, request: Request, answer: Answer, body: bytes, coding: str) -> web.Response:
+        """An answer as it is sent, with its body in its coding."""
+        origin = self._origin(request)
+        preflight = origin != "" and request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
+        varies = len(body) >= COMPRESS_FROM or coding != ""
+        own = tuple(answer.headers.items()) if answer.headers else ()
+        headers = self._fixed(answer.status, answer.content_type, origin, preflight, varies, coding, own).copy()
+        headers["X-Request-Id"] = request.id
+        headers.update(request.extras)
+        last = self.draining or not request.keep_alive or answer.status == 408
+        if last:
+            headers["Connection"] = "close"
+        response = web.Response(body=body, status=answer.status, headers=headers)
+        if last:
+            response.force_close()
+        return response
+
+    def _origin(self, request: Request) -> str:
+        """Whose page may read the answer: every one's (`*`), that of the request, or nobody's (empty)."""
+        if not self._cors or not self._origins:
+            return "*" if self._cors else ""
+        origin = request.headers.get("Origin", "")
+        return origin if origin in self._origins else ""
+
+    def unreadable(self) -> web.Response:
+        """The whole answer to what is no HTTP request; the parser's own words would quote it."""
+        answer = refusal("whole", Problem(400, NO_HTTP))
+        headers = self._fixed(answer.status, answer.content_type, "", False, False, "", ()).copy()
+        headers["Connection"] = "close"
+        response = web.Response(body=answer.body, status=answer.status, headers=headers)
+        response.force_close()
+        return response
+
+    def _put_together(
+        self, status: int, kind: str, origin: str, preflight: bool, varies: bool, coding: str,
+        own: tuple[tuple[str, str], ...],
+    ) -> dict[str, str]:  # fmt: skip
+        """The headers that answers of one kind have alike."""
+        headers = {**_ALWAYS, **self._signature, "Cache-Control": "no-store"}
+        if status != 204:
+            headers["Content-Type"] = kind if kind == JSON else f"{kind}; charset=utf-8"
+        if origin:
+            headers |= {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": "*"}
+        if preflight:
+            headers |= {"Access-Control-Allow-Methods": dict(own).get("Allow", "OPTIONS"), **_PREFLIGHT}
+        vary = ["Accept-Encoding"] * varies + ["Origin"] * bool(self._cors and self._origins)
+        if vary:
+            headers["Vary"] = ", ".join(vary)
+        if coding:
+            headers["Content-Encoding"] = coding
+        headers.update(own)
+        return headers
+
+
+def worth_compressing(request: Request, body: bytes) -> str:
+    """The coding in which a body is worth sending to a client that takes it; empty for none."""
+    return coding_of(request.headers.get("Accept-Encoding", "")) if len(body) >= COMPRESS_FROM else ""
+
+
+async def compressed(body: bytes, coding: str) -> bytes:
+    """A body, compressed: the same body is the same bytes."""
+    press = _COMPRESSORS[coding]
+    return press(body) if len(body) < COMPRESS_ASIDE else await asyncio.to_thread(press, body)
+
+
+def _gzip(body: bytes) -> bytes:
+    press = zlib.compressobj(level=4, wbits=31)
+    return press.compress(body) + press.flush()
+
+
+_COMPRESSORS: Final[Mapping[str, Callable[[bytes], bytes]]] = {"zstd": zstd.compress, "gzip": _gzip}
+
+
+def coding_of(accept: str) -> str:
+    """The best compression that an Accept-Encoding header names with a quality above zero; empty for none."""
+    if not accept:
+        return ""
+    taken = {}
+    for item in accept[:500].split(","):
+        coding, _, parameter = item.partition(";")
+        taken[coding.strip().lower().removeprefix("x-")] = not _NOT_AT_ALL.fullmatch(parameter)
+    return next((coding for coding in _COMPRESSORS if taken.get(coding)), "")

@@ -1,0 +1,258 @@
+"""What accounts did on one chain by its index: movements, approvals, what they sent and what called them, from the
+tail and the lake.
+
+Only keys (account, height, position in the block) are made for everything; rows become activities for the few that a
+page shows. The tail is read before the lake, which is the way that rows go: none is missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from chainfolio import amounts
+from chainfolio.blocks import Span, Spans
+from chainfolio.errors import Reorged
+from chainfolio.tables import (
+    ACCOUNT_APPROVALS,
+    ACCOUNT_TRANSFERS,
+    BLOCKS,
+    TRANSACTIONS,
+    TRANSFERS,
+)
+from engine.approvals import EVERYWHERE, given
+from engine.sent import NAMED, check_ceiling, fresh, named, of_transaction, unsorted
+from portfolio.activity import Activity, Movement, Permission, TransactionDetails
+from portfolio.poisoning import Counterparties, Interaction
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from storage.lake import Lake
+    from storage.tail import Tail
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+TRIES: Final = 3
+WHERE: Final = ("account", "height", "tx_index")
+PLACE: Final = (*WHERE, "time", "tx_hash")
+MOVED: Final = (*PLACE, "log_index", "item", "direction", "standard", "token", "token_id", "raw", "counterparty")
+ALLOWED: Final = (*PLACE, "log_index", "token", "spender")
+MOVES: Final = tuple(name for name in MOVED if name not in ("time", "tx_hash"))
+ROWS: Final = tuple(name for name in ACCOUNT_TRANSFERS.names if name in MOVED)
+
+
+@dataclass(frozen=True, slots=True)
+class Activities:
+    """The rows of some accounts on one chain. `keys` are activities without their rows, in no order; `hashes` are
+    those of the blocks that may still go."""
+
+    chain: str
+    keys: tuple[Activity, ...]
+    hashes: Mapping[int, str]
+    moved: pl.DataFrame
+    allowed: pl.DataFrame
+    named: pl.DataFrame
+
+    def counterparties_of(self, account: str, listed: Collection[str]) -> Counterparties:
+        """Whom an account truly dealt with: over the native coin, over tokens of `listed`, or in what it sent itself.
+        Any other contract may say what it likes about anybody."""
+        import polars as pl
+
+        place = list(WHERE)
+        sent = self.named.filter(pl.col("account") == account, pl.col("sender") == account)
+        own = sent.select(place).with_columns(pl.lit(True).alias("own"))
+        real = (
+            self.moved.filter(pl.col("account") == account, pl.col("raw") != bytes(32))
+            .join(own, on=place, how="left")
+            .filter(pl.col("token").is_null() | pl.col("token").is_in(sorted(listed)) | pl.col("own"))
+            .sort(place)
+            .group_by("counterparty", "token")
+            .agg(pl.first("height", "tx_index"), pl.col("raw").max())
+        )
+        return Counterparties.of(
+            Interaction(who, token, (height, tx_index), amounts.raw_from_bytes(raw))
+            for who, token, height, tx_index, raw in real.iter_rows()
+        )
+
+    def whole(self, keys: Sequence[Activity]) -> list[Activity]:
+        """Some of the keys with their rows, in the order given."""
+        import polars as pl
+
+        if not keys:
+            return []
+        chosen = pl.DataFrame(
+            [(key.account, key.height, key.tx_index) for key in keys],
+            schema={"account": pl.String, "height": pl.Int64, "tx_index": pl.Int32}, orient="row",
+        )  # fmt: skip
+        movements, permissions, details = (
+            _by_place(rows.join(chosen, on=list(WHERE), how="semi")) for rows in (self.moved, self.allowed, self.named)
+        )
+        found = []
+        for key in keys:
+            place = (key.account, key.height, key.tx_index)
+            found.append(replace(
+                key,
+                movements=tuple(_movement(row) for row in movements.get(place, ())),
+                permissions=tuple(_permission(row) for row in permissions.get(place, ())),
+                details=next((_details(row) for row in details.get(place, ())), None),
+            ))  # fmt: skip
+        return found
+
+
+def read(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], heights: Spans, most: int) -> Activities:
+    """What the index has of some accounts at some heights. NotFound where one has more than `most` transactions,
+    Reorged where blocks leave the chain faster than they can be read."""
+    for _ in range(TRIES):
+        before = _hashes(tail, chain)
+        found = _read(lake, tail, chain, accounts, heights, most, before)
+        if _stands(before, _hashes(tail, chain)):
+            return found
+    raise Reorged(chain, max(before), before[max(before)])
+
+
+def _hashes(tail: Tail, chain: str) -> dict[int, str]:
+    """The blocks that may still go, and the one that they stand on."""
+    anchor = tail.anchor(chain)
+    return {block.height: block.hash for block in (*([anchor] if anchor else []), *tail.blocks(chain))}
+
+
+def _stands(before: Mapping[int, str], after: Mapping[int, str]) -> bool:
+    """Whether the blocks of before are still there; the lowest may have gone to the lake."""
+    top = max(before, default=-1)
+    same = all(after.get(height, block_hash) == block_hash for height, block_hash in before.items())
+    return same and max(after, default=-1) >= top
+
+
+def _read(
+    lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], heights: Spans, most: int, hashes: Mapping[int, str]
+) -> Activities:
+    import polars as pl
+
+    moved = _moved(lake, tail, chain, accounts, most)
+    allowed = _allowed(lake, tail, chain, accounts, most)
+    details = pl.concat(named(lake, tail, chain, accounts, NAMED, most))
+    indexed = pl.any_horizontal(
+        pl.lit(False), *(pl.col("height").is_between(span.first, span.last) for span in heights)
+    )
+    frames = [rows.filter(indexed) for rows in (moved, allowed, details)]
+    keys = pl.concat([rows.select(PLACE) for rows in frames]).unique(WHERE)
+    for account, count in keys.group_by("account").len().iter_rows():
+        check_ceiling(account, count, most)
+    return Activities(
+        chain, tuple(_key(chain, *row) for row in keys.iter_rows()), hashes,
+        frames[0].unique(MOVES[:6]).sort("log_index", "item", "direction"), frames[1].unique(ALLOWED).sort("log_index"),
+        frames[2],
+    )  # fmt: skip
+
+
+def _moved(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: int) -> pl.DataFrame:
+    """Movements of accounts: the tail, what is not sorted by account yet, sorted histories."""
+    import polars as pl
+
+    from portfolio.ledger import account_transfers
+
+    mine = pl.col("sender").is_in(accounts) | pl.col("recipient").is_in(accounts)
+    loose = [fresh(tail, chain, TRANSFERS).filter(mine)]
+    for span in unsorted(tail, chain, ACCOUNT_TRANSFERS):
+        within = pl.col("height").is_between(span.first, span.last)
+        loose.append(
+            lake.scan(TRANSFERS, chain=chain, heights=[span]).filter(within, mine).select(TRANSFERS.names).collect()
+        )
+    parts = [account_transfers(rows).filter(pl.col("account").is_in(accounts)).select(MOVED) for rows in loose]
+    for account in accounts:
+        # A history that is refused is not read: that of the zero address would not fit into memory.
+        check_ceiling(account, lake.count_transactions(ACCOUNT_TRANSFERS, chain, account, most), most)
+        parts.append(lake.account_transfers(chain, account, ROWS).select(MOVED).collect())
+    return pl.concat(parts)
+
+
+def _allowed(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: int) -> pl.DataFrame:
+    """Approvals that accounts gave, all of them."""
+    import polars as pl
+
+    for account in accounts:
+        check_ceiling(account, lake.count_transactions(ACCOUNT_APPROVALS, chain, account, most), most)
+    every = [
+        rows.rename({"owner": "account"}).select(ALLOWED) for rows in given(lake, tail, chain, accounts, EVERYWHERE)
+    ]
+    return pl.concat(every)
+
+
+def indexed_transactions(
+    lake: Lake, tail: Tail, chain: str, keys: Collection[Activity]
+) -> dict[str, TransactionDetails]:
+    """What `transactions` has of some activities, by hash; those it does not have are absent."""
+    import polars as pl
+
+    if not keys:
+        return {}
+    heights = sorted({key.height for key in keys})
+    ours = pl.col("height").is_between(heights[0], heights[-1]) & pl.col("height").is_in(heights)
+    ours &= pl.col("hash").is_in(sorted({key.tx_hash for key in keys}))
+    kept = fresh(tail, chain, TRANSACTIONS, heights[0], heights[-1]).lazy()
+    parts = [kept, lake.scan(TRANSACTIONS, chain=chain, heights=Spans.of(heights))]
+    rows = pl.concat([part.filter(ours).select(of_transaction()).collect() for part in parts])
+    return {row["tx_hash"]: _details(row) for row in rows.iter_rows(named=True)}
+
+
+def indexed_hashes(lake: Lake, chain: str, heights: Collection[int]) -> dict[int, str]:
+    """The hashes of final blocks whose headers are kept."""
+    import polars as pl
+
+    wanted = sorted(set(heights))
+    if not wanted:
+        return {}
+    here = pl.col("height").is_between(wanted[0], wanted[-1]) & pl.col("height").is_in(wanted)
+    return dict(
+        lake.scan(BLOCKS, chain=chain, heights=Spans.of(wanted))
+        .filter(here)
+        .select("height", "hash")
+        .collect()
+        .iter_rows()
+    )
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _by_place(rows: pl.DataFrame) -> dict[tuple[str, int, int], list[dict[str, Any]]]:
+    found: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
+    for row in rows.iter_rows(named=True):
+        found.setdefault((row["account"], row["height"], row["tx_index"]), []).append(row)
+    return found
+
+
+def _key(chain: str, account: str, height: int, tx_index: int, time: datetime, tx_hash: str) -> Activity:
+    return Activity(chain, account, height, (time - EPOCH) // timedelta(microseconds=1), tx_index, tx_hash)
+
+
+def _movement(row: Mapping[str, Any]) -> Movement:
+    number = row["token_id"]
+    return Movement(
+        row["log_index"], row["item"], row["direction"], row["standard"], row["token"],
+        None if number is None else amounts.raw_from_bytes(number), amounts.raw_from_bytes(row["raw"]),
+        row["counterparty"],
+    )  # fmt: skip
+
+
+def _permission(row: Mapping[str, Any]) -> Permission:
+    return Permission(row["log_index"], row["token"], row["spender"])
+
+
+def _details(row: Mapping[str, Any]) -> TransactionDetails:
+    return TransactionDetails(
+        row["sender"], row["recipient"], row["created"], amounts.raw_from_bytes(row["raw"]),
+        amounts.raw_from_bytes(row["fee"]), row["status"] == 0, row["selector"],
+    )  # fmt: skip
+
+
+def missing(tail: Tail, chain: str, datasets: Sequence[str], head: int, lag: int) -> tuple[Spans, Spans]:
+    """The heights that all of some datasets are indexed at, and those up to the head that are not; an index that is
+    so many blocks behind the head is not behind."""
+    indexed_ranges = Spans([Span(0, head)])
+    for name in datasets:
+        indexed_ranges &= tail.indexed_ranges(chain, name)
+    left = [span for span in Spans([Span(0, head)]) - indexed_ranges if span.last < head or span.first <= head - lag]
+    return indexed_ranges, Spans(left)

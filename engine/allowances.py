@@ -1,0 +1,331 @@
+"""What approvals still allow: read from the chain at one block by its hash, and what of it could be taken now.
+
+The index says which approvals there were, the contracts say what is left of them: an allowance is spent without an
+event, and an event need not be true.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from chainfolio import amounts
+from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.blocks import Block
+from chainfolio.calls import Call, Read, balance_of
+from chainfolio.contracts import Holding, Price, Token
+from chainfolio.errors import BadAnswer
+from chainfolio.plans import Plan, Reverted, run_batched
+from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS
+from engine.answers import Allowance, Approval, ApprovalsPage, Operator, Place
+from engine.approvals import EVERYWHERE, given, time_us
+from engine.snapshot import Snapshotter
+from indexer import arrow_ipc
+from indexer.materialise import pending
+from portfolio.valuation import valued
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from storage.lake import Lake
+    from storage.tail import Tail
+
+ALLOWANCE: Final = "allowance(address,address)(uint256)"
+SUPPLY: Final = "totalSupply()(uint256)"
+FOR_ALL: Final = "isApprovedForAll(address,address)(bool)"
+SUPPORTS: Final = "supportsInterface(bytes4)(bool)"
+APPROVED: Final = "getApproved(uint256)(address)"
+OWNER: Final = "ownerOf(uint256)(address)"
+BALANCE_OF_ID: Final = "balanceOf(address,uint256)(uint256)"
+ERC721, ERC1155 = bytes.fromhex("80ac58cd"), bytes.fromhex("d9b67a26")
+UNLIMITED: Final = 2**255  # who is allowed 2^256-1 and has spent some of it is as free as before
+MOST_IDS: Final = 1_000  # of one collection: who has met more of them is not counted
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What approvals allow at one block: the ERC-20 ones, and who may move collectibles."""
+
+    block: Block
+    allowances: tuple[Allowance, ...]
+    operators: tuple[Operator, ...] = ()
+
+    @property
+    def at_risk(self) -> Decimal:
+        """What could be taken, in USD: of each holding once, whoever may take it. What has no price is not in it."""
+        held: defaultdict[tuple[str, str], list[Allowance]] = defaultdict(list)
+        for each in self.allowances:
+            if each.at_risk is not None:
+                held[each.approval.owner, each.approval.token].append(each)
+        return amounts.total([_together(each) for each in held.values()])
+
+    @property
+    def unpriced(self) -> int:
+        """How many allowances have a risk that nobody can tell."""
+        return sum(each.at_risk is None for each in self.allowances)
+
+
+def _together(same: Sequence[Allowance]) -> Decimal:
+    """What several spenders could take of one holding: no more than there is."""
+    first = same[0]
+    assert first.balance is not None, "what is at risk is of a known balance"
+    raw = min(first.balance, sum(each.raw or 0 for each in same))
+    return _value_usd(first.approval.owner, first.token, raw, first.price) or amounts.ZERO
+
+
+def _value_usd(owner: str, token: Token, raw: int, price: Price | None) -> Decimal | None:
+    """USD; exactly nothing of nothing, None of what has no price or no amount."""
+    if raw == 0:
+        return amounts.ZERO
+    return valued(Holding(owner, token, raw), "", Block(0, "", "", 0), price).value_usd
+
+
+# --- which approvals there are ---------------------------------------------------------------------------------------
+
+
+def latest(
+    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], keys: Sequence[str], standard: str
+) -> pl.DataFrame:
+    """The last approval event of each key of a standard, by owners, the newest first."""
+    import polars as pl
+
+    parts = [rows.filter(pl.col("standard") == standard) for rows in given(lake, tail, chain, owners, EVERYWHERE)]
+    whole = pl.concat(parts).sort("height", "log_index").unique(keys, keep="last")
+    return whole.sort("height", "log_index", descending=True)
+
+
+def latest_erc20(lake: Lake, tail: Tail, chain: str, owners: Sequence[str]) -> list[Approval]:
+    """The last ERC-20 approval of each owner, token and spender, the newest first; revoked ones too."""
+    rows = latest(lake, tail, chain, owners, ("owner", "token", "spender"), "erc20")
+    return [
+        Approval(
+            Place(row["height"], row["log_index"], row["tx_hash"]), time_us(row["time"]), row["token"], row["owner"],
+            row["spender"], amounts.raw_from_bytes(row["raw"]),
+        )
+        for row in rows.iter_rows(named=True)
+    ]  # fmt: skip
+
+
+def latest_operators(lake: Lake, tail: Tail, chain: str, owners: Sequence[str]) -> list[Operator]:
+    """Who was last allowed to move collectibles, by the events: all of a collection, or one of them."""
+    for_all = latest(lake, tail, chain, owners, ("owner", "token", "spender"), "operator")
+    single = latest(lake, tail, chain, owners, ("token", "token_id"), "erc721")
+    found = [
+        Operator(
+            place=Place(row["height"], row["log_index"], row["tx_hash"]), time_us=time_us(row["time"]),
+            token=row["token"], owner=row["owner"], spender=row["spender"],
+            token_id=None if row["token_id"] is None else amounts.raw_from_bytes(row["token_id"]),
+        )
+        for row in (*for_all.iter_rows(named=True), *single.iter_rows(named=True))
+        if row["approved"] is not False and row["spender"] != ZERO_ADDRESS
+    ]  # fmt: skip
+    return sorted(found, key=lambda each: (each.place.height, each.place.log_index), reverse=True)
+
+
+def editions(lake: Lake, tail: Tail, chain: str, owner: str) -> dict[str, set[int]]:
+    """The ERC-1155 ids that an account has met, by contract."""
+    import polars as pl
+
+    mine = (pl.col("sender") == owner) | (pl.col("recipient") == owner)
+    wanted = ["token", "token_id"]
+    parts = []
+    streams = [stream for _, stream in tail.rows(chain, TRANSFERS.name, 0, EVERYWHERE.last)]
+    if streams:
+        fresh = pl.from_arrow(arrow_ipc.load(streams, TRANSFERS))
+        assert isinstance(fresh, pl.DataFrame)
+        parts.append(fresh.lazy().filter(mine))
+    for filter_ in tail.indexed_filters(chain, TRANSFERS.name):
+        for span in pending(tail, chain, TRANSFERS.name, filter_):
+            within = pl.col("height").is_between(span.first, span.last)
+            parts.append(lake.scan(TRANSFERS, chain=chain, heights=[span]).filter(mine, within))
+    parts.append(lake.of_account(ACCOUNT_TRANSFERS, chain, owner, ("standard", *wanted)))
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    for rows in parts:
+        for token, number in rows.filter(pl.col("standard") == "erc1155").select(wanted).unique().collect().iter_rows():
+            found[token].add(amounts.raw_from_bytes(number))
+    return dict(found)
+
+
+# --- what the chain says of them -------------------------------------------------------------------------------------
+
+
+async def allowances(
+    snapshotter: Snapshotter, approvals: Sequence[Approval], block: Block, labels: Mapping[str, str]
+) -> tuple[Allowance, ...]:
+    """What is left of approvals at a block, and what it is worth, in their order: about two requests.
+
+    SourceError where the node does not answer. A contract that refuses has an allowance of None: it is not known.
+    """
+    tokens = sorted({each.token for each in approvals})
+    about = await snapshotter.known(tokens, block)
+    if about.issues:
+        raise BadAnswer(snapshotter.chain.key, f"{about.issues[0].adapter}: {about.issues[0].reason}")
+    known = about.tokens
+    said = await _driven(snapshotter, block, _left(approvals))
+    prices = {price.asset: price for price in about.quotes.prices}
+    return tuple(
+        _allowance(each, said, known[each.token], prices.get(known[each.token].asset), labels.get(each.spender))
+        for each in approvals
+    )
+
+
+def _allowance(
+    approval: Approval, said: Mapping[Call, object], token: Token, price: Price | None, label: str | None
+) -> Allowance:
+    raw, balance, supply = (_number(said[ask]) for ask in _asks(approval))
+    at_risk = None if raw is None or balance is None else _value_usd(approval.owner, token, min(raw, balance), price)
+    unlimited = raw is not None and (raw >= UNLIMITED or (supply is not None and 0 < supply < raw))
+    return Allowance(approval, token, raw, unlimited, balance, price, at_risk, label)
+
+
+def _asks(approval: Approval) -> tuple[Call, Call, Call]:
+    owner, token = approval.owner, approval.token
+    return Call(token, ALLOWANCE, (owner, approval.spender)), balance_of(token, owner), Call(token, SUPPLY)
+
+
+def _left(approvals: Iterable[Approval]) -> Plan[Read, Any, dict[Call, object]]:
+    reads = list(dict.fromkeys(ask for each in approvals for ask in _asks(each)))
+    answers = yield reads
+    return dict(zip(reads, answers, strict=True))
+
+
+def _number(answer: object) -> int | None:
+    return answer if isinstance(answer, int) and not isinstance(answer, bool) else None
+
+
+async def operators(
+    snapshotter: Snapshotter, given_: Sequence[Operator], block: Block, labels: Mapping[str, str]
+) -> tuple[Operator, ...]:
+    """Those who may still move collectibles at a block, in their order, each with how many it could take."""
+    owners = sorted({each.owner for each in given_})
+    lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
+    met = {owner: await asyncio.to_thread(editions, lake, tail, key, owner) for owner in owners}
+    reads = [ask for each in given_ for ask in _may(each)]
+    reads += [ask for each in given_ if each.token_id is None for ask in _editions(each, met)]
+    said = await _driven(snapshotter, block, _all(reads))
+    return tuple(each for one in given_ if (each := _operator(one, said, met, labels.get(one.spender))) is not None)
+
+
+def _may(operator: Operator) -> list[Call]:
+    token, owner, number = operator.token, operator.owner, operator.token_id
+    if number is not None:
+        return [Call(token, APPROVED, (number,)), Call(token, OWNER, (number,))]
+    standards = [Call(token, SUPPORTS, (standard,)) for standard in (ERC721, ERC1155)]
+    return [Call(token, FOR_ALL, (owner, operator.spender)), *standards, balance_of(token, owner)]
+
+
+def _editions(operator: Operator, met: Mapping[str, Mapping[str, set[int]]]) -> list[Call]:
+    numbers = met[operator.owner].get(operator.token, set())
+    if len(numbers) > MOST_IDS:
+        return []
+    return [Call(operator.token, BALANCE_OF_ID, (operator.owner, number)) for number in sorted(numbers)]
+
+
+def _all(reads: Iterable[Call]) -> Plan[Read, Any, dict[Call, object]]:
+    unique = list(dict.fromkeys(reads))
+    answers = yield unique
+    return dict(zip(unique, answers, strict=True))
+
+
+def _operator(
+    operator: Operator, said: Mapping[Call, object], met: Mapping[str, Mapping[str, set[int]]], label: str | None
+) -> Operator | None:
+    """The operator as the contract has it; None where it says that there is none any more."""
+    first, *rest = (said[ask] for ask in _may(operator))
+    if operator.token_id is not None:
+        said_of = ((first, operator.spender), (rest[0], operator.owner))
+        # What could not be read is not known to be gone; a token that was burnt refuses.
+        if any(isinstance(answer, Reverted) or (isinstance(answer, str) and answer != own) for answer, own in said_of):
+            return None
+        known = all(isinstance(answer, str) for answer, _ in said_of)
+        return replace(operator, standard="erc721", held=1 if known else None, label=label)
+    if first is False:
+        return None
+    is_721, is_1155, balance = rest
+    if is_1155 is True:
+        return replace(operator, standard="erc1155", held=_count(operator, said, met), label=label)
+    return replace(operator, standard="erc721" if is_721 is True else None, held=_number(balance), label=label)
+
+
+def _count(operator: Operator, said: Mapping[Call, object], met: Mapping[str, Mapping[str, set[int]]]) -> int | None:
+    """How many ids are held; None where one of them is not known, or there are too many to ask."""
+    if len(met[operator.owner].get(operator.token, ())) > MOST_IDS:
+        return None
+    raws = [_number(said[ask]) for ask in _editions(operator, met)]
+    return None if None in raws else sum(raw != 0 for raw in raws)
+
+
+async def _driven(
+    snapshotter: Snapshotter, block: Block, plan: Plan[Read, Any, dict[Call, object]]
+) -> dict[Call, object]:
+    report = (await run_batched({"approvals": plan}, lambda reads: snapshotter.chain.answer(reads, block)))["approvals"]
+    if report.result is None:
+        raise BadAnswer(snapshotter.chain.key, f"what is left of approvals could not be read: {report.reason}")
+    return report.result
+
+
+Labels = Callable[[str, Iterable[str]], dict[str, str]]  # the names of known spenders, by chain and address
+
+
+async def standing(snapshotter: Snapshotter, owners: Sequence[str], labels: Labels) -> Standing:
+    """All that owners' approvals still allow, at the newest block that is indexed, the greatest risk first, then what
+    nobody can tell."""
+    lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
+    block = await snapshotter.now()
+    events = await asyncio.to_thread(latest_erc20, lake, tail, key, owners)
+    allowed = await asyncio.to_thread(latest_operators, lake, tail, key, owners)
+    names = labels(key, {event.spender for event in events} | {operator.spender for operator in allowed})
+    left = await allowances(snapshotter, [each for each in events if each.raw], block, names)
+    may = await operators(snapshotter, allowed, block, names)
+    return Standing(block, tuple(sorted((each for each in left if each.raw != 0), key=_order)), may)
+
+
+def _order(allowance: Allowance) -> tuple[bool, Decimal, bool, int, int]:
+    risk, place = allowance.at_risk, allowance.approval.place
+    value_usd = amounts.ZERO if risk is None else risk.copy_negate()
+    return risk is None, value_usd, not allowance.unlimited, -place.height, -place.log_index
+
+
+async def included(
+    page: ApprovalsPage,
+    snapshotter: Snapshotter,
+    owners: Sequence[str],
+    include: Collection[str],
+    labels: Labels,
+    *,
+    first: bool,
+    permit2: Collection[str] = (),
+) -> ApprovalsPage:
+    """A page with what was asked for beside its events, all at one block; operators, and what is allowed inside the
+    contracts `permit2`, are listed on a first page."""
+    from engine.permit2 import permitted
+
+    lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
+    block = await snapshotter.now()
+    allowed = None
+    if "operators" in include and first:
+        allowed = await asyncio.to_thread(latest_operators, lake, tail, key, owners)
+    inside = await permitted(snapshotter, owners, permit2, block) if "permit2" in include and first else None
+    spenders = {each.spender for each in (*page.items, *(allowed or ()), *(inside or ()))}
+    names = labels(key, spenders)
+    left: tuple[Allowance, ...] = ()
+    if "allowance" in include:
+        left = await allowances(
+            snapshotter, await asyncio.to_thread(current, page.items, lake, tail, key), block, names
+        )
+    may = None if allowed is None else await operators(snapshotter, allowed, block, names)
+    return replace(
+        page, block=block, allowances={each.approval.place: each for each in left}, operators=may, permitted=inside,
+        labels=names,
+    )  # fmt: skip
+
+
+def current(approvals: Collection[Approval], lake: Lake, tail: Tail, chain: str) -> list[Approval]:
+    """Those of some approvals that no later one of the same owner, token and spender has replaced."""
+    owners = sorted({each.owner for each in approvals})
+    newest = {each.place for each in latest_erc20(lake, tail, chain, owners)} if owners else set()
+    return [each for each in approvals if each.place in newest]

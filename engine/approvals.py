@@ -1,0 +1,194 @@
+"""Approvals that accounts gave, as mined, newest first, a page at a time; and what the approved tokens are worth now.
+
+A page goes down from a place (height and log index), so blocks that come meanwhile change no later page. It ends where
+the index ends: below that is `NotIndexed`, which is not the same as no more approvals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from adapters.evm.tokens import describe
+from chainfolio import amounts
+from chainfolio.blocks import Span, Spans
+from chainfolio.calls import Read, balance_of
+from chainfolio.contracts import Token
+from chainfolio.errors import BadRequest, NotIndexed, SourceError
+from chainfolio.plans import Plan, run_batched
+from chainfolio.tables import ACCOUNT_APPROVALS, APPROVALS
+from engine.answers import Approval, ApprovedAsset, Place
+from engine.snapshot import LIVE_LAG, Snapshotter
+from indexer import arrow_ipc
+from indexer.materialise import pending
+from pricing.quotes import Quotes
+from pricing.source_chain import source_chain
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from storage.lake import Lake
+    from storage.tail import Tail
+
+COLUMNS: Final = (
+    "height", "tx_index", "log_index", "time", "tx_hash", "standard", "token", "owner", "spender", "token_id", "raw",
+    "approved",
+)  # fmt: skip
+EVERYWHERE: Final = Span(0, 2**62)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+STALE: Final = "the chain has changed since that page: begin again without a cursor"
+
+
+def page(
+    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], limit: int, start: Place | int
+) -> tuple[list[Approval], Place | None]:
+    """Up to `limit` approvals, and the place to go on from (None: there are no more).
+
+    `start` is the chain's head for the newest, or the place that an earlier page ended at. BadRequest where that place
+    has left the chain; NotIndexed where the index does not reach.
+    """
+    covered = _covered(tail, chain, start)
+    wanted = limit + (2 if isinstance(start, Place) else 1)
+    rows = _rows(lake, tail, chain, owners, covered, wanted, start)
+    if isinstance(start, Place):
+        if not rows or rows[0].place != start:
+            raise BadRequest("cursor", STALE)
+        rows = rows[1:]
+    found = rows[:limit]
+    if len(rows) > limit or (found and covered.first > 0):
+        return found, found[-1].place
+    if covered.first > 0:
+        raise _hole(tail, chain, covered.first - 1)
+    return found, None
+
+
+def check_whole(tail: Tail, chain: str, head: int) -> None:
+    """NotIndexed where a block up to the head (or close to it) is not indexed."""
+    covered = _covered(tail, chain, head)
+    if covered.first > 0:
+        raise _hole(tail, chain, covered.first - 1)
+
+
+def _covered(tail: Tail, chain: str, start: Place | int) -> Span:
+    """The span of the index to read, from where the page starts down to where nothing is indexed."""
+    spans = list(tail.indexed_ranges(chain, APPROVALS.name))
+    if isinstance(start, Place):
+        for span in spans:
+            if start.height in span:
+                return Span(span.first, start.height)
+        raise BadRequest("cursor", STALE)
+    if not spans or spans[-1].last < start - LIVE_LAG:
+        raise NotIndexed(chain, APPROVALS.name, spans[-1].last + 1 if spans else 0, start)
+    return spans[-1]
+
+
+def _hole(tail: Tail, chain: str, last: int) -> NotIndexed:
+    """What is missing below a span."""
+    missing = Spans([Span(0, last)]) - tail.indexed_ranges(chain, APPROVALS.name)
+    first = max((span.first for span in missing), default=0)
+    return NotIndexed(chain, APPROVALS.name, first, last)
+
+
+def _rows(
+    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], span: Span, wanted: int, start: Place | int
+) -> list[Approval]:
+    """The newest rows from the start on."""
+    import polars as pl
+
+    mine = pl.col("standard") == "erc20"
+    if isinstance(start, Place):
+        below = pl.col("height") < start.height
+        mine &= below | ((pl.col("height") == start.height) & (pl.col("log_index") <= start.log_index))
+    found: dict[tuple[int, int], Approval] = {}
+    for rows in given(lake, tail, chain, owners, span):
+        _add(found, rows.lazy().filter(mine), wanted)
+    return [found[key] for key in sorted(found, reverse=True)[:wanted]]
+
+
+def given(lake: Lake, tail: Tail, chain: str, owners: Sequence[str], span: Span) -> Iterator[pl.DataFrame]:
+    """The approvals that owners gave in a span: the tail, what is not sorted by account yet, sorted histories.
+
+    In this order, which is the way that rows go: one that moves on meanwhile is met twice, and not missed.
+    """
+    import polars as pl
+
+    mine = pl.col("owner").is_in(owners)
+    within = pl.col("height").is_between(span.first, span.last)
+    streams = [stream for _, stream in tail.rows(chain, APPROVALS.name, span.first, span.last)]
+    if streams:
+        fresh = pl.from_arrow(arrow_ipc.load(streams, APPROVALS))
+        assert isinstance(fresh, pl.DataFrame)
+        yield fresh.filter(mine).select(COLUMNS)
+    for filter_ in tail.indexed_filters(chain, APPROVALS.name):
+        for part in pending(tail, chain, APPROVALS.name, filter_) & [span]:
+            here = pl.col("height").is_between(part.first, part.last)
+            yield lake.scan(APPROVALS, chain=chain, heights=[part]).filter(mine, here).select(COLUMNS).collect()
+    columns = ["account", *(name for name in COLUMNS if name != "owner")]
+    for owner in owners:
+        rows = lake.of_account(ACCOUNT_APPROVALS, chain, owner, columns)
+        yield rows.rename({"account": "owner"}).filter(within).select(COLUMNS).collect()
+
+
+def _add(found: dict[tuple[int, int], Approval], rows: pl.LazyFrame, wanted: int) -> None:
+    newest = rows.sort("height", "log_index", descending=True).head(wanted).collect()
+    for row in newest.iter_rows(named=True):
+        found[row["height"], row["log_index"]] = Approval(
+            place=Place(row["height"], row["log_index"], row["tx_hash"]),
+            time_us=time_us(row["time"]),
+            token=row["token"],
+            owner=row["owner"],
+            spender=row["spender"],
+            raw=amounts.raw_from_bytes(row["raw"]),
+        )
+
+
+def time_us(time: datetime) -> int:
+    """A moment of a table in microseconds."""
+    return (time - EPOCH) // timedelta(microseconds=1)
+
+
+# --- what the tokens are worth now -----------------------------------------------------------------------------------
+
+
+async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], ApprovedAsset]:
+    """What accounts hold now of some tokens, by (account, token): only where balance, decimals and price are known.
+
+    One round beside what the price sources need. Where the node does not answer, nothing is known.
+    """
+    wanted = sorted(set(pairs))
+    if not wanted:
+        return {}
+    chain, tokens = snapshotter.chain, list(dict.fromkeys(token for _, token in wanted))
+    try:
+        block = await snapshotter.now()
+        book = snapshotter.book.known(tokens, block)
+        plans: dict[str, Plan[Read, Any, Any]] = {
+            "balances": _balances(wanted),
+            "tokens": describe(chain.facts, [token for token in tokens if token not in book]),
+            "prices": source_chain(snapshotter.sources, [chain.facts.token_asset(token) for token in tokens], block),
+        }
+        reports = await run_batched(plans, lambda reads: chain.answer(reads, block))
+    except SourceError:
+        return {}
+    quotes: Quotes = reports["prices"].result or Quotes()
+    raws: Mapping[tuple[str, str], object] = reports["balances"].result or {}
+    told = book | (reports["tokens"].result or {})
+    usd = {price.asset: price.usd for price in quotes.prices}
+    return {
+        pair: _asset(told[pair[1]], raw, usd[told[pair[1]].asset])
+        for pair, raw in raws.items()
+        if isinstance(raw, int) and told[pair[1]].asset in usd and told[pair[1]].decimals is not None
+    }
+
+
+def _balances(pairs: Sequence[tuple[str, str]]) -> Plan[Read, Any, dict[tuple[str, str], object]]:
+    raws = yield [balance_of(token, account) for account, token in pairs]
+    return dict(zip(pairs, raws, strict=True))
+
+
+def _asset(token: Token, raw: int, usd: Decimal) -> ApprovedAsset:
+    assert token.decimals is not None, "only tokens with decimals are asked for"
+    held = amounts.amount(raw, token.decimals)
+    return ApprovedAsset(token.symbol, token.name, token.decimals, held, usd, amounts.value_of(held, usd))

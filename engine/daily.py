@@ -1,0 +1,162 @@
+"""What came to accounts since 00:00 UTC of a block's day and what left them, by the index: the tail and the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from chainfolio import amounts
+from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.blocks import Block, Span
+from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS, TRANSFERS
+from engine.account_index import FUNGIBLE
+from engine.sent import fresh, sent, unsorted
+from portfolio.ledger import NOBODY, account_transfers
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from storage.lake import Lake
+    from storage.tail import Tail
+
+NEEDED: Final = ("transfers", "native", "internal", "transactions")
+DAY_US: Final = 86_400_000_000
+PLACE: Final = ("account", "height", "tx_index")
+KEY: Final = (*PLACE, "log_index", "item", "direction")
+MOVED: Final = (*KEY, "counterparty", "standard", "token", "raw")
+PAID: Final = (*PLACE, "time", "fee")
+
+
+@dataclass(slots=True)
+class Daily:
+    """Raw amounts by contract (the zero address: the native coin); what left has the fees in it."""
+
+    came: dict[str, int] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
+
+    def add(self, direction: str, contract: str, raw: int) -> None:
+        """Take in one movement, `in` or `out`."""
+        side = self.came if direction == "in" else self.left
+        side[contract] = side.get(contract, 0) + raw
+
+    @property
+    def contracts(self) -> set[str]:
+        """Everything that moved."""
+        return {*self.came, *self.left}
+
+
+def daily(
+    lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], block: Block, also_at: str | None = None
+) -> tuple[dict[str, Daily], str]:
+    """What moved between accounts and others by account, with the block's own; no account is absent from it.
+
+    Empty, with the reason, where the day is not indexed up to this block in all that it takes, or where the index has
+    another block at its height. `also_at`: the contract at which the chain tells of its native coin a second time, as
+    of a token.
+    """
+    since = midnight(block)
+    if lacking := _lacking(lake, tail, chain, block, since):
+        return {}, lacking
+    found = {account: Daily() for account in accounts}
+    _add_moved(found, _moved(lake, tail, chain, accounts, block, since), also_at)
+    _add_fees(found, sent(lake, tail, chain, accounts, PAID), block, since)
+    # Once more: what has left the chain meanwhile may have been read in part.
+    lacking = _lacking(lake, tail, chain, block, since)
+    return ({}, lacking) if lacking else (found, "")
+
+
+def midnight(block: Block) -> datetime:
+    """00:00 UTC of a block's day."""
+    return Block(0, "", "", block.time_us - block.time_us % DAY_US).time
+
+
+def _lacking(lake: Lake, tail: Tail, chain: str, block: Block, since: datetime) -> str:
+    """Which datasets the index lacks, and from which block on, to have this block and all earlier blocks of its day;
+    empty where it has them."""
+    kept = {each.height: each for each in tail.blocks(chain)}
+    if kept.get(block.height, block).hash != block.hash:
+        return f"the index has another block {block.height}"
+    missing, begins = list[str](), dict[str, int]()
+    for dataset in NEEDED:
+        *_, newest = None, *(tail.indexed_ranges(chain, dataset) & [Span(0, block.height)])
+        if newest is None or newest.last < block.height:
+            missing.append(f"`{dataset}` is not indexed from block {newest.last + 1 if newest else 0} on")
+        else:
+            begins[dataset] = newest.first
+    if missing:
+        return ", ".join(missing)
+    first = max(begins.values())
+    if first == 0 or _began(lake, tail, chain, first - 1, block, since):
+        return ""
+    late = ", ".join(f"`{dataset}`" for dataset in NEEDED if begins[dataset] == first)
+    return f"the day may have begun before block {first}, from which on {late} are indexed"
+
+
+def _began(lake: Lake, tail: Tail, chain: str, first: int, block: Block, since: datetime) -> bool:
+    """Whether a block from this height on is known to be from before the day: so all of the day comes after it."""
+    import polars as pl
+
+    anchor = tail.anchor(chain)
+    known = (*tail.blocks(chain), *([anchor] if anchor else []))
+    if any(first <= each.height <= block.height and each.time < since for each in known):
+        return True
+    near = Span(first, max(first, block.height))
+    before = pl.col("height").is_between(first, block.height) & (pl.col("time") < since)
+    return any(
+        lake.scan(table, chain=chain, heights=[near]).filter(before).select("height").head(1).collect().height
+        for table in (BLOCKS, TRANSACTIONS)
+    )
+
+
+def _moved(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], block: Block, since: datetime) -> pl.DataFrame:
+    """The day's movements of accounts, each once: the tail, what is not sorted by account yet, sorted histories. In
+    this order, which is the way that rows go."""
+    import polars as pl
+
+    today = (pl.col("time") >= since) & (pl.col("height") <= block.height)
+    mine = pl.col("sender").is_in(accounts) | pl.col("recipient").is_in(accounts)
+    loose = [fresh(tail, chain, TRANSFERS, last=block.height).filter(today, mine)]
+    for span in unsorted(tail, chain, ACCOUNT_TRANSFERS):
+        within = pl.col("height").is_between(span.first, span.last)
+        loose.append(
+            lake.scan(TRANSFERS, chain=chain, heights=[span])
+            .filter(within, today, mine)
+            .select(TRANSFERS.names)
+            .collect()
+        )
+    own = pl.col("account").is_in(accounts)
+    parts = [account_transfers(rows).filter(own).select(MOVED) for rows in loose]
+    columns = [name for name in ACCOUNT_TRANSFERS.names if name in (*MOVED, "time")]
+    stored = lake.of_accounts(ACCOUNT_TRANSFERS, chain, accounts, columns).filter(today)
+    return pl.concat([*parts, stored.select(MOVED).collect()]).unique(KEY)
+
+
+def _add_moved(found: dict[str, Daily], moved: pl.DataFrame, also_at: str | None) -> None:
+    """Coins and fungible tokens that went between an account and somebody else. Who mints and burns has neither."""
+    import polars as pl
+
+    native = pl.col("token").is_null()
+    nobodys = pl.col("account").is_in(NOBODY) & ~native
+    rows = moved.filter(native | pl.col("standard").is_in(FUNGIBLE), pl.col("account") != pl.col("counterparty"))
+    told: set[tuple[object, ...]] = set()
+    # Native coins first, as null sorts: what is told of them a second time is known by then.
+    for row in rows.filter(~nobodys).select(*PLACE, "direction", "raw", "token").sort("token").iter_rows():
+        account, _, _, direction, raw, token = row
+        movement = row[:-1]
+        if token is None:
+            told.add(movement)
+        elif token == also_at and movement in told:
+            continue
+        contract = ZERO_ADDRESS if token in (None, also_at) else token
+        found[account].add(direction, contract, amounts.raw_from_bytes(raw))
+
+
+def _add_fees(found: dict[str, Daily], parts: Iterable[pl.DataFrame], block: Block, since: datetime) -> None:
+    import polars as pl
+
+    today = (pl.col("time") >= since) & (pl.col("height") <= block.height)
+    rows = pl.concat([part.filter(today) for part in parts]).unique(PLACE)
+    for account, fee in rows.select("account", "fee").iter_rows():
+        found[account].add("out", ZERO_ADDRESS, amounts.raw_from_bytes(fee))

@@ -1,0 +1,1 @@
+"""For developers of protocol decoders: recordings of real accounts, and scaffolding of new packages."""

@@ -1,0 +1,84 @@
+"""What decoders make of meetings: positions, what lies behind shares, and issues where they do not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from chainfolio.calls import Read, ReadResult, Reads
+from chainfolio.contracts import Issue
+from chainfolio.plans import Plan, Report, batched
+from chainfolio.protocols import DecodedPosition, DecoderPlan, Unread, Unverified, reading
+from indexer.matching import RuleMatch
+from indexer.validation import founds
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one decoder read of one meeting: positions, and issues that say what is not known or not relied on."""
+
+    matched: RuleMatch
+    found: tuple[DecodedPosition, ...] = ()
+    issues: tuple[Issue, ...] = ()
+    calls: tuple[ReadResult, ...] = ()
+
+
+def unwrapping(matched: RuleMatch, raw: int) -> Reads:
+    """What an amount of a share is worth, whatever its family's code does."""
+    return _guarded(matched.row.family.unwrap, matched.match, raw)
+
+
+def outcome_of(matched: RuleMatch, whose: Reads | None = None) -> Plan[Read, Any, Outcome]:
+    """What the decoder of one meeting reads, whatever its code does. `whose` finds out meanwhile which protocol's it
+    is: nothing is found where it is nobody's."""
+    decoder = _guarded(matched.row.family.position, matched.match)
+    plans = {"": decoder, **({"whose": whose} if whose is not None else {})}
+    reports: dict[str, Report[Any]] = yield from batched(plans, record=True)
+    report = reports[""]
+    if (asked := reports.get("whose")) is not None:
+        if asked.status != "ok":
+            account = matched.match.account
+            reason = f"what {account} has there is unknown, and in which protocol: {asked.reason}"
+            return Outcome(matched, issues=(Issue("protocols", matched.match.contract, reason, account=account),))
+        if asked.result is None:
+            return Outcome(matched)
+        matched = replace(matched, row=asked.result)
+        report.recorded += asked.recorded
+    if report.status != "ok":
+        said = f"the position of {matched.match.account} is unknown: {report.reason}"
+        return Outcome(matched, issues=(matched.issue(said, makes_partial(matched, report)),))
+    if isinstance(report.result, Unverified):
+        return Outcome(matched, issues=(matched.unverified(report.result.reason),), calls=answered(report))
+    found = founds(report.result)
+    if isinstance(found, str):
+        said = f"the position of {matched.match.account} is unknown: {found}"
+        return Outcome(matched, issues=(matched.issue(said, True),), calls=answered(report))
+    return Outcome(matched, found, tuple(_notes(matched, found)), answered(report))
+
+
+def _notes(matched: RuleMatch, found: Iterable[DecodedPosition]) -> Iterator[Issue]:
+    """What positions themselves say is not known of them, or not to be relied on."""
+    for each in found:
+        if each.unverified:
+            yield matched.unverified(each.unverified)
+        if each.unknown:
+            said = f"not known of {matched.match.account}: {each.unknown}"
+            yield matched.issue(said, makes_partial=not each.unverified and not each.unlisted)
+
+
+def makes_partial(matched: RuleMatch, report: Report[Any]) -> bool:
+    """Whether an answer is partial for a decoder that failed: not where a contract that anybody could have made does
+    not answer, but always where the read failed or the decoder is broken."""
+    error = report.error
+    return matched.sure or not isinstance(error, Unread) or error.failed
+
+
+def answered(report: Report[Any]) -> tuple[ReadResult, ...]:
+    """What a plan read, with the results, as sources name it."""
+    return tuple(ReadResult(ask, result) for ask, result in report.recorded)
+
+
+def _guarded(decoder: Callable[..., DecoderPlan] | None, *given: Any) -> Reads:
+    """A decoder's plan; one that raises before it asks fails like one that raises later."""
+    return None if decoder is None else (yield from reading(decoder, *given))

@@ -1,0 +1,146 @@
+"""What assets were worth at past blocks: the ladder at many blocks at once, in as few requests as at one.
+
+What is read at a final block is kept: it cannot change. A price is of its own block or there is none; where the node
+has forgotten that block, that is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from chainfolio.assets import ZERO_ADDRESS, Asset
+from chainfolio.blocks import Block
+from chainfolio.calls import Read
+from chainfolio.contracts import Issue, Price
+from chainfolio.errors import BadAnswer, SourceError
+from chainfolio.plans import Plan, Unknown, run_batched
+from pricing.quotes import PriceSource, Quotes
+from pricing.source_chain import source_chain
+
+if TYPE_CHECKING:
+    from adapters.evm.chain import EvmChain
+
+MOST_BLOCKS: Final = 20_000  # that are kept: those asked for first go first
+Located = tuple[Block, Read]
+Prices = dict[int, dict[str, Price]]  # by height and contract, the zero address for the native coin
+
+
+@dataclass(slots=True)
+class Past:
+    """The past prices of one chain. What it gives is `Prices`: what has none is absent."""
+
+    chain: EvmChain
+    sources: Sequence[PriceSource]
+    _kept: dict[int, dict[str, Price | None]] = field(default_factory=dict)
+
+    async def prices(self, wanted: Mapping[Block, Iterable[str]]) -> tuple[Prices, list[Issue]]:
+        """The prices of some contracts at some blocks (without a hash where that is not known), and what could not be
+        read. About one request where all hashes are known, two where not, none the second time."""
+        unknown = {
+            block: sorted(set(contracts) - self._kept.get(block.height, {}).keys())
+            for block, contracts in wanted.items()
+        }
+        fresh, issues = await self._read({block: open_ for block, open_ in unknown.items() if open_})
+        found = {}
+        for block, contracts in wanted.items():
+            known = {**self._kept.get(block.height, {}), **fresh.get(block.height, {})}
+            found[block.height] = {each: price for each in contracts if (price := known.get(each)) is not None}
+        return found, issues
+
+    async def _read(
+        self, unknown: Mapping[Block, Sequence[str]]
+    ) -> tuple[dict[int, dict[str, Price | None]], list[Issue]]:
+        if not unknown:
+            return {}, []
+        node = _Node(self.chain)
+        assets = {contract: self._asset(contract) for contracts in unknown.values() for contract in contracts}
+        plans = {
+            str(block.height): _at(block, source_chain(self.sources, [assets[each] for each in contracts], block))
+            for block, contracts in unknown.items()
+        }
+        reports = await run_batched(plans, node.answers)
+        found: dict[int, dict[str, Price | None]] = {}
+        for block, contracts in unknown.items():
+            quotes = reports[str(block.height)].result or Quotes()
+            prices = {price.asset: price for price in quotes.prices}
+            found[block.height] = {contract: prices.get(assets[contract]) for contract in contracts}
+            if block.height not in node.lost and self.chain.node.is_final(block.height):
+                self._keep(block.height, found[block.height])
+        return found, [self._issue(node.lost)] if node.lost else []
+
+    def _keep(self, height: int, prices: Mapping[str, Price | None]) -> None:
+        self._kept.setdefault(height, {}).update(prices)
+        while len(self._kept) > MOST_BLOCKS:
+            del self._kept[next(iter(self._kept))]
+
+    def _issue(self, lost: Mapping[int, str]) -> Issue:
+        first, last = min(lost), max(lost)
+        where = f"block {first}" if len(lost) == 1 else f"{len(lost)} blocks from {first} to {last}"
+        reason = f"prices at {where} could not be read: {lost[first]}"
+        return Issue(self.chain.key, "prices", reason, makes_partial=False)
+
+    def _asset(self, contract: str) -> Asset:
+        facts = self.chain.facts
+        return facts.native_asset if contract == ZERO_ADDRESS else facts.token_asset(contract)
+
+
+@dataclass(slots=True)
+class _Node:
+    """Answers reads at blocks; `lost` are the heights at which it could not, and why."""
+
+    chain: EvmChain
+    lost: dict[int, str] = field(default_factory=dict)
+
+    async def answers(self, reads: Sequence[Located]) -> list[Any]:
+        """The answers in order, Unknown where a block is lost."""
+        by_block: dict[Block, list[Read]] = {}
+        for block, read in reads:
+            by_block.setdefault(block, []).append(read)
+        said = await self._said(by_block)
+        return [said[ask] if ask in said else Unknown(self.lost[ask[0].height]) for ask in reads]
+
+    async def _said(self, by_block: Mapping[Block, Sequence[Read]]) -> dict[Located, Any]:
+        said: dict[Located, Any] = {}
+        try:
+            left = await self._hashed([block for block in by_block if block.height not in self.lost])
+            while left:
+                given = await self.chain.answer_each([(pinned, by_block[block]) for block, pinned in left.items()])
+                behind = {}
+                for (block, pinned), answers in zip(left.items(), given, strict=True):
+                    if isinstance(answers, SourceError):
+                        behind[block] = pinned  # asked for alone, it is raised, and another node is asked
+                    else:
+                        said |= {(block, read): value for read, value in zip(by_block[block], answers, strict=True)}
+                left = behind
+        except SourceError as error:
+            answered = {block for block, _ in said}
+            self.lost |= {block.height: error.reason for block in by_block if block not in answered}
+        for (block, _), value in said.items():
+            if isinstance(value, Unknown) and value.cause == "read":
+                self.lost[block.height] = value.reason
+        return said
+
+    async def _hashed(self, blocks: Sequence[Block]) -> dict[Block, Block]:
+        """The blocks with their hashes: those that are not known are read, in one request."""
+        bare = [block for block in blocks if not block.hash]
+        headers = (
+            dict(zip(bare, await self.chain.blocks([block.height for block in bare]), strict=True)) if bare else {}
+        )
+        for block, header in headers.items():
+            if header.time_us != block.time_us:
+                raise BadAnswer(self.chain.key, f"block {block.height} is another one than in the index")
+        return {block: replace(block, hash=headers[block].hash) if block in headers else block for block in blocks}
+
+
+def _at(block: Block, plan: Plan[Read, Any, Quotes]) -> Plan[Located, Any, Quotes]:
+    """A plan whose reads say at which block."""
+    answers: Sequence[Any] | None = None
+    while True:
+        try:
+            reads = next(plan) if answers is None else plan.send(answers)
+        except StopIteration as stop:
+            result: Quotes = stop.value
+            return result
+        answers = yield [(block, ask) for ask in reads]

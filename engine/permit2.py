@@ -1,0 +1,123 @@
+"""What Permit2 lets others take: allowances inside that contract, found by its events, read from it at a block."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from adapters.evm.permit2 import LEFT, filters
+from chainfolio import amounts
+from chainfolio.assets import Asset
+from chainfolio.blocks import Block, Span, Spans
+from chainfolio.calls import Call, Read, balance_of
+from chainfolio.contracts import Holding, Price, Token
+from chainfolio.errors import BadAnswer, NotIndexed, Unserved
+from chainfolio.plans import Plan, run_batched
+from engine.account_index import event_rows, unindexed
+from engine.answers import Permitted, Place
+from engine.approvals import time_us
+from engine.snapshot import Snapshotter
+from portfolio.valuation import valued
+
+if TYPE_CHECKING:
+    from storage.lake import Lake
+    from storage.tail import Tail
+
+OPEN: Final = "allowance(address,address)(uint256)"
+US: Final = 1_000_000
+PLACE: Final = ("height", "log_index", "time", "tx_hash", "address", "topic1", "topic2", "topic3")
+
+
+async def permitted(
+    snapshotter: Snapshotter, owners: Sequence[str], contracts: Collection[str], block: Block
+) -> tuple[Permitted, ...]:
+    """All that Permit2 still lets others take from owners at a block, the newest first: three requests at most.
+
+    Unserved where no Permit2 is known on the chain, NotIndexed where its events are not indexed up to the block.
+    """
+    chain = snapshotter.chain
+    if not contracts:
+        remedy = "the operator adds its address there to configs/spenders/permit2.toml"
+        raise Unserved(f"the allowances inside Permit2 on {chain.key}", remedy=remedy)
+    _check(snapshotter.tail, chain.key, filters(contracts), block.height)
+    given = await asyncio.to_thread(latest, snapshotter.lake, snapshotter.tail, chain.key, owners, contracts, block)
+    if not given:
+        return ()
+    about = await snapshotter.known(sorted({each.token for each in given}), block)
+    if about.issues:
+        raise BadAnswer(chain.key, f"{about.issues[0].adapter}: {about.issues[0].reason}")
+    report = (await run_batched({"permit2": _said(given)}, lambda reads: chain.answer(reads, block)))["permit2"]
+    if report.result is None:
+        raise BadAnswer(chain.key, f"what is left inside Permit2 could not be read: {report.reason}")
+    prices = {price.asset: price for price in about.quotes.prices}
+    found = (
+        _left(each, [report.result[ask] for ask in _asks(each)], about.tokens[each.token], prices, block)
+        for each in given
+    )
+    return tuple(each for each in found if each is not None)
+
+
+def _left(
+    given: Permitted, said: Sequence[Any], token: Token, prices: Mapping[Asset, Price], block: Block
+) -> Permitted | None:
+    """What is left of a permission; None where it was used up or taken back, or has expired: it moves nothing."""
+    left, open_, held = said
+    raw, expires_s = left[:2] if isinstance(left, tuple) else (None, None)
+    if raw == 0 or (expires_s is not None and expires_s < block.time_us // US):
+        return None
+    limits = (raw, _number(open_), _number(held))
+    known = [limit for limit in limits if limit is not None]
+    takes = 0 if 0 in known else min(known) if len(known) == len(limits) else None
+    value_usd = (
+        None
+        if takes is None
+        else valued(Holding(given.owner, token, takes), "", block, prices.get(token.asset)).value_usd
+    )
+    at_risk = amounts.ZERO if takes == 0 else value_usd
+    return replace(given, raw=raw, expires_s=expires_s, balance=_number(held), takes=takes, at_risk=at_risk)
+
+
+def latest(
+    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], contracts: Collection[str], block: Block
+) -> list[Permitted]:
+    """The last event of each owner, token and spender up to a block, the newest first; nothing is known of it yet."""
+    rows = event_rows(lake, tail, chain, owners, block.height, filters(contracts), ("place", *PLACE))
+    last: dict[tuple[str, ...], Permitted] = {}
+    for row in rows.sort("height", "log_index").iter_rows(named=True):
+        owner, token, spender = (f"0x{row[name][-40:]}" for name in ("topic1", "topic2", "topic3"))
+        if row["place"] == 1 and owner in owners:
+            place = Place(row["height"], row["log_index"], row["tx_hash"])
+            last[row["address"], owner, token, spender] = Permitted(
+                place, time_us(row["time"]), row["address"], token, owner, spender
+            )
+    return sorted(last.values(), key=lambda each: (each.place.height, each.place.log_index), reverse=True)
+
+
+def _check(tail: Tail, chain: str, wanted: Sequence[str], height: int) -> None:
+    """NotIndexed where one of the filters lacks a block."""
+    lacking = Spans()
+    for spans in unindexed(tail, chain, height, wanted).values():
+        lacking |= spans
+    if lacking:
+        first: Span = next(iter(lacking))
+        raise NotIndexed(chain, "events", first.first, first.last)
+
+
+def _asks(each: Permitted) -> tuple[Call, Call, Call]:
+    return (
+        Call(each.contract, LEFT, (each.owner, each.token, each.spender)),
+        Call(each.token, OPEN, (each.owner, each.contract)),
+        balance_of(each.token, each.owner),
+    )
+
+
+def _said(given: Sequence[Permitted]) -> Plan[Read, Any, Mapping[Call, Any]]:
+    reads = list(dict.fromkeys(ask for each in given for ask in _asks(each)))
+    answers = yield reads
+    return dict(zip(reads, answers, strict=True))
+
+
+def _number(answer: object) -> int | None:
+    return answer if isinstance(answer, int) and not isinstance(answer, bool) else None

@@ -1,0 +1,272 @@
+"""What one account has on one chain: balances, and its positions unfolded to what lies behind shares.
+
+All of it is one plan. What is known leads on at once: while one decoder is in its third round, another share is being
+unfolded, so the whole takes as many rounds as its longest path. A share that cannot be read stays what it is and is
+said; so does one that leads back to itself, or deeper than anybody builds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from chainfolio.calls import NativeBalance, Read, ReadResult, Reads, balance_of
+from chainfolio.contracts import Holding, Issue, Position, Token
+from chainfolio.errors import BadAnswer
+from chainfolio.interactions import Interactions
+from chainfolio.plans import Plan, Report, batched
+from chainfolio.protocols import DecodedPosition, TokenAmount, Unlisted, Unverified
+from engine.outcomes import Outcome, answered, makes_partial, outcome_of, unwrapping
+from engine.shares import Shares
+from indexer.matching import RuleMatch
+from indexer.validation import problem_of_parts
+
+DEEPEST = 8
+MAX_ROUNDS, MAX_READS = 64, 10_000_000
+Trail = tuple[str, ...]  # the shares that led to a part
+
+
+@dataclass(slots=True)
+class Underlying:
+    """What lies behind parts of a position, with the calls that say so and what is not known."""
+
+    parts: dict[str, int] = field(default_factory=dict)
+    issues: list[Issue] = field(default_factory=list)
+    calls: list[ReadResult] = field(default_factory=list)
+    unlisted: set[str] = field(default_factory=set)  # shares among them that anybody could have made
+
+    def add(self, part: TokenAmount) -> None:
+        """Add an amount of a token to what is there of it."""
+        self.parts[part.token] = self.parts.get(part.token, 0) + part.raw
+
+    def merge(self, other: Underlying) -> None:
+        """Add all of another."""
+        for token, raw in other.parts.items():
+            self.add(TokenAmount(token, raw))
+        self.issues += other.issues
+        self.calls += other.calls
+        self.unlisted |= other.unlisted
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPosition:
+    """A position before its tokens have names. `vouches`: its protocol chose which tokens lie in it."""
+
+    account: str
+    protocol: str
+    found: DecodedPosition
+    behind: Underlying
+    vouches: bool = False
+
+    @property
+    def tokens(self) -> set[str]:
+        """Every token in it."""
+        return {*self.behind.parts, *(part.token for part in (*self.found.borrowed, *self.found.rewards))}
+
+    @property
+    def owned(self) -> set[str]:
+        """The tokens in it that are the account's."""
+        return {*self.behind.parts, *(part.token for part in self.found.rewards)}
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing in it."""
+        parts = (*self.found.borrowed, *self.found.rewards)
+        return not any(self.behind.parts.values()) and not any(part.raw for part in parts)
+
+    def named(self, tokens: Mapping[str, Token]) -> Position:
+        """The position with its tokens; called by what was supplied, where it has no name of its own."""
+        found, merged = self.found, [Underlying(), Underlying()]
+        for side, parts in zip(merged, (found.borrowed, found.rewards), strict=True):
+            for part in parts:
+                side.add(part)
+        supplied, borrowed, rewards = (
+            tuple(
+                Holding(self.account, tokens[token], raw, self.protocol, found.kind)
+                for token, raw in sorted(side.parts.items())
+                if raw
+            )
+            for side in (self.behind, *merged)
+        )
+        name = found.name or " / ".join(tokens[each].symbol.upper() or each for each in sorted(self.behind.parts))
+        return Position(
+            self.account, self.protocol, found.kind, name, supplied, borrowed, rewards, found.health, found.unlock_s,
+            found.vault, found.pool, found.replaces, tuple(dict.fromkeys(self.behind.calls)), found.unverified,
+        )  # fmt: skip
+
+
+Several = tuple[list[OpenPosition], list[Issue]]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountState:
+    """What was read of one account: its native coins and its tokens as they were answered, positions, issues."""
+
+    native: Any
+    balances: Mapping[str, Any]
+    positions: tuple[OpenPosition, ...]
+    issues: tuple[Issue, ...]
+
+
+@dataclass(slots=True)
+class AccountReader:
+    """Reads one account. `match` is what it met by the block that is read, `time_s` when that was made.
+
+    `named` asks for names and prices of tokens: of those that are held, or do not say whether they are, while positions
+    are still being read; `expected` asks for names in the first round, where they can be foretold.
+    """
+
+    shares: Shares
+    account: str
+    interactions: Interactions
+    time_s: int = 0
+    named: Callable[[Iterable[str]], Plan[Read, Any, None]] | None = None
+    expected: Plan[Read, Any, None] | None = None
+    _inner: set[str] = field(default_factory=set)
+
+    def read_all(self, wanted: Sequence[str]) -> Plan[Read, Any, AccountState]:
+        """The balances of the wanted tokens, and every position by what the account met."""
+        results = yield from _ours(
+            {
+                "tokens": self._tokens(wanted),
+                "collections": self._collections(),
+                **{
+                    str(at): self._position(each)
+                    for at, each in enumerate(self.shares.protocols.by_contract(self.account, self.interactions))
+                },
+                **({"expected": self.expected} if self.expected is not None else {}),
+            }
+        )
+        results.pop("expected", None)
+        native, balances, by_token, loose = results.pop("tokens")
+        found = [each for positions, _ in (*results.values(), by_token) for each in positions]
+        issues = [issue for _, said in (*results.values(), by_token, loose) for issue in said]
+        replaces = {token for each in found for token in each.found.replaces}
+        found += [each for each in loose[0] if each.found.pool not in replaces]
+        held = {token for token, raw in balances.items() if isinstance(raw, int) and raw}
+        issues += self.shares.silent(self.account, sorted(held | self._inner | self.interactions.tokens))
+        self.shares.protocols.remember(self.account, self._inner - held)
+        return AccountState(native, balances, tuple(each for each in found if not each.empty), tuple(issues))
+
+    def _tokens(self, wanted: Sequence[str]) -> Plan[Read, Any, tuple[Any, dict[str, Any], Several, Several]]:
+        """Balances; the positions that go by tokens; and what lies behind the shares among them."""
+        reads: list[Read] = [NativeBalance(self.account), *(balance_of(each, self.account) for each in wanted)]
+        expected = self.shares.protocols.expected(self.account)
+        questions = self.shares.questions(sorted(self.interactions.tokens | expected))
+        native, *answers = yield [*reads, *questions]
+        self.shares.learn(questions, answers[len(wanted) :])
+        balances = dict(zip(wanted, answers, strict=False))
+        held = {token: raw for token, raw in balances.items() if isinstance(raw, int) and raw}
+        yield from self.shares.ask(held)
+        matches = self.shares.by_token(self.account, {*self.interactions.tokens, *held}, self.interactions.sent)
+        by_token = {str(at): self._position(each) for at, each in enumerate(matches)}
+        strangers = self.shares.strangers(self.account, {*self.interactions.tokens, *held}, self.interactions.sent)
+        by_token |= {f"led {at}": self._position(each, self.shares.whose(each)) for at, each in enumerate(strangers)}
+        shares = {token: self._share(token, raw) for token, raw in held.items()}
+        silent = {token for token in self.interactions.tokens if not isinstance(balances.get(token, 0), int)}
+        named = {"": self.named({*held, *silent})} if self.named is not None else {}
+        results = yield from _ours(by_token | shares | named)
+        return native, balances, _joined(results[key] for key in by_token), _joined(results[key] for key in shares)
+
+    def _collections(self) -> Plan[Read, Any, Several]:
+        """The positions that are tokens of collections which no file names."""
+        yield from self.shares.ask_collections(self.interactions.ids)
+        matches = self.shares.by_collection(self.account, self.interactions)
+        results = yield from _ours({str(at): self._position(each) for at, each in enumerate(matches)})
+        positions, issues = _joined(results.values())
+        return positions, [*issues, *self.shares.silent_collections(self.account, self.interactions)]
+
+    def _position(self, matched: RuleMatch, whose: Reads | None = None) -> Plan[Read, Any, Several]:
+        """What one decoder finds, unfolded."""
+        outcome: Outcome = yield from outcome_of(matched.at(self.time_s), whose)
+        matched = outcome.matched
+        plans: dict[str, Plan[Read, Any, Any]] = {
+            str(at): self._underlying(each.supplied, is_inner=bool(each.replaces))
+            for at, each in enumerate(outcome.found)
+        }
+        others = {part.token for each in outcome.found for part in (*each.borrowed, *each.rewards) if part.raw}
+        if others and self.named is not None:  # while what was supplied is unfolded, and not a round later
+            plans["named"] = self.named(others)
+        behind = yield from _ours(plans)
+        behind.pop("named", None)
+        opened, issues = [], list(outcome.issues)
+        for found, each in zip(outcome.found, behind.values(), strict=True):
+            each.calls[:0] = outcome.calls
+            each.unlisted |= {matched.match.contract} if found.unlisted else set()
+            opened.append(OpenPosition(self.account, matched.row.protocol, found, each, matched.vouches))
+            issues += each.issues
+        return opened, issues
+
+    def _share(self, token: str, raw: int) -> Plan[Read, Any, Several]:
+        """A loose token as a position, where it is a share of something."""
+        matched = self.shares.share(self.account, token, self.interactions.sent)
+        if matched is None or matched.row.family.position is not None:
+            return [], []
+        behind = yield from self._unfold(TokenAmount(token, raw), (), is_inner=False)
+        if token in behind.parts:  # it is none after all, or nobody knows: it stays loose
+            return [], behind.issues
+        found = DecodedPosition(matched.row.family.kind, pool=token, replaces=(token,))
+        return [OpenPosition(self.account, matched.row.protocol, found, behind)], behind.issues
+
+    def _underlying(
+        self, parts: Sequence[TokenAmount], trail: Trail = (), is_inner: bool = True
+    ) -> Plan[Read, Any, Underlying]:
+        results = yield from _ours({str(at): self._unfold(part, trail, is_inner) for at, part in enumerate(parts)})
+        whole = Underlying()
+        for each in results.values():
+            whole.merge(each)
+        return whole
+
+    def _unfold(self, part: TokenAmount, trail: Trail, is_inner: bool) -> Plan[Read, Any, Underlying]:
+        """What lies behind a part in the end: itself, where it is no share. `is_inner`: it lies in another share."""
+        itself = Underlying({part.token: part.raw})
+        if not part.raw:
+            return itself
+        self._inner.add(part.token)
+        yield from self.shares.ask([part.token])
+        share = self.shares.share(self.account, part.token, self.interactions.sent)
+        if share is None:
+            return itself
+        if part.token in trail or len(trail) >= DEEPEST:
+            why = "it leads back to itself" if part.token in trail else f"more than {DEEPEST} shares lie in each other"
+            itself.issues.append(self._unknown(share, why, share.sure))
+            return itself
+        reports: dict[str, Report[Any]] = yield from batched(
+            {"": unwrapping(share.at(self.time_s, is_inner), part.raw)}, record=True
+        )
+        report = reports[""]
+        result: Any = report.result
+        if report.status == "ok" and result is None:
+            return itself  # it only says that it is one
+        if isinstance(result, Unverified):
+            itself.issues.append(share.unverified(result.reason))
+            return itself
+        parts = result.parts if isinstance(result, Unlisted) else result
+        why = report.reason or problem_of_parts(parts)
+        if why:
+            itself.issues.append(self._unknown(share, why, makes_partial(share, report)))
+            return itself
+        behind: Underlying = yield from self._underlying(parts, (*trail, part.token))
+        behind.calls[:0] = answered(report)
+        if isinstance(result, Unlisted):
+            behind.unlisted.add(part.token)
+        return behind
+
+    def _unknown(self, share: RuleMatch, why: str, makes_partial: bool) -> Issue:
+        return share.issue(f"what lies behind this share of {self.account} is unknown: {why}", makes_partial)
+
+
+def _joined(results: Iterable[Several]) -> Several:
+    several = list(results)
+    return [each for opened, _ in several for each in opened], [each for _, issues in several for each in issues]
+
+
+def _ours(plans: Mapping[str, Plan[Read, Any, Any]]) -> Plan[Read, Any, dict[str, Any]]:
+    """Plans of our own together, and their results: decoders inside them are bounded one by one, and what those
+    raise has become an issue before it gets here."""
+    reports: dict[str, Report[Any]] = yield from batched(plans, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
+    for report in reports.values():
+        if report.status != "ok":
+            raise report.error or BadAnswer("positions", report.reason)
+    return {name: report.result for name, report in reports.items()}

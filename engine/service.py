@@ -1,0 +1,550 @@
+"""The engine behind the API: portfolios and net asset values of accounts over all configured chains.
+
+An answer is kept with its age. A stale one is given at once while a fresh one is made behind it, unless the caller
+wants to wait; a partial one is given but never kept as whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from chainfolio.assets import ZERO_ADDRESS, Account
+from chainfolio.blocks import Block, ahead_of_clock
+from chainfolio.contracts import Issue, Quoted, Snapshot, VirtualUser
+from chainfolio.errors import BadRequest, HistoryUnavailable, NodeBehind, NotFound, SourceError, Unavailable, Unserved
+from chainfolio.messages import public
+from chainfolio.supervisor import Supervisor, Task
+from engine import account_index, virtual_users
+from engine.answers import (
+    ApprovalsPage,
+    ChainFact,
+    ChainReadiness,
+    EndpointHealth,
+    Place,
+    Readiness,
+    SyncStatus,
+    TaskHealth,
+    TransactionFilter,
+    TransactionsPage,
+)
+from engine.days import History, midnight_us
+from engine.rates import rate
+from engine.shared_work import SharedWork
+from engine.validators import Validators, unserved
+from engine.virtual_users import read_group
+from engine.wiring import functions, shown_facts, snapshotter_of
+from indexer.follow import Status
+from indexer.registry import Registry
+from indexer.wiring import System
+from portfolio.compose import issue_documents, portfolio
+from portfolio.document import Portfolio, encode_one, wallet_only
+from portfolio.facts import PLACEHOLDER, ChainFacts, Options
+from portfolio.merge import merge
+from portfolio.nav import Nav, check, nav
+from portfolio.transactions import Transactions
+from portfolio.valuation import Valuation, value
+from portfolio.zeroed import zeroed
+
+if TYPE_CHECKING:
+    from adapters.evm.chain import EvmChain
+    from engine.allowances import Standing
+    from engine.snapshot import Snapshotter
+    from portfolio.activity import Functions
+
+log = logging.getLogger("chainfolio.engine")
+KEEP_S = 3600.0
+MOST_KEPT = 20_000  # accounts
+MOST_LATER = 100  # accounts that are read though nobody waits for them
+CHAIN_SHARE = 0.75  # of the time that a request has
+REFRESH = "refresh"  # the reads of accounts, as logs and metrics name them
+GREY = "#808080"  # a chain without a colour of its own
+NO_FAMILY = "no chain for this kind of address is configured"
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What is known of one account, and since when."""
+
+    valuation: Valuation
+    updated_us: int
+    written: dict[Options, bytes] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Engine:
+    """Answers about accounts. `indexing` is what the worker knows, where one runs beside it, `supervisor` what runs the
+    background tasks of the process."""
+
+    system: System
+    indexing: Mapping[str, Status] = field(default_factory=dict)
+    supervisor: Supervisor = field(default_factory=Supervisor)
+    _kept: dict[str, _Kept] = field(default_factory=dict)
+    _reads: SharedWork[_Kept] = field(init=False)
+    _history: History = field(default_factory=History)
+    _snapshotters: dict[str, Snapshotter] = field(default_factory=dict)
+    _facts: dict[str, ChainFacts] = field(default_factory=dict)
+    _functions: Functions | None = None
+
+    def __post_init__(self) -> None:
+        self._reads = SharedWork(lambda error: self.supervisor.task(REFRESH).noted(error))
+
+    async def portfolios(
+        self, accounts: Sequence[Account], options: Options, *, wait: bool, wallet_only: bool
+    ) -> list[Portfolio]:
+        """One portfolio per account, in their order. `wait` wants fresh data; `wallet_only` is always read live."""
+        known = await (self._live(accounts) if wallet_only else self._known(accounts, wait=wait))
+        documents = [
+            self._document(a.address, kept.valuation, kept.updated_us, options)
+            for a, kept in zip(accounts, known, strict=True)
+        ]
+        return [_wallet(document) for document in documents] if wallet_only else documents
+
+    async def _live(self, accounts: Sequence[Account]) -> list[_Kept]:
+        """What each account has at the newest blocks of its chains, whatever is kept or indexed; nothing of it is kept,
+        for the index has less to say about so new a block."""
+        return list(await asyncio.gather(*(self._read(account, live=True) for account in accounts)))
+
+    async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
+        """The same portfolios as JSON, each written once for as long as what is kept of its account stays the same."""
+        known = await self._known(accounts, wait=wait)
+        return [self._written(account, kept, options) for account, kept in zip(accounts, known, strict=True)]
+
+    def _written(self, account: Account, kept: _Kept, options: Options) -> bytes:
+        found = kept.written.get(options)
+        if found is None:
+            document = self._document(account.address, kept.valuation, kept.updated_us, options)
+            found = kept.written[options] = encode_one(zeroed(document) if options.zero else document)
+        return found
+
+    async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
+        """Portfolios at one block of one chain, which is read anew. Errors as of `pinned`."""
+        return await self.at_pinned(accounts, chain, await self.pinned(chain, height), options)
+
+    async def pinned(self, chain: str, height: int | None = None) -> Block:
+        """The block of a chain at a height; without one the newest that is indexed, where indexing keeps up. BadRequest
+        above the head, HistoryUnavailable where the node has forgotten it, Unserved without such a chain."""
+        evm = self._configured(chain, "the portfolio at a block")
+        if height is None:
+            return await self._snapshotter(evm).now()
+        await self._check_height(evm, height)
+        return await self._block(evm, height)
+
+    async def at_pinned(
+        self, accounts: Sequence[Account], chain: str, block: Block, options: Options
+    ) -> list[Portfolio]:
+        """Portfolios at a block that `pinned` gave, in the order of the accounts; nothing of them is kept. Reorged
+        where the block has left the chain since, HistoryUnavailable where the node has pruned its state."""
+        snapshot = await self._snapshotter(self.system.chain(chain)).take([each.address for each in accounts], block)
+        parts, now_us = value([snapshot]).apart(), self.system.seams.clock.now_us()
+        return [self._document(each.address, parts[each.address], now_us, options, block.height) for each in accounts]
+
+    async def _block(self, chain: EvmChain, height: int) -> Block:
+        """A block that the chain has: who does not have it though the chain has gone on has forgotten it."""
+        try:
+            return await chain.block(height)
+        except NodeBehind as error:
+            if (await chain.heads()).latest.height < height:
+                raise
+            raise HistoryUnavailable(error.source, height, error.reason) from error
+
+    async def historical(self, accounts: Sequence[Account], day: date, options: Options) -> list[Portfolio]:
+        """Portfolios at the last block before 00:00 UTC of a day, on every chain there was by then. NotFound where an
+        account has none. A chain that cannot say is an issue; where none can, its error is raised, HistoryUnavailable
+        if all have forgotten."""
+        chains = self.system.chains
+        taken = await asyncio.gather(*(self._past(chain, accounts, day) for chain in chains))
+        begun = {chain.facts.family for chain, item in zip(chains, taken, strict=True) if item is not None}
+        _check_begun(accounts, begun, day)
+        lived = [item for item in taken if item is not None]
+        failed = [item for item in lived if isinstance(item, SourceError)]
+        if failed and len(failed) == len(lived):
+            raise next((item for item in failed if not isinstance(item, HistoryUnavailable)), failed[0])
+        instant_us = midnight_us(day)
+        snapshots = [
+            _unreadable(chain, _addresses(chain, accounts), item, instant_us) if isinstance(item, SourceError) else item
+            for chain, item in zip(chains, taken, strict=True)
+            if item is not None
+        ]
+        whole = value(snapshots)
+        return [self._document(each.address, whole, instant_us, options) for each in accounts]
+
+    async def _past(self, chain: EvmChain, accounts: Sequence[Account], day: date) -> Snapshot | SourceError | None:
+        """What accounts of the chain's kind held as the day began; None where there was no chain, or is no account."""
+        addresses = _addresses(chain, accounts)
+        try:
+            async with self._budget(chain):
+                block = await self._history.before(chain, day) if addresses else None
+                return None if block is None else await self._snapshotter(chain).take(addresses, block)
+        except SourceError as error:
+            return error
+
+    def _configured(self, chain: str, what: str) -> EvmChain:
+        if chain not in self.system.settings.chains:
+            raise Unserved(f"{what} of {chain}", remedy=f"the operator adds [chains.{chain}] to the settings")
+        return self.system.chain(chain)
+
+    async def _check_height(self, chain: EvmChain, height: int) -> None:
+        """Whether the chain is that far; the head is only asked for where the index does not reach so high."""
+        top = self.system.tail.top(chain.key)
+        if top is not None and height <= top.height:
+            return
+        head = (await chain.heads()).latest.height
+        if height > head:
+            raise BadRequest("blockNumber", f"block {height} is above the head of {chain.key}, which is block {head}")
+
+    async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Nav:
+        """One value over all accounts; a currency nobody can convert to is a typed error."""
+        check(currency)
+        known = await self._known(accounts, wait=wait)
+        for kept in known:
+            _refuse_unread(kept.valuation)
+        holdings = tuple(valued for kept in known for valued in kept.valuation.holdings)
+        positions = tuple(position for kept in known for position in kept.valuation.positions)
+        unread = {address: issues for kept in known for address, issues in kept.valuation.unread.items()}
+        whole = Valuation(holdings, positions, unread=unread)
+        if currency == "USD":
+            return nav(whole)
+        found = await rate(
+            self.system.settings, whole, currency, self.system.chains, lambda chain: self._snapshotter(chain).quote([])
+        )
+        return nav(whole, currency, found)
+
+    async def approvals(
+        self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None, include: Collection[str] = ()
+    ) -> ApprovalsPage:
+        """Approvals that accounts gave on a chain, as mined, the newest first, from a place on. NotIndexed where the
+        index does not reach, BadRequest for a place that has left the chain, Unserved for what cannot be included."""
+        from engine.allowances import included
+        from engine.approvals import assets, page
+
+        evm = self._configured(chain, "approvals")
+        owners = [account.address for account in accounts]
+        begin = start or (await evm.heads()).latest.height
+        system = self.system
+        items, more = await asyncio.to_thread(page, system.lake, system.tail, evm.key, owners, limit, begin)
+        known = await assets(self._snapshotter(evm), {(item.owner, item.token) for item in items})
+        found = ApprovalsPage(tuple(items), more, known)
+        if not include:
+            return found
+        return await included(
+            found, self._snapshotter(evm), owners, include, system.labels, first=start is None,
+            permit2=system.permit2(evm.key),
+        )  # fmt: skip
+
+    async def allowances(self, chain: str, account: Account) -> Standing:
+        """All that an account's approvals on a chain still allow, the greatest risk first. NotIndexed where there may
+        be approvals that nobody indexed."""
+        from engine.allowances import standing
+        from engine.approvals import check_whole
+
+        evm = self._configured(chain, "approvals")
+        check_whole(self.system.tail, evm.key, (await evm.heads()).latest.height)
+        return await standing(self._snapshotter(evm), [account.address], self.system.labels)
+
+    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> TransactionsPage:
+        """One page of what accounts did, over the chains asked for. Unserved where there is no such chain or none of an
+        account's kind, NotFound above the ceiling, NotIndexed where the index does not reach."""
+        from engine.transactions import Statement, Subject
+
+        system = self.system
+        chains = [self._configured(key, "transactions") for key in wanted.networks] or system.chains
+        for account in accounts:
+            if not wanted.networks and not any(chain.facts.family == account.family for chain in chains):
+                raise Unserved(f"the transactions of {account.family} accounts", remedy=NO_FAMILY)
+        families = {chain.facts.family for chain in chains}
+        addresses = [account.address for account in accounts if account.family in families]
+        if not addresses:
+            return TransactionsPage(Transactions(()), None)
+        subjects = [
+            Subject(self._snapshotter(chain), self.facts()[chain.key], system.answered(chain)) for chain in chains
+        ]
+        self._functions = self._functions or functions(system)
+        statement = Statement(system.registry, self._functions, system.settings.server.max_transactions, wanted)
+        found, reached = await statement.page(subjects, addresses)
+        unknown = [issue for subject in subjects for issue in subject.issues]
+        completeness: Literal["complete", "partial"] = "partial" if unknown else "complete"
+        issues = issue_documents([*unknown, *statement.issues])
+        return TransactionsPage(Transactions(tuple(found), completeness, issues), reached)
+
+    async def sync(self, accounts: Sequence[Account]) -> bool:
+        """Begin to read accounts anew, behind the caller's back; False where every one is being read already."""
+        idle = [account for account in accounts if account.address not in self._reads]
+        if idle and not self._refresh(idle):
+            raise Unavailable("accounts", "too many are being read for later", retry_after_s=5)
+        return bool(idle)
+
+    def _document(
+        self, address: str, valuation: Valuation, updated_us: int, options: Options, height: int | None = None
+    ) -> Portfolio:
+        return portfolio(
+            address, valuation, self.facts(), updated_ms=updated_us // 1000, options=options, block_number=height,
+            protocols=self.system.registry.facts,
+        )  # fmt: skip
+
+    async def virtual(self, users: Sequence[VirtualUser], options: Options, *, wait: bool) -> list[Portfolio]:
+        """One portfolio per virtual user, in their order. Written balances are priced now, at one block per chain; a
+        group is its accounts, and fresh where `wait` says so."""
+        groups = [read_group(user) for user in users]
+        members = list(dict.fromkeys(member for group in groups for member in group))
+        real = await self.portfolios(members, options, wait=wait, wallet_only=False) if members else []
+        known = dict(zip(members, real, strict=True))
+        wanted = virtual_users.wanted(users)
+        quotes = await asyncio.gather(*(self._quoted(key, contracts) for key, contracts in wanted.items()))
+        now_us = self.system.seams.clock.now_us()
+        shown = virtual_users.Shown(self.facts(), self.system.registry.facts, options, now_us)
+        found = {key: quoted for key, quoted in zip(wanted, quotes, strict=True) if quoted is not None}
+        return [
+            merge([known[member] for member in group], user.address)
+            if group
+            else virtual_users.document(user, found, shown)
+            for user, group in zip(users, groups, strict=True)
+        ]
+
+    async def _quoted(self, key: str, contracts: Sequence[str]) -> Quoted | None:
+        """Tokens and prices at a chain's head; None where the chain is not configured."""
+        if key not in self.system.settings.chains:
+            return None
+        chain = self.system.chain(key)
+        reader = self._snapshotter(chain)
+        try:
+            async with self._budget(chain):
+                return await reader.quote(contracts)
+        except SourceError as error:
+            log.warning("%s could not be read: %s", key, error.message)
+            issue = Issue(key, key, f"the chain could not be read: {error.reason}")
+            block = Block(0, "", "", self.system.seams.clock.now_us())
+            tokens = reader.book.known(contracts, block) | {ZERO_ADDRESS: reader.native}
+            return Quoted(block, tokens, {}, (issue,))
+
+    def facts(self) -> dict[str, ChainFacts]:
+        """What documents show of each configured chain."""
+        for chain in self.system.chains:
+            if chain.key not in self._facts:
+                self._facts[chain.key] = shown_facts(self.system, chain)
+        return self._facts
+
+    def kinds(self) -> set[str]:
+        """The kinds of address that some configured chain has."""
+        return {chain.facts.family for chain in self.system.chains}
+
+    def chains(self) -> list[ChainFact]:
+        """Every configured chain, by name."""
+        return sorted((_fact(chain) for chain in self.system.chains), key=lambda fact: fact.name)
+
+    async def status(self, accounts: Sequence[Account]) -> list[SyncStatus]:
+        """How fresh each account's data is, in their order; starts no work."""
+        result = []
+        for account in accounts:
+            kept = self._kept.get(account.address)
+            running = account.address in self._reads
+            read_us, indexed_us = kept.updated_us if kept else None, self._indexed_us(account.family)
+            known_us = None if indexed_us is None else max(indexed_us, read_us or 0)
+            result.append(SyncStatus(account.address, read_us, known_us, running))
+        return result
+
+    def _indexed_us(self, family: str) -> int | None:
+        """Up to when what accounts of a family did is indexed on all its chains; None where nothing is. An account that
+        is read after that knows at that moment all that is indexed."""
+        chains = [chain.key for chain in self.system.chains if chain.facts.family == family]
+        tops = [self.system.tail.top(key) or self.system.tail.anchor(key) for key in chains]
+        return min((top.time_us for top in tops if top is not None), default=None)
+
+    async def readiness(self) -> Readiness:
+        """How far each chain is, from what the worker and the tail know: no node is asked."""
+        chains = [self._ready(chain) for chain in self.system.chains]
+        serves = not chains or any(chain.healthy for chain in chains)
+        tasks = [_task_health(task) for task in self.supervisor.tasks]
+        return Readiness(ready=serves and not self.supervisor.problems(), chains=chains, tasks=tasks)
+
+    def validators(self) -> Validators:
+        """The validators of the beacon chain: no adapter of one is there yet."""
+        raise unserved()
+
+    def protocols(self) -> Registry:
+        """The protocols of the configs, also on chains that are not configured."""
+        return self.system.registry
+
+    def _ready(self, chain: EvmChain) -> ChainReadiness:
+        status, tail = self.indexing.get(chain.key), self.system.tail
+        top = tail.top(chain.key) or tail.anchor(chain.key)
+        indexed = top.height if top else None
+        newest_us = max([top.time_us if top else 0, *(each.health.head_us or 0 for each in chain.node.endpoints)])
+        wrong = ahead_of_clock(newest_us, self.system.seams.clock.now_us())
+        if status is None:
+            return ChainReadiness(
+                key=chain.key, healthy=not wrong, indexed=indexed, reason=wrong or None, endpoints=_endpoints(chain)
+            )
+        problems = [*([wrong] if wrong else []), *self.supervisor.problems(chain.key)]
+        reason = public("; ".join(problems) or status.halted or status.problem) or None
+        lag = max(0, status.head - (indexed or 0)) if status.head else None
+        return ChainReadiness(
+            key=chain.key,
+            healthy=not status.halted and not problems,
+            head=status.head or None,
+            indexed=indexed,
+            lag_blocks=lag,
+            reason=reason,
+            endpoints=_endpoints(chain),
+        )
+
+    # --- what is kept ------------------------------------------------------------------------------------------------
+
+    async def _known(self, accounts: Sequence[Account], *, wait: bool) -> list[_Kept]:
+        """What is known of each account: kept where that will do, read where it will not."""
+        now_us = self.system.seams.clock.now_us()
+        keep_us = self.system.settings.server.cache_s * 1_000_000
+        known: dict[str, _Kept] = {}
+        stale: list[Account] = []
+        for account in accounts:
+            kept = self._kept.get(account.address)
+            fresh = kept is not None and now_us - kept.updated_us <= keep_us
+            if kept is not None and (fresh or not wait):
+                known[account.address] = kept
+                if not fresh:
+                    stale.append(account)
+        self._refresh(stale)
+        missing = [account for account in accounts if account.address not in known]
+        read = await self._reads.results((account.address, partial(self._read, account)) for account in missing)
+        known |= {account.address: kept for account, kept in zip(missing, read, strict=True)}
+        return [known[account.address] for account in accounts]
+
+    def _refresh(self, accounts: Sequence[Account]) -> bool:
+        """Begin to read accounts for later; False where so many are read already that they have to come again."""
+        for account in accounts:
+            if self._reads.later >= MOST_LATER:
+                return False
+            self._reads.begin(account.address, partial(self._read, account))
+        return True
+
+    async def _read(self, account: Account, *, live: bool = False) -> _Kept:
+        """A snapshot of one account on every chain of its kind. A chain that fails is an issue, all are an error."""
+        chains = [chain for chain in self.system.chains if chain.facts.family == account.family]
+        taken = await asyncio.gather(*(self._snapshot(chain, account, live) for chain in chains))
+        failed = [item for item in taken if isinstance(item, SourceError)]
+        if chains and len(failed) == len(chains):
+            raise failed[0]
+        now_us = self.system.seams.clock.now_us()
+        snapshots = [
+            _unreadable(chain, [account.address], item, now_us) if isinstance(item, SourceError) else item
+            for chain, item in zip(chains, taken, strict=True)
+        ]
+        valuation = value(snapshots)
+        if not chains:
+            valuation = Valuation((), scope={account.address: ()}, unread={account.address: (_no_family(account),)})
+        kept = _Kept(valuation, now_us)
+        if not failed and not live:
+            self._keep(account.address, kept)
+        return kept
+
+    def _keep(self, address: str, kept: _Kept) -> None:
+        self._kept.pop(address, None)  # so that the oldest come first
+        self._kept[address] = kept
+        oldest_us = kept.updated_us - int(KEEP_S * 1_000_000)
+        while len(self._kept) > MOST_KEPT or next(iter(self._kept.values())).updated_us < oldest_us:
+            del self._kept[next(iter(self._kept))]
+
+    async def _snapshot(self, chain: EvmChain, account: Account, live: bool) -> Snapshot | SourceError:
+        try:
+            async with self._budget(chain):
+                return await self._snapshotter(chain).take([account.address], live=live)
+        except SourceError as error:
+            return error
+
+    @contextlib.asynccontextmanager
+    async def _budget(self, chain: EvmChain) -> AsyncIterator[None]:
+        """Time for one chain: most of a request's, so that a node that never answers leaves some for the others."""
+        limit_s = self.system.settings.limits.request_s * CHAIN_SHARE
+        try:
+            async with asyncio.timeout(limit_s):
+                yield
+        except TimeoutError:
+            raise Unavailable(chain.key, f"it could not be read within {limit_s:g} s", retry_after_s=5) from None
+
+    def _snapshotter(self, chain: EvmChain) -> Snapshotter:
+        if chain.key not in self._snapshotters:
+            self._snapshotters[chain.key] = snapshotter_of(self.system, chain)
+        return self._snapshotters[chain.key]
+
+
+def _task_health(task: Task) -> TaskHealth:
+    return TaskHealth(
+        task=task.name,
+        chain=task.chain or None,
+        healthy=not task.problem,
+        failures=task.failures,
+        reason=public(task.problem) or None,
+    )
+
+
+def _endpoints(chain: EvmChain) -> list[EndpointHealth]:
+    """The health of a chain's endpoints, without the evidence: it may repeat what somebody asked."""
+    best = chain.node.best_height
+    return [
+        EndpointHealth(
+            endpoint=endpoint.name,
+            height=(health := endpoint.health).height,
+            lag_blocks=health.lag_blocks(best),
+            latency_ms=health.latency_ms,
+            faults=health.faults,
+            quarantined=health.evidence is not None,
+        )
+        for endpoint in chain.node.endpoints
+    ]
+
+
+def _refuse_unread(valuation: Valuation) -> None:
+    """A net asset value has no room for what is not known: a chain that was not read makes it no value at all."""
+    for issues in valuation.unread.values():
+        for issue in issues:
+            if issue.reason == NO_FAMILY:
+                raise Unserved(f"the net asset value of {issue.subject}", remedy=f"{NO_FAMILY}: the operator adds one")
+            if issue.makes_partial and issue.adapter != account_index.ADAPTER:
+                raise Unavailable(issue.adapter, issue.reason)
+
+
+def _wallet(document: Portfolio) -> Portfolio:
+    return wallet_only(document)
+
+
+def _no_family(account: Account) -> Issue:
+    return Issue(account.family, account.address, NO_FAMILY, account=account.address)
+
+
+def _check_begun(accounts: Sequence[Account], families: set[str], day: date) -> None:
+    """NotFound where an account has no chain here, by the families of those that had begun by the day."""
+    lacking = [each.address for each in accounts if each.family not in families]
+    if lacking:
+        raise NotFound(
+            f"no snapshot of {', '.join(lacking)} can be built for {day}: this server has no chain of such addresses "
+            "that had begun by then"
+        )
+
+
+def _addresses(chain: EvmChain, accounts: Sequence[Account]) -> list[str]:
+    return [each.address for each in accounts if each.family == chain.facts.family]
+
+
+def _unreadable(chain: EvmChain, addresses: Sequence[str], error: SourceError, time_us: int) -> Snapshot:
+    """A snapshot that says only why there is none."""
+    log.warning("%s could not be read: %s", chain.key, error.message)
+    reason = f"the chain could not be read: {error.reason}"
+    issues = tuple(Issue(chain.key, address, reason, account=address) for address in addresses)
+    return Snapshot(chain.key, Block(0, "", "", time_us), tuple(addresses), (), (), issues)
+
+
+def _fact(chain: EvmChain) -> ChainFact:
+    facts = chain.facts
+    return ChainFact(
+        chain_id=facts.chain_id, key=facts.key, name=facts.name, symbol=facts.native.symbol, color=facts.color or GREY,
+        img_small=facts.images.get("small", PLACEHOLDER), img_large=facts.images.get("large", PLACEHOLDER),
+        explorer_token_url=facts.explorer.get("token"), explorer_transaction_url=facts.explorer.get("transaction"),
+        explorer_address_url=facts.explorer.get("address"),
+        is_portfolio_supported=True, is_transactions_supported=True,
+    )  # fmt: skip

@@ -1,0 +1,360 @@
+"""What accounts did, over all chains, as pages of one list: from the index, and from the node what the index lacks.
+
+A page is cut from a total order, so pages that follow one another meet everything once, and one that is told where the
+page before it ended goes on there, whatever came meanwhile. It is given only where nothing that nobody indexed could
+stand in it or before it: else it is `NotIndexed`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from adapters.evm.lookup import Known
+from chainfolio.blocks import Block, Span, Spans
+from chainfolio.contracts import Issue, Token
+from chainfolio.errors import NotIndexed
+from engine.activities import Activities, indexed_hashes, indexed_transactions, missing, read
+from engine.answers import Reached, TransactionFilter
+from engine.sent import check_ceiling
+from engine.snapshot import LIVE_LAG, Snapshotter
+from portfolio.activity import Activity, Functions, TransactionDetails, together
+from portfolio.facts import ChainFacts, ProtocolFacts
+from portfolio.poisoning import Counterparties
+from portfolio.statement import RenderContext, contracts_of, mentions, priced, protocol_key, record
+from portfolio.transactions import TransactionDocument
+
+if TYPE_CHECKING:
+    from adapters.evm.datasets.transactions import Done
+    from indexer.registry import Registry
+
+NEEDED: Final = ("transfers", "approvals")
+HELPFUL: Final = ("native", "transactions", "internal")
+LOST: Final = {
+    "native": "native coins that transactions sent are not indexed: a payment to a wallet that nothing else shows is "
+    "missing",
+    "transactions": "transactions are not indexed: those that moved nothing, failed ones, and calls to a contract "
+    "wallet are missing",
+    "internal": "native coins that contracts sent inside transactions are not indexed, and missing from assetsIn and "
+    "assetsOut",
+}
+PIECE: Final = 250  # activities that are made whole at a time, at first
+MOST_PIECE: Final = 4000
+# What one request may ask the node for: an answer that filters by more needs `transactions` in the index.
+MOST_LOOKUPS: Final = 1000
+Record = tuple[Activity, TransactionDocument]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One chain to read. `datasets` are those that its operator indexes."""
+
+    snapshotter: Snapshotter
+    shown: ChainFacts
+    datasets: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """The chain's key."""
+        return self.snapshotter.chain.key
+
+    @property
+    def issues(self) -> list[Issue]:
+        """What the index of this chain is not asked to know."""
+        return [Issue(self.key, name, f"{lost} (dataset `{name}`)") for name, lost in LOST.items()
+                if name not in self.datasets]  # fmt: skip
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The datasets without which an answer would leave something out unsaid."""
+        return (*NEEDED, *(name for name in HELPFUL if name in self.datasets))
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """A span that nobody indexed, and the times of its first and its last block."""
+
+    chain: str
+    dataset: str
+    span: Span
+    first_us: int
+    last_us: int
+
+    def error(self) -> NotIndexed:
+        """What it makes of an answer that would need it."""
+        return NotIndexed(self.chain, self.dataset, self.span.first, self.span.last)
+
+    def is_clear(self, activity: Activity, newest_first: bool) -> bool:
+        """Whether nothing of the hole could stand before an activity."""
+        return activity.time_us > self.last_us if newest_first else activity.time_us < self.first_us
+
+
+@dataclass(slots=True)
+class Statement:
+    """Answers one question about some accounts on some chains. `issues` is what could not be read for the answer."""
+
+    registry: Registry
+    functions: Functions
+    most: int
+    wanted: TransactionFilter
+    issues: list[Issue] = field(default_factory=list)
+    _subjects: dict[str, Subject] = field(default_factory=dict)
+    _histories: dict[str, Activities] = field(default_factory=dict)
+    _holes: list[Hole] = field(default_factory=list)
+    _tokens: dict[str, dict[str, Token]] = field(default_factory=dict)
+    _spam: set[tuple[str, str]] = field(default_factory=set)
+    _counterparties: dict[str, dict[str, Counterparties]] = field(default_factory=dict)
+    _lookups: int = 0
+
+    async def page(
+        self, subjects: Sequence[Subject], accounts: Sequence[str]
+    ) -> tuple[list[TransactionDocument], Reached | None]:
+        """One page, and how far it goes, None where it is the last. NotFound above the ceiling, NotIndexed where it
+        would need what nobody indexed."""
+        self._subjects = {subject.key: subject for subject in subjects}
+        await asyncio.gather(*(self._read(subject, accounts) for subject in subjects))
+        self._check(accounts)
+        found = await self._cut(await asyncio.to_thread(self._left))
+        if len(found) < self.wanted.limit and self._holes:
+            raise self._nearest().error()
+        documents = await self._priced(found)
+        if len(found) < self.wanted.limit:
+            return documents, None
+        return documents, Reached(self.wanted.offset + len(found), found[-1][0].place)
+
+    def _left(self) -> list[Activity]:
+        """What is left of the list behind what was read of it before."""
+        keys, after = self._certain(), self.wanted.after
+        return keys if after is None else keys[_passed(keys, after, self.wanted.newest_first) :]
+
+    def _certain(self) -> list[Activity]:
+        """The keys in the order of the list, as far as nothing that nobody indexed could stand among them."""
+        newest_first = self.wanted.newest_first
+        clear = [
+            key
+            for history in self._histories.values()
+            for key in history.keys
+            if self._is_in_time(key) and all(hole.is_clear(key, newest_first) for hole in self._holes)
+        ]
+        return together(clear, newest_first)
+
+    def _check(self, accounts: Sequence[str]) -> None:
+        for account in accounts:
+            count = sum(key.account == account for history in self._histories.values() for key in history.keys)
+            check_ceiling(account, count, self.most)
+
+    def _is_in_time(self, key: Activity) -> bool:
+        since_us, until_us = self.wanted.since_us, self.wanted.until_us
+        return (since_us is None or key.time_us >= since_us) and (until_us is None or key.time_us <= until_us)
+
+    # --- what is known ------------------------------------------------------------------------------------------------
+
+    async def _read(self, subject: Subject, accounts: Sequence[str]) -> None:
+        source = subject.snapshotter
+        head = (await source.chain.heads()).latest.height
+        indexed_ranges, left = await asyncio.to_thread(
+            missing, source.tail, subject.key, subject.wanted, head, LIVE_LAG
+        )
+        await self._look_for_holes(subject, left)
+        self._histories[subject.key] = await asyncio.to_thread(
+            read, source.lake, source.tail, subject.key, accounts, indexed_ranges, self.most
+        )
+
+    async def _look_for_holes(self, subject: Subject, left: Spans) -> None:
+        """Keep the first span in the way of the list, by the times of its ends: others come after it."""
+        if not left:
+            return
+        spans = sorted(left, reverse=self.wanted.newest_first)
+        ends = await subject.snapshotter.chain.blocks([end for span in spans for end in (span.first, span.last)])
+        for number, span in enumerate(spans):
+            first_us, last_us = (ends[2 * number + end].time_us for end in (0, 1))
+            since_us, until_us = self.wanted.since_us, self.wanted.until_us
+            if (until_us is None or first_us <= until_us) and (since_us is None or last_us >= since_us):
+                tail = subject.snapshotter.tail
+                lacks = {name: len(Spans([span]) - tail.indexed_ranges(subject.key, name)) for name in subject.wanted}
+                self._holes.append(Hole(subject.key, max(lacks, key=lacks.__getitem__), span, first_us, last_us))
+                return
+
+    def _nearest(self) -> Hole:
+        if self.wanted.newest_first:
+            return max(self._holes, key=lambda hole: hole.last_us)
+        return min(self._holes, key=lambda hole: hole.first_us)
+
+    # --- what is shown ------------------------------------------------------------------------------------------------
+
+    async def _cut(self, keys: Sequence[Activity]) -> list[Record]:
+        first = self.wanted.offset - (self.wanted.after.count if self.wanted.after else 0)
+        last = first + self.wanted.limit
+        if not self._filters:
+            return [each for piece in _pieces(keys[first:last]) for each in await self._records(piece)]
+        found: list[Record] = []
+        passed = 0
+        grows = all("transactions" in subject.wanted for subject in self._subjects.values())
+        for piece in _pieces(keys, MOST_PIECE if grows else PIECE):
+            for each in await self._fitting(piece):
+                passed += 1
+                if passed > first:
+                    found.append(each)
+                if passed == last:
+                    return found
+        return found
+
+    @property
+    def _filters(self) -> bool:
+        """Whether anything is asked that only a record can say. Dust has no sign while nothing past has a price."""
+        wanted = self.wanted
+        parts = (wanted.search, wanted.counterparties, wanted.types, wanted.protocols, wanted.hide_spam)
+        return any(parts) or wanted.token_id is not None
+
+    async def _fitting(self, piece: Sequence[Activity]) -> list[Record]:
+        wanted = self.wanted
+        protocols = {key for written in wanted.protocols for key in (written, protocol_key(written))}
+        records = await self._records(piece, self._may_fit)
+        return [
+            (activity, document)
+            for activity, document in records
+            if (not wanted.types or document.type in wanted.types)
+            and (not protocols or document.protocol.key in protocols)
+            and (not wanted.counterparties or activity.counterparties & set(wanted.counterparties))
+            and not (wanted.hide_spam and document.type == "SPAM")
+        ]
+
+    def _may_fit(self, activity: Activity) -> bool:
+        """What the index alone says: whoever does not fit is not looked up."""
+        number = self.wanted.token_id
+        return number is None or any(move.token_id == number for move in activity.movements)
+
+    async def _records(
+        self, keys: Sequence[Activity], may_fit: Callable[[Activity], bool] = lambda activity: True
+    ) -> list[Record]:
+        """Keys with their records, in the order given, of one round each for tokens and for transactions."""
+        found: dict[tuple[str, str, str], Record] = {}
+        for chain, history in self._histories.items():
+            subject = self._subjects[chain]
+            ours = await asyncio.to_thread(history.whole, [key for key in keys if key.chain == chain])
+            ours = [activity for activity in ours if may_fit(activity)]
+            tokens = self._tokens.setdefault(chain, {})
+            self._spam |= await learn(subject.snapshotter, tokens, ours)
+            if search := self.wanted.search:
+                native = subject.snapshotter.native
+                ours = [activity for activity in ours if mentions(activity, tokens, native, search)]
+            await asyncio.to_thread(self._meet, subject, history, {activity.account for activity in ours})
+            context = self._context(subject, tokens)
+            for activity in await self._looked_up(subject, history, ours):
+                found[activity.chain, activity.account, activity.tx_hash] = activity, record(activity, context)
+        places = ((key.chain, key.account, key.tx_hash) for key in keys)
+        return [found[place] for place in places if place in found]
+
+    async def _priced(self, found: Sequence[Record]) -> list[TransactionDocument]:
+        """The records of a page with the prices of their blocks, by one reading a chain."""
+        here: dict[str, dict[Block, set[str]]] = {}
+        for chain, some in _by_chain(found).items():
+            blocks = await self._blocks(chain, {activity.height: activity.time_us for activity, _ in some})
+            wanted = here.setdefault(chain, {})
+            for activity, document in some:
+                wanted.setdefault(blocks[activity.height], set()).update(contracts_of(document))
+        read = await asyncio.gather(
+            *(self._subjects[chain].snapshotter.past.prices(wanted) for chain, wanted in here.items())
+        )
+        prices = {chain: prices for chain, (prices, _) in zip(here, read, strict=True)}
+        self.issues += [issue for _, issues in read for issue in issues]
+        return [priced(document, prices[activity.chain][activity.height]) for activity, document in found]
+
+    async def _blocks(self, chain: str, times: Mapping[int, int]) -> dict[int, Block]:
+        """Blocks of the index by their heights, without a hash where none is kept."""
+        kept = self._histories[chain].hashes
+        lake = self._subjects[chain].snapshotter.lake
+        hashes = {**await asyncio.to_thread(indexed_hashes, lake, chain, times.keys() - kept.keys()), **kept}
+        return {height: Block(height, hashes.get(height, ""), "", time_us) for height, time_us in times.items()}
+
+    def _meet(self, subject: Subject, history: Activities, accounts: set[str]) -> None:
+        """Find out whom accounts dealt with."""
+        counterparties = self._counterparties.setdefault(subject.key, {})
+        for account in accounts - counterparties.keys():
+            counterparties[account] = history.counterparties_of(account, subject.snapshotter.book.listed)
+
+    def _context(self, subject: Subject, tokens: Mapping[str, Token]) -> RenderContext:
+        def protocol_of(contract: str) -> ProtocolFacts | None:
+            held = self.registry.of(contract, (subject.key,))
+            return self.registry.facts[held[0][1].key] if held else None
+
+        source = subject.snapshotter
+        return RenderContext(
+            subject.shown, source.native, tokens, frozenset(source.book.listed), protocol_of, self.functions,
+            self._counterparties.get(subject.key, {}), source.chain.facts.native.also_at, self._spam,
+        )  # fmt: skip
+
+    async def _looked_up(self, subject: Subject, history: Activities, ours: list[Activity]) -> list[Activity]:
+        """Activities with what their transactions say: those that name the account are at hand, the rest is read."""
+        source = subject.snapshotter
+        unknown = [activity for activity in ours if activity.details is None]
+        stored = await asyncio.to_thread(indexed_transactions, source.lake, source.tail, subject.key, unknown)
+        asked = {activity.tx_hash: activity for activity in unknown if activity.tx_hash not in stored}
+        self._lookups += len(asked)
+        if self._lookups > MOST_LOOKUPS:
+            heights = [activity.height for activity in asked.values()]
+            raise NotIndexed(subject.key, "transactions", min(heights), max(heights))
+        final = {activity.height for activity in asked.values()} - history.hashes.keys()
+        hashes = {**await asyncio.to_thread(indexed_hashes, source.lake, subject.key, final), **history.hashes}
+        known = [
+            Known(tx_hash, one.height, one.tx_index, one.time_us // 1_000_000, hashes.get(one.height),
+                  one.height in final)
+            for tx_hash, one in asked.items()
+        ]  # fmt: skip
+        done = await source.chain.look_up(known)
+        stored |= {each.tx_hash: _details(found) for each, found in zip(known, done, strict=True)}
+        return [one if one.details else replace(one, details=stored[one.tx_hash]) for one in ours]
+
+
+def _by_chain(found: Sequence[Record]) -> dict[str, list[Record]]:
+    chains: dict[str, list[Record]] = {}
+    for each in found:
+        chains.setdefault(each[0].chain, []).append(each)
+    return chains
+
+
+def _passed(keys: Sequence[Activity], after: Reached, newest_first: bool) -> int:
+    """How many keys of a list were read before. A reorganisation may have given the last of them another block: then it
+    counts where it stands now; one that is gone counts where it stood."""
+    who = after.place[3:]
+    for number, key in enumerate(keys):
+        if (key.tx_hash, key.chain, key.account) == who:
+            return number + 1
+    behind = (key.place < after.place if newest_first else key.place > after.place for key in keys)
+    return next((number for number, is_behind in enumerate(behind) if is_behind), len(keys))
+
+
+def _pieces(keys: Sequence[Activity], most: int = PIECE) -> Iterator[Sequence[Activity]]:
+    """Pieces each twice as long as the one before, so that a filter that finds little reads the lake a few times."""
+    start, size = 0, PIECE
+    while start < len(keys):
+        yield keys[start : start + size]
+        start, size = start + size, min(2 * size, most)
+
+
+def _details(done: Done) -> TransactionDetails:
+    sent, created = done.sent, None if done.sent.to else done.receipt.contractAddress
+    return TransactionDetails(
+        sent.sender.lower(), sent.to.lower() if sent.to else None, created.lower() if created else None,
+        int(sent.value, 16), done.fee, done.status == 0, bytes.fromhex(sent.input[2:10]),
+    )  # fmt: skip
+
+
+async def learn(
+    snapshotter: Snapshotter, known: dict[str, Token], activities: Collection[Activity]
+) -> set[tuple[str, str]]:
+    """Add to the known tokens those that activities moved or allowed, as they are now. By account and token, what of
+    those that moved is taken for spam, as a portfolio of now would say it."""
+    listed = snapshotter.book.listed
+    moved = {(each.account, move.token) for each in activities for move in each.movements if move.token}
+    contracts = {token for _, token in moved}
+    contracts |= {permission.token for each in activities for permission in each.permissions}
+    known |= {contract: listed[contract] for contract in contracts & listed.keys()}
+    if contracts <= listed.keys():
+        return set()
+    block = await snapshotter.now()
+    tokens, spam = await snapshotter.judge(moved, contracts - listed.keys(), block)
+    known |= tokens
+    return set(spam)

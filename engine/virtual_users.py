@@ -1,0 +1,171 @@
+"""Virtual users: portfolios that their owner wrote down, or made of real ones.
+
+A BALANCE lies in the `wallet`, and its worth is in `manualBalanceNetworth` too. What a CEX holds lies in the protocol
+`cex`, named by the user's label, as `SPOT`. What is on no chain lies on one called `offchain`. A GROUP is its accounts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Final
+
+import msgspec
+
+from chainfolio import amounts
+from chainfolio.assets import ZERO_ADDRESS, Account, Asset, account, evm
+from chainfolio.blocks import Block
+from chainfolio.contracts import Holding, Issue, Price, Quoted, Token, VirtualHolding, VirtualUser
+from chainfolio.errors import BadRequest
+from portfolio.compose import clean, portfolio
+from portfolio.document import WALLET, Portfolio
+from portfolio.facts import ChainFacts, Options, ProtocolFacts
+from portfolio.valuation import Valuation, Valued
+from pricing.guards import MAX_USD
+
+OFFCHAIN: Final = "offchain"
+CEX: Final = "cex"
+PLACES: Final = {"BALANCE": (WALLET, "WALLET"), "CEX": (CEX, "SPOT")}
+NOBODY: Final = ""  # whose page no explorer has
+CERTAIN: Final = Decimal(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What documents are made with: chains and protocols, what was asked to be seen, and the time."""
+
+    chains: Mapping[str, ChainFacts]
+    protocols: Mapping[str, ProtocolFacts]
+    options: Options
+    now_us: int
+
+
+def check(user: VirtualUser, chains: Collection[str]) -> None:
+    """Whether this can be valued with these chains configured; BadRequest names what of it cannot."""
+    if user.type == "GROUP":
+        if not user.accounts or user.holdings:
+            raise BadRequest("accounts", "a GROUP has accounts, at least one, and no holdings")
+        read_group(user)
+        return
+    if user.type not in PLACES:
+        raise BadRequest("type", f"`{user.type}` is none of BALANCE, CEX, GROUP")
+    if user.accounts:
+        raise BadRequest("accounts", f"a {user.type} has holdings and no accounts")
+    for at, holding in enumerate(user.holdings):
+        _check_holding(holding, chains, f"holdings[{at}]")
+
+
+def _check_holding(holding: VirtualHolding, chains: Collection[str], where: str) -> None:
+    if _decimal(holding.amount, f"{where}.amount") < 0:
+        raise BadRequest(f"{where}.amount", "is not below zero")
+    if holding.chain:
+        if holding.chain not in chains:
+            remedy = f"one of {', '.join(sorted(chains))}"
+            raise BadRequest(f"{where}.chain", f"`{holding.chain}` is not configured", remedy=remedy)
+        if holding.symbol or holding.name or holding.usd is not None:
+            raise BadRequest(where, "symbol, name and price of what is on a chain are read from it")
+        _contract(holding)
+        return
+    if holding.contract or not holding.symbol:
+        raise BadRequest(where, "is at a contract of a chain, or a symbol of none")
+    if holding.usd is not None and not 0 < _decimal(holding.usd, f"{where}.usd") <= MAX_USD:
+        raise BadRequest(f"{where}.usd", f"is above 0 and at most {MAX_USD:f}")
+
+
+def _decimal(written: str, where: str) -> Decimal:
+    try:
+        return amounts.parse(written)
+    except ValueError as error:
+        raise BadRequest(where, str(error)) from None
+
+
+def _contract(holding: VirtualHolding) -> str:
+    """Where a holding's token lies; the native coin's is the zero address."""
+    return evm(holding.contract) if holding.contract else ZERO_ADDRESS
+
+
+def read_group(user: VirtualUser) -> tuple[Account, ...]:
+    """The accounts of a group, each once; of another type, none."""
+    return tuple(dict.fromkeys(account(written) for written in user.accounts)) if user.type == "GROUP" else ()
+
+
+def wanted(users: Iterable[VirtualUser]) -> dict[str, list[str]]:
+    """The contracts to be priced, by the key of their chain; a chain whose native coin alone is held has none."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for user in users:
+        for holding in user.holdings:
+            if holding.chain:
+                found[holding.chain] |= {_contract(holding)}
+    return {chain: sorted(found[chain] - {ZERO_ADDRESS}) for chain in sorted(found)}
+
+
+def document(user: VirtualUser, quoted: Mapping[str, Quoted], shown: Shown) -> Portfolio:
+    """The portfolio of a BALANCE or a CEX. What is on a chain that was not quoted is an issue, and in no sum."""
+    parts: list[Valued] = []
+    issues: list[Issue] = []
+    for holding, amount in _distinct(user.holdings):
+        if holding.chain and holding.chain not in quoted:
+            subject = f"{holding.chain}:{_contract(holding)}"
+            issues.append(Issue("virtual", subject, f"the chain {holding.chain} is not configured"))
+        elif amount:
+            on_chain = quoted.get(holding.chain)
+            parts.append(_on_chain(user, holding, amount, on_chain) if on_chain else _off(user, holding, amount, shown))
+    issues += _issues(parts, quoted)
+    scope = tuple(sorted({part.chain for part in parts}))
+    found = Valuation(tuple(parts), scope={NOBODY: scope}, unread={NOBODY: tuple(issues)})
+    made = portfolio(
+        NOBODY,
+        found,
+        {**shown.chains, OFFCHAIN: ChainFacts(OFFCHAIN, "Off chain", 0)},
+        updated_ms=shown.now_us // 1000,
+        options=replace(shown.options, sources=False),
+        protocols={**shown.protocols, CEX: ProtocolFacts(CEX, clean(user.label) or "Exchange")},
+    )
+    manual = made.networth if user.type == "BALANCE" else "0"
+    # What somebody wrote down has sent nothing, and nothing came to it.
+    nothing = dict.fromkeys(("daily_income", "daily_expense", "fees", "fees_fiat"), "0")
+    return msgspec.structs.replace(made, address=user.address, manual_balance_networth=manual, **nothing)
+
+
+def _distinct(holdings: Iterable[VirtualHolding]) -> list[tuple[VirtualHolding, Decimal]]:
+    """Each thing that is held, once, with all that is held of it."""
+    found: defaultdict[VirtualHolding, list[Decimal]] = defaultdict(list)
+    for holding in holdings:
+        contract = _contract(holding) if holding.chain else ""
+        found[replace(holding, amount="", contract=contract)].append(amounts.parse(holding.amount))
+    return [(holding, amounts.total(parts)) for holding, parts in found.items()]
+
+
+def _on_chain(user: VirtualUser, holding: VirtualHolding, amount: Decimal, quoted: Quoted) -> Valued:
+    token = quoted.tokens.get(holding.contract) or _unknown(holding.contract, quoted)
+    part = _valued(user, token, holding.chain, quoted.block, amount, quoted.prices.get(token.asset))
+    return replace(part, pegged=token.asset in quoted.pegged)
+
+
+def _unknown(contract: str, quoted: Quoted) -> Token:
+    """A token that could not be asked what it is."""
+    return Token(Asset(quoted.tokens[ZERO_ADDRESS].asset.chain, "erc20", contract), "", "", None)
+
+
+def _off(user: VirtualUser, holding: VirtualHolding, amount: Decimal, shown: Shown) -> Valued:
+    token = Token(Asset(OFFCHAIN, "symbol", holding.symbol), holding.symbol, holding.name or holding.symbol, None)
+    price = None
+    if holding.usd is not None:
+        price = Price(token.asset, amounts.parse(holding.usd), "fixed", shown.now_us, CERTAIN)
+    return _valued(user, token, OFFCHAIN, Block(0, "", "", shown.now_us), amount, price)
+
+
+def _valued(user: VirtualUser, token: Token, chain: str, block: Block, amount: Decimal, price: Price | None) -> Valued:
+    """The amount is what its owner wrote, to the last digit, also where the token has fewer: it has no raw."""
+    protocol, position = PLACES[user.type]
+    value_usd = None if price is None else amounts.value_of(amount, price.usd)
+    return Valued(Holding(NOBODY, token, 0, protocol, position), chain, block, amount, price, value_usd)
+
+
+def _issues(parts: Sequence[Valued], quoted: Mapping[str, Quoted]) -> list[Issue]:
+    """What could not be read of the chains of these parts, and why those of them have no price that have none."""
+    held = {str(part.holding.token.asset) for part in parts}
+    chains = sorted({part.chain for part in parts} & quoted.keys())
+    return [issue for chain in chains for issue in quoted[chain].issues if issue.makes_partial or issue.subject in held]

@@ -1,0 +1,59 @@
+"""What answers need of a process's parts: the reader of each chain, with its tokens, price sources and protocols."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chainfolio.errors import BadSettings
+from engine.snapshot import Snapshotter
+from engine.tokens import TokenBook, token_images, token_list
+from portfolio.facts import ChainFacts
+from pricing.registry import sources
+
+if TYPE_CHECKING:
+    from adapters.evm.chain import EvmChain
+    from indexer.wiring import System
+    from portfolio.activity import Functions
+
+
+def snapshotter_of(system: System, chain: EvmChain) -> Snapshotter:
+    """What takes snapshots of a chain."""
+    source_chain = sources(price_sections(system), system.settings.prices, chain.key, file=_prices(system).name)
+    book = TokenBook(chain.facts, system.lake, token_list(_tokens(system, chain), chain.facts))
+    protocols = system.protocols(chain)
+    protocols.listed = protocols.plain | book.listed.keys()
+    return Snapshotter(chain, system.lake, system.tail, book, source_chain, protocols)
+
+
+def shown_facts(system: System, chain: EvmChain) -> ChainFacts:
+    """What documents show of a chain."""
+    facts, tokens = chain.facts, token_images(_tokens(system, chain), chain.facts)
+    return ChainFacts(facts.key, facts.name, facts.chain_id, facts.explorer, facts.images, tokens)
+
+
+def functions(system: System) -> Functions:
+    """The functions of the configs, by the first four bytes of call data."""
+    from engine.functions import load
+
+    return load(system.configs / "functions.toml")
+
+
+def price_sections(system: System) -> dict[str, Any]:
+    """What the file of price sources says; BadSettings where it cannot be read."""
+    path = _prices(system)
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise BadSettings("prices_file", f"there is no {path}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise BadSettings(path.name, f"not valid TOML: {error}") from None
+
+
+def _prices(system: System) -> Path:
+    return Path(system.settings.prices_file) if system.settings.prices_file else system.configs / "prices.toml"
+
+
+def _tokens(system: System, chain: EvmChain) -> Path:
+    return system.configs / "tokens" / f"{chain.key}.toml"

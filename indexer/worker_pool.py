@@ -1,0 +1,121 @@
+"""More than one processor: other processes that fetch, decode and commit pieces of a span side by side with this one.
+
+Python runs one thing at a time in a process, and bulk indexing is bound by the processor. So a back-fill is cut into
+pieces and each lane takes the next one. A lane has its own connections and writes to the lake itself, under marks of
+its own; what has been promised and what is covered stays with this process, which it asks over a pipe. A worker process
+ends with the process that started it, so that no commit comes after somebody else took over."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from chainfolio.blocks import Block, Span
+from chainfolio.errors import BadAnswer, StoreError
+
+if TYPE_CHECKING:
+    from chainfolio.settings import Settings
+    from indexer.collect import Work
+    from indexer.progress import Progress
+
+CALLS = frozenset({
+    "indexed_ranges", "indexed_filters", "anchor", "open_batch", "close_batch", "capabilities", "learn", "quarantined",
+    "quarantine", "check_boundary",
+})  # fmt: skip
+
+
+class Boundaries(Protocol):
+    """Whoever holds the ends of finished pieces."""
+
+    def check_boundary(self, first: Block, last: Block) -> None:
+        """Take note of a piece's ends; BadAnswer where they do not fit what lies beside them."""
+
+
+@dataclass(slots=True)
+class BoundaryCheck:
+    """The first and last blocks of finished pieces: neighbours must be parent and child, whoever fetched them."""
+
+    chain: str
+    _first: dict[int, Block] = field(default_factory=dict)
+    _last: dict[int, Block] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def check_boundary(self, first: Block, last: Block) -> None:
+        """Take note of a piece's ends; BadAnswer where they do not fit what lies beside them."""
+        with self._lock:
+            before, after = self._last.get(first.height - 1), self._first.get(last.height + 1)
+            if before is not None and first.parent != before.hash:
+                raise BadAnswer(self.chain, f"block {first.height} does not follow the block {before.height} before it")
+            if after is not None and after.parent != last.hash:
+                raise BadAnswer(self.chain, f"block {last.height} does not precede the block {after.height} after it")
+            self._first[first.height], self._last[last.height] = first, last
+
+
+class WorkerProcess:
+    """One other process, from this side."""
+
+    def __init__(self, number: int, worker_processes: int, settings: Settings, chain: str) -> None:
+        self.number = number
+        self.requests = 0
+        self.error_counts: Mapping[str, Mapping[str, int]] = {}
+        from multiprocessing.connection import Connection  # here, for most runs have no lane to talk to
+
+        ours, theirs = socket.socketpair()
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "indexer.worker_process", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        theirs.close()
+        self._pipe = Connection(ours.detach())
+        self._pipe.send((number, worker_processes, settings, chain))
+
+    async def carry(self, span: Span, work: Work, tail: Any, ends: Boundaries, progress: Progress) -> None:
+        """Have a piece fetched and committed; its questions are answered here, its errors raised here."""
+        loop = asyncio.get_running_loop()
+
+        def count(blocks: int, events: int, restored: int) -> None:
+            progress.add(blocks=blocks, events=events, restored=restored)
+
+        def talk() -> None:
+            try:
+                self._pipe.send(("piece", span, work))
+                while True:
+                    kind, *content = self._pipe.recv()
+                    if kind == "progress":
+                        blocks, events, restored, self.requests = content
+                        loop.call_soon_threadsafe(count, blocks, events, restored)
+                    elif kind == "call":
+                        self._pipe.send(_answered(ends if content[0] == "check_boundary" else tail, *content))
+                    elif kind == "done":
+                        progress.rows += content[0]
+                        self.requests, self.error_counts = content[1], content[2]
+                        return
+                    else:
+                        raise content[0]
+            except (EOFError, OSError):
+                raise StoreError("lane", f"the process of lane {self.number} ended in the middle of its work") from None
+
+        await asyncio.to_thread(talk)
+
+    def close(self) -> None:
+        """End the process; a piece it is working on is carried out again by the next run."""
+        self._pipe.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def _answered(owner: Any, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[str, Any]:
+    """What a lane asked for, or the error it met."""
+    assert name in CALLS, f"a lane does not need {name}"
+    try:
+        return "value", getattr(owner, name)(*arguments, **named)
+    except Exception as error:  # it is the lane's call: the lane gets the error
+        return "error", error

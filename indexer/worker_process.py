@@ -1,0 +1,117 @@
+"""The process behind `indexer.worker_pool`: takes pieces from its pipe until the pipe closes."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import signal
+import sys
+import threading
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from chainfolio.blocks import Span
+from chainfolio.settings import Settings
+from indexer.collect import Collector, Work
+from indexer.progress import Progress
+from indexer.wiring import System, family
+
+if TYPE_CHECKING:
+    from adapters.evm.chain import EvmChain
+    from storage.tail import Tail
+
+PR_SET_PDEATHSIG = 1
+
+
+class RemoteTail:
+    """The tail, and the ends of pieces, as seen from a lane: each call is a question to the process that holds them."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe, self._lock = pipe, threading.Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments, **named: self._ask(name, arguments, named)
+
+    def _ask(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        with self._lock:
+            self._pipe.send(("call", name, arguments, named))
+            kind, value = self._pipe.recv()
+        if kind == "error":
+            raise value
+        return value
+
+    def tell(self, *message: Any) -> None:
+        """Send something that has no answer."""
+        with self._lock:
+            self._pipe.send(message)
+
+    def close(self) -> None:
+        """Nothing here to let go of."""
+
+
+def main(handle: int) -> None:
+    """Serve one pipe."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one decides
+    pipe = Connection(handle)
+    number, worker_processes, settings, chain = pipe.recv()
+    asyncio.run(_serve(RemoteTail(pipe), pipe, number, _share(settings, chain, worker_processes), chain))
+
+
+def _share(settings: Settings, key: str, worker_processes: int) -> Settings:
+    """A lane's part of what the node is asked at once."""
+    chain = settings.chains[key]
+    part = msgspec.structs.replace(
+        chain,
+        concurrency=max(1, chain.concurrency // worker_processes),
+        max_rps=chain.max_rps and max(1, chain.max_rps // worker_processes),
+    )
+    return msgspec.structs.replace(settings, chains={key: part})
+
+
+async def _serve(tail: RemoteTail, pipe: Connection, number: int, settings: Settings, key: str) -> None:
+    system = System(settings, _tail=tail)  # type: ignore[arg-type]
+    family(settings.chains[key].adapter)  # loaded while the other side still connects
+    import storage.lake  # noqa: F401
+
+    while True:
+        try:
+            _, span, work = await asyncio.to_thread(pipe.recv)
+        except (EOFError, OSError):
+            break
+        chain = system.chain(key)
+        progress = Progress(system.seams.clock, len(span), on_change=_Report(tail, chain))
+        collector = Collector(
+            chain, system.lake, cast("Tail", tail), system.seams, progress, worker_process=number, ends=tail
+        )
+        await _piece(collector, tail, span, work)
+    await system.close()
+
+
+class _Report:
+    """Tells the other side what was done since it was last told."""
+
+    def __init__(self, tail: RemoteTail, chain: EvmChain) -> None:
+        self._tail, self._chain, self._told = tail, chain, (0, 0, 0)
+
+    def __call__(self, now: Progress) -> None:
+        counts = (now.blocks, now.events, now.restored)
+        new = (count - told for count, told in zip(counts, self._told, strict=True))
+        self._tail.tell("progress", *new, self._chain.requests)
+        self._told = counts
+
+
+async def _piece(collector: Collector, tail: RemoteTail, span: Span, work: Work) -> None:
+    try:
+        await collector.piece(span, work)
+    except Exception as error:  # whatever it is, the process that holds the run has to hear of it
+        tail.tell("failed", error)
+    else:
+        tail.tell("done", collector.progress.rows, collector.chain.requests, collector.chain.node.error_counts())
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,227 @@
+"""Approvals as a real node mined them: newest first, each once on a walk while blocks come, never empty for unknown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from chainfolio.contracts import Token
+from chainfolio.errors import BadRequest, NotIndexed, Unavailable
+from engine.answers import Approval, Place
+from engine.approvals import assets, page
+from engine.snapshot import LIVE_LAG, Snapshotter
+from engine.tokens import TokenBook
+from localchain.evm import tx
+from pricing.fixed import fixed
+from tests.chains.evm import EvmSubject, evm
+from tests.chains.index import Index, index
+
+pytestmark = pytest.mark.node
+LOGS = ("transfers", "approvals")
+APPROVAL = "0x8c5be1e5ebec7d5bd14f71427d1e84f3dd0314c0f7b2291e5b200ac8c7c3b925"
+
+
+@pytest.fixture(scope="module")
+def subject() -> Iterator[EvmSubject]:
+    with evm(30) as found:
+        found.trade(40, 1)
+        yield found
+
+
+def details(subject: EvmSubject, owners: list[str]) -> list[tuple[int, int, str, str, str, str, int]]:
+    """What the node says: every ERC-20 approval of some owners, newest first."""
+    logs = subject.node.rpc("eth_getLogs", {"fromBlock": "0x0", "toBlock": "latest", "topics": [APPROVAL]})
+    rows = [
+        (
+            int(log["blockNumber"], 16), int(log["logIndex"], 16), log["transactionHash"], log["address"],
+            "0x" + log["topics"][1][-40:], "0x" + log["topics"][2][-40:], int(log["data"], 16),
+        )
+        for log in logs
+        if len(log["topics"]) == 3
+    ]  # fmt: skip
+    return sorted((row for row in rows if row[4] in owners), reverse=True)
+
+
+def shown(items: list[Approval]) -> list[tuple[int, int, str, str, str, str, int]]:
+    return [(i.place.height, i.place.log_index, i.place.tx_hash, i.token, i.owner, i.spender, i.raw) for i in items]
+
+
+def walk(indexed: Index, owners: list[str], limit: int, height: int) -> list[Approval]:
+    found: list[Approval] = []
+    start: Place | int | None = height
+    while start is not None:
+        items, start = page(indexed.lake, indexed.tail, indexed.key, owners, limit, start)
+        assert len(items) <= limit
+        found += items
+    return found
+
+
+@pytest.mark.parametrize("limit", [1, 3, 25, 100])
+async def test_a_walk_meets_every_approval_once_newest_first(subject: EvmSubject, tmp_path: Path, limit: int) -> None:
+    names = ["alice", "bob"]
+    owners = [subject.deployment.accounts[name].lower() for name in names]
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await indexed.fill_final()
+        await indexed.follower().step()
+        assert indexed.tail.rows(indexed.key, "approvals", 0, 2**40)
+        assert indexed.stored("approvals").num_rows
+        for chosen in (owners, owners[:1]):
+            assert len(details(subject, chosen)) > 3
+            assert shown(walk(indexed, chosen, limit, subject.height)) == details(subject, chosen)
+        assert walk(indexed, ["0x" + "12" * 20], limit, subject.height) == []
+
+
+async def test_times_are_those_of_the_blocks(subject: EvmSubject, tmp_path: Path) -> None:
+    alice = subject.deployment.accounts["alice"].lower()
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await indexed.fill_final()
+        await indexed.follower().step()
+        (newest,), _ = page(indexed.lake, indexed.tail, indexed.key, [alice], 1, subject.height)
+        block = subject.node.block(newest.place.height)
+        assert newest.time_us == int(block["timestamp"], 16) * 1_000_000
+
+
+async def test_blocks_that_come_and_become_final_during_a_walk_change_none_of_it(tmp_path: Path) -> None:
+    with evm(10) as subject:
+        subject.trade(30, 2)
+        owners = [account.lower() for account in subject.deployment.accounts.values()]
+        async with index(subject, tmp_path, datasets=LOGS) as indexed:
+            await indexed.fill_final()
+            follower = indexed.follower()
+            await follower.step()
+            before, found = details(subject, owners), []
+            items, start = page(indexed.lake, indexed.tail, indexed.key, owners, 2, subject.height)
+            found += items
+            for seed in range(4):
+                subject.trade(5, seed + 10)
+                await follower.step()
+                await follower.settle()
+                if seed % 2:
+                    await indexed.materialise()  # what is sorted by account now, and what is not yet, are one list
+                assert start is not None
+                items, start = page(indexed.lake, indexed.tail, indexed.key, owners, 2, start)
+                found += items
+            while start is not None:
+                items, start = page(indexed.lake, indexed.tail, indexed.key, owners, 5, start)
+                found += items
+            assert shown(found) == before
+
+
+async def test_a_cursor_into_a_block_that_left_the_chain_is_refused(tmp_path: Path) -> None:
+    with evm(10) as subject:
+        alice, weth = subject.deployment.accounts["alice"], subject.token("WETH")
+        for raw in (1, 2, 3):
+            subject.node.send(tx(alice, weth, "approve(address,uint256)", subject.deployment.accounts["bob"], raw))
+        async with index(subject, tmp_path, datasets=LOGS) as indexed:
+            await indexed.fill_final()
+            follower = indexed.follower()
+            await follower.step()
+            items, start = page(indexed.lake, indexed.tail, indexed.key, [alice.lower()], 1, subject.height)
+            assert (items[0].raw, start is not None) == (3, True)
+            subject.node.reorg(2)
+            subject.mine(3)
+            await follower.step()
+            assert start is not None
+            with pytest.raises(BadRequest, match="begin again"):
+                page(indexed.lake, indexed.tail, indexed.key, [alice.lower()], 1, start)
+            items, _ = page(indexed.lake, indexed.tail, indexed.key, [alice.lower()], 1, subject.height)
+            assert shown(items) == details(subject, [alice.lower()])[:1]
+
+
+async def test_what_is_not_indexed_is_said_and_never_shown_as_nothing(subject: EvmSubject, tmp_path: Path) -> None:
+    alice, stranger = subject.deployment.accounts["alice"].lower(), "0x" + "12" * 20
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        with pytest.raises(NotIndexed) as error:
+            page(indexed.lake, indexed.tail, indexed.key, [alice], 5, subject.height)
+        assert (error.value.first, error.value.last) == (0, subject.height)
+        floor = subject.height - 30
+        await indexed.fill(floor, subject.height)
+        with pytest.raises(NotIndexed) as error:
+            page(indexed.lake, indexed.tail, indexed.key, [stranger], 5, subject.height)
+        assert (error.value.first, error.value.last) == (0, floor - 1)
+        known = [row for row in details(subject, [alice]) if row[0] >= floor]
+        items, start = page(indexed.lake, indexed.tail, indexed.key, [alice], 100, subject.height)
+        assert shown(items) == known
+        assert start is not None
+        with pytest.raises(NotIndexed):
+            page(indexed.lake, indexed.tail, indexed.key, [alice], 100, start)
+        with pytest.raises(NotIndexed) as error:
+            page(indexed.lake, indexed.tail, indexed.key, [alice], 5, subject.height + LIVE_LAG + 1)
+        assert (error.value.first, error.value.last) == (subject.height + 1, subject.height + LIVE_LAG + 1)
+        await indexed.fill(0, floor - 11)
+        with pytest.raises(NotIndexed) as error:
+            page(indexed.lake, indexed.tail, indexed.key, [alice], 100, start)
+        assert (error.value.first, error.value.last) == (floor - 10, floor - 1)
+        await indexed.fill(floor - 10, floor - 1)
+        assert shown(walk(indexed, [alice], 7, subject.height)) == details(subject, [alice])
+
+
+async def test_other_tokens_of_an_index_by_contract_are_not_known(subject: EvmSubject, tmp_path: Path) -> None:
+    alice, weth = subject.deployment.accounts["alice"].lower(), subject.token("WETH")
+    async with index(subject, tmp_path, datasets=LOGS, contracts=[weth]) as indexed:
+        await indexed.fill(0, subject.height, contracts=[weth])
+        with pytest.raises(NotIndexed):
+            page(indexed.lake, indexed.tail, indexed.key, [alice], 5, subject.height)
+
+
+async def test_an_asset_is_what_its_owner_holds_now_or_is_not_there(subject: EvmSubject, tmp_path: Path) -> None:
+    alice, stranger = subject.deployment.accounts["alice"].lower(), "0x" + "12" * 20
+    usdc, dai, weth = (subject.token(symbol) for symbol in ("USDC", "DAI", "WETH"))
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await indexed.fill_final()
+        await indexed.follower().step()
+        facts = indexed.chain.facts
+        asset = facts.token_asset
+        listed = {usdc: Token(asset(usdc), "USDC", "USD Coin", 6), dai: Token(asset(dai), "DAI", "Dai", 18)}
+        prices = fixed({str(asset(usdc)): "0.5", str(asset(weth)): "2000"}, "test")
+        book = TokenBook(facts, indexed.lake, listed)
+        snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (prices,))
+        await indexed.chain.heads()
+        before = indexed.chain.requests
+        found = await assets(
+            snapshotter, [(owner, token) for owner in (alice, stranger) for token in (usdc, dai, weth)]
+        )
+        # DAI is listed but nobody prices it: an asset has everything or is absent. WETH says itself what it is.
+        assert set(found) == {(who, token) for who in (alice, stranger) for token in (usdc, weth)}
+        assert indexed.chain.requests - before <= 2
+        held = Decimal(subject.balance(alice, usdc, subject.height) or 0).scaleb(-6)
+        mine = found[alice, usdc]
+        assert held
+        assert (mine.balance, mine.price, mine.value) == (held, Decimal("0.5"), held / 2)
+        assert (mine.symbol, mine.name, mine.decimals) == ("USDC", "USD Coin", 6)
+        assert found[stranger, usdc].balance == 0
+
+
+async def test_without_its_node_a_page_has_no_assets(
+    subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice, usdc = subject.deployment.accounts["alice"].lower(), subject.token("USDC")
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        listed = {usdc: Token(indexed.chain.facts.token_asset(usdc), "USDC", "USD Coin", 6)}
+        book = TokenBook(indexed.chain.facts, indexed.lake, listed)
+        snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
+
+        async def gone() -> None:
+            raise Unavailable("node", "refused the connection")
+
+        monkeypatch.setattr(indexed.chain, "heads", gone)
+        assert await assets(snapshotter, [(alice, usdc)]) == {}
+        assert await assets(snapshotter, []) == {}
+
+
+async def test_any_walk_over_any_owners_is_what_was_mined(subject: EvmSubject, tmp_path: Path) -> None:
+    chance = Random(7)
+    owners = [account.lower() for account in subject.deployment.accounts.values()]
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await indexed.fill_final()
+        await indexed.materialise()
+        await indexed.follower().step()
+        for _ in range(15):
+            chosen = chance.sample(owners, chance.randrange(1, len(owners)))
+            found = await asyncio.to_thread(walk, indexed, chosen, chance.randrange(1, 20), subject.height)
+            assert shown(found) == details(subject, chosen)

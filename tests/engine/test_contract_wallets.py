@@ -1,0 +1,237 @@
+"""The transactions of an account that is a contract: whoever calls it, and whether anything moves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from chainfolio.blocks import Span, Spans
+from chainfolio.errors import NotIndexed, StaleTable
+from chainfolio.tables import ACCOUNT_TRANSACTIONS
+from engine.activities import read
+from localchain.artifacts import artifact
+from localchain.deploy import WAD
+from localchain.evm import Tx, call_data, created_address, tx, words
+from localchain.hostile import TRANSFER, Log, deploy_hostile, log_tx
+from portfolio.transactions import TransactionDocument
+from tests.chains.evm import KEY, EvmSubject, evm
+from tests.chains.index import EVERYTHING, Index, index
+from tests.engine.test_transactions import LOGS, ask, done, filled, hashes, wanted
+from tests.indexer.test_kills import environment
+from tests.indexer.test_migration import ALL, called
+
+pytestmark = pytest.mark.node
+EXECUTE = "execTransaction(address,uint256,bytes)"
+
+
+@dataclass(frozen=True)
+class Wallet:
+    """A contract wallet, and the hashes of what was done with it, by a word for each, the oldest first."""
+
+    subject: EvmSubject
+    address: str
+    deeds: dict[str, str]
+
+    @property
+    def newest_first(self) -> list[str]:
+        """Everything that was done with it."""
+        return [*self.deeds.values()][::-1]
+
+    def receipt(self, tx_hash: str) -> dict[str, str]:
+        """What the node says of a transaction."""
+        receipt: dict[str, str] = self.subject.node.rpc("eth_getTransactionReceipt", tx_hash)
+        return receipt
+
+
+@contextmanager
+def deployed() -> Iterator[Wallet]:
+    """A wallet of alice's, and everything that can be done with it, a block each."""
+    with evm(0) as subject:
+        alice, bob, eve = (subject.deployment.accounts[name] for name in ("alice", "bob", "carol"))
+        nonce = int(subject.node.rpc("eth_getTransactionCount", alice, "latest"), 16)
+        wallet = created_address(alice, nonce)
+        dai = subject.token("DAI")
+        code = artifact("Wallet").creation(words(["address[]"], [alice]))
+        pay_dai = bytes.fromhex(call_data("transfer(address,uint256)", bob, 7)[2:])
+        look = bytes.fromhex(call_data("totalSupply()")[2:])
+        deeds = {
+            "created": Tx(alice, None, code),
+            "an owner is added": tx(alice, wallet, "addOwner(address)", bob),
+            "a stranger fails": tx(eve, wallet, "addOwner(address)", eve),
+            "paid": Tx(eve, wallet, value=5, gas=50_000),
+            "touched": Tx(eve, wallet, gas=50_000),
+            "DAI comes": tx(alice, dai, "transfer(address,uint256)", wallet, WAD),
+            "looked at a token": tx(bob, wallet, EXECUTE, dai, 0, look),
+            "DAI leaves": tx(bob, wallet, EXECUTE, dai, 0, pay_dai),
+            "more than there is": tx(bob, wallet, EXECUTE, eve, 6, b""),
+        }
+        found = dict(zip(deeds, done(subject, *deeds.values()), strict=True))
+        assert subject.node.rpc("eth_getCode", wallet, "latest") != "0x"
+        yield Wallet(subject, wallet.lower(), found)
+
+
+@pytest.fixture(scope="module")
+def wallet() -> Iterator[Wallet]:
+    with deployed() as wallet:
+        yield wallet
+
+
+async def of_wallet(indexed: Index, wallet: Wallet) -> dict[str, TransactionDocument]:
+    """Its records by what was done."""
+    found = {each.hash: each for each in await ask(indexed, [wallet.address])}
+    return {deed: found[tx_hash] for deed, tx_hash in wallet.deeds.items()}
+
+
+@pytest.mark.parametrize("where", ["the tail", "the lake", "its history"])
+async def test_every_call_to_a_contract_wallet_is_in_its_list_wherever_the_rows_lie(
+    wallet: Wallet, tmp_path: Path, where: str
+) -> None:
+    last = {"the tail": wallet.subject.birth, "the lake": wallet.subject.height, "its history": wallet.subject.height}
+    async with index(wallet.subject, tmp_path) as indexed:
+        await indexed.fill(0, last[where])
+        if where == "its history":
+            await indexed.materialise()
+        await indexed.follower().step()
+        indexed_in_lake = {row["hash"] for row in indexed.stored("transactions").to_pylist()}
+        assert indexed_in_lake.isdisjoint(wallet.newest_first) == (where == "the tail")
+        assert bool(indexed.stored(ACCOUNT_TRANSACTIONS.name).num_rows) == (where == "its history")
+        assert hashes(await ask(indexed, [wallet.address])) == wallet.newest_first
+        oldest_first = await ask(indexed, [wallet.address], wanted(newest_first=False))
+        assert hashes(oldest_first) == wallet.newest_first[::-1]
+
+
+async def test_the_record_of_a_call_to_a_wallet_is_what_its_receipt_says(wallet: Wallet, tmp_path: Path) -> None:
+    async with index(wallet.subject, tmp_path) as indexed:
+        await filled(indexed)
+        found = await of_wallet(indexed, wallet)
+    assert {deed: record.type for deed, record in found.items()} == {
+        "created": "UNDEFINED",
+        "an owner is added": "UNDEFINED",
+        "a stranger fails": "FAILED",
+        "paid": "TRANSFERIN",
+        "touched": "UNDEFINED",
+        "DAI comes": "TRANSFERIN",
+        "looked at a token": "UNDEFINED",
+        "DAI leaves": "TRANSFEROUT",
+        "more than there is": "FAILED",
+    }
+    for deed, record in found.items():
+        receipt = wallet.receipt(record.hash)
+        fee = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
+        assert Decimal(record.fees) == Decimal(fee).scaleb(-18)
+        assert (record.sender, record.recipient) == (receipt["from"], receipt["to"] or receipt["contractAddress"])
+        assert record.user.address == wallet.address
+        moved = (len(record.assets_in), len(record.assets_out))
+        assert moved == {"paid": (1, 0), "DAI comes": (1, 0), "DAI leaves": (0, 1)}.get(deed, (0, 0))
+
+
+async def test_a_call_from_one_wallet_to_another_is_there_once_for_each_and_to_oneself_once(tmp_path: Path) -> None:
+    with evm(0) as subject:
+        alice, bob = (subject.deployment.accounts[name].lower() for name in ("alice", "bob"))
+        other, own = done(subject, Tx(alice, bob, "0x1234", gas=50_000), Tx(alice, alice, "0x1234", gas=50_000))
+        async with index(subject, tmp_path) as indexed:
+            await filled(indexed)
+            found = await ask(indexed, [alice, bob])
+    mine = [(each.hash, each.user.address, each.type) for each in found if each.hash in (other, own)]
+    assert sorted(mine) == sorted(
+        [(other, alice, "INTERACTION"), (other, bob, "UNDEFINED"), (own, alice, "INTERACTION")]
+    )
+
+
+async def test_pages_of_a_wallets_calls_are_the_whole_and_a_full_page_goes_on(wallet: Wallet, tmp_path: Path) -> None:
+    async with index(wallet.subject, tmp_path) as indexed:
+        await filled(indexed)
+        for size in (1, 2, 4):
+            read_: list[str] = []
+            while True:
+                page = hashes(await ask(indexed, [wallet.address], wanted(size, len(read_))))
+                read_ += page
+                if len(page) < size:
+                    break
+            assert read_ == wallet.newest_first
+        failed = await ask(indexed, [wallet.address], wanted(types=("FAILED",)))
+        assert hashes(failed) == [wallet.deeds["more than there is"], wallet.deeds["a stranger fails"]]
+
+
+async def test_a_call_that_left_the_chain_left_the_list(tmp_path: Path) -> None:
+    with deployed() as wallet:
+        subject = wallet.subject
+        async with index(subject, tmp_path) as indexed:
+            follower = indexed.follower()
+            await indexed.fill_final()
+            await follower.step()
+            assert hashes(await ask(indexed, [wallet.address])) == wallet.newest_first
+            subject.node.reorg(2)
+            (stayed,) = done(subject, Tx(subject.deployment.accounts["bob"], wallet.address, gas=50_000))
+            await follower.step()
+            left = [
+                tx_hash for tx_hash in wallet.newest_first if subject.node.rpc("eth_getTransactionReceipt", tx_hash)
+            ]
+            assert len(left) == len(wallet.newest_first) - 2
+            assert hashes(await ask(indexed, [wallet.address])) == [stayed, *left]
+
+
+async def test_calls_that_are_not_indexed_are_said_to_be_missing(wallet: Wallet, tmp_path: Path) -> None:
+    deed = wallet.subject.node.rpc("eth_getTransactionByHash", wallet.deeds["a stranger fails"])
+    height = int(deed["blockNumber"], 16)
+    async with index(wallet.subject, tmp_path) as indexed:
+        await indexed.fill(height, wallet.subject.height)
+        await indexed.fill(0, height - 1, (*LOGS, "native"))
+        known = wallet.newest_first[:-2]
+        assert hashes(await ask(indexed, [wallet.address], wanted(len(known)))) == known
+        with pytest.raises(NotIndexed) as error:
+            await ask(indexed, [wallet.address])
+        assert (error.value.dataset, error.value.last) == ("transactions", height - 1)
+
+
+async def test_a_history_of_an_older_release_has_the_calls_after_the_command_that_is_named(
+    wallet: Wallet, tmp_path: Path
+) -> None:
+    """It had a row for the sender alone, and did not name him twice."""
+    columns = tuple(column for column in ACCOUNT_TRANSACTIONS.columns if column.name != "sender")
+    was = replace(ACCOUNT_TRANSACTIONS, revision=1, columns=columns)
+    async with index(wallet.subject, tmp_path) as indexed:
+        await indexed.fill(0, wallet.subject.height)
+        await indexed.materialise()
+        before = indexed.stored(was.name)
+        rows = indexed.lake.window(ACCOUNT_TRANSACTIONS, KEY, ALL)
+        own = [account == sender for account, sender in zip(*(rows[name].to_pylist() for name in ("account", "sender")),
+                                                            strict=True)]  # fmt: skip
+        indexed.lake.recreate(was, rows.filter(pa.array(own)).select(was.names).cast(was.schema()))
+    async with index(wallet.subject, tmp_path) as indexed:
+        with pytest.raises(StaleTable, match="materialise CHAIN --tables account_transactions"):
+            await ask(indexed, [wallet.address])
+    env = environment(wallet.subject, tmp_path, EVERYTHING)
+    command = [sys.executable, "-m", "cli.main", "materialise", KEY, "--tables", was.name, "--json"]
+    mended = await asyncio.to_thread(called, command, env, tmp_path)
+    assert mended.returncode == 0, mended.stderr
+    assert json.loads(mended.stdout)["requests"] == 0
+    async with index(wallet.subject, tmp_path) as indexed:
+        assert indexed.stored(was.name) == before
+        assert hashes(await ask(indexed, [wallet.address])) == wallet.newest_first
+
+
+async def test_whom_a_called_contract_dealt_with_is_not_what_its_callers_make_it_log(tmp_path: Path) -> None:
+    """The contract is the account; a stranger calls it, and its log says that it sent something to somebody."""
+    with evm(0) as subject:
+        eve, mark = (subject.deployment.accounts[name].lower() for name in ("carol", "dave"))
+        account = deploy_hostile(subject.node)["transfer with 64 kB"].lower()
+        log = Log([TRANSFER, *("0x" + "00" * 12 + who[2:] for who in (account, mark))], words(["uint256"], 10**18))
+        (forged,) = done(subject, log_tx(eve, account, log))
+        look_alike = mark[:6] + "0" * 32 + mark[-4:]
+        async with index(subject, tmp_path) as indexed:
+            await filled(indexed)
+            heights = Spans([Span(0, subject.height)])
+            found = read(indexed.lake, indexed.tail, indexed.key, [account, eve], heights, 1_000)
+    assert forged in {key.tx_hash for key in found.keys if key.account == account}
+    assert found.counterparties_of(account, ()).resembled(look_alike, (2**40, 0)) is None
+    assert found.counterparties_of(account, (account,)).resembled(look_alike, (2**40, 0)) == mark

@@ -1,0 +1,114 @@
+"""The last block before a day: what a linear search finds, in a handful of rounds, and from a real node."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainfolio.blocks import Block
+from chainfolio.errors import NodeBehind
+from chainfolio.plans import run_known
+from engine.days import History, last_before, midnight_us
+from localchain.node import LocalNode
+from tests.chains.evm import evm
+
+DAY = date(2024, 2, 29)
+MIDNIGHT_S = midnight_us(DAY) // 1_000_000
+
+
+def block(height: int, time_us: int) -> Block:
+    return Block(height, f"0x{height:x}", "", time_us)
+
+
+@given(
+    st.integers(1, 1_000), st.lists(st.integers(0, 50), min_size=1, max_size=300), st.integers(0, 10_000), st.booleans()
+)
+def test_it_is_the_block_that_a_linear_search_finds(
+    birth_us: int, steps: list[int], instant_us: int, is_dated_1970: bool
+) -> None:
+    times = list(accumulate(steps, initial=birth_us))
+    began_us = times[0]
+    if is_dated_1970:
+        times[0], began_us = 0, times[1]
+    instant_us = min(instant_us, times[-1])
+    older = [height for height, time_us in enumerate(times) if time_us < instant_us]
+    found = run_known(
+        last_before(block(len(times) - 1, times[-1]), instant_us), lambda height: block(height, times[height])
+    )
+    assert (found and found.height) == (older[-1] if began_us < instant_us else None)
+
+
+def test_a_chain_of_twenty_million_blocks_takes_a_handful_of_rounds() -> None:
+    def time_s(height: int) -> int:  # slow at first, then faster, with a genesis of 1970
+        if height == 0:
+            return 0
+        merge = 15_537_394
+        slow_s = 1_438_269_973 + 14 * min(height, merge) + (height * 7919) % 11
+        return slow_s + 12 * max(0, height - merge)
+
+    head = block(20_000_000, time_s(20_000_000) * 1_000_000)
+    for day in (date(2015, 8, 1), date(2018, 1, 1), date(2021, 6, 15), date(2023, 1, 1)):
+        plan, rounds, asked = last_before(head, midnight_us(day)), 1, 0
+        heights = next(plan)
+        try:
+            while True:
+                rounds, asked = rounds + 1, asked + len(heights)
+                heights = plan.send([block(height, time_s(height) * 1_000_000) for height in heights])
+        except StopIteration as stop:
+            found = stop.value
+        assert time_s(found.height) * 1_000_000 < midnight_us(day) <= time_s(found.height + 1) * 1_000_000
+        assert rounds <= 8
+        assert asked <= 160
+
+
+def test_a_day_begins_at_midnight_utc() -> None:
+    assert midnight_us(date(1970, 1, 2)) == 86_400_000_000
+    assert midnight_us(date(1, 1, 1)) < 0
+
+
+@pytest.mark.node
+async def test_a_block_at_midnight_belongs_to_the_day_and_is_not_before_it() -> None:
+    with evm(0, LocalNode(timestamp=MIDNIGHT_S - 86_400)) as subject:
+        node = subject.node
+        node.rpc("evm_setNextBlockTimestamp", MIDNIGHT_S - 1)
+        last = node.mine()
+        node.rpc("evm_setNextBlockTimestamp", MIDNIGHT_S)
+        node.mine()
+        node.mine(50)
+        chain, history = subject.chain(finality=20), History()
+        found = await history.before(chain, DAY)
+        assert found is not None
+        assert (found.height, found.hash) == (last, node.block(last)["hash"])
+        assert await history.before(chain, DAY - timedelta(days=1)) is None  # the chain began that second
+        assert await history.before(chain, date(1900, 1, 1)) is None
+        before = chain.requests
+        assert await history.before(chain, DAY) == found
+        assert chain.requests == before
+        with pytest.raises(NodeBehind):
+            await history.before(chain, DAY + timedelta(days=1))
+        await chain.close()
+
+
+@pytest.mark.node
+async def test_what_is_not_final_is_looked_up_again(tmp_path: Path) -> None:
+    with evm(0, LocalNode(timestamp=MIDNIGHT_S - 86_400)) as subject:
+        node = subject.node
+        node.rpc("evm_setNextBlockTimestamp", MIDNIGHT_S - 1)
+        node.mine()
+        node.rpc("evm_setNextBlockTimestamp", MIDNIGHT_S)
+        node.mine()
+        chain, history = subject.chain(finality=64), History()
+        first = await history.before(chain, DAY)
+        subject.reorg(2)
+        node.mine(1, 86_400)
+        second = await history.before(chain, DAY)
+        assert first is not None
+        assert second is not None
+        assert second.hash != first.hash
+        assert second.hash == node.block(second.height)["hash"]
+        await chain.close()

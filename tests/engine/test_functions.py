@@ -1,0 +1,87 @@
+"""Function names by the first four bytes of call data."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from chainfolio.errors import BadSettings
+from engine.functions import load
+from indexer.wiring import CONFIGS
+from portfolio.activity import RULES, TRANSFERS
+
+FUNCTIONS = load(CONFIGS / "functions.toml")
+SHIPPED = FUNCTIONS.names
+
+
+@pytest.mark.parametrize(
+    ("selector", "name"),
+    [
+        ("a9059cbb", "transfer"),
+        ("095ea7b3", "approve"),
+        ("23b872dd", "transferFrom"),
+        ("d0e30db0", "deposit"),
+        ("2e1a7d4d", "withdraw"),
+        ("38ed1739", "swapExactTokensForTokens"),
+        ("414bf389", "exactInputSingle"),
+        ("617ba037", "supply"),
+        ("a22cb465", "setApprovalForAll"),
+        ("ac9650d8", "multicall"),
+    ],
+)
+def test_well_known_functions_have_their_names(selector: str, name: str) -> None:
+    assert SHIPPED[bytes.fromhex(selector)] == name
+
+
+def test_every_function_that_a_rule_names_is_known() -> None:
+    named = {function for rule in RULES for function in rule.functions} | TRANSFERS
+    assert named <= set(SHIPPED.values())
+
+
+@pytest.mark.parametrize(
+    ("selector", "name", "type_"),
+    [
+        ("56781388", "castVote", "VOTE"),
+        ("2e7ba6ef", "claim", "CLAIM"),
+        ("415565b0", "transformERC20", "SWAP"),
+        ("b1a1a882", "depositETH", "BRIDGEOUT"),
+        ("57ecfd28", "receiveMessage", "BRIDGEIN"),
+        ("acf1a841", "renew", "EXPENSE"),
+    ],
+)
+def test_well_known_functions_stand_for_types(selector: str, name: str, type_: str) -> None:
+    assert (SHIPPED[bytes.fromhex(selector)], FUNCTIONS.types[bytes.fromhex(selector)]) == (name, type_)
+
+
+def test_every_type_that_functions_stand_for_has_a_rule_and_every_such_rule_a_function() -> None:
+    called = {sign.removeprefix("called ") for rule in RULES for sign in rule.needs if sign.startswith("called ")}
+    assert called == set(FUNCTIONS.types.values())
+
+
+def test_every_protocol_that_a_rule_names_has_a_file() -> None:
+    named = {protocol for rule in RULES for protocol in rule.protocols}
+    assert named <= {path.stem for path in (CONFIGS / "protocols").glob("*.toml")}
+
+
+def test_names_are_names() -> None:
+    assert all(re.fullmatch(r"[a-z][A-Za-z0-9_]*", name) for name in SHIPPED.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('signatures = ["many_msg_babbage(bytes1)", "transfer(address,uint256)"]', "begins like"),
+        ("signatures = 5", "array"),
+        ("functions = []", "functions"),
+        ("signatures = [", "functions.toml"),
+        ('signatures = []\n[types]\nTRADE = ["swap()"]', "TRADE"),
+        ('signatures = []\n[types]\nSWAP = ["swap()"]\nCLAIM = ["swap()"]', "both SWAP and CLAIM"),
+    ],
+)
+def test_a_wrong_table_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "functions.toml"
+    path.write_text(text)
+    with pytest.raises(BadSettings, match=told):
+        load(path)

@@ -1,0 +1,93 @@
+"""Contracts of files that lead to others: a token that names a pool concerns who is led to that pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chainfolio.calls import Call, NativeBalance, Read
+from chainfolio.interactions import Interactions
+from chainfolio.plans import Unknown, run_known
+from chainfolio.protocols import DecodedPosition, DecoderPlan, Family, ProtocolMatch, Token, TokenAmount
+from engine.positions import AccountReader, AccountState
+from engine.shares import Shares
+from indexer.matching import InstalledProtocol, Protocols
+
+ME, SHARE, POOL, OTHER, PROVIDER, FIRST, SECOND = ("0x" + letter * 40 for letter in "1234567")
+QUESTION = "POOL()(address)"
+
+
+def position(met: ProtocolMatch) -> DecoderPlan:
+    """Finds a unit of each token that named the pool."""
+    yield []
+    assert met.is_fork
+    assert not met.contracts or met.is_listed("pool")
+    return DecodedPosition("LENDING", supplied=tuple(TokenAmount(each, 1) for each in met.tokens), pool=met.contract)
+
+
+FAMILY = Family(
+    "led",
+    (
+        Token("pool", QUESTION, together=True),
+        Token("data", QUESTION, through=("PROVIDER()(address)", "getPool()(address)")),
+        Token("list", QUESTION, through=("all()(address[])", "getPool()(address)")),
+    ),
+    position=position,
+)
+
+
+def read(says: dict[tuple[str, str], Any], contracts: dict[str, str], asked: list[str] | None = None) -> AccountState:
+    """What an account has that met one token, which names a pool."""
+    row = InstalledProtocol(
+        "fork", FAMILY, {role: (contract,) for role, contract in contracts.items()}, {}, is_fork=True
+    )
+
+    def answer(ask: Read) -> Any:
+        if isinstance(ask, NativeBalance):
+            return 0
+        assert isinstance(ask, Call)
+        if asked is not None and ask.to != SHARE:
+            asked.append(ask.to)
+        name = ask.signature.partition("(")[0]
+        return POOL if name == "POOL" else says.get((ask.to, name), Unknown("there is no contract", "absent"))
+
+    met = Interactions(tokens=frozenset({SHARE}))
+    return run_known(AccountReader(Shares(Protocols([row])), ME, met).read_all([]), answer)
+
+
+@pytest.mark.parametrize(
+    ("says", "contracts"),
+    [
+        ({(FIRST, "PROVIDER"): PROVIDER, (PROVIDER, "getPool"): POOL}, {"data": FIRST}),
+        ({(FIRST, "all"): (SECOND, PROVIDER), (PROVIDER, "getPool"): POOL}, {"list": FIRST}),
+    ],
+    ids=["by its data provider", "by one of a list"],
+)
+def test_a_pool_to_which_a_contract_of_a_file_leads_is_its_protocol_s(
+    says: dict[tuple[str, str], Any], contracts: dict[str, str]
+) -> None:
+    found = read(says, contracts)
+    assert [(each.protocol, each.found.pool) for each in found.positions] == [("fork", POOL)]
+    assert found.issues == ()
+
+
+def test_a_pool_that_only_its_token_names_is_nobody_s() -> None:
+    says = {(FIRST, "PROVIDER"): PROVIDER, (PROVIDER, "getPool"): OTHER}
+    assert read(says, {"data": FIRST}) == AccountState(0, {}, (), ())
+
+
+def test_a_contract_that_could_not_be_asked_leaves_it_unknown_whose_the_pool_is() -> None:
+    failed = {(FIRST, "PROVIDER"): Unknown("time is up")}
+    (issue,) = read(failed, {"data": FIRST}).issues
+    assert (issue.adapter, issue.makes_partial) == ("protocols", True)
+    assert FIRST in issue.reason
+    led = {(SECOND, "all"): (PROVIDER,), (PROVIDER, "getPool"): POOL}
+    assert read(failed | led, {"data": FIRST, "list": SECOND}).issues == ()
+
+
+def test_where_a_file_names_the_pool_itself_nobody_is_asked_where_others_lead() -> None:
+    asked: list[str] = []
+    found = read({}, {"pool": POOL, "data": FIRST}, asked)
+    assert FIRST not in asked
+    assert [each.found.pool for each in found.positions] == [POOL]

@@ -1,0 +1,529 @@
+"""Who has met what, what is believed, and what lies behind shares: on contracts that are a dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from chainfolio.calls import BALANCE_OF, Call, NativeBalance, Read
+from chainfolio.interactions import Interactions, NamedEvent
+from chainfolio.plans import Reverted, Unknown, run_known
+from chainfolio.protocols import (
+    Always,
+    Collection,
+    Counterparty,
+    DecodedPosition,
+    DecoderPlan,
+    Event,
+    Family,
+    MayRefuse,
+    ProtocolMatch,
+    Rule,
+    Token,
+    TokenAmount,
+)  # fmt: skip
+from engine.positions import AccountReader, AccountState
+from engine.shares import Shares
+from indexer.families import families
+from indexer.matching import InstalledProtocol, Protocols, rows
+from indexer.registry import Protocol, Registry
+
+ME, POOL, FARM, SHARE, OTHER, COIN, GOLD = (f"0x{digit * 40}" for digit in "1234567")
+OURS = families()
+ASSET, TOTAL, PREVIEW = "asset()(address)", "convertToAssets(uint256)(uint256)", "previewRedeem(uint256)(uint256)"
+Contracts = Mapping[tuple[str, str], Any]
+NOTHING: Mapping[str, int] = {}
+
+
+def protocols(family: Family, options: Mapping[str, str] | None = None, **roles: str) -> Protocols:
+    return Protocols(
+        [InstalledProtocol("ours", family, {role: (address,) for role, address in roles.items()}, options or {})]
+    )
+
+
+def asked(contracts: Contracts, ask: Read) -> Any:
+    assert isinstance(ask, Call)
+    said = contracts.get((ask.to, ask.signature), Reverted())
+    return said(*ask.args) if callable(said) else said
+
+
+def read(
+    given: Protocols, match: Interactions, contracts: Contracts, held: Mapping[str, int] = NOTHING
+) -> AccountState:
+    """All that is read of an account that met something and holds some tokens."""
+
+    def answer(ask: Read) -> Any:
+        if isinstance(ask, NativeBalance):
+            return 0
+        return held[ask.to] if ask.signature == BALANCE_OF and ask.args == (ME,) else asked(contracts, ask)
+
+    found: AccountState = run_known(AccountReader(Shares(given), ME, match).read_all(tuple(held)), answer)
+    return found
+
+
+def supplied(found: AccountState) -> list[dict[str, int]]:
+    return [each.behind.parts for each in found.positions]
+
+
+def told(*names: str) -> Family:
+    """A family that finds as many units of the contract that a rule brought up as its id, or as it has tokens."""
+
+    def position(match: ProtocolMatch) -> DecoderPlan:
+        yield []
+        return DecodedPosition("STAKED", supplied=(TokenAmount(match.contract, match.id or len(match.tokens) or 1),))
+
+    rules = (Counterparty("farm"), Collection("ids"), Always("all"), Token("pool", "POOL()(address)", together=True))
+    return Family("told", tuple(rule for rule in rules if rule.role in names), position=position)
+
+
+# --- who is concerned ---
+
+
+def test_nobody_is_asked_about_what_nobody_met() -> None:
+    given = protocols(told("farm", "ids", "pool"), farm=FARM, ids=OTHER, pool=POOL)
+    plan = AccountReader(Shares(given), ME, Interactions()).read_all([])
+    assert next(plan) == [NativeBalance(ME)]
+    with pytest.raises(StopIteration) as stop:
+        plan.send([7])
+    assert stop.value.value == AccountState(7, {}, (), ())
+
+
+def test_a_counterparty_s_tokens_are_told() -> None:
+    seen: list[ProtocolMatch] = []
+
+    def position(match: ProtocolMatch) -> DecoderPlan:
+        seen.append(match)
+        yield []
+
+    given = protocols(Family("farms", (Counterparty("farm"),), position=position), {"pending": "x()"}, farm=FARM)
+    read(given, Interactions(exchanged={FARM: frozenset({SHARE, COIN, None}), OTHER: frozenset({SHARE})}), {})
+    expected = ProtocolMatch(ME, FARM, tokens=(SHARE, COIN), contracts={"farm": (FARM,)}, options={"pending": "x()"})
+    assert seen == [expected]
+
+
+def test_each_token_of_a_collection_is_a_meeting() -> None:
+    given = protocols(told("ids"), ids=OTHER)
+    found = read(given, Interactions(ids={OTHER: frozenset({7, 3}), FARM: frozenset({1})}), {})
+    assert [each.found.supplied for each in found.positions] == [(TokenAmount(OTHER, 3),), (TokenAmount(OTHER, 7),)]
+
+
+def test_tokens_that_give_one_answer_are_one_meeting() -> None:
+    given = protocols(told("pool"), pool=POOL)
+    contracts = {(SHARE, "POOL()(address)"): POOL, (COIN, "POOL()(address)"): POOL, (GOLD, "POOL()(address)"): OTHER}
+    found = read(given, Interactions(tokens=frozenset({SHARE, COIN, GOLD, OTHER})), contracts)
+    assert [each.found.supplied for each in found.positions] == [(TokenAmount(POOL, 2),)]
+
+
+def test_what_a_token_answers_at_one_block_is_forgotten_at_the_next() -> None:
+    given = protocols(told("pool"), pool=POOL)
+    match, answers = Interactions(tokens=frozenset({SHARE})), {(SHARE, "POOL()(address)"): POOL}
+    assert [len(read(given, match, each).positions) for each in (answers, {}, answers)] == [1, 0, 1]
+
+
+def test_tokens_that_lay_in_shares_are_asked_in_the_first_round_the_next_time() -> None:
+    def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
+        yield []
+        return (TokenAmount(COIN, raw),) if match.contract == SHARE else None
+
+    given = protocols(Family("wrap", (Token("pool", "POOL()(address)"),), unwrap=unwrap, kind="VAULT"), pool=POOL)
+    match = Interactions()
+
+    def rounds() -> list[set[str]]:
+        plan, found = AccountReader(Shares(given), ME, match).read_all([SHARE]), []
+        answers: list[Any] | None = None
+        with suppress(StopIteration):
+            while True:
+                reads = next(plan) if answers is None else plan.send(answers)
+                found.append({ask.to for ask in reads if isinstance(ask, Call)})
+                answers = [1 if not isinstance(ask, Call) or ask.signature == BALANCE_OF else POOL for ask in reads]
+        return [each for each in found if each]
+
+    assert [rounds() for _ in range(2)] == [[{SHARE}, {SHARE}, {COIN}], [{SHARE, COIN}, {SHARE}]]
+
+
+def test_a_token_whose_question_could_not_be_read_makes_the_answer_partial() -> None:
+    given = protocols(told("pool"), pool=POOL)
+    contracts = {
+        (SHARE, "POOL()(address)"): Unknown("the node is busy"),
+        (COIN, "POOL()(address)"): Unknown("", "absent"),
+    }
+    found = read(given, Interactions(tokens=frozenset({SHARE, COIN})), contracts, {SHARE: 10, COIN: 10})
+    assert [(each.subject, each.makes_partial) for each in found.issues] == [(SHARE, True)]
+
+
+def test_a_token_that_is_held_is_enough_where_no_transfer_of_it_was_indexed() -> None:
+    given = protocols(told("pool"), pool=POOL)
+    found = read(given, Interactions(), {(SHARE, "POOL()(address)"): POOL}, {SHARE: 10, COIN: 0})
+    assert [each.found.supplied for each in found.positions] == [(TokenAmount(POOL, 1),)]
+
+
+# --- what is believed ---
+
+VAULT = OURS["erc4626"]
+HONEST = {(SHARE, ASSET): COIN, (SHARE, TOTAL): lambda raw: raw * 2, (SHARE, PREVIEW): lambda raw: raw * 2 - 1}
+
+
+BACKED = HONEST | {(SHARE, "totalSupply()(uint256)"): 100, (COIN, BALANCE_OF): 200}
+DEPOSITOR = Interactions(tokens=frozenset({SHARE}), sent={SHARE: frozenset({COIN})})
+
+
+def test_a_vault_that_nobody_lists_is_believed_by_who_deposited_its_asset_into_it() -> None:
+    assert supplied(read(protocols(VAULT), DEPOSITOR, BACKED, {SHARE: 10})) == [{COIN: 19}]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [{}, {OTHER: frozenset({COIN})}, {SHARE: frozenset({GOLD})}, {SHARE: frozenset({None})}],
+    ids=["nothing", "its asset to somebody else", "another token", "native coins"],
+)
+def test_a_vault_that_was_sent_to_a_wallet_stays_a_token_and_is_said(sent: dict[str, frozenset[str | None]]) -> None:
+    match = Interactions(tokens=frozenset({SHARE}), sent=sent)
+    found = read(protocols(VAULT), match, BACKED, {SHARE: 10**30})
+    assert supplied(found) == []
+    (issue,) = found.issues
+    assert "never deposited" in issue.reason
+    assert (issue.adapter, issue.subject, issue.account, issue.makes_partial) == ("ours", SHARE, ME, False)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {(COIN, BALANCE_OF): 188},
+        {(SHARE, "totalSupply()(uint256)"): 107},
+        {(SHARE, "totalSupply()(uint256)"): 9},
+        {(SHARE, PREVIEW): lambda raw: 10**60},
+        {(SHARE, PREVIEW): Reverted(), (SHARE, TOTAL): lambda raw: 21},
+    ],
+    ids=["too few assets", "too many shares", "fewer shares than one holds", "a preview of anything", "no preview"],
+)
+def test_a_deposit_into_a_vault_counts_only_as_far_as_its_assets_cover_all_holders(changed: Contracts) -> None:
+    found = read(protocols(VAULT), DEPOSITOR, BACKED | dict(changed), {SHARE: 10})
+    assert supplied(found) == []
+    (issue,) = found.issues
+    assert "do not cover" in issue.reason
+    assert not issue.makes_partial
+
+
+def test_a_vault_that_is_listed_needs_no_deposit() -> None:
+    given = protocols(VAULT, vault=SHARE)
+    assert supplied(read(given, Interactions(), HONEST, {SHARE: 10})) == [{COIN: 19}]
+
+
+def test_a_vault_that_will_not_preview_pays_what_its_shares_stand_for() -> None:
+    contracts = {key: said for key, said in HONEST.items() if key[1] != PREVIEW}
+    assert supplied(read(protocols(VAULT, vault=SHARE), Interactions(), contracts, {SHARE: 10})) == [{COIN: 20}]
+
+
+def test_a_preview_that_could_not_be_read_is_not_a_refusal() -> None:
+    contracts = HONEST | {(SHARE, PREVIEW): Unknown("the node ran out of gas")}
+    found = read(protocols(VAULT, vault=SHARE), Interactions(), contracts, {SHARE: 10})
+    assert supplied(found) == []
+    (issue,) = found.issues
+    assert "previewRedeem" in issue.reason
+    assert issue.makes_partial
+
+
+PAIR = {
+    (SHARE, "factory()(address)"): FARM, (SHARE, "token0()(address)"): COIN, (SHARE, "token1()(address)"): GOLD,
+    (SHARE, "totalSupply()(uint256)"): 100, (SHARE, "kLast()(uint256)"): 0,
+    (SHARE, "getReserves()(uint112,uint112)"): (1_000, 50), (FARM, "feeTo()(address)"): "0x" + "0" * 40,
+    (COIN, "balanceOf(address)(uint256)"): 1_001, (GOLD, "balanceOf(address)(uint256)"): 50,
+}  # fmt: skip
+GENUINE = {(FARM, "getPair(address,address)(address)"): SHARE}
+
+
+def test_a_pair_is_one_if_its_factory_knows_it() -> None:
+    given = protocols(OURS["uniswap_v2"], factory=FARM)
+    assert supplied(read(given, Interactions(), PAIR | GENUINE, {SHARE: 10})) == [{COIN: 100, GOLD: 5}]
+    fake = read(given, Interactions(), PAIR | {(FARM, "getPair(address,address)(address)"): OTHER}, {SHARE: 10})
+    assert (supplied(fake), fake.issues) == ([], ())
+    for fewer in (0, 9):
+        fake = read(given, Interactions(), PAIR | GENUINE | {(SHARE, "totalSupply()(uint256)"): fewer}, {SHARE: 10})
+        assert (supplied(fake), fake.issues) == ([], ())  # a token that lies is a loose token like any other
+
+
+def test_a_pair_of_another_factory_is_no_pair() -> None:
+    given = protocols(OURS["uniswap_v2"], factory=OTHER)
+    assert supplied(read(given, Interactions(), PAIR | GENUINE, {SHARE: 10})) == []
+
+
+# --- what lies behind shares ---
+
+
+def test_shares_of_shares_are_unfolded_and_sums_are_made_once() -> None:
+    given = Protocols([
+        InstalledProtocol("pairs", OURS["uniswap_v2"], {"factory": (FARM,)}, {}),
+        InstalledProtocol("vaults", VAULT, {"vault": (OTHER, COIN)}, {}),
+    ])  # fmt: skip
+    vaults = {
+        (vault, call): (GOLD if call == ASSET else lambda raw: raw * 3)
+        for vault in (OTHER, COIN)
+        for call in (ASSET, TOTAL, PREVIEW)
+    }
+    assert supplied(read(given, Interactions(), PAIR | GENUINE | vaults, {SHARE: 10})) == [{GOLD: 5 + 300}]
+
+
+@pytest.mark.parametrize(
+    ("inner", "why"), [({SHARE: SHARE}, "leads back to itself"), ({SHARE: OTHER, OTHER: SHARE}, "leads back to itself")]
+)
+def test_shares_that_go_in_circles_stay_what_they_are_and_are_said(inner: dict[str, str], why: str) -> None:
+    contracts = {
+        (vault, call): (asset if call == ASSET else lambda raw: raw)
+        for vault, asset in inner.items()
+        for call in (ASSET, TOTAL, PREVIEW)
+    }
+    given = Protocols([InstalledProtocol("vaults", VAULT, {"vault": tuple(inner)}, {})])
+    found = read(given, Interactions(), contracts, {SHARE: 10})
+    assert supplied(found) == []  # the loose token stays
+    assert [why in issue.reason for issue in found.issues] == [True]
+
+
+def test_shares_deeper_than_anybody_builds_are_left_and_said() -> None:
+    chain = [f"0x{number:040x}" for number in range(1, 30)]
+    contracts = {
+        (vault, call): (asset if call == ASSET else lambda raw: raw)
+        for vault, asset in pairwise(chain)
+        for call in (ASSET, TOTAL, PREVIEW)
+    }
+    given = Protocols([InstalledProtocol("vaults", VAULT, {"vault": tuple(chain)}, {})])
+    found = read(given, Interactions(), contracts, {chain[0]: 10})
+    assert ["lie in each other" in issue.reason for issue in found.issues] == [True]
+    assert supplied(found) == [{chain[8]: 10}]
+
+
+# --- decoders that fail ---
+
+
+def broken(what: str) -> Family:
+    def position(match: ProtocolMatch) -> DecoderPlan:
+        if what == "raises at once":
+            raise KeyError("pending")
+        got = yield [Call(match.contract, "read()(uint256)"), MayRefuse(Call(match.contract, "maybe()(uint256)"))]
+        found: dict[str, Any] = {
+            "raises later": lambda: 1 // 0,
+            "finds garbage": lambda: [DecodedPosition("STAKED"), "a string"],
+            "finds a number": lambda: 7,
+            "finds a negative": lambda: DecodedPosition("STAKED", supplied=(TokenAmount(COIN, -1),)),
+            "finds a float": lambda: DecodedPosition(
+                "STAKED",
+                supplied=(TokenAmount(COIN, 0.5),),  # type: ignore[arg-type]
+            ),
+            "finds one part": lambda: DecodedPosition(
+                "STAKED",
+                supplied=TokenAmount(COIN, 1),  # type: ignore[arg-type]
+            ),
+            "finds no parts": lambda: DecodedPosition("STAKED", rewards=None),  # type: ignore[arg-type]
+            "finds truth": lambda: DecodedPosition("STAKED", borrowed=(TokenAmount(COIN, True),)),
+            "finds another type": lambda: DecodedPosition("STEAKED", supplied=(TokenAmount(COIN, 1),)),
+            "finds no address": lambda: DecodedPosition("STAKED", supplied=(TokenAmount("COIN", 1),)),
+            "finds one share": lambda: DecodedPosition("STAKED", replaces=COIN),  # type: ignore[arg-type]
+            "finds a health": lambda: DecodedPosition("STAKED", health=1.5),  # type: ignore[arg-type]
+            "finds no name": lambda: DecodedPosition("STAKED", name=None),  # type: ignore[arg-type]
+            "finds no end": lambda: DecodedPosition("STAKED", unlock_s=None),  # type: ignore[arg-type]
+            "asks for ever": lambda: None,
+            "reads": lambda: DecodedPosition(
+                "STAKED", supplied=(TokenAmount(COIN, got[0]),), unknown="" if got[1] else "its rewards"
+            ),
+        }
+        if what == "asks for ever":
+            while True:
+                yield [Call(match.contract, "read()(uint256)")]
+        return found[what]()
+
+    return Family("broken", (Counterparty("farm"),), position=position)
+
+
+READS = {(FARM, "read()(uint256)"): 5, (FARM, "maybe()(uint256)"): 6}
+MET = Interactions(exchanged={FARM: frozenset({COIN})})
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "raises at once",
+        "raises later",
+        "finds garbage",
+        "finds a number",
+        "finds a negative",
+        "finds a float",
+        "finds one part",
+        "finds no parts",
+        "finds truth",
+        "finds another type",
+        "finds no address",
+        "finds one share",
+        "finds a health",
+        "finds no name",
+        "finds no end",
+        "asks for ever",
+    ],
+)
+def test_a_decoder_that_breaks_is_an_issue_and_nothing_is_found(what: str) -> None:
+    found = read(protocols(broken(what), farm=FARM), MET, READS)
+    assert found.positions == ()
+    (issue,) = found.issues
+    assert (issue.adapter, issue.subject, issue.makes_partial) == ("ours", FARM, True)
+    assert ME in issue.reason
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("finds one part", "`supplied` is one Part, not a tuple of them (is a comma missing?)"),
+        ("finds another type", "there is no position type 'STEAKED' (did you mean `STAKED`?)"),
+    ],
+)
+def test_what_is_wrong_with_a_position_is_said(what: str, told: str) -> None:
+    (issue,) = read(protocols(broken(what), farm=FARM), MET, READS).issues
+    assert told in issue.reason
+
+
+def test_shares_that_are_unfolded_to_one_part_are_said_to_be() -> None:
+    def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
+        yield []
+        return TokenAmount(COIN, raw)
+
+    family = Family("shares", (Token("share"),), unwrap=unwrap, kind="VAULT")
+    found = read(protocols(family, share=SHARE), Interactions(), {}, {SHARE: 1})
+    assert found.positions == ()
+    (issue,) = found.issues
+    assert "is one Part, not a tuple of them" in issue.reason
+
+
+@pytest.mark.parametrize("said", [Reverted(b"no"), Unknown("out of gas"), Unknown("no contract", cause="absent")])
+def test_a_read_that_gives_nothing_is_never_a_position_of_zero(said: Any) -> None:
+    found = read(protocols(broken("reads"), farm=FARM), MET, READS | {(FARM, "read()(uint256)"): said})
+    assert (found.positions, len(found.issues)) == ((), 1)
+
+
+@pytest.mark.parametrize("said", [Reverted(b"no"), Unknown("no contract", cause="absent")])
+def test_what_a_contract_may_refuse_is_known_to_be_missing(said: Any) -> None:
+    found = read(protocols(broken("reads"), farm=FARM), MET, READS | {(FARM, "maybe()(uint256)"): said})
+    assert supplied(found) == [{COIN: 5}]
+    assert [issue.reason for issue in found.issues] == [f"not known of {ME}: its rewards"]
+
+
+def test_what_may_be_refused_must_still_be_read() -> None:
+    failed = {(FARM, "maybe()(uint256)"): Unknown("the node could not finish this read")}
+    found = read(protocols(broken("reads"), farm=FARM), MET, READS | failed)
+    assert (found.positions, len(found.issues)) == ((), 1)
+
+
+def test_reads_are_written_down_for_whoever_asks_where_a_number_is_from() -> None:
+    (position,) = read(protocols(broken("reads"), farm=FARM), MET, READS).positions
+    assert [(each.read.signature, each.result) for each in position.behind.calls if isinstance(each.read, Call)] == [
+        ("read()(uint256)", 5), ("maybe()(uint256)", 6),
+    ]  # fmt: skip
+
+
+# --- which rows there are ---
+
+
+def test_rows_are_of_the_chain_and_of_families_that_are_installed() -> None:
+    registry = Registry([
+        Protocol("here", "Here", {"local": {"factory": [FARM]}}, families=["uniswap_v2"]),
+        Protocol("there", "There", {"other": {"factory": [OTHER]}}, families=["uniswap_v2"]),
+        Protocol("missing", "Missing", {"local": {"x": [POOL]}}, families=["nobody has this"]),
+        Protocol("everywhere", "Everywhere", {}, families=["erc4626"]),
+    ])  # fmt: skip
+    assert [(row.protocol, row.family.name) for row in rows("local", registry, OURS)] == [
+        ("everywhere", "erc4626"), ("here", "uniswap_v2"),
+    ]  # fmt: skip
+
+
+# --- events ----------------------------------------------------------------------------------------------------------
+
+
+def put(account: str, number: int) -> NamedEvent:
+    """An event by which somebody put something into a place with a number, for an account."""
+    topics = ("0x" + "00" * 12 + OTHER[2:], "0x" + "00" * 12 + account[2:])
+    return NamedEvent(2, topics, number.to_bytes(32, "big"))
+
+
+PUT = Event("farm", "Put(address indexed by, address indexed owner, uint256 number)", owner=1, of=(2,))
+TOOK = Event("farm", "Took(address indexed owner)", owner=0)
+BY_PUT, BY_TAKING = PUT.declared.filter(FARM), TOOK.declared.filter(FARM)
+
+
+def matches(match: Interactions, *rules: Rule) -> list[ProtocolMatch]:
+    given = protocols(Family("mine", rules=rules or (PUT, TOOK)), farm=FARM)
+    return [each.match for each in given.by_contract(ME, match)]
+
+
+def test_the_events_of_a_chain_are_those_that_its_protocols_ask_for() -> None:
+    given = protocols(Family("mine", rules=(PUT, TOOK, Counterparty("farm"))), farm=FARM)
+    assert set(given.events) == {BY_PUT, BY_TAKING}
+    assert protocols(Family("mine", rules=(PUT,)), chef=FARM).events == ()
+
+
+def test_what_events_said_is_one_meeting_each_value_once() -> None:
+    match = Interactions(events={BY_PUT: (put(ME, 7), put(ME, 3), put(ME, 7))}, covered=frozenset({BY_PUT, BY_TAKING}))
+    (matched,) = matches(match)
+    assert (matched.contract, matched.values, matched.covered) == (FARM, ((7,), (3,)), True)
+
+
+def test_a_contract_is_met_once_by_whichever_rules() -> None:
+    match = Interactions(exchanged={FARM: frozenset({COIN})}, events={BY_PUT: (put(ME, 7),)})
+    (matched,) = matches(match, PUT, Counterparty("farm"), Always("farm"))
+    assert (matched.tokens, matched.values, matched.covered) == ((COIN,), ((7,),), False)
+
+
+def test_who_caused_an_event_is_not_whom_it_concerns() -> None:
+    as_first = put(ME, 7)._replace(place=1)
+    assert matches(Interactions(events={BY_PUT: (as_first,)})) == []
+
+
+def test_one_event_that_is_not_indexed_makes_what_the_others_said_not_all() -> None:
+    match = Interactions(events={BY_PUT: (put(ME, 7),)}, covered=frozenset({BY_PUT}))
+    (matched,) = matches(match)
+    assert (matched.values, matched.covered) == (((7,),), False)
+
+
+def test_an_event_that_is_not_as_declared_is_a_meeting_of_which_not_all_is_known() -> None:
+    short = put(ME, 7)._replace(data=b"")
+    match = Interactions(events={BY_PUT: (short,)}, covered=frozenset({BY_PUT, BY_TAKING}))
+    (matched,) = matches(match)
+    assert (matched.values, matched.covered) == ((), False)
+
+
+@pytest.mark.parametrize(
+    "met",
+    [
+        Interactions(tokens=frozenset({FARM})),
+        Interactions(ids={FARM: frozenset({1})}),
+        Interactions(exchanged={FARM: frozenset({COIN})}),
+        Interactions(exchanged={FARM: frozenset({None})}),
+    ],
+)
+def test_who_met_a_protocol_that_cannot_be_read_is_told_and_nobody_else(match: Interactions) -> None:
+    farm = Protocol("farm", "The farm", {"ethereum": {"farm": [FARM], "chef": [FARM]}}, families=["erc4627"])
+    (unread,) = Registry([farm]).unread(OURS)
+    given = Protocols((), unread={FARM: unread}, listed=frozenset({COIN}))
+    (issue,) = given.unknown(ME, match)
+    assert (issue.adapter, issue.subject, issue.account, issue.makes_partial) == ("protocols", "farm", ME, True)
+    assert f"positions of {ME} in The farm are unknown: its file names the family `erc4627`" in issue.reason
+    assert list(given.unknown(ME, Interactions(tokens=frozenset({COIN})))) == []
+    assert "did you mean `erc4626`?" in unread.remedy
+    assert "`families` in farm.toml" in unread.remedy
+
+
+def test_whose_token_only_logs_a_transfer_to_a_protocol_makes_no_answer_partial() -> None:
+    farm = Protocol("farm", "The farm", {"ethereum": {"farm": [FARM]}}, undecoded=["farm"])
+    given = Protocols((), unread=Registry([farm]).undecoded("ethereum"), listed=frozenset({COIN}))
+    (forged,) = given.unknown(ME, Interactions(exchanged={FARM: frozenset({GOLD})}))
+    (real,) = given.unknown(ME, Interactions(exchanged={FARM: frozenset({GOLD, COIN})}))
+    assert (forged.makes_partial, real.makes_partial) == (False, True)
+    assert forged.reason == real.reason == f"positions of {ME} in The farm are unknown: there is no decoder for them"
+
+
+def test_a_protocol_is_unread_by_the_families_that_are_missing_alone() -> None:
+    both = Protocol("both", "Both", {}, families=["erc4626", "nothing_like_it", "nor_this"])
+    plain = Protocol("plain", "Plain", {"ethereum": {"farm": [FARM]}})
+    (unread,) = Registry([both, plain]).unread(OURS)
+    assert (unread.protocol, unread.families) == (both, ("nothing_like_it", "nor_this"))
+    assert "families `nothing_like_it`, `nor_this`" in unread.problem
+    assert "did you mean" not in unread.remedy

@@ -1,0 +1,311 @@
+"""Snapshots of wallets that met hostile tokens, of chains that forgot their past, and of very many tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from chainfolio.amounts import MAX_RAW
+from chainfolio.assets import ZERO_ADDRESS, account
+from chainfolio.blocks import Block
+from chainfolio.contracts import Token as Described
+from chainfolio.errors import HistoryUnavailable
+from chainfolio.protocols import DecoderPlan, Family, ProtocolMatch, Token, TokenAmount
+from chainfolio.settings import Chain, Settings
+from engine.service import Engine
+from engine.snapshot import Snapshotter
+from engine.tokens import TokenBook
+from indexer.matching import InstalledProtocol, Protocols
+from indexer.registry import Protocol, Registry
+from indexer.wiring import System
+from localchain.artifacts import artifact
+from localchain.evm import Tx, created_address, tx, words
+from localchain.hostile import BALANCES, deploy_hostile
+from localchain.node import LocalNode
+from portfolio.compose import portfolio
+from portfolio.document import Portfolio, every_asset
+from portfolio.facts import ChainFacts, Options
+from portfolio.valuation import value
+from pricing.fixed import fixed
+from storage.lake import Lake
+from tests.chains.evm import EvmSubject, evm
+from tests.chains.index import Index, index
+
+pytestmark = pytest.mark.node
+LOGS = ("transfers", "approvals")
+READABLE = {"balance of 64 bytes", "balance of 1 MB", "balance of max uint256"}  # their first word is a balance
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Iterator[tuple[EvmSubject, dict[str, str]]]:
+    with evm(0) as subject:
+        tokens = {name: address.lower() for name, address in deploy_hostile(subject.node).items()}
+        yield subject, tokens
+
+
+async def followed(indexed: Index) -> None:
+    await indexed.fill_final()
+    await indexed.follower().step()
+
+
+async def test_hostile_tokens_spoil_nothing(hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path) -> None:
+    subject, tokens = hostile
+    alice = subject.deployment.accounts["alice"].lower()
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await followed(indexed)
+        snapshot = await indexed.snapshot([alice])
+        held = {holding.token.asset.reference: holding.raw for holding in snapshot.holdings}
+        honest = {token: subject.balance(alice, token, subject.height) for token in subject.plain}
+        assert {token: held.get(token, 0) for token in honest} == honest
+        assert [issue for issue in snapshot.issues if issue.makes_partial] == []
+        silent = {tokens[name] for name in BALANCES} - {tokens[name] for name in READABLE}
+        assert silent <= {issue.subject for issue in snapshot.issues}
+        assert not silent & set(held)
+        assert held[tokens["balance of max uint256"]] == MAX_RAW
+
+
+async def test_a_total_is_what_it_would_be_without_hostile_tokens(
+    hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path
+) -> None:
+    subject, _ = hostile
+    alice, usdc = subject.deployment.accounts["alice"].lower(), subject.token("USDC")
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await followed(indexed)
+        facts = indexed.chain.facts
+        prices = fixed({str(facts.native_asset): "2000", str(facts.token_asset(usdc)): "1"}, "test")
+        book = TokenBook(facts, indexed.lake, {})
+        snapshot = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (prices,)).take([alice])
+        chains = {"local": ChainFacts("local", "Local", 31337)}
+        document = portfolio(alice, value([snapshot]), chains, updated_ms=0)
+        ether, dollars = subject.native(alice, subject.height), subject.balance(alice, usdc, subject.height)
+        assert dollars
+        assert Decimal(document.networth) == Decimal(ether) * 2000 / 10**18 + Decimal(dollars) / 10**6
+        assert document.completeness == "complete"
+        assert document.issues != ()
+
+
+@pytest.mark.parametrize("known", ["listed", "priced", "neither"])
+async def test_an_unreadable_balance_makes_the_answer_partial_where_the_token_is_listed_or_priced(
+    hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path, known: str
+) -> None:
+    subject, tokens = hostile
+    alice, reverting = subject.deployment.accounts["alice"].lower(), tokens["balance reverts"]
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await followed(indexed)
+        asset = indexed.chain.facts.token_asset(reverting)
+        book = TokenBook(
+            indexed.chain.facts, indexed.lake, {reverting: Described(asset, "R", "R", 6)} if known == "listed" else {}
+        )
+        sources = [fixed({str(asset): "1"}, "test")] if known == "priced" else []
+        taken = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, sources).take([alice])
+    spoilt = [issue.subject for issue in taken.issues if issue.makes_partial]
+    assert spoilt == ([] if known == "neither" else [reverting])
+    assert reverting in {issue.subject for issue in taken.issues}
+
+
+async def test_a_portfolio_is_partial_for_a_protocol_that_nothing_here_can_read(
+    hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path
+) -> None:
+    subject, _ = hostile
+    alice, nobody, usdc = subject.deployment.accounts["alice"].lower(), "0x" + "12" * 20, subject.token("USDC")
+    (unread,) = Registry([Protocol("bank", "Bank", {"local": {"vault": [usdc]}}, families=["of_mine"])]).unread(())
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await followed(indexed)
+        book, known = TokenBook(indexed.chain.facts, indexed.lake, {}), Protocols((), unread={usdc: unread})
+        taken = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), known).take([alice, nobody])
+    assert [(issue.subject, issue.account) for issue in taken.issues if issue.makes_partial] == [("bank", alice)]
+
+
+async def test_a_wallet_is_read_at_the_newest_block_whatever_is_indexed_and_a_portfolio_says_how_far_it_is_behind(
+    tmp_path: Path,
+) -> None:
+    with evm(0) as subject:
+        node, deployer, bob = subject.node, subject.deployment.accounts["deployer"], account("0x" + "b0" * 20)
+        async with index(subject, tmp_path / "index", datasets=LOGS) as indexed:
+            await followed(indexed)
+            top, usdc = node.height, subject.token("USDC")
+            # After the index: coins, and a token that the account never met before.
+            node.settle(
+                [Tx(deployer, bob.address, value=7), tx(deployer, usdc, "mint(address,uint256)", bob.address, 5)]
+            )
+            node.mine(3)
+            system = System(Settings(data=str(tmp_path / "data"), chains={"local": Chain(rpc=[node.url])}))
+            book = TokenBook(indexed.chain.facts, indexed.lake, {})
+            source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
+            engine = Engine(system, _snapshotters={"local": source})
+            (now,) = await engine.portfolios([bob], Options(), wait=True, wallet_only=True)
+            (kept,) = await engine.portfolios([bob], Options(), wait=True, wallet_only=False)
+            await system.close()
+        assert (held(now), held(kept)) == ({"eth": "0.000000000000000007", "usdc": "0.000005"}, {})
+        assert (now.completeness, kept.completeness) == ("complete", "complete")
+        chains = [each.chains["local"] for each in (now, kept)]
+        assert [chain.block_number for chain in chains] == [str(node.height), str(top)]
+        assert [chain.blocks_behind for chain in chains] == [0, node.height - top]
+
+
+def held(document: Portfolio) -> dict[str, str]:
+    chains = document.asset_by_protocols["wallet"].chains.values()
+    return {asset.symbol: asset.balance for chain in chains for asset in every_asset(chain)}
+
+
+async def test_what_is_held_nowhere_is_described_and_priced_at_one_block_of_the_head(
+    hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path
+) -> None:
+    subject, tokens = hostile
+    usdc, silent, absent = subject.token("USDC"), tokens["decimals 256"], "0x" + "de" * 20
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        facts = indexed.chain.facts
+        prices = fixed({str(facts.native_asset): "2000", str(facts.token_asset(usdc)): "1"}, "test")
+        snapshotter = Snapshotter(
+            indexed.chain, indexed.lake, indexed.tail, TokenBook(facts, indexed.lake, {}), (prices,)
+        )
+        quoted = await snapshotter.quote([usdc, silent, absent, usdc])
+        assert quoted.block.height == subject.height
+        assert {contract: token.decimals for contract, token in quoted.tokens.items()} == {
+            ZERO_ADDRESS: 18, usdc: 6, silent: None, absent: None,
+        }  # fmt: skip
+        assert {price.usd: price.time_us for price in quoted.prices.values()} == {
+            Decimal(2000): quoted.block.time_us,
+            Decimal(1): quoted.block.time_us,
+        }
+        assert quoted.issues == ()
+
+
+async def test_what_hostile_tokens_call_themselves_can_be_printed(
+    hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path
+) -> None:
+    subject, tokens = hostile
+    alice = subject.deployment.accounts["alice"].lower()
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await followed(indexed)
+        snapshot = await indexed.snapshot([alice])
+        described = {holding.token.asset.reference: holding.token for holding in snapshot.holdings}
+        assert all(token.symbol.isprintable() and token.name.isprintable() for token in described.values())
+        assert max(len(token.name) for token in described.values()) < 100
+        assert described[tokens["decimals 256"]].decimals is None
+        assert described[tokens["decimals 255"]].decimals == 255
+
+
+async def test_a_pruned_past_is_an_error_and_never_a_zero(tmp_path: Path) -> None:
+    with evm(20, LocalNode(archive=False, extra_args=["--prune-history", "5"])) as subject:
+        subject.mine(200)
+        alice = subject.deployment.accounts["alice"].lower()
+        async with index(subject, tmp_path, datasets=LOGS) as indexed:
+            await followed(indexed)
+            assert (await indexed.snapshot([alice])).holdings[0].raw > 0
+            with pytest.raises(HistoryUnavailable):
+                await indexed.snapshot([alice], await indexed.chain.block(subject.birth))
+
+
+async def test_five_thousand_tokens_are_three_requests(
+    hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path
+) -> None:
+    subject, _ = hostile
+    bob = subject.deployment.accounts["bob"].lower()
+    many = [f"0x{0xABC0_0000 + at:040x}" for at in range(5_000)]
+    paying = set(many[::100])
+    subject.node.batch(("anvil_setCode", [token, answers(1 if token in paying else 0)]) for token in many)
+    subject.mine(1)
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await followed(indexed)
+        book = TokenBook(indexed.chain.facts, indexed.lake, listed(indexed, many))
+        before = indexed.chain.requests
+        snapshot = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ()).take([bob])
+        held = {holding.token.asset.reference for holding in snapshot.holdings if not holding.token.asset.is_native}
+        assert held == paying | {token for token in subject.plain if subject.balance(bob, token, subject.height)}
+        assert snapshot.issues == ()
+        assert snapshot.requests == indexed.chain.requests - before <= 3
+
+
+def answers(number: int) -> str:
+    """Code that returns a number, whatever it is asked: PUSH1, PUSH0, MSTORE, PUSH1 32, PUSH0, RETURN."""
+    return f"0x60{number:02x}5f5260205ff3"
+
+
+def listed(indexed: Index, contracts: list[str]) -> dict[str, Described]:
+    asset = indexed.chain.facts.token_asset
+    return {contract: Described(asset(contract), "X", "X", 6) for contract in contracts}
+
+
+async def test_what_tokens_say_is_written_down_once_by_any_number_of_books(
+    hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path
+) -> None:
+    subject, _ = hostile
+    async with index(subject, tmp_path) as indexed:
+        facts, block = indexed.chain.facts, Block(5, "0x05", "0x04", 0)
+        books = [TokenBook(facts, Lake(indexed.lake.uri), {}) for _ in range(3)]
+        assert all(book.seen == set() for book in books)
+        for book, contract in zip(books, ("0xa", "0xb", "0xa"), strict=True):
+            book.learn({contract: Described(facts.token_asset(contract), "A", "A", 6)}, block)
+        assert [row["token"] for row in indexed.stored("tokens").to_pylist()] == ["0xa", "0xb"]
+        assert TokenBook(facts, indexed.lake, {}).seen == {"0xa", "0xb"}
+        assert set(books[0].known(["0xa", "0xb"], block)) == {"0xa"}
+        assert books[0].known(["0xa", "0xb"], Block(6, "0x06", "0x05", 0)) == {}
+
+
+async def test_what_a_token_is_called_is_what_it_said_at_the_block_whichever_was_asked_first(tmp_path: Path) -> None:
+    with evm(0) as subject:
+        node, maker, bob = subject.node, subject.deployment.accounts["deployer"], "0x" + "b0" * 20
+        at = [int(node.rpc("eth_getTransactionCount", maker, "pending"), 16) + k for k in range(2)]
+        token, other = (created_address(maker, nonce).lower() for nonce in at)
+        about = [
+            words(["string", "string", "uint8"], "Token", name, places) for name, places in (("OLD", 6), ("NEW", 18))
+        ]
+        node.settle([Tx(maker, None, artifact("Token").creation(each), gas=5_000_000) for each in about])
+        node.settle([tx(maker, token, "mint(address,uint256)", bob, 10**18)])
+        early = node.height
+        node.mine()  # the node keeps the state of a block when the next one is made
+        node.rpc("anvil_setCode", token, node.rpc("eth_getCode", other, "latest"))  # as a proxy that was upgraded
+        node.mine(2)
+        async with index(subject, tmp_path, datasets=LOGS) as indexed:
+            await followed(indexed)
+            blocks = await indexed.chain.blocks([early, node.height])
+            seen = []
+            for order in ((0, 1), (1, 0)):
+                book = TokenBook(indexed.chain.facts, Lake(f"{indexed.lake.uri}{order[0]}"), {})
+                source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
+                taken = {k: await source.take([bob], blocks[k]) for k in order}
+                again = [await source.take([bob], blocks[k]) for k in (0, 1)]
+                assert [each.holdings for each in again] == [taken[0].holdings, taken[1].holdings]
+                assert [each.requests for each in again] == [1, 1]  # as many as the balances alone
+                seen.append(
+                    [{h.token.asset.contract: h.token.decimals for h in taken[k].holdings}[token] for k in (0, 1)]
+                )
+    assert seen == [[6, 18], [6, 18]]
+
+
+async def test_what_a_token_is_a_share_of_is_what_it_said_at_the_block_whichever_was_asked_first(
+    tmp_path: Path,
+) -> None:
+    def unwrap(met: ProtocolMatch, raw: int) -> DecoderPlan:
+        yield []
+        return (TokenAmount(met.answer, raw),)
+
+    inside = [f"0x{number:040x}" for number in (5, 7)]
+    family = Family("wrap", (Token("pool", question="pool()(address)"),), unwrap=unwrap, kind="VAULT")
+    row = InstalledProtocol("wrap", family, {"pool": tuple(inside)}, {})
+    with evm(0) as subject:
+        node, bob, token = subject.node, "0x" + "b0" * 20, subject.token("USDC")
+        node.settle([tx(subject.deployment.accounts["deployer"], token, "mint(address,uint256)", bob, 1)])
+        heights = []
+        for number in (5, 7):  # as a proxy that was upgraded
+            node.rpc("anvil_setCode", token, answers(number))
+            node.mine(2)
+            heights.append(node.height - 1)
+        async with index(subject, tmp_path, datasets=LOGS) as indexed:
+            await followed(indexed)
+            blocks = await indexed.chain.blocks(heights)
+            seen = []
+            for order in ((0, 1), (1, 0)):
+                book = TokenBook(indexed.chain.facts, Lake(f"{indexed.lake.uri}{order[0]}"), {})
+                source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), Protocols((row,)))
+                taken = {k: await source.take([bob], blocks[k]) for k in order}
+                again = [await source.take([bob], blocks[k]) for k in (0, 1)]
+                for k, each in enumerate(again):
+                    assert replace(each, requests=0) == replace(taken[k], requests=0)
+                seen.append([part.token.asset.contract for k in (0, 1) for part in taken[k].positions[0].supplied])
+    assert seen == [inside, inside]

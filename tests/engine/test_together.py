@@ -1,0 +1,107 @@
+"""What is read for many accounts at once is what is read for each alone, wherever their rows lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine import account_index
+from engine.arrivals import arrivals
+from engine.sent import paid
+from localchain.airdrop import airdrop
+from portfolio.compose import portfolio
+from portfolio.facts import ChainFacts
+from portfolio.valuation import value
+from tests.chains.evm import EvmSubject, evm
+from tests.chains.index import Index, index
+
+STRANGER = "0x" + "12" * 20
+
+
+@pytest.fixture(scope="module")
+def subject() -> Iterator[EvmSubject]:
+    with evm(24) as found:
+        airdrop(found.node, found.deployment)
+        found.mine(20)
+        yield found
+
+
+def wallets(subject: EvmSubject) -> list[str]:
+    """Wallets of the chain, contracts among them, and one that nothing ever happened to."""
+    return [*sorted({account.lower() for account in subject.accounts}), STRANGER]
+
+
+async def everywhere(indexed: Index) -> None:
+    """Rows sorted by account, rows that are not yet, and rows in the tail; all sorted in several files."""
+    await indexed.fill(0, 5)
+    await indexed.materialise()
+    await indexed.fill(6, 14)
+    await indexed.materialise()
+    await indexed.fill_final()
+    await indexed.follower().step()
+
+
+@pytest.mark.node
+async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
+    subject: EvmSubject, tmp_path: Path
+) -> None:
+    everybody = wallets(subject)
+    async with index(subject, tmp_path) as indexed:
+        await everywhere(indexed)
+        lake, tail, key = indexed.lake, indexed.tail, indexed.key
+        blocks = {height: await indexed.chain.block(height) for height in (0, 5, 12, 20, subject.height)}
+        tokens = sorted({
+            token for each in account_index.interactions_of(lake, tail, key, everybody, subject.height).values()
+            for token in each.tokens
+        })  # fmt: skip
+        assert len(tokens) > 5
+
+        @settings(max_examples=12, deadline=None)
+        @given(
+            st.lists(st.sampled_from(everybody), min_size=1, max_size=12, unique=True),
+            st.sampled_from(sorted(blocks)),
+            st.randoms(),
+        )
+        def equal(accounts: list[str], height: int, random: Random) -> None:
+            met = account_index.interactions_of(lake, tail, key, accounts, height)
+            assert list(met) == accounts
+            fees = paid(lake, tail, key, accounts, blocks[height])
+            asked = {account: random.sample(tokens, 4) for account in accounts}
+            trusted = {account: random.sample(tokens, 2) for account in accounts}
+            came = arrivals(lake, tail, key, asked, trusted, height)
+            more = {account: [*trusted[account], *tokens[:2]] for account in accounts}
+            assert arrivals(lake, tail, key, asked, trusted, height, tokens[:2]) == arrivals(
+                lake, tail, key, asked, more, height
+            )
+            for account in accounts:
+                assert account_index.interactions_of(lake, tail, key, [account], height) == {account: met[account]}
+                assert paid(lake, tail, key, [account], blocks[height]) == {account: fees[account]}
+                alone = arrivals(lake, tail, key, {account: asked[account]}, {account: trusted[account]}, height)
+                assert alone == {account: came[account]}
+
+        equal()
+
+
+@pytest.mark.node
+async def test_an_account_has_the_same_portfolio_alone_and_among_others(subject: EvmSubject, tmp_path: Path) -> None:
+    """Its issues and what is taken for spam too: who else is asked for says nothing about it."""
+    everybody = wallets(subject)
+    chains = {"local": ChainFacts("local", "Local", 31337)}
+    async with index(subject, tmp_path) as indexed:
+        await everywhere(indexed)
+        block = await indexed.chain.block(subject.height)
+        many = await indexed.snapshot(everybody, block)
+        parts = value([many]).apart()
+        spam = 0
+        for account in everybody:
+            alone = value([await indexed.snapshot([account], block)])
+            document = portfolio(account, parts[account], chains, updated_ms=0, block_number=block.height)
+            assert document == portfolio(account, alone, chains, updated_ms=0, block_number=block.height)
+            assert document == portfolio(account, value([many]), chains, updated_ms=0, block_number=block.height)
+            spam += document.spam_assets
+        assert spam > 0

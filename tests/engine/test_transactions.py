@@ -1,0 +1,597 @@
+"""Transactions of accounts as a real node mined them: each once, in order, exact, and never fewer than there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from chainfolio.errors import NodeBehind, NotFound, NotIndexed
+from chainfolio.tables import ACCOUNT_TRANSFERS, Table
+from engine.answers import Reached, TransactionFilter
+from engine.functions import load
+from engine.snapshot import LIVE_LAG, Snapshotter
+from engine.tokens import TokenBook
+from engine.transactions import MOST_LOOKUPS, Statement, Subject
+from indexer.registry import Protocol, Registry
+from indexer.wiring import CONFIGS
+from localchain.evm import Tx, tx, words
+from localchain.hostile import TRANSFER, Log, deploy_hostile, log_tx
+from portfolio.facts import ChainFacts
+from portfolio.transactions import TransactionDocument, TransactionType
+from tests.chains.evm import EvmSubject, evm
+from tests.chains.index import EVERYTHING, Index, index
+from tests.chains.subject import Row
+
+pytestmark = pytest.mark.node
+LOGS = ("transfers", "approvals")
+ZERO = "0x" + "00" * 20
+FUNCTIONS = load(CONFIGS / "functions.toml")
+EVERYONE = 10_000
+
+
+@pytest.fixture(scope="module")
+def subject() -> Iterator[EvmSubject]:
+    with evm(60) as found:
+        found.trade(6, 1)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def details(subject: EvmSubject) -> dict[str, list[Row]]:
+    """The whole chain, read from its receipts by code that is not ours."""
+    from chainfolio.blocks import Span
+
+    found = dict(subject.rows(Span(0, subject.height)))
+    found["receipts"] = [
+        receipt
+        for height in range(subject.height + 1)
+        for receipt in subject.node.rpc("eth_getBlockReceipts", hex(height))
+    ]
+    return found
+
+
+def wallets(subject: EvmSubject) -> list[str]:
+    return [account.lower() for account in subject.deployment.accounts.values()]
+
+
+def wanted(limit: int = EVERYONE, offset: int = 0, **more: Any) -> TransactionFilter:
+    return TransactionFilter(limit=limit, offset=offset, **more)
+
+
+async def ask(
+    indexed: Index,
+    accounts: list[str],
+    question: TransactionFilter | None = None,
+    *,
+    most: int = 100_000,
+    protocols: tuple[Protocol, ...] = (),
+) -> list[TransactionDocument]:
+    """One page over one chain."""
+    return (await page(indexed, accounts, question, most=most, protocols=protocols))[0]
+
+
+async def page(
+    indexed: Index,
+    accounts: list[str],
+    question: TransactionFilter | None = None,
+    *,
+    most: int = 100_000,
+    protocols: tuple[Protocol, ...] = (),
+) -> tuple[list[TransactionDocument], Reached | None]:
+    """One page over one chain, and how far it goes."""
+    facts = indexed.chain.facts
+    book = TokenBook(facts, indexed.lake, {})
+    shown = ChainFacts(facts.key, facts.name, facts.chain_id, {"transaction": "https://scan.example/tx/{hash}"})
+    snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
+    statement = Statement(Registry(protocols), FUNCTIONS, most, question or wanted())
+    return await statement.page([Subject(snapshotter, shown, indexed.datasets)], accounts)
+
+
+async def filled(indexed: Index) -> None:
+    await indexed.fill_final()
+    await indexed.materialise()
+    await indexed.follower().step()
+
+
+def done(subject: EvmSubject, *txs: Tx) -> list[str]:
+    """The hashes of some transactions, each in a block of its own."""
+    found = []
+    with subject.node.by_hand():
+        for each in txs:
+            found.append(subject.node.send(each))
+            subject.node.mine()
+    return found
+
+
+def hashes(found: list[TransactionDocument]) -> list[str]:
+    return [each.hash for each in found]
+
+
+def expected(details: dict[str, list[Row]], account: str, *, events_only: bool = False) -> list[tuple[int, int, str]]:
+    """Height, position and hash of everything that an account took part in, the newest first."""
+    places = {(t["height"], t["tx_index"]): t["hash"] for t in details["transactions"]}
+    found = {
+        (row["height"], row["tx_index"])
+        for row in details["transfers"]
+        if account in (row["sender"], row["recipient"]) and not (events_only and row["standard"] == "native")
+    }
+    found |= {(row["height"], row["tx_index"]) for row in details["approvals"] if row["owner"] == account}
+    if not events_only:
+        ends = ("sender", "recipient", "created")
+        found |= {
+            (row["height"], row["tx_index"]) for row in details["transactions"] if account in [row[end] for end in ends]
+        }
+    return [(*place, places[place]) for place in sorted(found, reverse=True)]
+
+
+def number(raw: object) -> int:
+    assert isinstance(raw, bytes)
+    return int.from_bytes(raw, "big")
+
+
+async def test_everything_that_wallets_did_is_there_once_the_newest_first(
+    subject: EvmSubject, details: dict[str, list[Row]], tmp_path: Path
+) -> None:
+    async with index(subject, tmp_path) as indexed:
+        await filled(indexed)
+        assert indexed.tail.rows(indexed.key, "transfers", 0, 2**40)
+        assert indexed.stored("account_transfers").num_rows
+        for account in wallets(subject)[:4]:
+            right = [tx_hash for *_, tx_hash in expected(details, account)]
+            assert len(right) > 20
+            assert hashes(await ask(indexed, [account])) == right
+            assert hashes(await ask(indexed, [account], wanted(newest_first=False))) == right[::-1]
+        assert await ask(indexed, ["0x" + "12" * 20]) == []
+
+
+async def test_what_a_record_says_is_what_the_receipt_says(
+    subject: EvmSubject, details: dict[str, list[Row]], tmp_path: Path
+) -> None:
+    account = wallets(subject)[1]
+    receipts = {receipt["transactionHash"]: receipt for receipt in details["receipts"]}
+    rows = {row["hash"]: row for row in details["transactions"]}
+    decimals = {token.address.lower(): token.decimals for token in subject.deployment.tokens.values()}
+    async with index(subject, tmp_path) as indexed:
+        await filled(indexed)
+        for found in await ask(indexed, [account]):
+            receipt, row = receipts[found.hash], rows[found.hash]
+            block = subject.node.block(found.block_number)
+            assert found.block_number == int(receipt["blockNumber"], 16)
+            assert found.timestamp == str(int(block["timestamp"], 16))
+            assert (found.sender, found.recipient) == (receipt["from"], receipt["to"] or receipt["contractAddress"])
+            fee = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
+            assert Decimal(found.fees) == Decimal(fee).scaleb(-18)
+            assert Decimal(found.value) == Decimal(number(row["raw"])).scaleb(-18)
+            assert (found.type == "FAILED") is (receipt["status"] == "0x0")
+            assert found.user.address == account
+            assert (found.value_fiat, found.fees_fiat, found.closed_pnl) == ("N/A", "N/A", "N/A")
+            assert found.explorer_url == f"https://scan.example/tx/{found.hash}"
+            fees = found.native_asset_fees
+            assert (fees.balance, fees.symbol, fees.is_native_asset_fees) == (found.fees, "eth", True)
+            moves = [row for row in details["transfers"] if row["tx_hash"] == found.hash]
+            for assets, mine in ((found.assets_in, "recipient"), (found.assets_out, "sender")):
+                shown = [
+                    (asset.contract, asset.sender, asset.recipient, None if asset.nft is msgspec.UNSET
+                     else int(asset.nft.token_id))
+                    for asset in assets
+                ]  # fmt: skip
+                assert shown == [
+                    (row["token"] or ZERO, row["sender"], row["recipient"],
+                     None if row["token_id"] is None else number(row["token_id"]))
+                    for row in moves if row[mine] == account
+                ]  # fmt: skip
+                for asset, row in zip(assets, [row for row in moves if row[mine] == account], strict=True):
+                    places = decimals.get(asset.contract, 0 if row["token_id"] is not None else 18)
+                    assert Decimal(asset.balance or "") == Decimal(number(row["raw"])).scaleb(-places)
+                    assert (asset.decimal, asset.price, asset.value) == (str(places), "N/A", "N/A")
+
+
+CALLED = {
+    "Approve": {"APPROVAL"},
+    "SetApprovalForAll": {"APPROVAL"},
+    "Transfer": {"TRANSFERIN", "TRANSFEROUT"},
+    "SafeTransferFrom": {"TRANSFERIN", "TRANSFEROUT"},
+    "SwapExactTokensForTokens": {"SWAP"},
+    "SwapExactETHForTokens": {"SWAP"},
+    "ExactInputSingle": {"SWAP"},
+    "AddLiquidity": {"DEPOSIT"},
+    "RemoveLiquidity": {"WITHDRAW"},
+    "Supply": {"DEPOSIT"},
+    "Redeem": {"WITHDRAW"},
+}
+
+
+async def test_types_say_what_was_called(subject: EvmSubject, tmp_path: Path) -> None:
+    async with index(subject, tmp_path) as indexed:
+        await filled(indexed)
+        found = [each for each in await ask(indexed, wallets(subject)) if each.type != "FAILED"]
+        own = [each for each in found if each.user.address == each.sender]
+        seen = set()
+        for each in found:
+            assert each.type in get_args(TransactionType)
+            if each.function_name in CALLED:
+                seen.add(each.function_name)
+                assert each.type in CALLED[each.function_name], (each.function_name, each.type)
+        assert {"Approve", "Transfer", "SwapExactTokensForTokens", "Supply"} <= seen
+        weth = subject.token("WETH")
+        wrapping = [each for each in own if each.recipient == weth and each.function_name in ("Deposit", "Withdraw")]
+        assert {each.type for each in wrapping} == {"WRAP", "UNWRAP"}
+        wraps = [each for each in wrapping if each.type == "WRAP"]
+        assert all([asset.balance for asset in each.assets_out] == [each.value] for each in wraps)
+        plain = [each for each in found if not each.function_name and each.value != "0" and each.recipient in
+                 wallets(subject)]  # fmt: skip
+        assert {each.type for each in plain} == {"TRANSFERIN", "TRANSFEROUT"}
+
+
+async def test_a_payment_between_two_wallets_is_there_for_each_and_one_to_oneself_once(tmp_path: Path) -> None:
+    with evm(0) as subject:
+        alice, bob = (subject.deployment.accounts[name] for name in ("alice", "bob"))
+        paid, kept = done(subject, Tx(alice, bob, value=7, gas=21_000), Tx(alice, alice, value=9, gas=21_000))
+        async with index(subject, tmp_path) as indexed:
+            await filled(indexed)
+            found = await ask(indexed, [alice.lower(), bob.lower()])
+            mine = [(each.hash, each.user.address, each.type) for each in found if each.hash in (paid, kept)]
+            assert sorted(mine) == sorted([
+                (kept, alice.lower(), "SELFTRANSFER"),
+                (paid, alice.lower(), "TRANSFEROUT"),
+                (paid, bob.lower(), "TRANSFERIN"),
+            ])  # fmt: skip
+
+
+async def test_native_balances_are_what_records_say_with_what_contracts_paid_inside(
+    subject: EvmSubject, tmp_path: Path
+) -> None:
+    accounts = wallets(subject)
+    async with index(subject, tmp_path, datasets=(*EVERYTHING, "internal")) as indexed:
+        await filled(indexed)
+        assert indexed.tail.rows(indexed.key, "transfers", 0, 2**40)
+        found = await ask(indexed, accounts)
+    net = dict.fromkeys(accounts, Decimal(0))
+    paid = 0
+    for each in found:
+        mine = each.user.address
+        net[mine] -= Decimal(each.fees) if each.sender == mine else 0
+        for asset in (*each.assets_in, *each.assets_out):
+            if asset.contract == ZERO:
+                net[mine] += Decimal(asset.balance) if asset.is_asset_in else -Decimal(asset.balance)
+        paid += any(asset.contract == ZERO and asset.sender != each.sender for asset in each.assets_in)
+        unwrapped = each.type == "UNWRAP" and each.sender == mine
+        assert not unwrapped or [asset.contract for asset in each.assets_in] == [ZERO]
+    assert paid > 5
+    for account in accounts:
+        before, now = (subject.native(account, height) for height in (0, subject.height))
+        assert net[account] == Decimal(now - before).scaleb(-18), account
+
+
+async def test_who_is_imitated_is_named_and_the_trick_is_left_out_only_when_asked(tmp_path: Path) -> None:
+    with evm(0) as subject:
+        alice, bob, eve = (subject.deployment.accounts[name] for name in ("alice", "bob", "carol"))
+        dai = subject.token("DAI")
+        false = bob[:6].lower() + "0" * 32 + bob[-4:].lower()
+        (paid, trick, fallen) = done(
+            subject, tx(alice, dai, "transfer(address,uint256)", bob, 10**18),
+            tx(eve, dai, "transferFrom(address,address,uint256)", alice, false, 0),
+            tx(alice, dai, "transfer(address,uint256)", false, 10**18),
+        )  # fmt: skip
+        async with index(subject, tmp_path) as indexed:
+            await filled(indexed)
+            found = {each.hash: each for each in await ask(indexed, [alice.lower()])}
+            assert found[paid].flags == ()
+            assert [found[each].type for each in (paid, trick, fallen)] == ["TRANSFEROUT", "SPAM", "TRANSFEROUT"]
+            for each in (trick, fallen):
+                flag = found[each].flags[0]
+                assert (flag.kind, flag.address, flag.resembles) == ("POISONING", false, bob.lower())
+            left = {each.hash for each in await ask(indexed, [alice.lower()], wanted(hide_spam=True))}
+            assert found.keys() - left == {trick}
+
+
+async def test_a_transfer_that_a_token_only_logs_is_spam_that_can_be_hidden(tmp_path: Path) -> None:
+    """The token has an honest name; its balances stay zero, and somebody else sent the transactions."""
+    with evm(0) as subject:
+        alice, eve = (subject.deployment.accounts[name] for name in ("alice", "carol"))
+        forger = deploy_hostile(subject.node)["transfer with 64 kB"]
+        log = Log([TRANSFER, *("0x" + "00" * 12 + who[2:].lower() for who in (alice, eve))], words(["uint256"], 10**30))
+        (forged, paid) = done(
+            subject, log_tx(eve, forger, log), tx(eve, subject.token("DAI"), "transfer(address,uint256)", alice, 5)
+        )
+        async with index(subject, tmp_path) as indexed:
+            await filled(indexed)
+            found = {each.hash: each for each in await ask(indexed, [alice.lower()])}
+            left = {each.hash for each in await ask(indexed, [alice.lower()], wanted(hide_spam=True))}
+    assert (found[forged].type, found[paid].type) == ("SPAM", "TRANSFERIN")
+    assert "SPAM" in {flag.kind for flag in found[forged].flags}
+    assert forged not in left
+    assert paid in left
+
+
+@pytest.mark.parametrize(
+    ("datasets", "unknown"),
+    [(LOGS, ["native", "transactions", "internal"]), (EVERYTHING, ["internal"]), ((*EVERYTHING, "internal"), [])],
+)
+async def test_what_an_index_was_not_asked_for_is_said(
+    subject: EvmSubject, tmp_path: Path, datasets: tuple[str, ...], unknown: list[str]
+) -> None:
+    async with index(subject, tmp_path, datasets=datasets) as indexed:
+        source = Snapshotter(
+            indexed.chain, indexed.lake, indexed.tail, TokenBook(indexed.chain.facts, indexed.lake, {}), ()
+        )
+        issues = Subject(source, ChainFacts("local", "Local", 31337), datasets).issues
+        assert [issue.subject for issue in issues] == unknown
+        assert {issue.adapter for issue in issues} <= {"local"}
+
+
+async def test_what_an_account_did_is_found_without_reading_what_others_did(
+    subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice = wallets(subject)[1]
+    async with index(subject, tmp_path) as indexed:
+        await filled(indexed)
+        before = await ask(indexed, [alice])
+        read: list[str] = []
+        scan = indexed.lake.scan
+
+        def noted(table: Table, **more: Any) -> Any:
+            read.append(table.name)
+            return scan(table, **more)
+
+        monkeypatch.setattr(indexed.lake, "scan", noted)
+        assert len(await ask(indexed, [alice], wanted(20))) == 20
+        # What moved something of hers and does not name her is looked up by height, in `transactions`; everything else
+        # is sorted by account.
+        assert set(read) <= {"transactions", "tokens"}
+        assert read.count("transactions") <= 1
+        rows = indexed.stored("account_transactions").to_pylist()
+        mine = [row for row in rows if row["account"] == row["sender"] == alice]
+        assert {row["tx_hash"] for row in mine} <= {each.hash for each in before}
+        sent = {row["hash"]: row for row in indexed.stored("transactions").to_pylist() if row["sender"] == alice}
+        assert {row["tx_hash"]: row["fee"] for row in mine} == {name: row["fee"] for name, row in sent.items()}
+        assert all(row["selector"] == sent[row["tx_hash"]]["input"][:4] for row in mine)
+
+
+async def test_pages_of_any_size_are_the_whole(
+    subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = Random(3)
+    monkeypatch.setattr("engine.transactions.PIECE", 7)
+    monkeypatch.setattr("engine.transactions.MOST_PIECE", 20)
+    async with index(subject, tmp_path) as indexed:
+        await filled(indexed)
+        for _ in range(6):
+            chosen = chance.sample(wallets(subject), chance.randrange(1, 4))
+            question = wanted(
+                chance.randrange(7, 60), newest_first=chance.random() < 0.5,
+                types=chance.choice([(), ("APPROVAL", "SWAP")]),
+            )  # fmt: skip
+            whole = await ask(indexed, chosen, replace(question, limit=EVERYONE))
+            paged: list[TransactionDocument] = []
+            while True:
+                part = await ask(indexed, chosen, replace(question, offset=len(paged)))
+                paged += part
+                if len(part) < question.limit:
+                    break
+            assert paged == whole
+            assert len({(each.hash, each.user.address) for each in paged}) == len(paged)
+            order = [int(each.timestamp) for each in whole]
+            assert order == sorted(order, reverse=question.newest_first)
+
+
+async def test_filters_leave_exactly_what_fits(subject: EvmSubject, tmp_path: Path) -> None:
+    alice, weth, usdc = wallets(subject)[1], subject.token("WETH"), subject.token("USDC")
+    async with index(subject, tmp_path) as indexed:
+        await filled(indexed)
+        whole = await ask(indexed, [alice])
+
+        async def left(**filters: Any) -> list[TransactionDocument]:
+            found = await ask(indexed, [alice], wanted(**filters))
+            assert found
+            assert len(found) < len(whole)
+            return found
+
+        assert await left(types=("SWAP",)) == [each for each in whole if each.type == "SWAP"]
+        with_weth = [e for e in whole if any(asset.contract == weth for asset in (*e.assets_in, *e.assets_out))]
+        by_symbol, by_contract = await left(search="weTH"), await left(search=weth[:20].upper())
+        assert [each for each in by_symbol if each.type != "APPROVAL" and each in with_weth] == [
+            each for each in with_weth if each.type != "APPROVAL"
+        ]
+        assert set(hashes(with_weth)) <= set(hashes(by_contract))
+        middle = int(whole[len(whole) // 2].timestamp) * 1_000_000
+        assert await left(since_us=middle) == [e for e in whole if int(e.timestamp) * 1_000_000 >= middle]
+        assert await left(until_us=middle - 1) == [e for e in whole if int(e.timestamp) * 1_000_000 < middle]
+        bob = wallets(subject)[2]
+        with_bob = await left(counterparties=(bob,))
+        assert all(
+            bob in {each.sender, each.recipient, *(a.sender for a in each.assets_in),
+                    *(a.recipient for a in each.assets_out)} or each.type in ("APPROVAL", "FAILED")
+            for each in with_bob
+        )  # fmt: skip
+        numbers = [a.nft.token_id for e in whole for a in e.assets_in if a.nft is not msgspec.UNSET]
+        for each in await left(token_id=int(numbers[0])):
+            moved = (*each.assets_in, *each.assets_out)
+            assert numbers[0] in [a.nft.token_id for a in moved if a.nft is not msgspec.UNSET]
+        assert await ask(indexed, [alice], wanted(hide_dust=True)) == whole
+        assert await ask(indexed, [alice], wanted(hide_spam=True)) == [e for e in whole if e.type != "SPAM"]
+        theirs = Protocol(key="usdc9", name="A protocol", contracts={indexed.key: {"token": [usdc]}})
+        inside = await ask(indexed, [alice], wanted(protocols=("usdc_v9",)), protocols=(theirs,))
+        assert inside
+        assert {each.protocol.key for each in inside} == {"usdc9"}
+        assert set(hashes(inside)) >= {each.hash for each in whole if each.recipient == usdc}
+
+
+async def test_called_protocols_name_what_was_done(subject: EvmSubject, tmp_path: Path) -> None:
+    named = subject.deployment.contracts
+    lending = Protocol(key="aave3", name="Aave V3", contracts={"local": {"pool": [named["Pool"].lower()]}})
+    router = named["UniswapV2Router02"].lower()
+    pairs = Protocol(key="uniswap2", name="Uniswap V2", contracts={"local": {"router": [router]}})
+    types = {"Supply": "LEND", "Borrow": "BORROW", "AddLiquidity": "ADDLIQUIDITY", "RemoveLiquidity": "REMOVELIQUIDITY"}
+    async with index(subject, tmp_path) as indexed:
+        await filled(indexed)
+        found = await ask(indexed, wallets(subject), protocols=(lending, pairs))
+        own = [each for each in found if each.user.address == each.sender and each.type != "FAILED"]
+        called_there = [each for each in own if each.function_name]  # and not created
+        at_pool = [each for each in called_there if each.recipient in (named["Pool"].lower(), router)]
+        assert {each.protocol.key for each in at_pool} == {"aave3", "uniswap2"}
+        called = {(each.function_name, each.type) for each in at_pool if each.function_name in types}
+        assert ("Supply", "LEND") in called
+        assert called <= set(types.items())
+
+
+async def test_without_the_dataset_of_transactions_the_node_says_the_same(
+    subject: EvmSubject, details: dict[str, list[Row]], tmp_path: Path
+) -> None:
+    alice = wallets(subject)[1]
+    async with index(subject, tmp_path / "all") as complete:
+        await filled(complete)
+        whole = {each.hash: each for each in await ask(complete, [alice])}
+    async with index(subject, tmp_path / "logs", datasets=LOGS) as indexed:
+        await filled(indexed)
+        right = [tx_hash for *_, tx_hash in expected(details, alice, events_only=True)]
+        found = await ask(indexed, [alice])
+        assert hashes(found) == right
+        for each in found:
+            tokens_only = tuple(asset for asset in whole[each.hash].assets_out if asset.contract != ZERO)
+            same = (each.fees, each.value, each.sender, each.recipient, each.function_name, each.assets_in)
+            other = whole[each.hash]
+            assert same == (other.fees, other.value, other.sender, other.recipient, other.function_name,
+                            other.assets_in)  # fmt: skip
+            assert each.assets_out == tokens_only
+        await indexed.chain.heads()
+        before = indexed.chain.requests
+        assert len(await ask(indexed, [alice], wanted(20, 3))) == 20
+        assert indexed.chain.requests - before <= 4  # the head, tokens nobody knows, and one batch for the page
+
+
+async def test_a_filter_over_more_than_a_node_should_be_asked_is_not_answered(
+    subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MOST_LOOKUPS >= 250
+    monkeypatch.setattr("engine.transactions.MOST_LOOKUPS", 10)
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await filled(indexed)
+        with pytest.raises(NotIndexed, match="transactions of local"):
+            await ask(indexed, [wallets(subject)[1]], wanted(types=("BORROW",)))
+        assert len(await ask(indexed, [wallets(subject)[1]], wanted(5))) == 5
+
+
+async def test_an_address_with_more_than_is_served_is_not_found(
+    subject: EvmSubject, details: dict[str, list[Row]], tmp_path: Path
+) -> None:
+    alice = wallets(subject)[1]
+    count = len(expected(details, alice))
+    async with index(subject, tmp_path) as indexed:
+        await filled(indexed)
+        assert len(await ask(indexed, [alice], most=count)) == count
+        with pytest.raises(NotFound, match="more than"):
+            await ask(indexed, [alice], wanted(1), most=count - 1)
+        with pytest.raises(NotFound):
+            await ask(indexed, [alice], wanted(1), most=3)
+        rows = indexed.stored("account_transfers").to_pylist()
+        places = {(row["height"], row["tx_index"]) for row in rows if row["account"] == alice}
+        assert indexed.lake.count_transactions(ACCOUNT_TRANSFERS, indexed.key, alice, 10**6) == len(places) > 4
+        assert 3 < indexed.lake.count_transactions(ACCOUNT_TRANSFERS, indexed.key, alice, 3) <= len(places)
+        assert indexed.lake.count_transactions(ACCOUNT_TRANSFERS, indexed.key, "0x" + "12" * 20, 3) == 0
+
+
+async def test_what_left_the_chain_is_no_longer_there(tmp_path: Path) -> None:
+    with evm(6) as subject:
+        alice, weth = subject.deployment.accounts["alice"], subject.token("WETH")
+        async with index(subject, tmp_path) as indexed:
+            await indexed.fill_final()
+            follower = indexed.follower()
+            allow = [tx(alice, weth, "approve(address,uint256)", wallets(subject)[2], raw) for raw in (1, 2)]
+            gone = done(subject, *allow)
+            await follower.step()
+            assert hashes(await ask(indexed, [alice.lower()], wanted(2))) == gone[::-1]
+            subject.node.reorg(2)
+            (stayed,) = done(subject, tx(alice, weth, "deposit()", value=5))
+            await follower.step()
+            found = hashes(await ask(indexed, [alice.lower()]))
+            assert found[0] == stayed
+            assert not set(gone) & set(found)
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+async def test_pages_are_the_whole_while_blocks_come_and_go(tmp_path: Path, newest_first: bool) -> None:
+    with evm(30) as subject:
+        alice, weth = subject.deployment.accounts["alice"], subject.token("WETH")
+        async with index(subject, tmp_path) as indexed:
+            await filled(indexed)
+            begun = [each.hash for each in await ask(indexed, [alice.lower()], wanted(newest_first=newest_first))]
+            follower, size = indexed.follower(), 5
+            read: list[str] = []
+            reached: Reached | None = None
+            while True:
+                question = wanted(size, len(read), newest_first=newest_first, after=reached)
+                found, reached = await page(indexed, [alice.lower()], question)
+                read += hashes(found)
+                if reached is None:
+                    break
+                # One of hers comes, and the two blocks before it are replaced by others.
+                subject.node.reorg(2)
+                done(subject, *(tx(alice, weth, "deposit()", value=len(read) + 1) for _ in range(3)))
+                await follower.step()
+            whole = hashes(await ask(indexed, [alice.lower()], wanted(newest_first=newest_first)))
+            assert len(read) == len(set(read)) > size
+            if newest_first:
+                kept = [each for each in begun if each in whole]
+                assert len(whole) > len(kept) > len(begun) - 4
+                assert [each for each in read if each in whole] == [each for each in kept if each in read]
+                assert set(kept) <= set(read)
+            else:
+                assert read == whole
+
+
+async def test_a_node_on_another_branch_than_the_index_is_an_error(tmp_path: Path) -> None:
+    with evm(6) as subject:
+        alice, weth = subject.deployment.accounts["alice"], subject.token("WETH")
+        sent = tx(alice, weth, "approve(address,uint256)", wallets(subject)[2], 1)
+        async with index(subject, tmp_path, datasets=LOGS) as indexed:
+            await indexed.fill_final()
+            done(subject, sent)
+            await indexed.follower().step()
+            assert len(await ask(indexed, [alice.lower()], wanted(1))) == 1
+            # The index has not followed yet.
+            subject.node.reorg(2, [Tx(wallets(subject)[3], wallets(subject)[2], value=1, gas=21_000)])
+            with pytest.raises(NodeBehind, match="does not have transaction"):
+                await ask(indexed, [alice.lower()], wanted(1))
+
+
+async def test_what_is_not_indexed_is_said_and_never_shown_as_nothing(
+    subject: EvmSubject, details: dict[str, list[Row]], tmp_path: Path
+) -> None:
+    alice, stranger = wallets(subject)[1], "0x" + "12" * 20
+    async with index(subject, tmp_path) as indexed:
+        with pytest.raises(NotIndexed) as error:
+            await ask(indexed, [alice], wanted(5))
+        assert (error.value.first, error.value.last) == (0, subject.height)
+        floor = subject.height - 30
+        await indexed.fill(floor, subject.height)
+        known = [tx_hash for height, _, tx_hash in expected(details, alice) if height >= floor]
+        assert len(known) > 3
+        first_s = int(subject.node.block(floor)["timestamp"], 16)
+        assert hashes(await ask(indexed, [alice], wanted(len(known)))) == known
+        # A block that nobody indexed may be as old as the oldest that is: only dates above it are answered whole.
+        assert hashes(await ask(indexed, [alice], wanted(since_us=first_s * 1_000_000))) == known
+        for question in (wanted(len(known) + 1), wanted(1, len(known)), wanted(1, newest_first=False)):
+            with pytest.raises(NotIndexed) as error:
+                await ask(indexed, [alice], question)
+            assert (error.value.first, error.value.last) == (0, floor - 1)
+        with pytest.raises(NotIndexed):
+            await ask(indexed, [stranger], wanted(5))
+        with pytest.raises(NotIndexed):
+            await ask(indexed, [alice], wanted(types=("VOTE",)))
+        await indexed.fill(0, floor - 1, LOGS)
+        with pytest.raises(NotIndexed) as error:  # native coins and transactions are still missing there
+            await ask(indexed, [stranger], wanted(5))
+        assert error.value.dataset == "native"
+        await indexed.fill(0, floor - 1)
+        right = [tx_hash for *_, tx_hash in expected(details, alice)]
+        assert hashes(await ask(indexed, [alice])) == right
+    assert LIVE_LAG < 100
+    assert set(EVERYTHING) > set(LOGS)

@@ -1,0 +1,99 @@
+"""How a number ends: a difference weighs most, then a proof, then an equal reading; and what was not seen is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapters.evm.facts import load
+from adapters.evm.prover import Finding
+from chainfolio.blocks import Block
+from chainfolio.contracts import Issue, Snapshot
+from engine.verification import STATUSES, Check, Elsewhere, Fault, Verification, _check, _checks, _Reading
+
+TOKEN, ETHER = "eip155:1/erc20:0x" + "11" * 20, "eip155:1/slip44:60"
+PROVEN, OTHER, NONE, BROKEN = (
+    Finding("proven", "Solidity mapping at slot 0", 5), Finding("contradicted", "the state root proves 4", 4),
+    Finding("unprovable", "zero is what any empty place holds"), Finding("broken", "the proof does not lead"),
+)  # fmt: skip
+
+
+def said(*values: str | None) -> tuple[Elsewhere, ...]:
+    return tuple(Elsewhere(f"{k}.test", value) for k, value in enumerate(values))
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "finding", "status"),
+    [
+        ("5", said(), PROVEN, "proven"),
+        ("5", said("5"), PROVEN, "proven"),
+        ("5", said("4"), PROVEN, "differs"),
+        ("5", said("5", "4"), PROVEN, "differs"),
+        ("5", said("5"), NONE, "equal"),
+        ("5", said("5", None), NONE, "equal"),
+        ("5", said(None), PROVEN, "proven"),
+        ("5", said(None), NONE, "unread"),
+        ("5", said(), NONE, "unprovable"),
+        ("5", said(), BROKEN, "unprovable"),
+        ("5", said("5"), BROKEN, "equal"),
+        ("5", said(), OTHER, "differs"),
+        ("5", said("5"), None, "equal"),
+        ("5", said("4"), None, "differs"),
+        ("5", said(), None, "unprovable"),
+        (None, said("5"), PROVEN, "unread"),
+        (None, said(), None, "unread"),
+    ],
+)
+def test_how_a_number_ends(
+    mine: str | None, others: tuple[Elsewhere, ...], finding: Finding | None, status: str
+) -> None:
+    row = _check("balance", TOKEN, "T", mine, others, finding)
+    assert row.status == status
+    assert row.reason or status in ("proven", "equal")
+
+
+def test_an_odd_token_is_not_called_a_lie_where_two_agree_but_a_native_coin_is_what_the_root_says() -> None:
+    assert _check("balance", TOKEN, "T", "5", said("5"), OTHER).status == "equal"
+    assert _check("balance", ETHER, "ETH", "5", said("5"), OTHER).status == "differs"
+
+
+def test_what_nobody_could_read_is_there_as_unread() -> None:
+    facts = load(Path(__file__).parents[2] / "configs" / "chains" / "local.toml")
+    chain: Any = SimpleNamespace(facts=facts, node=SimpleNamespace(endpoints=[SimpleNamespace(name="one.test")]))
+    issue = Issue("balance", TOKEN, "the contract refuses", makes_partial=False)
+    empty = Snapshot("local", Block(1, "0x01", "0x00", 0), ("0xaa",), (), (), (issue,))
+    rows = _checks(_Reading(chain, empty), [], (), None)
+    assert [(row.number, row.symbol or row.asset, row.status) for row in rows] == [
+        ("block", "", "unprovable"),
+        ("balance", "ETH", "unread"),
+        ("balance", TOKEN, "unread"),
+    ]
+
+
+def verification(*statuses: str, faults: tuple[Fault, ...] = ()) -> Verification:
+    row = {"number": "balance", "asset": TOKEN, "symbol": "T", "value": "5"}
+    rows = tuple(msgspec.convert({**row, "status": status}, Check) for status in statuses)
+    counts = {status: statuses.count(status) for status in STATUSES}
+    return Verification("0x", "x", 1, "0x", "one.test", (), None, counts, rows, faults, (), ())
+
+
+@pytest.mark.parametrize(
+    ("statuses", "faults", "differs", "complete"),
+    [
+        (("proven", "equal"), (), False, True),
+        (("proven", "unprovable"), (), False, False),
+        (("proven", "unread"), (), False, False),
+        (("proven", "differs", "unread"), (), True, False),
+        (("proven",), (Fault("one.test", "BadProof", "no"),), True, False),
+        ((), (), False, True),
+    ],
+)
+def test_what_a_verification_comes_to(
+    statuses: tuple[str, ...], faults: tuple[Fault, ...], differs: bool, complete: bool
+) -> None:
+    found = verification(*statuses, faults=faults)
+    assert (found.differs, found.complete) == (differs, complete)

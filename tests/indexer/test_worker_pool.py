@@ -1,0 +1,29 @@
+"""Pieces fetched by several processes fit together. Kills of several lanes are in `test_kills.py`."""
+
+from __future__ import annotations
+
+import pytest
+
+from chainfolio.blocks import Block
+from chainfolio.errors import BadAnswer
+from indexer.worker_pool import BoundaryCheck
+
+
+def block(height: int, hash_: str, parent: str) -> Block:
+    return Block(height, hash_, parent, 0)
+
+
+def test_pieces_that_lie_side_by_side_must_be_parent_and_child() -> None:
+    ends = BoundaryCheck("local")
+    ends.check_boundary(block(0, "a", "-"), block(9, "b", "x"))
+    ends.check_boundary(block(20, "e", "d"), block(29, "f", "y"))
+    ends.check_boundary(block(10, "c", "b"), block(19, "d", "z"))
+    with pytest.raises(BadAnswer, match="does not follow"):
+        ends.check_boundary(block(30, "g", "another"), block(39, "h", "g"))
+
+
+def test_a_piece_that_does_not_lead_to_the_next_one_is_refused_too() -> None:
+    ends = BoundaryCheck("local")
+    ends.check_boundary(block(10, "c", "b"), block(19, "d", "z"))
+    with pytest.raises(BadAnswer, match="does not precede"):
+        ends.check_boundary(block(0, "a", "-"), block(9, "not b", "x"))

@@ -1,0 +1,327 @@
+"""Address books, bundles and what else an account keeps, where several ask at once; on both databases."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import pytest
+
+from chainfolio.contracts import VirtualHolding
+from chainfolio.errors import BadRequest
+from chainfolio.settings import Quotas
+from storage.state import State, address_book, audit, delegations, quotas, subscriptions, virtual_users
+from storage.state.refusals import Refusal
+from storage.state.subscriptions import a_year_after
+from tests.storage.tenants import NOW_US, Kept, locked, told, wallet
+from tests.storage.test_state import Hands
+
+DEFAULTS = Quotas()
+A, B, C = (wallet(number) for number in (1, 2, 3))
+
+
+@pytest.fixture
+def state(state_url: str) -> Iterator[State]:
+    opened = State.open(state_url, bytes(32), Hands(), random.Random(1))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def second(state: State, state_url: str) -> Iterator[State]:
+    """The same store, as another process has it open."""
+    opened = State.open(state_url, bytes(32), Hands(), random.Random(2))
+    yield opened
+    opened.close()
+
+
+def at_once(works: Sequence[Callable[[], object]]) -> list[tuple[Any, ...]]:
+    """How each of the works ended, all begun in the same moment."""
+    ready, ends = threading.Barrier(len(works)), [("lost",)] * len(works)
+
+    def one(place: int) -> None:
+        ready.wait()
+        ends[place] = told(works[place])
+
+    threads = [threading.Thread(target=one, args=(place,)) for place in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return ends
+
+
+@pytest.fixture
+def hands(state: State, second: State) -> list[Kept]:
+    """One account, in the hands of two processes with four threads each."""
+    id = state.create_account("ann")[0].id
+    kept = [Kept(each, id, DEFAULTS) for each in (state, second) * 4]
+    kept[0].add(dict.fromkeys((wallet(number) for number in range(1, 21)), ""))
+    return kept
+
+
+def codes(ends: list[tuple[Any, ...]]) -> dict[str, int]:
+    return dict(Counter(end[0] for end in ends))
+
+
+def test_of_equal_bundles_made_at_once_one_is_made(hands: list[Kept]) -> None:
+    ends = at_once([partial(k.create, f"b{n}", f"name {n}", [A, B][:: (-1) ** n]) for n, k in enumerate(hands)])
+    assert codes(ends) == {"done": 1, "BUNDLE_MEMBERS_ALREADY_BUNDLED": 7}
+    (twin,) = hands[0].shown()[1]
+    assert {end[1]["bundleId"] for end in ends if end[0] != "done"} == {twin}
+
+
+def test_of_equal_names_taken_at_once_one_is_taken(hands: list[Kept]) -> None:
+    ends = at_once([partial(k.create, f"b{n}", "same", [wallet(n + 1)]) for n, k in enumerate(hands)])
+    assert codes(ends) == {"done": 1, "BUNDLE_NAME_TAKEN": 7}
+    assert len(hands[0].shown()[1]) == 1
+
+
+def test_of_bundles_renamed_at_once_one_gets_the_name(hands: list[Kept]) -> None:
+    for number in range(5):
+        hands[0].create(f"b{number}", f"{number}", [wallet(number + 1)])
+    ends = at_once([partial(k.rename, f"b{n}", "same") for n, k in enumerate(hands[:5])])
+    assert codes(ends) == {"done": 1, "BUNDLE_NAME_TAKEN": 4}
+
+
+def test_quotas_hold_at_once(hands: list[Kept]) -> None:
+    ends = at_once([partial(k.create, f"b{n}", f"{n}", [wallet(n + 1)]) for n, k in enumerate(hands)])
+    assert codes(ends) == {"done": 5, "BUNDLE_QUOTA_REACHED": 3}
+    tens = [{wallet(100 * place + number): "" for number in range(50, 60)} for place in range(len(hands))]
+    ends = at_once([partial(k.add, ten) for k, ten in zip(hands, tens, strict=True)])
+    assert codes(ends) == {"done": 3, "ADDRESSBOOK_QUOTA_REACHED": 5}
+    assert len(hands[0].shown()[0]) == 50
+
+
+def test_a_bundle_does_not_outgrow_its_limit_at_once(hands: list[Kept]) -> None:
+    hands[0].create("b", "b", [wallet(number) for number in range(1, 8)])
+    ends = at_once([partial(k.add_member, "b", wallet(n + 10)) for n, k in enumerate(hands)])
+    assert codes(ends) == {"done": 3, "BUNDLE_SIZE_LIMIT_EXCEEDED": 5}
+
+
+def test_an_entry_is_deleted_once(hands: list[Kept]) -> None:
+    assert codes(at_once([partial(k.remove, A) for k in hands])) == {"done": 1, "ADDRESSBOOK_ENTRY_NOT_FOUND": 7}
+
+
+def test_a_bundle_is_deleted_once(hands: list[Kept]) -> None:
+    hands[0].create("b", "b", [A])
+    assert codes(at_once([partial(k.delete, "b") for k in hands])) == {"done": 1, "BUNDLE_NOT_FOUND": 7}
+
+
+def test_the_last_member_stays_whoever_takes_out_the_others(hands: list[Kept]) -> None:
+    members = [wallet(number) for number in range(1, 9)]
+    hands[0].create("b", "b", members)
+    ends = at_once([partial(k.remove_member, "b", each) for k, each in zip(hands, members, strict=True)])
+    assert codes(ends) == {"done": 7, "BUNDLE_EMPTY": 1}
+    hands[0].create("c", "c", members[:2])
+    at_once([partial(k.remove, each) for k, each in zip(hands, members, strict=True)])
+    labels, bundles = hands[0].shown()
+    assert all(each and set(each) <= set(labels) for _, each in bundles.values())
+
+
+def test_no_bundle_gets_a_member_that_leaves_the_book(hands: list[Kept]) -> None:
+    works: list[Callable[[], object]] = [lambda: hands[0].remove(A), lambda: hands[1].create("b", "b", [A, B])]
+    works += [lambda: hands[2].remove(B), lambda: hands[3].create("c", "c", [B, C])]
+    at_once(works)
+    labels, bundles = hands[0].shown()
+    assert all(members and set(members) <= set(labels) for _, members in bundles.values())
+    assert len({frozenset(members) for _, members in bundles.values()}) == len(bundles)
+
+
+# --- plans, quotas, delegations --------------------------------------------------------------------------------------
+
+
+def test_plans_of_an_entry(state: State) -> None:
+    id = state.create_account("ann")[0].id
+    kept = Kept(state, id, DEFAULTS)
+    kept.add({A: "a"})
+
+    def plan(plan: str, until: int | None, authorized: bool | None = None) -> address_book.Entry:
+        return locked(
+            state, id, lambda tx: address_book.set_plan(tx, id, A, plan, until, NOW_US, owner_authorized=authorized)
+        )
+
+    for wrong in (("FREE", 5), ("PRO", None), ("GOLD", 5)):
+        with pytest.raises(BadRequest):
+            plan(*wrong)
+    paid = plan("PRO", NOW_US + 1, True)
+    assert (paid, paid.paid(NOW_US), paid.paid(NOW_US + 1)) == (
+        address_book.Entry(A, "a", "PRO", NOW_US + 1, True),
+        True,
+        False,
+    )
+    assert told(lambda: kept.remove(A)) == ("ADDRESSBOOK_ENTRY_NOT_DELETABLE", {})
+    plan("LITE", NOW_US)  # has lapsed, but the owner's word stands
+    assert told(lambda: kept.remove(A)) == ("ADDRESSBOOK_ENTRY_NOT_DELETABLE", {})
+    plan("LITE", NOW_US, False)
+    kept.remove(A)
+    with pytest.raises(Refusal) as refused:
+        plan("FREE", None)
+    assert refused.value.code == "ADDRESSBOOK_ENTRY_NOT_FOUND"
+    notes = [note for note in state.database.look(lambda tx: audit.trail(tx, id)) if "plan" in note.action]
+    assert [note.detail["to"] for note in notes] == ["PRO", "LITE", "LITE"]
+
+
+def test_a_quota_of_its_own_and_back(state: State) -> None:
+    ann, eve = (state.create_account(name)[0].id for name in ("ann", "eve"))
+
+    def limits(id: str) -> dict[str, int]:
+        return state.database.look(lambda tx: quotas.limits(tx, id, DEFAULTS))
+
+    def override(id: str, name: str, value: int | None) -> None:
+        state.database.change(lambda tx: quotas.override(tx, id, name, value, NOW_US))
+
+    for value, found in ((7, 7), (0, 0), (None, 5)):
+        override(ann, "bundles", value)
+        assert limits(ann) == {"addressbook": 50, "bundles": found, "bundle-size": 10}
+        assert limits(eve)["bundles"] == 5
+    for name, wrong in (("bundles", -1), ("bundles", 2**63), ("cats", 1)):
+        with pytest.raises(BadRequest):
+            override(ann, name, wrong)
+    with pytest.raises(BadRequest):
+        override("acc_x", "bundles", 1)
+
+
+def test_delegations_go_one_way_and_end(state: State) -> None:
+    ann, eve, bob = (state.create_account(name)[0].id for name in ("ann", "eve", "bob"))
+
+    def acting(caller: str, named: str | None) -> Any:
+        return state.database.look(lambda tx: delegations.acting_for(tx, caller, named))
+
+    def delegate(one: str, other: str) -> bool:
+        return state.database.change(lambda tx: delegations.delegate(tx, one, other, 1))
+
+    assert [delegate(ann, eve), delegate(ann, eve)] == [True, False]
+    assert (acting(eve, ann), acting(eve, None)) == (ann, eve)
+    for caller, named in ((ann, eve), (bob, ann), (eve, bob), (eve, eve), (eve, "acc_x"), (eve, "\0"), (eve, "\udcff")):
+        with pytest.raises(Refusal, match="no account of that id"):
+            acting(caller, named)
+    assert [state.database.change(lambda tx: delegations.withdraw(tx, ann, eve, 2)) for _ in "12"] == [True, False]
+    with pytest.raises(Refusal):
+        acting(eve, ann)
+    for one, other in ((ann, ann), (ann, "acc_x"), ("acc_x", ann)):
+        with pytest.raises(BadRequest):
+            delegate(one, other)
+    assert state.database.look(lambda tx: delegations.delegates(tx, ann)) == []
+
+
+# --- subscriptions ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_subscription_lasts_a_year_and_is_not_bought_twice(state: State) -> None:
+    ann, eve = (state.create_account(name)[0].id for name in ("ann", "eve"))
+    assert isinstance(state.clock, Hands)
+
+    def add(id: str, *addresses: str) -> list[subscriptions.Subscription]:
+        now_us = state.clock.now_us()
+        return locked(state, id, lambda tx: subscriptions.add(tx, id, dict.fromkeys(addresses, "x"), now_us))
+
+    (made,) = add(ann, A)
+    assert (made.began_us, made.expires_us) == (1_000_000, a_year_after(1_000_000))
+    assert await state.subscribed(ann, [A, B, A]) == {A}
+    assert await state.subscribed(eve, [A]) == set()
+    assert told(lambda: add(ann, B, A)) == ("ALREADY_SUBSCRIBED", {"addresses": [A]})
+    assert await state.subscribed(ann, [A, B]) == {A}
+    state.clock.us = made.expires_us - 1
+    assert await state.subscribed(ann, [A]) == {A}
+    state.clock.us = made.expires_us
+    assert await state.subscribed(ann, [A]) == set()
+    add(ann, A)
+    assert await state.subscribed(ann, [A]) == {A}
+    assert len(state.database.look(lambda tx: subscriptions.every(tx, ann))) == 1
+
+
+def test_of_equal_subscriptions_made_at_once_one_is_made(state: State, second: State) -> None:
+    id = state.create_account("ann")[0].id
+
+    def add(each: State) -> None:
+        locked(each, id, lambda tx: subscriptions.add(tx, id, {A: ""}, NOW_US))
+
+    ends = at_once([partial(add, each) for each in (state, second) * 3])
+    assert codes(ends) == {"done": 1, "ALREADY_SUBSCRIBED": 5}
+
+
+@pytest.mark.parametrize(
+    ("began", "ends"), [("2024-02-29T12:00:00.000001", "2025-03-01T12:00:00.000001"), ("2023-12-31", "2024-12-31")]
+)
+def test_a_year_is_a_year_of_the_calendar(began: str, ends: str) -> None:
+    def us(text: str) -> int:
+        at = datetime.fromisoformat(text).replace(tzinfo=UTC)
+        return int(at.timestamp()) * 1_000_000 + at.microsecond
+
+    assert a_year_after(us(began)) == us(ends)
+
+
+# --- virtual users ---------------------------------------------------------------------------------------------------
+
+MIXED = "0xD8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
+
+
+def test_what_a_virtual_user_holds_is_read_exactly() -> None:
+    document = f"""[
+        {{"chain": "ethereum", "contract": "native", "amount": "1.5"}},
+        {{"chain": "ethereum", "contract": "{MIXED}", "amount": "0"}},
+        {{"symbol": "EUR", "amount": "{"9" * 40}.{"9" * 36}", "priceUsd": "1.08"}},
+        {{"symbol": "XAU", "amount": "2"}}
+    ]"""
+    assert virtual_users.content("BALANCE", document.encode()).holdings == (
+        VirtualHolding("1.5", "ethereum"),
+        VirtualHolding("0", "ethereum", MIXED.lower()),
+        VirtualHolding(f"{'9' * 40}.{'9' * 36}", symbol="EUR", usd="1.08"),
+        VirtualHolding("2", symbol="XAU"),
+    )
+    assert virtual_users.content("GROUP", f'{{"addresses": ["{MIXED}"]}}'.encode()).accounts == (MIXED.lower(),)
+    assert virtual_users.content("CEX", b"[]").holdings == ()
+
+
+@pytest.mark.parametrize(
+    ("type", "document"),
+    [
+        ("BALANCE", "{}"), ("BALANCE", "nothing"), ("BALANCE", '[{"amount": "1"}]'), ("BALANCE", "[null]"),
+        ("CEX", '[{"symbol": "EUR", "amount": 1}]'), ("CEX", '[{"symbol": "EUR", "amount": "1e3"}]'),
+        ("CEX", '[{"symbol": "EUR", "amount": "-1"}]'), ("CEX", '[{"symbol": "EUR", "amount": "1\\n"}]'),
+        ("CEX", '[{"symbol": "EUR", "amount": "01"}]'), ("CEX", '[{"symbol": "EUR", "amount": "NaN"}]'),
+        ("CEX", '[{"symbol": "", "amount": "1"}]'), ("CEX", '[{"symbol": "EUR", "amount": "1", "price": "1"}]'),
+        ("CEX", '[{"symbol": "EUR", "amount": "1"}, {"symbol": "EUR", "amount": "1"}]'),
+        ("CEX", '[{"symbol": "EUR", "amount": "1", "amount": "2"}]'), ("CEX", '[{"symbol": "\\u0000", "amount": "1"}]'),
+        ("CEX", '[{"symbol": "EUR", "chain": "ethereum", "contract": "native", "amount": "1"}]'),
+        ("BALANCE", '[{"chain": "ethereum", "amount": "1"}]'), ("BALANCE", '[{"contract": "native", "amount": "1"}]'),
+        ("BALANCE", '[{"chain": "ethereum", "contract": "0x12", "amount": "1"}]'),
+        ("BALANCE", '[{"chain": "e", "contract": "native", "amount": "1", "priceUsd": "1"}]'),
+        ("GROUP", "[]"), ("GROUP", '{"addresses": []}'), ("GROUP", '{"addresses": ["0x12"]}'),
+        ("GROUP", f'{{"addresses": ["{MIXED}", "{MIXED.lower()}"]}}'), ("WALLET", "[]"),
+    ],
+)  # fmt: skip
+def test_what_a_virtual_user_cannot_hold_is_refused(type: str, document: str) -> None:
+    with pytest.raises(BadRequest):
+        virtual_users.content(type, document.encode())
+
+
+def test_virtual_users_are_of_one_account(state: State) -> None:
+    ann, eve = (state.create_account(name)[0].id for name in ("ann", "eve"))
+
+    def add(owner: str, id: str) -> None:
+        state.database.change(lambda tx: virtual_users.add(tx, owner, id, "CEX", f"label {id}", b"[]", 1))
+
+    def chosen(ids: list[str]) -> list[str]:
+        return [user.id for user in state.database.look(lambda tx: virtual_users.chosen(tx, ann, ids))]
+
+    def remove(owner: str) -> bool:
+        return state.database.change(lambda tx: virtual_users.remove(tx, owner, "3", 2))
+
+    for owner, id in ((ann, "1"), (ann, "2"), (eve, "3")):
+        add(owner, id)
+    every = state.database.look(lambda tx: virtual_users.every(tx, ann))
+    assert [(user.id, user.type, user.label, user.holdings) for user in every] == [
+        ("1", "CEX", "label 1", ()), ("2", "CEX", "label 2", ()),
+    ]  # fmt: skip
+    assert chosen(["2", "1"]) == ["2", "1"]
+    for ids in (["3"], ["1", "3"], ["4"]):
+        with pytest.raises(Refusal, match="not all of these"):
+            chosen(ids)
+    assert [remove(owner) for owner in (ann, eve, eve)] == [False, True, False]
