@@ -6,8 +6,12 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
+import sqlalchemy as sa
 
+from api.changes import KEPT_BYTES
+from api.texts import LONGEST
 from storage.state import quotas
+from storage.state.database import Statement
 from tests.api.fakes import SOL
 from tests.api.tenants import Tenant, World, a_world, wallet
 
@@ -161,3 +165,25 @@ async def test_an_entry_stays_where_a_bundle_would_be_empty_or_like_another(ann:
         assert (said.status, said.code) == (409, "ADDRESSBOOK_ENTRY_NOT_DELETABLE")
         assert name in said.json["error"]["message"]
     assert await ann.read_all() == before
+
+
+KEPT_BODIES = Statement(sa.text("SELECT count(*), max(length(body)) FROM idempotency"))
+
+
+async def test_an_answer_kept_for_its_key_is_no_longer_than_the_largest_bundle(world: World) -> None:
+    """It is kept whole, for a bundle may be another one by the time that its first answer is asked for again."""
+    ann = world.tenant("ann")
+    longest = ["0x" + f"{number:064x}" for number in range(2**200, 2**200 + 11)]
+    await ann.book(*longest)
+    body = {"name": "\U0001f4b0" * LONGEST, "addresses": longest[:9]}
+    made = await ann.ask("POST", "/v1/bundles", body, Idempotency_Key="made")
+    path = f"/v1/bundles/{made.json['data']['id']}"
+    assert (await ann.ask("POST", f"{path}/addresses", {"address": longest[9]}, Idempotency_Key="full")).status == 200
+    for number in range(5):
+        said = await ann.ask("PATCH", path, {"name": f"{number}".rjust(LONGEST, "x")}, Idempotency_Key=f"k{number}")
+        assert said.status == 200
+    ((count, largest),) = world.state.database.look(lambda tx: tx.rows(KEPT_BODIES))
+    assert count == 7
+    assert largest <= KEPT_BYTES // 2
+    again = await ann.ask("POST", "/v1/bundles", body, Idempotency_Key="made")
+    assert again.body == made.body, "and not the bundle as it is now"
