@@ -1,0 +1,122 @@
+"""What `operate.md` says about a server: the wheel installs as written, systemd takes the unit, data outlives both.
+
+The commands are those of the page, with folders of the test in the place of the system's. The dependencies come from the
+environment that runs the tests, for nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from chainfolio import __version__
+from cli.main import parser
+from tests.e2e.running import ROOT
+
+PAGE = (ROOT / "docs" / "how-to" / "operate.md").read_text()
+LOCKED = "/opt/chainfolio/bin/pip install --require-hashes -r requirements.lock"
+SETTINGS = 'data = "data"\n'
+
+
+def fences(kind: str, heading: str) -> str:
+    """The first fence of a kind below a heading."""
+    below = PAGE[PAGE.index(f"\n## {heading}\n") :]
+    found = re.search(rf"^```{kind}\n(.*?)^```$", below, re.M | re.S)
+    assert found, f"no {kind} below {heading}"
+    return found[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A machine with an installation, and a wheel to install again."""
+
+    root: Path
+    wheel: Path
+
+    def shell(self, script: str) -> str:
+        """Run commands of the page here; what they print."""
+        script = script.replace("/opt/", f"{self.root}/opt/").replace("/usr/local/", f"{self.root}/usr/local/")
+        environment = {"PATH": f"{self.root}/usr/local/bin:/usr/bin:/bin", "HOME": str(self.root), "PIP_NO_INDEX": "1"}
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script], cwd=self.root, env=environment, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def install(self) -> None:
+        """The last step of the installation, which is also that of an upgrade."""
+        self.shell(f"/opt/chainfolio/bin/pip install --quiet --no-deps --force-reinstall {self.wheel}")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Server:
+    root = tmp_path_factory.mktemp("server")
+    (build,) = re.findall(r"`python (-m hatchling build -t wheel)`", PAGE)
+    subprocess.run([sys.executable, *shlex.split(build), "-d", str(root)], cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = root.glob("*.whl")
+    for folder in ("opt", "usr/local/bin"):
+        (root / folder).mkdir(parents=True)
+    steps = fences("sh", "Install")
+    assert LOCKED in steps
+    made = Server(root, wheel)
+    environment, rest = steps.split(LOCKED)
+    made.shell(environment.replace("python3", sys.executable))
+    (packages,) = (root / "opt/chainfolio/lib").glob("python3.*/site-packages")
+    (packages / "locked.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    assert " --no-deps .\n" in rest
+    made.shell(rest.replace(" --no-deps .\n", f" --no-deps {wheel}\n"))
+    return made
+
+
+def test_a_server_without_a_checkout_runs_the_wheel(server: Server) -> None:
+    assert server.shell("chainfolio --version").split() == ["chainfolio", __version__]
+    where = "/opt/chainfolio/bin/python -c 'import chainfolio, indexer; print(chainfolio.__file__, indexer.__file__)'"
+    assert all(Path(each).is_relative_to(server.root) for each in server.shell(where).split())
+    assert "complete" in server.shell("chainfolio completion bash")
+
+
+def test_accounts_outlive_an_upgrade(server: Server) -> None:
+    (server.root / "chainfolio.toml").write_text(SETTINGS)
+    server.shell("chainfolio account create --name team --config chainfolio.toml")
+    server.install()
+    assert server.shell("chainfolio --version").split()[-1] == __version__
+    assert "team" in server.shell("chainfolio account list --config chainfolio.toml")
+
+
+def unit() -> configparser.ConfigParser:
+    found = configparser.ConfigParser(interpolation=None)
+    found.optionxform = str  # type: ignore[assignment,method-assign]
+    found.read_string(fences("ini", "Run it as a service"))
+    return found
+
+
+def test_the_unit_starts_a_command_that_there_is_and_waits_for_its_end() -> None:
+    service = unit()["Service"]
+    program, *arguments = shlex.split(service["ExecStart"])
+    assert program == "/opt/chainfolio/bin/chainfolio"
+    assert parser().parse_args(arguments).config == "/etc/chainfolio/chainfolio.toml"
+    assert service["UMask"] == "0077"
+    assert int(service["LimitNOFILE"]) >= 4096
+
+
+def test_systemd_takes_the_unit(server: Server) -> None:
+    analyze = which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("there is no systemd here")
+    file = server.root / "chainfolio.service"
+    file.write_text(fences("ini", "Run it as a service").replace("/opt/", f"{server.root}/opt/"))
+    done = subprocess.run([analyze, "verify", "--man=no", str(file)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    file.write_text(file.read_text().replace("Restart=", "Restrat="))
+    done = subprocess.run([analyze, "verify", "--man=no", str(file)], capture_output=True, text=True, check=False)
+    assert "Restrat" in done.stderr, "systemd would have told"
