@@ -18,6 +18,7 @@ from bench.places import Absent
 QUICK = {
     "rate": ("--repeat", "2", "--times", "3"), "full": ("--repeat", "1"), "cache": ("--repeat", "2"),
     "kills": ("--kills", "3"), "snapshot": ("--tokens", "500"), "lookup": ("--rows", "1000000", "--repeat", "5"),
+    "checksums": ("--rows", "200000", "--repeat", "3"),
     "ledger": ("--calls", "20000", "--every", "3"), "limits": ("--seconds", "65"),
     "byzantine": ("--reads", "3000"), "mutants": ("--mutants", "2000"),
     "wallets": ("--wallets", "4000", "--repeat", "1"),

@@ -32,12 +32,12 @@ def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
     with scratch() as folder:
         lake = Lake(str(folder / "lake"))
-        _fill(lake, options.rows // 2)
+        fill(lake, options.rows // 2)
         rows = lake.count(ACCOUNT_TRANSFERS)
         return _compared(lake, rows, options.repeat)
 
 
-def _fill(lake: Lake, transfers: int) -> None:
+def fill(lake: Lake, transfers: int) -> None:
     """Transfers among accounts of which few are busy, and their histories, as the product makes both."""
     chance = np.random.default_rng(7)
     accounts, tokens = (_addresses(chance, count) for count in (ACCOUNTS, TOKENS))

@@ -1,0 +1,85 @@
+"""What it costs to compare files with their checksums: processor time of reading with the comparison beside without it.
+
+python -m bench.checksums [--rows 1000000] [--repeat 9]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from bench.figures import Figure, main, spread
+from bench.lookup import CHAIN, fill
+from bench.places import scratch
+from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS, Table
+from storage.lake import Lake
+from storage.parquet import Folder, opened
+
+Open = Callable[[Folder, str], AbstractContextManager[pq.ParquetFile]]
+Read = Callable[[pq.ParquetFile], int]
+BAR = 1.4
+
+
+def run(options: argparse.Namespace) -> list[Figure]:
+    """Measure."""
+    with scratch() as folder:
+        lake = Lake(str(folder / "lake"))
+        fill(lake, options.rows // 2)
+        return [
+            _compared(lake, TRANSFERS, "all of a table", _whole, options.repeat),
+            _compared(lake, TRANSFERS, "two columns of a table", _two_columns, options.repeat),
+            _compared(lake, ACCOUNT_TRANSFERS, "one row group of each file", _one_group, options.repeat),
+        ]
+
+
+def _compared(lake: Lake, table: Table, what: str, read: Read, repeat: int) -> Figure:
+    """Both ways in turns, the first turn not counted; every turn reads the same rows."""
+    files, ratios = lake.files(table, CHAIN), list[float]()
+    for turn in range(repeat + 1):
+        (checked_s, rows), (plain_s, same) = (_spent(files, way, read) for way in (opened, Folder.plain))
+        assert rows == same > 0, f"{rows} rows with the comparison, {same} without"
+        if turn:
+            ratios.append(checked_s / plain_s)
+    is_met = statistics.median(ratios) <= BAR
+    name = f"processor time of reading {what}, with the comparison / without"
+    return Figure("checksums", name, spread(ratios), f"≤ {BAR}", is_met, {"rows": rows, "files": len(files)})
+
+
+def _spent(files: Sequence[str], way: Open, read: Read) -> tuple[float, int]:
+    start_s = time.process_time()
+    rows = sum(_rows(files, way, read))
+    return time.process_time() - start_s, rows
+
+
+def _rows(files: Sequence[str], way: Open, read: Read) -> Iterator[int]:
+    for file in map(Path, files):
+        with way(Folder(file.parent), file.name) as parquet:
+            yield read(parquet)
+
+
+def _whole(parquet: pq.ParquetFile) -> int:
+    return int(parquet.read().num_rows)
+
+
+def _two_columns(parquet: pq.ParquetFile) -> int:
+    return int(parquet.read(columns=["height", "raw"]).num_rows)
+
+
+def _one_group(parquet: pq.ParquetFile) -> int:
+    return int(parquet.read_row_group(parquet.num_row_groups // 2).num_rows)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of account_transfers; half as many transfers")
+    parser.add_argument("--repeat", type=int, default=9)
+
+
+if __name__ == "__main__":
+    main(__doc__, run, add)
