@@ -1,7 +1,7 @@
 """What `operate.md` says about a server: the wheel installs as written, systemd takes the unit, data outlives both.
 
-The commands are those of the page, with folders of the test in the place of the system's. The dependencies come from the
-environment that runs the tests, for nothing is downloaded.
+The commands are those of the page, with folders of the test in the place of the system's. The dependencies come from
+the environment that runs the tests, for nothing is downloaded.
 """
 
 from __future__ import annotations
