@@ -7,14 +7,13 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from api.fields import Reader, Refused
+from chainfolio.addresses import EVM, every
 from chainfolio.assets import Account, account
 from chainfolio.errors import BadRequest
 from chainfolio.settings import Settings
 
-# What an address looks like, one kind after the other: EVM, Starknet, and base58 for Solana and Tron, whose length in
-# bytes and checksum no pattern can hold; Tron's hex form last.
-_BASE58 = "[1-9A-HJ-NP-Za-km-z]"
-PATTERN: Final = f"^(?:0[xX][0-9a-fA-F]{{40,64}}|{_BASE58}{{32,44}}|41[0-9a-fA-F]{{40}})$"
+# What an address looks like, one kind after the other; no pattern can hold a checksum or how many bytes base58 has.
+PATTERN: Final = f"^(?:{'|'.join(rules.pattern for rules in every())})$"
 EXAMPLE: Final = "0xd8da6bf26964af9d7eed9e03e53415d37aa96045"
 ANOTHER: Final = "0x00000000219ab540356cbb839cbe05303d7705fa"
 WRITTEN: Final[dict[str, Any]] = {"type": "string", "pattern": PATTERN, "maxLength": 66}
@@ -47,7 +46,7 @@ def read_evm_accounts(values: list[str], settings: Settings) -> tuple[Account, .
 
 def _all_evm(accounts: tuple[Account, ...]) -> tuple[Account, ...]:
     for each in accounts:
-        if each.family != "evm":
+        if each.kind != EVM.kind:
             raise Refused(f"is malformed: {each} is not an EVM address (0x followed by 40 hex digits)")
     return accounts
 
@@ -70,7 +69,7 @@ def _schema(settings: Settings) -> dict[str, Any]:
 
 
 def _one(settings: Settings) -> dict[str, Any]:
-    return {"type": "string", "pattern": "^0[xX][0-9a-fA-F]{40}$"}
+    return {"type": "string", "pattern": f"^{EVM.pattern}$"}
 
 
 def _evm(settings: Settings) -> dict[str, Any]:

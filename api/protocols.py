@@ -11,6 +11,7 @@ from api.context import Context
 from api.errors import FieldError, invalid
 from api.fields import one_of, shown
 from api.router import get
+from chainfolio.addresses import EVM
 from chainfolio.errors import NotFound
 from indexer.registry import Protocol
 from portfolio.facts import PLACEHOLDER, pictures
@@ -104,7 +105,7 @@ class ContractQuery(msgspec.Struct, frozen=True, kw_only=True):
     contract: Annotated[
         str,
         msgspec.Meta(
-            pattern="^0[xX][0-9a-fA-F]{40}$",
+            pattern=f"^{EVM.pattern}$",
             max_length=42,  # closes what `$` leaves open: a line break after the last digit
             description="The contract's EVM address, in any case.",
             examples=[EXAMPLE],

@@ -113,8 +113,8 @@ def check_served(request: Context, body: WantedSnapshots) -> None:
     kinds = request.engine.kinds()
     for each in body.addresses:
         wanted = account(each.address)
-        if wanted.family not in kinds:
-            raise Unserved(f"a snapshot of {wanted.address}", remedy=f"add a chain of the family `{wanted.family}`")
+        if wanted.kind not in kinds:
+            raise Unserved(f"a snapshot of {wanted.address}", remedy=f"add a chain of the family `{wanted.kind}`")
 
 
 def _shown(found: subscriptions.Subscription) -> Subscription:

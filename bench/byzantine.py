@@ -212,7 +212,7 @@ class Trial:
         """The three endpoints in another order each time, none quarantined."""
         path = self.folder / "liars.toml"
         path.write_text(
-            'key = "byzantine"\nfamily = "evm"\nchain_id = 31337\nname = "Liars"\nblock_time_ms = 200\n'
+            'key = "byzantine"\nkind = "evm"\nchain_id = 31337\nname = "Liars"\nblock_time_ms = 200\n'
             f"finality = {FINALITY}\n"
             'native = {symbol = "ETH", name = "Ether", decimals = 18, slip44 = 60}\n'
         )

@@ -226,7 +226,7 @@ class Attack:
         path = self.folder / "mutants.toml"
         if not path.exists():
             path.write_text(
-                'key = "mutants"\nfamily = "evm"\nchain_id = 31337\nname = "Mutants"\nblock_time_ms = 200\n'
+                'key = "mutants"\nkind = "evm"\nchain_id = 31337\nname = "Mutants"\nblock_time_ms = 200\n'
                 f"finality = {FINALITY}\n"
                 'native = {symbol = "ETH", name = "Ether", decimals = 18, slip44 = 60}\n'
             )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FACTS = """\
 key = "local"
-family = "evm"
+kind = "evm"
 chain_id = 31337
 name = "Local"
 block_time_ms = 1000

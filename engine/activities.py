@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio import amounts
+from chainfolio.addresses import AddressRules
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import Reorged
 from chainfolio.tables import (
@@ -55,7 +56,9 @@ class Activities:
     allowed: pl.DataFrame
     named: pl.DataFrame
 
-    def counterparties_of(self, account: str, listed: Collection[str]) -> Counterparties:
+    def counterparties_of(
+        self, account: str, listed: Collection[str], rules: AddressRules, native_decimals: int
+    ) -> Counterparties:
         """Whom an account truly dealt with: over the native coin, over tokens of `listed`, or in what it sent itself.
         Any other contract may say what it likes about anybody."""
         import polars as pl
@@ -71,10 +74,11 @@ class Activities:
             .group_by("counterparty", "token")
             .agg(pl.first("height", "tx_index"), pl.col("raw").max())
         )
-        return Counterparties.of(
+        met = (
             Interaction(who, token, (height, tx_index), amounts.raw_from_bytes(raw))
             for who, token, height, tx_index, raw in real.iter_rows()
         )
+        return Counterparties.of(met, rules, native_decimals)
 
     def whole(self, keys: Sequence[Activity]) -> list[Activity]:
         """Some of the keys with their rows, in the order given."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -13,7 +13,7 @@ from chainfolio.blocks import Block, Span
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS, TRANSFERS
 from engine.account_index import FUNGIBLE
 from engine.sent import fresh, sent, unsorted
-from portfolio.ledger import NOBODY, account_transfers
+from portfolio.ledger import account_transfers
 
 if TYPE_CHECKING:
     import polars as pl
@@ -48,19 +48,25 @@ class Daily:
 
 
 def daily(
-    lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], block: Block, also_at: str | None = None
+    lake: Lake,
+    tail: Tail,
+    chain: str,
+    accounts: Sequence[str],
+    block: Block,
+    also_at: str | None = None,
+    nobody: Collection[str] = (),
 ) -> tuple[dict[str, Daily], str]:
     """What moved between accounts and others by account, with the block's own; no account is absent from it.
 
     Empty, with the reason, where the day is not indexed up to this block in all that it takes, or where the index has
     another block at its height. `also_at`: the contract at which the chain tells of its native coin a second time, as
-    of a token.
+    of a token; `nobody`: the accounts that mint and burn.
     """
     since = midnight(block)
     if lacking := _lacking(lake, tail, chain, block, since):
         return {}, lacking
     found = {account: Daily() for account in accounts}
-    _add_moved(found, _moved(lake, tail, chain, accounts, block, since), also_at)
+    _add_moved(found, _moved(lake, tail, chain, accounts, block, since), also_at, nobody)
     _add_fees(found, sent(lake, tail, chain, accounts, PAID), block, since)
     # Once more: what has left the chain meanwhile may have been read in part.
     lacking = _lacking(lake, tail, chain, block, since)
@@ -133,12 +139,12 @@ def _moved(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], block: B
     return pl.concat([*parts, stored.select(MOVED).collect()]).unique(KEY)
 
 
-def _add_moved(found: dict[str, Daily], moved: pl.DataFrame, also_at: str | None) -> None:
+def _add_moved(found: dict[str, Daily], moved: pl.DataFrame, also_at: str | None, nobody: Collection[str]) -> None:
     """Coins and fungible tokens that went between an account and somebody else. Who mints and burns has neither."""
     import polars as pl
 
     native = pl.col("token").is_null()
-    nobodys = pl.col("account").is_in(NOBODY) & ~native
+    nobodys = pl.col("account").is_in(nobody) & ~native
     rows = moved.filter(native | pl.col("standard").is_in(FUNGIBLE), pl.col("account") != pl.col("counterparty"))
     told: set[tuple[object, ...]] = set()
     # Native coins first, as null sorts: what is told of them a second time is known by then.

@@ -160,7 +160,7 @@ class Engine:
         if all have forgotten."""
         chains = self.system.chains
         taken = await asyncio.gather(*(self._past(chain, accounts, day) for chain in chains))
-        begun = {chain.facts.family for chain, item in zip(chains, taken, strict=True) if item is not None}
+        begun = {chain.facts.kind for chain, item in zip(chains, taken, strict=True) if item is not None}
         _check_begun(accounts, begun, day)
         lived = [item for item in taken if item is not None]
         failed = [item for item in lived if isinstance(item, SourceError)]
@@ -256,10 +256,10 @@ class Engine:
         system = self.system
         chains = [self._configured(key, "transactions") for key in wanted.networks] or system.chains
         for account in accounts:
-            if not wanted.networks and not any(chain.facts.family == account.family for chain in chains):
-                raise Unserved(f"the transactions of {account.family} accounts", remedy=NO_FAMILY)
-        families = {chain.facts.family for chain in chains}
-        addresses = [account.address for account in accounts if account.family in families]
+            if not wanted.networks and not any(chain.facts.kind == account.kind for chain in chains):
+                raise Unserved(f"the transactions of {account.kind} accounts", remedy=NO_FAMILY)
+        families = {chain.facts.kind for chain in chains}
+        addresses = [account.address for account in accounts if account.kind in families]
         if not addresses:
             return TransactionsPage(Transactions(()), None)
         subjects = [
@@ -332,7 +332,7 @@ class Engine:
 
     def kinds(self) -> set[str]:
         """The kinds of address that some configured chain has."""
-        return {chain.facts.family for chain in self.system.chains}
+        return {chain.facts.kind for chain in self.system.chains}
 
     def chains(self) -> list[ChainFact]:
         """Every configured chain, by name."""
@@ -344,7 +344,7 @@ class Engine:
         for account in accounts:
             kept = self._kept.get(account.address)
             running = account.address in self._reads
-            read_us, indexed_us = kept.updated_us if kept else None, self._indexed_us(account.family)
+            read_us, indexed_us = kept.updated_us if kept else None, self._indexed_us(account.kind)
             known_us = None if indexed_us is None else max(indexed_us, read_us or 0)
             result.append(SyncStatus(account.address, read_us, known_us, running))
         return result
@@ -352,7 +352,7 @@ class Engine:
     def _indexed_us(self, family: str) -> int | None:
         """Up to when what accounts of a family did is indexed on all its chains; None where nothing is. An account that
         is read after that knows at that moment all that is indexed."""
-        chains = [chain.key for chain in self.system.chains if chain.facts.family == family]
+        chains = [chain.key for chain in self.system.chains if chain.facts.kind == family]
         tops = [self.system.tail.top(key) or self.system.tail.anchor(key) for key in chains]
         return min((top.time_us for top in tops if top is not None), default=None)
 
@@ -425,7 +425,7 @@ class Engine:
 
     async def _read(self, account: Account, *, live: bool = False) -> _Kept:
         """A snapshot of one account on every chain of its kind. A chain that fails is an issue, all are an error."""
-        chains = [chain for chain in self.system.chains if chain.facts.family == account.family]
+        chains = [chain for chain in self.system.chains if chain.facts.kind == account.kind]
         taken = await asyncio.gather(*(self._snapshot(chain, account, live) for chain in chains))
         failed = [item for item in taken if isinstance(item, SourceError)]
         if chains and len(failed) == len(chains):
@@ -514,12 +514,12 @@ def _wallet(document: Portfolio) -> Portfolio:
 
 
 def _no_family(account: Account) -> Issue:
-    return Issue(account.family, account.address, NO_FAMILY, account=account.address)
+    return Issue(account.kind, account.address, NO_FAMILY, account=account.address)
 
 
 def _check_begun(accounts: Sequence[Account], families: set[str], day: date) -> None:
     """NotFound where an account has no chain here, by the families of those that had begun by the day."""
-    lacking = [each.address for each in accounts if each.family not in families]
+    lacking = [each.address for each in accounts if each.kind not in families]
     if lacking:
         raise NotFound(
             f"no snapshot of {', '.join(lacking)} can be built for {day}: this server has no chain of such addresses "
@@ -528,7 +528,7 @@ def _check_begun(accounts: Sequence[Account], families: set[str], day: date) -> 
 
 
 def _addresses(chain: EvmChain, accounts: Sequence[Account]) -> list[str]:
-    return [each.address for each in accounts if each.family == chain.facts.family]
+    return [each.address for each in accounts if each.kind == chain.facts.kind]
 
 
 def _unreadable(chain: EvmChain, addresses: Sequence[str], error: SourceError, time_us: int) -> Snapshot:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from chainfolio.addresses import rules_of
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.blocks import Block, Span
 from chainfolio.calls import Read, balance_of
@@ -107,7 +108,9 @@ class Snapshotter:
                 unindexed,
                 recent.tables["transfers"] if recent else None,
             ),
-            asyncio.to_thread(daily, *index, block, self.chain.facts.native.also_at),
+            asyncio.to_thread(
+                daily, *index, block, self.chain.facts.native.also_at, rules_of(self.chain.facts.kind).nobody
+            ),
         )
         wanted = {account: self._wanted(interactions[account].tokens | set(extra)) for account in accounts}
         about, time_s = self._about(block), block.time_us // SECOND_US

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from adapters.evm.lookup import Known
+from chainfolio.addresses import rules_of
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.contracts import Issue, Token
 from chainfolio.errors import NotIndexed
@@ -272,8 +273,10 @@ class Statement:
     def _meet(self, subject: Subject, history: Activities, accounts: set[str]) -> None:
         """Find out whom accounts dealt with."""
         counterparties = self._counterparties.setdefault(subject.key, {})
+        facts, listed = subject.snapshotter.chain.facts, subject.snapshotter.book.listed
+        rules, decimals = rules_of(facts.kind), facts.native.decimals
         for account in accounts - counterparties.keys():
-            counterparties[account] = history.counterparties_of(account, subject.snapshotter.book.listed)
+            counterparties[account] = history.counterparties_of(account, listed, rules, decimals)
 
     def _context(self, subject: Subject, tokens: Mapping[str, Token]) -> RenderContext:
         def protocol_of(contract: str) -> ProtocolFacts | None:

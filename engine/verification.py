@@ -148,7 +148,7 @@ async def verify(
     answer itself cannot be made; an other endpoint that fails is named in `silent`.
     """
     chain = system.chain(key)
-    if chain.facts.family != account.family:
+    if chain.facts.kind != account.kind:
         raise BadRequest("address", f"{account} is no address of {key}")
     urls = [*chain.settings.rpc[:1], *(against or chain.settings.rpc[1:])]
     chains = [system.alone(key, url) for url in urls]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from chainfolio import tables
-from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.addresses import nobody
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,7 +22,6 @@ LIMBS: Final = ("limb0", "limb1", "limb2", "limb3")  # the most significant firs
 # A wrap mints the wrapped token to its recipient, an unwrap burns it from its sender; the other side has native coins.
 CREDITS: Final = ("erc20", "wrap")
 DEBITS: Final = ("erc20", "unwrap")
-NOBODY: Final = (ZERO_ADDRESS, "0x" + "0" * 64)  # EVM, Starknet: who mints and burns holds nothing
 
 
 def balances(transfers: pl.DataFrame | pl.LazyFrame, *, height: int | None = None) -> pl.DataFrame:
@@ -39,7 +38,7 @@ def balances(transfers: pl.DataFrame | pl.LazyFrame, *, height: int | None = Non
         pl.concat([_legs(transfers, "recipient", CREDITS, 1), _legs(transfers, "sender", DEBITS, -1)])
         .group_by(key)
         .agg(*(_summed(index) for index in range(4)), pl.col("height").max(), malformed)
-        .filter(pl.col("account").is_in(NOBODY).not_())
+        .filter(pl.col("account").is_in(nobody()).not_())
         .collect()
     )
     assert not sums["malformed"].any(), f"a raw has {RAW_BYTES} bytes"

@@ -11,13 +11,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.addresses import AddressRules
 from portfolio.activity import Activity, Movement
 from portfolio.transactions import Flag
 
-SHOWN: Final = 4  # hex digits that wallets show of either end
 DUST: Final = 100  # next to nothing is less than a hundredth of the most that was exchanged with the real one,
-NATIVE_DUST: Final = 10**14  # and so many of the smallest units of a native coin, whatever else was exchanged
+NATIVE_DUST: Final = 4  # and less than the fourth decimal place of a native coin, whatever else was exchanged
 
 Place = tuple[int, int]  # height, and position in the block
 
@@ -35,43 +34,35 @@ class Interaction:
 
 @dataclass(slots=True)
 class Counterparties:
-    """Whom one account dealt with."""
+    """Whom one account dealt with, on a chain whose native coin has so many decimals."""
 
+    rules: AddressRules
+    native_decimals: int
     _first: dict[str, tuple[Place, str]] = field(default_factory=dict)
     _most: dict[tuple[str, str | None], int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, dealings: Iterable[Interaction]) -> Counterparties:
+    def of(cls, dealings: Iterable[Interaction], rules: AddressRules, native_decimals: int) -> Counterparties:
         """From dealings in any order."""
-        counterparties_of = cls()
+        counterparties_of = cls(rules, native_decimals)
         for each in dealings:
-            if each.address == ZERO_ADDRESS:
+            if each.address in rules.nobody:
                 continue
-            found = (each.place, each.address)
-            counterparties_of._first[shape(each.address)] = min(
-                found, counterparties_of._first.get(shape(each.address), found)
-            )
+            found, look = (each.place, each.address), rules.look(each.address)
+            counterparties_of._first[look] = min(found, counterparties_of._first.get(look, found))
             key = each.address, each.token
             counterparties_of._most[key] = max(each.raw, counterparties_of._most.get(key, 0))
         return counterparties_of
 
     def resembled(self, address: str, place: Place) -> str | None:
         """The address met before `place` that this one looks like; None where there is none, or it is that one."""
-        known = self._first.get(shape(address))
+        known = self._first.get(self.rules.look(address))
         return None if known is None or known[1] == address or known[0] >= place else known[1]
 
     def is_dust(self, move: Movement, real: str) -> bool:
         """Whether a movement is next to nothing beside what was exchanged with the real one."""
         dust = move.raw * DUST < self._most.get((real, move.token), 0)
-        return dust or (move.token is None and move.raw < NATIVE_DUST)
-
-
-NOBODY: Final = Counterparties()
-
-
-def shape(address: str) -> str:
-    """What a wallet shows of an address."""
-    return address[2 : 2 + SHOWN] + address[-SHOWN:]
+        return dust or (move.token is None and move.raw < 10 ** max(self.native_decimals - NATIVE_DUST, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +73,13 @@ class Poisoning:
     only: bool
 
 
-def poisoning(activity: Activity, counterparties_of: Counterparties, listed: Collection[str]) -> Poisoning:
-    """What of an activity was made by look-alikes. It is nothing else where somebody else sent it and every movement
-    is one with a look-alike, of next to nothing or of a token that is not listed."""
+def poisoning(activity: Activity, counterparties_of: Counterparties | None, listed: Collection[str]) -> Poisoning:
+    """What of an activity was made by look-alikes: nothing where nobody knows whom the account dealt with.
+
+    It is nothing else where somebody else sent it and every movement is one with a look-alike, of next to nothing or of
+    a token that is not listed."""
+    if counterparties_of is None:
+        return Poisoning({}, only=False)
     place = activity.height, activity.tx_index
     found = {
         other: real

@@ -17,7 +17,7 @@ from portfolio.activity import COLLECTIBLE, Activity, Functions, Movement, Trans
 from portfolio.compose import clean
 from portfolio.document import UNKNOWN
 from portfolio.facts import ChainFacts, ProtocolFacts
-from portfolio.poisoning import NOBODY, Counterparties, flags, poisoning
+from portfolio.poisoning import Counterparties, flags, poisoning
 from portfolio.spam import is_phishing
 from portfolio.transactions import (
     UNKNOWN_PROTOCOL,
@@ -61,7 +61,7 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
     baits = {
         move.token for move in activity.movements if move.token and _is_suspect(context, activity.account, move.token)
     }
-    looks = poisoning(activity, context.counterparties.get(activity.account, NOBODY), context.listed)
+    looks = poisoning(activity, context.counterparties.get(activity.account), context.listed)
     found = signs(
         activity, function, baits, called=context.functions.types.get(details.selector, ""), listed=context.listed,
         imitated=looks.only,

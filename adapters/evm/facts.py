@@ -37,7 +37,7 @@ class Facts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     in a way of the chain's own, so that they cannot be computed again."""
 
     key: str
-    family: str
+    kind: str
     chain_id: int
     name: str
     native: Native
@@ -69,6 +69,8 @@ def load(path: Path) -> Facts:
     """The facts in one file; BadSettings names the file and what is wrong in it."""
     try:
         tree: dict[str, Any] = tomllib.loads(path.read_text())
+        if "family" in tree:
+            raise BadSettings(path.name, "`family` has another name now", remedy="write `kind`")
         facts = msgspec.convert(tree, Facts)
     except FileNotFoundError:
         known = ", ".join(sorted(p.stem for p in path.parent.glob("*.toml")))

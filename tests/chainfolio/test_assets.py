@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import re
+
 import base58
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainfolio.assets import STARKNET_PRIME, ZERO_ADDRESS, Account, Asset, account, asset, evm
+from chainfolio import addresses
+from chainfolio.addresses import STARKNET_PRIME
+from chainfolio.assets import ZERO_ADDRESS, Account, Asset, account, asset, evm
 from chainfolio.errors import BadRequest
 
 VITALIK = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
@@ -51,7 +56,7 @@ def test_a_solana_address_is_written_as_it_was(written: str) -> None:
 @given(tron_hex_written)
 def test_a_tron_address_in_hex_is_answered_in_base58check(written: str) -> None:
     found = account(written)
-    assert found.family == "tron"
+    assert found.kind == "tron"
     assert found.address.startswith("T")
     assert len(found.address) == 34
     assert base58.b58decode_check(found.address).hex() == written
@@ -65,8 +70,8 @@ def test_a_starknet_address_is_padded_to_64_digits(value: int) -> None:
 
 def test_a_short_starknet_address_and_an_evm_address_are_told_apart_by_their_length() -> None:
     assert account("0x" + "1" * 41) == Account("starknet", "0x" + "0" * 23 + "1" * 41)
-    assert account("0x" + "1" * 40).family == "evm"
-    assert account("0x" + "1".zfill(64)).family == "starknet"
+    assert account("0x" + "1" * 40).kind == "evm"
+    assert account("0x" + "1".zfill(64)).kind == "starknet"
 
 
 def test_a_wrong_eip55_checksum_is_accepted() -> None:
@@ -74,7 +79,7 @@ def test_a_wrong_eip55_checksum_is_accepted() -> None:
 
 
 def test_addresses_nobody_owns_are_addresses() -> None:
-    assert account(ZERO_ADDRESS).family == "evm"
+    assert account(ZERO_ADDRESS).kind == "evm"
     assert account(SYSTEM_PROGRAM) == Account("solana", SYSTEM_PROGRAM)
 
 
@@ -146,6 +151,55 @@ def test_any_text_is_an_account_or_refused(written: str) -> None:
     except BadRequest:
         return
     assert account(str(found)) == found
+
+
+def test_an_account_on_a_chain_has_a_caip_10_name() -> None:
+    assert account(VITALIK).on("eip155:1") == f"eip155:1:{VITALIK.lower()}"
+    assert account(TRON).on("tron:728126428") == f"tron:728126428:{TRON}"
+
+
+@given(any_written)
+def test_every_spelling_has_the_form_that_its_kind_says_it_has(written: str) -> None:
+    rules = addresses.rules_of(account(written).kind)
+    assert re.fullmatch(rules.pattern, written)
+    assert rules.canonical(written) == account(written).address
+
+
+class Entry:
+    """An entry point of a package that is installed beside ours."""
+
+    def __init__(self, name: str, loaded: object) -> None:
+        self.name, self.loaded = name, loaded
+
+    def load(self) -> object:
+        if isinstance(self.loaded, Exception):
+            raise self.loaded
+        return self.loaded
+
+
+def test_addresses_of_an_installed_kind_are_read_and_a_broken_package_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def canonical(written: str) -> str | None:
+        return written.upper() if written.lower().startswith("toy:") else None
+
+    toy = addresses.AddressRules("toy", "Toy", "toy: + a name", "[tT][oO][yY]:.+", canonical, frozenset(["TOY:"]))
+    entries = [Entry("broken", ImportError("x")), Entry("evm", None), Entry("bare", object())]
+    entries.append(Entry("toy", type("Kind", (), {"addresses": toy})))
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: entries)
+    for cached in (addresses.installed, addresses.nobody, account):
+        cached.cache_clear()
+    try:
+        assert account("toy:me") == Account("toy", "TOY:ME")
+        assert (addresses.rules_of("toy"), "TOY:" in addresses.nobody()) == (toy, True)
+        with pytest.raises(BadRequest, match=r"Starknet 0x \+ 64 hex digits, Toy toy: \+ a name"):
+            account("nothing")
+    finally:
+        monkeypatch.undo()
+        for cached in (addresses.installed, addresses.nobody, account):
+            cached.cache_clear()
+    with pytest.raises(BadRequest, match="no kind of chain `toy` is installed"):
+        addresses.rules_of("toy")
 
 
 # --- assets ----------------------------------------------------------------------------------------------------------

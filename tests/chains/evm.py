@@ -116,7 +116,7 @@ class EvmSubject:
         path = self._folder / f"{KEY}-{finality}.toml"
         weth = self.deployment.tokens["WETH"].address.lower()
         path.write_text(
-            f'key = "{KEY}"\nfamily = "evm"\nchain_id = 31337\nname = "Local"\nblock_time_ms = 200\n'
+            f'key = "{KEY}"\nkind = "evm"\nchain_id = 31337\nname = "Local"\nblock_time_ms = 200\n'
             f"finality = {finality}\n"
             'native = {symbol = "ETH", name = "Ether", decimals = 18, slip44 = 60}\n'
             f'wrapped = {{address = "{weth}", symbol = "WETH"}}\n'

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from adapters.evm.facts import load
+from chainfolio.errors import BadSettings
 from configs import generate
 from engine.tokens import token_list
 
@@ -26,7 +27,7 @@ PROTOCOLS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONF
 PRICES = tomllib.loads((CONFIGS / "prices.toml").read_text())
 FEEDS = [(chain, *feed) for chain, facts in PRICES["chainlink"].items() for feed in facts.items()]
 
-REQUIRED = {"key", "family", "chain_id", "name", "block_time_ms", "finality", "color", "native"}
+REQUIRED = {"key", "kind", "chain_id", "name", "block_time_ms", "finality", "color", "native"}
 OPTIONAL = {
     "wrapped": {"address", "symbol"},
     "explorer": {"token", "transaction", "address"},
@@ -50,7 +51,7 @@ def test_a_chain_has_all_the_keys_it_needs_and_no_unknown_one(key: str) -> None:
     assert REQUIRED <= chain.keys() <= REQUIRED | OPTIONAL.keys() | {"genesis", "unproven"}
     assert chain["native"].keys() - {"also_at", "images"} == {"symbol", "name", "decimals", "slip44"}
     assert all(chain[table].keys() <= keys for table, keys in OPTIONAL.items() if table in chain)
-    assert (chain["key"], chain["family"]) == (key, "evm")
+    assert (chain["key"], chain["kind"]) == (key, "evm")
 
 
 @every_chain
@@ -112,6 +113,13 @@ def test_a_generated_list_of_tokens_is_read_like_one_written_by_hand(path: Path)
     assert all(ADDRESS.fullmatch(address) for address in tokens)
     assert all(token.symbol and token.name for token in tokens.values())
     assert {token.decimals for token in tokens.values()} <= set(range(37))
+
+
+def test_a_chain_that_names_its_family_is_told_to_name_its_kind(tmp_path: Path) -> None:
+    path = tmp_path / "old.toml"
+    path.write_text((CONFIGS / "chains" / "local.toml").read_text().replace('kind = "evm"', 'family = "evm"'))
+    with pytest.raises(BadSettings, match=r"old\.toml.*`family` has another name now"):
+        load(path)
 
 
 def test_nothing_is_fixed_or_pegged_unless_the_operator_says_so() -> None:

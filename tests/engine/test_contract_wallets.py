@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from chainfolio.addresses import EVM
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import NotIndexed, StaleTable
 from chainfolio.tables import ACCOUNT_TRANSACTIONS
@@ -233,5 +234,5 @@ async def test_whom_a_called_contract_dealt_with_is_not_what_its_callers_make_it
             heights = Spans([Span(0, subject.height)])
             found = read(indexed.lake, indexed.tail, indexed.key, [account, eve], heights, 1_000)
     assert forged in {key.tx_hash for key in found.keys if key.account == account}
-    assert found.counterparties_of(account, ()).resembled(look_alike, (2**40, 0)) is None
-    assert found.counterparties_of(account, (account,)).resembled(look_alike, (2**40, 0)) == mark
+    assert found.counterparties_of(account, (), EVM, 18).resembled(look_alike, (2**40, 0)) is None
+    assert found.counterparties_of(account, (account,), EVM, 18).resembled(look_alike, (2**40, 0)) == mark

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from msgspec.structs import replace as changed
 
+from chainfolio.addresses import EVM
 from chainfolio.blocks import Block
 from chainfolio.contracts import Snapshot
 from engine.daily import DAY_US, Daily, _add_moved, daily
@@ -329,5 +330,5 @@ def test_what_a_chain_tells_twice_of_its_coin_counts_once_and_what_it_tells_once
         row(2, "erc721", other, 1),
     ]
     found = {me: Daily()}
-    _add_moved(found, pl.DataFrame(rows, schema=schema, orient="row"), also_at)
+    _add_moved(found, pl.DataFrame(rows, schema=schema, orient="row"), also_at, EVM.nobody)
     assert found == {me: Daily(came={"0x" + "00" * 20: 12})}

@@ -244,7 +244,7 @@ class FakeTransport:
 
 def facts_of(chain: FakeChain) -> Facts:
     return Facts(
-        key="fake", family="evm", chain_id=CHAIN_ID, name="Fake", native=Native("ETH", "Ether", 18, 60),
+        key="fake", kind="evm", chain_id=CHAIN_ID, name="Fake", native=Native("ETH", "Ether", 18, 60),
         genesis=chain.headers[0]["hash"], finality=2, wrapped=Wrapped("0x" + "ee" * 20, "WETH"),
     )  # fmt: skip
 

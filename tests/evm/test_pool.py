@@ -115,9 +115,7 @@ def test_no_endpoint_names_the_setting() -> None:
 
 def test_a_chain_without_endpoints_names_the_setting(tmp_path: Any) -> None:
     facts = tmp_path / "fake.toml"
-    facts.write_text(
-        'key="fake"\nfamily="evm"\nchain_id=1\nname="F"\nnative={symbol="A",name="B",decimals=18,slip44=60}'
-    )
+    facts.write_text('key="fake"\nkind="evm"\nchain_id=1\nname="F"\nnative={symbol="A",name="B",decimals=18,slip44=60}')
     with pytest.raises(Unavailable, match="no endpoint is configured"):
         family("fake", Chain(facts=str(facts)), Seams(), configs=tmp_path)
 

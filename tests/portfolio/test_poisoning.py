@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from chainfolio.addresses import EVM, TRON
 from chainfolio.assets import ZERO_ADDRESS
 from portfolio.activity import Activity, Movement, TransactionDetails
-from portfolio.poisoning import Counterparties, Interaction, poisoning, shape
+from portfolio.poisoning import Counterparties, Interaction, poisoning
 from portfolio.statement import record
 from portfolio.transactions import Flag, TransactionDocument
 from tests.portfolio.test_activity import CALL, ME, SCENE, USDC
@@ -22,7 +23,7 @@ CIRCLE = Counterparties.of([
     Interaction(REAL, USDC, (80, 7), 400),
     Interaction(FALSE, None, (200, 0), 1), Interaction(OTHER, None, (10, 0), COIN),
     Interaction(ZERO_ADDRESS, None, (1, 0), 1),
-])  # fmt: skip
+], EVM, 18)  # fmt: skip
 
 
 def move(who: str, raw: int, token: str | None = None, direction: Any = "in") -> Movement:
@@ -38,8 +39,13 @@ def shown(activity: Activity, listed: frozenset[str] = frozenset({USDC})) -> Tra
     return record(activity, replace(SCENE, counterparties={ME: CIRCLE}, listed=listed))
 
 
-def test_a_shape_is_what_wallets_show() -> None:
-    assert shape(REAL) == shape(FALSE) == "abcd9876" != shape(OTHER)
+def test_how_alike_two_addresses_look_and_what_is_dust_is_the_chains_to_say() -> None:
+    assert EVM.look(REAL) == EVM.look(FALSE) == "abcd9876" != EVM.look(OTHER)
+    real, false = "TNPeeaaFB7K9cmo4uQpcU32zGK8G1NYqeL", "TNPeeKKFB7K9cmo4uQpcU32zGK8G1NYqeL"
+    dealt = Counterparties.of([Interaction(real, None, (1, 0), 1)], TRON, 6)
+    assert TRON.look(real) == TRON.look(false) == "NPeeYqeL"
+    assert dealt.resembled(false, (2, 0)) == real
+    assert [dealt.is_dust(move(false, raw), real) for raw in (99, 100)] == [True, False]
 
 
 def test_whoever_was_met_first_is_the_real_one() -> None:
