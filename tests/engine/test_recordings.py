@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
@@ -21,6 +22,7 @@ from chainfolio.events import declared
 from chainfolio.interactions import Interactions, NamedEvent
 from chainfolio.plans import Reverted, Unknown
 from chainfolio.protocols import (
+    Collection,
     Counterparty,
     DecodedPosition,
     DecoderPlan,
@@ -28,6 +30,8 @@ from chainfolio.protocols import (
     Family,
     MayRefuse,
     ProtocolMatch,
+    Rule,
+    Token,
     TokenAmount,
 )
 from engine.kit.recordings import Recording, read, record, replay, save, text
@@ -107,6 +111,36 @@ def test_only_what_concerned_a_decoder_is_kept() -> None:
     assert {call.to for call in recording.calls} == {FARM, ALICE}
 
 
+def test_a_fork_is_replayed_as_a_fork() -> None:
+    def doubted(match: ProtocolMatch) -> DecoderPlan:
+        found = yield from position(match)
+        return replace(found, unverified="nobody read its code" if match.is_fork else "")
+
+    fork = replace(row(doubted), is_fork=True)
+    recording = recorded(fork)
+    assert [each.unverified for each in recording.found.positions] == ["nobody read its code"]
+    assert played(recording, fork).status == "same"
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        (Collection("farm", question="factory()(address)"), {"factory()(address)": FARM}),
+        (
+            Token("farm", "POOL()(address)", through=("PROVIDER()(address)", "getPool()(address)")),
+            {"POOL()(address)": COIN, "PROVIDER()(address)": FARM, "getPool()(address)": COIN},
+        ),
+    ],
+    ids=["by the factory of a collection", "by what leads to a pool"],
+)
+def test_what_no_file_names_is_recorded_with_what_shows_whose_it_is(rule: Rule, says: Mapping[str, str]) -> None:
+    own = replace(row(), family=Family("farm", (rule,), position))
+    recording = recorded(own, says={**SAYS, **says})
+    assert {*says} <= {call.function for call in recording.calls}
+    assert played(recording, own).status == "same"
+    assert [each.protocol for each in recording.found.positions] == ["farm"]
+
+
 def test_a_difference_is_told_by_its_place() -> None:
     def half(interactions: ProtocolMatch) -> DecoderPlan:
         found = yield from position(interactions)
@@ -163,7 +197,7 @@ def test_a_decoder_that_goes_by_something_else_is_not_recorded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("met", "says", "kind", "told"),
+    ("interactions", "says", "kind", "told"),
     [
         (Interactions(), SAYS, NotFound, "met none of these protocols"),
         (MET, {**SAYS, STAKED: Unknown("out of gas")}, Unavailable, f"staked of {FARM} could not be read: out of gas"),
@@ -259,13 +293,13 @@ def test_whether_all_events_were_indexed_is_part_of_what_was_met() -> None:
 )
 def test_an_event_that_was_damaged_is_refused_by_name(tmp_path: Path, changed: dict[str, Any]) -> None:
     content = json.loads(text(recorded(EVENTFUL, BY_EVENTS, STAKES)))
-    content["met"]["events"][PUT.filter(FARM)][0] |= changed
+    content["interactions"]["events"][PUT.filter(FARM)][0] |= changed
     (tmp_path / "torn.json").write_text(json.dumps(content))
     with pytest.raises(BadRequest, match="this is no recording"):
         read(tmp_path / "torn.json")
 
 
 def test_a_recording_made_before_there_were_events_is_read() -> None:
-    interactions = json.loads(text(recorded()))["met"]
+    interactions = json.loads(text(recorded()))["interactions"]
     assert "events" not in interactions
     assert "covered" not in interactions

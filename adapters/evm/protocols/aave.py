@@ -75,9 +75,8 @@ def position(match: ProtocolMatch, release: Release) -> DecoderPlan:
     cash = [MayRefuse(balance_of(asset, token)) for token, (asset, *_) in said.items()] if match.is_fork else []
     state = yield [*(Call(pool, release.reserve, (asset,)) for asset, _, _ in said.values()), *cash]
     reserves, there = state[: len(said)], dict(zip(said, state[len(said) :], strict=False))
-    supplied: list[TokenAmount] = []
-    borrowed: list[TokenAmount] = []
-    held_by: dict[str, TokenAmount] = {}  # token -> what it says was supplied
+    supplied: dict[str, TokenAmount] = {}  # by token
+    borrowed: dict[str, TokenAmount] = {}
     genuine: dict[str, str] = {}  # token -> who pays what it earns beside interest
     for (token, (asset, held, incentives)), reserve in zip(said.items(), reserves, strict=True):
         share, *debts = reserve[release.first : release.first + 3]
@@ -85,23 +84,22 @@ def position(match: ProtocolMatch, release: Release) -> DecoderPlan:
         if side is not None:
             if held is None:
                 raise Unread(f"{token} did not say balanceOf")
-            side.append(TokenAmount(asset, held))
-            held_by |= {token: TokenAmount(asset, held)} if token == share else {}
+            side[token] = TokenAmount(asset, held)
             genuine[token] = incentives or ZERO_ADDRESS
     payers = sorted({*genuine.values()} - {ZERO_ADDRESS})
     earned = (yield [MayRefuse(Call(payer, REWARDS, (tuple(genuine), account))) for payer in payers]) if payers else []
     rewards = tuple(TokenAmount(token, raw) for each in earned if each for token, raw in zip(*each, strict=True))
     found = DecodedPosition(
         "LENDING",
-        supplied=tuple(supplied),
-        borrowed=tuple(borrowed),
+        supplied=tuple(supplied.values()),
+        borrowed=tuple(borrowed.values()),
         rewards=() if match.is_fork else rewards,
         unknown="what it earned beside interest" if None in earned else "",
         name="Lending market",
         health=_health(standing[5]),
         pool=pool,
         replaces=tuple(genuine),
-        unverified=_doubt(match, held_by, there) if match.is_fork else "",
+        unverified=_doubt(match, supplied, there) if match.is_fork else "",
     )
     if not match.is_fork or not rewards:
         return found
