@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from bench.tears import Tears
 from bench.wire import Received
 from storage.state import ledger
 from storage.state.database import Database, Statement, Transaction
@@ -18,6 +19,11 @@ from storage.state.database import Database, Statement, Transaction
 # Beside the statuses of whole answers: no answer yet, half of one, we did not wait, we tore the line up in the middle.
 ASKED, LOST, LEFT, TORN = -1, 0, -2, -3
 REPLAYED, CLOSED, CHANGE = 1, 2, 4
+# Kinds of calls that are left at every byte of their answers: one of each route and outcome.
+TORN_KINDS = (
+    "quick", "virtual 1", "read /v1/addressbook", "read /v1/bundles", "change add", "change rename", "change remove",
+    "change bundle", "change bundle name", "change bundle away", "subscribe", "refused",
+)  # fmt: skip
 MOMENT_S = 1.0  # of those who closed their line this long before a kill, the last call may have been unsettled
 PAGE = 50_000
 
@@ -54,22 +60,11 @@ class Record:
     keys: int = 0
     changes: int = 0
     subscribed: dict[int, int] = field(default_factory=dict)  # what a call subscribes to, which nobody else does
-    torn: Counter[str] = field(default_factory=Counter)
-    longest: dict[str, int] = field(default_factory=dict)
+    tears: Tears = field(default_factory=lambda: Tears(TORN_KINDS))
     workers: set[int] = field(default_factory=set)  # all that ever answered
 
     def __len__(self) -> int:
         return len(self.status)
-
-    def offset(self, kind: str) -> int:
-        """After how many bytes of its answer the next call of a kind is left: each number in its turn."""
-        self.torn[kind] += 1
-        return (self.torn[kind] - 1) % (self.longest.get(kind, 0) + 1)
-
-    @property
-    def rounds(self) -> dict[str, float]:
-        """How often calls of each kind were left at every byte of the longest answer."""
-        return {kind: times / (self.longest.get(kind, 0) + 1) for kind, times in self.torn.items()}
 
     def begin(self, cost: int, key: int, now_s: float, flags: int = 0) -> int:
         """The number of a call that is about to be made. `cost` is what it costs if it goes well."""
@@ -118,7 +113,8 @@ class Audit:
     unmade: int = 0  # those that were paid, but are not there
     bought_twice: int = 0
     torn: int = 0  # calls that were left in the middle of their answer
-    rounds: float = 0.0  # how often that was at every byte of it, for the kind of call where it was least
+    offsets: tuple[int, int] = (0, 0)  # at how many bytes of the answers that was, and how many there are
+    unmet: dict[str, int] = field(default_factory=dict)  # the others, by kind of call
     charged_wrongly: int = 0  # not what such a call costs
     charged_twice: int = 0  # a call
     settled_twice: int = 0
@@ -213,7 +209,7 @@ def _changed(database: Database, record: Record, posted: bytearray, found: Audit
     bought = {change for change, times in paid.items() if times}
     found.made, found.free, found.unmade = len(made), len(made - bought), len(bought - made)
     found.bought_twice = sum(times > 1 for times in paid.values())
-    found.torn, found.rounds = sum(record.torn.values()), min(record.rounds.values(), default=0.0)
+    found.torn, found.offsets, found.unmet = record.tears.count, record.tears.met, record.tears.unmet
 
 
 def _unbilled(

@@ -3,9 +3,9 @@
 python -m bench.ledger [--calls 1000000] [--clients 64] [--every 10] [--seed N] [--postgres URL]
 
 Clients know of every call what came back: a whole answer, or not all of it. Then the ledger is compared with that.
-They read what they asked for, leave long before there is an answer, or tear the line up after some bytes of it, each
-number of bytes in its turn. What the system has taken from a server counts as sent: who throws it away then may have
-paid for a read. A change is paid where it was made, whatever came back of it.
+They read what they asked for, leave long before there is an answer, or tear the line up after some bytes of it, until
+that was done at each byte of the answers to each kind of call. What the system has taken from a server counts as sent:
+who throws it away then may have paid for a read. A change is paid where it was made, whatever came back of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functools import partial
 import sqlalchemy as sa
 import uvloop
 
-from bench.audit import Audit, Record, audit
+from bench.audit import TORN_KINDS, Audit, Record, audit
 from bench.figures import Figure, main
 from bench.fleet import Fleet, fleet, opened
 from bench.load_client import LoadClient, Shared
@@ -48,16 +48,27 @@ def run(options: argparse.Namespace) -> list[Figure]:
     return _figures(found, f"{options.clients} clients, {SERVERS} servers on {url.partition(':')[0]}, seed {seed}")
 
 
-def measured(url: str, calls: int, clients: int, every_s: float, hold_s: int, seed: int, kills: int = 1) -> Audit:
+def measured(
+    url: str,
+    calls: int,
+    clients: int,
+    every_s: float,
+    hold_s: int,
+    seed: int,
+    kills: int = 1,
+    every_offset: bool = True,
+) -> Audit:
     """At least so many calls and kills, a kill in `every_s` seconds on average; then what the ledger says of them.
 
-    `hold_s` is after how long a reservation that nobody settles expires.
+    `hold_s` is after how long a reservation that nobody settles expires. With `every_offset` it goes on, for three
+    times as many calls at most, until calls were left at each byte of their answers.
     """
     state = opened(url, hold_s)
     try:
         shared = _shared(state, clients, calls)
         with fleet(url, SERVERS, hold_s) as servers:
-            return uvloop.run(_Run(servers, state, every_s, random.Random(seed)).all(shared, clients, calls, kills))
+            running = _Run(servers, state, every_s, random.Random(seed), every_offset)
+            return uvloop.run(running.all(shared, clients, calls, kills))
     finally:
         state.close()
 
@@ -87,8 +98,9 @@ def _account(state: State, name: str, credits: int, keys: int) -> tuple[str, lis
 class _Run:
     """Clients that call, servers that are killed, and one who watches the balances."""
 
-    def __init__(self, servers: Fleet, state: State, every_s: float, chance: random.Random) -> None:
+    def __init__(self, servers: Fleet, state: State, every_s: float, chance: random.Random, every_offset: bool) -> None:
         self.servers, self.state, self.every_s, self.chance = servers, state, every_s, chance
+        self.every_offset = every_offset
         self.lowest, self.over, self.seen = 0, asyncio.Event(), asyncio.Event()
 
     async def all(self, shared: Shared, clients: int, calls: int, kills: int) -> Audit:
@@ -105,7 +117,7 @@ class _Run:
                 work.create_task(self._kill(record))
                 for each in shoppers:
                     work.create_task(each.until(self.over))
-                while len(record) < calls or len(servers.killed) < kills:
+                while len(record) < calls or len(servers.killed) < kills or self._behind(record, 3 * calls):
                     await _within(self.over, LOOK_S / 2)
                 took_s = time.monotonic() - began_s
                 self.over.set()
@@ -114,6 +126,10 @@ class _Run:
         found = audit(self.state.database, record, servers.killed, hold_s)
         found.lowest, found.took_s, found.still_held = self.lowest, took_s, held
         return found
+
+    def _behind(self, record: Record, most: int) -> bool:
+        """Whether there is an offset of an answer at which nobody has left yet, and calls are left to do so."""
+        return self.every_offset and len(record) < most and record.tears.behind is not None
 
     async def _kill(self, record: Record) -> None:
         """At moments that nobody foresees one server; now and then two at once. All have to be there for it: where
@@ -151,7 +167,8 @@ def _figures(found: Audit, about: str) -> list[Figure]:
     settled = [moved[kind] for kind in ("post", "void", "expire")]
     twice = found.charged_twice + found.settled_twice + found.keys_charged_twice
     whole = sum(times for status, times in found.statuses.items() if 200 <= status < 300)
-    detail = {"statuses": dict(found.statuses), "totals": found.totals, "unsound": found.unsound, "worst": found.worst}
+    detail = {"statuses": dict(found.statuses), "totals": found.totals, "unsound": found.unsound, "worst": found.worst,
+              "unmet": found.unmet}  # fmt: skip
     return [
         Figure(
             "ledger", f"{found.calls:,} calls, {found.kills} kills, {about}: charged without a whole 2xx at the "
@@ -172,8 +189,9 @@ def _figures(found: Audit, about: str) -> list[Figure]:
         Figure(
             "ledger", f"changes of 1,200 credits among them, {found.torn:,} calls left after 0, 1, 2 … bytes of the "
             f"answer: made for nothing; paid but not made; paid twice", f"{found.free}; {found.unmade}; "
-            f"{found.bought_twice} of {found.made:,}, every offset {found.rounds:.1f} times", "0; 0; 0",
-            found.free == found.unmade == found.bought_twice == 0,
+            f"{found.bought_twice} of {found.made:,}, at {found.offsets[0]:,} of {found.offsets[1]:,} offsets of the "
+            f"answers to {len(TORN_KINDS)} kinds of calls", "0; 0; 0; all",
+            found.free == found.unmade == found.bought_twice == 0 and found.offsets[0] == found.offsets[1],
         ),
         Figure(
             "ledger", "2xx that nobody paid", f"{found.unbilled:,} of {whole:,}, {found.late} for being late",

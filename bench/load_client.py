@@ -8,7 +8,7 @@ import json
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from bench.audit import CHANGE, CLOSED, LEFT, LOST, TORN, Record, request_id
@@ -17,12 +17,14 @@ from bench.wire import Line, Lost, Received, Torn, written
 
 OWN: Final = 16  # addresses that a client has for its address book
 KEYED: Final = 0.6  # of the changes that carry an Idempotency-Key
-LEAVING: Final = {"quick": 0.15, "read": 0.3, "subscribe": 0.7, "rename": 0.3}  # how many are left in their answer
+LEAVING: Final = 0.1  # of the calls are left in their answer, and
+BEHIND: Final = 0.6  # of them as long as there is an offset of an answer at which none was left
 YEAR: Final = 1200  # credits for a subscription
 WEIGHTS: Final = {
     "quick": 380, "slow": 50, "big": 3, "refused": 30, "unavailable": 30, "broken": 20, "hanging": 8, "unknown": 40,
-    "stranger": 10, "poor": 40, "virtual": 50, "read": 40, "add": 70, "rename": 110, "remove": 40, "bundle": 50,
-    "rename bundle": 20, "drop bundle": 29, "subscribe": 60,
+    "stranger": 10, "poor": 40, "virtual 1": 20, "virtual 3": 30, "read /v1/addressbook": 20, "read /v1/bundles": 20,
+    "change add": 70, "change rename": 110, "change remove": 40, "change bundle": 50, "change bundle name": 20,
+    "change bundle away": 29, "subscribe": 60,
 }  # fmt: skip
 
 
@@ -37,7 +39,7 @@ class Shared:
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call. `cost` is what it costs if it goes well; `key` is the number of its Idempotency-Key, 0 for none;
-    `change` that of the subscription that it makes.
+    `change` that of the subscription that it makes. `leaves`: the answer is not waited for.
     """
 
     kind: str
@@ -48,6 +50,7 @@ class Call:
     cost: int = 1
     key: int = 0
     change: int = 0
+    leaves: bool = False
 
 
 @dataclass
@@ -98,19 +101,25 @@ class LoadClient:
     async def _answer(self, call: Call, request: bytes) -> Received | int:
         """What came back; now and then we leave after some bytes of it."""
         patience_s = self.chance.uniform(0.1, 0.3) if call.kind == "hanging" else 60
-        leaving = self.chance.random() < LEAVING.get(call.kind, 0.0)
+        tears = self.record.tears
+        offset = tears.offset(call.kind) if call.leaves else None
         try:
-            if leaving:
-                return await self._line.tear(request, self.record.offset(call.kind), patience_s)
-            answer = await self._line.ask(request, patience_s)
+            if offset is None:
+                answer = await self._line.ask(request, patience_s)
+            else:
+                answer = await self._line.tear(request, offset, patience_s)
         except Lost:
             return LOST
-        except Torn:
+        except Torn as torn:
+            if offset is not None and (not torn.status or _expected(call, torn.status)):
+                tears.left(call.kind, offset)
             return TORN
         except TimeoutError:
             return LEFT
-        if call.kind in LEAVING:
-            self.record.longest[call.kind] = max(self.record.longest.get(call.kind, 0), answer.size)
+        if _expected(call, answer.status) and b"idempotency-replayed" not in answer.headers:
+            tears.learn(call.kind, answer.size)
+            if offset == answer.size:
+                tears.left(call.kind, offset)
         return answer
 
     def _learn(self, call: Call, answer: Received | int) -> None:
@@ -120,52 +129,58 @@ class LoadClient:
                 self._later(call, 0.1)
         elif call.key and answer.status >= 500:
             self._later(call, 0.5)
-        elif answer.status == 200 and call.kind == "bundle":
+        elif answer.status == 200 and call.kind == "change bundle":
             self.bundles.append(json.loads(answer.body)["data"]["id"])
         elif call.key and answer.status < 300 and self.chance.random() < 0.1:
             self._later(call, 0.0)  # to be told the same once more, for nothing
 
     def _later(self, call: Call, wait_s: float) -> None:
-        heapq.heappush(self._again, (time.monotonic() + wait_s, len(self.record), call))
+        heapq.heappush(self._again, (time.monotonic() + wait_s, len(self.record), replace(call, leaves=False)))
 
     # --- what there is to ask ----------------------------------------------------------------------------------------
 
     def _chosen(self) -> Call:
+        """Anything; often enough what was not yet left at each byte of its answer."""
+        if (behind := self.record.tears.behind) and self.chance.random() < BEHIND:
+            return replace(self._call(behind), leaves=True)
         (kind,) = self.chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
+        return replace(self._call(kind), leaves=self.chance.random() < LEAVING)
+
+    def _call(self, kind: str) -> Call:
         token = self.chance.choice(self._tokens)
-        match kind:
-            case "unknown":
+        match kind.split(" "):
+            case ["unknown"]:
                 return Call(kind, "GET", f"/v1/portfolio?addresses={address('quick')}&colour=red", token)
-            case "stranger":
+            case ["stranger"]:
                 return Call(kind, "GET", f"/v1/portfolio?addresses={address('quick')}", f"{token[:-1]}_")
-            case "poor":
+            case ["poor"]:
                 poor = self.chance.choice(self.shared.poor)
                 return Call(kind, "GET", f"/v1/portfolio?addresses={address('quick')}", poor)
-            case "virtual":
-                users = self._users.split(",")[: self.chance.randint(1, 4)]
+            case ["virtual", count]:
+                users = self._users.split(",")[: int(count)]
                 path = f"/v1/virtual-users/portfolio?addresses={','.join(users)}"
                 return Call(kind, "GET", path, token, cost=len(users))
-            case "read":
-                return Call(kind, "GET", self.chance.choice(("/v1/addressbook", "/v1/bundles")), token)
-            case "subscribe":
+            case ["read", path]:
+                return Call(kind, "GET", f"{path}?limit=1", token)
+            case ["subscribe"]:
                 return self._subscription(token)
-            case "add" | "rename" | "remove" | "bundle" | "rename bundle" | "drop bundle":
+            case ["change", *_]:
                 return self._change(kind, token)
         return Call(kind, "GET", f"/v1/portfolio?addresses={address(kind, self.chance.randrange(1000))}", token)
 
     def _change(self, kind: str, token: str) -> Call:
         own = [address("quick", (self.number + 1) * OWN + each) for each in range(OWN)]
-        one, word = self.chance.choice(own), f"name {self.number} {self.chance.randrange(10**9)}"
+        one, word = self.chance.choice(own), f"name {self.number:02} {self.chance.randrange(10**9):09}"
         bundle = self.chance.choice(self.bundles) if self.bundles else "none"
         method, path, body = {
-            "add": ("POST", "/v1/addressbook", {"entries": [{"address": one, "label": word}]}),
-            "rename": ("PATCH", f"/v1/addressbook/{one}", {"label": word}),
-            "remove": ("DELETE", f"/v1/addressbook/{one}", None),
-            "bundle": ("POST", "/v1/bundles", {"name": word, "addresses": self.chance.sample(own, 2)}),
-            "rename bundle": ("PATCH", f"/v1/bundles/{bundle}", {"name": word}),
-            "drop bundle": ("DELETE", f"/v1/bundles/{bundle}", None),
+            "change add": ("POST", "/v1/addressbook", {"entries": [{"address": one, "label": word}]}),
+            "change rename": ("PATCH", f"/v1/addressbook/{one}", {"label": word}),
+            "change remove": ("DELETE", f"/v1/addressbook/{one}", None),
+            "change bundle": ("POST", "/v1/bundles", {"name": word, "addresses": self.chance.sample(own, 2)}),
+            "change bundle name": ("PATCH", f"/v1/bundles/{bundle}", {"name": word}),
+            "change bundle away": ("DELETE", f"/v1/bundles/{bundle}", None),
         }[kind]
-        if kind == "drop bundle" and self.bundles:
+        if kind == "change bundle away" and self.bundles:
             self.bundles.remove(bundle)
         return Call(kind, method, path, token, json.dumps(body).encode() if body else b"", 1, self._key())
 
@@ -173,7 +188,7 @@ class LoadClient:
         """To what nobody else subscribes to, so that it can be told afterwards whether this call has made it."""
         self.record.changes += 1
         change = self.record.changes
-        wanted = {"addresses": [{"address": address("quick", change), "description": f"change {change}"}]}
+        wanted = {"addresses": [{"address": address("quick", change), "description": f"change {change:07}"}]}
         body = json.dumps(wanted).encode()
         return Call("subscribe", "POST", "/v1/subscribe-snapshot", token, body, YEAR, self._key(), change)
 
@@ -182,3 +197,8 @@ class LoadClient:
             return 0
         self.record.keys += 1
         return self.record.keys
+
+
+def _expected(call: Call, status: int) -> bool:
+    """Whether the answer is the one that calls of this kind are there for."""
+    return status == 400 if call.kind == "refused" else 200 <= status < 300

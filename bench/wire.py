@@ -23,7 +23,11 @@ class Lost(Exception):
 
 
 class Torn(Exception):
-    """We left in the middle of the answer."""
+    """We left in the middle of an answer of this status; 0 where that was not told yet."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
 
 
 class Line:
@@ -68,7 +72,7 @@ class Line:
             writer.transport.abort()
             self.leave()
         if whole is None:
-            raise Torn
+            raise Torn(int(found[9:12]) if len(found) > 11 else 0)
         return whole
 
     @property
