@@ -1,0 +1,148 @@
+"""A process that dies at a named point inside a change: afterwards the change is made and paid once, or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from bench.fleet import fleet, opened
+from bench.runs import environment
+from bench.wire import Line, Lost, Received, written
+from storage.state import State, ledger
+from storage.state.database import Statement
+from tests.api.dying import COMMITTED, HOLD_S, KEYED, POINTS
+from tests.storage.stores import KINDS, Stores
+
+ROOT = Path(__file__).parents[2]
+RICH, PRICE = 10**6, 1200
+_SUBSCRIBED = Statement(sa.text("SELECT count(*) FROM subscriptions WHERE description = :description"))
+_PAID = Statement(
+    sa.select(sa.func.count())
+    .select_from(sa.text("ledger reserved JOIN ledger posted ON posted.call_id = reserved.call_id"))
+    .where(
+        sa.text("reserved.kind = 'reserve' AND posted.kind = 'post' AND posted.amount = 1200"),
+        sa.text("reserved.memo LIKE :memo"),
+    )
+)
+
+
+@dataclass
+class Lives:
+    """Servers that live one after the other on one port, over one store."""
+
+    state: State
+    token: str
+    port: int
+    process: subprocess.Popen[str]
+
+    @asynccontextmanager
+    async def life(self, point: str = "") -> AsyncIterator[Line]:
+        """One server, until it is dead: by itself at a point, or ended at the end of the block."""
+        child = self._told(point)
+        line = Line(self.port)
+        try:
+            yield line
+        except BaseException:
+            os.kill(child, signal.SIGKILL)
+            raise
+        finally:
+            line.leave()
+        if not point:
+            os.kill(child, signal.SIGTERM)
+        assert self._said() == (-signal.SIGKILL if point else 0)
+
+    def _told(self, point: str) -> int:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{point}\n")
+        self.process.stdin.flush()
+        return self._said()
+
+    def _said(self) -> int:
+        assert self.process.stdout is not None
+        return int(self.process.stdout.readline())
+
+    async def subscribe(self, line: Line, number: int, key: str) -> Received:
+        """Ask for one subscription that nobody else asks for."""
+        address = f"0x{number + 1:040x}"
+        body = json.dumps({"addresses": [{"address": address, "description": f"change {number}"}]}).encode()
+        headers = {"Authorization": f"Bearer {self.token}", "X-Request-Id": f"call-{number}."}
+        headers |= {"Idempotency-Key": key} if key else {}
+        return await line.ask(written("POST", "/v1/subscribe-snapshot", headers, body))
+
+    def counted(self, number: int) -> tuple[int, int]:
+        """How often a subscription is there, and how often it was paid; the ledger is sound."""
+        database = self.state.database
+        assert database.look(ledger.check) == []
+        assert database.look(ledger.totals)["reserve"] == database.look(ledger.totals)["post"], "nothing is held"
+        ((made,),) = database.look(lambda tx: tx.rows(_SUBSCRIBED, description=f"change {number}"))
+        ((paid,),) = database.look(lambda tx: tx.rows(_PAID, memo=f"%call-{number}.%"))
+        return made, paid
+
+
+@asynccontextmanager
+async def living(url: str) -> AsyncIterator[Lives]:
+    state = opened(url, HOLD_S)
+    _, token = state.create_account("mortal", "PRO", RICH, ["portfolio"])
+    with fleet(url, 0, HOLD_S) as nobody, started(nobody.port, url) as process:
+        try:
+            yield Lives(state, token, nobody.port, process)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            state.close()
+
+
+def started(port: int, url: str) -> subprocess.Popen[str]:
+    """The process whose children are the servers."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.api.dying", str(port), url], cwd=ROOT, env=environment(),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_change_that_dies_at_any_point_is_made_and_paid_once_and_told_again(kind: str, stores: Stores) -> None:
+    async with living(stores.url(kind)) as lives:
+        for number, point in enumerate(POINTS):
+            was_made = number >= COMMITTED
+            async with lives.life(point) as line:
+                with pytest.raises(Lost):
+                    await lives.subscribe(line, number, f"key-{number}")
+            assert lives.counted(number) == ((1, 1) if was_made else (0, 0)), point
+            async with lives.life() as line:
+                again = await lives.subscribe(line, number, f"key-{number}")
+                once_more = await lives.subscribe(line, number, f"key-{number}")
+            assert (again.status, once_more.status) == (200, 200)
+            assert (b"idempotency-replayed" in again.headers) == was_made, point
+            assert b"idempotency-replayed" in once_more.headers
+            assert json.loads(once_more.body) == json.loads(again.body)
+            assert lives.counted(number) == (1, 1), point
+        assert lives.state.database.look(ledger.totals)["post"] == (PRICE * len(POINTS), len(POINTS))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_change_without_a_key_that_dies_at_any_point_is_made_and_paid_or_neither(
+    kind: str, stores: Stores
+) -> None:
+    async with living(stores.url(kind)) as lives:
+        for number, point in enumerate(POINTS):
+            if point in KEYED:
+                continue
+            async with lives.life(point) as line:
+                with pytest.raises(Lost):
+                    await lives.subscribe(line, number, "")
+            assert lives.counted(number) == ((1, 1) if number >= COMMITTED else (0, 0)), point
+        async with lives.life() as line:
+            again = await lives.subscribe(line, COMMITTED, "")
+        assert again.status == 409, "who asks for it without a key is told that it is there"
+        assert lives.counted(COMMITTED) == (1, 1)
