@@ -52,7 +52,7 @@ class Lives:
         line = Line(self.port)
         try:
             yield line
-        except BaseException:
+        except BaseException:  # whatever failed: a server that did not die would be waited for
             os.kill(child, signal.SIGKILL)
             raise
         finally:
