@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from chainfolio.blocks import Block
     from indexer.registry import Registry
 
-FORMAT: Final = 2  # since 2, what was sent is told by whom it was sent to
+FORMAT: Final = 3  # since 2, what was sent is told by whom it was sent to; since 3, keys have the words of today
 NOT_RECORDED: Final = "it was not recorded"
 AGAIN: Final = "record it again: chainfolio record ADDRESS --chain CHAIN --to FILE.json"
 PURE: Final = "a decoder goes by nothing but what it is given and answered"

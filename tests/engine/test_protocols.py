@@ -491,7 +491,7 @@ def test_an_event_that_is_not_as_declared_is_a_meeting_of_which_not_all_is_known
 
 
 @pytest.mark.parametrize(
-    "met",
+    "match",
     [
         Interactions(tokens=frozenset({FARM})),
         Interactions(ids={FARM: frozenset({1})}),

@@ -153,7 +153,7 @@ async def test_foreign_missing_and_double_answers_are_refused(change: Callable[[
      (-32005, "Batch size is too large"), (-32700, "parse error: json: cannot unmarshal array"),
      (-32003, "batch length limit exceeded"), (-32601, "method not found")],
 )  # fmt: skip
-@pytest.mark.parametrize(("limit", "learnt"), [(1, 1), (3, 2)])
+@pytest.mark.parametrize(("limit", "capabilities"), [(1, 1), (3, 2)])
 async def test_a_node_that_takes_no_such_batch_is_asked_in_smaller_ones(
     code: int, message: str, limit: int, capabilities: int
 ) -> None:

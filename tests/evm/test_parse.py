@@ -125,8 +125,8 @@ def test_answers_are_joined_in_the_order_given() -> None:
     ],
 )
 @pytest.mark.parametrize("beside", [0, 5])
-def test_what_no_log_can_be_is_refused(what: str, change: dict[str, Any], lifespan: int) -> None:
-    good = [{**ONE, "logIndex": hex(2 + k)} for k in range(lifespan)]
+def test_what_no_log_can_be_is_refused(what: str, change: dict[str, Any], beside: int) -> None:
+    good = [{**ONE, "logIndex": hex(2 + k)} for k in range(beside)]
     for content in (body({**ONE, **change}, *good), body(*good, {**ONE, **change})):
         for by in (parse, strict):
             with pytest.raises(BadAnswer):

@@ -45,7 +45,7 @@ def environment(
         "CHAINS__LOCAL__FACTS": subject.facts(FINALITY),
         "CHAINS__LOCAL__SPAN": 10,
         "CHAINS__LOCAL__CONCURRENCY": 3,
-        "CHAINS__LOCAL__LANES": worker_processes,
+        "CHAINS__LOCAL__WORKER_PROCESSES": worker_processes,
         "CHAINS__LOCAL__DATASETS": ",".join(datasets),
     }
     return (
@@ -97,7 +97,7 @@ async def assert_histories_are_whole(one: Index) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lanes", "kills", "most_ms"), [(1, 14, 300), (2, 4, 1_500)], ids=["one process", "two processes"]
+    ("worker_processes", "kills", "most_ms"), [(1, 14, 300), (2, 4, 1_500)], ids=["one process", "two processes"]
 )
 async def test_an_index_that_is_killed_again_and_again_is_the_same_index(
     long: EvmSubject, tmp_path: Path, worker_processes: int, kills: int, most_ms: int

@@ -221,7 +221,7 @@ def test_spam_of_one_member_stays_apart_in_the_portfolio_of_a_group() -> None:
     assert assets(twice)[-1] == (FAKE, "18000000", SpamDocument(95, ("LOOKALIKE", "NO_PRICE")))
 
 
-@pytest.mark.parametrize(("spam", "instead"), [((ALICE, USDC), ()), ((ALICE, THERE), (THERE,))], ids=["part", "share"])
+@pytest.mark.parametrize(("spam", "replaces"), [((ALICE, USDC), ()), ((ALICE, THERE), (THERE,))], ids=["part", "share"])
 def test_a_position_of_spam_is_in_sight_and_in_no_sum_unless_that_is_asked_for(
     spam: tuple[str, str], replaces: tuple[str, ...]
 ) -> None:

@@ -37,7 +37,7 @@ def test_an_escrow_whose_token_no_file_names_says_it_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("position", "met"),
+    ("position", "match"),
     [
         (voting_escrow.position, lock()),
         (staked_balance.position, ProtocolMatch(ME, IT, contracts={"staked_token": (TOKEN,)}, options=STAKE)),

@@ -212,7 +212,7 @@ def test_recordings_of_all_protocols_replay_as_what_was_found(demo_world: World,
         if main(["record", address, "--chain", "local", "--to", str(file), "--config", config]) == 0:
             recording = json.loads(file.read_text())
             seen |= {each["protocol"] for each in recording["found"]["positions"]}
-            events |= recording["met"].get("events", {}).keys()
+            events |= recording["interactions"].get("events", {}).keys()
     assert seen == {"aave3", "erc4626", "sushi", "synthetix", "uniswap2", "uniswap3"}
     assert {each.partition("/")[0] for each in events} == {demo_world.deployment.contracts["MasterChef"].lower()}
     assert main(["test-protocol", str(tmp_path), "--config", config]) == 0
