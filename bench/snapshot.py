@@ -115,7 +115,7 @@ async def _ours(snapshotter: Snapshotter, tokens: list[str], past: Block, times:
     return {
         str(holding.token.asset).rpartition(":")[2]: holding.raw
         for holding in snapshot.holdings
-        if ":" in str(holding.token.asset) and holding.token.asset != snapshotter.chain.facts.native_asset
+        if ":" in str(holding.token.asset) and holding.token.asset != snapshotter.native.asset
     }
 
 

@@ -181,3 +181,17 @@ class VirtualUser:
     def address(self) -> str:
         """How requests and answers name it."""
         return f"virtual:{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDetails:
+    """What the transaction and its receipt say. `raw` and `fee` are in the native coin's smallest unit; `selector` is
+    the first four bytes of the call data, empty where there is none."""
+
+    sender: str
+    recipient: str | None
+    created: str | None
+    raw: int
+    fee: int
+    failed: bool
+    selector: bytes

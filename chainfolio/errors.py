@@ -54,6 +54,14 @@ class NodeBehind(Unavailable):
     """The node does not have that block yet."""
 
 
+class NoBlock(SourceError):
+    """The height has no block and never will: it was skipped. The heights beside it may have one."""
+
+    def __init__(self, source: str, height: int) -> None:
+        super().__init__(source, f"height {height} has no block: it was skipped", remedy="take a height beside it")
+        self.height = height
+
+
 class BadAnswer(SourceError):
     """Trying again will not help: malformed, contradicts a hash, not what was asked."""
 
@@ -126,6 +134,14 @@ class Unserved(ChainfolioError):
     def __init__(self, what: str, *, remedy: str = "") -> None:
         super().__init__(f"{what} cannot be answered by this server", remedy=remedy)
         self.what = what
+
+
+class Incapable(Unserved):
+    """The chain lacks something that not every kind of chain has; `chainfolio doctor` shows what each one has."""
+
+    def __init__(self, chain: str, capability: str) -> None:
+        super().__init__(f"what needs `{capability}` of {chain}", remedy=f"{chain} lacks it: see `chainfolio doctor`")
+        self.chain, self.capability = chain, capability
 
 
 class NotFound(ChainfolioError):

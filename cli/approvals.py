@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         from engine.service import Engine
 
         key = one_chain(system, options.chain, "approvals are those of one chain")
-        if system.chain(key).facts.kind != owner.kind:
+        if system.chain(key).kind != owner.kind:
             raise BadRequest("address", f"{owner} is not an account of {key}")
         return key, await Engine(system).allowances(key, owner)
 

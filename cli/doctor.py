@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import argparse
 import platform
-import time
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from chainfolio.blocks import ahead_of_clock
-from chainfolio.errors import BadRequest, ChainfolioError, SourceError
+from chainfolio.errors import BadRequest, ChainfolioError
 from cli import stores
 from cli.common import Commands, settings_file, show_json, show_table, with_system
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
     from indexer.wiring import System
 
 LIBRARIES = ("aiohttp", "polars", "deltalake", "duckdb", "pyarrow", "msgspec")
@@ -61,11 +56,7 @@ async def examine(system: System) -> dict[str, Any]:
         except ChainfolioError as error:
             endpoints.append({"chain": key, "endpoint": "-", "ok": False, "problem": str(error)})
             continue
-        found = [await _endpoint(chain, k) for k in range(len(chain.node.endpoints))]
-        best = chain.node.best_height
-        for endpoint, row in zip(chain.node.endpoints, found, strict=True):
-            row["lagBlocks"] = endpoint.health.lag_blocks(best)
-        endpoints += found
+        endpoints += [{"chain": key, **row} for row in await chain.examine()]
     return {
         "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
         "stores": stores.examined(system),
@@ -94,35 +85,6 @@ async def reinstate(system: System, name: str) -> None:
         raise BadRequest(
             "reinstate", f"no endpoint `{name}` is quarantined", remedy="take the name from `chainfolio doctor`"
         )
-
-
-async def _endpoint(chain: EvmChain, number: int) -> dict[str, Any]:
-    """One endpoint: chain id and genesis, age of the head, how deep its state goes, whether overrides work."""
-    from adapters.evm.node import Node
-
-    endpoint = chain.node.endpoints[number]
-    alone = Node(chain.facts, [endpoint], chain.node.seams, hashed=chain.node.hashed)
-    evidence = endpoint.health.evidence
-    found: dict[str, Any] = {
-        "chain": chain.key, "endpoint": endpoint.name, "ok": True, "problem": "",
-        "quarantined": evidence is not None, "evidence": None, "unproven": list(chain.facts.unproven),
-    }  # fmt: skip
-    if evidence is not None:
-        problem = f"quarantined: {evidence.asked}: gave {evidence.given}; {evidence.truth}"
-        return found | {"ok": False, "problem": problem, "evidence": msgspec.to_builtins(evidence)}
-    try:
-        start_s = time.monotonic()
-        heads = await alone.connect()
-        found["latencyMs"] = int((time.monotonic() - start_s) * 1000)
-        found |= {"head": heads.latest.height, "final": heads.finalized}
-        now_us = chain.node.seams.clock.now_us()
-        found["headAgeS"] = max(0, (now_us - heads.latest.time_us) // 1_000_000)
-        found |= await chain.examine(alone)
-        if wrong := ahead_of_clock(heads.latest.time_us, now_us):
-            found |= {"ok": False, "problem": wrong}
-    except SourceError as error:
-        found |= {"ok": False, "problem": str(error)}
-    return found | {"faults": endpoint.health.faults}
 
 
 def _show(report: dict[str, Any]) -> None:

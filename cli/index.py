@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import evm
+from chainfolio.chains import error_counts
 from chainfolio.errors import BadRequest, Unavailable
 from cli.common import Commands, one_line, settings, with_system
 from cli.process import for_bulk
 from cli.watch import clock, watch
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
+    from chainfolio.chains import Chain
     from chainfolio.settings import Settings
     from indexer.collect import Work
     from indexer.progress import Progress
@@ -69,7 +70,7 @@ async def _index(system: System, options: argparse.Namespace, worker_processes: 
     chain = system.chain(options.chain)
     contracts = [evm(contract) for contract in _names(options.contracts)] or chain.settings.contracts
     if not options.datasets and not chain.settings.datasets:
-        await chain.try_traces(chain.settings.start_block if options.first is None else options.first)
+        await chain.probe(chain.settings.start_block if options.first is None else options.first)
     named = _names(options.datasets) or [*system.datasets(chain), *materialise.HISTORIES]
     derived = [name for name in named if name in materialise.DERIVED]
     datasets = check_datasets(chain, [name for name in named if name not in materialise.DERIVED])
@@ -108,7 +109,7 @@ def is_whole(options: argparse.Namespace) -> bool:
     return options.last is None and not options.datasets and not options.contracts
 
 
-async def _follow(system: System, chain: EvmChain) -> None:
+async def _follow(system: System, chain: Chain) -> None:
     """Read the blocks that are not final yet, once: without them an answer about now lacks the newest ones."""
     try:
         await system.follower(chain).step()
@@ -120,7 +121,7 @@ def _names(given: str | None) -> list[str]:
     return [name for name in (given or "").split(",") if name]
 
 
-def _rewind(system: System, chain: EvmChain, height: int) -> None:
+def _rewind(system: System, chain: Chain, height: int) -> None:
     from indexer import consistency
     from indexer.collect import rewind
 
@@ -132,7 +133,7 @@ def _rewind(system: System, chain: EvmChain, height: int) -> None:
 
 
 def _report(
-    chain: EvmChain,
+    chain: Chain,
     progress: Progress,
     recovered: int,
     made: dict[str, int],
@@ -140,14 +141,12 @@ def _report(
     options: argparse.Namespace,
 ) -> None:
     requests = chain.requests + sum(worker_process.requests for worker_process in worker_processes)
-    error_counts = together(
-        [chain.node.error_counts(), *(worker_process.error_counts for worker_process in worker_processes)]
-    )
+    errors = together([error_counts(chain), *(worker_process.error_counts for worker_process in worker_processes)])
     if options.json:
         one_line({
             "chain": chain.key, "blocks": progress.heights, "events": progress.events, "rows": progress.rows,
             "requests": requests, "seconds": round(progress.seconds, 3), "restored": progress.restored,
-            "recoveredBatches": recovered, "derived": made, "errors": error_counts,
+            "recoveredBatches": recovered, "derived": made, "errors": errors,
         })  # fmt: skip
         return
     print(
@@ -157,7 +156,7 @@ def _report(
     )
     for name, rows in made.items():
         print(f"  {name}: {rows:,} rows derived")
-    for endpoint, counts in error_counts.items():
+    for endpoint, counts in errors.items():
         print(f"  {endpoint}: " + ", ".join(f"{count} x {kind}" for kind, count in sorted(counts.items())))
 
 
@@ -170,10 +169,10 @@ def together(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict
     return {endpoint: dict(counts) for endpoint, counts in total.items()}
 
 
-async def _estimate(system: System, chain: EvmChain, work: Sequence[Work], options: argparse.Namespace) -> None:
+async def _estimate(system: System, chain: Chain, work: Sequence[Work], options: argparse.Namespace) -> None:
     from indexer.estimate import estimate
 
-    result = await estimate(chain, work, Path(system.settings.data))
+    result = await estimate(chain, work, Path(system.settings.data), system.seams.clock)
     if options.json:
         one_line(result)
         return

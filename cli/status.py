@@ -12,7 +12,7 @@ from chainfolio.errors import ChainfolioError
 from cli.common import Commands, add_csv, check_chains, show_csv, show_json, show_table, with_system
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
+    from chainfolio.chains import Chain
     from indexer.wiring import System
 
 SHEET = ("chain", "head", "final", "newest", "behind", "dataset", "blocks", "missingBlocks", "missing", "problem")
@@ -49,7 +49,7 @@ async def examine(system: System) -> dict[str, Any]:
     }
 
 
-async def _chain(system: System, chain: EvmChain) -> dict[str, Any]:
+async def _chain(system: System, chain: Chain) -> dict[str, Any]:
     """What is indexed up to the newest final block; where no node answers, up to the newest block that is indexed."""
     head = final = None
     problem = ""
@@ -71,7 +71,7 @@ async def _chain(system: System, chain: EvmChain) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _indexed_ranges(system: System, chain: EvmChain, dataset: str) -> Spans | None:
+def _indexed_ranges(system: System, chain: Chain, dataset: str) -> Spans | None:
     """What is indexed of a dataset for everything it is wanted of; None where it is wanted of nothing: no protocol here
     has events."""
     from indexer.collect import filters

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         from engine.service import Engine
 
         check_chains(system)
-        if options.chain and system.chain(options.chain).facts.kind != owner.kind:
+        if options.chain and system.chain(options.chain).kind != owner.kind:
             raise BadRequest("address", f"{owner} is not an account of {options.chain}")
         networks = (options.chain,) if options.chain else ()
         wanted = TransactionFilter(options.limit, 0, networks=networks)

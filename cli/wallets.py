@@ -108,7 +108,7 @@ async def show(
 
     engine, chain = Engine(system), system.chain(key)
     for wallet, place in accounts.items():
-        if wallet.kind != chain.facts.kind:
+        if wallet.kind != chain.kind:
             raise BadRequest("from", f"{place}: {wallet} is not an account of {key}")
     block = await engine.pinned(key, height)
     run, bar, left = Run(system.seams.clock, len(accounts)), watch(key), iter(accounts)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from chainfolio import amounts
 from chainfolio.addresses import AddressRules
 from chainfolio.blocks import Span, Spans
+from chainfolio.contracts import TransactionDetails
 from chainfolio.errors import Reorged
 from chainfolio.tables import (
     ACCOUNT_APPROVALS,
@@ -25,7 +26,7 @@ from chainfolio.tables import (
 )
 from engine.approvals import EVERYWHERE, given
 from engine.sent import NAMED, check_ceiling, fresh, named, of_transaction, unsorted
-from portfolio.activity import Activity, Movement, Permission, TransactionDetails
+from portfolio.activity import Activity, Movement, Permission
 from portfolio.poisoning import Counterparties, Interaction
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from adapters.evm.tokens import describe
 from chainfolio import amounts
 from chainfolio.blocks import Span, Spans
 from chainfolio.calls import Read, balance_of
@@ -160,21 +159,22 @@ async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> 
     wanted = sorted(set(pairs))
     if not wanted:
         return {}
-    chain, tokens = snapshotter.chain, list(dict.fromkeys(token for _, token in wanted))
+    chain, info = snapshotter.chain, snapshotter.chain.info
+    tokens = list(dict.fromkeys(token for _, token in wanted))
     try:
         block = await snapshotter.now()
         book = snapshotter.book.known(tokens, block)
         plans: dict[str, Plan[Read, Any, Any]] = {
             "balances": _balances(wanted),
-            "tokens": describe(chain.facts, [token for token in tokens if token not in book]),
-            "prices": source_chain(snapshotter.sources, [chain.facts.token_asset(token) for token in tokens], block),
+            "tokens": chain.describe([info.token_asset(token) for token in tokens if token not in book]),
+            "prices": source_chain(snapshotter.sources, [info.token_asset(token) for token in tokens], block),
         }
         reports = await run_batched(plans, lambda reads: chain.answer(reads, block))
     except SourceError:
         return {}
     quotes: Quotes = reports["prices"].result or Quotes()
     raws: Mapping[tuple[str, str], object] = reports["balances"].result or {}
-    told = book | (reports["tokens"].result or {})
+    told = book | {asset.contract: token for asset, token in (reports["tokens"].result or {}).items()}
     usd = {price.asset: price.usd for price in quotes.prices}
     return {
         pair: _asset(told[pair[1]], raw, usd[told[pair[1]].asset])

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from adapters.evm.tokens import describe
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.blocks import Block
 from chainfolio.calls import Read
@@ -17,14 +16,14 @@ from pricing.quotes import PriceSource, Quotes, Refusal
 from pricing.source_chain import source_chain
 
 if TYPE_CHECKING:
-    from adapters.evm.facts import Facts
+    from chainfolio.chains import Chain
 
 
 @dataclass(slots=True)
 class About:
     """Collects it for one snapshot."""
 
-    facts: Facts
+    chain: Chain
     book: TokenBook
     sources: Sequence[PriceSource]
     block: Block
@@ -40,7 +39,7 @@ class About:
         wanted = set(contracts) - {ZERO_ADDRESS}
         unknown = sorted(wanted - self.book.known(wanted, self.block).keys())
         if unknown:
-            self._said |= yield from describe(self.facts, unknown)
+            self._said |= yield from self._describe(unknown)
 
     def keep(self) -> None:
         """Let the book have what contracts said of themselves."""
@@ -57,16 +56,16 @@ class About:
         assets = [self._asset(contract) for contract in wanted]
         plans: dict[str, Plan[Read, Any, Any]] = {"prices": source_chain(self.sources, assets, self.block)}
         if unknown:
-            plans["tokens"] = describe(self.facts, unknown)
+            plans["tokens"] = self._describe(unknown)
         reports: dict[str, Report[Any]] = yield from batched(plans)
         self.issues += [
-            Issue(name, self.facts.key, report.reason) for name, report in reports.items() if report.status == "failed"
+            Issue(name, self.chain.key, report.reason) for name, report in reports.items() if report.status == "failed"
         ]
         told = reports["tokens"].result if unknown else None
         self._said |= told or {}
         self.tokens |= known | (told or {}) | {ZERO_ADDRESS: self._native}
         for contract in wanted:
-            self.tokens.setdefault(contract, Token(self.facts.token_asset(contract), "", "", None))
+            self.tokens.setdefault(contract, Token(self.chain.info.token_asset(contract), "", "", None))
         quotes = reports["prices"].result or Quotes()
         self._prices |= {price.asset: price for price in quotes.prices}
         self._refused += quotes.refused
@@ -79,8 +78,12 @@ class About:
 
     @property
     def _native(self) -> Token:
-        native = self.facts.native
-        return Token(self.facts.native_asset, native.symbol, native.name, native.decimals)
+        return self.chain.info.native
+
+    def _describe(self, contracts: Sequence[str]) -> Plan[Read, Any, dict[str, Token]]:
+        tokens = yield from self.chain.describe([self._asset(contract) for contract in contracts])
+        return {asset.contract: token for asset, token in tokens.items()}
 
     def _asset(self, contract: str) -> Asset:
-        return self.facts.native_asset if contract == ZERO_ADDRESS else self.facts.token_asset(contract)
+        info = self.chain.info
+        return info.native.asset if contract == ZERO_ADDRESS else info.token_asset(contract)

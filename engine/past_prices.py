@@ -20,7 +20,7 @@ from pricing.quotes import PriceSource, Quotes
 from pricing.source_chain import source_chain
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
+    from chainfolio.chains import Chain
 
 MOST_BLOCKS: Final = 20_000  # that are kept: those asked for first go first
 Located = tuple[Block, Read]
@@ -31,7 +31,7 @@ Prices = dict[int, dict[str, Price]]  # by height and contract, the zero address
 class Past:
     """The past prices of one chain. What it gives is `Prices`: what has none is absent."""
 
-    chain: EvmChain
+    chain: Chain
     sources: Sequence[PriceSource]
     _kept: dict[int, dict[str, Price | None]] = field(default_factory=dict)
 
@@ -66,7 +66,7 @@ class Past:
             quotes = reports[str(block.height)].result or Quotes()
             prices = {price.asset: price for price in quotes.prices}
             found[block.height] = {contract: prices.get(assets[contract]) for contract in contracts}
-            if block.height not in node.lost and self.chain.node.is_final(block.height):
+            if block.height not in node.lost and self.chain.is_final(block.height):
                 self._keep(block.height, found[block.height])
         return found, [self._issue(node.lost)] if node.lost else []
 
@@ -82,15 +82,15 @@ class Past:
         return Issue(self.chain.key, "prices", reason, makes_partial=False)
 
     def _asset(self, contract: str) -> Asset:
-        facts = self.chain.facts
-        return facts.native_asset if contract == ZERO_ADDRESS else facts.token_asset(contract)
+        info = self.chain.info
+        return info.native.asset if contract == ZERO_ADDRESS else info.token_asset(contract)
 
 
 @dataclass(slots=True)
 class _Node:
     """Answers reads at blocks; `lost` are the heights at which it could not, and why."""
 
-    chain: EvmChain
+    chain: Chain
     lost: dict[int, str] = field(default_factory=dict)
 
     async def answers(self, reads: Sequence[Located]) -> list[Any]:
@@ -125,13 +125,13 @@ class _Node:
     async def _hashed(self, blocks: Sequence[Block]) -> dict[Block, Block]:
         """The blocks with their hashes: those that are not known are read, in one request."""
         bare = [block for block in blocks if not block.hash]
-        headers = (
-            dict(zip(bare, await self.chain.blocks([block.height for block in bare]), strict=True)) if bare else {}
-        )
+        read = await self.chain.blocks([block.height for block in bare]) if bare else []
+        found = {block.height: block for block in read}
+        headers = {block: found.get(block.height) for block in bare}
         for block, header in headers.items():
-            if header.time_us != block.time_us:
+            if header is None or header.time_us != block.time_us:
                 raise BadAnswer(self.chain.key, f"block {block.height} is another one than in the index")
-        return {block: replace(block, hash=headers[block].hash) if block in headers else block for block in blocks}
+        return {block: replace(block, hash=found[block.height].hash) if block in headers else block for block in blocks}
 
 
 def _at(block: Block, plan: Plan[Read, Any, Quotes]) -> Plan[Located, Any, Quotes]:

@@ -18,13 +18,13 @@ from portfolio.nav import PLACES
 from portfolio.valuation import Valuation
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
+    from chainfolio.chains import Chain
 
-Quote = Callable[["EvmChain"], Awaitable[Quoted]]
+Quote = Callable[["Chain"], Awaitable[Quoted]]
 
 
 async def rate(
-    settings: Settings, valuation: Valuation, currency: str, chains: Sequence[EvmChain], quote: Quote
+    settings: Settings, valuation: Valuation, currency: str, chains: Sequence[Chain], quote: Quote
 ) -> Decimal:
     """Fiat: units of it per USD; crypto: USD per unit, the average over what the wallets hold, weighted by amount.
     Unserved where nobody knows it."""
@@ -55,13 +55,13 @@ def average(valuation: Valuation, symbol: str) -> Decimal | None:
     return rounded(sum((a * usd for a, usd in held), Fraction(0)) / whole, PLACES) if whole else None
 
 
-async def _native(symbol: str, chains: Sequence[EvmChain], quote: Quote) -> Decimal | None:
+async def _native(symbol: str, chains: Sequence[Chain], quote: Quote) -> Decimal | None:
     """The price of a native coin, from the first chain (by key) that has one; a chain that does not answer is passed
     over, unless none does."""
-    having = [chain for chain in chains if chain.facts.native.symbol == symbol]
+    having = [chain for chain in chains if chain.info.native.symbol == symbol]
     quoted = await asyncio.gather(*(quote(chain) for chain in having), return_exceptions=True)
     for chain, found in zip(having, quoted, strict=True):
-        if isinstance(found, Quoted) and (price := found.prices.get(chain.facts.native_asset)):
+        if isinstance(found, Quoted) and (price := found.prices.get(chain.info.native.asset)):
             return price.usd
     for failed in quoted:
         if isinstance(failed, BaseException):

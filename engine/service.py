@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Literal
 from chainfolio.assets import ZERO_ADDRESS, Account
 from chainfolio.blocks import Block, ahead_of_clock
 from chainfolio.contracts import Issue, Quoted, Snapshot, VirtualUser
-from chainfolio.errors import BadRequest, HistoryUnavailable, NodeBehind, NotFound, SourceError, Unavailable, Unserved
+from chainfolio.errors import (
+    BadRequest,
+    HistoryUnavailable,
+    NoBlock,
+    NodeBehind,
+    NotFound,
+    SourceError,
+    Unavailable,
+    Unserved,
+)
 from chainfolio.messages import public
 from chainfolio.supervisor import Supervisor, Task
 from engine import account_index, virtual_users
@@ -53,7 +62,7 @@ from portfolio.valuation import Valuation, value
 from portfolio.zeroed import zeroed
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
+    from chainfolio.chains import Chain
     from engine.allowances import Standing
     from engine.snapshot import Snapshotter
     from portfolio.activity import Functions
@@ -145,10 +154,12 @@ class Engine:
         parts, now_us = value([snapshot]).apart(), self.system.seams.clock.now_us()
         return [self._document(each.address, parts[each.address], now_us, options, block.height) for each in accounts]
 
-    async def _block(self, chain: EvmChain, height: int) -> Block:
+    async def _block(self, chain: Chain, height: int) -> Block:
         """A block that the chain has: who does not have it though the chain has gone on has forgotten it."""
         try:
             return await chain.block(height)
+        except NoBlock as error:
+            raise BadRequest("blockNumber", error.reason, remedy=error.remedy) from None
         except NodeBehind as error:
             if (await chain.heads()).latest.height < height:
                 raise
@@ -160,7 +171,7 @@ class Engine:
         if all have forgotten."""
         chains = self.system.chains
         taken = await asyncio.gather(*(self._past(chain, accounts, day) for chain in chains))
-        begun = {chain.facts.kind for chain, item in zip(chains, taken, strict=True) if item is not None}
+        begun = {chain.kind for chain, item in zip(chains, taken, strict=True) if item is not None}
         _check_begun(accounts, begun, day)
         lived = [item for item in taken if item is not None]
         failed = [item for item in lived if isinstance(item, SourceError)]
@@ -175,7 +186,7 @@ class Engine:
         whole = value(snapshots)
         return [self._document(each.address, whole, instant_us, options) for each in accounts]
 
-    async def _past(self, chain: EvmChain, accounts: Sequence[Account], day: date) -> Snapshot | SourceError | None:
+    async def _past(self, chain: Chain, accounts: Sequence[Account], day: date) -> Snapshot | SourceError | None:
         """What accounts of the chain's kind held as the day began; None where there was no chain, or is no account."""
         addresses = _addresses(chain, accounts)
         try:
@@ -185,12 +196,12 @@ class Engine:
         except SourceError as error:
             return error
 
-    def _configured(self, chain: str, what: str) -> EvmChain:
+    def _configured(self, chain: str, what: str) -> Chain:
         if chain not in self.system.settings.chains:
             raise Unserved(f"{what} of {chain}", remedy=f"the operator adds [chains.{chain}] to the settings")
         return self.system.chain(chain)
 
-    async def _check_height(self, chain: EvmChain, height: int) -> None:
+    async def _check_height(self, chain: Chain, height: int) -> None:
         """Whether the chain is that far; the head is only asked for where the index does not reach so high."""
         top = self.system.tail.top(chain.key)
         if top is not None and height <= top.height:
@@ -256,9 +267,9 @@ class Engine:
         system = self.system
         chains = [self._configured(key, "transactions") for key in wanted.networks] or system.chains
         for account in accounts:
-            if not wanted.networks and not any(chain.facts.kind == account.kind for chain in chains):
+            if not wanted.networks and not any(chain.kind == account.kind for chain in chains):
                 raise Unserved(f"the transactions of {account.kind} accounts", remedy=NO_FAMILY)
-        families = {chain.facts.kind for chain in chains}
+        families = {chain.kind for chain in chains}
         addresses = [account.address for account in accounts if account.kind in families]
         if not addresses:
             return TransactionsPage(Transactions(()), None)
@@ -332,7 +343,7 @@ class Engine:
 
     def kinds(self) -> set[str]:
         """The kinds of address that some configured chain has."""
-        return {chain.facts.kind for chain in self.system.chains}
+        return {chain.kind for chain in self.system.chains}
 
     def chains(self) -> list[ChainFact]:
         """Every configured chain, by name."""
@@ -352,7 +363,7 @@ class Engine:
     def _indexed_us(self, family: str) -> int | None:
         """Up to when what accounts of a family did is indexed on all its chains; None where nothing is. An account that
         is read after that knows at that moment all that is indexed."""
-        chains = [chain.key for chain in self.system.chains if chain.facts.kind == family]
+        chains = [chain.key for chain in self.system.chains if chain.kind == family]
         tops = [self.system.tail.top(key) or self.system.tail.anchor(key) for key in chains]
         return min((top.time_us for top in tops if top is not None), default=None)
 
@@ -371,11 +382,11 @@ class Engine:
         """The protocols of the configs, also on chains that are not configured."""
         return self.system.registry
 
-    def _ready(self, chain: EvmChain) -> ChainReadiness:
+    def _ready(self, chain: Chain) -> ChainReadiness:
         status, tail = self.indexing.get(chain.key), self.system.tail
         top = tail.top(chain.key) or tail.anchor(chain.key)
         indexed = top.height if top else None
-        newest_us = max([top.time_us if top else 0, *(each.health.head_us or 0 for each in chain.node.endpoints)])
+        newest_us = max([top.time_us if top else 0, *(each.head_us or 0 for each in chain.health())])
         wrong = ahead_of_clock(newest_us, self.system.seams.clock.now_us())
         if status is None:
             return ChainReadiness(
@@ -425,7 +436,7 @@ class Engine:
 
     async def _read(self, account: Account, *, live: bool = False) -> _Kept:
         """A snapshot of one account on every chain of its kind. A chain that fails is an issue, all are an error."""
-        chains = [chain for chain in self.system.chains if chain.facts.kind == account.kind]
+        chains = [chain for chain in self.system.chains if chain.kind == account.kind]
         taken = await asyncio.gather(*(self._snapshot(chain, account, live) for chain in chains))
         failed = [item for item in taken if isinstance(item, SourceError)]
         if chains and len(failed) == len(chains):
@@ -450,7 +461,7 @@ class Engine:
         while len(self._kept) > MOST_KEPT or next(iter(self._kept.values())).updated_us < oldest_us:
             del self._kept[next(iter(self._kept))]
 
-    async def _snapshot(self, chain: EvmChain, account: Account, live: bool) -> Snapshot | SourceError:
+    async def _snapshot(self, chain: Chain, account: Account, live: bool) -> Snapshot | SourceError:
         try:
             async with self._budget(chain):
                 return await self._snapshotter(chain).take([account.address], live=live)
@@ -458,7 +469,7 @@ class Engine:
             return error
 
     @contextlib.asynccontextmanager
-    async def _budget(self, chain: EvmChain) -> AsyncIterator[None]:
+    async def _budget(self, chain: Chain) -> AsyncIterator[None]:
         """Time for one chain: most of a request's, so that a node that never answers leaves some for the others."""
         limit_s = self.system.settings.limits.request_s * CHAIN_SHARE
         try:
@@ -467,7 +478,7 @@ class Engine:
         except TimeoutError:
             raise Unavailable(chain.key, f"it could not be read within {limit_s:g} s", retry_after_s=5) from None
 
-    def _snapshotter(self, chain: EvmChain) -> Snapshotter:
+    def _snapshotter(self, chain: Chain) -> Snapshotter:
         if chain.key not in self._snapshotters:
             self._snapshotters[chain.key] = snapshotter_of(self.system, chain)
         return self._snapshotters[chain.key]
@@ -483,19 +494,18 @@ def _task_health(task: Task) -> TaskHealth:
     )
 
 
-def _endpoints(chain: EvmChain) -> list[EndpointHealth]:
+def _endpoints(chain: Chain) -> list[EndpointHealth]:
     """The health of a chain's endpoints, without the evidence: it may repeat what somebody asked."""
-    best = chain.node.best_height
     return [
         EndpointHealth(
-            endpoint=endpoint.name,
-            height=(health := endpoint.health).height,
-            lag_blocks=health.lag_blocks(best),
-            latency_ms=health.latency_ms,
-            faults=health.faults,
-            quarantined=health.evidence is not None,
+            endpoint=each.endpoint,
+            height=each.height,
+            lag_blocks=each.lag_blocks,
+            latency_ms=each.latency_ms,
+            faults=each.faults,
+            quarantined=each.quarantined,
         )
-        for endpoint in chain.node.endpoints
+        for each in chain.health()
     ]
 
 
@@ -527,11 +537,11 @@ def _check_begun(accounts: Sequence[Account], families: set[str], day: date) -> 
         )
 
 
-def _addresses(chain: EvmChain, accounts: Sequence[Account]) -> list[str]:
-    return [each.address for each in accounts if each.kind == chain.facts.kind]
+def _addresses(chain: Chain, accounts: Sequence[Account]) -> list[str]:
+    return [each.address for each in accounts if each.kind == chain.kind]
 
 
-def _unreadable(chain: EvmChain, addresses: Sequence[str], error: SourceError, time_us: int) -> Snapshot:
+def _unreadable(chain: Chain, addresses: Sequence[str], error: SourceError, time_us: int) -> Snapshot:
     """A snapshot that says only why there is none."""
     log.warning("%s could not be read: %s", chain.key, error.message)
     reason = f"the chain could not be read: {error.reason}"
@@ -539,12 +549,12 @@ def _unreadable(chain: EvmChain, addresses: Sequence[str], error: SourceError, t
     return Snapshot(chain.key, Block(0, "", "", time_us), tuple(addresses), (), (), issues)
 
 
-def _fact(chain: EvmChain) -> ChainFact:
-    facts = chain.facts
+def _fact(chain: Chain) -> ChainFact:
+    info = chain.info
     return ChainFact(
-        chain_id=facts.chain_id, key=facts.key, name=facts.name, symbol=facts.native.symbol, color=facts.color or GREY,
-        img_small=facts.images.get("small", PLACEHOLDER), img_large=facts.images.get("large", PLACEHOLDER),
-        explorer_token_url=facts.explorer.get("token"), explorer_transaction_url=facts.explorer.get("transaction"),
-        explorer_address_url=facts.explorer.get("address"),
+        chain_id=info.chain_id, key=chain.key, name=info.name, symbol=info.native.symbol, color=info.color or GREY,
+        img_small=info.images.get("small", PLACEHOLDER), img_large=info.images.get("large", PLACEHOLDER),
+        explorer_token_url=info.explorer.get("token"), explorer_transaction_url=info.explorer.get("transaction"),
+        explorer_address_url=info.explorer.get("address"),
         is_portfolio_supported=True, is_transactions_supported=True,
     )  # fmt: skip

@@ -35,7 +35,7 @@ from pricing.fixed import pegged
 from pricing.quotes import PriceSource, Quotes
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain, Fetched
+    from chainfolio.chains import Chain, Collected
     from storage.lake import Lake
     from storage.tail import Tail
 
@@ -47,7 +47,7 @@ LIVE_LAG = 64  # blocks: an index that is this close to the head is live
 class Snapshotter:
     """Takes snapshots of one chain."""
 
-    chain: EvmChain
+    chain: Chain
     lake: Lake
     tail: Tail
     book: TokenBook
@@ -92,8 +92,7 @@ class Snapshotter:
     @property
     def native(self) -> Token:
         """The native coin as a token."""
-        native = self.chain.facts.native
-        return Token(self.chain.facts.native_asset, native.symbol, native.name, native.decimals)
+        return self.chain.info.native
 
     async def _at(self, accounts: Sequence[str], block: Block, extra: Sequence[str], before: int) -> Snapshot:
         # Before the rows are read: what is covered by now is there then.
@@ -108,9 +107,7 @@ class Snapshotter:
                 unindexed,
                 recent.tables["transfers"] if recent else None,
             ),
-            asyncio.to_thread(
-                daily, *index, block, self.chain.facts.native.also_at, rules_of(self.chain.facts.kind).nobody
-            ),
+            asyncio.to_thread(daily, *index, block, self.chain.info.also_at, rules_of(self.chain.kind).nobody),
         )
         wanted = {account: self._wanted(interactions[account].tokens | set(extra)) for account in accounts}
         about, time_s = self._about(block), block.time_us // SECOND_US
@@ -159,7 +156,7 @@ class Snapshotter:
             no_days=no_days,
         )  # fmt: skip
 
-    async def _recent(self, block: Block) -> Fetched | None:
+    async def _recent(self, block: Block) -> Collected | None:
         """The transfers of the newest blocks where the index does not have them yet: read from the node, so that what
         has just come is not missed. None where there are none, or the node does not give them."""
         top = self.tail.top(self.chain.key)
@@ -191,7 +188,7 @@ class Snapshotter:
 
     def _wanted(self, interactions: Set[str]) -> dict[str, bool]:
         """The contracts to ask for an account, and whether there is reason to think that it holds some."""
-        also_at = self.chain.facts.native.also_at
+        also_at = self.chain.info.also_at
         return {contract: contract in interactions for contract in sorted((interactions | self._listed) - {also_at})}
 
     def _held(
@@ -319,7 +316,7 @@ class Snapshotter:
     @property
     def _listed(self) -> set[str]:
         """The tokens that are what they say, whoever sent them."""
-        return {*self.book.listed, *([self.chain.facts.wrapped.address] if self.chain.facts.wrapped else [])}
+        return {*self.book.listed, *([self.chain.info.wrapped] if self.chain.info.wrapped else [])}
 
     def _natives(self, read: Mapping[str, AccountState]) -> tuple[list[Holding], list[Issue]]:
         """The native coins of each account, zero included, and an issue where they are not known."""
@@ -340,7 +337,7 @@ class Snapshotter:
         return about
 
     def _about(self, block: Block) -> About:
-        return About(self.chain.facts, self.book, self.sources, block)
+        return About(self.chain, self.book, self.sources, block)
 
     async def _learn(self, about: About, contracts: Iterable[str]) -> None:
         """Ask for what is still to be asked, and keep what contracts said of themselves."""

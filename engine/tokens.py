@@ -20,7 +20,7 @@ from chainfolio.contracts import Token
 from chainfolio.tables import TOKENS
 
 if TYPE_CHECKING:
-    from adapters.evm.facts import Facts
+    from chainfolio.chains import ChainInfo
     from storage.lake import Lake
 
 KEPT_BLOCKS: Final = 4
@@ -33,8 +33,8 @@ V = TypeVar("V")
 class TokenBook:
     """The tokens of one chain."""
 
-    def __init__(self, facts: Facts, lake: Lake, listed: Mapping[str, Token]) -> None:
-        self._facts, self._lake, self.listed = facts, lake, dict(listed)
+    def __init__(self, chain: str, lake: Lake, listed: Mapping[str, Token]) -> None:
+        self._chain, self._lake, self.listed = chain, lake, dict(listed)
         self._seen: set[str] | None = None
         self._at: OrderedDict[str, dict[str, Token]] = OrderedDict()
         self._named: OrderedDict[str, frozenset[str]] = OrderedDict()
@@ -70,7 +70,7 @@ class TokenBook:
     def _stored(self) -> set[str]:
         if not self._lake.exists(TOKENS):
             return set()
-        return set(self._lake.scan(TOKENS, chain=self._facts.key).select("token").collect()["token"])
+        return set(self._lake.scan(TOKENS, chain=self._chain).select("token").collect()["token"])
 
     def _record(self, told: Mapping[str, Token], height: int) -> None:
         """A row for each token that was never seen before, with the height at which it said so."""
@@ -79,11 +79,11 @@ class TokenBook:
         if told.keys() <= self.seen:
             return
         # Another process may keep tokens too. Its number comes before its rows, so that two of one number are seen.
-        stream, table = f"{self._facts.key}/tokens", TOKENS
+        stream, table = f"{self._chain}/tokens", TOKENS
         last = self._lake.last(table, stream)
         self._seen = self._stored()
         rows = [
-            {"chain": self._facts.key, "token": c, "symbol": t.symbol, "name": t.name, "decimals": t.decimals}
+            {"chain": self._chain, "token": c, "symbol": t.symbol, "name": t.name, "decimals": t.decimals}
             for c, t in sorted(told.items())
             if c not in self._seen
         ]
@@ -102,30 +102,30 @@ def _put(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
         kept.popitem(last=False)
 
 
-def token_list(path: Path, facts: Facts) -> dict[str, Token]:
+def token_list(path: Path, info: ChainInfo) -> dict[str, Token]:
     """The tokens of `configs/tokens/<chain>.toml` or, where there is no such file, of the `.csv` of that name."""
     if not path.exists():
         rows = path.with_suffix(".csv")
-        return _rows(rows, facts) if rows.exists() else {}
+        return _rows(rows, info) if rows.exists() else {}
     return {
         row["address"]: Token(
-            facts.token_asset(row["address"]), row["symbol"], row.get("name", row["symbol"]), row["decimals"]
+            info.token_asset(row["address"]), row["symbol"], row.get("name", row["symbol"]), row["decimals"]
         )
         for row in tomllib.loads(path.read_text())["tokens"]
     }
 
 
-def _rows(path: Path, facts: Facts) -> dict[str, Token]:
+def _rows(path: Path, info: ChainInfo) -> dict[str, Token]:
     """The tokens of a list with a line for each."""
     with path.open(newline="", encoding="utf-8") as file:
         return {
-            row["address"]: Token(facts.token_asset(row["address"]), row["symbol"], row["name"], int(row["decimals"]))
+            row["address"]: Token(info.token_asset(row["address"]), row["symbol"], row["name"], int(row["decimals"]))
             for row in csv.DictReader(file)
         }
 
 
-def token_images(path: Path, facts: Facts) -> dict[str, dict[str, str]]:
+def token_images(path: Path, info: ChainInfo) -> dict[str, dict[str, str]]:
     """The pictures of the tokens of `configs/tokens/<chain>.toml`, and of the native coin at the zero address."""
     rows = tomllib.loads(path.read_text())["tokens"] if path.exists() else []
     found = {row["address"]: row["images"] for row in rows if "images" in row}
-    return found | ({ZERO_ADDRESS: facts.native.images} if facts.native.images else {})
+    return found | ({ZERO_ADDRESS: dict(info.native_images)} if info.native_images else {})

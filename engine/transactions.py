@@ -12,23 +12,22 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from adapters.evm.lookup import Known
 from chainfolio.addresses import rules_of
 from chainfolio.blocks import Block, Span, Spans
+from chainfolio.chains import Capability, KnownTransaction, having
 from chainfolio.contracts import Issue, Token
 from chainfolio.errors import NotIndexed
 from engine.activities import Activities, indexed_hashes, indexed_transactions, missing, read
 from engine.answers import Reached, TransactionFilter
 from engine.sent import check_ceiling
 from engine.snapshot import LIVE_LAG, Snapshotter
-from portfolio.activity import Activity, Functions, TransactionDetails, together
+from portfolio.activity import Activity, Functions, together
 from portfolio.facts import ChainFacts, ProtocolFacts
 from portfolio.poisoning import Counterparties
 from portfolio.statement import RenderContext, contracts_of, mentions, priced, protocol_key, record
 from portfolio.transactions import TransactionDocument
 
 if TYPE_CHECKING:
-    from adapters.evm.datasets.transactions import Done
     from indexer.registry import Registry
 
 NEEDED: Final = ("transfers", "approvals")
@@ -273,8 +272,8 @@ class Statement:
     def _meet(self, subject: Subject, history: Activities, accounts: set[str]) -> None:
         """Find out whom accounts dealt with."""
         counterparties = self._counterparties.setdefault(subject.key, {})
-        facts, listed = subject.snapshotter.chain.facts, subject.snapshotter.book.listed
-        rules, decimals = rules_of(facts.kind), facts.native.decimals
+        chain, listed = subject.snapshotter.chain, subject.snapshotter.book.listed
+        rules, decimals = rules_of(chain.kind), chain.info.native.decimals or 0
         for account in accounts - counterparties.keys():
             counterparties[account] = history.counterparties_of(account, listed, rules, decimals)
 
@@ -286,7 +285,7 @@ class Statement:
         source = subject.snapshotter
         return RenderContext(
             subject.shown, source.native, tokens, frozenset(source.book.listed), protocol_of, self.functions,
-            self._counterparties.get(subject.key, {}), source.chain.facts.native.also_at, self._spam,
+            self._counterparties.get(subject.key, {}), source.chain.info.also_at, self._spam,
         )  # fmt: skip
 
     async def _looked_up(self, subject: Subject, history: Activities, ours: list[Activity]) -> list[Activity]:
@@ -302,12 +301,13 @@ class Statement:
         final = {activity.height for activity in asked.values()} - history.hashes.keys()
         hashes = {**await asyncio.to_thread(indexed_hashes, source.lake, subject.key, final), **history.hashes}
         known = [
-            Known(tx_hash, one.height, one.tx_index, one.time_us // 1_000_000, hashes.get(one.height),
+            KnownTransaction(tx_hash, one.height, one.tx_index, one.time_us // 1_000_000, hashes.get(one.height),
                   one.height in final)
             for tx_hash, one in asked.items()
         ]  # fmt: skip
-        done = await source.chain.look_up(known)
-        stored |= {each.tx_hash: _details(found) for each, found in zip(known, done, strict=True)}
+        if known:
+            found = await having(source.chain, Capability.TRANSACTIONS).look_up(known)
+            stored |= {each.tx_hash: details for each, details in zip(known, found, strict=True)}
         return [one if one.details else replace(one, details=stored[one.tx_hash]) for one in ours]
 
 
@@ -335,14 +335,6 @@ def _pieces(keys: Sequence[Activity], most: int = PIECE) -> Iterator[Sequence[Ac
     while start < len(keys):
         yield keys[start : start + size]
         start, size = start + size, min(2 * size, most)
-
-
-def _details(done: Done) -> TransactionDetails:
-    sent, created = done.sent, None if done.sent.to else done.receipt.contractAddress
-    return TransactionDetails(
-        sent.sender.lower(), sent.to.lower() if sent.to else None, created.lower() if created else None,
-        int(sent.value, 16), done.fee, done.status == 0, bytes.fromhex(sent.input[2:10]),
-    )  # fmt: skip
 
 
 async def learn(

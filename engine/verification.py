@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from adapters.evm.prover import Finding, Findings, prove
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS, Account
 from chainfolio.blocks import Block
 from chainfolio.calls import balance_of
+from chainfolio.chains import Capability, having
 from chainfolio.contracts import Snapshot, Token
 from chainfolio.errors import BadAnswer, BadRequest, SourceError
+from chainfolio.proofs import Finding, Findings
 from engine import account_index
 from engine.tokens import TokenBook
 from engine.wiring import snapshotter_of
@@ -29,7 +30,7 @@ from portfolio.document import UNKNOWN
 from portfolio.valuation import value
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
+    from chainfolio.chains import Chain
     from indexer.wiring import System
 
 Status = Literal["equal", "differs", "proven", "unprovable", "unread"]
@@ -100,13 +101,13 @@ class Verification(msgspec.Struct, rename="camel", frozen=True):
 class _Reading:
     """What one endpoint says: its name, its snapshot, and the balances that its snapshot does not hold."""
 
-    chain: EvmChain
+    chain: Chain
     snapshot: Snapshot
     more: dict[str, int | None] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        return self.chain.node.endpoints[0].name
+        return _name(self.chain)
 
     @property
     def held(self) -> dict[str, int]:
@@ -148,7 +149,7 @@ async def verify(
     answer itself cannot be made; an other endpoint that fails is named in `silent`.
     """
     chain = system.chain(key)
-    if chain.facts.kind != account.kind:
+    if chain.kind != account.kind:
         raise BadRequest("address", f"{account} is no address of {key}")
     urls = [*chain.settings.rpc[:1], *(against or chain.settings.rpc[1:])]
     chains = [system.alone(key, url) for url in urls]
@@ -159,7 +160,7 @@ async def verify(
 
 
 async def _verified(
-    system: System, chains: Sequence[EvmChain], account: str, height: int | None, told: Told
+    system: System, chains: Sequence[Chain], account: str, height: int | None, told: Told
 ) -> Verification:
     first, *rest = chains
     told(f"asking {_name(first)}")
@@ -190,18 +191,18 @@ async def _verified(
     )  # fmt: skip
 
 
-def _name(chain: EvmChain) -> str:
-    return chain.node.endpoints[0].name
+def _name(chain: Chain) -> str:
+    return chain.health()[0].endpoint
 
 
-def _fault(chain: EvmChain, error: SourceError) -> Fault:
+def _fault(chain: Chain, error: SourceError) -> Fault:
     return Fault(_name(chain), type(error).__name__, error.reason)
 
 
-async def _read(system: System, chain: EvmChain, account: str, block: Block, book: type[TokenBook]) -> _Reading:
+async def _read(system: System, chain: Chain, account: str, block: Block, book: type[TokenBook]) -> _Reading:
     """What one endpoint says of an account at a block; with what is known of tokens, or asking them anew."""
     snapshotter = snapshotter_of(system, chain)
-    snapshotter.book = book(chain.facts, system.lake, snapshotter.book.listed)
+    snapshotter.book = book(chain.key, system.lake, snapshotter.book.listed)
     return _Reading(chain, await snapshotter.take([account], block))
 
 
@@ -223,7 +224,7 @@ async def _proofs(
     system: System,
     ours: _Reading,
     others: Sequence[_Reading],
-    chains: Sequence[EvmChain],
+    chains: Sequence[Chain],
     account: str,
     told: Told,
 ) -> tuple[Findings | None, str | None, list[Fault], list[Fault]]:
@@ -242,7 +243,7 @@ async def _proofs(
     for chain in (*chains[1:], chains[0]):
         told(f"proving {len(tokens) + 1} balances with proofs from {_name(chain)}")
         try:
-            found = await prove(chain.node, block, account, ours.held.get(ZERO_ADDRESS), tokens)
+            found = await having(chain, Capability.PROOFS).prove(block, account, ours.held.get(ZERO_ADDRESS), tokens)
         except BadAnswer as error:
             contradicts = type(error) is BadAnswer  # its kinds say that something is not served
             (faults if contradicts else unable).append(_fault(chain, error))
@@ -281,10 +282,10 @@ def _checks(
 
 
 def _of_asset(contract: str, ours: _Reading, others: Sequence[_Reading], findings: Findings | None) -> list[Check]:
-    facts, is_native = ours.chain.facts, contract == ZERO_ADDRESS
-    asset = str(facts.native_asset if is_native else facts.token_asset(contract))
+    info, is_native = ours.chain.info, contract == ZERO_ADDRESS
+    asset = str(info.native.asset if is_native else info.token_asset(contract))
     named = (reading.tokens[contract].symbol for reading in (ours, *others) if contract in reading.tokens)
-    symbol, finding = next(named, facts.native.symbol), None
+    symbol, finding = next(named, info.native.symbol), None
     if findings is not None:
         finding = findings.native if is_native else findings.tokens.get(contract)
     balances = tuple(Elsewhere(other.name, other.balance(contract)) for other in others)
@@ -353,7 +354,7 @@ def _hidden(shown: Sequence[str], ours: _Reading, findings: Findings | None) -> 
     """Tokens that everybody says are not held, and of which a proof says otherwise."""
     tokens = {} if findings is None else findings.tokens
     return [
-        Check("balance", str(ours.chain.facts.token_asset(contract)), "", "0", "differs", (), "", finding.reason)
+        Check("balance", str(ours.chain.info.token_asset(contract)), "", "0", "differs", (), "", finding.reason)
         for contract, finding in sorted(tokens.items())
         if contract not in shown and finding.status == "contradicted"
     ]
@@ -368,7 +369,7 @@ def _value_usd(reading: _Reading) -> str:
     return amounts.text(value([reading.snapshot]).value_usd)
 
 
-def _notes(ours: _Reading, others: Sequence[_Reading], rest: Sequence[EvmChain]) -> tuple[str, ...]:
+def _notes(ours: _Reading, others: Sequence[_Reading], rest: Sequence[Chain]) -> tuple[str, ...]:
     """What a reader has to know beside the numbers."""
     notes = [] if rest else [ONE_ENDPOINT]
     if rest and not others:

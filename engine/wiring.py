@@ -13,24 +13,24 @@ from portfolio.facts import ChainFacts
 from pricing.registry import sources
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
+    from chainfolio.chains import Chain
     from indexer.wiring import System
     from portfolio.activity import Functions
 
 
-def snapshotter_of(system: System, chain: EvmChain) -> Snapshotter:
+def snapshotter_of(system: System, chain: Chain) -> Snapshotter:
     """What takes snapshots of a chain."""
     source_chain = sources(price_sections(system), system.settings.prices, chain.key, file=_prices(system).name)
-    book = TokenBook(chain.facts, system.lake, token_list(_tokens(system, chain), chain.facts))
+    book = TokenBook(chain.key, system.lake, token_list(_tokens(system, chain), chain.info))
     protocols = system.protocols(chain)
     protocols.listed = protocols.plain | book.listed.keys()
     return Snapshotter(chain, system.lake, system.tail, book, source_chain, protocols)
 
 
-def shown_facts(system: System, chain: EvmChain) -> ChainFacts:
+def shown_facts(system: System, chain: Chain) -> ChainFacts:
     """What documents show of a chain."""
-    facts, tokens = chain.facts, token_images(_tokens(system, chain), chain.facts)
-    return ChainFacts(facts.key, facts.name, facts.chain_id, facts.explorer, facts.images, tokens)
+    info, tokens = chain.info, token_images(_tokens(system, chain), chain.info)
+    return ChainFacts(chain.key, info.name, info.chain_id, info.explorer, info.images, tokens)
 
 
 def functions(system: System) -> Functions:
@@ -55,5 +55,5 @@ def _prices(system: System) -> Path:
     return Path(system.settings.prices_file) if system.settings.prices_file else system.configs / "prices.toml"
 
 
-def _tokens(system: System, chain: EvmChain) -> Path:
+def _tokens(system: System, chain: Chain) -> Path:
     return system.configs / "tokens" / f"{chain.key}.toml"

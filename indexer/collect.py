@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Block, Span, Spans
+from chainfolio.chains import hash_at, newest_in
 from chainfolio.errors import BadAnswer, BadRequest, DeepReorg
 from chainfolio.seams import Seams
 from chainfolio.tables import TABLES
@@ -28,7 +29,7 @@ from indexer.worker_pool import BoundaryCheck
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from adapters.evm.chain import EvmChain, Fetched
+    from chainfolio.chains import Chain, Collected
     from indexer.worker_pool import Boundaries, WorkerProcess
     from storage.lake import Lake
     from storage.tail import Batch, Tail
@@ -71,10 +72,10 @@ class _Pending:
     """Chunks that wait for their commit."""
 
     since_s: float
-    chunks: list[Fetched] = field(default_factory=list)
+    chunks: list[Collected] = field(default_factory=list)
     rows: int = 0
 
-    def add(self, chunk: Fetched) -> None:
+    def add(self, chunk: Collected) -> None:
         self.chunks.append(chunk)
         self.rows += sum(len(table) for table in chunk.tables.values())
 
@@ -156,7 +157,7 @@ class Collector:
 
     def __init__(
         self,
-        chain: EvmChain,
+        chain: Chain,
         lake: Lake,
         tail: Tail,
         seams: Seams,
@@ -235,10 +236,10 @@ class Collector:
 
     async def _chunks(
         self, span: Span, work: Work, begun: Callable[[int], None] = lambda blocks: None
-    ) -> AsyncGenerator[Fetched, None]:
+    ) -> AsyncGenerator[Collected, None]:
         """The span's chunks in order, linked to each other. The first goes alone: it learns what the node allows."""
         pieces = span.cut(self.chain.settings.span)
-        flying: list[asyncio.Task[Fetched]] = []
+        flying: list[asyncio.Task[Collected]] = []
         before: Block | None = self._before(span)
         width = 1
         try:
@@ -251,9 +252,9 @@ class Collector:
                 if not flying:
                     return
                 chunk = await flying.pop(0)
-                if before is not None and chunk.chain and chunk.chain[0].height == before.height + 1:
+                if before is not None and chunk.chain:
                     self._check_link(before, chunk.chain[0])
-                before = chunk.last
+                before = chunk.last or (before if chunk.is_linked else None)
                 width = self.chain.settings.concurrency
                 yield chunk
         finally:
@@ -271,15 +272,17 @@ class Collector:
                 self.chain.key, f"block {block.height} does not follow the block {before.height} that came before"
             )
 
-    async def _last(self, pending: _Pending) -> Block:
-        """The last block of a batch: what the tail will stand on. Where no header was read it is asked for."""
-        return pending.chunks[-1].last or await self.chain.block(pending.span.last)
+    async def _last(self, pending: _Pending) -> Block | None:
+        """The last block of a batch: what the tail will stand on. Where no header was read it is asked for; None where
+        no height of the batch has a block."""
+        return pending.chunks[-1].last or await newest_in(self.chain, pending.span)
 
-    def _commit(self, pending: _Pending, last: Block, work: Work) -> None:
+    def _commit(self, pending: _Pending, last: Block | None, work: Work) -> None:
         """One batch: intent, a commit a table, closed. Runs in a thread of its own."""
         tables = self._unknown_only(pending.tables(), pending.span, work)
-        if pending.chunks[0].chain:
-            self._boundaries.check_boundary(pending.chunks[0].chain[0], last)
+        if all(chunk.is_linked for chunk in pending.chunks):
+            first = next((chunk.chain[0] for chunk in pending.chunks if chunk.chain), None)
+            self._boundaries.check_boundary(pending.span, first, last)
         batch = self.tail.open_batch(
             self.chain.key,
             pending.span,
@@ -379,14 +382,14 @@ def finish_forgetting(lake: Lake, tail: Tail, chain: str) -> None:
             tail.forget(batch)
 
 
-async def check_anchor(chain: EvmChain, tail: Tail) -> None:
+async def check_anchor(chain: Chain, tail: Tail) -> None:
     """The last final block we keep must still be on the node's chain: DeepReorg where it is not."""
     anchor = tail.anchor(chain.key)
     if anchor is None:
         return
-    theirs = await chain.block(anchor.height)
-    if theirs.hash != anchor.hash:
-        raise DeepReorg(chain.key, anchor.height, anchor.hash, theirs.hash)
+    theirs = await hash_at(chain, anchor.height)
+    if theirs != anchor.hash:
+        raise DeepReorg(chain.key, anchor.height, anchor.hash, theirs)
 
 
 def check_span(chain: str, first: int, last: int, finalized: int) -> Span:

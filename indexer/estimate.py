@@ -17,17 +17,16 @@ from indexer.collect import BATCH_BLOCKS, BATCH_ROWS, Work, heights
 from storage.lake import Lake
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain, Fetched
+    from chainfolio.chains import Chain, Collected
     from chainfolio.seams import Clock
 
 SAMPLES = 5
 BYTES_PER_EVENT = 20
 
 
-async def estimate(chain: EvmChain, work: Sequence[Work], scratch: Path) -> dict[str, int]:
+async def estimate(chain: Chain, work: Sequence[Work], scratch: Path, clock: Clock) -> dict[str, int]:
     """Blocks, events, requests, megabytes and seconds of a run; asking costs five chunks of each kind of work, and one
     commit of what they had to a lake below `scratch`, which is gone afterwards."""
-    clock = chain.node.seams.clock
     commits_s = 0.0
     events = requests = spent_s = 0.0
     for item in work:
@@ -50,7 +49,7 @@ async def estimate(chain: EvmChain, work: Sequence[Work], scratch: Path) -> dict
     }
 
 
-def _commits_s(chunks: Sequence[Fetched], share: float, blocks: int, scratch: Path, clock: Clock) -> float:
+def _commits_s(chunks: Sequence[Collected], share: float, blocks: int, scratch: Path, clock: Clock) -> float:
     """Seconds of all commits: one batch like those of the run is made up of what was fetched, and written twice, for
     the first time makes the tables too."""
     fetched = {

@@ -15,18 +15,18 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Block, Span, Spans
+from chainfolio.chains import hash_at
 from chainfolio.errors import DeepReorg, NodeBehind, Reorged, SourceError, Unavailable
 from chainfolio.seams import Seams
 from chainfolio.tables import TABLES
 from indexer import arrow_ipc
-from indexer.collect import filters, finish_rewind, missing
+from indexer.collect import check_anchor, filters, finish_rewind, missing
 from storage.tail import TailBlock
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from adapters.evm.chain import EvmChain, Fetched
-    from adapters.evm.node import Heads
+    from chainfolio.chains import Chain, Collected, Heads
     from storage.lake import Lake
     from storage.tail import Batch, Tail
 
@@ -70,7 +70,7 @@ class Follower:
 
     def __init__(
         self,
-        chain: EvmChain,
+        chain: Chain,
         lake: Lake,
         tail: Tail,
         seams: Seams,
@@ -86,7 +86,7 @@ class Follower:
 
     async def run(self, progressed: Callable[[], None] = lambda: None) -> None:
         """Until cancelled, or until the chain's final past has changed; `progressed` hears of every step done."""
-        pause_s = max(0.2, min(self.chain.facts.block_time_ms / 1000, 12.0))  # float: seconds
+        pause_s = max(0.2, min(self.chain.info.block_time_ms / 1000, 12.0))  # float: seconds
         while not self.status.halted:
             try:
                 await self.step()
@@ -135,7 +135,7 @@ class Follower:
         """Roll the tail back to the last block that is still on the node's chain."""
         kept = self.tail.blocks(self.chain.key)
         if not kept:
-            await self._check_anchor()
+            await check_anchor(self.chain, self.tail)
             return
         if await self._is_behind(kept, heads):
             return
@@ -149,7 +149,7 @@ class Follower:
             else:
                 high = middle
         if low < 0:
-            await self._check_anchor()
+            await check_anchor(self.chain, self.tail)
         self.status.reorgs += 1
         self.tail.rollback(self.chain.key, kept[low].height if low >= 0 else kept[0].height - 1)
 
@@ -171,16 +171,9 @@ class Follower:
         if block.height > heads.latest.height:
             return False
         try:
-            return (await self.chain.block(block.height)).hash == block.hash
+            return await hash_at(self.chain, block.height) == block.hash
         except NodeBehind:
             return False
-
-    async def _check_anchor(self) -> None:
-        anchor = self.tail.anchor(self.chain.key)
-        if anchor is not None:
-            theirs = await self.chain.block(anchor.height)
-            if theirs.hash != anchor.hash:
-                raise DeepReorg(self.chain.key, anchor.height, anchor.hash, theirs.hash)
 
     # --- new blocks --------------------------------------------------------------------------------------------------
 
@@ -197,10 +190,10 @@ class Follower:
                 chunk = await self.chain.collect(span, self._wanted(), contracts, top, self.events)
             except Reorged as error:
                 raise Unavailable(error.source, f"the chain changed while block {error.height} was read") from error
-            if not chunk.chain or (top is not None and chunk.chain[0].parent != top.hash):
+            if not chunk.is_linked or (top is not None and chunk.chain and chunk.chain[0].parent != top.hash):
                 raise Unavailable(self.chain.key, "the chain changed while it was read")
             await asyncio.to_thread(self._put, chunk)
-            top = chunk.last
+            top = chunk.last or top
             await self._finalise(heads.finalized)
 
     def _is_half_filled(self) -> bool:
@@ -225,7 +218,7 @@ class Follower:
         # Headers are what links the tail together, so they are read whether or not `blocks` is kept.
         return self.datasets if "blocks" in self.datasets else ("blocks", *self.datasets)
 
-    def _put(self, chunk: Fetched) -> None:
+    def _put(self, chunk: Collected) -> None:
         kept = {self.chain.datasets[name] for name in self.datasets} | {"logs"}
         split = {name: _by_height(rows) for name, rows in chunk.tables.items() if name in kept}
         entries = [
@@ -236,7 +229,7 @@ class Follower:
             for block in chunk.chain
         ]
         whole = [dataset for dataset, filter_ in self._filters() if not filter_]
-        self.tail.put(self.chain.key, entries, datasets=whole)
+        self.tail.put(self.chain.key, entries, datasets=whole, span=chunk.span)
         # Not in the same transaction: `recover` reads blocks again whose cover is not whole.
         for dataset, filter_ in self._filters():
             if filter_:

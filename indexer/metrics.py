@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from chainfolio.errors import BadSettings
 
 if TYPE_CHECKING:
-    from adapters.evm.endpoint import Endpoint
+    from chainfolio.chains import EndpointHealth
     from chainfolio.supervisor import Supervisor
     from indexer.worker import Worker
 
@@ -66,13 +66,14 @@ class Exported:
         }
         hedged = CounterMetricFamily("chainfolio_node_hedged", "reads asked of a second endpoint", labels=["chain"])
         for chain in self._worker.system.chains:
-            hedged.add_metric([chain.key], chain.node.hedged)
-            for endpoint in chain.node.endpoints:
-                for name, value in _health(endpoint, chain.node.best_height).items():
-                    gauges[name].add_metric([chain.key, endpoint.name], value)
-                requests.add_metric([chain.key, endpoint.name], endpoint.requests)
-                for kind, count in endpoint.errors.counts.items():
-                    errors.add_metric([chain.key, endpoint.name, kind], count)
+            health = chain.health()
+            hedged.add_metric([chain.key], sum(each.hedged for each in health))
+            for each in health:
+                for name, value in _known(each).items():
+                    gauges[name].add_metric([chain.key, each.endpoint], value)
+                requests.add_metric([chain.key, each.endpoint], each.requests)
+                for kind, count in each.errors.items():
+                    errors.add_metric([chain.key, each.endpoint, kind], count)
         return requests, errors, hedged, *gauges.values()
 
 
@@ -96,15 +97,14 @@ class Tasks:
         yield healthy
 
 
-def _health(endpoint: Endpoint, best: int | None) -> dict[str, float]:
+def _known(health: EndpointHealth) -> dict[str, float]:
     """What is known of an endpoint; what is not has no sample, for 0 would say something else."""
-    health = endpoint.health
     known: dict[str, float | None] = {
         "height": health.height,
-        "lag_blocks": health.lag_blocks(best),
+        "lag_blocks": health.lag_blocks,
         "latency_seconds": health.latency_s,
         "faults": health.faults,
-        "quarantined": int(health.evidence is not None),
+        "quarantined": int(health.quarantined),
     }
     return {name: value for name, value in known.items() if value is not None}
 

@@ -20,7 +20,7 @@ from indexer.materialise import DECODED, DERIVED, HISTORIES, WHOLE, Counted, his
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from adapters.evm.chain import EvmChain
+    from chainfolio.chains import Chain
     from storage.lake import Lake
     from storage.tail import Tail
 
@@ -37,7 +37,7 @@ def chains(lake: Lake) -> list[str]:
     return sorted({key for name in (*DECODED, *DERIVED) for key in lake.chains(lake.as_written(TABLES[name]))})
 
 
-def migrate(every: Sequence[EvmChain], lake: Lake, tail: Tail) -> dict[str, int]:
+def migrate(every: Sequence[Chain], lake: Lake, tail: Tail) -> dict[str, int]:
     """Make all stale tables again, of all chains; how many rows each has now."""
     names, written = stale(lake), dict[str, int]()
     histories = [name for name in names if name in HISTORIES]
@@ -53,7 +53,7 @@ def migrate(every: Sequence[EvmChain], lake: Lake, tail: Tail) -> dict[str, int]
     return written
 
 
-def _decoded(every: Sequence[EvmChain], lake: Lake, tail: Tail) -> dict[str, int]:
+def _decoded(every: Sequence[Chain], lake: Lake, tail: Tail) -> dict[str, int]:
     with tempfile.TemporaryDirectory(prefix="chainfolio-") as folder:
         asides = [_aside(chain, lake, Path(folder, chain.key)) for chain in every]
         lake.recreate(HALF_WAY, _all(asides, reprocess.KEPT))
@@ -63,11 +63,11 @@ def _decoded(every: Sequence[EvmChain], lake: Lake, tail: Tail) -> dict[str, int
         return written | {LOGS.name: _recreate(lake, LOGS, _all(asides, LOGS.name))}
 
 
-def _histories(every: Sequence[EvmChain], lake: Lake, tail: Tail, names: Sequence[str]) -> dict[str, int]:
+def _histories(every: Sequence[Chain], lake: Lake, tail: Tail, names: Sequence[str]) -> dict[str, int]:
     return {name: _recreate(lake, TABLES[name], _history(every, lake, tail, name)) for name in names}
 
 
-def _history(every: Sequence[EvmChain], lake: Lake, tail: Tail, name: str) -> Iterator[pa.RecordBatch]:
+def _history(every: Sequence[Chain], lake: Lake, tail: Tail, name: str) -> Iterator[pa.RecordBatch]:
     for chain in every:
         yield from history_of_indexed(lake, tail, chain.key, name)
 
@@ -83,7 +83,7 @@ def _all(asides: Sequence[reprocess.Staging], name: str) -> Iterator[pa.RecordBa
         yield from aside.batches(name)
 
 
-def _aside(chain: EvmChain, lake: Lake, folder: Path) -> reprocess.Staging:
+def _aside(chain: Chain, lake: Lake, folder: Path) -> reprocess.Staging:
     """All logs of a chain by the decoder of today, in files aside."""
     folder.mkdir()
     aside = reprocess.Staging(folder)

@@ -19,7 +19,7 @@ from indexer.materialise import DERIVED, HISTORIES, WHOLE
 from indexer.progress import Progress
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
+    from chainfolio.chains import Chain
     from chainfolio.seams import Seams
     from indexer.scrub import Checked
     from storage.lake import Lake
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PIECE_BLOCKS = 2_000
 
 
-async def repair(chain: EvmChain, lake: Lake, tail: Tail, seams: Seams, damaged: Sequence[Checked]) -> dict[str, int]:
+async def repair(chain: Chain, lake: Lake, tail: Tail, seams: Seams, damaged: Sequence[Checked]) -> dict[str, int]:
     """Make the damaged files of one chain good; how many rows were written. The caller holds the chain's lock."""
     mine = [found for found in damaged if found.file.chain == chain.key]
     tables = {found.table for found in mine}
@@ -53,7 +53,7 @@ async def repair(chain: EvmChain, lake: Lake, tail: Tail, seams: Seams, damaged:
     return {"fetched": progress.rows, **made}
 
 
-def _begin(chain: EvmChain, lake: Lake, tail: Tail, span: Span, spared: tuple[str, ...]) -> None:
+def _begin(chain: Chain, lake: Lake, tail: Tail, span: Span, spared: tuple[str, ...]) -> None:
     """Write down that the rows of some heights are to be forgotten, then what of them is to be read again."""
     covers = [each for each in tail.covers(chain.key) if each[0] in chain.datasets]
     tail.open_batch(chain.key, span, REPAIR, spared, after=newest_batch(lake, chain.key))
@@ -72,7 +72,7 @@ def _begin(chain: EvmChain, lake: Lake, tail: Tail, span: Span, spared: tuple[st
         _open(chain, tail, part, tuple(datasets), EVERYTHING)
 
 
-def _open(chain: EvmChain, tail: Tail, part: Spans, datasets: tuple[str, ...], filters: tuple[str, ...]) -> None:
+def _open(chain: Chain, tail: Tail, part: Spans, datasets: tuple[str, ...], filters: tuple[str, ...]) -> None:
     for span in part:
         for piece in span.cut(PIECE_BLOCKS):
             tail.open_batch(chain.key, piece, datasets, filters)

@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chainfolio.chains import Capability, having
 from chainfolio.errors import StoreError
 from chainfolio.tables import APPROVALS, LOGS, TABLES, TRANSFERS, Table
 from indexer.materialise import DECODED, OWN, Counted
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
-    from adapters.evm.logs import Logs
+    from chainfolio.chains import Chain
     from storage.lake import Lake
 
 STORED = (TRANSFERS, APPROVALS, LOGS)
@@ -32,7 +32,7 @@ KEPT = "kept"
 WINDOW_ROWS = 65_536
 
 
-def reprocess(chain: EvmChain, lake: Lake, tables: Sequence[str] = DECODED) -> dict[str, int]:
+def reprocess(chain: Chain, lake: Lake, tables: Sequence[str] = DECODED) -> dict[str, int]:
     """Decode everything again; rows by table. The three are one body: whichever is named, all are made again."""
     if not tables:
         return {}
@@ -64,22 +64,21 @@ def _replace(lake: Lake, chain: str, table: Table, aside: Staging) -> int:
     return counted.rows
 
 
-def decoded(chain: EvmChain, stored: dict[str, pa.Table]) -> dict[str, pa.Table]:
+def decoded(chain: Chain, stored: dict[str, pa.Table]) -> dict[str, pa.Table]:
     """The rows of one window by the decoder of today; those of native coins stand for no log and pass as they are."""
     is_native = pc.is_in(stored["transfers"]["standard"], value_set=pa.array(OWN))
     native = fitted(TRANSFERS, stored["transfers"].filter(is_native))
-    logs = _once(_restored(chain, {**stored, "transfers": stored["transfers"].filter(pc.invert(is_native))}))
     tables = {table.name: table.schema().empty_table() for table in STORED}
-    tables |= chain.decode(logs, ("transfers", "approvals"))
+    tables |= _again(chain, {**stored, "transfers": stored["transfers"].filter(pc.invert(is_native))})
     if len(native):
         both = pa.concat_tables([tables["transfers"], native])
         tables["transfers"] = both.sort_by([(key, "ascending") for key in TRANSFERS.order])
     return tables
 
 
-def _restored(chain: EvmChain, stored: dict[str, pa.Table]) -> Logs:
+def _again(chain: Chain, stored: dict[str, pa.Table]) -> dict[str, pa.Table]:
     try:
-        return chain.restore(stored)
+        return having(chain, Capability.RESTORE).decoded_again(stored)
     except KeyError as error:
         raise _lacks(str(error.args[0])) from error
 
@@ -103,12 +102,6 @@ def _lacks(what: str) -> StoreError:
         "lake", f"what an older release stored does not say all that this one keeps: {what}",
         remedy="index into a new data folder; the old one stays readable by the release that wrote it",
     )  # fmt: skip
-
-
-def _once(logs: Logs) -> Logs:
-    """Sorted logs without those that two tables stood for: a kill in the middle of a re-derivation leaves such."""
-    again = (np.diff(logs.height) == 0) & (np.diff(logs.log_index) == 0)
-    return logs.take(np.flatnonzero(np.concatenate([[True], ~again]))) if again.any() else logs
 
 
 class Staging:

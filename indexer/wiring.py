@@ -16,7 +16,7 @@ from chainfolio.seams import Seams
 from chainfolio.settings import Settings
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
+    from chainfolio.chains import Chain
     from chainfolio.protocols import Family
     from indexer.families import Package
     from indexer.follow import Follower
@@ -41,7 +41,7 @@ class System:
     configs: Path = CONFIGS
     _lake: Lake | None = None
     _tail: Tail | None = None
-    _chains: dict[str, EvmChain] = field(default_factory=dict)
+    _chains: dict[str, Chain] = field(default_factory=dict)
     _known: tuple[Registry, tuple[Package, ...]] | None = None
     _spenders: Registry | None = None
 
@@ -66,7 +66,7 @@ class System:
             self._tail = Tail(url.removeprefix("sqlite:///"))
         return self._tail
 
-    def chain(self, key: str) -> EvmChain:
+    def chain(self, key: str) -> Chain:
         """A configured chain by its key."""
         if key not in self._chains:
             settings = self.settings.chains.get(key)
@@ -82,10 +82,10 @@ class System:
             )  # fmt: skip
         return self._chains[key]
 
-    def alone(self, key: str, url: str) -> EvmChain:
+    def alone(self, key: str, url: str) -> Chain:
         """A configured chain at one endpoint only, whoever serves it; the caller closes it."""
         settings = msgspec.structs.replace(self.chain(key).settings, rpc=[url])
-        built: EvmChain = family(settings.adapter)(
+        built: Chain = family(settings.adapter)(
             key,
             settings,
             self.seams,
@@ -96,7 +96,7 @@ class System:
         return built
 
     @property
-    def chains(self) -> list[EvmChain]:
+    def chains(self) -> list[Chain]:
         """All configured chains, by key."""
         return [self.chain(key) for key in sorted(self.settings.chains)]
 
@@ -164,11 +164,11 @@ class System:
         """The chains that files may name: those of the configs and of the settings."""
         return {path.stem for path in (self.configs / "chains").glob("*.toml")} | self.settings.chains.keys()
 
-    def datasets(self, chain: EvmChain) -> tuple[str, ...]:
+    def datasets(self, chain: Chain) -> tuple[str, ...]:
         """The datasets to index on a chain: those of its settings, else the usual ones."""
         return check_datasets(chain, chain.settings.datasets or chain.usual)
 
-    def answered(self, chain: EvmChain) -> tuple[str, ...]:
+    def answered(self, chain: Chain) -> tuple[str, ...]:
         """The datasets that answers count on: of `internal`, which nobody named, only where it is indexed as far as the
         other transfers are. A chain that was indexed without it goes on answering, and says what is missing."""
         wanted = self.datasets(chain)
@@ -178,7 +178,7 @@ class System:
         is_whole = bool(moved) and all(inside.covers(span) for span in moved)
         return (*(name for name in wanted if name != "internal"), *(["internal"] if is_whole else []))
 
-    def events(self, chain: EvmChain, datasets: Sequence[str]) -> tuple[str, ...]:
+    def events(self, chain: Chain, datasets: Sequence[str]) -> tuple[str, ...]:
         """The filters that the dataset `events` is wanted of: what rules of the chain's protocols ask for,
         and what Permit2 says of its allowances.
 
@@ -192,14 +192,14 @@ class System:
         of_rules = self.protocols(chain).events if has_rules else ()
         return tuple(sorted({*of_rules, *filters(self.permit2(chain.key))}))
 
-    def follower(self, chain: EvmChain) -> Follower:
+    def follower(self, chain: Chain) -> Follower:
         """What follows a chain at its head, with all that is indexed of it; whoever uses it holds the chain's lock."""
         from indexer.follow import Follower
 
         datasets = self.datasets(chain)
         return Follower(chain, self.lake, self.tail, self.seams, datasets, self.events(chain, datasets))
 
-    def protocols(self, chain: EvmChain) -> Protocols:
+    def protocols(self, chain: Chain) -> Protocols:
         """The protocols of a chain whose families are installed; each call gives one that was told nothing yet.
 
         BadSettings where a rule asks for an event that is indexed as something else already.
@@ -207,8 +207,7 @@ class System:
         from adapters.evm.chain import TAKEN
         from indexer.matching import Protocols, rows
 
-        wrapped = chain.facts.wrapped
-        plain = frozenset([wrapped.address] if wrapped else [])
+        plain = frozenset([chain.info.wrapped] if chain.info.wrapped else [])
         issues = tuple(each.issue for each in self.packages if each.problem)
         unread = {address: each for each in self.unread for key, _, address in each.protocol.places if key == chain.key}
         nobodys: dict[str, Unread | Undecoded] = {**self.registry.undecoded(chain.key), **unread}
@@ -228,7 +227,7 @@ class System:
             self._tail.close()
 
 
-def check_datasets(chain: EvmChain, names: Sequence[str]) -> tuple[str, ...]:
+def check_datasets(chain: Chain, names: Sequence[str]) -> tuple[str, ...]:
     """Names of datasets, each of which the chain has; BadRequest with what there is."""
     for name in names:
         if name not in chain.datasets:

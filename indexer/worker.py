@@ -23,7 +23,7 @@ from indexer.scrub import Scrub
 from indexer.wiring import System
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
+    from chainfolio.chains import Chain
 
 # The tasks of each chain, as logs and metrics name them.
 INDEXING, UPKEEP, SCRUB = "indexing", "derivation", "scrub"
@@ -67,7 +67,7 @@ class Worker:
         async with self.running():
             await asyncio.Event().wait()
 
-    async def _keep(self, chain: EvmChain, task: Task) -> None:
+    async def _keep(self, chain: Chain, task: Task) -> None:
         """A chain, again and again: what may pass is waited out, what can be mended is mended; any other error halts
         the chain until the supervisor's next try succeeds."""
         status = self.status[chain.key]
@@ -89,7 +89,7 @@ class Worker:
             status.halted = f"{chain.key}: {described(error)}"
             raise
 
-    async def _recovered_from_reorg(self, chain: EvmChain, status: Status) -> None:
+    async def _recovered_from_reorg(self, chain: Chain, status: Status) -> None:
         """Return once a chain that left its final past can go on. It stays halted for a while first, lest a node that
         is wrong for a moment costs anything."""
         system = self.system
@@ -109,12 +109,12 @@ class Worker:
                 log.warning("%s: %s", chain.key, status.problem)
             return
 
-    async def _chain(self, chain: EvmChain, task: Task) -> None:
+    async def _chain(self, chain: Chain, task: Task) -> None:
         system, status = self.system, self.status[chain.key]
         with system.tail.lock(chain.key):
             consistency.check(system.lake, system.tail, chain.key)
             if not chain.settings.datasets:
-                await chain.try_traces(chain.settings.start_block)
+                await chain.probe(chain.settings.start_block)
             follower = await asyncio.to_thread(system.follower, chain)
             follower.status = status
             await asyncio.to_thread(follower.recover)
@@ -127,7 +127,7 @@ class Worker:
             status.halted = ""
             await self._follow(chain, follower, task)
 
-    async def _back_fill(self, chain: EvmChain, collector: Collector, follower: Follower) -> None:
+    async def _back_fill(self, chain: Chain, collector: Collector, follower: Follower) -> None:
         """Everything final that is not in the lake and not in the tail either."""
         system, status = self.system, follower.status
         heads = await chain.heads()
@@ -144,7 +144,7 @@ class Worker:
             materialise.materialise, system.lake, system.tail, chain.key, tuple(materialise.HISTORIES)
         )
 
-    async def _follow(self, chain: EvmChain, follower: Follower, task: Task) -> None:
+    async def _follow(self, chain: Chain, follower: Follower, task: Task) -> None:
         system = self.system
         maintenance = Maintenance(system.lake, system.tail, chain.key, system.seams.clock)
         async with self.supervisor.running(UPKEEP, maintenance.run, chain=chain.key):

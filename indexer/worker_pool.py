@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 from chainfolio.blocks import Block, Span
@@ -31,31 +32,42 @@ CALLS = frozenset({
 })  # fmt: skip
 
 
+Piece = tuple[Span, Block | None, Block | None]  # with its first and last block
+
+
 class Boundaries(Protocol):
     """Whoever holds the ends of finished pieces."""
 
-    def check_boundary(self, first: Block, last: Block) -> None:
-        """Take note of a piece's ends; BadAnswer where they do not fit what lies beside them."""
+    def check_boundary(self, span: Span, first: Block | None, last: Block | None) -> None:
+        """Take note of a piece's first and last block, if it has any; BadAnswer where they do not fit what lies beside
+        them."""
 
 
 @dataclass(slots=True)
 class BoundaryCheck:
-    """The first and last blocks of finished pieces: neighbours must be parent and child, whoever fetched them."""
+    """The first and last blocks of finished pieces: neighbours must be parent and child, whoever fetched them.
+
+    Neighbours are joined, so that those of a piece without any block are held against each other.
+    """
 
     chain: str
-    _first: dict[int, Block] = field(default_factory=dict)
-    _last: dict[int, Block] = field(default_factory=dict)
+    _first: dict[int, Piece] = field(default_factory=dict)
+    _last: dict[int, Piece] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def check_boundary(self, first: Block, last: Block) -> None:
-        """Take note of a piece's ends; BadAnswer where they do not fit what lies beside them."""
+    def check_boundary(self, span: Span, first: Block | None, last: Block | None) -> None:
+        """Take note of a piece's first and last block, if it has any; BadAnswer where they do not fit what lies beside
+        them."""
         with self._lock:
-            before, after = self._last.get(first.height - 1), self._first.get(last.height + 1)
-            if before is not None and first.parent != before.hash:
-                raise BadAnswer(self.chain, f"block {first.height} does not follow the block {before.height} before it")
-            if after is not None and after.parent != last.hash:
-                raise BadAnswer(self.chain, f"block {last.height} does not precede the block {after.height} after it")
-            self._first[first.height], self._last[last.height] = first, last
+            before, after = self._last.get(span.first - 1), self._first.get(span.last + 1)
+            pieces = [piece for piece in (before, (span, first, last), after) if piece is not None]
+            ends = [(piece[1], piece[2]) for piece in pieces if piece[1] is not None and piece[2] is not None]
+            for (_, below), (above, _) in pairwise(ends):
+                if above.parent != below.hash:
+                    raise BadAnswer(self.chain, f"block {above.height} does not follow the block {below.height}")
+            whole = Span(pieces[0][0].first, pieces[-1][0].last)
+            joined = whole, *((ends[0][0], ends[-1][1]) if ends else (None, None))
+            self._first[whole.first] = self._last[whole.last] = joined
 
 
 class WorkerProcess:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from chainfolio.blocks import Span
+from chainfolio.chains import error_counts
 from chainfolio.settings import Settings
 from indexer.collect import Collector, Work
 from indexer.progress import Progress
 from indexer.wiring import System, family
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
+    from chainfolio.chains import Chain
     from storage.tail import Tail
 
 PR_SET_PDEATHSIG = 1
@@ -94,7 +95,7 @@ async def _serve(tail: RemoteTail, pipe: Connection, number: int, settings: Sett
 class _Report:
     """Tells the other side what was done since it was last told."""
 
-    def __init__(self, tail: RemoteTail, chain: EvmChain) -> None:
+    def __init__(self, tail: RemoteTail, chain: Chain) -> None:
         self._tail, self._chain, self._told = tail, chain, (0, 0, 0)
 
     def __call__(self, now: Progress) -> None:
@@ -110,7 +111,7 @@ async def _piece(collector: Collector, tail: RemoteTail, span: Span, work: Work)
     except Exception as error:  # whatever it is, the process that holds the run has to hear of it
         tail.tell("failed", error)
     else:
-        tail.tell("done", collector.progress.rows, collector.chain.requests, collector.chain.node.error_counts())
+        tail.tell("done", collector.progress.rows, collector.chain.requests, error_counts(collector.chain))
 
 
 if __name__ == "__main__":

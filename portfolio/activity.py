@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.contracts import TransactionDetails
 from portfolio.transactions import TransactionType
 
 COLLECTIBLE: Final = ("erc721", "erc1155")
@@ -45,20 +46,6 @@ class Permission:
     log_index: int
     token: str
     spender: str
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionDetails:
-    """What the transaction and its receipt say. `raw` and `fee` are in the native coin's smallest unit; `selector` is
-    the first four bytes of the call data, empty where there is none."""
-
-    sender: str
-    recipient: str | None
-    created: str | None
-    raw: int
-    fee: int
-    failed: bool
-    selector: bytes
 
 
 @dataclass(frozen=True, slots=True)

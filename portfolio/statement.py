@@ -12,8 +12,8 @@ from msgspec import UNSET
 
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.contracts import Price, Token
-from portfolio.activity import COLLECTIBLE, Activity, Functions, Movement, TransactionDetails, signs, type_of
+from chainfolio.contracts import Price, Token, TransactionDetails
+from portfolio.activity import COLLECTIBLE, Activity, Functions, Movement, signs, type_of
 from portfolio.compose import clean
 from portfolio.document import UNKNOWN
 from portfolio.facts import ChainFacts, ProtocolFacts

@@ -113,18 +113,21 @@ class Tail:
         *,
         datasets: Sequence[str] = (),
         filters: Sequence[str] = EVERYTHING,
+        span: Span | None = None,
     ) -> None:
-        """Add blocks on top, and their span to the cover of `datasets` x `filters`, in one transaction."""
-        if not entries:
-            return
+        """Add blocks on top, and a span (theirs, where none is given) to the cover of `datasets` x `filters`, in one
+        transaction. A span may have heights without a block."""
+        if span is None:
+            if not entries:
+                return
+            span = Span(entries[0].block.height, entries[-1].block.height)
         with self._write() as connection:
-            below = _below(connection, chain, entries[0].block)
+            below = _below(connection, chain, entries[0].block) if entries else None
             for entry in entries:
                 if below is not None:
                     _check_link(chain, below, entry.block)
                 _insert(connection, chain, entry)
                 below = entry.block
-            span = Span(entries[0].block.height, entries[-1].block.height)
             _indexed_ranges(connection, chain, datasets, filters, span)
 
     def blocks(self, chain: str) -> list[Block]:
@@ -393,7 +396,7 @@ def _below(connection: apsw.Connection, chain: str, block: Block) -> Block | Non
 
 
 def _check_link(chain: str, below: Block, block: Block) -> None:
-    if block.height != below.height + 1 or block.parent != below.hash:
+    if block.height <= below.height or block.parent != below.hash:
         raise StoreError(
             "tail",
             f"{chain}: block {block.height} with parent {block.parent} does not stand on {below.height} {below.hash}",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +20,17 @@ from adapters.evm.facts import Facts
 from adapters.evm.health import Evidence
 from adapters.evm.integrity import Query
 from adapters.evm.logs import Logs
-from adapters.evm.node import Header, Heads, Node, raw_blocks
+from adapters.evm.node import Header, Node, raw_blocks
 from adapters.evm.spans import Chunk, LogReader
 from adapters.evm.transport import HttpTransport, Transport
+from chainfolio.assets import Asset
+from chainfolio.block_search import block_before
 from chainfolio.blocks import Block, Span
-from chainfolio.errors import BadRequest, BadSettings, SourceError, Unavailable
+from chainfolio.chains import Capability, Collected, EndpointHealth, Heads, KnownTransaction
+from chainfolio.contracts import Token, TransactionDetails
+from chainfolio.errors import BadRequest, BadSettings, NodeBehind, SourceError, Unavailable
+from chainfolio.plans import Plan
+from chainfolio.proofs import Findings
 from chainfolio.seams import Seams
 from chainfolio.settings import Chain as ChainSettings
 
@@ -33,7 +38,6 @@ from chainfolio.settings import Chain as ChainSettings
 if TYPE_CHECKING:
     from adapters.evm.datasets.transactions import Done
     from adapters.evm.explorer import Explorer
-    from adapters.evm.lookup import Known
     from chainfolio.calls import Read
 
 LOG_DATASETS: Mapping[str, Any] = {"transfers": transfers, "approvals": approvals}
@@ -54,16 +58,8 @@ TRIED = 8  # neighbouring blocks among which one with transactions is looked for
 BODY_BATCH = 20
 
 
-@dataclass(slots=True)
-class Fetched:
-    """What one span holds, as tables. `last` is its last block where headers were read: the next links to it."""
-
-    span: Span
-    tables: dict[str, pa.Table]
-    last: Block | None
-    chain: list[Block] = field(default_factory=list)
-    events: int = 0
-    restored: int = 0
+# What no EVM chain has: its nodes list transactions by block, not by account.
+CAPABILITIES = frozenset(Capability) - {Capability.ACCOUNT_HISTORY}
 
 
 class EvmChain:
@@ -71,10 +67,11 @@ class EvmChain:
     whether its nodes, or its explorer, tell what happens inside transactions: None as long as nobody has tried."""
 
     datasets = DATASETS
+    capabilities = CAPABILITIES
 
     def __init__(self, facts: Facts, node: Node, settings: ChainSettings, explorer: Explorer | None = None) -> None:
         self.facts, self.node, self.settings, self.explorer = facts, node, settings, explorer
-        self.key = facts.key
+        self.key, self.kind, self.caip2, self.info = facts.key, facts.family, facts.caip2, facts.info
         self.traces = True if explorer else None
         self._reader = LogReader(node, integrity=settings.integrity, sample=settings.sample)
 
@@ -83,7 +80,7 @@ class EvmChain:
         """The datasets that are indexed where nobody says otherwise: what needs traces only where there are some."""
         return tuple(name for name in DATASETS if name not in NEED_TRACES or self.traces)
 
-    async def try_traces(self, first: int) -> None:
+    async def probe(self, first: int) -> None:
         """Find out whether blocks from a height on can be traced: some of the oldest, of the middle and of the newest
         that have transactions are."""
         from adapters.evm import traces
@@ -117,6 +114,15 @@ class EvmChain:
         """The newest block and the newest final height; the endpoints are checked on the way."""
         return await self.node.connect()
 
+    def is_final(self, height: int) -> bool:
+        """Whether what lies at a height cannot change any more, by what was seen so far."""
+        return self.node.is_final(height)
+
+    async def agreed_hash(self, block: Block) -> str:
+        """The hash that all endpoints have at the height of a block that was final; ours where most of them still have
+        it. Unavailable while they do not agree."""
+        return await self.node.agreed_hash(block)
+
     async def block(self, height: int) -> Block:
         """The block at a height."""
         return await self.node.block(height)
@@ -124,6 +130,14 @@ class EvmChain:
     async def blocks(self, heights: Sequence[int]) -> list[Block]:
         """The blocks at some heights, in order, in as few requests as the node allows."""
         return [header.block() for header in await self.node.headers(heights)]
+
+    async def block_at(self, moment_us: int) -> Block | None:
+        """The last block before a moment; None where the chain began later. NodeBehind where its newest block is from
+        before the moment."""
+        head = (await self.heads()).latest
+        if head.time_us < moment_us:
+            raise NodeBehind(self.key, f"its newest block, {head.height}, is from before the moment asked for")
+        return await block_before(head, moment_us, self.blocks)
 
     async def answer(self, reads: Sequence[Read], block: Block) -> list[Any]:
         """The answers to some reads, all at that block's hash."""
@@ -138,35 +152,35 @@ class EvmChain:
 
         return await scan.answer_each(self.node, asked) if asked else []
 
-    async def look_up(self, known: Sequence[Known]) -> list[Done]:
+    async def look_up(self, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
         """Transactions that the index knows, in order, with what their receipts say: as `lookup.look_up`."""
         from adapters.evm.lookup import look_up
 
-        return await look_up(self.node, known) if known else []
+        return [details(done) for done in await look_up(self.node, known)] if known else []
 
-    async def examine(self, node: Node) -> dict[str, Any]:
-        """How deep a node's state goes and by which route it answers reads: for `doctor`."""
-        from adapters.evm import scan
-        from chainfolio.calls import NativeBalance
+    async def prove(self, block: Block, account: str, native: int | None, tokens: Mapping[str, int]) -> Findings:
+        """What proofs under the hash of a block say of balances that were read of an account: as `prover.prove`."""
+        from adapters.evm.prover import prove
 
-        heads = await node.connect()
-        routes = {scan.OVERRIDE: "state override", scan.CREATION: "creation code", scan.SINGLES: "single calls"}
-        await scan.answer(node, [NativeBalance("0x" + "0" * 40)], heads.latest)
-        oldest = heads.latest.height
-        for height in (
-            0,
-            1,
-            heads.latest.height // 2,
-            max(0, heads.latest.height - 1000),
-            max(0, heads.latest.height - 100),
-        ):
-            try:
-                await scan.answer(node, [NativeBalance("0x" + "0" * 40)], await node.block(height))
-            except SourceError:
-                continue
-            oldest = height
-            break
-        return {"oldestState": oldest, "reads": routes[node.endpoints[0].capabilities.get(scan.ROUTE, scan.OVERRIDE)]}
+        return await prove(self.node, block, account, native, tokens)
+
+    def describe(self, assets: Sequence[Asset]) -> Plan[Read, Any, Mapping[Asset, Token]]:
+        """What the contracts of some tokens say of themselves, in one round."""
+        from adapters.evm.tokens import describe
+
+        tokens = yield from describe(self.facts, [asset.reference for asset in assets])
+        return {asset: tokens[asset.reference] for asset in assets}
+
+    def health(self) -> list[EndpointHealth]:
+        """How well each endpoint does."""
+        best = self.node.best_height
+        return [endpoint.shown_health(best) for endpoint in self.node.endpoints]
+
+    async def examine(self) -> list[dict[str, Any]]:
+        """Each endpoint for `doctor`: as `doctor.examine`."""
+        from adapters.evm.doctor import examine
+
+        return await examine(self)
 
     async def collect(
         self,
@@ -175,7 +189,7 @@ class EvmChain:
         contracts: Sequence[str] = (),
         before: Block | None = None,
         events: Sequence[str] = (),
-    ) -> Fetched:
+    ) -> Collected:
         """Everything the datasets want of a span, checked and as tables. `before` is the block that it must follow.
 
         `events` are the filters of the dataset of this name, which stay raw in `logs`.
@@ -200,7 +214,9 @@ class EvmChain:
         if "blocks" in datasets:  # after the bodies, which prove how many transactions there are
             tables["blocks"] = blocks.rows(chunk.headers, self.key)
         linked = [header.block() for header in chunk.headers]
-        return Fetched(span, tables, linked[-1] if linked else None, linked, len(chunk.logs), chunk.restored)
+        return Collected(
+            span, tables, linked[-1] if linked else None, linked, len(chunk.logs), chunk.restored, bool(linked)
+        )
 
     def decode(self, found: Logs, datasets: Sequence[str]) -> dict[str, pa.Table]:
         """Logs as rows: each in the table whose row says all of it, or raw in `logs`."""
@@ -216,6 +232,12 @@ class EvmChain:
         if not done.all():
             tables["logs"] = logs.rows_of_logs(found.take(np.flatnonzero(~done)), self.key)
         return tables
+
+    def decoded_again(self, stored: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """Stored rows of token transfers, approvals and raw logs by the decoder of today."""
+        from adapters.evm.datasets.restore import once
+
+        return self.decode(once(self.restore(stored)), tuple(LOG_DATASETS))
 
     def restore(self, stored: Mapping[str, pa.Table]) -> Logs:
         """The logs that stored rows stand for, so that they can be decoded again without a node."""
@@ -296,6 +318,15 @@ def blocks_in_order(tokens: pa.Table | None, native: pa.Table) -> pa.Table:
     from adapters.evm.datasets.common import in_order
 
     return in_order([*([tokens] if tokens is not None else []), native], native.schema)
+
+
+def details(done: Done) -> TransactionDetails:
+    """What a transaction and its receipt say, as every kind of chain says it."""
+    sent, created = done.sent, None if done.sent.to else done.receipt.contractAddress
+    return TransactionDetails(
+        sent.sender.lower(), sent.to.lower() if sent.to else None, created.lower() if created else None,
+        int(sent.value, 16), done.fee, done.status == 0, bytes.fromhex(sent.input[2:10]),
+    )  # fmt: skip
 
 
 def family(

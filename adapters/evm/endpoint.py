@@ -16,6 +16,7 @@ from adapters.evm.health import Evidence, Health
 from adapters.evm.refusals import meaning
 from adapters.evm.transport import Posted, Transport, Unreachable
 from adapters.evm.wire import Request, RpcError, decode, encode, whole
+from chainfolio.chains import EndpointHealth
 from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable, Unsupported
 from chainfolio.seams import Seams
 
@@ -104,7 +105,7 @@ class Endpoint:
         self.capabilities: dict[str, int] = dict(capabilities or {})
         self.errors = ErrorCounters()
         self.health = Health(evidence=evidence)
-        self.requests = 0
+        self.requests = self.hedged = 0
         self.checked = False
         self.handshake: Handshake | None = None
         self.down_until_s = 0.0
@@ -113,6 +114,14 @@ class Endpoint:
         self._gap_s = 1.0 / max_rps if max_rps else 0.0
         self._next_s = 0.0
         self._on_learn, self._on_cordon = on_capability, on_quarantine
+
+    def shown_health(self, best_height: int | None) -> EndpointHealth:
+        """Its health as all kinds of chain show it."""
+        return EndpointHealth(
+            self.name, self.health.height, self.health.head_us, self.health.lag_blocks(best_height),
+            self.health.latency_s, self.health.faults, self.health.evidence is not None, self.requests, self.hedged,
+            self.errors.counts,
+        )  # fmt: skip
 
     async def close(self) -> None:
         """Let go of its connections."""

@@ -9,8 +9,11 @@ from typing import Any
 import msgspec
 
 from chainfolio.assets import Asset
+from chainfolio.chains import ChainInfo
+from chainfolio.contracts import Token
 from chainfolio.errors import BadRequest, BadSettings
 
+TOKENS = "erc20"
 PARTS = ("headers", "transactions", "receipts")
 
 
@@ -56,13 +59,23 @@ class Facts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return f"eip155:{self.chain_id}"
 
     @property
+    def info(self) -> ChainInfo:
+        """What everything else knows of the chain."""
+        native = Token(self.native_asset, self.native.symbol, self.native.name, self.native.decimals)
+        return ChainInfo(
+            self.name, self.chain_id, native, TOKENS, self.block_time_ms,
+            wrapped=self.wrapped.address if self.wrapped else None, also_at=self.native.also_at, color=self.color,
+            explorer=self.explorer, images=self.images, native_images=self.native.images, unproven=tuple(self.unproven),
+        )  # fmt: skip
+
+    @property
     def native_asset(self) -> Asset:
         """The native coin's CAIP-19 name."""
         return Asset(self.caip2, "slip44", str(self.native.slip44))
 
     def token_asset(self, contract: str) -> Asset:
         """An ERC-20's CAIP-19 name."""
-        return Asset(self.caip2, "erc20", contract)
+        return Asset(self.caip2, TOKENS, contract)
 
 
 def load(path: Path) -> Facts:

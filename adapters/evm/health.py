@@ -88,11 +88,6 @@ class Health:
         )
         return lags, self.is_faulty, slow
 
-    @property
-    def latency_ms(self) -> int | None:
-        """The average in milliseconds; None before the first exchange."""
-        return None if self.latency_s is None else round(self.latency_s * 1000)
-
     def lag_blocks(self, best_height: int | None) -> int | None:
         """How far it is behind the best; None where that is not known."""
         return None if best_height is None or self.height is None else max(0, best_height - self.height)

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from adapters.evm.datasets.transactions import Done, Receipt, Transaction, done_key, finished
 from adapters.evm.endpoint import Endpoint
 from adapters.evm.forms import Hash, Height
 from adapters.evm.node import Node, results_of
 from adapters.evm.wire import Request, typed
+from chainfolio.chains import KnownTransaction
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Where the index has a transaction. `block_hash` is None where no header of its block is kept; `final` says
-    whether that block may still go."""
-
-    tx_hash: str
-    height: int
-    tx_index: int
-    time_s: int
-    block_hash: str | None
-    final: bool
 
 
 class Mined(Transaction):
@@ -39,7 +26,7 @@ class MinedReceipt(Receipt, kw_only=True):
     blockNumber: Height
 
 
-async def look_up(node: Node, known: Sequence[Known]) -> list[Done]:
+async def look_up(node: Node, known: Sequence[KnownTransaction]) -> list[Done]:
     """Transactions that the index knows, in order, in one batch. BadAnswer where the node has one elsewhere than the
     index, Reorged where its block may still go, NodeBehind where the node does not have it."""
     methods = ("eth_getTransactionByHash", "eth_getTransactionReceipt")
@@ -58,7 +45,7 @@ async def look_up(node: Node, known: Sequence[Known]) -> list[Done]:
     )
 
 
-def _done(source: str, known: Known, transaction: bytes, receipt: bytes) -> Done:
+def _done(source: str, known: KnownTransaction, transaction: bytes, receipt: bytes) -> Done:
     if b"null" in (transaction, receipt):
         raise NodeBehind(source, f"does not have transaction {known.tx_hash} of block {known.height}")
     sent, given = typed(source, transaction, Mined), typed(source, receipt, MinedReceipt)
@@ -69,7 +56,7 @@ def _done(source: str, known: Known, transaction: bytes, receipt: bytes) -> Done
     return finished(known.height, known.time_s, known.tx_index, sent, given)
 
 
-def _elsewhere(source: str, known: Known, sent: Mined, given: MinedReceipt) -> SourceError | None:
+def _elsewhere(source: str, known: KnownTransaction, sent: Mined, given: MinedReceipt) -> SourceError | None:
     """What is wrong where transaction, receipt and index do not name the same place."""
     if sent.blockHash is None or sent.blockNumber is None or sent.transactionIndex is None:
         return Reorged(source, known.height, known.block_hash or "")

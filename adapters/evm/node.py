@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -16,10 +16,12 @@ from adapters.evm.pool import Pool
 from adapters.evm.roots import check_count, check_header
 from adapters.evm.wire import Request, quantity, typed
 from chainfolio.blocks import Block
+from chainfolio.chains import Heads
 from chainfolio.errors import (
     BadAnswer,
     NodeBehind,
     SourceError,
+    Unavailable,
     Unsupported,
     WrongChain,
 )
@@ -58,14 +60,6 @@ class Header(msgspec.Struct, gc=False):
     def block(self) -> Block:
         """As everything else knows a block."""
         return Block(self.height, self.hash, self.parentHash, self.time_s * 1_000_000)
-
-
-@dataclass(frozen=True, slots=True)
-class Heads:
-    """Where the chain stands: its newest block and the newest that will not change any more."""
-
-    latest: Block
-    finalized: int
 
 
 def hex_of(number: int) -> str:
@@ -227,6 +221,23 @@ class Node(Pool):
             for endpoint, headers in zip(asked, told, strict=True)
             if not isinstance(headers, SourceError)
         }
+
+    async def agreed_hash(self, block: Block) -> str:
+        """The hash that all endpoints have at the height of a block that was final; where more of them still have ours,
+        the others lie. Unavailable where too few answer or they do not agree."""
+        told = await self.hashes(block.height)
+        votes = Counter(told.values())
+        if votes[block.hash] * 2 > len(told):
+            for endpoint, block_hash in told.items():
+                if block_hash != block.hash:
+                    asked = f"the hash of block {block.height}, which was final"
+                    truth = f"{block.hash} by what was indexed, and by a majority"
+                    self.quarantine(endpoint, asked, block_hash, truth)
+            return block.hash
+        if len(votes) != 1 or len(told) < self.quorum:
+            split = ", ".join(f"{endpoint.name} has {told[endpoint]}" for endpoint in told) or "nobody answers"
+            raise Unavailable(self.key, f"endpoints do not agree about final block {block.height}: {split}")
+        return next(iter(votes))
 
 
 async def raw_blocks(endpoint: Endpoint, heights: Sequence[int], method: str, *params: Any) -> list[bytes]:

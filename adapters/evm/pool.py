@@ -50,7 +50,6 @@ class Pool:
             raise Unavailable(key, "no endpoint is configured", remedy=f"set chains.{key}.rpc in the settings")
         self.key, self.endpoints, self.seams = key, list(endpoints), seams
         self.quorum, self.hedge = quorum, hedge
-        self.hedged = 0
 
     @property
     def requests(self) -> int:
@@ -66,6 +65,11 @@ class Pool:
         """Let go of connections."""
         for endpoint in self.endpoints:
             await endpoint.close()
+
+    @property
+    def hedged(self) -> int:
+        """How many reads were asked of a second endpoint."""
+        return sum(endpoint.hedged for endpoint in self.endpoints)
 
     def error_counts(self) -> dict[str, dict[str, int]]:
         """What went wrong so far, by endpoint and kind of error."""
@@ -131,7 +135,7 @@ class Pool:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if first.done():
                 return first.result()
-            self.hedged += 1
+            endpoint.hedged += 1
             second = asyncio.create_task(self._read(read, left.pop(0), kind=kind))
             tasks.append(second)
             done, _ = await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)

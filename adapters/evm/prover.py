@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ from adapters.evm.wire import Request, data, quantity, typed
 from chainfolio.blocks import Block
 from chainfolio.calls import Call, balance_of
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError, Unsupported
+from chainfolio.proofs import Finding, Findings
 
 # Keys that a proxy reads before anything of the token: EIP-1967 implementation and beacon, and ZeppelinOS' before it.
 PROXY: Final = frozenset((
@@ -34,27 +35,6 @@ PROXY: Final = frozenset((
 SHARES: Final = ("scaledBalanceOf(address)(uint256)", "sharesOf(address)(uint256)")
 LIKELY: Final = 26  # places where most tokens keep balances; the others are read where these do not hold it
 MOST_KEYS: Final = 8  # of a token that are proven: more that follow from one account are no balance
-
-Status = Literal["proven", "contradicted", "unprovable", "broken"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """How the proof of one number ended: `proven`; `contradicted` by what is proven; `unprovable` in this way; `broken`
-    where the endpoint's proof is none. `value` is what was proven, where that is a number of the same kind."""
-
-    status: Status
-    reason: str
-    value: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """Of the header, of the native balance, and of each token that was asked about."""
-
-    header: Finding
-    native: Finding
-    tokens: Mapping[str, Finding]
 
 
 class _Word(msgspec.Struct):

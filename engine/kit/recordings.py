@@ -27,8 +27,8 @@ from engine.shares import Shares
 from indexer.matching import InstalledProtocol, Protocols, RuleMatch
 
 if TYPE_CHECKING:
-    from adapters.evm.chain import EvmChain
     from chainfolio.blocks import Block
+    from chainfolio.chains import Chain
     from indexer.registry import Registry
 
 FORMAT: Final = 3  # since 2, what was sent is told by whom it was sent to; since 3, keys have the words of today
@@ -222,7 +222,7 @@ class _Said:
 
 
 async def record(
-    chain: EvmChain,
+    chain: Chain,
     block: Block,
     account: str,
     interactions: Interactions,

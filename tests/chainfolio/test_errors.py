@@ -21,6 +21,7 @@ MADE: dict[str, tuple[ChainfolioError, int, type[Exception]]] = {
     "SourceError": (errors.SourceError("node", "no"), 3, errors.ChainfolioError),
     "Unavailable": (errors.Unavailable("node", "429", retry_after_s=1.5), 3, errors.SourceError),
     "NodeBehind": (errors.NodeBehind("node", "does not have block 5"), 3, errors.Unavailable),
+    "NoBlock": (errors.NoBlock("node", 7), 3, errors.SourceError),
     "BadAnswer": (errors.BadAnswer("node", "malformed"), 3, errors.SourceError),
     "Contradicted": (errors.Contradicted("node", "block 5", "a", "b"), 3, errors.BadAnswer),
     "Disputed": (errors.Disputed("node", "no majority"), 3, errors.BadAnswer),
@@ -30,6 +31,7 @@ MADE: dict[str, tuple[ChainfolioError, int, type[Exception]]] = {
     "HistoryUnavailable": (errors.HistoryUnavailable("node", 7, "pruned"), 3, errors.SourceError),
     "Reorged": (errors.Reorged("node", 7, "0xab"), 3, errors.SourceError),
     "NotIndexed": (errors.NotIndexed("ethereum", "transfers", 1, 9), 4, errors.ChainfolioError),
+    "Incapable": (errors.Incapable("ethereum", "proofs"), 8, errors.Unserved),
     "BadRequest": (errors.BadRequest("address", "no such"), 2, errors.ChainfolioError),
     "BadSettings": (errors.BadSettings("server.port", "no port"), 2, errors.BadRequest),
     "StoreError": (errors.StoreError("lake", "broken"), 5, errors.ChainfolioError),
@@ -46,6 +48,8 @@ FIELDS: dict[str, dict[str, object]] = {
     "Unavailable": {"source": "node", "reason": "429", "retry_after_s": 1.5},
     "TooMuch": {"max_span": 10, "dense": True},
     "HistoryUnavailable": {"height": 7},
+    "NoBlock": {"source": "node", "height": 7},
+    "Incapable": {"chain": "ethereum", "capability": "proofs"},
     "Reorged": {"height": 7, "block_hash": "0xab"},
     "NotIndexed": {"chain": "ethereum", "dataset": "transfers", "first": 1, "last": 9},
     "BadRequest": {"field": "address", "reason": "no such"},
@@ -55,9 +59,9 @@ FIELDS: dict[str, dict[str, object]] = {
     "Unserved": {"what": "validators"},
     "DeepReorg": {"chain": "ethereum", "height": 7, "ours": "0xaa", "theirs": "0xbb"},
 }
-PACKAGES = ("adapters", "api", "chainfolio", "cli", "indexer", "portfolio", "pricing", "storage")
-# The roots are there to be caught; the others wait for their first endpoints.
-UNUSED = {"ChainfolioError", "SourceError", "NotIndexed"}
+PACKAGES = ("adapters", "api", "chainfolio", "cli", "engine", "indexer", "portfolio", "pricing", "storage")
+# The roots are there to be caught; heights without a block are met by kinds of chain that skip some.
+UNUSED = {"ChainfolioError", "SourceError", "NoBlock"}
 each = pytest.mark.parametrize("name", MADE)
 
 

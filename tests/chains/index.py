@@ -72,7 +72,7 @@ class Index:
         self, accounts: Sequence[str], block: Block | None = None, extra: Sequence[str] = ()
     ) -> Snapshot:
         """A snapshot without any price."""
-        book = TokenBook(self.chain.facts, self.lake, {})
+        book = TokenBook(self.chain.key, self.lake, {})
         return await Snapshotter(self.chain, self.lake, self.tail, book, ()).take(accounts, block, extra)
 
     def stored(self, table: str) -> pa.Table:

@@ -50,7 +50,7 @@ def indexed(world: World, folder: Path, url: str) -> Iterator[System]:
 async def followed(system: System) -> None:
     """Index what is not final too, as a worker does."""
     chain = system.chain("local")
-    await chain.try_traces(0)
+    await chain.probe(0)
     with system.tail.lock(chain.key):
         await system.follower(chain).step()
     await system.close()

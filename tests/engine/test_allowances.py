@@ -40,7 +40,7 @@ def subject() -> Iterator[EvmSubject]:
 def snapshotter(indexed: Index, prices: dict[str, str]) -> Snapshotter:
     facts = indexed.chain.facts
     value_usd = {str(facts.token_asset(token)): usd for token, usd in prices.items()}
-    book = TokenBook(facts, indexed.lake, {})
+    book = TokenBook(facts.key, indexed.lake, {})
     return Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (fixed(value_usd, "test"),))
 
 

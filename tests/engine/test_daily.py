@@ -140,7 +140,7 @@ def snapshotter(indexed: Index, today: Today) -> Snapshotter:
     prices |= {str(facts.token_asset(today.gone)): "1"} if today.gone else {}
     pegs = {str(facts.token_asset(today.subject.token(each))): "1" for each in ("USDC", "DAI")}
     sources = fixed(prices, "test"), fixed(pegs, "test", name="peg")
-    book = TokenBook(facts, indexed.lake, {})
+    book = TokenBook(facts.key, indexed.lake, {})
     return Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, sources)
 
 

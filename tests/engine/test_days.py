@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainfolio.block_search import last_before
 from chainfolio.blocks import Block
 from chainfolio.errors import NodeBehind
 from chainfolio.plans import run_known
-from engine.days import History, last_before, midnight_us
+from engine.days import History, midnight_us
 from localchain.node import LocalNode
 from tests.chains.evm import evm
 
@@ -41,6 +42,25 @@ def test_it_is_the_block_that_a_linear_search_finds(
         last_before(block(len(times) - 1, times[-1]), instant_us), lambda height: block(height, times[height])
     )
     assert (found and found.height) == (older[-1] if began_us < instant_us else None)
+
+
+@given(st.lists(st.integers(1, 50), min_size=2, max_size=300), st.data(), st.integers(0, 10_000))
+def test_heights_without_a_block_change_nothing_of_it(steps: list[int], data: st.DataObject, instant_us: int) -> None:
+    times = list(accumulate(steps, initial=1))
+    skipped = data.draw(st.sets(st.integers(0, len(times) - 2)))
+    there = [block(height, time_us) for height, time_us in enumerate(times) if height not in skipped]
+    instant_us = min(instant_us, times[-1])
+    plan = last_before(there[-1], instant_us)
+    rounds = 0
+    try:
+        heights = next(plan)
+        while True:
+            rounds += 1
+            heights = plan.send([each for each in there if each.height in heights])
+    except StopIteration as stop:
+        found = stop.value
+    assert found == next((each for each in reversed(there) if each.time_us < instant_us), None)
+    assert rounds <= 12
 
 
 def test_a_chain_of_twenty_million_blocks_takes_a_handful_of_rounds() -> None:

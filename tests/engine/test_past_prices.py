@@ -54,7 +54,7 @@ def feeds(subject: EvmSubject, indexed: Index) -> Chainlink:
 
 
 def snapshotter(subject: EvmSubject, indexed: Index) -> Snapshotter:
-    book = TokenBook(indexed.chain.facts, indexed.lake, {})
+    book = TokenBook(indexed.chain.key, indexed.lake, {})
     return Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (feeds(subject, indexed),))
 
 

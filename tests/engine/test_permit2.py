@@ -66,7 +66,7 @@ async def left(
 ) -> tuple[tuple[Permitted, ...], Block]:
     facts = indexed.chain.facts
     value_usd = {str(facts.token_asset(token)): usd for token, usd in (prices or {}).items()}
-    book = TokenBook(facts, indexed.lake, {})
+    book = TokenBook(facts.key, indexed.lake, {})
     source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (fixed(value_usd, "test"),))
     block = await source.now()
     return await permitted(source, [owner.lower() for owner in owners], [PERMIT2], block), block
@@ -203,7 +203,7 @@ async def test_what_is_not_indexed_or_not_known_is_said(subject: EvmSubject, tmp
             await left(indexed, [alice])
         assert (error.value.first, error.value.last) == (0, 4)
         source = Snapshotter(
-            indexed.chain, indexed.lake, indexed.tail, TokenBook(indexed.chain.facts, indexed.lake, {}), ()
+            indexed.chain, indexed.lake, indexed.tail, TokenBook(indexed.chain.key, indexed.lake, {}), ()
         )
         with pytest.raises(Unserved, match="Permit2 on local"):
             await permitted(source, [alice.lower()], [], await source.now())

@@ -21,7 +21,7 @@ class Chain:
 
     def __init__(self, answer: Quoted | Exception) -> None:
         self.answer = answer
-        self.facts = type("Facts", (), {"native": native(), "native_asset": native().asset})()
+        self.info = type("Info", (), {"native": native()})()
 
 
 async def asked(

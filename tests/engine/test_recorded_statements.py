@@ -93,7 +93,7 @@ class Case:
 def listed(chain: str) -> frozenset[str]:
     """The tokens that we list on a chain."""
     path = CONFIGS / "tokens" / f"{chain}.toml"
-    return frozenset(token_list(path, load_facts(CONFIGS / "chains" / f"{chain}.toml"))) if chain else frozenset()
+    return frozenset(token_list(path, load_facts(CONFIGS / "chains" / f"{chain}.toml").info)) if chain else frozenset()
 
 
 def frame(table: pa.Table) -> pl.DataFrame:

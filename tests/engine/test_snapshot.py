@@ -77,7 +77,7 @@ async def test_a_total_is_what_it_would_be_without_hostile_tokens(
         await followed(indexed)
         facts = indexed.chain.facts
         prices = fixed({str(facts.native_asset): "2000", str(facts.token_asset(usdc)): "1"}, "test")
-        book = TokenBook(facts, indexed.lake, {})
+        book = TokenBook(facts.key, indexed.lake, {})
         snapshot = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (prices,)).take([alice])
         chains = {"local": ChainFacts("local", "Local", 31337)}
         document = portfolio(alice, value([snapshot]), chains, updated_ms=0)
@@ -98,7 +98,7 @@ async def test_an_unreadable_balance_makes_the_answer_partial_where_the_token_is
         await followed(indexed)
         asset = indexed.chain.facts.token_asset(reverting)
         book = TokenBook(
-            indexed.chain.facts, indexed.lake, {reverting: Described(asset, "R", "R", 6)} if known == "listed" else {}
+            indexed.chain.key, indexed.lake, {reverting: Described(asset, "R", "R", 6)} if known == "listed" else {}
         )
         sources = [fixed({str(asset): "1"}, "test")] if known == "priced" else []
         taken = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, sources).take([alice])
@@ -115,7 +115,7 @@ async def test_a_portfolio_is_partial_for_a_protocol_that_nothing_here_can_read(
     (unread,) = Registry([Protocol("bank", "Bank", {"local": {"vault": [usdc]}}, families=["of_mine"])]).unread(())
     async with index(subject, tmp_path, datasets=LOGS) as indexed:
         await followed(indexed)
-        book, known = TokenBook(indexed.chain.facts, indexed.lake, {}), Protocols((), unread={usdc: unread})
+        book, known = TokenBook(indexed.chain.key, indexed.lake, {}), Protocols((), unread={usdc: unread})
         taken = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), known).take([alice, nobody])
     assert [(issue.subject, issue.account) for issue in taken.issues if issue.makes_partial] == [("bank", alice)]
 
@@ -134,7 +134,7 @@ async def test_a_wallet_is_read_at_the_newest_block_whatever_is_indexed_and_a_po
             )
             node.mine(3)
             system = System(Settings(data=str(tmp_path / "data"), chains={"local": Chain(rpc=[node.url])}))
-            book = TokenBook(indexed.chain.facts, indexed.lake, {})
+            book = TokenBook(indexed.chain.key, indexed.lake, {})
             source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
             engine = Engine(system, _snapshotters={"local": source})
             (now,) = await engine.portfolios([bob], Options(), wait=True, wallet_only=True)
@@ -161,7 +161,7 @@ async def test_what_is_held_nowhere_is_described_and_priced_at_one_block_of_the_
         facts = indexed.chain.facts
         prices = fixed({str(facts.native_asset): "2000", str(facts.token_asset(usdc)): "1"}, "test")
         snapshotter = Snapshotter(
-            indexed.chain, indexed.lake, indexed.tail, TokenBook(facts, indexed.lake, {}), (prices,)
+            indexed.chain, indexed.lake, indexed.tail, TokenBook(facts.key, indexed.lake, {}), (prices,)
         )
         quoted = await snapshotter.quote([usdc, silent, absent, usdc])
         assert quoted.block.height == subject.height
@@ -212,7 +212,7 @@ async def test_five_thousand_tokens_are_three_requests(
     subject.mine(1)
     async with index(subject, tmp_path, datasets=LOGS) as indexed:
         await followed(indexed)
-        book = TokenBook(indexed.chain.facts, indexed.lake, listed(indexed, many))
+        book = TokenBook(indexed.chain.key, indexed.lake, listed(indexed, many))
         before = indexed.chain.requests
         snapshot = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ()).take([bob])
         held = {holding.token.asset.reference for holding in snapshot.holdings if not holding.token.asset.is_native}
@@ -237,12 +237,12 @@ async def test_what_tokens_say_is_written_down_once_by_any_number_of_books(
     subject, _ = hostile
     async with index(subject, tmp_path) as indexed:
         facts, block = indexed.chain.facts, Block(5, "0x05", "0x04", 0)
-        books = [TokenBook(facts, Lake(indexed.lake.uri), {}) for _ in range(3)]
+        books = [TokenBook(facts.key, Lake(indexed.lake.uri), {}) for _ in range(3)]
         assert all(book.seen == set() for book in books)
         for book, contract in zip(books, ("0xa", "0xb", "0xa"), strict=True):
             book.learn({contract: Described(facts.token_asset(contract), "A", "A", 6)}, block)
         assert [row["token"] for row in indexed.stored("tokens").to_pylist()] == ["0xa", "0xb"]
-        assert TokenBook(facts, indexed.lake, {}).seen == {"0xa", "0xb"}
+        assert TokenBook(facts.key, indexed.lake, {}).seen == {"0xa", "0xb"}
         assert set(books[0].known(["0xa", "0xb"], block)) == {"0xa"}
         assert books[0].known(["0xa", "0xb"], Block(6, "0x06", "0x05", 0)) == {}
 
@@ -266,7 +266,7 @@ async def test_what_a_token_is_called_is_what_it_said_at_the_block_whichever_was
             blocks = await indexed.chain.blocks([early, node.height])
             seen = []
             for order in ((0, 1), (1, 0)):
-                book = TokenBook(indexed.chain.facts, Lake(f"{indexed.lake.uri}{order[0]}"), {})
+                book = TokenBook(indexed.chain.key, Lake(f"{indexed.lake.uri}{order[0]}"), {})
                 source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
                 taken = {k: await source.take([bob], blocks[k]) for k in order}
                 again = [await source.take([bob], blocks[k]) for k in (0, 1)]
@@ -301,7 +301,7 @@ async def test_what_a_token_is_a_share_of_is_what_it_said_at_the_block_whichever
             blocks = await indexed.chain.blocks(heights)
             seen = []
             for order in ((0, 1), (1, 0)):
-                book = TokenBook(indexed.chain.facts, Lake(f"{indexed.lake.uri}{order[0]}"), {})
+                book = TokenBook(indexed.chain.key, Lake(f"{indexed.lake.uri}{order[0]}"), {})
                 source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), Protocols((row,)))
                 taken = {k: await source.take([bob], blocks[k]) for k in order}
                 again = [await source.take([bob], blocks[k]) for k in (0, 1)]

@@ -87,7 +87,7 @@ async def page(
 ) -> tuple[list[TransactionDocument], Reached | None]:
     """One page over one chain, and how far it goes."""
     facts = indexed.chain.facts
-    book = TokenBook(facts, indexed.lake, {})
+    book = TokenBook(facts.key, indexed.lake, {})
     shown = ChainFacts(facts.key, facts.name, facts.chain_id, {"transaction": "https://scan.example/tx/{hash}"})
     snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
     statement = Statement(Registry(protocols), FUNCTIONS, most, question or wanted())
@@ -320,7 +320,7 @@ async def test_what_an_index_was_not_asked_for_is_said(
 ) -> None:
     async with index(subject, tmp_path, datasets=datasets) as indexed:
         source = Snapshotter(
-            indexed.chain, indexed.lake, indexed.tail, TokenBook(indexed.chain.facts, indexed.lake, {}), ()
+            indexed.chain, indexed.lake, indexed.tail, TokenBook(indexed.chain.key, indexed.lake, {}), ()
         )
         issues = Subject(source, ChainFacts("local", "Local", 31337), datasets).issues
         assert [issue.subject for issue in issues] == unknown

@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from adapters.evm.facts import load
-from adapters.evm.prover import Finding
 from chainfolio.blocks import Block
+from chainfolio.chains import EndpointHealth
 from chainfolio.contracts import Issue, Snapshot
+from chainfolio.proofs import Finding
 from engine.verification import STATUSES, Check, Elsewhere, Fault, Verification, _check, _checks, _Reading
 
 TOKEN, ETHER = "eip155:1/erc20:0x" + "11" * 20, "eip155:1/slip44:60"
@@ -63,7 +64,7 @@ def test_an_odd_token_is_not_called_a_lie_where_two_agree_but_a_native_coin_is_w
 
 def test_what_nobody_could_read_is_there_as_unread() -> None:
     facts = load(Path(__file__).parents[2] / "configs" / "chains" / "local.toml")
-    chain: Any = SimpleNamespace(facts=facts, node=SimpleNamespace(endpoints=[SimpleNamespace(name="one.test")]))
+    chain: Any = SimpleNamespace(info=facts.info, health=lambda: [EndpointHealth("one.test")])
     issue = Issue("balance", TOKEN, "the contract refuses", makes_partial=False)
     empty = Snapshot("local", Block(1, "0x01", "0x00", 0), ("0xaa",), (), (), (issue,))
     rows = _checks(_Reading(chain, empty), [], (), None)

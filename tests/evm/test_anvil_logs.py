@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from adapters.evm.chain import Fetched
 from adapters.evm.logs import parse, strict
 from chainfolio.blocks import Span
+from chainfolio.chains import Collected
 from localchain.evm import MAX
 from tests.evm.anvil import Local, chain_of
 from tests.evm.generated import shown
@@ -40,7 +40,7 @@ TABLES = {
 }
 
 
-async def collected(local: Local, datasets: tuple[str, ...] = EVERYTHING) -> Fetched:
+async def collected(local: Local, datasets: tuple[str, ...] = EVERYTHING) -> Collected:
     async with chain_of(local) as chain:
         return await chain.collect(Span(1, local.heights[-1]), datasets, before=await chain.block(0))
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from adapters.evm import scan, tokens
+from adapters.evm.doctor import abilities
 from adapters.evm.scan import CREATION, OVERRIDE, ROUTE, SCANNER_AT, SENDER, SINGLES
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.contracts import Token
@@ -227,7 +228,7 @@ async def test_everything_is_one_request_where_the_node_allows_it(local: Local) 
 
 async def test_a_real_node_is_examined(local: Local) -> None:
     async with chain_of(local) as chain:
-        assert await chain.examine(chain.node) == {"oldestState": 0, "reads": "state override"}
+        assert await abilities(chain.node) == {"oldestState": 0, "reads": "state override"}
 
 
 async def test_what_tokens_say_about_themselves(local: Local) -> None:

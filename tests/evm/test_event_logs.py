@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.chain import EvmChain, Fetched
+from adapters.evm.chain import EvmChain
 from chainfolio.blocks import Span
+from chainfolio.chains import Collected
 from chainfolio.settings import Chain
 from tests.evm.fakes import ALICE, BOB, FakeChain, FakeNode, Wired, topic_of, transfer, wired
 
@@ -37,7 +38,7 @@ def chain_of(those: Wired, integrity: str = "bloom") -> EvmChain:
     return EvmChain(those.node.facts, those.node, Chain(integrity=integrity))
 
 
-def pairs(fetched: Fetched) -> list[tuple[str, str]]:
+def pairs(fetched: Collected) -> list[tuple[str, str]]:
     rows = fetched.tables["logs"].to_pylist() if "logs" in fetched.tables else []
     return [(row["address"], row["topic0"]) for row in rows]
 

@@ -13,6 +13,7 @@ import pytest
 from adapters.evm.endpoint import Endpoint
 from adapters.evm.health import FEWEST, HEDGE_LEAST_S, HEDGE_SAMPLES, LAG_BLOCKS, Health
 from adapters.evm.node import SURVEY_S
+from chainfolio.chains import EndpointHealth
 from chainfolio.errors import BadAnswer, SourceError, Unavailable
 from chainfolio.seams import Seams
 from tests.evm.fakes import FakeChain, FakeNode, Wired, wired
@@ -87,8 +88,13 @@ async def test_what_is_known_is_told_and_what_is_not_is_none() -> None:
     one = wired(FakeNode(FakeChain(20)), urls=[url])
     await one.node.connect()
     health, best = one.endpoint.health, one.node.best_height
-    assert (health.height, health.lag_blocks(best), health.latency_ms, health.faults) == (20, 0, 0, 0)
-    assert (one.endpoint.name, Health().lag_blocks(best), Health().latency_ms) == ("one.test", None, None)
+    assert (health.height, health.lag_blocks(best), one.endpoint.shown_health(best).latency_ms, health.faults) == (
+        20,
+        0,
+        0,
+        0,
+    )
+    assert (one.endpoint.name, Health().lag_blocks(best), EndpointHealth("one").latency_ms) == ("one.test", None, None)
     one.node.quarantine(one.endpoint, "a", "b", "c")
     assert health.evidence is None, "the last one is never quarantined"
 

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapters.evm.lookup import Known, look_up
+from adapters.evm.lookup import look_up
 from adapters.evm.wire import Request
+from chainfolio.chains import KnownTransaction
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
 
 HASH, BLOCK = "0x" + "5c" * 32, "0x" + "b1" * 32
@@ -21,7 +22,7 @@ RECEIPT: dict[str, Any] = {
     "transactionHash": HASH, "transactionIndex": "0x3", "blockHash": BLOCK, "blockNumber": "0x64",
     "gasUsed": "0x5208", "status": "0x1", "effectiveGasPrice": "0x3",
 }  # fmt: skip
-KNOWN = Known(HASH, 100, 3, 1_700_000_000, BLOCK, True)
+KNOWN = KnownTransaction(HASH, 100, 3, 1_700_000_000, BLOCK, True)
 
 
 class Answers:
@@ -40,7 +41,7 @@ class Answers:
         return self.content
 
 
-async def look(sent: object = SENT, receipt: object = RECEIPT, known: Known = KNOWN) -> Any:
+async def look(sent: object = SENT, receipt: object = RECEIPT, known: KnownTransaction = KNOWN) -> Any:
     node: Any = Answers(sent, receipt)
     (found,) = await look_up(node, [known])
     assert [ask.params for ask in node.asked] == [(HASH,), (HASH,)]
@@ -79,13 +80,13 @@ async def test_a_fee_has_all_its_parts(more: dict[str, Any], fee: int) -> None:
 async def test_what_lies_elsewhere_than_in_the_index_is_refused(sent: dict[str, Any], receipt: dict[str, Any]) -> None:
     with pytest.raises(BadAnswer, match="elsewhere"):
         await look(SENT | sent, RECEIPT | receipt)
-    fresh = Known(HASH, 100, 3, 1_700_000_000, BLOCK, False)
+    fresh = KnownTransaction(HASH, 100, 3, 1_700_000_000, BLOCK, False)
     with pytest.raises(Reorged):
         await look(SENT | sent, RECEIPT | receipt, fresh)
 
 
 async def test_without_a_kept_header_the_node_must_still_agree_with_itself() -> None:
-    known = Known(HASH, 100, 3, 1_700_000_000, None, True)
+    known = KnownTransaction(HASH, 100, 3, 1_700_000_000, None, True)
     assert (await look(known=known)).fee == 63_000
     with pytest.raises(BadAnswer):
         await look(SENT | {"blockHash": "0x" + "b3" * 32}, known=known)

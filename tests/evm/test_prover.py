@@ -16,11 +16,12 @@ from adapters.evm.chain import EvmChain
 from adapters.evm.endpoint import Endpoint
 from adapters.evm.facts import load
 from adapters.evm.node import Node
-from adapters.evm.prover import Findings, prove
+from adapters.evm.prover import prove
 from adapters.evm.slots import OPENZEPPELIN, reading, slots
 from adapters.evm.transport import HttpTransport, Posted
 from chainfolio.calls import NativeBalance, balance_of
 from chainfolio.errors import BadAnswer, Reorged, Unsupported
+from chainfolio.proofs import Findings
 from chainfolio.seams import Seams
 from chainfolio.settings import Chain
 from localchain.node import LocalNode

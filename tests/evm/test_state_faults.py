@@ -90,7 +90,8 @@ async def test_a_call_that_has_to_travel_alone_does_and_the_others_go_on_togethe
 async def test_the_route_that_is_named_to_the_operator_is_the_one_that_works(route: int, named: str) -> None:
     found = by_route(route)
     chain = EvmChain(found.node.facts, found.node, Chain(rpc=["http://one.test"]))
-    assert (await chain.examine(found.node))["reads"] == named
+    (row,) = await chain.examine()
+    assert row["reads"] == named
 
 
 @pytest.mark.parametrize("route", ROUTES)

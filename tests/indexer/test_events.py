@@ -135,7 +135,7 @@ def traded() -> Iterator[EvmSubject]:
 async def farmed(indexed: Index, subject: EvmSubject, account: str) -> Snapshot:
     """The account's portfolio where nothing but the farm is known."""
     row = InstalledProtocol("sushi", FAMILY, {"chef": (chef(subject),)}, SUSHI)
-    book = TokenBook(indexed.chain.facts, indexed.lake, {})
+    book = TokenBook(indexed.chain.key, indexed.lake, {})
     return await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), Protocols((row,))).take([account])
 
 

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfolio.assets import ZERO_ADDRESS, Asset
-from chainfolio.contracts import Token
+from chainfolio.contracts import Token, TransactionDetails
 from portfolio.activity import (
     RULES,
     Activity,
     Functions,
     Movement,
     Permission,
-    TransactionDetails,
     signs,
     together,
     type_of,

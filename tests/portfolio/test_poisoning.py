@@ -9,7 +9,8 @@ import pytest
 
 from chainfolio.addresses import EVM, TRON
 from chainfolio.assets import ZERO_ADDRESS
-from portfolio.activity import Activity, Movement, TransactionDetails
+from chainfolio.contracts import TransactionDetails
+from portfolio.activity import Activity, Movement
 from portfolio.poisoning import Counterparties, Interaction, poisoning
 from portfolio.statement import record
 from portfolio.transactions import Flag, TransactionDocument

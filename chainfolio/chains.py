@@ -1,0 +1,308 @@
+"""The contract of a chain: what every kind of chain offers to the parts that index it and answer about it.
+
+It is structural: a class that has these members is a chain, and inherits nothing. A height need not have a block
+(slots are skipped, proposals are missed), and a chain may know nothing of logs, receipts or approvals. What a chain
+may lack is a `Capability`: the chain declares those that it has, `doctor` and `status` show them, and `having` gives
+the methods behind one, or raises one typed error. No method exists only to raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload, runtime_checkable
+
+from chainfolio.assets import Asset
+from chainfolio.blocks import Block, Span
+from chainfolio.contracts import Token, TransactionDetails
+from chainfolio.errors import Incapable, NoBlock, SourceError
+from chainfolio.plans import Plan
+from chainfolio.proofs import Findings
+from chainfolio.settings import Chain as ChainSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOOK_BACK = 16  # heights that are looked at for a block at first; each next piece has twice as many
+
+
+class Capability(StrEnum):
+    """What a chain may have or lack.
+
+    `approvals`: accounts can allow others to spend. `past_balances`: its nodes can serve the state of past blocks.
+    `proofs`: balances can be proven against the hash of a block. `transactions`: single transactions can be looked up.
+    `restore`: stored rows can be decoded again without a node. `cross_check`: its endpoints can be asked one by one for
+    the hash of a block. `account_history`: its nodes can list what one account did.
+    """
+
+    APPROVALS = "approvals"
+    PAST_BALANCES = "past_balances"
+    PROOFS = "proofs"
+    TRANSACTIONS = "transactions"
+    RESTORE = "restore"
+    CROSS_CHECK = "cross_check"
+    ACCOUNT_HISTORY = "account_history"
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Where the chain stands: its newest block, and the newest height that will not change any more."""
+
+    latest: Block
+    finalized: int
+
+
+@dataclass(slots=True)
+class Collected:
+    """What one span holds, as tables.
+
+    `chain` has the blocks of the span in order, where their headers were read: `is_linked` says so, for a span can
+    also be one without any block. `last` is the last of them: the next span links to it.
+    """
+
+    span: Span
+    tables: dict[str, pa.Table]
+    last: Block | None
+    chain: list[Block] = field(default_factory=list)
+    events: int = 0
+    restored: int = 0
+    is_linked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChainInfo:
+    """What a chain is like, for documents and for every part that needs to know it.
+
+    `chain_id` is the number that answers show. `wrapped` is the contract that wraps the native coin, `also_at` the one
+    at which the chain shows its native coin as a token too. `token_namespace` is the CAIP-19 namespace of its fungible
+    tokens. `unproven`: parts of its blocks whose hashes nobody can compute again.
+    """
+
+    name: str
+    chain_id: int
+    native: Token
+    token_namespace: str
+    block_time_ms: int
+    wrapped: str | None = None
+    also_at: str | None = None
+    color: str = ""
+    explorer: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
+    native_images: Mapping[str, str] = field(default_factory=dict)
+    unproven: tuple[str, ...] = ()
+
+    def token_asset(self, reference: str) -> Asset:
+        """The CAIP-19 name of a fungible token of the chain."""
+        return Asset(self.native.asset.chain, self.token_namespace, reference)
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointHealth:
+    """How well an endpoint does, without its address: the name is safe to show. `height` is the newest block that it
+    claimed, `head_us` the time of that block; None is not known."""
+
+    endpoint: str
+    height: int | None = None
+    head_us: int | None = None
+    lag_blocks: int | None = None
+    latency_s: float | None = None  # float: seconds
+    faults: int = 0
+    quarantined: bool = False
+    requests: int = 0
+    hedged: int = 0
+    errors: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def latency_ms(self) -> int | None:
+        """The average latency in milliseconds."""
+        return None if self.latency_s is None else round(self.latency_s * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTransaction:
+    """Where the index has a transaction. `block_hash` is None where no header of its block is kept; `final` says
+    whether that block may still go."""
+
+    tx_hash: str
+    height: int
+    tx_index: int
+    time_s: int
+    block_hash: str | None
+    final: bool
+
+
+class Chain(Protocol):
+    """One chain behind its nodes. Its errors are those of `chainfolio.errors`; none shows more of an endpoint than its
+    name."""
+
+    @property
+    def key(self) -> str:
+        """The key in the settings: `ethereum`."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of chain, which is the kind of its accounts too: `evm`."""
+
+    @property
+    def caip2(self) -> str:
+        """The CAIP-2 name: `eip155:1`."""
+
+    @property
+    def info(self) -> ChainInfo:
+        """What the chain is like."""
+
+    @property
+    def settings(self) -> ChainSettings:
+        """The settings of the chain: those that all kinds share, and its kind's own."""
+
+    @property
+    def datasets(self) -> Mapping[str, str]:
+        """The datasets that the chain has, and the table that each fills."""
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        """The datasets that are indexed where nobody names any."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What the chain has of what a chain may lack."""
+
+    @property
+    def requests(self) -> int:
+        """Requests to nodes so far."""
+
+    async def heads(self) -> Heads:
+        """The newest block and the newest final height."""
+
+    def is_final(self, height: int) -> bool:
+        """Whether what lies at a height cannot change any more, by what `heads` said so far."""
+
+    async def block(self, height: int) -> Block:
+        """The block at a height. NodeBehind where the chain is not that far, NoBlock where the height has none."""
+
+    async def blocks(self, heights: Sequence[int]) -> list[Block]:
+        """The blocks at some heights, in order, in few requests; heights without a block are left out."""
+
+    async def block_at(self, moment_us: int) -> Block | None:
+        """The last block before a moment; None where the chain began later. NodeBehind where its newest block is from
+        before the moment: another one may follow."""
+
+    async def collect(
+        self,
+        span: Span,
+        datasets: Sequence[str],
+        contracts: Sequence[str] = (),
+        before: Block | None = None,
+        events: Sequence[str] = (),
+    ) -> Collected:
+        """The rows of some datasets in a span, checked. `before` is the block that the first one must follow;
+        `contracts` and `events` are filters of the datasets that know them."""
+
+    async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
+        """The results of some reads, all at the hash of that block. What cannot be read is Unknown, never zero."""
+
+    async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
+        """The results of some reads at each of several blocks, together; an error in the place of a block that
+        cannot be read."""
+
+    def describe(self, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
+        """What some tokens say of themselves: symbol, name, decimals."""
+
+    async def probe(self, first: int) -> None:
+        """Find out which of the datasets that not every node serves these nodes serve, from a height on."""
+
+    async def examine(self) -> list[dict[str, Any]]:
+        """What `doctor` shows of each endpoint; every row has `endpoint`, `ok` and `problem`."""
+
+    def health(self) -> list[EndpointHealth]:
+        """How well each endpoint does, in the order of the settings."""
+
+    async def close(self) -> None:
+        """Let go of connections."""
+
+
+@runtime_checkable
+class Proves(Protocol):
+    """Behind `Capability.PROOFS`."""
+
+    async def prove(self, block: Block, account: str, native: int | None, tokens: Mapping[str, int]) -> Findings:
+        """What proofs under the hash of a block say of balances that were read."""
+
+
+@runtime_checkable
+class LooksUp(Protocol):
+    """Behind `Capability.TRANSACTIONS`."""
+
+    async def look_up(self, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
+        """Transactions that the index knows, in order. BadAnswer where the node has one elsewhere than the index,
+        Reorged where its block may still go, NodeBehind where the node does not have it."""
+
+
+@runtime_checkable
+class Restores(Protocol):
+    """Behind `Capability.RESTORE`."""
+
+    def decoded_again(self, stored: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """Stored rows by the decoder of today. A KeyError names a column that an older release did not store."""
+
+
+@runtime_checkable
+class CrossChecks(Protocol):
+    """Behind `Capability.CROSS_CHECK`."""
+
+    async def agreed_hash(self, block: Block) -> str:
+        """The hash that all endpoints have at the height of a block that was final; ours where most of them still have
+        it. Unavailable while they do not agree."""
+
+
+PROTOCOLS: Mapping[Capability, type] = {
+    Capability.PROOFS: Proves,
+    Capability.TRANSACTIONS: LooksUp,
+    Capability.RESTORE: Restores,
+    Capability.CROSS_CHECK: CrossChecks,
+}
+
+
+@overload
+def having(chain: Chain, capability: Literal[Capability.PROOFS]) -> Proves: ...
+@overload
+def having(chain: Chain, capability: Literal[Capability.TRANSACTIONS]) -> LooksUp: ...
+@overload
+def having(chain: Chain, capability: Literal[Capability.RESTORE]) -> Restores: ...
+@overload
+def having(chain: Chain, capability: Literal[Capability.CROSS_CHECK]) -> CrossChecks: ...
+@overload
+def having(
+    chain: Chain,
+    capability: Literal[Capability.APPROVALS, Capability.PAST_BALANCES, Capability.ACCOUNT_HISTORY],
+) -> Chain: ...
+def having(chain: Chain, capability: Capability) -> Any:
+    """The chain, as one that has a capability; Incapable where it lacks it."""
+    if capability not in chain.capabilities:
+        raise Incapable(chain.key, capability.value)
+    return chain
+
+
+def error_counts(chain: Chain) -> dict[str, dict[str, int]]:
+    """What went wrong so far, by endpoint and kind of error."""
+    return {each.endpoint: dict(each.errors) for each in chain.health() if each.errors}
+
+
+async def hash_at(chain: Chain, height: int) -> str:
+    """The hash of the block at a height; empty where the height has none."""
+    try:
+        return (await chain.block(height)).hash
+    except NoBlock:
+        return ""
+
+
+async def newest_in(chain: Chain, span: Span) -> Block | None:
+    """The highest block of a span; None where no height of it has one."""
+    last, size = span.last, 1
+    while last >= span.first:
+        first = max(span.first, last - size + 1)
+        if found := await chain.blocks(range(first, last + 1)):
+            return found[-1]
+        last, size = first - 1, max(LOOK_BACK, 2 * size)
+    return None
