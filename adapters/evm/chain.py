@@ -71,7 +71,7 @@ class EvmChain:
 
     def __init__(self, facts: Facts, node: Node, settings: ChainSettings, explorer: Explorer | None = None) -> None:
         self.facts, self.node, self.settings, self.explorer = facts, node, settings, explorer
-        self.key, self.kind, self.caip2, self.info = facts.key, facts.family, facts.caip2, facts.info
+        self.key, self.kind, self.caip2, self.info = facts.key, facts.kind, facts.caip2, facts.info
         self.traces = True if explorer else None
         self._reader = LogReader(node, integrity=settings.integrity, sample=settings.sample)
 
