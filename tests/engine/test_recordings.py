@@ -233,7 +233,7 @@ def test_a_file_that_was_damaged_is_refused_by_name(tmp_path: Path, changed: dic
 
 def test_another_format_is_not_read_as_this_one(tmp_path: Path) -> None:
     (tmp_path / "new.json").write_text(json.dumps({**json.loads(text(recorded())), "format": 1}))
-    with pytest.raises(BadRequest, match="format 1 is not 2"):
+    with pytest.raises(BadRequest, match="format 1 is not 3"):
         read(tmp_path / "new.json")
 
 
