@@ -1,8 +1,7 @@
-"""What accounts did on one chain by its index: movements, approvals, what they sent and what called them, from the
-tail and the lake.
+"""What accounts did on one chain by its index: movements, approvals, what they sent and what called them.
 
 Only keys (account, height, position in the block) are made for everything; rows become activities for the few that a
-page shows. The tail is read before the lake, which is the way that rows go: none is missed.
+page shows.
 """
 
 from __future__ import annotations
@@ -17,15 +16,8 @@ from chainfolio.addresses import AddressRules
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import TransactionDetails
 from chainfolio.errors import Reorged
-from chainfolio.tables import (
-    ACCOUNT_APPROVALS,
-    ACCOUNT_TRANSFERS,
-    BLOCKS,
-    TRANSACTIONS,
-    TRANSFERS,
-)
-from engine.approvals import EVERYWHERE, given
-from engine.sent import NAMED, check_ceiling, fresh, named, of_transaction, unsorted
+from chainfolio.tables import ACCOUNT_APPROVALS, ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS
+from engine.rows import check_ceiling, rows_at, rows_of
 from portfolio.activity import Activity, Movement, Permission
 from portfolio.poisoning import Counterparties, Interaction
 
@@ -41,8 +33,7 @@ WHERE: Final = ("account", "height", "tx_index")
 PLACE: Final = (*WHERE, "time", "tx_hash")
 MOVED: Final = (*PLACE, "log_index", "item", "direction", "standard", "token", "token_id", "raw", "counterparty")
 ALLOWED: Final = (*PLACE, "log_index", "token", "spender")
-MOVES: Final = tuple(name for name in MOVED if name not in ("time", "tx_hash"))
-ROWS: Final = tuple(name for name in ACCOUNT_TRANSFERS.names if name in MOVED)
+DETAILS: Final = ("sender", "recipient", "created", "raw", "fee", "status", "selector")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,54 +126,20 @@ def _read(
 ) -> Activities:
     import polars as pl
 
-    moved = _moved(lake, tail, chain, accounts, most)
-    allowed = _allowed(lake, tail, chain, accounts, most)
-    details = pl.concat(named(lake, tail, chain, accounts, NAMED, most))
     indexed = pl.any_horizontal(
         pl.lit(False), *(pl.col("height").is_between(span.first, span.last) for span in heights)
     )
-    frames = [rows.filter(indexed) for rows in (moved, allowed, details)]
-    keys = pl.concat([rows.select(PLACE) for rows in frames]).unique(WHERE)
+    moved, allowed, named = (
+        rows_of(lake, tail, chain, history, accounts, columns, where=indexed, max_transactions=most)
+        for history, columns in (
+            (ACCOUNT_TRANSFERS, MOVED), (ACCOUNT_APPROVALS, ALLOWED), (ACCOUNT_TRANSACTIONS, (*PLACE, *DETAILS)),
+        )
+    )  # fmt: skip
+    keys = pl.concat([rows.select(PLACE) for rows in (moved, allowed, named)]).unique(WHERE)
     for account, count in keys.group_by("account").len().iter_rows():
         check_ceiling(account, count, most)
-    return Activities(
-        chain, tuple(_key(chain, *row) for row in keys.iter_rows()), hashes,
-        frames[0].unique(MOVES[:6]).sort("log_index", "item", "direction"), frames[1].unique(ALLOWED).sort("log_index"),
-        frames[2],
-    )  # fmt: skip
-
-
-def _moved(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: int) -> pl.DataFrame:
-    """Movements of accounts: the tail, what is not sorted by account yet, sorted histories."""
-    import polars as pl
-
-    from portfolio.ledger import account_transfers
-
-    mine = pl.col("sender").is_in(accounts) | pl.col("recipient").is_in(accounts)
-    loose = [fresh(tail, chain, TRANSFERS).filter(mine)]
-    for span in unsorted(tail, chain, ACCOUNT_TRANSFERS):
-        within = pl.col("height").is_between(span.first, span.last)
-        loose.append(
-            lake.scan(TRANSFERS, chain=chain, heights=[span]).filter(within, mine).select(TRANSFERS.names).collect()
-        )
-    parts = [account_transfers(rows).filter(pl.col("account").is_in(accounts)).select(MOVED) for rows in loose]
-    for account in accounts:
-        # A history that is refused is not read: that of the zero address would not fit into memory.
-        check_ceiling(account, lake.count_transactions(ACCOUNT_TRANSFERS, chain, account, most), most)
-        parts.append(lake.account_transfers(chain, account, ROWS).select(MOVED).collect())
-    return pl.concat(parts)
-
-
-def _allowed(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], most: int) -> pl.DataFrame:
-    """Approvals that accounts gave, all of them."""
-    import polars as pl
-
-    for account in accounts:
-        check_ceiling(account, lake.count_transactions(ACCOUNT_APPROVALS, chain, account, most), most)
-    every = [
-        rows.rename({"owner": "account"}).select(ALLOWED) for rows in given(lake, tail, chain, accounts, EVERYWHERE)
-    ]
-    return pl.concat(every)
+    moved, allowed = moved.sort("log_index", "item", "direction"), allowed.sort("log_index")
+    return Activities(chain, tuple(_key(chain, *row) for row in keys.iter_rows()), hashes, moved, allowed, named)
 
 
 def indexed_transactions(
@@ -191,15 +148,21 @@ def indexed_transactions(
     """What `transactions` has of some activities, by hash; those it does not have are absent."""
     import polars as pl
 
-    if not keys:
-        return {}
-    heights = sorted({key.height for key in keys})
-    ours = pl.col("height").is_between(heights[0], heights[-1]) & pl.col("height").is_in(heights)
-    ours &= pl.col("hash").is_in(sorted({key.tx_hash for key in keys}))
-    kept = fresh(tail, chain, TRANSACTIONS, heights[0], heights[-1]).lazy()
-    parts = [kept, lake.scan(TRANSACTIONS, chain=chain, heights=Spans.of(heights))]
-    rows = pl.concat([part.filter(ours).select(of_transaction()).collect() for part in parts])
-    return {row["tx_hash"]: _details(row) for row in rows.iter_rows(named=True)}
+    ours = pl.col("hash").is_in(sorted({key.tx_hash for key in keys}))
+    heights = {key.height for key in keys}
+    return {
+        row["tx_hash"]: _details(row)
+        for rows in rows_at(lake, tail, chain, TRANSACTIONS, heights, of_transaction(), ours)
+        for row in rows.iter_rows(named=True)
+    }
+
+
+def of_transaction() -> list[pl.Expr]:
+    """The columns of `transactions` that details are made of, under the names of `account_transactions`."""
+    import polars as pl
+
+    shared = [pl.col(name) for name in (*PLACE, *DETAILS) if name not in ("account", "tx_hash", "selector")]
+    return [*shared, pl.col("hash").alias("tx_hash"), pl.col("input").bin.slice(0, 4).alias("selector")]
 
 
 def indexed_hashes(lake: Lake, chain: str, heights: Collection[int]) -> dict[int, str]:

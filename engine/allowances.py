@@ -20,12 +20,11 @@ from chainfolio.calls import Call, Read, balance_of
 from chainfolio.contracts import Holding, Price, Token
 from chainfolio.errors import BadAnswer
 from chainfolio.plans import Plan, Reverted, run_batched
-from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS
+from chainfolio.tables import ACCOUNT_APPROVALS, ACCOUNT_TRANSFERS
 from engine.answers import Allowance, Approval, ApprovalsPage, Operator, Place
-from engine.approvals import EVERYWHERE, given, time_us
+from engine.approvals import COLUMNS, approval, time_us
+from engine.rows import rows_of
 from engine.snapshot import Snapshotter
-from indexer import arrow_ipc
-from indexer.materialise import pending
 from portfolio.valuation import valued
 
 if TYPE_CHECKING:
@@ -93,31 +92,24 @@ def latest(
     """The last approval event of each key of a standard, by owners, the newest first."""
     import polars as pl
 
-    parts = [rows.filter(pl.col("standard") == standard) for rows in given(lake, tail, chain, owners, EVERYWHERE)]
-    whole = pl.concat(parts).sort("height", "log_index").unique(keys, keep="last")
-    return whole.sort("height", "log_index", descending=True)
+    rows = rows_of(lake, tail, chain, ACCOUNT_APPROVALS, owners, COLUMNS, where=pl.col("standard") == standard)
+    return rows.sort("height", "log_index").unique(keys, keep="last").sort("height", "log_index", descending=True)
 
 
 def latest_erc20(lake: Lake, tail: Tail, chain: str, owners: Sequence[str]) -> list[Approval]:
     """The last ERC-20 approval of each owner, token and spender, the newest first; revoked ones too."""
-    rows = latest(lake, tail, chain, owners, ("owner", "token", "spender"), "erc20")
-    return [
-        Approval(
-            Place(row["height"], row["log_index"], row["tx_hash"]), time_us(row["time"]), row["token"], row["owner"],
-            row["spender"], amounts.raw_from_bytes(row["raw"]),
-        )
-        for row in rows.iter_rows(named=True)
-    ]  # fmt: skip
+    rows = latest(lake, tail, chain, owners, ("account", "token", "spender"), "erc20")
+    return [approval(row) for row in rows.iter_rows(named=True)]
 
 
 def latest_operators(lake: Lake, tail: Tail, chain: str, owners: Sequence[str]) -> list[Operator]:
     """Who was last allowed to move collectibles, by the events: all of a collection, or one of them."""
-    for_all = latest(lake, tail, chain, owners, ("owner", "token", "spender"), "operator")
+    for_all = latest(lake, tail, chain, owners, ("account", "token", "spender"), "operator")
     single = latest(lake, tail, chain, owners, ("token", "token_id"), "erc721")
     found = [
         Operator(
             place=Place(row["height"], row["log_index"], row["tx_hash"]), time_us=time_us(row["time"]),
-            token=row["token"], owner=row["owner"], spender=row["spender"],
+            token=row["token"], owner=row["account"], spender=row["spender"],
             token_id=None if row["token_id"] is None else amounts.raw_from_bytes(row["token_id"]),
         )
         for row in (*for_all.iter_rows(named=True), *single.iter_rows(named=True))
@@ -126,28 +118,16 @@ def latest_operators(lake: Lake, tail: Tail, chain: str, owners: Sequence[str]) 
     return sorted(found, key=lambda each: (each.place.height, each.place.log_index), reverse=True)
 
 
-def editions(lake: Lake, tail: Tail, chain: str, owner: str) -> dict[str, set[int]]:
-    """The ERC-1155 ids that an account has met, by contract."""
+def editions(lake: Lake, tail: Tail, chain: str, owners: Sequence[str]) -> dict[str, dict[str, set[int]]]:
+    """The ERC-1155 ids that accounts have met, by account and contract."""
     import polars as pl
 
-    mine = (pl.col("sender") == owner) | (pl.col("recipient") == owner)
-    wanted = ["token", "token_id"]
-    parts = []
-    streams = [stream for _, stream in tail.rows(chain, TRANSFERS.name, 0, EVERYWHERE.last)]
-    if streams:
-        fresh = pl.from_arrow(arrow_ipc.load(streams, TRANSFERS))
-        assert isinstance(fresh, pl.DataFrame)
-        parts.append(fresh.lazy().filter(mine))
-    for filter_ in tail.indexed_filters(chain, TRANSFERS.name):
-        for span in pending(tail, chain, TRANSFERS.name, filter_):
-            within = pl.col("height").is_between(span.first, span.last)
-            parts.append(lake.scan(TRANSFERS, chain=chain, heights=[span]).filter(mine, within))
-    parts.append(lake.of_account(ACCOUNT_TRANSFERS, chain, owner, ("standard", *wanted)))
-    found: defaultdict[str, set[int]] = defaultdict(set)
-    for rows in parts:
-        for token, number in rows.filter(pl.col("standard") == "erc1155").select(wanted).unique().collect().iter_rows():
-            found[token].add(amounts.raw_from_bytes(number))
-    return dict(found)
+    columns, edition = ("account", "token", "token_id"), pl.col("standard") == "erc1155"
+    rows = rows_of(lake, tail, chain, ACCOUNT_TRANSFERS, owners, columns, where=edition)
+    ids: dict[str, dict[str, set[int]]] = {owner: {} for owner in owners}
+    for owner, token, number in rows.iter_rows():
+        ids[owner].setdefault(token, set()).add(amounts.raw_from_bytes(number))
+    return ids
 
 
 # --- what the chain says of them -------------------------------------------------------------------------------------
@@ -203,7 +183,7 @@ async def operators(
     """Those who may still move collectibles at a block, in their order, each with how many it could take."""
     owners = sorted({each.owner for each in given_})
     lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
-    met = {owner: await asyncio.to_thread(editions, lake, tail, key, owner) for owner in owners}
+    met = await asyncio.to_thread(editions, lake, tail, key, owners)
     reads = [ask for each in given_ for ask in _may(each)]
     reads += [ask for each in given_ if each.token_id is None for ask in _editions(each, met)]
     said = await _driven(snapshotter, block, _all(reads))

@@ -6,7 +6,7 @@ the index ends: below that is `NotIndexed`, which is not the same as no more app
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -19,23 +19,18 @@ from chainfolio.errors import BadRequest, NotIndexed, SourceError
 from chainfolio.plans import Plan, run_batched
 from chainfolio.tables import ACCOUNT_APPROVALS, APPROVALS
 from engine.answers import Approval, ApprovedAsset, Place
+from engine.rows import rows_of
 from engine.snapshot import LIVE_LAG, Snapshotter
-from indexer import arrow_ipc
-from indexer.materialise import pending
 from pricing.quotes import Quotes
 from pricing.source_chain import source_chain
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from storage.lake import Lake
     from storage.tail import Tail
 
 COLUMNS: Final = (
-    "height", "tx_index", "log_index", "time", "tx_hash", "standard", "token", "owner", "spender", "token_id", "raw",
-    "approved",
+    "account", "height", "tx_index", "log_index", "time", "tx_hash", "token", "spender", "token_id", "raw", "approved",
 )  # fmt: skip
-EVERYWHERE: Final = Span(0, 2**62)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 STALE: Final = "the chain has changed since that page: begin again without a cursor"
 
@@ -100,47 +95,16 @@ def _rows(
     if isinstance(start, Place):
         below = pl.col("height") < start.height
         mine &= below | ((pl.col("height") == start.height) & (pl.col("log_index") <= start.log_index))
-    found: dict[tuple[int, int], Approval] = {}
-    for rows in given(lake, tail, chain, owners, span):
-        _add(found, rows.lazy().filter(mine), wanted)
-    return [found[key] for key in sorted(found, reverse=True)[:wanted]]
+    rows = rows_of(lake, tail, chain, ACCOUNT_APPROVALS, owners, COLUMNS, span=span, where=mine)
+    newest = rows.sort("height", "log_index", descending=True).head(wanted)
+    return [approval(row) for row in newest.iter_rows(named=True)]
 
 
-def given(lake: Lake, tail: Tail, chain: str, owners: Sequence[str], span: Span) -> Iterator[pl.DataFrame]:
-    """The approvals that owners gave in a span: the tail, what is not sorted by account yet, sorted histories.
-
-    In this order, which is the way that rows go: one that moves on meanwhile is met twice, and not missed.
-    """
-    import polars as pl
-
-    mine = pl.col("owner").is_in(owners)
-    within = pl.col("height").is_between(span.first, span.last)
-    streams = [stream for _, stream in tail.rows(chain, APPROVALS.name, span.first, span.last)]
-    if streams:
-        fresh = pl.from_arrow(arrow_ipc.load(streams, APPROVALS))
-        assert isinstance(fresh, pl.DataFrame)
-        yield fresh.filter(mine).select(COLUMNS)
-    for filter_ in tail.indexed_filters(chain, APPROVALS.name):
-        for part in pending(tail, chain, APPROVALS.name, filter_) & [span]:
-            here = pl.col("height").is_between(part.first, part.last)
-            yield lake.scan(APPROVALS, chain=chain, heights=[part]).filter(mine, here).select(COLUMNS).collect()
-    columns = ["account", *(name for name in COLUMNS if name != "owner")]
-    for owner in owners:
-        rows = lake.of_account(ACCOUNT_APPROVALS, chain, owner, columns)
-        yield rows.rename({"account": "owner"}).filter(within).select(COLUMNS).collect()
-
-
-def _add(found: dict[tuple[int, int], Approval], rows: pl.LazyFrame, wanted: int) -> None:
-    newest = rows.sort("height", "log_index", descending=True).head(wanted).collect()
-    for row in newest.iter_rows(named=True):
-        found[row["height"], row["log_index"]] = Approval(
-            place=Place(row["height"], row["log_index"], row["tx_hash"]),
-            time_us=time_us(row["time"]),
-            token=row["token"],
-            owner=row["owner"],
-            spender=row["spender"],
-            raw=amounts.raw_from_bytes(row["raw"]),
-        )
+def approval(row: Mapping[str, Any]) -> Approval:
+    """An ERC-20 approval of a row of `account_approvals`."""
+    place = Place(row["height"], row["log_index"], row["tx_hash"])
+    raw = amounts.raw_from_bytes(row["raw"])
+    return Approval(place, time_us(row["time"]), row["token"], row["account"], row["spender"], raw)
 
 
 def time_us(time: datetime) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
-from chainfolio.blocks import Span, Spans
-from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSACTIONS, TRANSFERS, Table
-from engine.account_index import COLLECTIBLE, FUNGIBLE, NOTHING, unsorted
-from indexer import arrow_ipc
+from chainfolio.blocks import Span
+from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSACTIONS, TRANSFERS
+from engine.account_index import COLLECTIBLE, FUNGIBLE, NOTHING
+from engine.rows import rows_at, rows_of
 from portfolio.spam import Arrival
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 PLACE: Final = ("height", "tx_index")
 PAIR: Final = ("account", "token")
 WHERE: Final = ("account", *PLACE)
-COLUMNS: Final = (*WHERE, "direction", "standard", "token", "raw")
+KEY: Final = (*WHERE, "log_index", "item", "direction")
+MOVED: Final = ("standard", "token", "raw")
 # How many transactions of an account are looked up in tables that do not lie by account, one row group each. The newest
 # go first.
 MOST_PLACES: Final = 64
-MOST_HEIGHTS: Final = 1024  # that are looked up together
 
 
 def arrivals(
@@ -45,7 +45,8 @@ def arrivals(
     import polars as pl
 
     found: dict[str, dict[str, Arrival]] = {account: {} for account in tokens}
-    own = _history(lake, tail, chain, list(tokens), height)
+    rows = rows_of(lake, tail, chain, ACCOUNT_TRANSFERS, list(tokens), (*KEY, *MOVED), span=Span(0, height))
+    own = rows.select(*WHERE, "direction", *MOVED)
     met = own.join(_pairs(tokens), on=PAIR, how="semi").filter(pl.col("standard").is_in((*FUNGIBLE, COLLECTIBLE)))
     if met.is_empty():
         return found
@@ -89,35 +90,13 @@ def _by_pair(counts: pl.DataFrame) -> dict[tuple[str, str], int]:
     return {(account, token): count for account, token, count in counts.iter_rows()}
 
 
-def _history(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], height: int) -> pl.DataFrame:
-    """The transfers of accounts up to a height: the tail, what is not sorted yet, sorted histories; each once."""
-    import polars as pl
-
-    from portfolio.ledger import account_transfers
-
-    mine = pl.col("sender").is_in(accounts) | pl.col("recipient").is_in(accounts)
-    loose = [_fresh(tail, chain, TRANSFERS, Span(0, height)).filter(mine)]
-    for span in unsorted(tail, chain, "transfers", height):
-        within = pl.col("height").is_between(span.first, span.last)
-        loose.append(
-            lake.scan(TRANSFERS, chain=chain, heights=[span]).filter(mine, within).select(TRANSFERS.names).collect()
-        )
-    key = ("account", "height", "tx_index", "log_index", "item", "direction")
-    columns = tuple(dict.fromkeys((*key, *COLUMNS)))
-    own = pl.col("account").is_in(accounts)
-    parts = [account_transfers(rows).filter(own).select(columns) for rows in loose]
-    names = [name for name in ACCOUNT_TRANSFERS.names if name in columns]
-    sorted_ = lake.of_accounts(ACCOUNT_TRANSFERS, chain, accounts, names).filter(pl.col("height") <= height)
-    return pl.concat([*parts, sorted_.select(columns).collect()]).unique(key).select(COLUMNS)
-
-
 def _sent(lake: Lake, tail: Tail, chain: str, places: pl.DataFrame) -> pl.DataFrame:
     """Those of some places whose transactions their accounts sent, as far as transactions are indexed."""
     import polars as pl
 
     rows = [
         rows.select(pl.col("sender").alias("account"), *PLACE).join(places, on=WHERE, how="semi")
-        for rows in _at(lake, tail, chain, TRANSACTIONS, (*PLACE, "sender"), places["height"].to_list())
+        for rows in rows_at(lake, tail, chain, TRANSACTIONS, places["height"], (*PLACE, "sender"))
     ]
     return pl.concat(rows).unique() if rows else places.clear()
 
@@ -130,8 +109,10 @@ def _recipients(lake: Lake, tail: Tail, chain: str, met: pl.DataFrame) -> pl.Dat
     first = _newest(met.sort(PLACE).unique(PAIR, keep="first"))
     given = ("token", *PLACE)
     whole = [
-        rows.filter(pl.col("raw") != NOTHING).join(first, on=given, how="semi")
-        for rows in _at(lake, tail, chain, TRANSFERS, (*given, "recipient", "raw"), first["height"].to_list())
+        rows.join(first, on=given, how="semi")
+        for rows in rows_at(
+            lake, tail, chain, TRANSFERS, first["height"], (*given, "recipient"), pl.col("raw") != NOTHING
+        )
     ]
     if not whole:
         return first.select(PAIR).clear().with_columns(pl.lit(0).alias("count"))
@@ -143,26 +124,3 @@ def _newest(places: pl.DataFrame) -> pl.DataFrame:
     """Of every account the newest places."""
     newest = places.sort(PLACE, descending=True).group_by("account", maintain_order=True).head(MOST_PLACES)
     return newest.select(places.columns)
-
-
-def _at(
-    lake: Lake, tail: Tail, chain: str, table: Table, columns: Sequence[str], heights: Iterable[int]
-) -> Iterator[pl.DataFrame]:
-    """A table's rows at some heights, so many heights at a time: the tail, then the lake, of which only the row groups
-    around them are read."""
-    import polars as pl
-
-    wanted = sorted(set(heights))
-    for start in range(0, len(wanted), MOST_HEIGHTS):
-        some = wanted[start : start + MOST_HEIGHTS]
-        here = pl.col("height").is_in(some)
-        yield _fresh(tail, chain, table, Span(some[0], some[-1])).filter(here).select(columns)
-        yield lake.scan(table, chain=chain, heights=Spans.of(some)).filter(here).select(columns).collect()
-
-
-def _fresh(tail: Tail, chain: str, table: Table, span: Span) -> pl.DataFrame:
-    import polars as pl
-
-    rows = pl.from_arrow(arrow_ipc.load((s for _, s in tail.rows(chain, table.name, span.first, span.last)), table))
-    assert isinstance(rows, pl.DataFrame)
-    return rows.select(table.names)

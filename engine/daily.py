@@ -1,8 +1,8 @@
-"""What came to accounts since 00:00 UTC of a block's day and what left them, by the index: the tail and the lake."""
+"""What came to accounts since 00:00 UTC of a block's day and what left them, by the index."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.blocks import Block, Span
-from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS, TRANSFERS
+from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS
 from engine.account_index import FUNGIBLE
-from engine.sent import fresh, sent, unsorted
-from portfolio.ledger import account_transfers
+from engine.rows import rows_of
+from engine.sent import PAID, sent
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,7 +26,6 @@ DAY_US: Final = 86_400_000_000
 PLACE: Final = ("account", "height", "tx_index")
 KEY: Final = (*PLACE, "log_index", "item", "direction")
 MOVED: Final = (*KEY, "counterparty", "standard", "token", "raw")
-PAID: Final = (*PLACE, "time", "fee")
 
 
 @dataclass(slots=True)
@@ -62,12 +61,15 @@ def daily(
     another block at its height. `also_at`: the contract at which the chain tells of its native coin a second time, as
     of a token; `nobody`: the accounts that mint and burn.
     """
+    import polars as pl
+
     since = midnight(block)
     if lacking := _lacking(lake, tail, chain, block, since):
         return {}, lacking
+    index, span, today = (lake, tail, chain), Span(0, block.height), pl.col("time") >= since
     found = {account: Daily() for account in accounts}
-    _add_moved(found, _moved(lake, tail, chain, accounts, block, since), also_at, nobody)
-    _add_fees(found, sent(lake, tail, chain, accounts, PAID), block, since)
+    _add_moved(found, rows_of(*index, ACCOUNT_TRANSFERS, accounts, MOVED, span=span, where=today), also_at, nobody)
+    _add_fees(found, sent(*index, accounts, PAID, span, today))
     # Once more: what has left the chain meanwhile may have been read in part.
     lacking = _lacking(lake, tail, chain, block, since)
     return ({}, lacking) if lacking else (found, "")
@@ -116,29 +118,6 @@ def _began(lake: Lake, tail: Tail, chain: str, first: int, block: Block, since: 
     )
 
 
-def _moved(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], block: Block, since: datetime) -> pl.DataFrame:
-    """The day's movements of accounts, each once: the tail, what is not sorted by account yet, sorted histories. In
-    this order, which is the way that rows go."""
-    import polars as pl
-
-    today = (pl.col("time") >= since) & (pl.col("height") <= block.height)
-    mine = pl.col("sender").is_in(accounts) | pl.col("recipient").is_in(accounts)
-    loose = [fresh(tail, chain, TRANSFERS, last=block.height).filter(today, mine)]
-    for span in unsorted(tail, chain, ACCOUNT_TRANSFERS):
-        within = pl.col("height").is_between(span.first, span.last)
-        loose.append(
-            lake.scan(TRANSFERS, chain=chain, heights=[span])
-            .filter(within, today, mine)
-            .select(TRANSFERS.names)
-            .collect()
-        )
-    own = pl.col("account").is_in(accounts)
-    parts = [account_transfers(rows).filter(own).select(MOVED) for rows in loose]
-    columns = [name for name in ACCOUNT_TRANSFERS.names if name in (*MOVED, "time")]
-    stored = lake.of_accounts(ACCOUNT_TRANSFERS, chain, accounts, columns).filter(today)
-    return pl.concat([*parts, stored.select(MOVED).collect()]).unique(KEY)
-
-
 def _add_moved(found: dict[str, Daily], moved: pl.DataFrame, also_at: str | None, nobody: Collection[str]) -> None:
     """Coins and fungible tokens that went between an account and somebody else. Who mints and burns has neither."""
     import polars as pl
@@ -159,10 +138,6 @@ def _add_moved(found: dict[str, Daily], moved: pl.DataFrame, also_at: str | None
         found[account].add(direction, contract, amounts.raw_from_bytes(raw))
 
 
-def _add_fees(found: dict[str, Daily], parts: Iterable[pl.DataFrame], block: Block, since: datetime) -> None:
-    import polars as pl
-
-    today = (pl.col("time") >= since) & (pl.col("height") <= block.height)
-    rows = pl.concat([part.filter(today) for part in parts]).unique(PLACE)
-    for account, fee in rows.select("account", "fee").iter_rows():
+def _add_fees(found: dict[str, Daily], fees: pl.DataFrame) -> None:
+    for account, fee in fees.select("account", "fee").iter_rows():
         found[account].add("out", ZERO_ADDRESS, amounts.raw_from_bytes(fee))

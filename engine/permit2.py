@@ -15,10 +15,13 @@ from chainfolio.calls import Call, Read, balance_of
 from chainfolio.contracts import Holding, Price, Token
 from chainfolio.errors import BadAnswer, NotIndexed, Unserved
 from chainfolio.plans import Plan, run_batched
-from engine.account_index import event_rows, unindexed
+from chainfolio.tables import ACCOUNT_EVENTS
+from engine.account_index import unindexed
 from engine.answers import Permitted, Place
 from engine.approvals import time_us
+from engine.rows import rows_of
 from engine.snapshot import Snapshotter
+from indexer.materialise import of_events
 from portfolio.valuation import valued
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
 OPEN: Final = "allowance(address,address)(uint256)"
 US: Final = 1_000_000
-PLACE: Final = ("height", "log_index", "time", "tx_hash", "address", "topic1", "topic2", "topic3")
+COLUMNS: Final = ("account", "place", "height", "log_index", "time", "tx_hash", "address", "topic2", "topic3")
 
 
 async def permitted(
@@ -83,11 +86,12 @@ def latest(
     lake: Lake, tail: Tail, chain: str, owners: Sequence[str], contracts: Collection[str], block: Block
 ) -> list[Permitted]:
     """The last event of each owner, token and spender up to a block, the newest first; nothing is known of it yet."""
-    rows = event_rows(lake, tail, chain, owners, block.height, filters(contracts), ("place", *PLACE))
+    span, events = Span(0, block.height), of_events(filters(contracts))
+    rows = rows_of(lake, tail, chain, ACCOUNT_EVENTS, owners, COLUMNS, span=span, where=events)
     last: dict[tuple[str, ...], Permitted] = {}
     for row in rows.sort("height", "log_index").iter_rows(named=True):
-        owner, token, spender = (f"0x{row[name][-40:]}" for name in ("topic1", "topic2", "topic3"))
-        if row["place"] == 1 and owner in owners:
+        if row["place"] == 1:  # the topic of the owner
+            owner, token, spender = row["account"], *(f"0x{row[name][-40:]}" for name in ("topic2", "topic3"))
             place = Place(row["height"], row["log_index"], row["tx_hash"])
             last[row["address"], owner, token, spender] = Permitted(
                 place, time_us(row["time"]), row["address"], token, owner, spender

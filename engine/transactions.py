@@ -19,7 +19,7 @@ from chainfolio.contracts import Issue, Token
 from chainfolio.errors import NotIndexed
 from engine.activities import Activities, indexed_hashes, indexed_transactions, missing, read
 from engine.answers import Reached, TransactionFilter
-from engine.sent import check_ceiling
+from engine.rows import check_ceiling
 from engine.snapshot import LIVE_LAG, Snapshotter
 from portfolio.activity import Activity, Functions, together
 from portfolio.facts import ChainFacts, ProtocolFacts

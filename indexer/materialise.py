@@ -85,6 +85,15 @@ def pending(tail: Tail, chain: str, source: str, filter_: str) -> Spans:
     return indexed_in_lake(tail, chain, source, filter_) - done
 
 
+def unmaterialised(tail: Tail, chain: str, history: Table) -> Spans:
+    """Heights whose rows are in the lake, but not all in a history that they belong to yet."""
+    behind = Spans()
+    for source in HISTORIES[history.name].datasets:
+        for filter_ in tail.indexed_filters(chain, source):
+            behind |= pending(tail, chain, source, filter_)
+    return behind
+
+
 def whole(lake: Lake, tail: Tail, chain: str, name: str) -> pa.Table:
     """The rows of `balances` or `allowances` of a chain, from all that is in the lake."""
     import polars as pl

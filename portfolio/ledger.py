@@ -12,10 +12,13 @@ from chainfolio import tables
 from chainfolio.addresses import nobody
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import polars as pl
 
 RAW_BYTES: Final = 32
 LIMB: Final = 2**64
+_AS_TOPIC: Final = "0x" + "0" * 24  # how the topic of an address begins
 _NO_ACCOUNT: Final = "0x" + "0" * 48  # how the topic of a number below 2^64 begins
 LIMBS: Final = ("limb0", "limb1", "limb2", "limb3")  # the most significant first, as in the bytes
 
@@ -121,68 +124,109 @@ def allowances(approvals: pl.DataFrame | pl.LazyFrame, *, height: int | None = N
     return last.with_columns(reached.alias("height")).select(tables.ALLOWANCES.names).sort(key)
 
 
-def account_transfers(transfers: pl.DataFrame) -> pl.DataFrame:
-    """Every transfer once per account and direction, as rows of `account_transfers` in the order of its files."""
+def concerns(history: tables.Table, accounts: Sequence[str]) -> pl.Expr:
+    """Which rows of the source of a history `by_account` gives to one of some accounts, or may: it decides."""
     import polars as pl
 
-    def seen(account: str, counterparty: str, direction: str) -> pl.DataFrame:
+    parties = PARTIES[history.name]
+    names = [f"{_AS_TOPIC}{account[2:]}" for account in accounts] if history.name == "account_events" else accounts
+    return pl.any_horizontal(pl.col(party).is_in(names) for party in parties)
+
+
+def by_account(history: tables.Table, rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Rows of the source of a history once for each account that they concern, in its columns without the bucket."""
+    columns = [name for name in history.names if name != "bucket"]
+    return _BY_ACCOUNT[history.name](rows).select(columns)
+
+
+def account_transfers(transfers: pl.DataFrame) -> pl.DataFrame:
+    """Every transfer once per account and direction, as rows of `account_transfers` in the order of its files."""
+    return _in_buckets(tables.ACCOUNT_TRANSFERS, transfers)
+
+
+def account_approvals(approvals: pl.DataFrame) -> pl.DataFrame:
+    """Every approval event as rows of `account_approvals` in the order of its files."""
+    return _in_buckets(tables.ACCOUNT_APPROVALS, approvals)
+
+
+def account_transactions(transactions: pl.DataFrame) -> pl.DataFrame:
+    """Every transaction once for each account that it names, as rows of `account_transactions` in the order of its
+    files."""
+    return _in_buckets(tables.ACCOUNT_TRANSACTIONS, transactions)
+
+
+def account_events(logs: pl.DataFrame) -> pl.DataFrame:
+    """Logs once for each account that a topic names, as rows of `account_events` in the order of its files."""
+    return _in_buckets(tables.ACCOUNT_EVENTS, logs)
+
+
+def _in_buckets(history: tables.Table, source: pl.DataFrame) -> pl.DataFrame:
+    """Rows by account with the bucket of their account, in the columns and the order of their table."""
+    import polars as pl
+
+    rows = by_account(history, source.lazy()).collect()
+    accounts = rows.get_column("account").unique()
+    buckets = pl.Series([tables.bucket(account) for account in accounts.to_list()], dtype=pl.Int32)
+    known = pl.DataFrame({"account": accounts, "bucket": buckets})
+    return rows.join(known, on="account").select(history.names).sort("bucket", *history.order)
+
+
+def _transfers(transfers: pl.LazyFrame) -> pl.LazyFrame:
+    """Both sides of each transfer."""
+    import polars as pl
+
+    def seen(account: str, counterparty: str, direction: str) -> pl.LazyFrame:
         return transfers.with_columns(
             pl.col(account).alias("account"),
             pl.col(counterparty).alias("counterparty"),
             pl.lit(direction).alias("direction"),
         )
 
-    both = pl.concat([seen("recipient", "sender", "in"), seen("sender", "recipient", "out")])
-    return _by_account(both, tables.ACCOUNT_TRANSFERS)
+    return pl.concat([seen("recipient", "sender", "in"), seen("sender", "recipient", "out")])
 
 
-def account_approvals(approvals: pl.DataFrame) -> pl.DataFrame:
-    """Every approval event as rows of `account_approvals` in the order of its files."""
-    return _by_account(approvals.rename({"owner": "account"}), tables.ACCOUNT_APPROVALS)
+def _approvals(approvals: pl.LazyFrame) -> pl.LazyFrame:
+    return approvals.rename({"owner": "account"})
 
 
-def account_transactions(transactions: pl.DataFrame) -> pl.DataFrame:
-    """Every transaction once for each account that it names, as rows of `account_transactions` in the order of its
-    files."""
+def _transactions(transactions: pl.LazyFrame) -> pl.LazyFrame:
+    """The sender of each transaction, and another account that it called or created."""
     import polars as pl
 
     selector = pl.col("input").bin.slice(0, 4).alias("selector")
-    rows = transactions.rename({"hash": "tx_hash"}).with_columns(selector).drop("input")
-    return _by_account(each_named(rows), tables.ACCOUNT_TRANSACTIONS)
-
-
-def each_named(transactions: pl.DataFrame) -> pl.DataFrame:
-    """Transactions once for each `account` that they name: the sender, and another account that was called or
-    created."""
-    import polars as pl
-
+    rows = transactions.with_columns(selector, pl.col("hash").alias("tx_hash"))
     sender, called = pl.col("sender"), pl.coalesce("recipient", "created")
-    others = transactions.filter(called != sender).with_columns(called.alias("account"))
-    return pl.concat([transactions.with_columns(sender.alias("account")), others])
+    others = rows.filter(called != sender).with_columns(called.alias("account"))
+    return pl.concat([rows.with_columns(sender.alias("account")), others])
 
 
-def account_events(logs: pl.DataFrame) -> pl.DataFrame:
-    """Logs once for each account that a topic names, as rows of `account_events` in the order of its files.
+def _events(logs: pl.LazyFrame) -> pl.LazyFrame:
+    """The accounts that the topics of each log name.
 
     A topic names an account where it can be an address: its first 12 bytes are zero, and the next 12 are not all zero,
     for a small number could else be one too.
     """
     import polars as pl
 
-    def named(place: int) -> pl.DataFrame:
+    def named(place: int) -> pl.LazyFrame:
         topic = pl.col(f"topic{place}")
-        is_account = topic.str.starts_with(_NO_ACCOUNT[:26]) & ~topic.str.starts_with(_NO_ACCOUNT)
+        is_account = topic.str.starts_with(_AS_TOPIC) & ~topic.str.starts_with(_NO_ACCOUNT)
         account = pl.concat_str(pl.lit("0x"), topic.str.slice(26)).alias("account")
         return logs.filter(is_account).with_columns(account, pl.lit(place, pl.Int32).alias("place"))
 
-    return _by_account(pl.concat([named(place) for place in (1, 2, 3)]), tables.ACCOUNT_EVENTS)
+    return pl.concat([named(place) for place in (1, 2, 3)])
 
 
-def _by_account(rows: pl.DataFrame, table: tables.Table) -> pl.DataFrame:
-    """Rows with the bucket of their account, in the columns and the order of a table."""
-    import polars as pl
-
-    accounts = rows.get_column("account").unique()
-    buckets = pl.Series([tables.bucket(account) for account in accounts.to_list()], dtype=pl.Int32)
-    known = pl.DataFrame({"account": accounts, "bucket": buckets})
-    return rows.join(known, on="account").select(table.names).sort("bucket", *table.order)
+# The columns of its source that name the accounts of a history, and how its rows come out of it.
+PARTIES: Final = {
+    "account_transfers": ("sender", "recipient"),
+    "account_approvals": ("owner",),
+    "account_transactions": ("sender", "recipient", "created"),
+    "account_events": ("topic1", "topic2", "topic3"),
+}
+_BY_ACCOUNT: Final = {
+    "account_transfers": _transfers,
+    "account_approvals": _approvals,
+    "account_transactions": _transactions,
+    "account_events": _events,
+}

@@ -21,9 +21,8 @@ from adapters.evm.facts import load as load_facts
 from adapters.evm.wire import typed
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.contracts import Token
-from engine.activities import ALLOWED, MOVED, Activities
+from engine.activities import ALLOWED, MOVED, Activities, of_transaction
 from engine.functions import load
-from engine.sent import of_transaction
 from engine.tokens import token_list
 from indexer.registry import load as load_protocols
 from indexer.wiring import CONFIGS

@@ -1,0 +1,219 @@
+"""Rows of accounts against all rows in one frame, wherever they lie, and while they move to the next place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from chainfolio.blocks import Block, Span
+from chainfolio.errors import NotFound
+from chainfolio.tables import (
+    ACCOUNT_APPROVALS,
+    ACCOUNT_EVENTS,
+    ACCOUNT_TRANSACTIONS,
+    ACCOUNT_TRANSFERS,
+    TRANSFERS,
+    Table,
+)
+from engine.rows import rows_at, rows_of
+from indexer import arrow_ipc
+from indexer.materialise import HISTORIES, in_schema, materialise, of_events
+from portfolio.ledger import by_account
+from storage.lake import Lake
+from storage.tail import Tail, TailBlock
+from tests.portfolio.test_ledger import frame
+
+CHAIN = "a"
+HEIGHTS = 6
+ACCOUNTS = [f"0x{n:040x}" for n in (2**96, 2**97, 2**98, 2**99)]
+TOPICS = [f"0x{account[2:]:0>64}" for account in ACCOUNTS]
+CONTRACTS, TOPIC0 = [f"0x{n:040x}" for n in (7, 8)], "0x" + "ab" * 32
+EVENTS = [f"{contract}/{TOPIC0}" for contract in CONTRACTS]
+someone, somewhere = st.sampled_from(ACCOUNTS), {"height": st.integers(0, HEIGHTS - 1), "tx_index": st.integers(0, 2)}
+SOURCES: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+    "transfers": st.fixed_dictionaries({
+        **somewhere, "sender": someone, "recipient": someone, "raw": st.integers(0, 3),
+        "standard": st.sampled_from(["erc20", "native", "internal", "erc1155"]),
+    }),
+    "approvals": st.fixed_dictionaries({**somewhere, "owner": someone, "spender": someone, "raw": st.integers(0, 3)}),
+    "transactions": st.fixed_dictionaries({
+        **somewhere, "sender": someone,
+        "recipient": st.one_of(st.none(), someone), "created": st.one_of(st.none(), someone),
+        "raw": st.just(0), "gas_price": st.just(0), "fee": st.integers(0, 3), "input": st.binary(max_size=6),
+    }),
+    "logs": st.fixed_dictionaries({
+        **somewhere, "address": st.sampled_from(CONTRACTS), "topic0": st.just(TOPIC0),
+        **{f"topic{n}": st.one_of(st.none(), st.sampled_from(TOPICS)) for n in (1, 2, 3)},
+    }),
+}  # fmt: skip
+
+
+HISTORY_TABLES = (ACCOUNT_TRANSFERS, ACCOUNT_APPROVALS, ACCOUNT_TRANSACTIONS, ACCOUNT_EVENTS)
+
+
+KEY = [name for name in ACCOUNT_APPROVALS.key if name != "chain"]
+
+
+class Places:
+    """Blocks on their way from the tail over the lake into the histories of accounts."""
+
+    def __init__(self, folder: Path, history: Table, rows: Sequence[dict[str, Any]]) -> None:
+        self.lake, self.tail = Lake(str(folder / "lake")), Tail(folder / "tail.db")
+        self.history, self.source = history, HISTORIES[history.name].source
+        numbered = [{"chain": CHAIN, **row} for row in rows]
+        if "log_index" not in self.source.key:
+            numbered = [{**row, "tx_index": number} for number, row in enumerate(numbered)]
+        self.rows = frame(self.source, numbered)
+        self.appended = self.dropped = 0
+        blocks = [Block(height, f"0x{height}", f"0x{height - 1}", height) for height in range(HEIGHTS)]
+        self.tail.put(CHAIN, [TailBlock(block, self._streams(block.height)) for block in blocks])
+        for dataset in HISTORIES[history.name].datasets:
+            for filter_ in EVENTS if history is ACCOUNT_EVENTS else [""]:
+                self.tail.add_indexed_ranges(CHAIN, dataset, filter_, Span(0, HEIGHTS - 1))
+
+    def _rows(self, first: int, last: int) -> pa.Table:
+        return in_schema(self.rows.filter(pl.col("height").is_between(first, last)), self.source)
+
+    def _streams(self, height: int) -> dict[str, bytes]:
+        rows = self._rows(height, height)
+        return {self.source.name: arrow_ipc.dump(rows)} if rows.num_rows else {}
+
+    def step(self, what: str) -> None:
+        """One more block is in the lake beside the tail, or in the lake alone; or all are; or those of the lake are in
+        the histories too."""
+        if what == "append":
+            self._append(min(self.appended, HEIGHTS - 1))
+        elif what == "drop":
+            self._drop(min(self.dropped, self.appended - 1))
+        elif what == "move":
+            self._append(HEIGHTS - 1)
+            self._drop(HEIGHTS - 1)
+        elif what == "materialise":
+            materialise(self.lake, self.tail, CHAIN, (self.history.name,))
+
+    def _append(self, last: int) -> None:
+        self.lake.append(self.source, self._rows(self.appended, last), stream="test", batch=last)
+        self.appended = last + 1
+
+    def _drop(self, last: int) -> None:
+        self.tail.drop(CHAIN, last)
+        self.dropped = last + 1
+
+    def moving(self, steps: Sequence[str]) -> tuple[Any, Any]:
+        """The lake and the tail, with a step before each time that one of them is read."""
+        left = iter(steps)
+
+        def step() -> None:
+            self.step(next(left, "stay"))
+
+        return Moving(self.lake, step), Moving(self.tail, step)
+
+    def all_of(self, accounts: Sequence[str], span: Span, where: pl.Expr) -> pl.DataFrame:
+        """What there is to find, out of all rows at once."""
+        mine = by_account(self.history, self.rows.lazy().filter(where)).filter(pl.col("account").is_in(accounts))
+        return mine.filter(pl.col("height").is_between(span.first, span.last)).collect()
+
+
+class Moving:
+    """A store under which rows move on before each read."""
+
+    def __init__(self, store: Lake | Tail, step: Callable[[], None]) -> None:
+        self._store, self._step = store, step
+
+    def __getattr__(self, name: str) -> Any:
+        self._step()
+        return getattr(self._store, name)
+
+
+@contextmanager
+def places(history: Table, rows: Sequence[dict[str, Any]], steps: Sequence[str] = ()) -> Iterator[Places]:
+    """Blocks that have come so far as some steps take them."""
+    with TemporaryDirectory() as folder:
+        several = Places(Path(folder), history, rows)
+        try:
+            for step in steps:
+                several.step(step)
+            yield several
+        finally:
+            several.tail.close()
+
+
+steps = st.lists(st.sampled_from(["append", "drop", "move", "materialise", "stay"]), max_size=20)
+several_accounts = st.lists(someone, min_size=1, max_size=3, unique=True)
+spans = st.tuples(st.integers(0, HEIGHTS - 1), st.integers(0, HEIGHTS - 1)).map(lambda pair: Span(min(pair), max(pair)))
+WHERE: dict[str, pl.Expr] = {
+    "account_transfers": pl.col("standard") != "native",
+    "account_approvals": pl.col("raw") != bytes(32),
+    "account_transactions": pl.col("sender").is_in(ACCOUNTS[:2]),
+    "account_events": of_events(EVENTS[:1]),
+}
+
+
+@pytest.mark.parametrize("history", HISTORY_TABLES, ids=lambda table: table.name)
+def test_rows_of_accounts_are_all_rows_of_them_while_rows_move_on(history: Table) -> None:
+    @settings(max_examples=15, deadline=None)
+    @given(st.data())
+    def holds(data: st.DataObject) -> None:
+        rows = data.draw(st.lists(SOURCES[HISTORIES[history.name].source.name], min_size=5, max_size=25), "rows")
+        before, meanwhile = data.draw(steps, "before"), data.draw(steps, "meanwhile")
+        accounts, span = data.draw(several_accounts, "accounts"), data.draw(spans, "span")
+        where = WHERE[history.name] if data.draw(st.booleans(), "chosen") else pl.lit(True)
+        columns = [name for name in history.names if name not in ("chain", "bucket")]
+        with places(history, rows, before) as there:
+            index = (*there.moving(meanwhile), CHAIN)
+            found = rows_of(*index, history, accounts, columns, span=span, where=where)
+            expected = there.all_of(accounts, span, where).select(columns)
+            assert_frame_equal(found.sort(columns), expected.sort(columns))
+            distinct = rows_of(*index, history, accounts, ("account", pl.col("height") % 2), span=span, where=where)
+            pairs = expected.select("account", pl.col("height") % 2).unique()
+            assert_frame_equal(distinct.sort(pl.all()), pairs.sort(pl.all()))
+
+    holds()
+
+
+def test_no_row_is_missed_whenever_it_moves_on() -> None:
+    rows = [{"height": height, "owner": ACCOUNTS[0], "raw": 1} for height in range(HEIGHTS)]
+    for before in range(12):
+        for between in (0, 2):
+            steps = [*["stay"] * before, "move", *["stay"] * between, "materialise"]
+            for start in ((), ("move",)):
+                with places(ACCOUNT_APPROVALS, rows, start) as there:
+                    index = (*there.moving(steps), CHAIN)
+                    found = rows_of(*index, ACCOUNT_APPROVALS, ACCOUNTS[:1], KEY)
+                    assert sorted(found["height"]) == list(range(HEIGHTS)), (start, steps)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(SOURCES["transfers"], max_size=25), steps, steps, st.sets(st.integers(0, HEIGHTS - 1)))
+def test_rows_at_heights_are_all_rows_there_while_rows_move_on(
+    rows: list[dict[str, Any]], before: list[str], meanwhile: list[str], heights: set[int]
+) -> None:
+    with places(ACCOUNT_TRANSFERS, rows, before) as there:
+        parts = list(rows_at(*there.moving(meanwhile), CHAIN, TRANSFERS, heights, TRANSFERS.names))
+        found = pl.concat([there.rows.clear(), *parts])
+        expected = there.rows.filter(pl.col("height").is_in(heights))
+        assert_frame_equal(found.sort(TRANSFERS.key), expected.sort(TRANSFERS.key))
+
+
+@pytest.mark.parametrize("steps", [(), ("append", "drop"), ("append", "drop", "materialise")])
+def test_who_has_more_transactions_than_are_served_is_refused_wherever_they_lie(steps: Sequence[str]) -> None:
+    rows = [
+        {"height": 0, "tx_index": number // 2, "sender": ACCOUNTS[0], "recipient": ACCOUNTS[1], "raw": 1}
+        for number in range(6)
+    ]
+    with places(ACCOUNT_TRANSFERS, rows, steps) as there:
+        index = (there.lake, there.tail, CHAIN)
+        served = rows_of(*index, ACCOUNT_TRANSFERS, ACCOUNTS[:1], ("log_index",), max_transactions=3)
+        assert served.height == len(rows), "three transactions of two transfers each"
+        with pytest.raises(NotFound, match="more than 2 transactions"):
+            rows_of(*index, ACCOUNT_TRANSFERS, ACCOUNTS[:1], ("log_index",), max_transactions=2)
