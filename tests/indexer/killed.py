@@ -27,6 +27,12 @@ HASTE = {
 }
 
 
+def load() -> None:
+    """The libraries that a command needs, once for all children."""
+    for name in LOADED:
+        importlib.import_module(name)
+
+
 def hurry() -> None:
     """Commit often: a kill has then much to interrupt."""
     for module in (collect, materialise, follow, maintenance, worker):
@@ -55,7 +61,6 @@ def run(kills: int, chance: random.Random, most_ms: int, command: list[str]) -> 
 
 
 if __name__ == "__main__":
-    for name in LOADED:
-        importlib.import_module(name)
+    load()
     hurry()
     print(run(int(sys.argv[1]), random.Random(int(sys.argv[2])), int(sys.argv[3]), sys.argv[4:]))

@@ -19,6 +19,7 @@ from indexer import materialise
 from indexer.scrub import checked, listed
 from tests.chains.evm import KEY, EvmSubject, evm
 from tests.chains.index import EVERYTHING, FETCHED, Index, in_order, index
+from tests.indexer.restarting import POINTS
 
 pytestmark = pytest.mark.node
 TIMES = 10 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 1
@@ -55,9 +56,13 @@ def environment(
 
 def killed(kills: int, seed: int, most_ms: int, command: Sequence[str], env: dict[str, str], folder: Path) -> Game:
     """The game of `killed.py`, begun."""
-    given = [str(kills), str(seed), str(most_ms), *command]
+    return begun("killed", [str(kills), str(seed), str(most_ms), *command], env, folder)
+
+
+def begun(game: str, given: Sequence[str], env: dict[str, str], folder: Path) -> Game:
+    """A game that kills."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.indexer.killed", *given],
+        [sys.executable, "-m", f"tests.indexer.{game}", *given],
         env=env, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
@@ -136,25 +141,50 @@ async def test_a_follower_that_is_killed_again_and_again_has_followed(tmp_path: 
     with evm(30) as moving:
         kills = 12 * TIMES
         game = killed(kills, seed, 4_000, ["worker"], environment(moving, tmp_path, EVERYTHING), tmp_path)
-        while game.poll() is None:
-            moving.trade(chance.randint(1, 3), chance.randrange(2**32))
-            if chance.random() < 0.3:
-                moving.reorg(chance.randint(1, FINALITY - 1))
-            await asyncio.sleep(0.1)
+        await go_on(moving, game, chance)
         said, complaint = game.communicate()
         assert game.returncode == 0, complaint
         assert int(said.splitlines()[-1]) == kills, "it never ends by itself"
-        async with index(moving, tmp_path) as one:
-            assert one.tail.anchor(KEY) is not None, "some life was long enough to get anything done"
-            await one.fill_final()
-            await one.follower().step()
-            await one.materialise()
-            await assert_histories_are_whole(one)
-            plain = moving.rows(Span(0, moving.height))
-            for table in FETCHED:
-                assert one.rows(table) == in_order(plain[table]), table
-            assert one.tail.open_batches(KEY) == []
-            assert one.tail.indexed_ranges(KEY, "transfers") == Spans([Span(0, moving.height)])
+        await assert_followed(moving, tmp_path)
+
+
+async def go_on(moving: EvmSubject, game: Game, chance: random.Random) -> None:
+    """As long as the game lasts, the chain goes on, and changes its mind."""
+    while game.poll() is None:
+        moving.trade(chance.randint(1, 3), chance.randrange(2**32))
+        if chance.random() < 0.3:
+            moving.reorg(chance.randint(1, FINALITY - 1))
+        await asyncio.sleep(0.1)
+
+
+async def assert_followed(moving: EvmSubject, folder: Path) -> None:
+    """One more step, that nobody disturbs, and everything is there once."""
+    async with index(moving, folder) as one:
+        assert one.tail.anchor(KEY) is not None, "some life was long enough to get anything done"
+        await one.fill_final()
+        await one.follower().step()
+        await one.materialise()
+        await assert_histories_are_whole(one)
+        plain = moving.rows(Span(0, moving.height))
+        for table in FETCHED:
+            assert one.rows(table) == in_order(plain[table]), table
+        assert one.tail.open_batches(KEY) == []
+        assert one.tail.indexed_ranges(KEY, "transfers") == Spans([Span(0, moving.height)])
+
+
+async def test_a_worker_that_dies_while_its_failed_tasks_begin_again_has_followed(tmp_path: Path) -> None:
+    """A write fails by a fault of our own; while the supervisor takes the task up again, the process dies."""
+    seed = random.randrange(2**32)
+    print(f"{seed=}")
+    with evm(30) as moving:
+        game = begun("restarting", [str(TIMES), str(seed)], environment(moving, tmp_path, EVERYTHING), tmp_path)
+        await go_on(moving, game, random.Random(seed))
+        said, complaint = game.communicate()
+        assert game.returncode == 0, complaint
+        ends = json.loads(said.splitlines()[-1])
+        print(ends)
+        assert ends.keys() >= set(POINTS), "a worker died at each of the points"
+        await assert_followed(moving, tmp_path)
 
 
 async def test_a_repair_that_is_killed_again_and_again_leaves_every_row_as_it_was(
