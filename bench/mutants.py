@@ -33,11 +33,11 @@ import pyarrow as pa
 import uvloop
 
 from adapters.evm.chain import EvmChain, family
+from adapters.evm.positions.events import declared
 from bench.figures import Figure, main
 from bench.replay import Plan, Replay
 from chainfolio.blocks import Span
 from chainfolio.errors import ChainfolioError
-from chainfolio.events import declared
 from chainfolio.seams import Seams
 from chainfolio.settings import Chain
 from localchain.actions import Action, Scene

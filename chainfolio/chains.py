@@ -8,7 +8,7 @@ the methods behind one, or raises one typed error. No method exists only to rais
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload, runtime_checkable
@@ -23,6 +23,9 @@ from chainfolio.settings import Chain as ChainSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from chainfolio.positions import AccountReader
+    from chainfolio.protocols import InstalledProtocols
 
 LOOK_BACK = 16  # heights that are looked at for a block at first; each next piece has twice as many
 
@@ -205,6 +208,10 @@ class Chain(Protocol):
     async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
         """The results of some reads at each of several blocks, together; an error in the place of a block that
         cannot be read."""
+
+    def account_reader(self, installed: InstalledProtocols, listed: Collection[str] = ()) -> AccountReader:
+        """What reads the balances and positions of accounts, with these protocols; `listed` are the tokens that are
+        what they say, and whose transfers nobody has to doubt. BadSettings where a protocol cannot be read."""
 
     def describe(self, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
         """What some tokens say of themselves: symbol, name, decimals."""

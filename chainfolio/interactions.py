@@ -48,3 +48,8 @@ class Interactions:
 def _both(one: Mapping[str, frozenset[Item]], other: Mapping[str, frozenset[Item]]) -> dict[str, frozenset[Item]]:
     nothing: frozenset[Item] = frozenset()
     return {each: one.get(each, nothing) | other.get(each, nothing) for each in {*one, *other}}
+
+
+def contract_of(filter_: str) -> str:
+    """The contract that a filter of the dataset `events` names: `contract/event`."""
+    return filter_.partition("/")[0]

@@ -12,7 +12,7 @@ from chainfolio.errors import BadRequest, BadSettings
 from cli.common import Commands, show_json, with_system
 
 if TYPE_CHECKING:
-    from chainfolio.protocols import Family
+    from chainfolio.protocols import ProtocolFamily
     from engine.kit.scaffolding import Deployment
     from indexer.wiring import System
 
@@ -54,8 +54,8 @@ async def start(system: System, options: argparse.Namespace) -> Made:
     check_key(options.name)
     if any(each.key == options.name for each in system.registry.protocols):
         raise BadRequest("NAME", f"there is a protocol `{options.name}` already", remedy="choose another name")
-    if options.chain and options.chain not in system.chain_keys:
-        known = ", ".join(sorted(system.chain_keys))
+    if options.chain and options.chain not in system.chain_kinds:
+        known = ", ".join(sorted(system.chain_kinds))
         raise BadRequest("chain", f"no such chain: {options.chain}", remedy=f"one of {known}")
     where = deployment(options.chain, options.contract, options.option)
     if options.fork_of is not None:
@@ -64,7 +64,7 @@ async def start(system: System, options: argparse.Namespace) -> Made:
     return package(system, options.name, like, where, Path(options.dir))
 
 
-def family_of(system: System, field: str, name: str) -> Family:
+def family_of(system: System, field: str, name: str) -> ProtocolFamily:
     """An installed family by its name; BadRequest with those that there are."""
     if name not in system.families:
         known = ", ".join(sorted(system.families))
@@ -72,7 +72,7 @@ def family_of(system: System, field: str, name: str) -> Family:
     return system.families[name]
 
 
-def fork(system: System, key: str, family: Family, where: Deployment) -> Made:
+def fork(system: System, key: str, family: ProtocolFamily, where: Deployment) -> Made:
     """The file of a fork, where the settings look for it, once it is sure that it can be read there."""
     from engine.kit.scaffolding import file_text, wants, write
 
@@ -81,7 +81,7 @@ def fork(system: System, key: str, family: Family, where: Deployment) -> Made:
         raise BadSettings(
             "protocols", "no folder is named for files of protocols", remedy='add protocols = "protocols"'
         )
-    if not where.contracts or not concerns(family, where):
+    if not where.contracts or not family.finds_anybody(where.contracts):
         raise BadRequest(
             "contract", f"`{family.name}` finds a fork by its contracts, in the role of: {', '.join(wanted.roles)}",
             remedy=f"--chain ethereum --contract {next(iter(wanted.roles), 'pool')}=0x…",
@@ -98,16 +98,6 @@ def fork(system: System, key: str, family: Family, where: Deployment) -> Made:
     ]
 
 
-def concerns(family: Family, where: Deployment) -> bool:
-    """Whether a rule of the family finds anybody by these contracts, or needs none to."""
-    from chainfolio.protocols import Token
-
-    return any(
-        rule.role in where.contracts or (isinstance(rule, Token) and not rule.role and not rule.everywhere)
-        for rule in family.rules
-    )
-
-
 def check(system: System, key: str, text: str) -> None:
     """BadSettings where a protocol file could not be read here, or has a contract of another's."""
     from indexer.registry import protocol_of
@@ -115,10 +105,10 @@ def check(system: System, key: str, text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / f"{key}.toml"
         draft.write_text(text)
-        system.registry.plus([protocol_of(draft, system.chain_keys)])
+        system.registry.plus([protocol_of(draft, system.chain_kinds)])
 
 
-def package(system: System, key: str, like: Family | None, where: Deployment, folder: Path) -> Made:
+def package(system: System, key: str, like: ProtocolFamily | None, where: Deployment, folder: Path) -> Made:
     """A package in a folder of its own."""
     from engine.kit.scaffolding import package as files
     from engine.kit.scaffolding import write

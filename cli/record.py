@@ -58,16 +58,16 @@ async def recorded(system: System, options: argparse.Namespace) -> Recording:
     """The recording, at the block asked for or the newest final one."""
     import asyncio
 
+    from adapters.evm.positions.matching import Protocols
     from engine import account_index
     from engine.kit.recordings import record
-    from indexer.matching import Protocols, rows
 
     check_chains(system)
     account, extra = evm(options.address), named_interactions(options.met)
     if options.block is not None and options.block < 0:
         raise BadRequest("block", "a block height is at least 0")
     chain = system.chain(options.chain)
-    own = rows(chain.key, system.registry, system.families)
+    own = list(system.installed(chain).rows)
     if options.protocol is not None:
         own = [row for row in own if row.protocol == options.protocol]
         if not own:

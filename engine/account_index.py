@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Issue
-from chainfolio.events import contract_of
-from chainfolio.interactions import Interactions, NamedEvent
+from chainfolio.interactions import Interactions, NamedEvent, contract_of
 from chainfolio.tables import ACCOUNT_EVENTS, ACCOUNT_TRANSFERS
 from engine.rows import rows_of
 from indexer.materialise import of_events

@@ -19,17 +19,16 @@ from chainfolio.calls import Read, balance_of
 from chainfolio.contracts import Day, Holding, Issue, Quoted, Snapshot, Spam, Token
 from chainfolio.errors import BadAnswer, Reorged, SourceError
 from chainfolio.plans import Plan, Reverted, Unknown, run_batched
+from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountReader, AccountState, OpenPosition
+from chainfolio.protocols import InstalledProtocols
 from engine import account_index
 from engine.arrivals import arrivals
 from engine.daily import Daily, daily
 from engine.descriptions import About
 from engine.past_prices import Past
-from engine.positions import MAX_READS, MAX_ROUNDS, AccountReader, AccountState, OpenPosition
 from engine.sent import paid
-from engine.shares import Shares
 from engine.tokens import TokenBook
 from engine.trust import in_doubt, judged
-from indexer.matching import Protocols
 from portfolio.spam import Originals, TokenFacts, judge
 from pricing.fixed import pegged
 from pricing.quotes import PriceSource, Quotes
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from storage.lake import Lake
     from storage.tail import Tail
 
-SECOND_US = 1_000_000
 LIVE_LAG = 64  # blocks: an index that is this close to the head is live
 
 
@@ -52,10 +50,12 @@ class Snapshotter:
     tail: Tail
     book: TokenBook
     sources: Sequence[PriceSource]
-    protocols: Protocols = field(default_factory=lambda: Protocols(()))
+    installed: InstalledProtocols = field(default_factory=InstalledProtocols)
+    reader: AccountReader = field(init=False)
     past: Past = field(init=False)
 
     def __post_init__(self) -> None:
+        self.reader = self.chain.account_reader(self.installed, self.book.listed)
         self.past = Past(self.chain, self.sources)
 
     async def take(
@@ -96,7 +96,7 @@ class Snapshotter:
 
     async def _at(self, accounts: Sequence[str], block: Block, extra: Sequence[str], before: int) -> Snapshot:
         # Before the rows are read: what is covered by now is there then.
-        unindexed = account_index.unindexed(self.tail, self.chain.key, block.height, self.protocols.events)
+        unindexed = account_index.unindexed(self.tail, self.chain.key, block.height, self.reader.events)
         index = self.lake, self.tail, self.chain.key, accounts
         recent = await self._recent(block)
         interactions, (moved, no_days) = await asyncio.gather(
@@ -110,23 +110,22 @@ class Snapshotter:
             asyncio.to_thread(daily, *index, block, self.chain.info.also_at, rules_of(self.chain.kind).nobody),
         )
         wanted = {account: self._wanted(interactions[account].tokens | set(extra)) for account in accounts}
-        about, time_s = self._about(block), block.time_us // SECOND_US
+        about, reader = self._about(block), self.reader.at(block)
         also = {contract for each in moved.values() for contract in each.contracts}
         expected = await asyncio.to_thread(
             lambda: {
                 account: self.book.expected(account, interactions[account].tokens | set(extra)) for account in accounts
             }
         )
-        shares = Shares(self.protocols)
-        readers = {
-            account: AccountReader(
-                shares, account, interactions[account], time_s, lambda held: about.ask({*held, *also}),
+        plans = {
+            account: reader.read(
+                account, interactions[account], tuple(wanted[account]), lambda held: about.ask({*held, *also}),
                 about.expect(expected[account]),
             )
             for account in accounts
         }  # fmt: skip
         read, fees = await asyncio.gather(
-            self._read({account: readers[account].read_all(tuple(wanted[account])) for account in accounts}, block),
+            self._read(plans, block),
             asyncio.to_thread(paid, *index, block),
         )
         opened = [each for read_all in read.values() for each in read_all.positions]
@@ -142,8 +141,8 @@ class Snapshotter:
         spam = await asyncio.to_thread(self._all_spam, held, opened, own, moved, about, block.height)
         holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
         issues += [*unknown, *(issue for read_all in read.values() for issue in read_all.issues)]
-        issues += [*about.issues, *_refusals(quotes, own), *self.protocols.issues]
-        issues += [issue for account in accounts for issue in self.protocols.unknown(account, interactions[account])]
+        issues += [*about.issues, *_refusals(quotes, own), *self.reader.issues]
+        issues += [issue for account in accounts for issue in self.reader.unknown(account, interactions[account])]
         issues += account_index.gaps(
             self.tail, self.chain.key, block.height, unindexed, recent.span if recent else None
         )

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from chainfolio.contracts import Issue
-from engine.positions import OpenPosition
+from chainfolio.positions import OpenPosition
 from portfolio.spam import Arrival
 
 NO_ACT = "no file names this share, and the account did not come by it in an act of its own"

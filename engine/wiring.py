@@ -22,9 +22,7 @@ def snapshotter_of(system: System, chain: Chain) -> Snapshotter:
     """What takes snapshots of a chain."""
     source_chain = sources(price_sections(system), system.settings.prices, chain.key, file=_prices(system).name)
     book = TokenBook(chain.key, system.lake, token_list(_tokens(system, chain), chain.info))
-    protocols = system.protocols(chain)
-    protocols.listed = protocols.plain | book.listed.keys()
-    return Snapshotter(chain, system.lake, system.tail, book, source_chain, protocols)
+    return Snapshotter(chain, system.lake, system.tail, book, source_chain, system.installed(chain))
 
 
 def shown_facts(system: System, chain: Chain) -> ChainFacts:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pkgutil
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -20,8 +20,7 @@ from pathlib import Path
 from types import ModuleType
 
 from chainfolio.contracts import Issue
-from chainfolio.protocols import Family, Rule
-from indexer.validation import problem_of_kind
+from chainfolio.protocols import ProtocolFamily
 
 GROUP = "chainfolio.protocols"
 OURS = "adapters.evm.protocols"  # as in pyproject.toml; also there where the project runs without being installed
@@ -36,7 +35,7 @@ class Package:
 
     provider: str
     module: str
-    families: tuple[Family, ...] = ()
+    families: tuple[ProtocolFamily, ...] = ()
     folder: Path | None = None
     problem: str = ""
 
@@ -64,7 +63,7 @@ def installed() -> tuple[Package, ...]:
     return (ours, *(_unambiguous(package, own, names) for package in packages[1:]))
 
 
-def families() -> dict[str, Family]:
+def families() -> dict[str, ProtocolFamily]:
     """All families that can be used, by name."""
     return {family.name: family for package in installed() for family in package.families}
 
@@ -99,20 +98,11 @@ def _modules(place: str) -> Iterator[ModuleType]:
         yield import_module(f"{place}.{inside.name}")
 
 
-def _family(module: ModuleType) -> Family:
+def _family(module: ModuleType) -> ProtocolFamily:
     family = module.FAMILY
-    if not isinstance(family, Family):
+    if not isinstance(family, ProtocolFamily):
         raise _Unfit(f"`{module.__name__}.FAMILY` is a {type(family).__name__}, not a Family")
-    rules = family.rules
-    sound = isinstance(rules, Sequence) and all(isinstance(each, Rule) for each in rules)
-    decoders = [each for each in (family.position, family.unwrap) if each is not None]
-    if not isinstance(family.name, str) or not sound or not decoders or not all(map(callable, decoders)):
-        raise _Unfit(f"`{module.__name__}.FAMILY` needs a name, rules, and a function as `position` or `unwrap`")
-    for name in ("roles", "options"):
-        named = getattr(family, name)
-        if not isinstance(named, list | tuple) or not all(isinstance(each, str) and each for each in named):
-            raise _Unfit(f"`{module.__name__}.FAMILY`: `{name}` is {named!r}, not a tuple of names")
-    if family.position is None and (problem := problem_of_kind(family.kind)):
+    if problem := family.problem:
         raise _Unfit(f"`{module.__name__}.FAMILY`: {problem}")
     return family
 
@@ -127,7 +117,7 @@ def _unambiguous(package: Package, ours: set[str], names: Counter[str]) -> Packa
     return Package(package.provider, package.module, problem=problem)
 
 
-def module_of(family: Family) -> ModuleType:
+def module_of(family: ProtocolFamily) -> ModuleType:
     """The module whose FAMILY it is."""
     places = tuple(package.module for package in installed())
     named = [module for name, module in list(sys.modules.items()) if name.startswith(places)]

@@ -17,11 +17,11 @@ import msgspec
 
 from chainfolio.assets import ZERO_ADDRESS, evm
 from chainfolio.errors import BadRequest, BadSettings
+from chainfolio.protocols import InstalledProtocol, ProtocolFamily, UnreadProtocol
 from portfolio.document import WALLET
 from portfolio.facts import ProtocolFacts
 
 if TYPE_CHECKING:
-    from chainfolio.protocols import Family
     from indexer.families import Package
 
 # Whoever makes the id of a protocol from its key makes the same one: UUIDv5 in this name space.
@@ -81,19 +81,16 @@ class Unread:
         return f"its file names the famil{'ies' if len(self.families) > 1 else 'y'} {named}, which no package installs"
 
     @property
+    def told(self) -> UnreadProtocol:
+        """The same as answers say it."""
+        return UnreadProtocol(self.protocol.key, self.protocol.name, self.problem)
+
+    @property
     def remedy(self) -> str:
         """What to do about it."""
         near = difflib.get_close_matches(self.families[0], self.installed, 1)
         meant = f" (did you mean `{near[0]}`?)" if near else ""
         return f"correct `families` in {_file(self.protocol.key)}{meant}, or install the package that has it"
-
-
-@dataclass(frozen=True, slots=True)
-class Undecoded:
-    """A protocol of which some contracts hold positions that no decoder reads."""
-
-    protocol: Protocol
-    problem: str = "there is no decoder for them"
 
 
 class Registry:
@@ -137,14 +134,31 @@ class Registry:
         roles = [role for key, role, address in protocol.places if (key, address) == (chain, contract)]
         return protocol.name if roles[0] == protocol.key else f"{protocol.name}: {roles[0].replace('_', ' ')}"
 
-    def undecoded(self, chain: str) -> dict[str, Undecoded]:
+    def undecoded(self, chain: str) -> dict[str, UnreadProtocol]:
         """The contracts of a chain that hold positions which no decoder reads."""
         return {
-            address: Undecoded(protocol)
+            address: UnreadProtocol(protocol.key, protocol.name, "there is no decoder for them")
             for protocol in self.protocols
             for role in protocol.undecoded
             for address in protocol.contracts.get(chain, {}).get(role, ())
         }
+
+    def rows(self, chain: str, kind: str, families: Mapping[str, ProtocolFamily]) -> tuple[InstalledProtocol, ...]:
+        """The protocols of a chain whose families are installed. One without contracts is one of every chain of the
+        `kind` that its family is for."""
+        return tuple(
+            InstalledProtocol(
+                protocol.key,
+                families[name],
+                {role: tuple(addresses) for role, addresses in protocol.contracts.get(chain, {}).items()},
+                protocol.options,
+                protocol.is_fork,
+            )
+            for protocol in self.protocols
+            if chain in protocol.contracts or not protocol.contracts
+            for name in protocol.families
+            if name in families and families[name].kind == kind
+        )
 
     def unread(self, families: Collection[str]) -> tuple[Unread, ...]:
         """The protocols that name other families than these, which are installed."""
@@ -208,12 +222,18 @@ def _add(
         protocol.contracts.setdefault(chain, {}).setdefault(role, []).append(address)
 
 
-def check_roles(protocol: Protocol, families: Mapping[str, Family]) -> None:
-    """BadSettings where a file has a role or an option that none of its families reads, or a family finds nobody by it;
-    silent where one of them is not installed, of which `unread` tells."""
+def check(protocol: Protocol, families: Mapping[str, ProtocolFamily], kinds: Mapping[str, str]) -> None:
+    """BadSettings where a file has a role or an option that none of its families reads, where a family finds nobody by
+    it, or is for another kind of chain than one of its chains; silent where one of them is not installed, of which
+    `unread` tells. `kinds`: the kind of each chain that is known."""
     if any(name not in families for name in protocol.families):
         return
     own = [families[name] for name in protocol.families]
+    for chain, roles in protocol.contracts.items():
+        for family in own:
+            if roles and kinds.get(chain, family.kind) != family.kind:
+                problem = f"contracts.{chain}: {family.name} reads chains of the kind {family.kind}"
+                raise BadSettings(_file(protocol.key), f"{problem}, and {chain} is of the kind {kinds[chain]}")
     read = {role for family in own for role in family.all_roles}
     named = {role: f"contracts.{chain}.{role}" for chain, role, _ in protocol.places}
     for role, where in named.items():
@@ -226,9 +246,8 @@ def check_roles(protocol: Protocol, families: Mapping[str, Family]) -> None:
         said = f"options.{option}: no decoder reads this option"
         raise BadSettings(_file(protocol.key), said, remedy=_near(option, options) or "remove it")
     for family in own:
-        by_role = {rule.role for rule in family.rules}
-        if named and by_role and "" not in by_role and not by_role & named.keys():
-            wanted = " or ".join(f"`{role}`" for role in sorted(by_role))
+        if named and not family.finds_anybody(named):
+            wanted = " or ".join(f"`{role}`" for role in sorted(family.finding_roles))
             raise BadSettings(
                 _file(protocol.key), f"families: {family.name} finds nobody without a contract as {wanted}"
             )
@@ -245,28 +264,29 @@ def _near(name: str, known: Collection[str]) -> str:
 
 
 def joined(
-    known: Registry, packages: Sequence[Package], chains: Collection[str], own: Collection[str]
+    known: Registry, packages: Sequence[Package], kinds: Mapping[str, str], own: Collection[str]
 ) -> tuple[Registry, tuple[Package, ...]]:
     """What is known, with the protocol files of installed packages; a package whose files cannot be used says so.
 
     A package's file stands in for none that is known, but one of the operator's `own` (keys) for a package's.
-    BadSettings where a file that is known has a role or an option that none of its families reads.
+    `kinds`: the chains that files may name, with the kind of each. BadSettings where a file that is known has a role or
+    an option that none of its families reads, or names a chain of another kind.
     """
     checked = []
     installed = {family.name: family for package in packages for family in package.families}
     for package in packages:
         try:
             files = sorted(package.folder.glob("*.toml")) if package.folder and not package.problem else []
-            more = [_foreign(path, chains) for path in files if path.stem not in own]
+            more = [_foreign(path, kinds) for path in files if path.stem not in own]
             for protocol in more:
-                check_roles(protocol, installed)
+                check(protocol, installed, kinds)
             known = known.plus(more)
             checked.append(package)
         except (BadSettings, OSError) as error:
             checked.append(replace(package, families=(), problem=f"its files cannot be used: {error}"))
     usable = {family.name: family for package in checked for family in package.families}
     for protocol in known.protocols:
-        check_roles(protocol, usable)
+        check(protocol, usable, kinds)
     return known, tuple(checked)
 
 

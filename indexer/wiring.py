@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -17,11 +18,10 @@ from chainfolio.settings import Settings
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from chainfolio.protocols import Family
+    from chainfolio.protocols import InstalledProtocols, ProtocolFamily
     from indexer.families import Package
     from indexer.follow import Follower
-    from indexer.matching import Protocols
-    from indexer.registry import Registry, Undecoded, Unread
+    from indexer.registry import Registry, Unread
     from storage.lake import Lake
     from storage.tail import Tail
 
@@ -111,7 +111,7 @@ class System:
         return self._protocols[1]
 
     @property
-    def families(self) -> dict[str, Family]:
+    def families(self) -> dict[str, ProtocolFamily]:
         """The families of protocols that can be used, by name."""
         return {family.name: family for package in self.packages for family in package.families}
 
@@ -136,8 +136,9 @@ class System:
 
             folders = [Path(self.settings.protocols)] if self.settings.protocols else []
             own = {path.stem for folder in folders for path in folder.glob("*.toml")}
-            known = load([self.configs / "protocols", *folders], self.chain_keys)
-            self._known = joined(known, installed(), self.chain_keys, own)
+            kinds = self.chain_kinds
+            known = load([self.configs / "protocols", *folders], kinds)
+            self._known = joined(known, installed(), kinds, own)
         return self._known
 
     @property
@@ -146,7 +147,7 @@ class System:
         if self._spenders is None:
             from indexer.registry import load
 
-            self._spenders = load([self.configs / "spenders"], self.chain_keys)
+            self._spenders = load([self.configs / "spenders"], self.chain_kinds)
         return self._spenders
 
     def permit2(self, chain: str) -> tuple[str, ...]:
@@ -160,9 +161,11 @@ class System:
         return {each: label for each, label in found.items() if label is not None}
 
     @property
-    def chain_keys(self) -> set[str]:
-        """The chains that files may name: those of the configs and of the settings."""
-        return {path.stem for path in (self.configs / "chains").glob("*.toml")} | self.settings.chains.keys()
+    def chain_kinds(self) -> dict[str, str]:
+        """The chains that files may name, those of the configs and of the settings, and of which kind each is."""
+        files = sorted((self.configs / "chains").glob("*.toml"))
+        named = {path.stem: str(tomllib.loads(path.read_text()).get("kind", "")) for path in files}
+        return named | {key: each.adapter for key, each in self.settings.chains.items()}
 
     def datasets(self, chain: Chain) -> tuple[str, ...]:
         """The datasets to index on a chain: those of its settings, else the usual ones."""
@@ -189,7 +192,7 @@ class System:
         from adapters.evm.permit2 import filters
 
         has_rules = any(each.families for each in self.registry.on(chain.key))
-        of_rules = self.protocols(chain).events if has_rules else ()
+        of_rules = chain.account_reader(self.installed(chain)).events if has_rules else ()
         return tuple(sorted({*of_rules, *filters(self.permit2(chain.key))}))
 
     def follower(self, chain: Chain) -> Follower:
@@ -199,25 +202,18 @@ class System:
         datasets = self.datasets(chain)
         return Follower(chain, self.lake, self.tail, self.seams, datasets, self.events(chain, datasets))
 
-    def protocols(self, chain: Chain) -> Protocols:
-        """The protocols of a chain whose families are installed; each call gives one that was told nothing yet.
+    def installed(self, chain: Chain) -> InstalledProtocols:
+        """The protocols of a chain, with what of them cannot be read."""
+        from chainfolio.protocols import InstalledProtocols
 
-        BadSettings where a rule asks for an event that is indexed as something else already.
-        """
-        from adapters.evm.chain import TAKEN
-        from indexer.matching import Protocols, rows
-
-        plain = frozenset([chain.info.wrapped] if chain.info.wrapped else [])
-        issues = tuple(each.issue for each in self.packages if each.problem)
-        unread = {address: each for each in self.unread for key, _, address in each.protocol.places if key == chain.key}
-        nobodys: dict[str, Unread | Undecoded] = {**self.registry.undecoded(chain.key), **unread}
-        found = Protocols(rows(chain.key, self.registry, self.families), plain, issues, nobodys)
-        for event in found.events:
-            contract, _, topic = event.partition("/")
-            if topic in TAKEN:
-                remedy = "a rule over tokens finds what the datasets `transfers` and `approvals` keep"
-                raise BadSettings(contract, f"no rule can ask for the event {topic}: it is kept already", remedy=remedy)
-        return found
+        unread = {
+            address: each.told for each in self.unread for key, _, address in each.protocol.places if key == chain.key
+        }
+        return InstalledProtocols(
+            self.registry.rows(chain.key, chain.kind, self.families),
+            tuple(each.issue for each in self.packages if each.problem),
+            self.registry.undecoded(chain.key) | unread,
+        )
 
     async def close(self) -> None:
         """Let go of connections and files."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,9 @@ from chainfolio.settings import Chain as ChainSettings
 if TYPE_CHECKING:
     from adapters.evm.datasets.transactions import Done
     from adapters.evm.explorer import Explorer
+    from adapters.evm.positions.reader import Accounts
     from chainfolio.calls import Read
+    from chainfolio.protocols import InstalledProtocols
 
 LOG_DATASETS: Mapping[str, Any] = {"transfers": transfers, "approvals": approvals}
 DATASETS: Mapping[str, str] = {
@@ -151,6 +153,23 @@ class EvmChain:
         from adapters.evm import scan
 
         return await scan.answer_each(self.node, asked) if asked else []
+
+    def account_reader(self, installed: InstalledProtocols, listed: Collection[str] = ()) -> Accounts:
+        """What reads accounts, with these protocols; `listed` are tokens whose transfers nobody has to doubt.
+
+        BadSettings where a rule asks for an event that is indexed as something else already.
+        """
+        from adapters.evm.positions.matching import Protocols
+        from adapters.evm.positions.reader import Accounts
+
+        plain = frozenset([self.facts.wrapped.address] if self.facts.wrapped else [])
+        found = Protocols(installed.rows, plain, installed.issues, installed.unread, plain | {*listed})
+        for event in found.events:
+            contract, _, topic = event.partition("/")
+            if topic in TAKEN:
+                remedy = "a rule over tokens finds what the datasets `transfers` and `approvals` keep"
+                raise BadSettings(contract, f"no rule can ask for the event {topic}: it is kept already", remedy=remedy)
+        return Accounts(found)
 
     async def look_up(self, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
         """Transactions that the index knows, in order, with what their receipts say: as `lookup.look_up`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from chainfolio.events import declared
+from adapters.evm.positions.events import declared
 
 EVENTS: Final = tuple(
     declared(f"{name}(address indexed owner, address indexed token, address indexed spender, {rest})")

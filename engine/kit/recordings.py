@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from adapters.evm.call import decode, encode, encode_answer
+from adapters.evm.positions.events import MOST_TOPICS, WORD
+from adapters.evm.positions.matching import Protocols, RuleMatch
+from adapters.evm.positions.reader import OneAccount
+from adapters.evm.positions.shares import Shares
 from chainfolio.calls import Call, NativeBalance, Read, balance_of
 from chainfolio.documents import ValidationError, strict
 from chainfolio.errors import BadRequest, NotFound, Unavailable
-from chainfolio.events import MOST_TOPICS, WORD, contract_of
-from chainfolio.interactions import Interactions, NamedEvent
+from chainfolio.interactions import Interactions, NamedEvent, contract_of
 from chainfolio.plans import Reverted, Unknown, run_batched, run_known
-from chainfolio.protocols import Family, TokenAmount
-from engine.positions import MAX_READS, MAX_ROUNDS, AccountReader, AccountState, OpenPosition
-from engine.shares import Shares
-from indexer.matching import InstalledProtocol, Protocols, RuleMatch
+from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, OpenPosition
+from chainfolio.protocols import InstalledProtocol, ProtocolFamily, TokenAmount
 
 if TYPE_CHECKING:
     from chainfolio.blocks import Block
@@ -240,7 +241,7 @@ async def record(
         return given
 
     shares = Shares(Protocols(rows, plain))
-    plan = AccountReader(shares, account, interactions, time_s).read_all(sorted(interactions.tokens))
+    plan = OneAccount(shares, account, interactions, time_s).read_all(sorted(interactions.tokens))
     reports = await run_batched({"": plan}, answer, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
     if (error := reports[""].error) is not None:
         raise error
@@ -293,7 +294,7 @@ def save(path: Path, recording: Recording) -> None:
     draft.replace(path)
 
 
-def replay(file: str, recording: Recording, registry: Registry, families: Mapping[str, Family]) -> Replay:
+def replay(file: str, recording: Recording, registry: Registry, families: Mapping[str, ProtocolFamily]) -> Replay:
     """Run the installed decoders on a recording, with the protocols' files of this installation.
 
     A protocol that has no file for the chain here is read as its file was when it was recorded.
@@ -367,9 +368,7 @@ def _read(
     said: _Said,
 ) -> Result:
     read_all = run_known(
-        AccountReader(Shares(Protocols(rows, plain)), account, interactions, time_s).read_all(
-            sorted(interactions.tokens)
-        ),
+        OneAccount(Shares(Protocols(rows, plain)), account, interactions, time_s).read_all(sorted(interactions.tokens)),
         said.answer,
     )
     issues = [Failure(each.adapter, each.subject, each.reason) for each in read_all.issues]
@@ -433,7 +432,7 @@ def _position(each: OpenPosition) -> Position:
     supplied, borrowed, rewards = _amounts(each.behind.parts.items()), _parts(found.borrowed), _parts(found.rewards)
     health = "" if found.health is None else f"{found.health:f}"
     return Position(
-        each.protocol, found.kind, found.name, found.pool, found.vault, supplied, borrowed, rewards, health,
+        each.protocol, found.position_type, found.name, found.pool, found.vault, supplied, borrowed, rewards, health,
         found.unlock_s, tuple(sorted(found.replaces)), found.unknown, found.unverified,
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chainfolio.assets import evm
 from chainfolio.errors import BadRequest, StoreError
-from chainfolio.protocols import Family
+from chainfolio.protocols import ProtocolFamily
 from indexer.families import module_of
 
 KEY = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
@@ -44,8 +44,9 @@ MODULE = '''\
 
 from __future__ import annotations
 
+from adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch
 from chainfolio.calls import Call
-from chainfolio.protocols import Counterparty, DecodedPosition, DecoderPlan, Family, ProtocolMatch, TokenAmount
+from chainfolio.protocols import DecodedPosition, TokenAmount
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
@@ -95,7 +96,7 @@ class Wants:
     options: tuple[str, ...]
 
 
-def wants(family: Family) -> Wants:
+def wants(family: ProtocolFamily) -> Wants:
     """What a family reads of its file."""
     return Wants(family.all_roles, family.options)
 
@@ -150,7 +151,7 @@ def file_text(key: str, family: str, where: Deployment, wanted: Wants) -> str:
     return "\n".join(lines) + "\n"
 
 
-def package(key: str, like: Family | None, where: Deployment) -> dict[str, str]:
+def package(key: str, like: ProtocolFamily | None, where: Deployment) -> dict[str, str]:
     """The files of a package, by path: the decoder is that of the family it is like, or the shortest that there is."""
     names = {"key": key, "dashed": key.replace("_", "-"), "title": title(key)}
     inside = f"chainfolio_{key}"
@@ -164,7 +165,7 @@ def package(key: str, like: Family | None, where: Deployment) -> dict[str, str]:
     }
 
 
-def renamed(family: Family, name: str) -> str:
+def renamed(family: ProtocolFamily, name: str) -> str:
     """The source of a family's module, in which the family is called otherwise."""
     source = inspect.getsource(module_of(family))
     for node in ast.walk(ast.parse(source)):

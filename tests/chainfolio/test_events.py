@@ -9,8 +9,8 @@ from eth_abi.abi import encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainfolio.events import declared
-from chainfolio.protocols import Event
+from adapters.evm.positions.events import declared
+from adapters.evm.positions.rules import Event
 
 TRANSFER = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 VALUES = {

@@ -14,9 +14,9 @@ from random import Random
 from typing import Any
 
 from adapters.evm.chain import EvmChain, family
+from adapters.evm.positions.events import declared
 from adapters.evm.transport import HttpTransport, Posted
 from chainfolio.blocks import Span
-from chainfolio.events import declared
 from chainfolio.seams import Seams
 from chainfolio.settings import Chain
 from localchain.deploy import Deployment, deploy

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from chainfolio.protocols import Counterparty, Family
+from adapters.evm.positions.rules import Counterparty, Family
 from indexer import families
 from indexer.registry import protocol_of
 from tests.cli.conftest import Run
@@ -121,7 +121,8 @@ def test_a_package_may_start_as_any_family_under_its_own_name(run: Run, here: Pa
     assert run("new-protocol", "mine", "--like", like, "--option", 'word=a "quoted" \\ text').code == 0
     inside = here / "chainfolio-mine" / "chainfolio_mine"
     family, ours = family_in(inside / "mine.py"), families.families()[like]
-    assert (family.name, family.rules, family.kind) == ("mine", ours.rules, ours.kind)
+    assert isinstance(ours, Family)
+    assert (family.name, family.rules, family.position_type) == ("mine", ours.rules, ours.position_type)
     assert protocol_of(inside / "mine.toml", []).options == {"word": 'a "quoted" \\ text'}
 
 

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.positions.matching import Protocols
+from adapters.evm.positions.reader import OneAccount
+from adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
+from adapters.evm.positions.shares import Shares
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Unknown, run_known
-from chainfolio.protocols import DecodedPosition, DecoderPlan, Family, ProtocolMatch, Token, TokenAmount
-from engine.positions import AccountReader, AccountState
-from engine.shares import Shares
-from indexer.matching import InstalledProtocol, Protocols
+from chainfolio.positions import AccountState
+from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
 
 ME, SHARE, POOL, OTHER, PROVIDER, FIRST, SECOND = ("0x" + letter * 40 for letter in "1234567")
 QUESTION = "POOL()(address)"
@@ -53,7 +55,7 @@ def read(says: dict[tuple[str, str], Any], contracts: dict[str, str], asked: lis
         return POOL if name == "POOL" else says.get((ask.to, name), Unknown("there is no contract", "absent"))
 
     met = Interactions(tokens=frozenset({SHARE}))
-    return run_known(AccountReader(Shares(Protocols([row])), ME, met).read_all([]), answer)
+    return run_known(OneAccount(Shares(Protocols([row])), ME, met).read_all([]), answer)
 
 
 @pytest.mark.parametrize(

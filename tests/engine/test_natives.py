@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from chainfolio.plans import Reverted, Unknown
+from chainfolio.positions import AccountState
 from chainfolio.settings import Chain, Settings
-from engine.positions import AccountState
 from engine.wiring import snapshotter_of
 from indexer.wiring import System
 

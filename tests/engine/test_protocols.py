@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from chainfolio.calls import BALANCE_OF, Call, NativeBalance, Read
-from chainfolio.interactions import Interactions, NamedEvent
-from chainfolio.plans import Reverted, Unknown, run_known
-from chainfolio.protocols import (
+from adapters.evm.positions.matching import Protocols
+from adapters.evm.positions.reader import OneAccount
+from adapters.evm.positions.rules import (
     Always,
     Collection,
     Counterparty,
-    DecodedPosition,
     DecoderPlan,
     Event,
     Family,
@@ -24,16 +22,18 @@ from chainfolio.protocols import (
     ProtocolMatch,
     Rule,
     Token,
-    TokenAmount,
-)  # fmt: skip
-from engine.positions import AccountReader, AccountState
-from engine.shares import Shares
+)
+from adapters.evm.positions.shares import Shares
+from chainfolio.calls import BALANCE_OF, Call, NativeBalance, Read
+from chainfolio.interactions import Interactions, NamedEvent
+from chainfolio.plans import Reverted, Unknown, run_known
+from chainfolio.positions import AccountState
+from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
 from indexer.families import families
-from indexer.matching import InstalledProtocol, Protocols, rows
 from indexer.registry import Protocol, Registry
 
 ME, POOL, FARM, SHARE, OTHER, COIN, GOLD = (f"0x{digit * 40}" for digit in "1234567")
-OURS = families()
+OURS = {name: family for name, family in families().items() if isinstance(family, Family)}
 ASSET, TOTAL, PREVIEW = "asset()(address)", "convertToAssets(uint256)(uint256)", "previewRedeem(uint256)(uint256)"
 Contracts = Mapping[tuple[str, str], Any]
 NOTHING: Mapping[str, int] = {}
@@ -61,7 +61,7 @@ def read(
             return 0
         return held[ask.to] if ask.signature == BALANCE_OF and ask.args == (ME,) else asked(contracts, ask)
 
-    found: AccountState = run_known(AccountReader(Shares(given), ME, match).read_all(tuple(held)), answer)
+    found: AccountState = run_known(OneAccount(Shares(given), ME, match).read_all(tuple(held)), answer)
     return found
 
 
@@ -85,7 +85,7 @@ def told(*names: str) -> Family:
 
 def test_nobody_is_asked_about_what_nobody_met() -> None:
     given = protocols(told("farm", "ids", "pool"), farm=FARM, ids=OTHER, pool=POOL)
-    plan = AccountReader(Shares(given), ME, Interactions()).read_all([])
+    plan = OneAccount(Shares(given), ME, Interactions()).read_all([])
     assert next(plan) == [NativeBalance(ME)]
     with pytest.raises(StopIteration) as stop:
         plan.send([7])
@@ -129,11 +129,13 @@ def test_tokens_that_lay_in_shares_are_asked_in_the_first_round_the_next_time() 
         yield []
         return (TokenAmount(COIN, raw),) if match.contract == SHARE else None
 
-    given = protocols(Family("wrap", (Token("pool", "POOL()(address)"),), unwrap=unwrap, kind="VAULT"), pool=POOL)
+    given = protocols(
+        Family("wrap", (Token("pool", "POOL()(address)"),), unwrap=unwrap, position_type="VAULT"), pool=POOL
+    )
     match = Interactions()
 
     def rounds() -> list[set[str]]:
-        plan, found = AccountReader(Shares(given), ME, match).read_all([SHARE]), []
+        plan, found = OneAccount(Shares(given), ME, match).read_all([SHARE]), []
         answers: list[Any] | None = None
         with suppress(StopIteration):
             while True:
@@ -308,14 +310,8 @@ def broken(what: str) -> Family:
             "finds garbage": lambda: [DecodedPosition("STAKED"), "a string"],
             "finds a number": lambda: 7,
             "finds a negative": lambda: DecodedPosition("STAKED", supplied=(TokenAmount(COIN, -1),)),
-            "finds a float": lambda: DecodedPosition(
-                "STAKED",
-                supplied=(TokenAmount(COIN, 0.5),),  # type: ignore[arg-type]
-            ),
-            "finds one part": lambda: DecodedPosition(
-                "STAKED",
-                supplied=TokenAmount(COIN, 1),  # type: ignore[arg-type]
-            ),
+            "finds a float": lambda: DecodedPosition("STAKED", (TokenAmount(COIN, 0.5),)),  # type: ignore[arg-type]
+            "finds one part": lambda: DecodedPosition("STAKED", TokenAmount(COIN, 1)),  # type: ignore[arg-type]
             "finds no parts": lambda: DecodedPosition("STAKED", rewards=None),  # type: ignore[arg-type]
             "finds truth": lambda: DecodedPosition("STAKED", borrowed=(TokenAmount(COIN, True),)),
             "finds another type": lambda: DecodedPosition("STEAKED", supplied=(TokenAmount(COIN, 1),)),
@@ -373,7 +369,7 @@ def test_a_decoder_that_breaks_is_an_issue_and_nothing_is_found(what: str) -> No
 @pytest.mark.parametrize(
     ("what", "told"),
     [
-        ("finds one part", "`supplied` is one Part, not a tuple of them (is a comma missing?)"),
+        ("finds one part", "`supplied` is one TokenAmount, not a tuple of them (is a comma missing?)"),
         ("finds another type", "there is no position type 'STEAKED' (did you mean `STAKED`?)"),
     ],
 )
@@ -387,11 +383,11 @@ def test_shares_that_are_unfolded_to_one_part_are_said_to_be() -> None:
         yield []
         return TokenAmount(COIN, raw)
 
-    family = Family("shares", (Token("share"),), unwrap=unwrap, kind="VAULT")
+    family = Family("shares", (Token("share"),), unwrap=unwrap, position_type="VAULT")
     found = read(protocols(family, share=SHARE), Interactions(), {}, {SHARE: 1})
     assert found.positions == ()
     (issue,) = found.issues
-    assert "is one Part, not a tuple of them" in issue.reason
+    assert "is one TokenAmount, not a tuple of them" in issue.reason
 
 
 @pytest.mark.parametrize("said", [Reverted(b"no"), Unknown("out of gas"), Unknown("no contract", cause="absent")])
@@ -430,7 +426,7 @@ def test_rows_are_of_the_chain_and_of_families_that_are_installed() -> None:
         Protocol("missing", "Missing", {"local": {"x": [POOL]}}, families=["nobody has this"]),
         Protocol("everywhere", "Everywhere", {}, families=["erc4626"]),
     ])  # fmt: skip
-    assert [(row.protocol, row.family.name) for row in rows("local", registry, OURS)] == [
+    assert [(row.protocol, row.family.name) for row in registry.rows("local", "evm", OURS)] == [
         ("everywhere", "erc4626"), ("here", "uniswap_v2"),
     ]  # fmt: skip
 
@@ -502,7 +498,7 @@ def test_an_event_that_is_not_as_declared_is_a_meeting_of_which_not_all_is_known
 def test_who_met_a_protocol_that_cannot_be_read_is_told_and_nobody_else(match: Interactions) -> None:
     farm = Protocol("farm", "The farm", {"ethereum": {"farm": [FARM], "chef": [FARM]}}, families=["erc4627"])
     (unread,) = Registry([farm]).unread(OURS)
-    given = Protocols((), unread={FARM: unread}, listed=frozenset({COIN}))
+    given = Protocols((), unread={FARM: unread.told}, listed=frozenset({COIN}))
     (issue,) = given.unknown(ME, match)
     assert (issue.adapter, issue.subject, issue.account, issue.makes_partial) == ("protocols", "farm", ME, True)
     assert f"positions of {ME} in The farm are unknown: its file names the family `erc4627`" in issue.reason

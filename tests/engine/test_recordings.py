@@ -15,16 +15,10 @@ from typing import Any, cast
 import pytest
 
 from adapters.evm.chain import EvmChain
-from chainfolio.blocks import Block
-from chainfolio.calls import Call, NativeBalance, Read
-from chainfolio.errors import BadRequest, ChainfolioError, NotFound, Unavailable
-from chainfolio.events import declared
-from chainfolio.interactions import Interactions, NamedEvent
-from chainfolio.plans import Reverted, Unknown
-from chainfolio.protocols import (
+from adapters.evm.positions.events import declared
+from adapters.evm.positions.rules import (
     Collection,
     Counterparty,
-    DecodedPosition,
     DecoderPlan,
     Event,
     Family,
@@ -32,10 +26,14 @@ from chainfolio.protocols import (
     ProtocolMatch,
     Rule,
     Token,
-    TokenAmount,
 )
+from chainfolio.blocks import Block
+from chainfolio.calls import Call, NativeBalance, Read
+from chainfolio.errors import BadRequest, ChainfolioError, NotFound, Unavailable
+from chainfolio.interactions import Interactions, NamedEvent
+from chainfolio.plans import Reverted, Unknown
+from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
 from engine.kit.recordings import Recording, read, record, replay, save, text
-from indexer.matching import InstalledProtocol
 from indexer.registry import Protocol, Registry
 
 ALICE, FARM, OTHER, TOKEN, COIN = ("0x" + pair * 20 for pair in ("aa", "fa", "0e", "70", "c0"))

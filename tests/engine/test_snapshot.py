@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
 from chainfolio.amounts import MAX_RAW
 from chainfolio.assets import ZERO_ADDRESS, account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Token as Described
 from chainfolio.errors import HistoryUnavailable
-from chainfolio.protocols import DecoderPlan, Family, ProtocolMatch, Token, TokenAmount
+from chainfolio.protocols import InstalledProtocol, InstalledProtocols, TokenAmount
 from chainfolio.settings import Chain, Settings
 from engine.service import Engine
 from engine.snapshot import Snapshotter
 from engine.tokens import TokenBook
-from indexer.matching import InstalledProtocol, Protocols
 from indexer.registry import Protocol, Registry
 from indexer.wiring import System
 from localchain.artifacts import artifact
@@ -115,7 +115,7 @@ async def test_a_portfolio_is_partial_for_a_protocol_that_nothing_here_can_read(
     (unread,) = Registry([Protocol("bank", "Bank", {"local": {"vault": [usdc]}}, families=["of_mine"])]).unread(())
     async with index(subject, tmp_path, datasets=LOGS) as indexed:
         await followed(indexed)
-        book, known = TokenBook(indexed.chain.key, indexed.lake, {}), Protocols((), unread={usdc: unread})
+        book, known = TokenBook(indexed.chain.key, indexed.lake, {}), InstalledProtocols(unread={usdc: unread.told})
         taken = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), known).take([alice, nobody])
     assert [(issue.subject, issue.account) for issue in taken.issues if issue.makes_partial] == [("bank", alice)]
 
@@ -286,7 +286,7 @@ async def test_what_a_token_is_a_share_of_is_what_it_said_at_the_block_whichever
         return (TokenAmount(met.answer, raw),)
 
     inside = [f"0x{number:040x}" for number in (5, 7)]
-    family = Family("wrap", (Token("pool", question="pool()(address)"),), unwrap=unwrap, kind="VAULT")
+    family = Family("wrap", (Token("pool", question="pool()(address)"),), unwrap=unwrap, position_type="VAULT")
     row = InstalledProtocol("wrap", family, {"pool": tuple(inside)}, {})
     with evm(0) as subject:
         node, bob, token = subject.node, "0x" + "b0" * 20, subject.token("USDC")
@@ -302,7 +302,7 @@ async def test_what_a_token_is_a_share_of_is_what_it_said_at_the_block_whichever
             seen = []
             for order in ((0, 1), (1, 0)):
                 book = TokenBook(indexed.chain.key, Lake(f"{indexed.lake.uri}{order[0]}"), {})
-                source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), Protocols((row,)))
+                source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), InstalledProtocols((row,)))
                 taken = {k: await source.take([bob], blocks[k]) for k in order}
                 again = [await source.take([bob], blocks[k]) for k in (0, 1)]
                 for k, each in enumerate(again):

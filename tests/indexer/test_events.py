@@ -8,17 +8,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from adapters.evm.positions.events import declared
 from adapters.evm.protocols.masterchef import DEPOSIT, FAMILY
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Snapshot
-from chainfolio.events import declared
 from chainfolio.interactions import NamedEvent
+from chainfolio.protocols import InstalledProtocol, InstalledProtocols
 from cli.demo import SUSHI
 from engine import account_index
 from engine.snapshot import Snapshotter
 from engine.tokens import TokenBook
 from indexer import materialise, reprocess
-from indexer.matching import InstalledProtocol, Protocols
 from localchain.evm import tx
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import EVERYTHING, Index, in_order, index
@@ -135,8 +135,8 @@ def traded() -> Iterator[EvmSubject]:
 async def farmed(indexed: Index, subject: EvmSubject, account: str) -> Snapshot:
     """The account's portfolio where nothing but the farm is known."""
     row = InstalledProtocol("sushi", FAMILY, {"chef": (chef(subject),)}, SUSHI)
-    book = TokenBook(indexed.chain.key, indexed.lake, {})
-    return await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), Protocols((row,))).take([account])
+    book, installed = TokenBook(indexed.chain.key, indexed.lake, {}), InstalledProtocols((row,))
+    return await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), installed).take([account])
 
 
 async def filled(indexed: Index, subject: EvmSubject, first: int, events_from: int) -> None:

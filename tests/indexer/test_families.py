@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from adapters.evm.positions.rules import Family
+from chainfolio.errors import BadSettings
 from chainfolio.settings import Settings
 from indexer import families
 from indexer.wiring import System
 
 Install = Callable[..., None]
 GOOD = """
-from chainfolio.protocols import Counterparty, Family
+from adapters.evm.positions.rules import Counterparty, Family
 def position(met):
     yield []
 FAMILY = Family("{name}", rules=(Counterparty("pool"),), position=position)
@@ -55,7 +57,7 @@ def file(key: str, chain: str = "ethereum", address: str = FARM) -> str:
     return f'key = "{key}"\nname = "Its"\nfamilies = ["{key}"]\n[contracts.{chain}]\npool = ["{address}"]\n'
 
 
-FAMILY = "from chainfolio.protocols import Family\nFAMILY = Family('farm', rules=(), {})"
+FAMILY = "from adapters.evm.positions.rules import Family\nFAMILY = Family('farm', rules=(), {})"
 
 
 @pytest.mark.parametrize(
@@ -67,15 +69,18 @@ FAMILY = "from chainfolio.protocols import Family\nFAMILY = Family('farm', rules
         ("FAMILY = 'farm'", "`p_broken.FAMILY` is a str, not a Family"),
         ("x = 1", "no module of `p_broken` has a FAMILY"),
         (
-            "from chainfolio.protocols import Family\nFAMILY = Family('farm', rules=())",
+            "from adapters.evm.positions.rules import Family\nFAMILY = Family('farm', rules=())",
             "needs a name, rules, and a function",
         ),
         (
-            "from chainfolio.protocols import Family\nFAMILY = Family('farm', rules=('pool',), position=len)",
+            "from adapters.evm.positions.rules import Family\nFAMILY = Family('farm', rules=('pool',), position=len)",
             "needs a name, rules, and a function",
         ),
         (FAMILY.format("unwrap=len"), "there is no position type ''"),
-        (FAMILY.format("unwrap=len, kind='STEAKED'"), "there is no position type 'STEAKED' (did you mean `STAKED`?)"),
+        (
+            FAMILY.format("unwrap=len, position_type='STEAKED'"),
+            "no position type 'STEAKED' (did you mean `STAKED`?)",
+        ),
         (FAMILY.format("position=len, roles='pool'"), "`roles` is 'pool', not a tuple of names"),
         (FAMILY.format("position=len, options=(1,)"), "`options` is (1,), not a tuple of names"),
         (GOOD.format(name="erc4626"), "its family `erc4626` has the name of Chainfolio's own"),
@@ -92,8 +97,20 @@ def test_a_broken_package_is_told_and_the_others_are_read(install: Install, sour
     assert package.issue.makes_partial
     assert "p_broken 1.0" in package.issue.reason
     assert {"good_farm", "uniswap_v2", "erc4626"} <= system.families.keys()
-    assert system.families["erc4626"].unwrap is not None  # ours
+    assert isinstance(ours := system.families["erc4626"], Family)
+    assert ours.unwrap is not None
     assert [each.key for _, each in system.registry.of(FARM, ["ethereum"])] == ["good_farm"]
+
+
+def test_a_family_of_another_kind_of_chain_than_a_file_s_is_told_at_load(install: Install, tmp_path: Path) -> None:
+    source = "from chainfolio.protocols import ProtocolFamily\nFAMILY = ProtocolFamily('farm', kind='moonchain')\n"
+    install("p_moon", source)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "farm.toml").write_text(file("farm"))
+    with pytest.raises(BadSettings) as caught:
+        _ = System(Settings(protocols=str(tmp_path / "own"))).registry
+    assert "farm.toml: contracts.ethereum: farm reads chains of the kind moonchain" in str(caught.value)
+    assert "ethereum is of the kind evm" in str(caught.value)
 
 
 def test_of_two_packages_with_one_name_neither_is_believed(install: Install) -> None:

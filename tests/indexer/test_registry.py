@@ -95,7 +95,7 @@ async def test_the_contracts_that_cannot_be_read_are_those_of_their_chain(tmp_pa
     (tmp_path / "mine.toml").write_text(text)
     chains = {"local": Chain(rpc=["http://127.0.0.1:9"])}
     system = System(Settings(data=str(tmp_path), protocols=str(tmp_path), chains=chains))
-    assert list(system.protocols(system.chain("local")).unread) == ["0x" + "ab" * 20]
+    assert list(system.installed(system.chain("local")).unread) == ["0x" + "ab" * 20]
     await system.close()
 
 

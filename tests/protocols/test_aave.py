@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.positions.rules import ProtocolMatch, Unread
 from adapters.evm.protocols import aave_v2, aave_v3
 from adapters.evm.protocols.aave import NOT_EARNED, Release, position, unwrap
 from chainfolio.contracts import Position, Snapshot
-from chainfolio.protocols import ProtocolMatch, TokenAmount, Unread
+from chainfolio.protocols import TokenAmount
 from localchain.deploy import WAD, Deployer, Deployment, deploy
 from localchain.evm import MAX, Tx, tx
 from localchain.node import LocalNode

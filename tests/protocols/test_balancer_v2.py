@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.positions.rules import ProtocolMatch
 from adapters.evm.protocols.balancer_v2 import QUERY_EXIT, unwrap
 from chainfolio.contracts import Snapshot
 from chainfolio.plans import Reverted
-from chainfolio.protocols import ProtocolMatch, TokenAmount, Unlisted, Unverified
+from chainfolio.protocols import TokenAmount, Unlisted, Unverified
 from localchain.artifacts import artifact
 from localchain.deploy import WAD, deploy
 from localchain.evm import ZERO, Tx, created_address, selector, tx, words

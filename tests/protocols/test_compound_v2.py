@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.positions.rules import ProtocolMatch, Unread
 from adapters.evm.protocols.compound_v2 import position, unwrap
 from chainfolio.contracts import Position, Snapshot
-from chainfolio.protocols import ProtocolMatch, TokenAmount, Unread
+from chainfolio.protocols import TokenAmount
 from localchain.deploy import WAD, deploy
 from localchain.evm import MAX, Tx, tx
 from localchain.node import LocalNode

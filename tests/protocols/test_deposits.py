@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.positions.rules import ProtocolMatch
 from adapters.evm.protocols import crvusd, extrafi, masterchef, staked_balance, vesting_escrow, voting_escrow
 from chainfolio.plans import Report, Reverted, Unknown
-from chainfolio.protocols import ProtocolMatch, TokenAmount
+from chainfolio.protocols import TokenAmount
 from tests.protocols.told import read, told
 
 ME, OTHER = "0x" + "11" * 20, "0x" + "22" * 20
@@ -58,7 +59,7 @@ def test_a_contract_that_refuses_makes_the_position_unknown(position: Any, match
 def test_a_stake_is_what_the_file_says_how_to_ask(stake: int) -> None:
     match = ProtocolMatch(ME, IT, contracts={"staked_token": (TOKEN,)}, options=STAKE)
     it = told(staked_balance.position, match, says={(IT, "staked"): stake})
-    assert (it.kind, it.supplied, it.replaces) == ("STAKED", (TokenAmount(TOKEN, stake),), ())
+    assert (it.position_type, it.supplied, it.replaces) == ("STAKED", (TokenAmount(TOKEN, stake),), ())
 
 
 def test_collateral_that_was_sold_on_the_way_down_is_supplied_in_what_was_borrowed() -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.positions.rules import ProtocolMatch
 from adapters.evm.protocols.liquidity_gauge import position
 from chainfolio.plans import Reverted
-from chainfolio.protocols import ProtocolMatch, TokenAmount
+from chainfolio.protocols import TokenAmount
 from localchain.deploy import deploy
 from localchain.evm import tx
 from localchain.node import LocalNode

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.positions.rules import ProtocolMatch
 from adapters.evm.protocols import maker_savings, maker_vaults
 from chainfolio.contracts import Position, Snapshot
 from chainfolio.plans import Reverted
-from chainfolio.protocols import DecodedPosition, ProtocolMatch, TokenAmount
+from chainfolio.protocols import DecodedPosition, TokenAmount
 from localchain.deploy import WAD, deploy
 from localchain.evm import MAX, Tx, call_data, tx
 from localchain.node import LocalNode

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.positions.rules import ProtocolMatch, Unread
 from adapters.evm.protocols.morpho_blue import position
 from chainfolio.contracts import Position, Snapshot
-from chainfolio.protocols import ProtocolMatch, TokenAmount, Unread
+from chainfolio.protocols import TokenAmount
 from localchain.deploy import WAD, Deployer, Deployment, deploy
 from localchain.evm import MAX, ZERO, Tx, keccak, tx, words
 from localchain.node import LocalNode

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.positions.rules import ProtocolMatch
 from adapters.evm.protocols import pendle_market, pendle_sy, pendle_yield
 from chainfolio.contracts import Position, Snapshot
 from chainfolio.plans import Reverted
-from chainfolio.protocols import ProtocolMatch, TokenAmount, Unlisted, Unverified
+from chainfolio.protocols import TokenAmount, Unlisted, Unverified
 from localchain.deploy import deploy
 from localchain.evm import Tx, tx
 from localchain.node import LocalNode

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.positions.matching import Protocols
+from adapters.evm.positions.outcomes import Outcome
 from adapters.evm.protocols import ticks
 from chainfolio.calls import Call
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, Reverted
-from chainfolio.protocols import DecodedPosition
-from engine.outcomes import Outcome
+from chainfolio.protocols import DecodedPosition, InstalledProtocol
 from indexer.families import families
-from indexer.matching import InstalledProtocol, Protocols, rows
 from indexer.registry import load
 from localchain.evm import call_data, result
 from tests.evm.recorded import lines, needs_recordings
@@ -74,7 +74,7 @@ class Recording:
     def outcomes(self, protocol: str, interactions: Interactions) -> list[Outcome]:
         """What the protocol's shipped file makes of an account that met this."""
         registry = load([CONFIGS / "protocols"], [path.stem for path in (CONFIGS / "chains").glob("*.toml")])
-        own = [row for row in rows(self.chain, registry, families()) if row.protocol == protocol]
+        own = [row for row in registry.rows(self.chain, "evm", families()) if row.protocol == protocol]
         assert own, f"{protocol} has no decoder on {self.chain}"
         found: list[Outcome] = self.run_batched(outcomes(Protocols(own), self.account, interactions))
         return found
@@ -110,7 +110,7 @@ def test_who_gave_tokens_to_a_contract_has_in_it_what_was_recorded(
     recording = Recording(case)
     (outcome,) = recording.outcomes(protocol, Interactions(exchanged={contract: frozenset()}))
     assert [issue.reason for issue in outcome.issues if "fees" not in issue.reason] == []
-    assert [(each.kind, each.pool) for each in outcome.found] == [(kind, contract)]
+    assert [(each.position_type, each.pool) for each in outcome.found] == [(kind, contract)]
     assert summed(outcome.found) == recording.raws(decimals)
 
 

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import csv
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from chainfolio.protocols import Always, Collection, Counterparty, Event, Token
+from adapters.evm.positions.rules import Always, Collection, Counterparty, Event, Family, Rule, Token
 from indexer.families import families
 
 PROTOCOLS = Path(__file__).parents[2] / "configs" / "protocols"
 FILES = {path.stem: tomllib.loads(path.read_text()) for path in sorted(PROTOCOLS.glob("*.toml"))}
 
 
+def rules_of(name: str) -> Sequence[Rule]:
+    family = families()[name]
+    assert isinstance(family, Family)
+    return family.rules
+
+
 @pytest.mark.parametrize("key", [key for key, file in FILES.items() if file.get("families")])
 def test_each_family_of_a_file_is_installed_and_concerns_somebody_by_it(key: str) -> None:
     named = {role for roles in FILES[key]["contracts"].values() for role in roles}
     for name in FILES[key]["families"]:
-        rules = families()[name].rules
+        rules = rules_of(name)
         roles = {rule.role for rule in rules if isinstance(rule, Always | Collection | Counterparty | Token)}
         assert "" in roles or roles & named, f"no contract of {key} is in a role of {name}: {sorted(roles)}"
 
@@ -33,7 +40,7 @@ def test_each_fork_is_of_a_family_that_is_installed_and_in_a_role_that_it_knows(
     with (PROTOCOLS / "forks.csv").open(newline="") as file:
         pairs = {(row["family"], row["role"]) for row in csv.DictReader(file)}
     for name, role in pairs:
-        rules = families()[name].rules
+        rules = rules_of(name)
         assert role in {rule.role for rule in rules if isinstance(rule, Collection | Counterparty | Token)}
         # Hundreds of forks whose events had to be indexed, or that were asked for every wallet, would cost everybody.
         assert role not in {rule.role for rule in rules if isinstance(rule, Always | Event)}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from adapters.evm.positions.rules import ProtocolMatch, Unread
 from adapters.evm.protocols.staking_rewards import position
-from chainfolio.protocols import DecodedPosition, ProtocolMatch, TokenAmount, Unread
+from chainfolio.protocols import DecodedPosition, TokenAmount
 from tests.protocols.told import Says, told
 
 ME, FARM, SHARE, REWARD = ("0x" + letter * 40 for letter in "1234")

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapters.evm.positions.rules import ProtocolMatch
 from adapters.evm.protocols.uniswap_v2 import protocol_fee, unwrap
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.contracts import Snapshot
-from chainfolio.protocols import ProtocolMatch, TokenAmount
+from chainfolio.protocols import TokenAmount
 from localchain.deploy import FOREVER, Deployer, Deployment, checked, deploy
 from localchain.evm import MAX, tx
 from localchain.node import LocalNode

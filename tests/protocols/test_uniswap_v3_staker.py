@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from adapters.evm.positions.rules import ProtocolMatch
 from adapters.evm.protocols.uniswap_v3 import position
 from chainfolio.contracts import Snapshot
 from chainfolio.plans import Reverted
-from chainfolio.protocols import ProtocolMatch
 from localchain.deploy import FOREVER, MINT_POSITION, POOL_FEE, Deployer, Deployment, deploy
 from localchain.evm import MAX, tx
 from localchain.node import LocalNode

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.positions.rules import ProtocolMatch
 from adapters.evm.protocols.uniswap_v4 import pool_id, position
 from chainfolio.contracts import Position, Snapshot
 from chainfolio.plans import Reverted
-from chainfolio.protocols import ProtocolMatch
 from localchain.deploy import deploy
 from localchain.node import LocalNode
 from tests.protocols.told import read, told

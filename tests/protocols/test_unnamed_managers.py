@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.positions.matching import Protocols
+from adapters.evm.positions.reader import OneAccount
+from adapters.evm.positions.rules import ProtocolMatch
+from adapters.evm.positions.shares import Shares
 from adapters.evm.protocols.uniswap_v3 import FAMILY, NOT_COVERED, NOT_THERE, Stored, position
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.contracts import Snapshot
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Reverted, Unknown, run_known
-from chainfolio.protocols import DecodedPosition, ProtocolMatch, TokenAmount
-from engine.positions import AccountReader, AccountState
-from engine.shares import Shares
+from chainfolio.positions import AccountState
+from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
 from engine.trust import NO_ACT
-from indexer.matching import InstalledProtocol, Protocols
 from localchain.artifacts import artifact
 from localchain.deploy import FOREVER, MINT_POSITION, POOL_FEE, Deployment, deploy
 from localchain.evm import MAX, ZERO, Tx, created_address, tx, words
@@ -171,7 +173,7 @@ def read_all(says: Any, asked: list[Call]) -> AccountState:
         return says if ask.signature.startswith("factory()") else Reverted()
 
     match = Interactions(ids={MANAGER: frozenset({1, 2})})
-    return run_known(AccountReader(Shares(Protocols([row])), ME, match).read_all([]), answer)
+    return run_known(OneAccount(Shares(Protocols([row])), ME, match).read_all([]), answer)
 
 
 @pytest.mark.parametrize("says", [OTHER, Reverted(), Unknown("there is no contract", "absent")])

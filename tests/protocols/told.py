@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from adapters.evm.positions.matching import Protocols
+from adapters.evm.positions.outcomes import Outcome, outcome_of
+from adapters.evm.positions.rules import DecoderPlan, reading
+from adapters.evm.positions.shares import Shares
 from chainfolio.calls import Call, Read
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, Report, Unknown, batched, run_known
-from chainfolio.protocols import DecoderPlan, reading
-from engine.outcomes import Outcome, outcome_of
-from engine.shares import Shares
-from indexer.matching import Protocols
 
 # A key is a contract and a function's name, and may go on with arguments.
 Says = Mapping[tuple[Any, ...], Any]

@@ -6,20 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from adapters.evm.positions.rules import DecoderPlan, MayRefuse, ProtocolMatch, Token, Unread
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call, balance_of
-from chainfolio.protocols import (
-    DecodedPosition,
-    DecoderPlan,
-    MayRefuse,
-    ProtocolMatch,
-    Token,
-    TokenAmount,
-    Unlisted,
-    Unread,
-    Unverified,
-)
+from chainfolio.protocols import DecodedPosition, TokenAmount, Unlisted, Unverified
 
 UNDERLYING = "UNDERLYING_ASSET_ADDRESS()(address)"
 ACCOUNT = "getUserAccountData(address)(uint256,uint256,uint256,uint256,uint256,uint256)"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from adapters.evm.positions.rules import Family
 from adapters.evm.protocols import aave
-from chainfolio.protocols import Family
 
 RELEASE = aave.Release(
     "getPool()(address)",

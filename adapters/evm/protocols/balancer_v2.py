@@ -8,19 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, Unread, covered
 from chainfolio.calls import Call, balance_of
-from chainfolio.protocols import (
-    DecoderPlan,
-    Family,
-    MayRefuse,
-    ProtocolMatch,
-    Token,
-    TokenAmount,
-    Unlisted,
-    Unread,
-    Unverified,
-    covered,
-)
+from chainfolio.protocols import TokenAmount, Unlisted, Unverified
 
 # The kind of exit that pays a part of each token: in most pools, and in those whose own shares are among the tokens.
 TOKENS_OUT, ALL_TOKENS_OUT = 1, 2
@@ -80,5 +70,5 @@ FAMILY = Family(
     "balancer_v2",
     rules=(Token(role="vault", question="getVault()(address)"),),
     unwrap=unwrap,
-    kind="LIQUIDITYPOOL",
+    position_type="LIQUIDITYPOOL",
 )

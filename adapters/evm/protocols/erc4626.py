@@ -7,18 +7,9 @@ read, counts for who came by it in an act of its own.
 
 from __future__ import annotations
 
+from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, covered
 from chainfolio.calls import Call, balance_of
-from chainfolio.protocols import (
-    DecoderPlan,
-    Family,
-    MayRefuse,
-    ProtocolMatch,
-    Token,
-    TokenAmount,
-    Unlisted,
-    Unverified,
-    covered,
-)
+from chainfolio.protocols import TokenAmount, Unlisted, Unverified
 
 KIND = "VAULT"
 NOT_DEPOSITED = "no file names this vault, and the account never deposited its asset into it"
@@ -51,5 +42,5 @@ FAMILY = Family(
     "erc4626",
     rules=(Token(role="vault"), Token(question="asset()(address)", everywhere=True)),
     unwrap=unwrap,
-    kind=KIND,
+    position_type=KIND,
 )

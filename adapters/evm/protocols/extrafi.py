@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch
 from chainfolio.calls import Call
-from chainfolio.protocols import Counterparty, DecodedPosition, DecoderPlan, Family, ProtocolMatch, TokenAmount
+from chainfolio.protocols import DecodedPosition, TokenAmount
 
 # Of the vault's struct what is needed: gauge, pair, both tokens.
 VAULT = "getVault(uint256)(address,address,address,address)"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token
 from chainfolio.calls import Call
-from chainfolio.protocols import DecodedPosition, DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, TokenAmount
+from chainfolio.protocols import DecodedPosition, TokenAmount
 
 MOST_REWARDS = 8  # as many as a gauge can have
 CONTROLLER, TOKEN = "controller()(address)", "token()(address)"

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
+from adapters.evm.positions.rules import Always, Counterparty, DecoderPlan, Event, Family, MayRefuse, ProtocolMatch
 from adapters.evm.protocols.maker import PROXIES, holders
 from chainfolio.calls import Call
-from chainfolio.protocols import (
-    Always,
-    Counterparty,
-    DecodedPosition,
-    DecoderPlan,
-    Event,
-    Family,
-    MayRefuse,
-    ProtocolMatch,
-    TokenAmount,
-)
+from chainfolio.protocols import DecodedPosition, TokenAmount
 
 RAY = 10**27
 DIRECT, MANAGED = "pie(address)(uint256)", "pieOf(address)(uint256)"

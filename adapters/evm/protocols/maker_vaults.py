@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+from adapters.evm.positions.rules import Always, DecoderPlan, Family, MayRefuse, ProtocolMatch
 from adapters.evm.protocols.maker import PROXIES, holders
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call
-from chainfolio.protocols import Always, DecodedPosition, DecoderPlan, Family, MayRefuse, ProtocolMatch, TokenAmount
+from chainfolio.protocols import DecodedPosition, TokenAmount
 
 WAD, RAY = 10**18, 10**27
 WAD_DECIMALS = 18

@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from adapters.evm.positions.rules import Counterparty, DecoderPlan, Event, Family, MayRefuse, ProtocolMatch, Unread
 from adapters.evm.protocols.stakes import borne_out
 from chainfolio.calls import Call
-from chainfolio.protocols import (
-    Counterparty,
-    DecodedPosition,
-    DecoderPlan,
-    Event,
-    Family,
-    MayRefuse,
-    ProtocolMatch,
-    TokenAmount,
-    Unread,
-)
+from chainfolio.protocols import DecodedPosition, TokenAmount
 
 MOST_POOLS = 5_000
 # What forks call the reward of an account in a pool, and the token it is paid in. A fork that calls it otherwise says

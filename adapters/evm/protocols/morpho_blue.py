@@ -11,19 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
+from adapters.evm.positions.rules import Always, DecoderPlan, Event, Family, MayRefuse, ProtocolMatch
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call
-from chainfolio.protocols import (
-    Always,
-    DecodedPosition,
-    DecoderPlan,
-    Event,
-    Family,
-    MayRefuse,
-    ProtocolMatch,
-    TokenAmount,
-)
+from chainfolio.protocols import DecodedPosition, TokenAmount
 
 WAD, PRICE_SCALE = 10**18, 10**36
 WAD_DECIMALS = 18

@@ -6,19 +6,9 @@ the account by an act of its own, and if what lies there pays all of them.
 
 from __future__ import annotations
 
+from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, covered
 from chainfolio.calls import Call, balance_of
-from chainfolio.protocols import (
-    DecodedPosition,
-    DecoderPlan,
-    Family,
-    MayRefuse,
-    ProtocolMatch,
-    Token,
-    TokenAmount,
-    Unlisted,
-    Unverified,
-    covered,
-)
+from chainfolio.protocols import DecodedPosition, TokenAmount, Unlisted, Unverified
 
 YIELD_TOKEN = "yieldToken()(address)"
 NOT_COVERED = "no file names this standardized yield, and what lies there does not cover what it promises for all of it"

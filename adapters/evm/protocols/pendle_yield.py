@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token
 from chainfolio.calls import Call, balance_of
-from chainfolio.protocols import DecodedPosition, DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, TokenAmount
+from chainfolio.protocols import DecodedPosition, TokenAmount
 
 WAD = 10**18
 IS_PRINCIPAL, IS_YIELD = "isPT(address)(bool)", "isYT(address)(bool)"

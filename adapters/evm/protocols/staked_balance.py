@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch, Token
 from chainfolio.calls import Call
-from chainfolio.protocols import Counterparty, DecodedPosition, DecoderPlan, Family, ProtocolMatch, Token, TokenAmount
+from chainfolio.protocols import DecodedPosition, TokenAmount
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:

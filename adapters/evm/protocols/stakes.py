@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from adapters.evm.positions.rules import DecoderPlan, ProtocolMatch
 from chainfolio.calls import balance_of
-from chainfolio.protocols import DecodedPosition, DecoderPlan, ProtocolMatch
+from chainfolio.protocols import DecodedPosition
 
 NOT_SENT = "nobody read the code of this farm, and the account never sent it what it says is staked there"
 NOT_THERE = "the farm does not have what it says is staked there"

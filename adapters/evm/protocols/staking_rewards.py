@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
+from adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, MayRefuse, ProtocolMatch, Unread
 from adapters.evm.protocols.stakes import borne_out
 from chainfolio.calls import Call
-from chainfolio.protocols import (
-    Counterparty,
-    DecodedPosition,
-    DecoderPlan,
-    Family,
-    MayRefuse,
-    ProtocolMatch,
-    TokenAmount,
-    Unread,
-)
+from chainfolio.protocols import DecodedPosition, TokenAmount
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from math import isqrt
 
+from adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call
-from chainfolio.protocols import DecoderPlan, Family, ProtocolMatch, Token, TokenAmount, Unlisted
+from chainfolio.protocols import TokenAmount, Unlisted
 
 UNISWAP_S = "1/6"
 BALANCE_OF = "balanceOf(address)(uint256)"
@@ -54,6 +55,6 @@ FAMILY = Family(
     "uniswap_v2",
     rules=(Token(role="factory", question="factory()(address)", facts=("token0()(address)", "token1()(address)")),),
     unwrap=unwrap,
-    kind="LIQUIDITYPOOL",
+    position_type="LIQUIDITYPOOL",
     options=("protocol_fee",),
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from sha3 import keccak_256
 
+from adapters.evm.positions.rules import Collection, DecoderPlan, Family, MayRefuse, ProtocolMatch
 from adapters.evm.protocols.ticks import Growth, amounts
 from chainfolio.calls import Call
-from chainfolio.protocols import Collection, DecodedPosition, DecoderPlan, Family, MayRefuse, ProtocolMatch, TokenAmount
+from chainfolio.protocols import DecodedPosition, TokenAmount
 
 PoolKey = tuple[str, str, int, int, str]
 # Both tokens (zero: native coins), fee, tick spacing, hook; and the ticks, packed.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch
 from chainfolio.calls import Call
-from chainfolio.protocols import Counterparty, DecodedPosition, DecoderPlan, Family, ProtocolMatch, TokenAmount
+from chainfolio.protocols import DecodedPosition, TokenAmount
 
 UINT = "(uint256)"
 

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
+from adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, MayRefuse, ProtocolMatch
 from chainfolio.calls import Call
-from chainfolio.protocols import (
-    Counterparty,
-    DecodedPosition,
-    DecoderPlan,
-    Family,
-    MayRefuse,
-    ProtocolMatch,
-    TokenAmount,
-)
+from chainfolio.protocols import DecodedPosition, TokenAmount
 
 LOCKED = "locked(address)(int128,uint256)"
 NO_FEES = "none"

@@ -2,7 +2,7 @@
 
 Nothing here knows a protocol: rules say whom a decoder concerns, and what it needs is read for all of them together,
 so that a hundred positions take as many rounds as the longest of them, and protocols that nobody met take none. What
-tokens have to be asked for it is in `engine/shares.py`.
+tokens have to be asked for it is in `shares.py`.
 """
 
 from __future__ import annotations
@@ -13,22 +13,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from adapters.evm.positions.rules import Always, Collection, Counterparty, Event, Family, ProtocolMatch, Token
 from chainfolio.contracts import Issue
-from chainfolio.events import contract_of
-from chainfolio.protocols import (
-    Always,
-    Collection,
-    Counterparty,
-    Event,
-    Family,
-    ProtocolMatch,
-    Token,
-)  # fmt: skip
+from chainfolio.interactions import contract_of
+from chainfolio.protocols import InstalledProtocol, UnreadProtocol
 
 if TYPE_CHECKING:
     from chainfolio.interactions import Interactions
-    from indexer.registry import Registry, Undecoded
-    from indexer.registry import Unread as UnreadProtocol
 
 
 # The rules that contracts are met by, which the protocol's file names.
@@ -37,21 +28,15 @@ MOST_REMEMBERED: Final = 4096
 Sent = Mapping[str, frozenset[str | None]]  # to whom an account sent which tokens
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledProtocol:
-    """One protocol on one chain, as one family of decoders sees it; `is_fork` if nobody read its contracts' code."""
+def family_of(row: InstalledProtocol) -> Family:
+    """The decoders of an installed protocol, which is one of an EVM chain."""
+    assert isinstance(row.family, Family), f"{row.protocol} is of another kind of chain: {row.family.kind}"
+    return row.family
 
-    protocol: str
-    family: Family
-    contracts: Mapping[str, tuple[str, ...]]
-    options: Mapping[str, str]
-    is_fork: bool = False
 
-    def match(self, account: str, contract: str, **more: Any) -> ProtocolMatch:
-        """A meeting with it."""
-        return ProtocolMatch(
-            account, contract, contracts=self.contracts, options=self.options, is_fork=self.is_fork, **more
-        )
+def match_of(row: InstalledProtocol, account: str, contract: str, **more: Any) -> ProtocolMatch:
+    """A meeting of an account with an installed protocol."""
+    return ProtocolMatch(account, contract, contracts=row.contracts, options=row.options, is_fork=row.is_fork, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +51,11 @@ class RuleMatch:
     match: ProtocolMatch
     sure: bool
     vouches: bool = False
+
+    @property
+    def family(self) -> Family:
+        """The decoders of the protocol."""
+        return family_of(self.row)
 
     def at(self, time_s: int, is_inner: bool = False) -> RuleMatch:
         """The same in a block of that time."""
@@ -97,7 +87,7 @@ class Protocols:
     rows: Sequence[InstalledProtocol]
     plain: frozenset[str] = frozenset()
     issues: tuple[Issue, ...] = ()
-    unread: Mapping[str, UnreadProtocol | Undecoded] = field(default_factory=dict)
+    unread: Mapping[str, UnreadProtocol] = field(default_factory=dict)
     listed: frozenset[str] = frozenset()
     _sorted: dict[type[Any], list[tuple[InstalledProtocol, Any]]] = field(default_factory=dict)
     _inner: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)
@@ -134,7 +124,7 @@ class Protocols:
         found: list[tuple[InstalledProtocol, str, list[AtContract]]] = []
         for row in sorted(self.rows, key=lambda each: each.protocol):
             rules: dict[str, list[AtContract]] = {}
-            for rule in row.family.rules:
+            for rule in family_of(row).rules:
                 if isinstance(rule, AtContract):
                     for contract in row.contracts.get(rule.role, ()):
                         rules.setdefault(contract, []).append(rule)
@@ -205,7 +195,7 @@ class Protocols:
         pairs = [
             (row, rule)
             for row in self.rows
-            for rule in row.family.rules
+            for rule in family_of(row).rules
             if isinstance(rule, kind) and not (row.contracts and isinstance(rule, Token) and rule.everywhere)
         ]
         found = self._sorted[kind] = sorted(pairs, key=lambda pair: (*_trust(pair[1]), pair[0].protocol))
@@ -223,7 +213,7 @@ class Protocols:
         for contract in sorted(interactions.ids.keys() & self.collections.keys()):
             for row in self.collections[contract]:
                 for number in sorted(interactions.ids[contract]):
-                    yield RuleMatch(row, row.match(account, contract, id=number, sent=interactions.sent), sure=True)
+                    yield RuleMatch(row, match_of(row, account, contract, id=number, sent=interactions.sent), sure=True)
 
     def _met(
         self,
@@ -240,7 +230,8 @@ class Protocols:
         said = [values for rule in events for values in _said(rule, contract, interactions)]
         if exchanged is None and not said and not any(isinstance(rule, Always) for rule in rules):
             return None
-        return row.match(
+        return match_of(
+            row,
             account,
             contract,
             tokens=tuple(sorted(token for token in exchanged or () if token)),
@@ -264,8 +255,8 @@ class Protocols:
             each = self.unread[contract]
             own = contract in interactions.tokens or contract in interactions.ids  # a token of the protocol's moved
             is_sure = own or self._are_credible(interactions.exchanged[contract])
-            found[each.protocol.key] = found.get(each.protocol.key, False) or is_sure
-            said[each.protocol.key] = f"positions of {account} in {each.protocol.name} are unknown: {each.problem}"
+            found[each.key] = found.get(each.key, False) or is_sure
+            said[each.key] = f"positions of {account} in {each.name} are unknown: {each.problem}"
         for key, is_sure in sorted(found.items()):
             yield Issue("protocols", key, said[key], makes_partial=is_sure, account=account)
 
@@ -281,20 +272,3 @@ def _said(rule: Event, contract: str, interactions: Interactions) -> Iterator[tu
     for named in interactions.events.get(event.filter(contract), ()):
         if named.place == event.place(rule.owner):
             yield event.values(rule.of, named.topics, named.data)
-
-
-def rows(chain: str, registry: Registry, families: Mapping[str, Family]) -> list[InstalledProtocol]:
-    """The protocols of a chain whose families are installed. A protocol without contracts is one of every chain."""
-    return [
-        InstalledProtocol(
-            protocol.key,
-            families[name],
-            {role: tuple(addresses) for role, addresses in protocol.contracts.get(chain, {}).items()},
-            protocol.options,
-            protocol.is_fork,
-        )
-        for protocol in registry.protocols
-        if chain in protocol.contracts or not protocol.contracts
-        for name in protocol.families
-        if name in families
-    ]

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from adapters.evm.positions.matching import RuleMatch
+from adapters.evm.positions.rules import DecoderPlan, Unread, reading
+from adapters.evm.positions.validation import founds
 from chainfolio.calls import Read, ReadResult, Reads
 from chainfolio.contracts import Issue
 from chainfolio.plans import Plan, Report, batched
-from chainfolio.protocols import DecodedPosition, DecoderPlan, Unread, Unverified, reading
-from indexer.matching import RuleMatch
-from indexer.validation import founds
+from chainfolio.protocols import DecodedPosition, Unverified
 
 
 @dataclass(slots=True)
@@ -26,13 +27,13 @@ class Outcome:
 
 def unwrapping(matched: RuleMatch, raw: int) -> Reads:
     """What an amount of a share is worth, whatever its family's code does."""
-    return _guarded(matched.row.family.unwrap, matched.match, raw)
+    return _guarded(matched.family.unwrap, matched.match, raw)
 
 
 def outcome_of(matched: RuleMatch, whose: Reads | None = None) -> Plan[Read, Any, Outcome]:
     """What the decoder of one meeting reads, whatever its code does. `whose` finds out meanwhile which protocol's it
     is: nothing is found where it is nobody's."""
-    decoder = _guarded(matched.row.family.position, matched.match)
+    decoder = _guarded(matched.family.position, matched.match)
     plans = {"": decoder, **({"whose": whose} if whose is not None else {})}
     reports: dict[str, Report[Any]] = yield from batched(plans, record=True)
     report = reports[""]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from adapters.evm.positions.rules import Token, Unread
 from chainfolio.calls import Call, Read
 from chainfolio.plans import Plan, Unknown
-from chainfolio.protocols import Token, Unread
-from indexer.matching import InstalledProtocol
+from chainfolio.protocols import InstalledProtocol
 
 MOST: Final = 16  # of a list that a contract answers with
 

@@ -7,111 +7,34 @@ said; so does one that leads back to itself, or deeper than anybody builds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from chainfolio.calls import NativeBalance, Read, ReadResult, Reads, balance_of
-from chainfolio.contracts import Holding, Issue, Position, Token
+from adapters.evm.positions.matching import Protocols, RuleMatch
+from adapters.evm.positions.outcomes import Outcome, answered, makes_partial, outcome_of, unwrapping
+from adapters.evm.positions.shares import Shares
+from adapters.evm.positions.validation import problem_of_parts
+from chainfolio.blocks import Block
+from chainfolio.calls import NativeBalance, Read, Reads, balance_of
+from chainfolio.contracts import Issue
 from chainfolio.errors import BadAnswer
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, Report, batched
+from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Describe, OpenPosition, Underlying
 from chainfolio.protocols import DecodedPosition, TokenAmount, Unlisted, Unverified
-from engine.outcomes import Outcome, answered, makes_partial, outcome_of, unwrapping
-from engine.shares import Shares
-from indexer.matching import RuleMatch
-from indexer.validation import problem_of_parts
 
 DEEPEST = 8
-MAX_ROUNDS, MAX_READS = 64, 10_000_000
+SECOND_US = 1_000_000
 Trail = tuple[str, ...]  # the shares that led to a part
-
-
-@dataclass(slots=True)
-class Underlying:
-    """What lies behind parts of a position, with the calls that say so and what is not known."""
-
-    parts: dict[str, int] = field(default_factory=dict)
-    issues: list[Issue] = field(default_factory=list)
-    calls: list[ReadResult] = field(default_factory=list)
-    unlisted: set[str] = field(default_factory=set)  # shares among them that anybody could have made
-
-    def add(self, part: TokenAmount) -> None:
-        """Add an amount of a token to what is there of it."""
-        self.parts[part.token] = self.parts.get(part.token, 0) + part.raw
-
-    def merge(self, other: Underlying) -> None:
-        """Add all of another."""
-        for token, raw in other.parts.items():
-            self.add(TokenAmount(token, raw))
-        self.issues += other.issues
-        self.calls += other.calls
-        self.unlisted |= other.unlisted
-
-
-@dataclass(frozen=True, slots=True)
-class OpenPosition:
-    """A position before its tokens have names. `vouches`: its protocol chose which tokens lie in it."""
-
-    account: str
-    protocol: str
-    found: DecodedPosition
-    behind: Underlying
-    vouches: bool = False
-
-    @property
-    def tokens(self) -> set[str]:
-        """Every token in it."""
-        return {*self.behind.parts, *(part.token for part in (*self.found.borrowed, *self.found.rewards))}
-
-    @property
-    def owned(self) -> set[str]:
-        """The tokens in it that are the account's."""
-        return {*self.behind.parts, *(part.token for part in self.found.rewards)}
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing in it."""
-        parts = (*self.found.borrowed, *self.found.rewards)
-        return not any(self.behind.parts.values()) and not any(part.raw for part in parts)
-
-    def named(self, tokens: Mapping[str, Token]) -> Position:
-        """The position with its tokens; called by what was supplied, where it has no name of its own."""
-        found, merged = self.found, [Underlying(), Underlying()]
-        for side, parts in zip(merged, (found.borrowed, found.rewards), strict=True):
-            for part in parts:
-                side.add(part)
-        supplied, borrowed, rewards = (
-            tuple(
-                Holding(self.account, tokens[token], raw, self.protocol, found.kind)
-                for token, raw in sorted(side.parts.items())
-                if raw
-            )
-            for side in (self.behind, *merged)
-        )
-        name = found.name or " / ".join(tokens[each].symbol.upper() or each for each in sorted(self.behind.parts))
-        return Position(
-            self.account, self.protocol, found.kind, name, supplied, borrowed, rewards, found.health, found.unlock_s,
-            found.vault, found.pool, found.replaces, tuple(dict.fromkeys(self.behind.calls)), found.unverified,
-        )  # fmt: skip
 
 
 Several = tuple[list[OpenPosition], list[Issue]]
 
 
-@dataclass(frozen=True, slots=True)
-class AccountState:
-    """What was read of one account: its native coins and its tokens as they were answered, positions, issues."""
-
-    native: Any
-    balances: Mapping[str, Any]
-    positions: tuple[OpenPosition, ...]
-    issues: tuple[Issue, ...]
-
-
 @dataclass(slots=True)
-class AccountReader:
-    """Reads one account. `match` is what it met by the block that is read, `time_s` when that was made.
+class OneAccount:
+    """Reads one account. `interactions` is what it met by the block that is read, `time_s` when that was made.
 
     `named` asks for names and prices of tokens: of those that are held, or do not say whether they are, while positions
     are still being read; `expected` asks for names in the first round, where they can be foretold.
@@ -121,7 +44,7 @@ class AccountReader:
     account: str
     interactions: Interactions
     time_s: int = 0
-    named: Callable[[Iterable[str]], Plan[Read, Any, None]] | None = None
+    named: Describe | None = None
     expected: Plan[Read, Any, None] | None = None
     _inner: set[str] = field(default_factory=set)
 
@@ -201,12 +124,12 @@ class AccountReader:
     def _share(self, token: str, raw: int) -> Plan[Read, Any, Several]:
         """A loose token as a position, where it is a share of something."""
         matched = self.shares.share(self.account, token, self.interactions.sent)
-        if matched is None or matched.row.family.position is not None:
+        if matched is None or matched.family.position is not None:
             return [], []
         behind = yield from self._unfold(TokenAmount(token, raw), (), is_inner=False)
         if token in behind.parts:  # it is none after all, or nobody knows: it stays loose
             return [], behind.issues
-        found = DecodedPosition(matched.row.family.kind, pool=token, replaces=(token,))
+        found = DecodedPosition(matched.family.position_type, pool=token, replaces=(token,))
         return [OpenPosition(self.account, matched.row.protocol, found, behind)], behind.issues
 
     def _underlying(
@@ -255,6 +178,50 @@ class AccountReader:
 
     def _unknown(self, share: RuleMatch, why: str, makes_partial: bool) -> Issue:
         return share.issue(f"what lies behind this share of {self.account} is unknown: {why}", makes_partial)
+
+
+@dataclass(frozen=True, slots=True)
+class AtBlock:
+    """Reads accounts at one block; what tokens answered there serves all of them."""
+
+    shares: Shares
+    time_s: int
+
+    def read(
+        self,
+        account: str,
+        interactions: Interactions,
+        wanted: Sequence[str],
+        named: Describe | None = None,
+        expected: Plan[Read, Any, None] | None = None,
+    ) -> Plan[Read, Any, AccountState]:
+        """As `chainfolio.positions.BlockReader` has it."""
+        return OneAccount(self.shares, account, interactions, self.time_s, named, expected).read_all(wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """What an EVM chain reads of accounts, as `chainfolio.positions.AccountReader` has it."""
+
+    protocols: Protocols
+
+    @property
+    def events(self) -> Sequence[str]:
+        """The filters of the dataset `events` that rules ask for."""
+        return self.protocols.events
+
+    @property
+    def issues(self) -> Sequence[Issue]:
+        """What it cannot read of anybody."""
+        return self.protocols.issues
+
+    def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
+        """What an account had to do with contracts that nobody reads, an issue a protocol."""
+        return self.protocols.unknown(account, interactions)
+
+    def at(self, block: Block) -> AtBlock:
+        """The same at one block."""
+        return AtBlock(Shares(self.protocols), block.time_us // SECOND_US)
 
 
 def _joined(results: Iterable[Several]) -> Several:

@@ -12,14 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from adapters.evm.positions.leads import Led, follow
+from adapters.evm.positions.matching import Protocols, RuleMatch, Sent, family_of, match_of
+from adapters.evm.positions.rules import ProtocolMatch, Token
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call, Read
 from chainfolio.contracts import Issue
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, Unknown
-from chainfolio.protocols import ProtocolMatch, Token
-from indexer.leads import Led, follow
-from indexer.matching import InstalledProtocol, Protocols, RuleMatch, Sent
+from chainfolio.protocols import InstalledProtocol
 
 
 @dataclass(slots=True)
@@ -71,7 +72,7 @@ class Shares:
             row = self.protocols.by_collection.get((call.signature, answer)) if isinstance(answer, str) else None
             if row is not None and call.to in match.ids:
                 ids = tuple(sorted(match.ids[call.to]))
-                found = row.match(account, call.to, answer=answer, ids=ids, sent=match.sent)
+                found = match_of(row, account, call.to, answer=answer, ids=ids, sent=match.sent)
                 yield RuleMatch(row, found, sure=_is_sure(found))
 
     def silent_collections(self, account: str, match: Interactions) -> Iterator[Issue]:
@@ -88,7 +89,7 @@ class Shares:
         for token in sorted(tokens):
             for at in self._rules_of(token):
                 row, rule = rules[at]
-                if row.family.position is not None and (answer := self._matches(row, rule, token)) is not None:
+                if family_of(row).position is not None and (answer := self._matches(row, rule, token)) is not None:
                     told.setdefault(at, {})[token] = answer
         for at, answers in sorted(told.items()):
             row, rule = rules[at]
@@ -99,7 +100,7 @@ class Shares:
                 if (row.protocol, row.family.name, contract) in seen:
                     continue  # another rule of the family found it
                 seen.add((row.protocol, row.family.name, contract))
-                match = row.match(account, contract, answer=answers[several[0]], tokens=tuple(several), sent=sent)
+                match = match_of(row, account, contract, answer=answers[several[0]], tokens=tuple(several), sent=sent)
                 yield RuleMatch(row, match, sure=_is_sure(match), vouches=rule.together and not row.is_fork)
 
     def strangers(self, account: str, tokens: Iterable[str], sent: Sent) -> Iterator[RuleMatch]:
@@ -120,7 +121,7 @@ class Shares:
         """Whose a stranger's contract is; None where those of files lead to others. Unread where that is unknown."""
         if self._led is None:
             self._led = yield from follow(self.protocols.leads)
-        family = matched.row.family
+        family = matched.family
         questions = [rule.question for rule in family.rules if isinstance(rule, Token) and rule.through]
         return self._led.whose(family.name, questions, matched.match.answer)
 
@@ -129,12 +130,12 @@ class Shares:
         rules = self.protocols.rules(Token)
         for at in self._rules_of(token):
             row, rule = rules[at]
-            if row.family.unwrap is None:
+            if family_of(row).unwrap is None:
                 continue
             answer = self._matches(row, rule, token)
             if answer is not None:
                 facts = self._facts(rule, token)
-                match = row.match(account, token, answer=answer, facts=facts, tokens=(token,), sent=sent)
+                match = match_of(row, account, token, answer=answer, facts=facts, tokens=(token,), sent=sent)
                 return RuleMatch(row, match, sure=_is_sure(match))
         return None
 

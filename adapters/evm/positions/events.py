@@ -62,11 +62,6 @@ class Declared:
         return _value(self.parameters[at].type, data[start : start + WORD])
 
 
-def contract_of(filter_: str) -> str:
-    """The contract that a filter of the dataset `events` names."""
-    return filter_.partition("/")[0]
-
-
 @lru_cache(maxsize=1024)
 def declared(written: str) -> Declared:
     """Parse `Deposit(address indexed user, uint256 indexed pid, uint256 amount)`; names may be left out.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from decimal import Decimal
 from typing import Any
 
-from chainfolio.protocols import POSITION_TYPES, DecodedPosition, TokenAmount
+from chainfolio.protocols import DecodedPosition, TokenAmount, problem_of_type
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{40}\Z")
 SIDES = ("supplied", "borrowed", "rewards")
@@ -26,33 +25,25 @@ def founds(result: Any) -> tuple[DecodedPosition, ...] | str:
 def problem_of(found: Any) -> str:
     """What is wrong with a position; empty where nothing is."""
     if not isinstance(found, DecodedPosition):
-        return f"a {type(found).__name__}, not a Found"
+        return f"a {type(found).__name__}, not a DecodedPosition"
     for side in SIDES:
         if problem := problem_of_parts(getattr(found, side)):
             return f"`{side}` {problem}"
     for name in TEXTS:
         if not isinstance(getattr(found, name), str):
             return f"`{name}` is a {type(getattr(found, name)).__name__}, not a text"
-    return problem_of_kind(found.kind) or _problem_of_rest(found)
-
-
-def problem_of_kind(kind: Any) -> str:
-    """What is wrong with a position's type; empty where nothing is."""
-    if kind in POSITION_TYPES:
-        return ""
-    near = difflib.get_close_matches(str(kind)[:32].upper(), sorted(POSITION_TYPES), 1)
-    return f"there is no position type {kind!r}" + (f" (did you mean `{near[0]}`?)" if near else "")
+    return problem_of_type(found.position_type) or _problem_of_rest(found)
 
 
 def problem_of_parts(parts: Any) -> str:
     """What is wrong with amounts of tokens; empty where nothing is."""
     if isinstance(parts, TokenAmount):
-        return "is one Part, not a tuple of them (is a comma missing?)"
+        return "is one TokenAmount, not a tuple of them (is a comma missing?)"
     if not isinstance(parts, list | tuple):
-        return f"is a {type(parts).__name__}, not a tuple of Parts"
+        return f"is a {type(parts).__name__}, not a tuple of TokenAmounts"
     for part in parts:
         if not isinstance(part, TokenAmount):
-            return f"has a {type(part).__name__} in it, not a Part"
+            return f"has a {type(part).__name__} in it, not a TokenAmount"
         if not isinstance(part.token, str) or not _ADDRESS.match(part.token):
             return f"names {part.token!r}, which is no address in lower case"
         if not isinstance(part.raw, int) or isinstance(part.raw, bool) or part.raw < 0:
