@@ -18,18 +18,18 @@ from chainfolio.blocks import Block, Span
 from chainfolio.calls import Read, balance_of
 from chainfolio.contracts import Day, Holding, Issue, Quoted, Snapshot, Spam, Token
 from chainfolio.errors import BadAnswer, Reorged, SourceError
-from chainfolio.plans import Plan, Reverted, Unknown, run_batched
-from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountReader, AccountState, OpenPosition
+from chainfolio.interactions import Interactions
+from chainfolio.plans import Plan, run_batched
+from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountReader, AccountState
 from chainfolio.protocols import InstalledProtocols
 from engine import account_index
-from engine.arrivals import arrivals
 from engine.daily import Daily, daily
 from engine.descriptions import About
+from engine.judging import Judge, Judgement
 from engine.past_prices import Past
+from engine.reading import Reading, holdings_of, natives_of
 from engine.sent import paid
 from engine.tokens import TokenBook
-from engine.trust import in_doubt, judged
-from portfolio.spam import Originals, TokenFacts, judge
 from pricing.fixed import pegged
 from pricing.quotes import PriceSource, Quotes
 
@@ -53,9 +53,11 @@ class Snapshotter:
     installed: InstalledProtocols = field(default_factory=InstalledProtocols)
     reader: AccountReader = field(init=False)
     past: Past = field(init=False)
+    _judge: Judge = field(init=False)
 
     def __post_init__(self) -> None:
         self.reader = self.chain.account_reader(self.installed, self.book.listed)
+        self._judge = Judge(self.chain, self.lake, self.tail, self.book)
         self.past = Past(self.chain, self.sources)
 
     async def take(
@@ -95,65 +97,58 @@ class Snapshotter:
         return self.chain.info.native
 
     async def _at(self, accounts: Sequence[str], block: Block, extra: Sequence[str], before: int) -> Snapshot:
+        reading = await self._read(accounts, block, extra)
+        judgement = await asyncio.to_thread(self._judge.of, reading)
+        return replace(assembled(self.chain, reading, judgement, self.sources), requests=self.chain.requests - before)
+
+    async def _read(self, accounts: Sequence[str], block: Block, extra: Sequence[str]) -> Reading:
         # Before the rows are read: what is covered by now is there then.
         unindexed = account_index.unindexed(self.tail, self.chain.key, block.height, self.reader.events)
-        index = self.lake, self.tail, self.chain.key, accounts
         recent = await self._recent(block)
+        index = self.lake, self.tail, self.chain.key, accounts
+        loose = recent.tables["transfers"] if recent else None
+        nobody = rules_of(self.chain.kind).nobody
         interactions, (moved, no_days) = await asyncio.gather(
-            asyncio.to_thread(
-                account_index.interactions_of,
-                *index,
-                block.height,
-                unindexed,
-                recent.tables["transfers"] if recent else None,
-            ),
-            asyncio.to_thread(daily, *index, block, self.chain.info.also_at, rules_of(self.chain.kind).nobody),
+            asyncio.to_thread(account_index.interactions_of, *index, block.height, unindexed, loose),
+            asyncio.to_thread(daily, *index, block, self.chain.info.also_at, nobody),
         )
         wanted = {account: self._wanted(interactions[account].tokens | set(extra)) for account in accounts}
-        about, reader = self._about(block), self.reader.at(block)
-        also = {contract for each in moved.values() for contract in each.contracts}
-        expected = await asyncio.to_thread(
-            lambda: {
-                account: self.book.expected(account, interactions[account].tokens | set(extra)) for account in accounts
-            }
-        )
-        plans = {
-            account: reader.read(
-                account, interactions[account], tuple(wanted[account]), lambda held: about.ask({*held, *also}),
-                about.expect(expected[account]),
-            )
-            for account in accounts
-        }  # fmt: skip
-        read, fees = await asyncio.gather(
-            self._read(plans, block),
-            asyncio.to_thread(paid, *index, block),
-        )
-        opened = [each for read_all in read.values() for each in read_all.positions]
-        held, unknown = self._held(read, wanted, about)
-        await self._learn(about, {token for each in opened for token in each.tokens})
-        tokens, quotes = about.tokens, about.quotes
-        holdings, issues = self._natives(read)
-        opened, doubts = await asyncio.to_thread(self._judged, opened, held, about, block.height)
-        issues += doubts
-        own = _own(accounts, held, opened)
-        for account in accounts:
-            self.book.named(account, own[account])
-        spam = await asyncio.to_thread(self._all_spam, held, opened, own, moved, about, block.height)
-        holdings += [Holding(account, tokens[contract], raw) for account, contract, raw in held]
-        issues += [*unknown, *(issue for read_all in read.values() for issue in read_all.issues)]
-        issues += [*about.issues, *_refusals(quotes, own), *self.reader.issues]
+        about = self._about(block)
+        plans = await asyncio.to_thread(self._plans, interactions, wanted, moved, about, extra)
+        states, fees = await asyncio.gather(self._answered(plans, block), asyncio.to_thread(paid, *index, block))
+        known = self._judge.listed | {price.asset.contract for price in about.quotes.prices}
+        held, unknown = holdings_of(states, wanted, known)
+        await self._learn(about, {token for each in states.values() for one in each.positions for token in one.tokens})
+        issues = [*self.reader.issues]
         issues += [issue for account in accounts for issue in self.reader.unknown(account, interactions[account])]
-        issues += account_index.gaps(
-            self.tail, self.chain.key, block.height, unindexed, recent.span if recent else None
-        )
-        return Snapshot(
-            self.chain.key, block, tuple(accounts), tuple(holdings), quotes.prices,
-            tuple(issues), self.chain.requests - before,
-            tuple(each.named(tokens) for each in opened), spam,
-            tuple(Holding(account, self.native, raw) for account, raw in fees.items()),
-            tuple(_day(account, each, tokens) for account, each in moved.items()), pegged(self.sources),
-            no_days=no_days,
+        span = recent.span if recent else None
+        issues += account_index.gaps(self.tail, self.chain.key, block.height, unindexed, span)
+        reading = Reading(
+            block=block, states=states, held=tuple(held), about=about, unknown=tuple(unknown), issues=tuple(issues),
+            moved=moved, no_days=no_days, fees=fees,
         )  # fmt: skip
+        for account in accounts:
+            self.book.named(account, reading.own[account])
+        return reading
+
+    def _plans(
+        self,
+        interactions: Mapping[str, Interactions],
+        wanted: Mapping[str, Mapping[str, bool]],
+        moved: Mapping[str, Daily],
+        about: About,
+        extra: Sequence[str],
+    ) -> dict[str, Plan[Read, Any, AccountState]]:
+        """What to read of each account."""
+        reader = self.reader.at(about.block)
+        also = {contract for each in moved.values() for contract in each.contracts}
+        plans = {}
+        for account, own in interactions.items():
+            expected = self.book.expected(account, own.tokens | set(extra))
+            plans[account] = reader.read(
+                account, own, tuple(wanted[account]), lambda held: about.ask({*held, *also}), about.expect(expected)
+            )
+        return plans
 
     async def _recent(self, block: Block) -> Collected | None:
         """The transfers of the newest blocks where the index does not have them yet: read from the node, so that what
@@ -167,7 +162,9 @@ class Snapshotter:
             return None
         return found if found.last is None or found.last.hash == block.hash else None
 
-    async def _read(self, plans: Mapping[str, Plan[Read, Any, AccountState]], block: Block) -> dict[str, AccountState]:
+    async def _answered(
+        self, plans: Mapping[str, Plan[Read, Any, AccountState]], block: Block
+    ) -> dict[str, AccountState]:
         """All accounts together; the decoders inside are bounded one by one."""
         reports = await run_batched(
             plans, lambda reads: self.chain.answer(reads, block), max_rounds=MAX_ROUNDS, max_reads=MAX_READS
@@ -188,36 +185,16 @@ class Snapshotter:
     def _wanted(self, interactions: Set[str]) -> dict[str, bool]:
         """The contracts to ask for an account, and whether there is reason to think that it holds some."""
         also_at = self.chain.info.also_at
-        return {contract: contract in interactions for contract in sorted((interactions | self._listed) - {also_at})}
-
-    def _held(
-        self, read: Mapping[str, AccountState], wanted: Mapping[str, Mapping[str, bool]], about: About
-    ) -> tuple[list[tuple[str, str, int]], list[Issue]]:
-        """What is held, and an issue for each balance that its contract does not tell. The answer is partial where the
-        token is listed or has a price: nobody can send one of those to spoil an answer.
-
-        A token that is only on a list, and answers nothing, is no news: at most blocks it was not there yet.
-        """
-        known = self._listed | {price.asset.contract for price in about.quotes.prices}
-        held, issues = [], []
-        for account, read_all in read.items():
-            for contract, raw in read_all.balances.items():
-                if isinstance(raw, int):
-                    if raw:
-                        held.append((account, contract, raw))
-                elif wanted[account][contract]:
-                    reason = f"the balance of {account} is unknown: {_why(raw)}"
-                    gone = isinstance(raw, Unknown) and raw.cause == "absent"
-                    makes_partial = contract in known and not gone
-                    issues.append(Issue("balance", contract, reason, makes_partial=makes_partial, account=account))
-        return held, issues
+        return {
+            contract: contract in interactions for contract in sorted((interactions | self._judge.listed) - {also_at})
+        }
 
     async def judge(
         self, pairs: Collection[tuple[str, str]], contracts: Collection[str], block: Block
     ) -> tuple[dict[str, Token], dict[tuple[str, str], Spam]]:
         """What some tokens are at a block, and what of those that moved, by account and token, is taken for spam: by
         the rules of a portfolio at that block, and in one round."""
-        about, asked = self._about(block), sorted(pair for pair in pairs if pair[1] not in self._listed)
+        about, asked = self._about(block), sorted(pair for pair in pairs if pair[1] not in self._judge.listed)
         plans: dict[str, Plan[Read, Any, Any]] = {
             "about": about.ask(contracts),
             "held": _all([balance_of(token, account) for account, token in asked]),
@@ -231,103 +208,7 @@ class Snapshotter:
         own: dict[str, set[str]] = {account: {ZERO_ADDRESS} for account, _ in asked}
         for account, token in asked:
             own[account].add(token)
-        return about.tokens, await asyncio.to_thread(self._spam, held, own, about, block.height)
-
-    def _all_spam(
-        self,
-        held: Sequence[tuple[str, str, int | None]],
-        opened: Sequence[OpenPosition],
-        own: Mapping[str, Set[str]],
-        moved: Mapping[str, Daily],
-        about: About,
-        height: int,
-    ) -> dict[tuple[str, str], Spam]:
-        """What is taken for spam of what is held, loose or in positions, and of what has a price and only moved today:
-        that is judged by itself, so that it changes nothing of what is said of the holdings."""
-        priced = {price.asset.contract for price in about.quotes.prices} - {ZERO_ADDRESS}
-        there = {each[:2] for each in held}
-        inside = {(each.account, token) for each in opened for token in each.owned - {ZERO_ADDRESS}}
-        held = [*held, *((*pair, None) for pair in sorted(inside - there))]
-        backed = {(each.account, share) for each in opened if each.owned & priced for share in each.found.replaces}
-        found, judged = self._spam(held, own, about, height, backed), {each[:2] for each in held}
-        gone = [
-            (account, contract, None)
-            for account, each in moved.items()
-            for contract in sorted(each.contracts & priced)
-            if (account, contract) not in judged
-        ]
-        both = {account: {*own[account], *each.contracts} for account, each in moved.items()}
-        return found | (self._spam(gone, both, about, height) if gone else {})
-
-    def _spam(
-        self,
-        held: Sequence[tuple[str, str, Any]],
-        own: Mapping[str, Set[str]],
-        about: About,
-        height: int,
-        backed: Set[tuple[str, str]] = frozenset(),
-    ) -> dict[tuple[str, str], Spam]:
-        """What of the held tokens (None: how much is not known) is taken for spam, by account and contract. An account
-        is judged by its `own` tokens and the list, whoever else is in the snapshot. `backed`: shares of what has a
-        price."""
-        listed = self._listed
-        suspects: dict[str, list[str]] = {}
-        for account, contract, _ in held:
-            if contract not in listed:
-                suspects.setdefault(account, []).append(contract)
-        if not suspects:
-            return {}
-        tokens, prices = about.tokens, {price.asset.contract for price in about.quotes.prices}
-        priced = {account: frozenset(own[account] & prices) for account in suspects}
-        came = arrivals(self.lake, self.tail, self.chain.key, suspects, priced, height, listed)
-        everybodys = Originals.of((each, token.symbol, token.name) for each, token in self.book.listed.items())
-        everybodys.add(ZERO_ADDRESS, self.native.symbol, self.native.name)
-        originals = {
-            several: everybodys.more((each, tokens[each].symbol, tokens[each].name) for each in several)
-            for several in set(priced.values())
-        }
-        found = {}
-        raws = {(account, contract): raw if isinstance(raw, int) else None for account, contract, raw in held}
-        for account, contracts in suspects.items():
-            for contract in contracts:
-                token, arrival = tokens[contract], came[account].get(contract)
-                has_price = contract in priced[account] or (account, contract) in backed
-                facts = TokenFacts(
-                    contract, token.symbol, token.name, False, has_price, arrival, raws[account, contract]
-                )
-                if (spam := judge(facts, originals[priced[account]])) is not None:
-                    found[account, contract] = spam
-        return found
-
-    def _judged(
-        self, opened: Sequence[OpenPosition], held: Sequence[tuple[str, str, int]], about: About, height: int
-    ) -> tuple[list[OpenPosition], list[Issue]]:
-        """The positions, with those marked that rest on shares which nobody vouches for."""
-        suspects = in_doubt(opened)
-        if not suspects:
-            return list(opened), []
-        prices = {price.asset.contract for price in about.quotes.prices}
-        own = _own(suspects.keys(), held, opened)
-        priced = {account: frozenset(own[account] & prices) for account in suspects}
-        came = arrivals(self.lake, self.tail, self.chain.key, suspects, priced, height, self._listed)
-        return judged(opened, came)
-
-    @property
-    def _listed(self) -> set[str]:
-        """The tokens that are what they say, whoever sent them."""
-        return {*self.book.listed, *([self.chain.info.wrapped] if self.chain.info.wrapped else [])}
-
-    def _natives(self, read: Mapping[str, AccountState]) -> tuple[list[Holding], list[Issue]]:
-        """The native coins of each account, zero included, and an issue where they are not known."""
-        known = [
-            Holding(account, self.native, each.native) for account, each in read.items() if isinstance(each.native, int)
-        ]
-        unknown = [
-            Issue("balance", account, f"the native balance could not be read: {_why(each.native)}", account=account)
-            for account, each in read.items()
-            if not isinstance(each.native, int)
-        ]
-        return known, unknown
+        return about.tokens, await asyncio.to_thread(self._judge.spam, held, own, about, block.height)
 
     async def known(self, contracts: Iterable[str], block: Block) -> About:
         """What some tokens and the native coin are and what can be said of their prices, at a block."""
@@ -348,6 +229,32 @@ class Snapshotter:
         await asyncio.to_thread(about.keep)
 
 
+def assembled(chain: Chain, reading: Reading, judgement: Judgement, sources: Sequence[PriceSource]) -> Snapshot:
+    """A reading and what is thought of it, as one snapshot. What could not be read comes in the order of its cause:
+    balances, positions, prices, the index."""
+    about, native = reading.about, chain.info.native
+    tokens, quotes = about.tokens, about.quotes
+    natives, unread = natives_of(reading.states, native)
+    states = [issue for state in reading.states.values() for issue in state.issues]
+    return Snapshot(
+        chain=chain.key,
+        block=reading.block,
+        accounts=tuple(reading.states),
+        holdings=(*natives, *(Holding(account, tokens[contract], raw) for account, contract, raw in reading.held)),
+        prices=quotes.prices,
+        issues=(
+            *unread, *judgement.issues, *reading.unknown, *states, *about.issues, *_refusals(quotes, reading.own),
+            *reading.issues,
+        ),
+        positions=tuple(each.named(tokens) for each in judgement.positions),
+        spam=judgement.spam,
+        fees=tuple(Holding(account, native, raw) for account, raw in reading.fees.items()),
+        days=tuple(_day(account, each, tokens) for account, each in reading.moved.items()),
+        pegged=pegged(sources),
+        no_days=reading.no_days,
+    )  # fmt: skip
+
+
 def _all(reads: Sequence[Read]) -> Plan[Read, Any, Sequence[Any]]:
     return (yield reads) if reads else ()
 
@@ -358,24 +265,6 @@ def _day(account: str, moved: Daily, tokens: Mapping[str, Token]) -> Day:
         for side in (moved.came, moved.left)
     )
     return Day(account, came, left)
-
-
-def _own(
-    accounts: Iterable[str], held: Sequence[tuple[str, str, int]], opened: Sequence[OpenPosition]
-) -> dict[str, set[str]]:
-    """The tokens that each account holds or has in positions, and the native coin."""
-    own = {account: {ZERO_ADDRESS} for account in accounts}
-    for account, contract, _ in held:
-        if account in own:
-            own[account].add(contract)
-    for each in opened:
-        if each.account in own:
-            own[each.account] |= each.tokens
-    return own
-
-
-def _why(answer: Reverted | Unknown) -> str:
-    return "the contract refuses" if isinstance(answer, Reverted) else answer.reason
 
 
 def _refusals(quotes: Quotes, own: Mapping[str, Set[str]]) -> list[Issue]:

@@ -1,0 +1,138 @@
+"""What is thought of a reading: which tokens are taken for spam, and which positions count.
+
+How a token came to an account says most about it, so the index is read once more, and no node is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.contracts import Issue, Spam
+from chainfolio.positions import OpenPosition
+from engine.arrivals import arrivals
+from engine.descriptions import About
+from engine.reading import Reading
+from engine.tokens import TokenBook
+from engine.trust import in_doubt, judged
+from portfolio.spam import Arrival, Originals, TokenFacts, judge
+
+if TYPE_CHECKING:
+    from chainfolio.chains import Chain
+    from storage.lake import Lake
+    from storage.tail import Tail
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The positions of a reading, with those marked that do not count and why; and what is spam, by account and
+    contract."""
+
+    positions: Sequence[OpenPosition]
+    issues: Sequence[Issue]
+    spam: Mapping[tuple[str, str], Spam]
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Judges readings of one chain."""
+
+    chain: Chain
+    lake: Lake
+    tail: Tail
+    book: TokenBook
+
+    def of(self, reading: Reading) -> Judgement:
+        """What is thought of a reading."""
+        positions, issues = self._positions(reading)
+        return Judgement(positions, issues, self._spam_of(reading, positions))
+
+    @property
+    def listed(self) -> set[str]:
+        """The tokens that are what they say, whoever sent them."""
+        return {*self.book.listed, *([self.chain.info.wrapped] if self.chain.info.wrapped else [])}
+
+    def spam(
+        self,
+        held: Sequence[tuple[str, str, Any]],
+        own: Mapping[str, Set[str]],
+        about: About,
+        height: int,
+        backed: Set[tuple[str, str]] = frozenset(),
+    ) -> dict[tuple[str, str], Spam]:
+        """What of the held tokens (None: how much is not known) is taken for spam, by account and contract. An account
+        is judged by its `own` tokens and the list, whoever else is in the snapshot. `backed`: shares of what has a
+        price."""
+        listed = self.listed
+        suspects: dict[str, list[str]] = {}
+        for account, contract, _ in held:
+            if contract not in listed:
+                suspects.setdefault(account, []).append(contract)
+        if not suspects:
+            return {}
+        tokens, priced = about.tokens, _priced(suspects, own, about)
+        came = self._came(suspects, priced, height)
+        originals = self._originals(set(priced.values()), about)
+        spam = {}
+        raws = {(account, contract): raw if isinstance(raw, int) else None for account, contract, raw in held}
+        for account, contracts in suspects.items():
+            for contract in contracts:
+                token, arrival = tokens[contract], came[account].get(contract)
+                has_price = contract in priced[account] or (account, contract) in backed
+                facts = TokenFacts(
+                    contract, token.symbol, token.name, False, has_price, arrival, raws[account, contract]
+                )
+                if (verdict := judge(facts, originals[priced[account]])) is not None:
+                    spam[account, contract] = verdict
+        return spam
+
+    def _positions(self, reading: Reading) -> tuple[list[OpenPosition], list[Issue]]:
+        """The positions, with those marked that rest on shares which nobody vouches for."""
+        suspects = in_doubt(reading.opened)
+        if not suspects:
+            return list(reading.opened), []
+        priced = _priced(suspects, reading.own, reading.about)
+        return judged(reading.opened, self._came(suspects, priced, reading.block.height))
+
+    def _spam_of(self, reading: Reading, positions: Sequence[OpenPosition]) -> dict[tuple[str, str], Spam]:
+        """What is taken for spam of what is held, loose or in positions, and of what has a price and only moved today:
+        that is judged by itself, so that it changes nothing of what is said of the holdings."""
+        own, about, height = reading.own, reading.about, reading.block.height
+        priced = {price.asset.contract for price in about.quotes.prices} - {ZERO_ADDRESS}
+        loose = {each[:2] for each in reading.held}
+        inside = {(each.account, token) for each in positions for token in each.owned - {ZERO_ADDRESS}}
+        held = [*reading.held, *((*pair, None) for pair in sorted(inside - loose))]
+        backed = {(each.account, share) for each in positions if each.owned & priced for share in each.found.replaces}
+        spam = self.spam(held, own, about, height, backed)
+        there = {each[:2] for each in held}
+        gone = [
+            (account, contract, None)
+            for account, each in reading.moved.items()
+            for contract in sorted(each.contracts & priced)
+            if (account, contract) not in there
+        ]
+        both = {account: {*own[account], *each.contracts} for account, each in reading.moved.items()}
+        return spam | (self.spam(gone, both, about, height) if gone else {})
+
+    def _came(
+        self, suspects: Mapping[str, Sequence[str] | Set[str]], priced: Mapping[str, Set[str]], height: int
+    ) -> dict[str, dict[str, Arrival]]:
+        return arrivals(self.lake, self.tail, self.chain.key, suspects, priced, height, self.listed)
+
+    def _originals(self, several: Set[frozenset[str]], about: About) -> dict[frozenset[str], Originals]:
+        """What a token may be an imitation of: the list, the native coin, and each of several sets of priced tokens."""
+        native, tokens = self.chain.info.native, about.tokens
+        everybodys = Originals.of((each, token.symbol, token.name) for each, token in self.book.listed.items())
+        everybodys.add(ZERO_ADDRESS, native.symbol, native.name)
+        return {
+            priced: everybodys.more((each, tokens[each].symbol, tokens[each].name) for each in priced)
+            for priced in several
+        }
+
+
+def _priced(accounts: Mapping[str, object], own: Mapping[str, Set[str]], about: About) -> dict[str, frozenset[str]]:
+    """Which of their own tokens have a price, by account."""
+    prices = {price.asset.contract for price in about.quotes.prices}
+    return {account: frozenset(own[account] & prices) for account in accounts}

@@ -1,0 +1,87 @@
+"""What was read of some accounts at one block, before anybody judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.blocks import Block
+from chainfolio.contracts import Holding, Issue, Token
+from chainfolio.plans import Reverted, Unknown
+from chainfolio.positions import AccountState, OpenPosition
+from engine.daily import Daily
+from engine.descriptions import About
+
+Held = tuple[str, str, int]  # account, contract, raw
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the index and the node say of some accounts at one block.
+
+    `held` are the tokens that are there, `unknown` says which balances nobody told. `issues` is what the protocols and
+    the index cannot say.
+    `moved` and `fees` are empty where the index does not reach, and `no_days` says why.
+    """
+
+    block: Block
+    states: Mapping[str, AccountState]
+    held: tuple[Held, ...]
+    about: About
+    unknown: tuple[Issue, ...]
+    issues: tuple[Issue, ...]
+    moved: Mapping[str, Daily]
+    no_days: str
+    fees: Mapping[str, int]
+    opened: tuple[OpenPosition, ...] = field(init=False)
+    own: Mapping[str, set[str]] = field(init=False)  # the tokens that each account has, and the native coin
+
+    def __post_init__(self) -> None:
+        opened = tuple(each for state in self.states.values() for each in state.positions)
+        own = {account: {ZERO_ADDRESS} for account in self.states}
+        for account, contract, _ in self.held:
+            own[account].add(contract)
+        for each in opened:
+            own[each.account] |= each.tokens
+        object.__setattr__(self, "opened", opened)
+        object.__setattr__(self, "own", own)
+
+
+def holdings_of(
+    states: Mapping[str, AccountState], wanted: Mapping[str, Mapping[str, bool]], known: Collection[str]
+) -> tuple[list[Held], list[Issue]]:
+    """What is held, and an issue for each balance that its contract does not tell. The answer is partial where the
+    token is `known` (listed, or with a price): nobody can send one of those to spoil an answer.
+
+    A token that is only on a list, and answers nothing, is no news: at most blocks it was not there yet.
+    """
+    held, issues = [], []
+    for account, state in states.items():
+        for contract, raw in state.balances.items():
+            if isinstance(raw, int):
+                if raw:
+                    held.append((account, contract, raw))
+            elif wanted[account][contract]:
+                reason = f"the balance of {account} is unknown: {_why(raw)}"
+                gone = isinstance(raw, Unknown) and raw.cause == "absent"
+                makes_partial = contract in known and not gone
+                issues.append(Issue("balance", contract, reason, makes_partial=makes_partial, account=account))
+    return held, issues
+
+
+def natives_of(states: Mapping[str, AccountState], native: Token) -> tuple[list[Holding], list[Issue]]:
+    """The native coins of each account, zero included, and an issue where they are not known."""
+    known, unknown = [], []
+    for account, state in states.items():
+        if isinstance(state.native, int):
+            known.append(Holding(account, native, state.native))
+        else:
+            reason = f"the native balance could not be read: {_why(state.native)}"
+            unknown.append(Issue("balance", account, reason, account=account))
+    return known, unknown
+
+
+def _why(answer: Any) -> str:
+    return "the contract refuses" if isinstance(answer, Reverted) else str(answer.reason)
