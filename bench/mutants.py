@@ -6,8 +6,8 @@ The replies of a real node to everything an index asks are kept, and given again
 time it is asked for: every field of every kind of reply by every kind of damage, envelopes and batches, bytes,
 statuses, answers to other questions. With blocks held against their hashes (`integrity = "roots"`) rows have to be
 the same, but for what no hash covers; with blooms alone a well-formed lie may be believed, and is counted. After each
-round of some mutants the same chain is used honestly, and has to give the rows of a clean index. `--round` does one
-round again.
+round of some mutants the same chain is used honestly, and has to give the rows of a clean index. Some rounds are whole
+indexes, in a lake, whose rows are compared at the end. `--round` does one round again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ import argparse
 import asyncio
 import logging
 import random
-import re
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,13 +28,14 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import uvloop
 
 from adapters.evm.chain import EvmChain, family
 from adapters.evm.positions.events import declared
+from bench.covered import Tables, covered, same
 from bench.figures import Figure, main
 from bench.replay import Plan, Replay
+from bench.whole import Whole, whole
 from chainfolio.blocks import Span
 from chainfolio.errors import ChainfolioError
 from chainfolio.seams import Seams
@@ -50,16 +50,15 @@ WIDTHS = (*(1,) * 9, 2, 2, 3)
 ALL = ("blocks", "transactions", "native", "transfers", "approvals", "internal")
 BODIES, LOGS, TRACES = ("transactions", "native"), ("transfers", "approvals"), ("internal",)
 OFTEN = {BODIES: 14, LOGS: 7, TRACES: 6, ("blocks",): 5, ALL: 1, (*ALL, "events"): 1}  # few at once take less time
-UNCOVERED = {
-    "transactions": ("sender", "created", "gas_price", "fee"), "transfers": ("sender", "recipient"),
-    "blocks": ("tx_count",),  # but where whole bodies say how many there are
-}  # fmt: skip
-TEXTS = frozenset({"tx_hash", "hash", "sender", "recipient", "created"})
 TWO, ONCE, GREETS = 0.15, 0.4, 0.1  # how often two fields are damaged, one reply alone, the heads asked for, too
-ENDS, FAULT = ("equal", "uncovered", "believed"), "fault: "
+ENDS, FAULT = ("equal", "uncovered", "believed", "stored"), "fault: "
+INDEX_EVERY, TRIES, WHOLE = (
+    400,
+    4,
+    ("whole",),
+)  # which rounds are whole indexes, and how many mutants a piece of one meets
 INTEGRITIES = ("roots", "roots", "roots", "bloom")
 SWAP = "Swap(address indexed sender, uint256, uint256, uint256, uint256, address indexed to)"
-Tables = dict[str, pa.Table]
 
 
 class Hasty:
@@ -103,6 +102,8 @@ class Outcome:
     equal: int = 0
     uncovered: int = 0
     believed: int = 0
+    stored: int = 0
+    indexes: int = 0
     recovered: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
@@ -116,47 +117,19 @@ class Outcome:
             f"{self.faults.total()} of {self.mutants:,} ({len(self.pairs):,} pairs of a field and a kind of damage, "
             f"{len(self.fields)} fields); {self.refused.total():,} refused, {self.equal:,} without effect, "
             f"{self.uncovered:,} changed what no hash covers, {self.believed:,} believed where only blooms are looked "
-            f"at; {self.recovered:,} times an honest node afterwards; slowest {self.slowest_s:.1f} s"
+            f"at, {self.stored:,} without effect in {self.indexes:,} whole indexes; {self.recovered:,} times an honest "
+            f"node afterwards; slowest {self.slowest_s:.1f} s"
         )
 
     def add(self, other: Outcome) -> None:
         """Those of another process."""
-        for name in ("mutants", *ENDS, "recovered"):
+        for name in ("mutants", *ENDS, "indexes", "recovered"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for mine, more in ((self.refused, other.refused), (self.faults, other.faults)):
             mine.update(more)
         self.fields |= other.fields
         self.pairs |= other.pairs
         self.slowest_s, self.wall_s = max(self.slowest_s, other.slowest_s), max(self.wall_s, other.wall_s)
-
-
-def covered(tables: Tables) -> dict[str, list[Any]]:
-    """The rows of some tables; of what no hash covers only whether it is spelt as it should be."""
-    found = {}
-    for name, table in sorted(tables.items()):
-        rows = table.to_pylist()
-        if name == "transfers":
-            rows = [row for row in rows if row["standard"] != "internal" or not spelt(row)]
-        found[name] = [_covered(name, row, "transactions" in tables) for row in rows]
-    return found
-
-
-def _covered(table: str, row: dict[str, Any], bodies: bool) -> dict[str, Any]:
-    gone = UNCOVERED.get(table, ())
-    if (table == "blocks" and bodies) or (table == "transfers" and row["standard"] != "native"):
-        gone = ()
-    return {name: value if name not in gone else spelt({name: value}) for name, value in row.items()}
-
-
-def spelt(row: dict[str, Any]) -> bool:
-    """Whether hashes and addresses are in lower case."""
-    names = TEXTS & row.keys()
-    return all(row[name] is None or re.fullmatch("0x[0-9a-f]{40,64}", row[name]) for name in names)
-
-
-def same(one: Tables, other: Tables) -> bool:
-    """Whether the rows are the same."""
-    return one.keys() == other.keys() and all(one[name].equals(other[name]) for name in one)
 
 
 # --- rounds -----------------------------------------------------------------------------------------------------------
@@ -235,8 +208,11 @@ class Attack:
         return family("mutants", settings, seams, configs=self.folder, transport=self.replay)
 
     async def _round(self, number: int) -> None:
-        """Some mutants over one span, then an honest node."""
+        """Some mutants over one span, then an honest node; in some rounds a whole index."""
         chance = self.replay.chance = random.Random(f"{self.seed}/{number}")
+        if number % INDEX_EVERY == 0:
+            await self._index(number, chance)
+            return
         width = chance.choice(WIDTHS)
         start = chance.randint(self.first, self.last - width + 1)
         span, (datasets,) = Span(start, start + width - 1), chance.choices([*OFTEN], [*OFTEN.values()])
@@ -245,28 +221,78 @@ class Attack:
         self.replay.asked.clear()
         for _ in range(A_ROUND):
             greets = chance.random() < GREETS
-            targets = chance.sample(self._greeting if greets else fields, 2 if chance.random() < TWO else 1)
-            plan = self.replay.plan = Plan(frozenset(targets), chance.random() < ONCE)
-            await self._trial(now, plan, greets)
+            await self._mutant(
+                number, self._plan(self._greeting if greets else fields), partial(self._read, now, greets)
+            )
         self.replay.plan = None
-        try:
-            await now.chain.heads()
-            if same(await self._collected(now.chain, span, datasets), clean):
-                self.outcome.recovered += 1
-            else:
-                self.outcome.faults[f"an honest node afterwards: other rows, round {number}"] += 1
-        except Exception as error:  # nothing may be left of a lie
-            self.outcome.faults[f"an honest node afterwards: {type(error).__name__}, round {number}"] += 1
+        await self._honest(number, now.chain.heads, partial(self._read, now, greets=False))
 
-    async def _trial(self, now: Round, plan: Plan, greets: bool) -> None:
+    async def _index(self, number: int, chance: random.Random) -> None:
+        """A whole index, each piece of which meets mutants until one of them, or an honest node, gets it done."""
+        span = Span(self.first, self.last)
+        clean, fields = await self._clean_index(span)
+        chain = self._chain(chance, "roots")
+        self.replay.asked.clear()
+        with (
+            tempfile.TemporaryDirectory(dir=self.folder) as folder,
+            whole(Path(folder), chain, chain.node.seams, span, ALL) as index,
+        ):
+            for piece in index.pieces():
+                for _ in range(TRIES):
+                    if index.lacks(piece):
+                        await self._mutant(number, self._plan(fields), partial(_filled, index, piece))
+                self.replay.plan = None
+                await self._honest(number, chain.heads, partial(_filled, index, piece))
+            self.outcome.indexes += 1
+            if covered(index.rows()) != covered(clean):
+                self.outcome.faults[f"a whole index: other rows, round {number}"] += 1
+
+    async def _clean_index(self, span: Span) -> tuple[Tables, list[str]]:
+        """As `_truth`, of a whole index."""
+        if (span, WHOLE) not in self._clean:
+            chain = self._chain(random.Random(0), "roots")
+            await chain.heads()
+            self.replay.met.clear()
+            with (
+                tempfile.TemporaryDirectory(dir=self.folder) as folder,
+                whole(Path(folder), chain, chain.node.seams, span, ALL) as index,
+            ):
+                for piece in index.pieces():
+                    await index.fill(piece)
+                self._clean[span, WHOLE] = index.rows(), sorted(self.replay.met)
+        return self._clean[span, WHOLE]
+
+    def _plan(self, fields: Sequence[str]) -> Plan:
+        """The next mutant."""
+        chance = self.replay.chance
+        targets = chance.sample(fields, 2 if chance.random() < TWO else 1)
+        self.replay.plan = Plan(frozenset(targets), chance.random() < ONCE)
+        return self.replay.plan
+
+    async def _read(self, now: Round, greets: bool) -> str:
+        """One span, and how its rows differ from those of a clean index."""
+        if greets:
+            await now.chain.heads()
+        return _compared(await self._collected(now.chain, now.span, now.datasets), now)
+
+    async def _honest(self, number: int, *steps: Callable[[], Awaitable[object]]) -> None:
+        """The same chain, used honestly: nothing may be left of a lie."""
+        try:
+            ends = [await step() for step in steps]
+        except Exception as error:  # whatever it is, there was no reason for it
+            self.outcome.faults[f"an honest node afterwards: {type(error).__name__}, round {number}"] += 1
+            return
+        if ends[-1] in ("equal", "stored"):
+            self.outcome.recovered += 1
+        else:
+            self.outcome.faults[f"an honest node afterwards: other rows, round {number}"] += 1
+
+    async def _mutant(self, number: int, plan: Plan, read: Callable[[], Awaitable[str]]) -> None:
         """One mutant, and what becomes of it; nothing where the field was not asked for."""
         outcome, began_s = self.outcome, time.monotonic()
         try:
             async with asyncio.timeout(LIMIT_S):
-                if greets:
-                    await now.chain.heads()
-                found = await self._collected(now.chain, now.span, now.datasets)
-            ended = _compared(found, now)
+                ended = await read()
         except ChainfolioError as error:
             ended = type(error).__name__ if plan.done else ""
         except TimeoutError:
@@ -274,7 +300,7 @@ class Attack:
         except Exception as error:  # what is looked for: an error outside the tree
             ended = f"{FAULT}{type(error).__name__}"
         if ended.startswith(FAULT):
-            outcome.faults[f"{ended.removeprefix(FAULT)}: {plan.done}, round {now.number}"] += 1
+            outcome.faults[f"{ended.removeprefix(FAULT)}: {plan.done}, round {number}"] += 1
         elif not plan.done:
             return
         elif ended in ENDS:
@@ -285,6 +311,12 @@ class Attack:
         outcome.pairs.update(plan.done)
         outcome.fields.update(target for target, _ in plan.done)
         outcome.slowest_s = max(outcome.slowest_s, time.monotonic() - began_s)
+
+
+async def _filled(index: Whole, piece: Span) -> str:
+    """A piece of an index whose rows are compared when all of it is there."""
+    await index.fill(piece)
+    return "stored"
 
 
 def _compared(found: Tables, now: Round) -> str:

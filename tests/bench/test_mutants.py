@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from bench.covered import spelt
 from bench.damage import BATCHES, BYTES, KINDS, ODD, PLACES, SAME, VALUES, damaged, pattern, places
-from bench.mutants import judge, spelt
+from bench.mutants import judge
 
 REPLY = {"hash": "0xabcd", "transactions": [{"from": "0x12"}, {"from": "0x34"}]}
 BATCH = [{"jsonrpc": "2.0", "id": number, "result": msgspec.Raw(b'"0x%d"' % number)} for number in (1, 2, 3)]
@@ -22,6 +23,8 @@ def test_mutated_replies_end_in_clean_rows_or_a_typed_error() -> None:
     assert len(outcome.fields) >= 100, "every field of blocks, bodies, receipts, logs and traces has its turn"
     assert outcome.mutants >= 800
     assert outcome.recovered >= 32, "an honest node after every 25"
+    assert outcome.indexes == 1
+    assert outcome.stored > 0, "some mutants change nothing that is stored"
     assert outcome.refused.total() > 400, "mutants that nobody notices test nothing"
     assert outcome.refused["Contradicted"] > 50, "and many look well, and are told by a hash"
 

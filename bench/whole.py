@@ -1,0 +1,66 @@
+"""A whole index of a chain, in a lake and a tail of its own, filled piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from adapters.evm.chain import EvmChain
+from chainfolio.blocks import Span
+from chainfolio.seams import Seams
+from chainfolio.tables import TABLES
+from indexer.collect import Collector, missing
+from indexer.progress import Progress
+from storage.lake import Lake
+from storage.tail import Tail
+
+PIECE = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The index of a span, with these datasets."""
+
+    chain: EvmChain
+    lake: Lake
+    tail: Tail
+    seams: Seams
+    span: Span
+    datasets: Sequence[str]
+
+    def pieces(self) -> Iterator[Span]:
+        """What is filled one after the other."""
+        return self.span.cut(PIECE)
+
+    def lacks(self, piece: Span) -> bool:
+        """Whether something of a piece is not there yet."""
+        return bool(missing(self.tail, self.chain.key, piece, self.datasets, ()))
+
+    async def fill(self, piece: Span) -> None:
+        """Fetch and store what is missing of a piece."""
+        work = missing(self.tail, self.chain.key, piece, self.datasets, ())
+        progress = Progress(self.seams.clock, len(piece))
+        await Collector(self.chain, self.lake, self.tail, self.seams, progress).run(work)
+
+    def rows(self) -> dict[str, pa.Table]:
+        """What is stored, in the order of each table."""
+        found = {}
+        for name, table in TABLES.items():
+            if self.lake.exists(table):
+                rows = self.lake.window(table, self.chain.key, self.span)
+                found[name] = rows.sort_by([(column, "ascending") for column in table.order])
+        return found
+
+
+@contextmanager
+def whole(folder: Path, chain: EvmChain, seams: Seams, span: Span, datasets: Sequence[str]) -> Iterator[Whole]:
+    """An empty index in a folder."""
+    tail = Tail(folder / "tail.db")
+    try:
+        yield Whole(chain, Lake(str(folder / "lake")), tail, seams, span, datasets)
+    finally:
+        tail.close()
