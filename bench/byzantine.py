@@ -24,16 +24,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from adapters.evm.chain import EvmChain, family
+from adapters.evm.chain import EvmChain, build
 from adapters.evm.roots import header_hash
 from adapters.evm.scan import ROUTE, SINGLES
+from adapters.evm.settings import EvmSettings
 from adapters.evm.transport import HttpTransport, Posted
 from bench.figures import Figure, main
 from chainfolio.blocks import Block, Span
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.errors import SourceError
+from chainfolio.kinds import EndpointMemory
 from chainfolio.seams import Seams
-from chainfolio.settings import Chain
 from localchain.deploy import Deployment, deploy
 from localchain.node import LocalNode
 from localchain.trade import trade
@@ -218,14 +219,14 @@ class Trial:
         )
         urls = list(URLS)
         chance.shuffle(urls)
-        settings = Chain(rpc=urls, facts=str(path), quorum=quorum, integrity=integrity, sample=10, span=WINDOW)
+        settings = EvmSettings(rpc=urls, facts=str(path), quorum=quorum, integrity=integrity, sample=10, span=WINDOW)
         about = chance.choice(list(LIES))
         transport = ByzantineNode(self.node.url, byzantine, about, chance, chance.choice(OFTEN))
         # `eth_getBalance` is only used by endpoints that know neither state overrides nor creation code.
         capabilities = {ROUTE: SINGLES} if about == "eth_getBalance" else {}
-        chain = family(
+        chain = build(
             "byzantine", settings, Seams(random=chance),
-            configs=self.folder, transport=transport, capabilities=lambda endpoint: capabilities,
+            configs=self.folder, transport=transport, memory=EndpointMemory(lambda endpoint: capabilities),
         )  # fmt: skip
         return chain, transport
 

@@ -30,8 +30,9 @@ from typing import Any
 
 import uvloop
 
-from adapters.evm.chain import EvmChain, family
+from adapters.evm.chain import EvmChain, build
 from adapters.evm.positions.events import declared
+from adapters.evm.settings import EvmSettings
 from bench.covered import Tables, covered, same
 from bench.figures import Figure, main
 from bench.replay import Plan, Replay
@@ -39,7 +40,6 @@ from bench.whole import Whole, whole
 from chainfolio.blocks import Span
 from chainfolio.errors import ChainfolioError
 from chainfolio.seams import Seams
-from chainfolio.settings import Chain
 from localchain.actions import Action, Scene
 from localchain.deploy import Deployment, deploy
 from localchain.node import LocalNode
@@ -203,9 +203,11 @@ class Attack:
                 f"finality = {FINALITY}\n"
                 'native = {symbol = "ETH", name = "Ether", decimals = 18, slip44 = 60}\n'
             )
-        settings = Chain(rpc=["http://node.test"], facts=str(path), integrity=integrity, sample=1, span=WIDTHS[-1])
+        settings = EvmSettings(
+            rpc=["http://node.test"], facts=str(path), integrity=integrity, sample=1, span=WIDTHS[-1]
+        )
         seams = Seams(clock=Hasty(), random=chance)
-        return family("mutants", settings, seams, configs=self.folder, transport=self.replay)
+        return build("mutants", settings, seams, configs=self.folder, transport=self.replay)
 
     async def _round(self, number: int) -> None:
         """Some mutants over one span, then an honest node; in some rounds a whole index."""

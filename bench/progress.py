@@ -11,13 +11,14 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
+from adapters.evm.settings import EvmSettings
 from bench import truth
 from bench.figures import Figure, main
 from bench.node import ReplayNode, replay
 from bench.places import recorded, scratch
 from bench.runs import Run, empty, index
 from chainfolio.blocks import Span
-from chainfolio.settings import Chain, Settings
+from chainfolio.settings import Settings
 from indexer.collect import Collector, missing
 from indexer.progress import Progress
 from indexer.wiring import System
@@ -50,7 +51,7 @@ async def _told(url: str, data: Path, times: int) -> tuple[list[Told], float]:
     """One run with somebody who writes down what it says; its seconds until the last commit."""
     chain = recorded()
     span = Span(chain.first, chain.first + times * chain.blocks - 1)
-    system = System(Settings(data=str(data), chains={"local": Chain(rpc=[url])}))
+    system = System(Settings(data=str(data), chains={"local": EvmSettings(rpc=[url])}))
     heard: list[Told] = []
 
     def hear(progress: Progress) -> None:

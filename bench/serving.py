@@ -25,6 +25,7 @@ from typing import cast
 
 import uvloop
 
+from adapters.evm.settings import EvmSettings
 from api.app import App, make_app
 from api.serve import serve
 from bench.figures import Figure, main, spread
@@ -34,7 +35,7 @@ from chainfolio.assets import Asset, account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Price, Snapshot, Token
 from chainfolio.seams import SystemClock
-from chainfolio.settings import Chain, Server, Settings, Store
+from chainfolio.settings import Server, Settings, Store
 from engine.service import Engine, _Kept
 from indexer.wiring import System
 from portfolio.facts import Options
@@ -218,7 +219,7 @@ def _engine() -> Engine:
         holdings.append(Holding(ADDRESS, token, 10**18 * (number + 1) + 7))
         prices.append(Price(asset, Decimal("1.25"), "chainlink", 1_760_000_000_000_000, Decimal(1)))
     block = Block(19_000_000, "0x" + "ab" * 32, "0x" + "cd" * 32, 1_760_000_000_000_000)
-    given = Settings(data=tempfile.mkdtemp(), chains={"ethereum": Chain(rpc=["http://127.0.0.1:1"])})
+    given = Settings(data=tempfile.mkdtemp(), chains={"ethereum": EvmSettings(rpc=["http://127.0.0.1:1"])})
     engine = Engine(System(given))
     valuation = value([Snapshot("ethereum", block, (ADDRESS,), tuple(holdings), tuple(prices), ())])
     engine._kept[ADDRESS] = _Kept(valuation, time.time_ns() // 1000 + 3600 * 1_000_000)

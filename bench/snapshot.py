@@ -17,10 +17,11 @@ from typing import Any
 
 import aiohttp
 
+from adapters.evm.settings import EvmSettings
 from bench.figures import Figure, main, spread
 from bench.places import scratch
 from chainfolio.blocks import Block
-from chainfolio.settings import Chain, Settings
+from chainfolio.settings import Settings
 from engine.snapshot import Snapshotter
 from engine.wiring import snapshotter_of
 from indexer.wiring import System
@@ -87,7 +88,7 @@ def _ask() -> str:
 async def _measure(
     url: str, folder: Path, tokens: list[str], held: dict[str, int], past: Block, repeat: int
 ) -> Times:  # fmt: skip
-    system = System(Settings(data=str(folder), chains={"local": Chain(rpc=[url])}))
+    system = System(Settings(data=str(folder), chains={"local": EvmSettings(rpc=[url])}))
     times = Times()
     try:
         snapshotter = snapshotter_of(system, system.chain("local"))

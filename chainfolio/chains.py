@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload, runtime_chec
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
+from chainfolio.chain_settings import ChainSettings
 from chainfolio.contracts import Token, TransactionDetails
 from chainfolio.errors import Incapable, NoBlock, SourceError
 from chainfolio.plans import Plan
 from chainfolio.proofs import Findings
-from chainfolio.settings import Chain as ChainSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -289,6 +289,11 @@ def having(chain: Chain, capability: Capability) -> Any:
     if capability not in chain.capabilities:
         raise Incapable(chain.key, capability.value)
     return chain
+
+
+def lacking(chain: Chain) -> list[str]:
+    """What a chain lacks of what a chain may have, by name."""
+    return [each.value for each in Capability if each not in chain.capabilities]
 
 
 def error_counts(chain: Chain) -> dict[str, dict[str, int]]:

@@ -5,23 +5,27 @@ An unknown key is an error with a suggestion; nothing starts with an option that
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import msgspec
 
+from chainfolio.chain_settings import (
+    DEFAULT_KIND,
+    ChainSettings,
+    decoded,
+    doc,
+    explained,
+    is_http,
+    lists_of,
+    masked,
+)
 from chainfolio.errors import BadSettings
-
-
-def doc(description: str) -> msgspec.Meta:
-    """What a key means: the settings reference and `chainfolio init` show it."""
-    return msgspec.Meta(description=description)
+from chainfolio.kinds import ChainKind, kind_of
 
 
 class Server(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -86,41 +90,6 @@ class Lake(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     uri: Annotated[str, doc("a folder, or `s3://BUCKET/PREFIX`; empty: `lake` in `data`")] = ""
 
 
-class Chain(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One chain, by its key: which endpoints, from which block, and how much of it. What the chain is like is in its
-    facts (`configs/chains`)."""
-
-    adapter: Annotated[str, doc("the kind of chain")] = "evm"
-    facts: Annotated[str, doc("file with the chain's facts; empty: `configs/chains/KEY.toml`")] = ""
-    chain_id: Annotated[int, doc("refuse to start where the facts have another chain id; 0: do not compare")] = 0
-    rpc: Annotated[list[str], doc("endpoints, each an `http://` or `https://` address or `env:NAME`")] = []
-    explorer: Annotated[str, doc("an explorer's API for internal transfers, where no endpoint can trace")] = ""
-    start_block: Annotated[int, doc("first block to index")] = 0
-    integrity: Annotated[str, doc('how answers are checked: `"off"`, `"bloom"`, `"roots"`')] = "bloom"
-    sample: Annotated[int, doc('with `"roots"`: one block in so many is proven whole')] = 100
-    quorum: Annotated[int, doc("so many endpoints have to give the same answer")] = 1
-    hedge: Annotated[bool, doc("ask a second endpoint where the first is unusually slow")] = True
-    reorg_depth: Annotated[
-        int, doc("so many final blocks may be forgotten without you, when the chain changed them")
-    ] = 1024
-    datasets: Annotated[list[str], doc("what to index; empty: every usual dataset")] = []
-    contracts: Annotated[list[str], doc("index only these token contracts; empty: all")] = []
-    span: Annotated[int, doc("blocks in one request for logs")] = 100
-    concurrency: Annotated[int, doc("requests on their way at once")] = 2
-    worker_processes: Annotated[int, doc("processes of `chainfolio index` that work on this chain side by side")] = 1
-    max_rps: Annotated[int, doc("requests a second to each endpoint at most; 0: no limit")] = 0
-    timeout_s: Annotated[int, doc("seconds after which a request to an endpoint is given up")] = 60
-    at_block: Annotated[bool, doc("whether `/portfolio/at-block` serves this chain; `ethereum` and `monad` always")] = (
-        False
-    )
-
-    def __repr__(self) -> str:
-        shown = {name: getattr(self, name) for name in self.__struct_fields__}
-        shown["rpc"] = [masked(url) for url in self.rpc]
-        shown["explorer"] = masked(self.explorer)
-        return f"Chain({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
-
-
 class Quotas(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How much an account may keep where the operator gave it no quota of its own."""
 
@@ -139,7 +108,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     state: Annotated[Store, doc("accounts, keys, credits and what tenants keep")] = Store()
     tail: Annotated[Store, doc("blocks that are not final yet, and which blocks are indexed")] = Store()
     lake: Lake = Lake()
-    chains: dict[str, Chain] = {}
+    chains: Mapping[str, ChainSettings] = {}
     prices: Annotated[dict[str, str], doc("asset to its price in USD, as text; before every other source")] = {}
     rates: Annotated[dict[str, str], doc("currency to its rate, as text: units per USD, of a coin USD per unit")] = {}
     prices_file: Annotated[str, doc("file with price feeds; empty: `configs/prices.toml`")] = ""
@@ -171,24 +140,11 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return self.tail.url or f"sqlite:///{self.data_dir / 'tail.db'}"
 
 
-INTEGRITY = ("off", "bloom", "roots")
-ADAPTERS = ("evm",)
-LISTS = ("rpc", "datasets", "contracts", "cors_origins")
 UNPRICED = ("N/A", "zero")
 SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas")
-RENAMED = {"witnesses": "quorum", "lanes": "worker_processes", "heal_depth": "reorg_depth"}  # keys of earlier releases
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 # Ours, but no settings: where the file is, what a client's command shows, how tests run.
 NOT_SETTINGS = ("CHAINFOLIO_CONFIG", "CHAINFOLIO_KEY", "CHAINFOLIO_LOCALCHAIN_HOME", "CHAINFOLIO_TESTS")
-
-
-def masked(url: str) -> str:
-    """An address as it may be shown: of what lies on another host only scheme and host, for the rest may be a key."""
-    scheme, mark, rest = url.partition("://")
-    host = re.split(r"[/?#]", rest)[0].rpartition("@")[2]
-    if mark and not host:  # a path of this machine; or a socket, before which a password may stand
-        return f"{scheme}://…" if "@" in rest or "?" in rest else url
-    return f"{scheme}://{host}/…" if host else url and "…"
 
 
 def load(path: Path | None, env: Mapping[str, str] = os.environ) -> Settings:
@@ -206,6 +162,7 @@ def load(path: Path | None, env: Mapping[str, str] = os.environ) -> Settings:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise BadSettings(str(path), f"not valid TOML: {error}") from None
     overriding = _override(tree, env)
+    _lists(tree)
     settings = _typed(_secrets(tree, env, ""), ", ".join([*([str(path)] if path else []), *overriding]))
     check(settings)
     return settings if path is None else _placed(settings, path.parent)
@@ -224,9 +181,7 @@ def _placed(settings: Settings, folder: Path) -> Settings:
     return msgspec.structs.replace(
         settings, data=path(settings.data), prices_file=path(settings.prices_file), protocols=path(settings.protocols),
         state=store(settings.state), tail=store(settings.tail), lake=Lake(path(settings.lake.uri)),
-        chains={
-            key: msgspec.structs.replace(chain, facts=path(chain.facts)) for key, chain in settings.chains.items()
-        },
+        chains={key: chain.placed(folder) for key, chain in settings.chains.items()},
     )  # fmt: skip
 
 
@@ -243,8 +198,24 @@ def _override(tree: dict[str, Any], env: Mapping[str, str]) -> list[str]:
             spot = spot.setdefault(key, {})
             if not isinstance(spot, dict):
                 raise BadSettings(name, f"{key} is not a section")
-        spot[keys[-1]] = env[name].split(",") if keys[-1] in LISTS else env[name]
+        spot[keys[-1]] = _Written(env[name])
     return names
+
+
+class _Written(str):
+    """The value of a variable, which may stand for a list."""
+
+
+def _lists(tree: dict[str, Any]) -> None:
+    """Variables that stand for lists as lists, by the types of their keys."""
+    chains = tree.get("chains")
+    tables = chains.items() if isinstance(chains, dict) else ()
+    sections: list[tuple[Any, type[msgspec.Struct]]] = [(tree.get("server"), Server)]
+    sections += [(table, _kind(key, table).settings) for key, table in tables if isinstance(table, dict)]
+    for table, kind in sections:
+        for name, value in table.items() if isinstance(table, dict) else ():
+            if isinstance(value, _Written) and name in lists_of(kind):
+                table[name] = value.split(",")
 
 
 def _known_path(body: str) -> list[str]:
@@ -272,62 +243,49 @@ def _secrets(node: Any, env: Mapping[str, str], path: str) -> Any:
         if name not in env:
             raise BadSettings(path, f"the environment variable {name} is not set")
         return env[name]
-    return node
+    return str(node) if isinstance(node, _Written) else node
+
+
+class _Chains(msgspec.Struct):
+    """The tables of chains, before it is known of which kind each is."""
+
+    chains: dict[str, dict[str, Any]] = {}
 
 
 def _typed(tree: dict[str, Any], source: str) -> Settings:
+    """The tree in its types. Each chain is decoded by the kind that its `adapter` names."""
     try:
-        return msgspec.convert(tree, Settings, strict=False)
+        settings = msgspec.convert({**tree, "chains": {}}, Settings, strict=False)
+        tables = msgspec.convert(tree, _Chains).chains
     except msgspec.ValidationError as error:
-        raise BadSettings(source, _explain(str(error))) from None
+        known = [f for kind in (Settings, Server, Limits, Store, Lake, Quotas) for f in kind.__struct_fields__]
+        raise BadSettings(source, explained(str(error), known, {})) from None
+    return msgspec.structs.replace(settings, chains={key: _chain(key, tables[key], source) for key in tables})
 
 
-def _explain(text: str) -> str:
-    """msgspec's message in a user's words, with the nearest known key for an unknown one."""
-    if "unknown field" not in text:
-        return text.replace("Object", "Settings")
-    key = text.split("`")[1]
-    known = [f for kind in (Settings, Server, Limits, Store, Lake, Chain, Quotas) for f in kind.__struct_fields__]
-    if key in RENAMED:
-        return f"the key `{key}` is called `{RENAMED[key]}` now"
-    near = difflib.get_close_matches(key, known, 1)
-    place = text.split(" - at ")[-1].strip("`").replace("$", "").lstrip(".") if " - at " in text else ""
-    where = f" in [{place.replace('[...]', '.*')}]" if place else ""
-    return f"unknown key `{key}`{where}" + (f"; did you mean `{near[0]}`?" if near else "")
+def _chain(key: str, table: dict[str, Any], source: str) -> ChainSettings:
+    return decoded(_kind(key, table).settings, table, source, f"chains.{key}")
+
+
+def _kind(key: str, table: Mapping[str, Any]) -> ChainKind:
+    """The kind of chain that a table names; BadSettings names the chain where none is installed."""
+    try:
+        return kind_of(str(table.get("adapter", DEFAULT_KIND)))
+    except BadSettings as error:
+        raise BadSettings(f"chains.{key}.adapter", error.reason, remedy=error.remedy) from None
 
 
 def check(settings: Settings) -> None:
     """Whether every value can be meant; BadSettings names the first that cannot."""
-    for name, chain in settings.chains.items():
-        if chain.adapter not in ADAPTERS:
-            raise BadSettings(
-                f"chains.{name}.adapter", f"unknown adapter `{chain.adapter}`", remedy=f"one of {', '.join(ADAPTERS)}"
-            )
-        if chain.integrity not in INTEGRITY:
-            raise BadSettings(f"chains.{name}.integrity", f"`{chain.integrity}` is none of {', '.join(INTEGRITY)}")
-        for url in chain.rpc:
-            if not _is_http(url):
-                raise BadSettings(f"chains.{name}.rpc", "an endpoint is an http:// or https:// address")
-        if chain.explorer and not _is_http(chain.explorer):
-            raise BadSettings(f"chains.{name}.explorer", "an explorer's interface is an http:// or https:// address")
-        if chain.span < 1 or chain.concurrency < 1 or chain.timeout_s < 1:
-            raise BadSettings(f"chains.{name}", "span, concurrency and timeout_s are at least 1")
-        if chain.sample < 1 or chain.quorum < 1 or chain.reorg_depth < 0:
-            raise BadSettings(f"chains.{name}", "sample and quorum are at least 1, reorg_depth at least 0")
-        if chain.quorum > max(1, named := len(set(chain.rpc))):
-            raise BadSettings(
-                f"chains.{name}.quorum", f"{chain.quorum} endpoints have to agree, and rpc names {named}",
-                remedy="name at least so many different endpoints, one more to decide between two, or lower quorum",
-            )  # fmt: skip
-        if chain.start_block < 0 or chain.max_rps < 0 or chain.worker_processes < 1:
-            raise BadSettings(f"chains.{name}", "start_block and max_rps are at least 0, worker_processes at least 1")
+    for key, chain in settings.chains.items():
+        chain.check(f"chains.{key}")
     server = settings.server
     if not 0 <= server.port <= 65535:
         raise BadSettings("server.port", f"{server.port} is not a port")
     if server.unpriced not in UNPRICED:
         raise BadSettings("server.unpriced", f"`{server.unpriced}` is none of {', '.join(UNPRICED)}")
     for origin in server.cors_origins:
-        if not (_is_http(origin) and re.fullmatch(r"https?://[^/?#@]+", origin)):
+        if not (is_http(origin) and re.fullmatch(r"https?://[^/?#@]+", origin)):
             remedy = "scheme and host alone, as `https://app.example.org`"
             raise BadSettings("server.cors_origins", f"`{origin}` is no origin of pages", remedy=remedy)
     if min(server.workers, server.max_addresses, server.max_transactions) < 1 or server.cache_s < 0:
@@ -355,12 +313,3 @@ def _check_rates(rates: Mapping[str, str]) -> None:
 
 def _is_rate(written: str) -> bool:
     return bool(re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?", written)) and not re.fullmatch(r"[0.]+", written)
-
-
-def _is_http(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        return whole and url.isprintable() and " " not in url
-    except ValueError:  # a port that is none, brackets that do not close
-        return False

@@ -3,13 +3,14 @@ for `chainfolio init`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import msgspec.inspect as inspected
 
+from chainfolio.kinds import kind_of
 from chainfolio.settings import Settings
 
 CHAIN = "chains.KEY"
@@ -38,15 +39,17 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section with its keys; the first has no name."""
+    """A section with its keys; the first has no name. `kind`: the kind of chain that adds these keys to the section."""
 
     name: str
     meaning: str
     keys: tuple[Key, ...]
+    kind: str = ""
 
 
-def sections() -> tuple[Section, ...]:
-    """All sections: first the keys that are in none, then those in the order of the types."""
+def sections(kinds: Iterable[str] = ()) -> tuple[Section, ...]:
+    """All sections: first the keys that are in none, then those in the order of the types; after the keys that all
+    chains share, those that each of some kinds adds."""
     top = inspected.type_info(Settings)
     assert isinstance(top, inspected.StructType)
     plain: list[Key] = []
@@ -57,9 +60,17 @@ def sections() -> tuple[Section, ...]:
             found.append(Section(field.name, told or _first(kind), tuple(_keys(field.name, kind))))
         elif isinstance(kind, inspected.DictType) and isinstance(kind.value_type, inspected.StructType):
             found.append(Section(CHAIN, _first(kind.value_type), tuple(_keys(CHAIN, kind.value_type))))
+            found += [_of_kind(name, len(kind.value_type.fields)) for name in sorted(kinds)]
         else:
             plain.append(_key("", field))
     return (Section("", _first(top), tuple(plain)), *found)
+
+
+def _of_kind(name: str, shared: int) -> Section:
+    """What a kind of chain adds to the keys that all share."""
+    own = inspected.type_info(kind_of(name).settings)
+    assert isinstance(own, inspected.StructType)
+    return Section(CHAIN, _first(own), tuple(_keys(CHAIN, own))[shared:], name)
 
 
 def _keys(section: str, struct: inspected.StructType) -> Iterator[Key]:
@@ -80,7 +91,8 @@ def _bare(kind: Any) -> tuple[Any, str]:
 
 
 def _first(struct: inspected.StructType) -> str:
-    return " ".join((struct.cls.__doc__ or "").split())
+    """The first paragraph of what a type says of itself."""
+    return " ".join((struct.cls.__doc__ or "").partition("\n\n")[0].split())
 
 
 def _toml(value: Any) -> str:

@@ -8,11 +8,14 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from chainfolio.chains import lacking
 from chainfolio.errors import BadRequest, ChainfolioError
+from chainfolio.kinds import kind_of
 from cli import stores
 from cli.common import Commands, settings_file, show_json, show_table, with_system
 
 if TYPE_CHECKING:
+    from chainfolio.chains import Chain
     from indexer.wiring import System
 
 LIBRARIES = ("aiohttp", "polars", "deltalake", "duckdb", "pyarrow", "msgspec")
@@ -49,13 +52,14 @@ def run(options: argparse.Namespace) -> int:
 
 async def examine(system: System) -> dict[str, Any]:
     """Versions, stores and endpoints, each with what is wrong with it."""
-    endpoints = []
+    endpoints, chains = [], []
     for key in sorted(system.settings.chains):
         try:
             chain = system.chain(key)
         except ChainfolioError as error:
             endpoints.append({"chain": key, "endpoint": "-", "ok": False, "problem": str(error)})
             continue
+        chains.append(shown(chain))
         endpoints += [{"chain": key, **row} for row in await chain.examine()]
     return {
         "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
@@ -72,16 +76,24 @@ async def examine(system: System) -> dict[str, Any]:
              "problem": each.problem, "remedy": each.remedy}
             for each in system.unread
         ],
+        "chains": chains,
         "endpoints": endpoints,
+    }  # fmt: skip
+
+
+def shown(chain: Chain) -> dict[str, Any]:
+    """A chain with what it has of what not every kind of chain has."""
+    return {
+        "chain": chain.key, "kind": chain.kind, "datasets": list(chain.datasets),
+        "capabilities": sorted(chain.capabilities), "lacks": lacking(chain),
     }  # fmt: skip
 
 
 async def reinstate(system: System, name: str) -> None:
     """Forget the evidence against an endpoint; BadRequest where none of that name is quarantined."""
-    from adapters.evm.endpoint import identity, name_of
-
-    urls = {url for chain in system.settings.chains.values() for url in chain.rpc if name_of(url) == name}
-    if not sum(system.tail.reinstate(identity(url)) for url in urls):
+    chains = system.settings.chains.values()
+    found = {each for chain in chains for named, each in kind_of(chain.adapter).identities(chain) if named == name}
+    if not sum(system.tail.reinstate(each) for each in found):
         raise BadRequest(
             "reinstate", f"no endpoint `{name}` is quarantined", remedy="take the name from `chainfolio doctor`"
         )
@@ -99,6 +111,9 @@ def _show(report: dict[str, Any]) -> None:
         print(f"protocols of {package['provider']} ({package['module']}): {said}")
     for each in report["unread"]:
         print(f"protocol {each['protocol']}: {each['problem']}; {each['remedy']}")
+    for chain in report["chains"]:
+        lacks = f"; lacks {', '.join(chain['lacks'])}" if chain["lacks"] else ""
+        print(f"{chain['chain']} ({chain['kind']}): has {', '.join(chain['capabilities']) or 'nothing special'}{lacks}")
     names = (
         "chain",
         "endpoint",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from chainfolio.chain_settings import DEFAULT_KIND
 from chainfolio.errors import BadRequest
+from chainfolio.kinds import kind_of
 from chainfolio.settings_keys import CHAIN, Key, Section, sections
 from cli.common import HERE, Commands, one_line, settings_file
 
@@ -18,6 +20,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
     command = commands.add_parser("init", parents=[common], help="write a settings file", description=__doc__)
     command.add_argument("--chain", default="ethereum", metavar="KEY", help="the chain to begin with")
+    command.add_argument("--adapter", default=DEFAULT_KIND, metavar="KIND", help="the kind of chain")
     command.add_argument("--rpc", default=RPC, metavar="URL", help=f"its endpoint, or env:NAME (default {RPC})")
     command.set_defaults(run=run)
 
@@ -25,7 +28,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     path = settings_file(options) or HERE
-    text = written(options.chain, options.rpc)
+    text = written(options.chain, options.rpc, options.adapter)
     try:
         with path.open("x") as file:  # never over one that is there
             file.write(text)
@@ -38,22 +41,28 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def written(chain: str, rpc: str) -> str:
-    """The file: all defaults as comments, one chain with one endpoint."""
+def written(chain: str, rpc: str, adapter: str = DEFAULT_KIND) -> str:
+    """The file: all defaults as comments, one chain of a kind with one endpoint."""
     lines = ["# Settings of Chainfolio. A relative path is one from the folder of this file.", ""]
-    for section in sections():
-        lines += _section(section, chain, rpc)
+    given = {kind_of(adapter).settings.ENDPOINTS: f'["{rpc}"]'}
+    if adapter != DEFAULT_KIND:
+        given["adapter"] = f'"{adapter}"'
+    for section in sections([adapter]):
+        if section.kind:
+            lines.pop()  # its keys go on in the section before
+        lines += _section(section, chain, given)
     return "\n".join(lines)
 
 
-def _section(section: Section, chain: str, rpc: str) -> Iterator[str]:
+def _section(section: Section, chain: str, given: Mapping[str, str]) -> Iterator[str]:
     is_chain = section.name == CHAIN
     if section.name:
         yield from textwrap.wrap(section.meaning, WIDTH, initial_indent="# ", subsequent_indent="# ")
+    if section.name and not section.kind:
         yield f"[chains.{chain}]" if is_chain else f"[{section.name}]"
     for key in section.keys:
         yield from textwrap.wrap(f"{key.name}: {key.meaning}", WIDTH, initial_indent="# ", subsequent_indent="#   ")
-        yield f'rpc = ["{rpc}"]' if is_chain and key.name == "rpc" else _default(key)
+        yield f"{key.name} = {given[key.name]}" if is_chain and key.name in given else _default(key)
     yield ""
 
 

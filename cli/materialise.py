@@ -7,6 +7,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from chainfolio.chains import Capability
 from cli.common import Commands, one_line, with_system
 from cli.process import for_bulk
 
@@ -32,7 +33,9 @@ def run(options: argparse.Namespace) -> int:
 
         chain = system.chain(options.chain)
         named = [name for name in (options.tables or "").split(",") if name]
-        base = [name for name in named if name in materialise.DECODED] if named else list(materialise.DECODED)
+        can_decode = Capability.RESTORE in chain.capabilities
+        all_decoded = list(materialise.DECODED) if can_decode else []
+        base = [name for name in named if name in materialise.DECODED] if named else all_decoded
         made = [name for name in named if name in materialise.DERIVED] if named else list(materialise.DERIVED)
         materialise.check(named)
         with ExitStack() as locks:

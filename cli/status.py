@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.blocks import Span, Spans
+from chainfolio.chains import lacking
 from chainfolio.errors import ChainfolioError
 from cli.common import Commands, add_csv, check_chains, show_csv, show_json, show_table, with_system
 
@@ -66,6 +67,7 @@ async def _chain(system: System, chain: Chain) -> dict[str, Any]:
     wanted = Spans([Span(chain.settings.start_block, end)] if end >= chain.settings.start_block else [])
     return {
         "chain": chain.key, "head": head, "final": final, "newest": top.height if top else None,
+        "kind": chain.kind, "capabilities": sorted(chain.capabilities), "lacks": lacking(chain),
         "behind": None if head is None or top is None else max(0, head - top.height), "problem": problem,
         "datasets": [_dataset(name, indexed_ranges, wanted) for name, indexed_ranges in covers.items()],
     }  # fmt: skip
@@ -115,6 +117,8 @@ def _show(report: dict[str, Any]) -> None:
         ]
         columns = [("dataset", ""), ("blocks", "right"), ("missing", "right"), ("missing blocks", "")]
         show_table(f"{chain['chain']}: followed to {far}; {node}", columns, rows)
+        if chain["lacks"]:
+            print(f"  it lacks: {', '.join(chain['lacks'])}")
         if any(each["missingBlocks"] for each in chain["datasets"]):
             print(f"  to index what is missing: chainfolio index {chain['chain']}")
     print("disk: " + ", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in report["disk"].items()))

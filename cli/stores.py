@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chainfolio.chain_settings import masked
 from chainfolio.errors import ChainfolioError, StoreError
-from chainfolio.settings import masked
 from chainfolio.tables import TABLES
 from engine.wiring import price_sections
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from chainfolio.kinds import ours
 from chainfolio.settings_keys import Section, sections
 
 PAGE = Path(__file__).parent / "settings.md"
@@ -21,12 +22,14 @@ a list is written there with commas.
 
 def page() -> str:
     """The page as it should be."""
-    return (HEAD + "".join(f"\n{line}" for section in sections() for line in _section(section))).rstrip("\n") + "\n"
+    lines = "".join(f"\n{line}" for section in sections(ours()) for line in _section(section))
+    return (HEAD + lines).rstrip("\n") + "\n"
 
 
 def _section(section: Section) -> Iterator[str]:
     if section.name:
-        yield from (f"## `[{section.name}]`", "", section.meaning, "")
+        head = f'### `adapter = "{section.kind}"`' if section.kind else f"## `[{section.name}]`"
+        yield from (head, "", section.meaning, "")
     yield from ("| key | value | default | what it means | variable |", "|---|---|---|---|---|")
     for key in section.keys:
         meaning = key.meaning.replace("|", "\\|")

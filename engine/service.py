@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from chainfolio.assets import ZERO_ADDRESS, Account
 from chainfolio.blocks import Block, ahead_of_clock
+from chainfolio.chains import Capability, having
 from chainfolio.contracts import Issue, Quoted, Snapshot, VirtualUser
 from chainfolio.errors import (
     BadRequest,
@@ -142,6 +143,7 @@ class Engine:
         evm = self._configured(chain, "the portfolio at a block")
         if height is None:
             return await self._snapshotter(evm).now()
+        having(evm, Capability.PAST_BALANCES)
         await self._check_height(evm, height)
         return await self._block(evm, height)
 
@@ -192,6 +194,8 @@ class Engine:
         try:
             async with self._budget(chain):
                 block = await self._history.before(chain, day) if addresses else None
+                if block is not None and Capability.PAST_BALANCES not in chain.capabilities:
+                    raise HistoryUnavailable(chain.key, block.height, "chains of this kind keep no past balances")
                 return None if block is None else await self._snapshotter(chain).take(addresses, block)
         except SourceError as error:
             return error
@@ -236,6 +240,7 @@ class Engine:
         from engine.approvals import assets, page
 
         evm = self._configured(chain, "approvals")
+        having(evm, Capability.APPROVALS)
         owners = [account.address for account in accounts]
         begin = start or (await evm.heads()).latest.height
         system = self.system
@@ -256,6 +261,7 @@ class Engine:
         from engine.approvals import check_whole
 
         evm = self._configured(chain, "approvals")
+        having(evm, Capability.APPROVALS)
         check_whole(self.system.tail, evm.key, (await evm.heads()).latest.height)
         return await standing(self._snapshotter(evm), [account.address], self.system.labels)
 

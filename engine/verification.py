@@ -151,7 +151,10 @@ async def verify(
     chain = system.chain(key)
     if chain.kind != account.kind:
         raise BadRequest("address", f"{account} is no address of {key}")
-    urls = [*chain.settings.rpc[:1], *(against or chain.settings.rpc[1:])]
+    own = chain.settings.endpoints
+    if against and not own:
+        raise BadRequest("against", f"{key} has no endpoints that another one could stand for")
+    urls = [*own[:1], *(against or own[1:])]
     chains = [system.alone(key, url) for url in urls]
     try:
         return await _verified(system, chains, account.address, height, told)
@@ -230,6 +233,8 @@ async def _proofs(
 ) -> tuple[Findings | None, str | None, list[Fault], list[Fault]]:
     """The proofs of the first endpoint whose proofs hold, others before the one that answered; what was wrong on the
     way, and who could not prove anything. Tokens that the index met and nobody says to be held are looked at too."""
+    if Capability.PROOFS not in ours.chain.capabilities:
+        return None, None, [], []
     block = ours.snapshot.block
     claimed = {contract: raw for contract, raw in ours.held.items() if contract != ZERO_ADDRESS}
     tokens = {contract: 0 for other in others for contract in other.held if contract != ZERO_ADDRESS}
@@ -374,7 +379,9 @@ def _notes(ours: _Reading, others: Sequence[_Reading], rest: Sequence[Chain]) ->
     notes = [] if rest else [ONE_ENDPOINT]
     if rest and not others:
         notes.append("no other endpoint could be read: only proofs were made")
-    if not others:
+    if Capability.PROOFS not in ours.chain.capabilities:
+        notes.append(f"{ours.chain.key} has no proofs: only other endpoints can confirm an answer")
+    elif not others:
         notes.append("proofs hold for this block hash: see that it is the chain's with somebody you trust")
     notes += [
         f"{issue.adapter}: {issue.reason}" for issue in ours.snapshot.issues if issue.adapter == account_index.ADAPTER

@@ -6,13 +6,11 @@ import logging
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from chainfolio.errors import BadRequest, BadSettings
+from chainfolio.kinds import EndpointMemory, kind_of
 from chainfolio.seams import Seams
 from chainfolio.settings import Settings
 
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
     from storage.tail import Tail
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
-FAMILIES = "chainfolio.chains"
-OURS = {"evm": "adapters.evm.chain"}  # as in pyproject.toml; looking through all distributions takes 40 ms
 
 log = logging.getLogger("chainfolio.protocols")
 
@@ -75,25 +71,22 @@ class System:
                 raise BadRequest(
                     "chain", f"{key} is not configured", remedy=f"configured are: {known}; add [chains.{key}]"
                 )
-            self._chains[key] = family(settings.adapter)(
-                key, settings, self.seams, configs=self.configs,
-                capabilities=self.tail.capabilities, on_capability=self.tail.learn,
-                quarantined=self.tail.quarantined, on_quarantine=self.tail.quarantine,
-            )  # fmt: skip
+            self._chains[key] = kind_of(settings.adapter).build(
+                key, settings, self.seams, configs=self.configs, memory=self.memory
+            )
         return self._chains[key]
 
-    def alone(self, key: str, url: str) -> Chain:
-        """A configured chain at one endpoint only, whoever serves it; the caller closes it."""
-        settings = msgspec.structs.replace(self.chain(key).settings, rpc=[url])
-        built: Chain = family(settings.adapter)(
-            key,
-            settings,
-            self.seams,
-            configs=self.configs,
-            capabilities=self.tail.capabilities,
-            on_capability=self.tail.learn,
-        )
-        return built
+    @property
+    def memory(self) -> EndpointMemory:
+        """What the tail keeps about endpoints."""
+        return EndpointMemory(self.tail.capabilities, self.tail.learn, self.tail.quarantined, self.tail.quarantine)
+
+    def alone(self, key: str, endpoint: str) -> Chain:
+        """A configured chain at one endpoint only, whoever serves it and whatever is held against it; the caller closes
+        it."""
+        settings = self.chain(key).settings.at(endpoint)
+        memory = EndpointMemory(self.tail.capabilities, self.tail.learn)
+        return kind_of(settings.adapter).build(key, settings, self.seams, configs=self.configs, memory=memory)
 
     @property
     def chains(self) -> list[Chain]:
@@ -231,15 +224,3 @@ def check_datasets(chain: Chain, names: Sequence[str]) -> tuple[str, ...]:
                 "datasets", f"{chain.key} has no dataset `{name}`", remedy=f"there are: {', '.join(chain.datasets)}"
             )
     return tuple(dict.fromkeys(names))
-
-
-def family(adapter: str) -> Any:
-    """What builds the chains of a family: registered by entry point, a third party's as ours; ours needs no search."""
-    if adapter in OURS:
-        return import_module(OURS[adapter]).family
-    from importlib.metadata import entry_points
-
-    for entry in entry_points(group=FAMILIES):
-        if entry.name == adapter:
-            return entry.load()
-    raise BadSettings("adapter", f"no chain family `{adapter}` is installed")

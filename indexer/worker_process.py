@@ -7,6 +7,7 @@ import ctypes
 import signal
 import sys
 import threading
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,10 +15,12 @@ import msgspec
 
 from chainfolio.blocks import Span
 from chainfolio.chains import error_counts
+from chainfolio.errors import ChainfolioError
+from chainfolio.kinds import EndpointMemory, kind_of
 from chainfolio.settings import Settings
 from indexer.collect import Collector, Work
 from indexer.progress import Progress
-from indexer.wiring import System, family
+from indexer.wiring import CONFIGS, System
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
@@ -64,18 +67,14 @@ def main(handle: int) -> None:
 
 def _share(settings: Settings, key: str, worker_processes: int) -> Settings:
     """A lane's part of what the node is asked at once."""
-    chain = settings.chains[key]
-    part = msgspec.structs.replace(
-        chain,
-        concurrency=max(1, chain.concurrency // worker_processes),
-        max_rps=chain.max_rps and max(1, chain.max_rps // worker_processes),
-    )
-    return msgspec.structs.replace(settings, chains={key: part})
+    return msgspec.structs.replace(settings, chains={key: settings.chains[key].share(worker_processes)})
 
 
 async def _serve(tail: RemoteTail, pipe: Connection, number: int, settings: Settings, key: str) -> None:
     system = System(settings, _tail=tail)  # type: ignore[arg-type]
-    family(settings.chains[key].adapter)  # loaded while the other side still connects
+    with suppress(ChainfolioError):  # loaded while the other side still connects; the tail may not be asked yet
+        given = settings.chains[key]
+        await kind_of(given.adapter).build(key, given, system.seams, configs=CONFIGS, memory=EndpointMemory()).close()
     import storage.lake  # noqa: F401
 
     while True:

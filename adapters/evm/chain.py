@@ -21,6 +21,7 @@ from adapters.evm.health import Evidence
 from adapters.evm.integrity import Query
 from adapters.evm.logs import Logs
 from adapters.evm.node import Header, Node, raw_blocks
+from adapters.evm.settings import EvmSettings
 from adapters.evm.spans import Chunk, LogReader
 from adapters.evm.transport import HttpTransport, Transport
 from chainfolio.assets import Asset
@@ -29,10 +30,10 @@ from chainfolio.blocks import Block, Span
 from chainfolio.chains import Capability, Collected, EndpointHealth, Heads, KnownTransaction
 from chainfolio.contracts import Token, TransactionDetails
 from chainfolio.errors import BadRequest, BadSettings, NodeBehind, SourceError, Unavailable
+from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Plan
 from chainfolio.proofs import Findings
 from chainfolio.seams import Seams
-from chainfolio.settings import Chain as ChainSettings
 
 # State, bodies and look-ups are loaded when they are asked for: a back-fill of logs starts without them.
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ TAKEN = frozenset(topic for dataset in LOG_DATASETS.values() for topic in datase
 NEED_TRACES = ("internal",)
 TRIED = 8  # neighbouring blocks among which one with transactions is looked for
 BODY_BATCH = 20
+NO_MEMORY = EndpointMemory()
 
 
 # What no EVM chain has: its nodes list transactions by block, not by account.
@@ -71,7 +73,7 @@ class EvmChain:
     datasets = DATASETS
     capabilities = CAPABILITIES
 
-    def __init__(self, facts: Facts, node: Node, settings: ChainSettings, explorer: Explorer | None = None) -> None:
+    def __init__(self, facts: Facts, node: Node, settings: EvmSettings, explorer: Explorer | None = None) -> None:
         self.facts, self.node, self.settings, self.explorer = facts, node, settings, explorer
         self.key, self.kind, self.caip2, self.info = facts.key, facts.kind, facts.caip2, facts.info
         self.traces = True if explorer else None
@@ -348,19 +350,16 @@ def details(done: Done) -> TransactionDetails:
     )  # fmt: skip
 
 
-def family(
+def build(
     key: str,
-    settings: ChainSettings,
+    settings: EvmSettings,
     seams: Seams,
     *,
     configs: Path,
     transport: Transport | None = None,
-    capabilities: Callable[[str], Mapping[str, int]] = lambda endpoint: {},
-    on_capability: Callable[[str, str, int], None] = lambda endpoint, name, value: None,
-    quarantined: Callable[[str], bytes | None] = lambda endpoint: None,
-    on_quarantine: Callable[[str, bytes], None] = lambda endpoint, evidence: None,
+    memory: EndpointMemory = NO_MEMORY,
 ) -> EvmChain:
-    """Build one chain of this family from its settings and its file of facts: the entry point `chainfolio.chains`."""
+    """Build one chain from its settings and its file of facts."""
     if settings.facts and not Path(settings.facts).is_file():
         raise BadSettings(f"chains.{key}.facts", f"there is no file {settings.facts}", remedy="correct the path")
     facts = chain_facts.load(Path(settings.facts) if settings.facts else configs / "chains" / f"{key}.toml")
@@ -374,11 +373,12 @@ def family(
     endpoints = [
         Endpoint(
             url, shared, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps,
-            concurrency=settings.concurrency * 2, capabilities=capabilities(identity(url)),
-            on_capability=partial(on_capability, identity(url)), evidence=_evidence(quarantined(identity(url))),
-            on_quarantine=partial(_keep, on_quarantine, identity(url)),
+            concurrency=settings.concurrency * 2, capabilities=memory.capabilities(known),
+            on_capability=partial(memory.on_capability, known), evidence=_evidence(memory.quarantined(known)),
+            on_quarantine=partial(_keep, memory.on_quarantine, known),
         )
         for url in settings.rpc
+        for known in [identity(url)]
     ]  # fmt: skip
     node = Node(
         facts, endpoints, seams,
@@ -387,7 +387,7 @@ def family(
     return EvmChain(facts, node, settings, _explorer(settings, seams) if settings.explorer else None)
 
 
-def _explorer(settings: ChainSettings, seams: Seams) -> Explorer:
+def _explorer(settings: EvmSettings, seams: Seams) -> Explorer:
     from adapters.evm.explorer import Explorer, Fetching
 
     fetching = Fetching(HttpTransport(seams.answers))

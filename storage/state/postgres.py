@@ -19,8 +19,8 @@ from typing import Any, Final, TypeVar
 import psycopg
 import sqlalchemy as sa
 
+from chainfolio.chain_settings import masked
 from chainfolio.errors import Busy, StorageFull, StoreError
-from chainfolio.settings import masked
 from storage.state.database import Statement, Time, Transaction, UniqueViolation, Work
 from storage.state.migrations import migrate_postgres
 from storage.state.schema import HEAD

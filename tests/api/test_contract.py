@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
+from adapters.evm.settings import EvmSettings
 from api.app import make_app
 from api.openapi import describe
 from api.routes import ROUTES
 from api.serve import listening
 from chainfolio.seams import Seams
-from chainfolio.settings import Chain, Settings
+from chainfolio.settings import Settings
 from tests.api.fakes import ALICE, KEY, FakeEngine, FakeKeys
 
 DESCRIBED = describe(ROUTES, Settings())
@@ -40,7 +41,7 @@ async def test_approvals_are_asked_of_ten_chains(ask: Any, chain: str) -> None:
 
 
 async def test_approvals_are_asked_of_every_configured_chain() -> None:
-    given = Settings(chains={"local": Chain(rpc=["http://127.0.0.1:1"])})
+    given = Settings(chains={"local": EvmSettings(rpc=["http://127.0.0.1:1"])})
     app = make_app(FakeEngine(), FakeKeys(), given, Seams())
     async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, ClientSession() as session:
         for chain, status in (("local", 200), ("ethereum", 200), ("other", 400)):

@@ -11,6 +11,7 @@ from typing import Any, get_args
 import pytest
 from aiohttp import ClientSession
 
+from adapters.evm.settings import EvmSettings
 from api.cursors import Forged, seal, unseal
 from api.serve import listening
 from api.transactions import TYPES
@@ -18,7 +19,7 @@ from chainfolio import errors
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Token
-from chainfolio.settings import Chain, Settings
+from chainfolio.settings import Settings
 from engine.answers import (
     Allowance,
     ApprovalsPage,
@@ -124,7 +125,7 @@ async def test_the_operator_enables_any_chain() -> None:
     from api.app import make_app
     from chainfolio.seams import Seams
 
-    given = Settings(chains={"linea": Chain(at_block=True), "base": Chain()})
+    given = Settings(chains={"linea": EvmSettings(at_block=True), "base": EvmSettings()})
     app = make_app(FakeEngine(), FakeKeys(), given, Seams())
     async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, ClientSession() as session:
         for chain, status in (("linea", 200), ("ethereum", 200), ("base", 400)):

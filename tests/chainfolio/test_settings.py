@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from adapters.evm.settings import EvmSettings
+from chainfolio.chain_settings import masked
 from chainfolio.errors import BadSettings
-from chainfolio.settings import Chain, Quotas, Settings, load, masked
+from chainfolio.kinds import ours
+from chainfolio.settings import Quotas, Settings, load
 from chainfolio.settings_keys import sections
 from cli.init import written
 
@@ -70,7 +73,7 @@ def test_quotas_have_defaults_a_section_and_variables(here: Path) -> None:
     ("text", "said"),
     [
         ("[server]\nprot = 1", "unknown key `prot` in [server]; did you mean `port`?"),
-        ("[chains.x]\nrcp = []", "unknown key `rcp` in [chains.*]; did you mean `rpc`?"),
+        ("[chains.x]\nrcp = []", "unknown key `rcp` in [chains.x]; did you mean `rpc`?"),
         ("[chians.x]\nrpc = []", "unknown key `chians`; did you mean `chains`?"),
         ("[sever]\nport = 1", "unknown key `sever`; did you mean `server`?"),
         ("zzzzzz = 1", "unknown key `zzzzzz`"),
@@ -140,7 +143,7 @@ def test_an_endpoint_that_is_no_http_address_is_refused_and_not_repeated(here: P
     "url", ["http://127.0.0.1:8545", "https://host/v2/key?a=b", "http://[::1]:8545", "HTTPS://user:word@host"]
 )
 def test_an_endpoint_may_be_any_http_address(here: Path, url: str) -> None:
-    assert loaded(here, f'[chains.x]\nrpc = ["{url}"]').chains["x"].rpc == [url]
+    assert loaded(here, f'[chains.x]\nrpc = ["{url}"]').chains["x"].endpoints == [url]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +192,7 @@ def test_a_folder_is_no_settings_file(tmp_path: Path) -> None:
         ("CHAINFOLIO_SERVER__CACHE_S", "0", lambda s: s.server.cache_s == 0),
         ("CHAINFOLIO_SERVER_CORS", "false", lambda s: s.server.cors is False),
         ("CHAINFOLIO_LAKE_URI", "s3://b/p", lambda s: s.lake_uri == "s3://b/p"),
-        ("CHAINFOLIO_CHAINS__ETHEREUM__RPC", "http://a,http://b", lambda s: len(s.chains["ethereum"].rpc) == 2),
+        ("CHAINFOLIO_CHAINS__ETHEREUM__RPC", "http://a,http://b", lambda s: len(s.chains["ethereum"].endpoints) == 2),
         ("CHAINFOLIO_CHAINS__ETHEREUM__AT_BLOCK", "true", lambda s: s.chains["ethereum"].at_block),
         ("CHAINFOLIO_CHAINS__ETHEREUM__DATASETS", "blocks", lambda s: s.chains["ethereum"].datasets == ["blocks"]),
     ],
@@ -225,13 +228,13 @@ def test_variables_with_another_purpose_are_no_settings(name: str) -> None:
 def test_a_secret_comes_from_the_environment(here: Path) -> None:
     text = '[chains.x]\nrpc = ["http://a", "env:NODE"]\n[state]\nurl = "env:STATE"'
     given = loaded(here, text, {"NODE": f"https://h/{SECRET}", "STATE": f"postgresql://u:{SECRET}@h/db"})
-    assert given.chains["x"].rpc == ["http://a", f"https://h/{SECRET}"]
+    assert given.chains["x"].endpoints == ["http://a", f"https://h/{SECRET}"]
     assert given.state_url == f"postgresql://u:{SECRET}@h/db"
 
 
 def test_a_secret_may_be_named_by_a_variable_too() -> None:
     given = load(None, {"CHAINFOLIO_CHAINS__X__RPC": "http://a,env:NODE", "NODE": "http://b"})
-    assert given.chains["x"].rpc == ["http://a", "http://b"]
+    assert given.chains["x"].endpoints == ["http://a", "http://b"]
 
 
 def test_a_missing_secret_is_named_with_the_place_that_asks_for_it(here: Path) -> None:
@@ -258,7 +261,7 @@ def test_settings_never_show_what_may_be_a_key(here: Path, url: str) -> None:
         repr(given.chains["x"]),
     ):
         assert SECRET not in shown
-    assert "Chain(adapter='evm'" in repr(given)
+    assert "EvmSettings(adapter='evm'" in repr(given)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +291,7 @@ def test_a_relative_path_is_one_from_the_folder_of_the_settings_file(
     home = tmp_path / "etc"
     given = loaded(home / FILE, 'prices_file = "p.toml"\nprotocols = "own"\n[chains.x]\nfacts = "x.toml"')
     assert (given.data, given.prices_file, given.protocols) == (f"{home}/data", f"{home}/p.toml", f"{home}/own")
-    assert given.chains["x"].facts == f"{home}/x.toml"
+    assert getattr(given.chains["x"], "facts", "") == f"{home}/x.toml"
     assert given.state_url == f"sqlite:///{home}/data/state.db"
     stores = '[state]\nurl = "sqlite:///s.db"\n[tail]\nurl = "sqlite:////var/t.db"\n[lake]\nuri = "lake"'
     given = loaded(home / FILE, f'data = "/var/data"\n{stores}')
@@ -313,7 +316,7 @@ def test_a_variable_that_the_file_names_is_a_value_whatever_it_is_called(here: P
 
 
 def test_every_key_says_what_it_means() -> None:
-    told = [key for section in sections() for key in section.keys]
+    told = [key for section in sections(ours()) for key in section.keys]
     assert len(told) > 45
     assert [f"{key.section}.{key.name}" for key in told if not key.meaning] == []
     assert [section.name for section in sections() if not section.meaning] == []
@@ -325,8 +328,8 @@ def test_a_file_with_every_default_in_it_is_the_same_as_none(here: Path) -> None
     """What `chainfolio init` writes as comments is read when the comments are taken away."""
     text = written("ethereum", "http://a")
     plain = loaded(here, text)
-    assert plain == Settings(chains={"ethereum": Chain(rpc=["http://a"])})
-    names = {key.name for section in sections() for key in section.keys}
+    assert plain == Settings(chains={"ethereum": EvmSettings(rpc=["http://a"])})
+    names = {key.name for section in sections(ours()) for key in section.keys}
     assert names == {match[1] for match in re.finditer(r"^(?:# )?(\w+) = ", text, re.M)}
     assert loaded(here, re.sub(r"^# (?=\w+ = )", "", text, flags=re.M)) == plain
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from adapters.evm.chain import EvmChain, family
+from adapters.evm.chain import EvmChain, build
 from adapters.evm.positions.events import declared
+from adapters.evm.settings import EvmSettings
 from adapters.evm.transport import HttpTransport, Posted
 from chainfolio.blocks import Span
 from chainfolio.seams import Seams
-from chainfolio.settings import Chain
 from localchain.deploy import Deployment, deploy
 from localchain.errors import RpcError
 from localchain.evm import Tx, tx
@@ -127,10 +127,10 @@ class EvmSubject:
         """A new adapter; what it asks is counted."""
         transport = Recording(self.asked, self.node.url)
         self._transports.append(transport)
-        settings = Chain(
+        settings = EvmSettings(
             rpc=[self.node.url], facts=str(self.facts(finality)), contracts=list(contracts), span=span, concurrency=3
         )
-        return family(KEY, settings, Seams(), configs=self._folder, transport=transport)
+        return build(KEY, settings, Seams(), configs=self._folder, transport=transport)
 
     # --- control -----------------------------------------------------------------------------------------------------
 

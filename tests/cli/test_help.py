@@ -97,13 +97,13 @@ def test_the_tab_key_completes_commands_verbs_and_options(run: Run, here: Path) 
 def test_init_writes_a_settings_file_that_is_read_and_none_over_another(run: Run, here: Path) -> None:
     assert run("init", "--chain", "base", "--rpc", "http://127.0.0.1:1").code == 0
     given = load(here / "chainfolio.toml", {})
-    assert given.chains["base"].rpc == ["http://127.0.0.1:1"]
+    assert given.chains["base"].endpoints == ["http://127.0.0.1:1"]
     assert given.server == Settings().server
     before = (here / "chainfolio.toml").read_text()
     assert run("init").code == 2
     assert (here / "chainfolio.toml").read_text() == before
     assert run("init", "--config", "other.toml").code == 0
-    assert load(here / "other.toml", {}).chains["ethereum"].rpc == ["http://127.0.0.1:8545"]
+    assert load(here / "other.toml", {}).chains["ethereum"].endpoints == ["http://127.0.0.1:8545"]
 
 
 # --- tables and values -----------------------------------------------------------------------------------------------

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from adapters.evm.settings import EvmSettings
 from chainfolio.assets import Asset, account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Snapshot, Token
 from chainfolio.errors import Unavailable
 from chainfolio.messages import quoted
-from chainfolio.settings import Chain, Limits, Settings
+from chainfolio.settings import Limits, Settings
 from engine import service as module
 from engine.service import Engine
 from indexer.follow import Status
@@ -53,7 +54,7 @@ class Node:
 
 @pytest.fixture
 async def nodes(tmp_path: Path) -> AsyncIterator[tuple[Engine, Node, Node]]:
-    chains = {key: Chain(rpc=["http://127.0.0.1:1"]) for key in IDS}
+    chains = {key: EvmSettings(rpc=["http://127.0.0.1:1"]) for key in IDS}
     settings = Settings(data=str(tmp_path), chains=chains, limits=Limits(request_s=1))
     system, first, second = System(settings), Node("ethereum"), Node("base")
     yield Engine(system, _snapshotters={"ethereum": first, "base": second}), first, second  # type: ignore[dict-item]

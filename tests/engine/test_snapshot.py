@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
+from adapters.evm.settings import EvmSettings
 from chainfolio.amounts import MAX_RAW
 from chainfolio.assets import ZERO_ADDRESS, account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Token as Described
 from chainfolio.errors import HistoryUnavailable
 from chainfolio.protocols import InstalledProtocol, InstalledProtocols, TokenAmount
-from chainfolio.settings import Chain, Settings
+from chainfolio.settings import Settings
 from engine.service import Engine
 from engine.snapshot import Snapshotter
 from engine.tokens import TokenBook
@@ -133,7 +134,7 @@ async def test_a_wallet_is_read_at_the_newest_block_whatever_is_indexed_and_a_po
                 [Tx(deployer, bob.address, value=7), tx(deployer, usdc, "mint(address,uint256)", bob.address, 5)]
             )
             node.mine(3)
-            system = System(Settings(data=str(tmp_path / "data"), chains={"local": Chain(rpc=[node.url])}))
+            system = System(Settings(data=str(tmp_path / "data"), chains={"local": EvmSettings(rpc=[node.url])}))
             book = TokenBook(indexed.chain.key, indexed.lake, {})
             source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
             engine = Engine(system, _snapshotters={"local": source})

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapters.evm.settings import EvmSettings
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Issue, Price, Quoted, Snapshot, Token, VirtualHolding, VirtualUser
 from chainfolio.errors import BadRequest, Unavailable
-from chainfolio.settings import Chain, Settings
+from chainfolio.settings import Settings
 from engine.service import Engine
 from engine.virtual_users import Shown, check, document, wanted
 from indexer.wiring import System
@@ -264,7 +265,7 @@ class Quoting:
 
 @pytest.fixture
 async def engine(tmp_path: Path) -> Any:
-    system = System(Settings(data=str(tmp_path), chains={"ethereum": Chain(rpc=["http://127.0.0.1:1"])}))
+    system = System(Settings(data=str(tmp_path), chains={"ethereum": EvmSettings(rpc=["http://127.0.0.1:1"])}))
     yield Engine(system, _snapshotters={"ethereum": Quoting()})  # type: ignore[dict-item]
     await system.close()
 

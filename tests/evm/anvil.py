@@ -13,9 +13,9 @@ from adapters.evm.chain import EvmChain
 from adapters.evm.endpoint import Endpoint
 from adapters.evm.facts import Wrapped, load
 from adapters.evm.node import Node
+from adapters.evm.settings import EvmSettings
 from adapters.evm.transport import HttpTransport
 from chainfolio.seams import Seams
-from chainfolio.settings import Chain
 from localchain.deploy import WAD, Deployment, deploy
 from localchain.evm import Tx, tx
 from localchain.hostile import deploy_hostile
@@ -68,7 +68,7 @@ async def chain_of(local: Local, **capabilities: int) -> AsyncIterator[EvmChain]
     facts = msgspec.structs.replace(load(LOCAL), wrapped=wrapped)
     seams = Seams()
     endpoint = Endpoint(local.node.url, HttpTransport(), seams, capabilities=capabilities)
-    chain = EvmChain(facts, Node(facts, [endpoint], seams), Chain(rpc=[local.node.url]))
+    chain = EvmChain(facts, Node(facts, [endpoint], seams), EvmSettings(rpc=[local.node.url]))
     try:
         yield chain
     finally:

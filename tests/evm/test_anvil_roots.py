@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.chain import DATASETS, EvmChain, family
+from adapters.evm.chain import DATASETS, EvmChain, build
+from adapters.evm.settings import EvmSettings
 from adapters.evm.transport import HttpTransport, Posted
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, Contradicted
 from chainfolio.seams import Seams
-from chainfolio.settings import Chain
 from tests.evm.anvil import LOCAL, Local
 
 pytestmark = pytest.mark.node
@@ -47,8 +47,8 @@ class Lying:
 
 
 def chain(local: Local, lying: Lying, *urls: str, **settings: Any) -> EvmChain:
-    told = Chain(rpc=list(urls), facts=str(LOCAL), **{"integrity": "roots", "sample": 1, **settings})
-    return family("local", told, Seams(), configs=Path(), transport=lying)
+    told = EvmSettings(rpc=list(urls), facts=str(LOCAL), **{"integrity": "roots", "sample": 1, **settings})
+    return build("local", told, Seams(), configs=Path(), transport=lying)
 
 
 async def tables(local: Local, lying: Lying, *urls: str, **settings: Any) -> tuple[dict[str, Any], EvmChain]:
@@ -141,8 +141,8 @@ async def test_a_chain_that_hashes_in_its_own_way_is_read_without_proof(local: L
     facts = tmp_path / "local.toml"
     facts.write_text(LOCAL.read_text() + '\nunproven = ["headers", "transactions", "receipts"]\n')
     lying = Lying(local.node.url)
-    settings = Chain(rpc=[HONEST], facts=str(facts), integrity="roots", sample=1)
-    reader = family("local", settings, Seams(), configs=Path(), transport=lying)
+    settings = EvmSettings(rpc=[HONEST], facts=str(facts), integrity="roots", sample=1)
+    reader = build("local", settings, Seams(), configs=Path(), transport=lying)
     assert (await reader.collect(Span(0, local.node.height), ["transfers"])).events
     assert "eth_getBlockReceipts" not in lying.asked
     await reader.close()

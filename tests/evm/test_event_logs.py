@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from adapters.evm.chain import EvmChain
+from adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Span
 from chainfolio.chains import Collected
-from chainfolio.settings import Chain
 from tests.evm.fakes import ALICE, BOB, FakeChain, FakeNode, Wired, topic_of, transfer, wired
 
 ONE, OTHER, THIRD = ("0x" + digit * 40 for digit in "abc")
@@ -35,7 +35,7 @@ def node() -> FakeNode:
 
 
 def chain_of(those: Wired, integrity: str = "bloom") -> EvmChain:
-    return EvmChain(those.node.facts, those.node, Chain(integrity=integrity))
+    return EvmChain(those.node.facts, those.node, EvmSettings(integrity=integrity))
 
 
 def pairs(fetched: Collected) -> list[tuple[str, str]]:

@@ -15,12 +15,12 @@ from adapters.evm.datasets.internal import Place, of_frames, of_traces
 from adapters.evm.endpoint import Endpoint
 from adapters.evm.facts import load
 from adapters.evm.node import Node
+from adapters.evm.settings import EvmSettings
 from adapters.evm.traces import ROUTE, ROUTES, moved, places
 from adapters.evm.transport import HttpTransport
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, Unsupported
 from chainfolio.seams import Seams
-from chainfolio.settings import Chain
 from localchain.evm import Tx
 from localchain.node import LocalNode
 from tests.evm import programs
@@ -71,7 +71,7 @@ def paid() -> Iterator[LocalNode]:
 async def chain_of(node: LocalNode, **capabilities: int) -> Any:
     facts, seams = load(LOCAL), Seams()
     endpoint = Endpoint(node.url, HttpTransport(), seams, capabilities=capabilities)
-    chain = EvmChain(facts, Node(facts, [endpoint], seams), Chain(rpc=[node.url]))
+    chain = EvmChain(facts, Node(facts, [endpoint], seams), EvmSettings(rpc=[node.url]))
     try:
         yield chain
     finally:

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapters.evm.chain import family
+from adapters.evm.chain import build
 from adapters.evm.node import Node
+from adapters.evm.settings import EvmSettings
 from adapters.evm.transport import Posted
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Unavailable, WrongChain
 from chainfolio.seams import Seams
-from chainfolio.settings import Chain
 from tests.evm.contracts import Refused
 from tests.evm.fakes import FakeChain, FakeNode, Handler, answered, facts_of, wired
 
@@ -117,7 +117,7 @@ def test_a_chain_without_endpoints_names_the_setting(tmp_path: Any) -> None:
     facts = tmp_path / "fake.toml"
     facts.write_text('key="fake"\nkind="evm"\nchain_id=1\nname="F"\nnative={symbol="A",name="B",decimals=18,slip44=60}')
     with pytest.raises(Unavailable, match="no endpoint is configured"):
-        family("fake", Chain(facts=str(facts)), Seams(), configs=tmp_path)
+        build("fake", EvmSettings(facts=str(facts)), Seams(), configs=tmp_path)
 
 
 async def test_a_node_without_a_finalized_tag_is_trusted_for_what_is_old() -> None:

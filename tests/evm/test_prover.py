@@ -17,13 +17,13 @@ from adapters.evm.endpoint import Endpoint
 from adapters.evm.facts import load
 from adapters.evm.node import Node
 from adapters.evm.prover import prove
+from adapters.evm.settings import EvmSettings
 from adapters.evm.slots import OPENZEPPELIN, reading, slots
 from adapters.evm.transport import HttpTransport, Posted
 from chainfolio.calls import NativeBalance, balance_of
 from chainfolio.errors import BadAnswer, Reorged, Unsupported
 from chainfolio.proofs import Findings
 from chainfolio.seams import Seams
-from chainfolio.settings import Chain
 from localchain.node import LocalNode
 from tests.evm.anvil import LOCAL, Local
 
@@ -66,7 +66,7 @@ async def over(node: LocalNode, lie: Lie | None = None) -> AsyncIterator[tuple[E
     transport = Scripted(lie) if lie else Scripted()
     facts = msgspec.structs.replace(load(LOCAL))
     seams = Seams()
-    chain = EvmChain(facts, Node(facts, [Endpoint(node.url, transport, seams)], seams), Chain(rpc=[node.url]))
+    chain = EvmChain(facts, Node(facts, [Endpoint(node.url, transport, seams)], seams), EvmSettings(rpc=[node.url]))
     try:
         yield chain, transport
     finally:

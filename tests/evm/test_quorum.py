@@ -10,16 +10,18 @@ from typing import Any
 import pytest
 
 from adapters.evm import scan
-from adapters.evm.chain import family
+from adapters.evm.chain import build
 from adapters.evm.endpoint import identity
 from adapters.evm.quorum import count
+from adapters.evm.settings import EvmSettings
 from adapters.evm.spans import Chunk
 from chainfolio.blocks import Span
 from chainfolio.calls import NativeBalance
 from chainfolio.errors import BadSettings, Disputed, NodeBehind, Unavailable
+from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Unknown
 from chainfolio.seams import Seams
-from chainfolio.settings import Chain, Settings, check
+from chainfolio.settings import Settings, check
 from storage.tail import Tail
 from tests.evm.contracts import Contracts, Refused
 from tests.evm.fakes import ALICE, BOB, TRANSFERS, FakeChain, FakeNode, Wired, transfer, wired
@@ -227,14 +229,14 @@ async def test_a_silence_that_another_endpoint_shares_is_believed() -> None:
 def test_fewer_endpoints_than_witnesses_are_refused() -> None:
     url = "http://127.0.0.1:1"
     with pytest.raises(BadSettings, match=r"chains.base.quorum: 2 endpoints have to agree, and rpc names 1"):
-        check(Settings(chains={"base": Chain(rpc=[url, url], quorum=2)}))
-    check(Settings(chains={"base": Chain(rpc=[url, "http://127.0.0.1:2"], quorum=2)}))
+        check(Settings(chains={"base": EvmSettings(rpc=[url, url], quorum=2)}))
+    check(Settings(chains={"base": EvmSettings(rpc=[url, "http://127.0.0.1:2"], quorum=2)}))
 
 
 @pytest.mark.parametrize("wrong", [{"sample": 0}, {"quorum": 0}, {"reorg_depth": -1}, {"integrity": "rots"}])
 def test_settings_that_cannot_be_meant_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadSettings, match=r"chains\.base"):
-        check(Settings(chains={"base": Chain(rpc=URLS, **wrong)}))
+        check(Settings(chains={"base": EvmSettings(rpc=URLS, **wrong)}))
 
 
 async def test_a_cordon_outlives_a_restart_until_the_endpoint_is_readmitted(tmp_path: Path) -> None:
@@ -242,10 +244,9 @@ async def test_a_cordon_outlives_a_restart_until_the_endpoint_is_readmitted(tmp_
     tail = Tail(tmp_path / "tail.db")
 
     def chain() -> Any:
-        settings = Chain(rpc=URLS)
-        return family(
-            "local", settings, Seams(), configs=configs, quarantined=tail.quarantined, on_quarantine=tail.quarantine
-        )
+        settings = EvmSettings(rpc=URLS)
+        memory = EndpointMemory(quarantined=tail.quarantined, on_quarantine=tail.quarantine)
+        return build("local", settings, Seams(), configs=configs, memory=memory)
 
     first = chain()
     first.node.quarantine(first.node.endpoints[1], "the balance of somebody", "1", "2 by a majority")

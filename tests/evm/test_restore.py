@@ -12,7 +12,7 @@ from hypothesis import given
 from adapters.evm.chain import EvmChain
 from adapters.evm.datasets import approvals, transfers
 from adapters.evm.logs import Logs, parse
-from chainfolio.settings import Chain
+from adapters.evm.settings import EvmSettings
 from tests.evm.fakes import FakeChain, FakeNode, transfer, wired
 from tests.evm.generated import WRAPPED, events_of_tokens, shown, topic_of, word
 
@@ -21,7 +21,7 @@ BOTH = ("transfers", "approvals")
 
 def chain() -> EvmChain:
     node = wired(FakeNode(FakeChain())).node
-    return EvmChain(node.facts, node, Chain())
+    return EvmChain(node.facts, node, EvmSettings())
 
 
 CHAIN = chain()

@@ -9,10 +9,10 @@ import pytest
 
 from adapters.evm.chain import EvmChain
 from adapters.evm.scan import CREATION, MORE_GAS, OVERRIDE, ROUTE, SCANNER_AT, SINGLES, answer
+from adapters.evm.settings import EvmSettings
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged, Unavailable
 from chainfolio.plans import Reverted, Unknown
-from chainfolio.settings import Chain
 from tests.evm.contracts import Burns, Contracts, Refused, Reverts, balances
 from tests.evm.fakes import ALICE, BOB, TOKEN, FakeChain, FakeNode, Wired, wired
 
@@ -89,7 +89,7 @@ async def test_a_call_that_has_to_travel_alone_does_and_the_others_go_on_togethe
 )
 async def test_the_route_that_is_named_to_the_operator_is_the_one_that_works(route: int, named: str) -> None:
     found = by_route(route)
-    chain = EvmChain(found.node.facts, found.node, Chain(rpc=["http://one.test"]))
+    chain = EvmChain(found.node.facts, found.node, EvmSettings(rpc=["http://one.test"]))
     (row,) = await chain.examine()
     assert row["reads"] == named
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from adapters.evm.settings import EvmSettings
 from chainfolio.errors import BadSettings
-from chainfolio.settings import Chain, Settings
+from chainfolio.settings import Settings
 from indexer.registry import NAMESPACE, forks_of, load
 from indexer.wiring import System
 
@@ -93,7 +94,7 @@ async def test_the_contracts_that_cannot_be_read_are_those_of_their_chain(tmp_pa
     for chain, pair in (("local", "ab"), ("base", "cd")):
         text += f'[contracts.{chain}]\nvault = ["0x{pair * 20}"]\n'
     (tmp_path / "mine.toml").write_text(text)
-    chains = {"local": Chain(rpc=["http://127.0.0.1:9"])}
+    chains = {"local": EvmSettings(rpc=["http://127.0.0.1:9"])}
     system = System(Settings(data=str(tmp_path), protocols=str(tmp_path), chains=chains))
     assert list(system.installed(system.chain("local")).unread) == ["0x" + "ab" * 20]
     await system.close()

@@ -14,11 +14,12 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from adapters.evm.endpoint import Endpoint
+from adapters.evm.settings import EvmSettings
 from adapters.evm.transport import HttpTransport
 from chainfolio.blocks import Span
 from chainfolio.errors import DeepReorg, Unavailable
 from chainfolio.seams import Seams
-from chainfolio.settings import Chain, Settings
+from chainfolio.settings import Settings
 from chainfolio.tables import BLOCKS
 from indexer.follow import Status
 from indexer.metrics import Exported
@@ -184,7 +185,7 @@ def exported(worker: Worker) -> str:
 
 
 def test_a_process_that_does_not_index_a_chain_exports_no_head_of_it(tmp_path: Path) -> None:
-    system = System(Settings(data=str(tmp_path), chains={"ethereum": Chain(rpc=["http://127.0.0.1:1"])}))
+    system = System(Settings(data=str(tmp_path), chains={"ethereum": EvmSettings(rpc=["http://127.0.0.1:1"])}))
     worker = Worker(system, status={"ethereum": Status()})
     assert 'chain="ethereum"' not in "".join(
         line for line in exported(worker).splitlines() if line.startswith(("chainfolio_head", "chainfolio_indexed"))

@@ -1,0 +1,40 @@
+"""The EVM as a kind of chain: the entry point `chainfolio.chains`. Light, for it is loaded with every settings file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adapters.evm.settings import EvmSettings
+from chainfolio.kinds import EndpointMemory
+
+if TYPE_CHECKING:
+    from adapters.evm.chain import EvmChain
+    from chainfolio.seams import Seams
+
+
+@dataclass(frozen=True, slots=True)
+class EvmKind:
+    """Ethereum, and every chain with its JSON-RPC."""
+
+    name: str = "evm"
+    settings: type[EvmSettings] = EvmSettings
+
+    def build(
+        self, key: str, settings: EvmSettings, seams: Seams, *, configs: Path, memory: EndpointMemory
+    ) -> EvmChain:
+        """One chain, from its settings and its file of facts."""
+        from adapters.evm.chain import build
+
+        return build(key, settings, seams, configs=configs, memory=memory)
+
+    def identities(self, settings: EvmSettings) -> Sequence[tuple[str, str]]:
+        """The name and the identity of each endpoint."""
+        from adapters.evm.endpoint import identity, name_of
+
+        return [(name_of(url), identity(url)) for url in settings.rpc]
+
+
+KIND = EvmKind()

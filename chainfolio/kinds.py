@@ -1,0 +1,100 @@
+"""Kinds of chain, found by the name that `adapter` has in the settings.
+
+A kind is a value at the entry point `chainfolio.chains`, whoever wrote it. Ours are registered there too; but they lie
+at `adapters/<name>/kind.py`, so no process that uses only ours has to look through the installed packages.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from chainfolio.chain_settings import ChainSettings
+from chainfolio.errors import BadSettings
+
+if TYPE_CHECKING:
+    from chainfolio.chains import Chain
+    from chainfolio.seams import Seams
+
+GROUP = "chainfolio.chains"
+OURS = "adapters"
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointMemory:
+    """What is kept about endpoints over a restart, by an identity that holds no secret: what they can do, and the
+    evidence where one is quarantined."""
+
+    capabilities: Callable[[str], Mapping[str, int]] = lambda endpoint: {}
+    on_capability: Callable[[str, str, int], None] = lambda endpoint, name, value: None
+    quarantined: Callable[[str], bytes | None] = lambda endpoint: None
+    on_quarantine: Callable[[str, bytes], None] = lambda endpoint, evidence: None
+
+
+class ChainKind(Protocol):
+    """A kind of chain. `settings` is the type of its `[chains.KEY]`, which checks itself.
+
+    It may have the rules of its addresses as `addresses` (`chainfolio.addresses`)."""
+
+    @property
+    def name(self) -> str:
+        """What `adapter` says: `evm`."""
+
+    @property
+    def settings(self) -> type[ChainSettings]:
+        """The keys of `[chains.KEY]`: those that all kinds share, and its own."""
+
+    def build(self, key: str, settings: Any, seams: Seams, *, configs: Path, memory: EndpointMemory) -> Chain:
+        """One chain, from its settings and from the files below `configs`. Nothing is asked of a node yet."""
+
+    def identities(self, settings: Any) -> Sequence[tuple[str, str]]:
+        """Each endpoint of a chain: the name that reports show, and the identity under which it is remembered."""
+
+
+@lru_cache(16)
+def kind_of(name: str) -> ChainKind:
+    """The kind with a name; BadSettings where none is installed, or where it cannot be used."""
+    if name in ours():
+        return _usable(name, import_module(f"{OURS}.{name}.kind").KIND)
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=GROUP):
+        if entry.name == name:
+            try:
+                found = entry.load()
+            except (
+                Exception,
+                SystemExit,
+            ) as error:  # third-party code: whatever it raises, the operator hears which package it is
+                reason = f"the package of `{name}` ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
+                raise BadSettings("adapter", reason) from error
+            return _usable(name, found)
+    raise BadSettings(
+        "adapter", f"no kind of chain `{name}` is installed", remedy=f"one of {', '.join(sorted(installed()))}"
+    )
+
+
+@lru_cache(1)
+def ours() -> frozenset[str]:
+    """The names of the kinds that come with Chainfolio."""
+    return frozenset(module.name for module in pkgutil.iter_modules(import_module(OURS).__path__) if module.ispkg)
+
+
+def installed() -> frozenset[str]:
+    """The names of all kinds that are installed."""
+    from importlib.metadata import entry_points
+
+    return ours() | {entry.name for entry in entry_points(group=GROUP)}
+
+
+def _usable(name: str, found: Any) -> ChainKind:
+    settings = getattr(found, "settings", None)
+    if not (isinstance(settings, type) and issubclass(settings, ChainSettings) and callable(found.build)):
+        raise BadSettings("adapter", f"what is installed as `{name}` is no kind of chain")
+    kind: ChainKind = found
+    return kind

@@ -1,0 +1,145 @@
+"""A kind of chain from any installed package is found by its name, and owns its settings."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from adapters.evm.kind import KIND
+from chainfolio import kinds
+from chainfolio.errors import BadSettings
+from chainfolio.kinds import GROUP, installed, kind_of, ours
+from chainfolio.settings import load
+
+ROOT = Path(__file__).parents[2]
+TOY = """
+from typing import Annotated, ClassVar
+from chainfolio.chain_settings import ChainSettings, doc
+from chainfolio.errors import BadSettings
+
+class ToySettings(ChainSettings, forbid_unknown_fields=True, frozen=True):
+    "A toy."
+    ENDPOINTS: ClassVar = "nodes"
+    SECRETS: ClassVar = ("nodes",)
+    PATHS: ClassVar = ("book",)
+    RENAMED: ClassVar = {**ChainSettings.RENAMED, "tempo": "speed"}
+    nodes: Annotated[list[str], doc("nodes")] = []
+    speed: Annotated[int, doc("speed")] = 1
+    book: Annotated[str, doc("a file")] = ""
+
+    def check(self, section):
+        ChainSettings.check(self, section)
+        if self.speed < 1:
+            raise BadSettings(f"{section}.speed", "is at least 1")
+
+class Kind:
+    name = "toy"
+    settings = ToySettings
+    def build(self, key, settings, seams, *, configs, memory):
+        return key, settings, memory
+    def identities(self, settings):
+        return [(each, each) for each in settings.nodes]
+
+KIND = Kind()
+"""
+Install = Callable[[str, str], None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Puts a module where it is found as one of an installed package is."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    put_there = []
+
+    def put(name: str, source: str) -> None:
+        put_there.append(f"k_{name}")
+        (tmp_path / f"k_{name}.py").write_text(source)
+        info = tmp_path / f"k_{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: k_{name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = k_{name}:KIND\n")
+        kind_of.cache_clear()
+
+    yield put
+    kind_of.cache_clear()
+    for name in put_there:
+        sys.modules.pop(name, None)
+
+
+def refused(tmp_path: Path, text: str) -> str:
+    file = tmp_path / "given.toml"
+    file.write_text(text)
+    with pytest.raises(BadSettings) as caught:
+        load(file, {})
+    return str(caught.value)
+
+
+def test_ours_are_registered_like_those_of_anybody_and_found_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][GROUP]
+    assert entries == {name: f"adapters.{name}.kind:KIND" for name in ours()}
+    kind_of.cache_clear()
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: pytest.fail("looked through all packages"))
+    assert kind_of("evm") is KIND
+
+
+def test_a_kind_of_another_package_is_found_and_decodes_its_own_keys(install: Install, tmp_path: Path) -> None:
+    install("toy", TOY)
+    file = tmp_path / "given.toml"
+    file.write_text('[chains.x]\nadapter = "toy"\nnodes = ["http://a/key"]\nspeed = 3\nspan = 7\nbook = "book.txt"')
+    given = load(file, {"CHAINFOLIO_CHAINS__X__NODES": "http://b/s3cret,http://c", "CHAINFOLIO_CHAINS__X__SPEED": "4"})
+    chain = given.chains["x"]
+    assert (chain.span, getattr(chain, "speed", None), chain.endpoints) == (7, 4, ["http://b/s3cret", "http://c"])
+    assert getattr(chain, "book", None) == str(tmp_path / "book.txt")
+    assert "s3cret" not in repr(given)
+    assert chain.at("http://d").endpoints == ["http://d"]
+    assert "toy" in installed()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("speeed = 1", "unknown key `speeed` in [chains.x]; did you mean `speed`?"),
+        ("rpc = []", "unknown key `rpc` in [chains.x]"),
+        ("tempo = 1", "the key `tempo` is called `speed` now"),
+        ("lanes = 1", "the key `lanes` is called `worker_processes` now"),
+        ("speed = 0", "chains.x.speed: is at least 1"),
+        ("span = 0", "chains.x: span, concurrency and worker_processes are at least 1"),
+        ('speed = "fast"', "`chains.x.speed`"),
+    ],
+)
+def test_what_is_wrong_in_its_section_is_told_by_its_kind(
+    install: Install, tmp_path: Path, text: str, told: str
+) -> None:
+    install("toy", TOY)
+    assert told in refused(tmp_path, f'[chains.x]\nadapter = "toy"\n{text}')
+
+
+@pytest.mark.parametrize("key", ["speed", "nodes"])
+def test_keys_of_one_kind_are_unknown_to_another(tmp_path: Path, key: str) -> None:
+    assert f"unknown key `{key}` in [chains.x]" in refused(tmp_path, f"[chains.x]\n{key} = 1")
+    assert "the key `witnesses` is called `quorum` now" in refused(tmp_path, "[chains.x]\nwitnesses = 1")
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("raise RuntimeError('no luck')", "cannot be loaded: RuntimeError: no luck"),
+        ("import sys; sys.exit(3)", "cannot be loaded: SystemExit: 3"),
+        ("KIND = 5", "what is installed as `toy` is no kind of chain"),
+    ],
+)
+def test_a_package_that_cannot_be_used_is_named(install: Install, tmp_path: Path, source: str, told: str) -> None:
+    install("toy", source)
+    problem = refused(tmp_path, '[chains.x]\nadapter = "toy"')
+    assert problem.startswith("chains.x.adapter: ")
+    assert told in problem
+
+
+def test_a_kind_that_nobody_installed_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+    problem = refused(tmp_path, '[chains.x]\nadapter = "solaris"')
+    assert problem == "chains.x.adapter: no kind of chain `solaris` is installed (one of evm)"
+    assert kinds.OURS == "adapters"
