@@ -67,10 +67,7 @@ def kind_of(name: str) -> ChainKind:
         if entry.name == name:
             try:
                 found = entry.load()
-            except (
-                Exception,
-                SystemExit,
-            ) as error:  # third-party code: whatever it raises, the operator hears which package it is
+            except (Exception, SystemExit) as error:  # third-party code: the operator hears which package it is
                 reason = f"the package of `{name}` ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
                 raise BadSettings("adapter", reason) from error
             return _usable(name, found)

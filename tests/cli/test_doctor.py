@@ -13,6 +13,7 @@ import pytest
 
 from adapters.evm.endpoint import identity
 from adapters.evm.health import Evidence
+from chainfolio.chains import Capability
 from chainfolio.errors import StoreError
 from chainfolio.settings import Settings, load
 from cli.doctor import LIBRARIES
@@ -60,6 +61,20 @@ def test_a_node_that_keeps_all_states_is_well(run: Run, here: Path, node: LocalN
     assert endpoint["oldestState"] == 0
     assert endpoint["reads"] == "state override"
     assert endpoint["headAgeS"] > 0  # the chain's clock stands in 2023
+
+
+@pytest.mark.node
+def test_what_a_chain_has_and_lacks_is_shown_by_doctor_and_by_status(run: Run, here: Path, node: LocalNode) -> None:
+    configure(here, node.url, chain="local")
+    (doctor,), (status,) = run("doctor", "--json").json["chains"], run("status", "--json").json["chains"]
+    for shown in (doctor, status):
+        assert shown["kind"] == "evm"
+        assert shown["lacks"] == ["account_history"]
+        assert sorted([*shown["capabilities"], *shown["lacks"]]) == sorted(Capability)
+    assert {"blocks", "transfers"} <= set(doctor["datasets"])
+    assert "local (evm): has approvals, " in (text := run("doctor").out)
+    assert "; lacks account_history" in text
+    assert "it lacks: account_history" in run("status").out
 
 
 @pytest.mark.node
