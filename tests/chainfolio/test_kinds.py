@@ -102,7 +102,7 @@ def test_a_kind_of_another_package_is_found_and_decodes_its_own_keys(install: In
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("speeed = 1", "unknown key `speeed` in [chains.x]; did you mean `speed`?"),
+        ("speedy = 1", "unknown key `speedy` in [chains.x]; did you mean `speed`?"),
         ("rpc = []", "unknown key `rpc` in [chains.x]"),
         ("tempo = 1", "the key `tempo` is called `speed` now"),
         ("lanes = 1", "the key `lanes` is called `worker_processes` now"),
