@@ -38,6 +38,7 @@ _PAGE_END = Statement(
     sa.text("SELECT max(id) FROM (SELECT id FROM ledger WHERE id > :after ORDER BY id LIMIT :most) page")
 )
 _MADE = Statement(sa.text("SELECT description FROM subscriptions"))
+_NAMES = Statement(sa.text("SELECT label FROM addressbook UNION ALL SELECT name FROM bundles"))
 _TWICE = Statement(
     sa.text(
         "SELECT count(*) FROM (SELECT call_id FROM ledger WHERE kind IN ('post', 'void', 'expire') "
@@ -60,6 +61,7 @@ class Record:
     keys: int = 0
     changes: int = 0
     subscribed: dict[int, int] = field(default_factory=dict)  # what a call subscribes to, which nobody else does
+    named: dict[str, list[int]] = field(default_factory=dict)  # which calls give a name that no other call gives
     tears: Tears = field(default_factory=lambda: Tears(TORN_KINDS))
     workers: set[int] = field(default_factory=set)  # all that ever answered
 
@@ -110,6 +112,7 @@ class Audit:
     charged_unreceived: int = 0  # reads of which we did not get a whole 2xx, though we stayed
     made: int = 0  # subscriptions, of 1,200 credits each
     free: int = 0  # of them, those that nobody paid
+    names: int = 0  # of entries and bundles that are there at the end; those that nobody paid are `free`, too
     unmade: int = 0  # those that were paid, but are not there
     bought_twice: int = 0
     torn: int = 0  # calls that were left in the middle of their answer
@@ -201,7 +204,8 @@ def _keyed(record: Record, posted: bytearray, found: Audit) -> None:
 
 
 def _changed(database: Database, record: Record, posted: bytearray, found: Audit) -> None:
-    """Subscriptions that are there, beside those that were paid."""
+    """Subscriptions that are there, beside those that were paid; and names that are there, beside the calls that gave
+    them."""
     made = {int(text.removeprefix("change ")) for (text,) in database.look(lambda tx: tx.rows(_MADE))}
     paid = Counter(dict.fromkeys(record.subscribed.values(), 0))
     for number, change in record.subscribed.items():
@@ -209,6 +213,9 @@ def _changed(database: Database, record: Record, posted: bytearray, found: Audit
     bought = {change for change, times in paid.items() if times}
     found.made, found.free, found.unmade = len(made), len(made - bought), len(bought - made)
     found.bought_twice = sum(times > 1 for times in paid.values())
+    names = [name for (name,) in database.look(lambda tx: tx.rows(_NAMES))]
+    found.names = len(names)
+    found.free += sum(not any(posted[number] for number in record.named[name]) for name in names)
     found.torn, found.offsets, found.unmet = record.tears.count, record.tears.met, record.tears.unmet
 
 

@@ -189,8 +189,9 @@ def _figures(found: Audit, about: str) -> list[Figure]:
         Figure(
             "ledger", f"changes of 1,200 credits among them, {found.torn:,} calls left after 0, 1, 2 … bytes of the "
             f"answer: made for nothing; paid but not made; paid twice", f"{found.free}; {found.unmade}; "
-            f"{found.bought_twice} of {found.made:,}, at {found.offsets[0]:,} of {found.offsets[1]:,} offsets of the "
-            f"answers to {len(TORN_KINDS)} kinds of calls", "0; 0; 0; all",
+            f"{found.bought_twice} of {found.made:,} subscriptions and {found.names:,} names, at "
+            f"{found.offsets[0]:,} of {found.offsets[1]:,} offsets of the answers to {len(TORN_KINDS)} kinds of calls",
+            "0; 0; 0; all",
             found.free == found.unmade == found.bought_twice == 0 and found.offsets[0] == found.offsets[1],
         ),
         Figure(

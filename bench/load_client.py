@@ -39,7 +39,8 @@ class Shared:
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call. `cost` is what it costs if it goes well; `key` is the number of its Idempotency-Key, 0 for none;
-    `change` that of the subscription that it makes. `leaves`: the answer is not waited for.
+    `change` that of the subscription that it makes; `word` is what it names an entry or a bundle. `leaves`: the
+    answer is not waited for.
     """
 
     kind: str
@@ -50,6 +51,7 @@ class Call:
     cost: int = 1
     key: int = 0
     change: int = 0
+    word: str = ""
     leaves: bool = False
 
 
@@ -86,6 +88,8 @@ class LoadClient:
         number = self.record.begin(call.cost, call.key, now_s, 0 if call.method == "GET" else CHANGE)
         if call.change:
             self.record.subscribed[number] = call.change
+        if call.word:
+            self.record.named.setdefault(call.word, []).append(number)
         headers = {"Authorization": f"Bearer {call.token}", "X-Request-Id": request_id(number)}
         if call.key:
             headers["Idempotency-Key"] = f"key-{call.key}"
@@ -182,7 +186,8 @@ class LoadClient:
         }[kind]
         if kind == "change bundle away" and self.bundles:
             self.bundles.remove(bundle)
-        return Call(kind, method, path, token, json.dumps(body).encode() if body else b"", 1, self._key())
+        content, named = (json.dumps(body).encode(), word) if body else (b"", "")
+        return Call(kind, method, path, token, content, 1, self._key(), word=named)
 
     def _subscription(self, token: str) -> Call:
         """To what nobody else subscribes to, so that it can be told afterwards whether this call has made it."""

@@ -24,6 +24,7 @@ def test_nobody_pays_for_what_never_came_and_nobody_pays_twice(kind: str, stores
     assert found.totals["void"][1] > 0
     assert (found.charged_unreceived, found.charged_twice, found.keys_charged_twice) == (0, 0, 0)
     assert found.made > 0, "changes were among the calls"
+    assert found.names > 0, "and those of address books and bundles"
     assert found.torn > CALLS // 20, "and many were left in the middle of their answer"
     assert found.offsets[0] > found.torn // 2, "each time at another byte of it"
     assert (found.free, found.unmade, found.bought_twice) == (0, 0, 0)
