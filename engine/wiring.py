@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.errors import BadSettings
+from engine.mixed_reads import mixed
 from engine.snapshot import Snapshotter
 from engine.tokens import TokenBook, token_images, token_list
 from portfolio.facts import ChainFacts
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 
 def snapshotter_of(system: System, chain: Chain) -> Snapshotter:
     """What takes snapshots of a chain."""
-    source_chain = sources(price_sections(system), system.settings.prices, chain.key, file=_prices(system).name)
+    source_chain = sources(
+        price_sections(system), system.settings.prices, chain.key, chain.kind, file=_prices(system).name
+    )
     book = TokenBook(chain.key, system.lake, token_list(_tokens(system, chain), chain.info))
+    chain = mixed(chain, system.http)
     return Snapshotter(chain, system.lake, system.tail, book, source_chain, system.installed(chain))
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from indexer.families import Package
     from indexer.follow import Follower
     from indexer.registry import Registry, Unread
+    from pricing.http_reads import Http
     from storage.lake import Lake
     from storage.tail import Tail
 
@@ -40,6 +41,7 @@ class System:
     _chains: dict[str, Chain] = field(default_factory=dict)
     _known: tuple[Registry, tuple[Package, ...]] | None = None
     _spenders: Registry | None = None
+    _http: Http | None = None
 
     @property
     def lake(self) -> Lake:
@@ -208,8 +210,19 @@ class System:
             self.registry.undecoded(chain.key) | unread,
         )
 
+    @property
+    def http(self) -> Http:
+        """What sends the HTTP reads of price sources."""
+        if self._http is None:
+            from pricing.http_reads import Http
+
+            self._http = Http(self.seams)
+        return self._http
+
     async def close(self) -> None:
         """Let go of connections and files."""
+        if self._http is not None:
+            await self._http.close()
         for chain in self._chains.values():
             await chain.close()
         if self._tail is not None:

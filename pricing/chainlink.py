@@ -15,7 +15,7 @@ from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.plans import Plan
 from pricing.fixed import canonical
 from pricing.guards import Round, answer_fault, round_fault
-from pricing.quotes import Quotes, Refusal
+from pricing.quotes import PriceSection, Quotes, Refusal
 
 SOURCE: Final = "chainlink"
 LATEST: Final = "latestRoundData()(uint80,int256,uint256,uint256,uint80)"
@@ -97,3 +97,13 @@ def _whole(value: Any, least: int, most: int, what: str, where: str) -> int:
     if type(value) is not int or not least <= value <= most:
         raise BadSettings(where, f"{what} is {value!r}, not a whole number from {least} to {most}")
     return value
+
+
+def _of_chain(section: Mapping[str, Any], chain: str, where: str) -> Chainlink:
+    of_chain = section.get(chain, {})
+    if not isinstance(of_chain, Mapping):
+        raise BadSettings(f"{where}.{chain}", "is not a section")
+    return chainlink(of_chain, f"{where}.{chain}")
+
+
+SECTION = PriceSection(_of_chain, kinds=("evm",))

@@ -10,12 +10,11 @@ from typing import Any
 from chainfolio import amounts
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
-from chainfolio.calls import Read
 from chainfolio.contracts import Price
 from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.plans import Plan
 from pricing.guards import MAX_USD
-from pricing.quotes import PriceSource, Quotes
+from pricing.quotes import PriceSection, PriceSource, Quotes
 
 CERTAIN = Decimal(1)
 PEG = "peg"
@@ -28,7 +27,7 @@ class Fixed:
     name: str
     usd: Mapping[Asset, Decimal]
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Read, Any, Quotes]:
+    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
         """The fixed prices of those assets that have one, as of the block."""
         yield from ()
         known = [known for known in assets if known in self.usd]
@@ -67,3 +66,8 @@ def _usd(price: object, written: str, where: str) -> Decimal:
     if not 0 < usd <= MAX_USD:
         raise BadSettings(where, f"the price of {written} is {price}, not above 0 and at most {MAX_USD:f}")
     return usd
+
+
+SECTION = PriceSection(lambda section, chain, where: fixed(section, where), order=0)
+# Last: a peg is an opinion, and must not hide what a feed has seen.
+PEG_SECTION = PriceSection(lambda section, chain, where: fixed(section, where, name=PEG), order=100)

@@ -7,14 +7,13 @@ from typing import Any
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.calls import Read
 from chainfolio.contracts import Price
 from chainfolio.plans import Plan
 from pricing.guards import price_fault
 from pricing.quotes import PriceSource, Quotes, Refusal
 
 
-def source_chain(sources: Sequence[PriceSource], assets: Iterable[Asset], block: Block) -> Plan[Read, Any, Quotes]:
+def source_chain(sources: Sequence[PriceSource], assets: Iterable[Asset], block: Block) -> Plan[Any, Any, Quotes]:
     """The first usable price of each asset, in the order of the assets, and every refusal on the way.
 
     An asset can be refused by one source and priced by a later one; an asset in neither list is known to nobody.
@@ -37,7 +36,7 @@ def source_chain(sources: Sequence[PriceSource], assets: Iterable[Asset], block:
     return Quotes(tuple(priced[asset] for asset in wanted if asset in priced), tuple(refused))
 
 
-def _asked(source: PriceSource, assets: Sequence[Asset], block: Block) -> Plan[Read, Any, Quotes]:
+def _asked(source: PriceSource, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
     """One rung. A source that breaks prices nothing, says so for each asset, and the next is asked."""
     try:
         return (yield from source.prices(assets, block))

@@ -213,7 +213,7 @@ def test_no_assets_and_no_sources_are_no_quotes() -> None:
 
 def test_the_settings_come_first_then_fixed_then_feeds_then_pegs() -> None:
     tree = {"peg": {USDC: "1", WETH: "5"}, "chainlink": {"ethereum": FEEDS}, "fixed": {ETH: "3"}}
-    rungs = sources(tree, {ETH: "4"}, "ethereum")
+    rungs = sources(tree, {ETH: "4"}, "ethereum", "evm")
     got = run_known(
         source_chain(rungs, [asset(ETH), asset(WETH), asset(USDC)], BLOCK), SAID | {Call(USDC_USD, DECIMALS): 6}
     )
@@ -224,17 +224,24 @@ def test_the_settings_come_first_then_fixed_then_feeds_then_pegs() -> None:
     ]
 
 
+def test_a_source_that_reads_another_kind_of_chain_is_told_where_a_section_names_that_chain() -> None:
+    tree = {"chainlink": {"ethereum": FEEDS}, "fixed": {ETH: "3"}}
+    assert [source.name for source in sources(tree, {}, "moon", "moonchain")] == ["fixed"]
+    with pytest.raises(BadSettings, match="chainlink reads chains of the kind evm, and moon is of the kind moonchain"):
+        sources({"chainlink": {"moon": FEEDS}}, {}, "moon", "moonchain")
+
+
 @pytest.mark.parametrize("chain", ["ethereum", "arbitrum", "local", "nowhere"])
 def test_the_shipped_prices_can_be_read_for_every_chain(chain: str) -> None:
     tree = tomllib.loads((Path(__file__).parents[2] / "configs" / "prices.toml").read_text())
-    assert {source.name for source in sources(tree, {}, chain)} <= {"fixed", "chainlink", "peg"}
+    assert {source.name for source in sources(tree, {}, chain, "evm")} <= {"fixed", "chainlink", "peg"}
 
 
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
         ({"pegs": {}}, r"did you mean \[peg\]"),
-        ({"coins": {}}, "known are fixed, chainlink, peg"),
+        ({"coins": {}}, "known are chainlink, fixed, peg"),
         ({"fixed": "1"}, "is not a section"),
         ({"chainlink": {"ethereum": 5}}, "prices.toml: chainlink.ethereum: is not a section"),
         ({"fixed": {ETH: "-1"}}, "prices.toml: fixed"),
@@ -242,4 +249,4 @@ def test_the_shipped_prices_can_be_read_for_every_chain(chain: str) -> None:
 )
 def test_a_prices_file_that_is_wrong_says_where(tree: dict[str, Any], message: str) -> None:
     with pytest.raises(BadSettings, match=message):
-        sources(tree, {}, "ethereum")
+        sources(tree, {}, "ethereum", "evm")
