@@ -52,7 +52,7 @@ async def test_what_is_no_answer_is_unknown_with_a_reason_and_spoils_no_other(
     assert sorted(each.path for each in server.asked) == sorted([path, "/price"])  # a redirect is not followed
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://host/x", "price", "http:", "https://[half"])
+@pytest.mark.parametrize("url", ["ftp://host/x", "price", "http://", "http://[half"])
 async def test_what_is_no_web_address_is_not_asked(http: Http, url: str) -> None:
     (found,) = await http.answers([HttpGet(url)])
     assert isinstance(found, Unknown)
