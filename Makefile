@@ -57,7 +57,7 @@ check: $(INSTALLED) ## style, types, arrows between packages, spelling, dependen
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
 	$(BIN)/deptry .
-	$(BIN)/python -m pytest -q -p no:xdist tests/test_tidy.py
+	$(BIN)/python -m pytest -q -p no:xdist tests/test_tidy.py tests/test_imports.py
 
 .PHONY: bench
 bench: install ## the benchmarks; their results go where bench/README.md says

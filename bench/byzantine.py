@@ -25,10 +25,11 @@ from typing import Any
 import pyarrow as pa
 
 from adapters.evm.chain import EvmChain, build
+from adapters.evm.exchange import Posted
 from adapters.evm.roots import header_hash
 from adapters.evm.scan import ROUTE, SINGLES
 from adapters.evm.settings import EvmSettings
-from adapters.evm.transport import HttpTransport, Posted
+from adapters.evm.transport import HttpTransport
 from bench.figures import Figure, main
 from chainfolio.blocks import Block, Span
 from chainfolio.calls import Call, NativeBalance, Read

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from adapters.evm.transport import HttpTransport, Posted
+from adapters.evm.exchange import Posted
+from adapters.evm.transport import HttpTransport
 from bench.damage import BATCHES, BYTES, KINDS, SAME, STATUSES, Reply, damaged, pattern, places
 from chainfolio.errors import TooMuch, Unavailable
 

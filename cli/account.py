@@ -6,7 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.errors import BadRequest
-from cli.common import Commands, kept, moment, moment_us, one_line, settings, show_json, show_table
+from cli.common import Commands, moment, moment_us, one_line, settings, show_json, show_table
+from cli.state_store import kept
 
 if TYPE_CHECKING:
     from storage.state import State

@@ -6,7 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import account
-from cli.common import Commands, kept, moment, moment_us, one_line, show_json, show_table
+from cli.common import Commands, moment, moment_us, one_line, show_json, show_table
+from cli.state_store import kept
 
 if TYPE_CHECKING:
     from storage.state.address_book import Entry

@@ -9,8 +9,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +20,6 @@ from chainfolio.settings import Settings, load
 if TYPE_CHECKING:
     from indexer.wiring import System
     from portfolio.document import IssueDocument
-    from storage.state import State
 
 Commands = Any  # argparse's own type for a group of commands is private
 T = TypeVar("T")
@@ -41,18 +39,6 @@ def settings_file(options: argparse.Namespace) -> Path | None:
 def settings(options: argparse.Namespace) -> Settings:
     """The settings a command runs with."""
     return load(settings_file(options))
-
-
-@contextmanager
-def kept(options: argparse.Namespace) -> Iterator[State]:
-    """The state store of the settings a command runs with, let go of afterwards."""
-    from cli.serve import open_state
-
-    state = open_state(settings(options))
-    try:
-        yield state
-    finally:
-        state.close()
 
 
 def moment_us(written: str) -> int:
@@ -192,3 +178,17 @@ def _show_lines(title: str, names: Sequence[str], rows: Sequence[Sequence[str]])
 def one_line(value: Any) -> None:
     """One compact JSON line."""
     print(json.dumps(value))
+
+
+def known(text: str, else_shown: str) -> str:
+    """An amount of a document, or what is shown where it is not known."""
+    from portfolio.document import UNKNOWN
+
+    return else_shown if text == UNKNOWN else text
+
+
+def money(value: str) -> str:
+    """A value as people read it: thousands apart, two places; the exact figure is in --json."""
+    from decimal import Decimal
+
+    return "-" if known(value, "") == "" else f"{Decimal(value):,.2f}"

@@ -252,7 +252,8 @@ async def _serve(
 ) -> None:
     """The API with a key, a ready command to try, and the worker following the chain, until interrupted."""
     from api.serve import configure_log, listening
-    from cli.serve import indexing, open_state
+    from cli.serve import indexing
+    from cli.state_store import open_state
 
     state = open_state(given)
     account, key = state.create_account("demo", "PRO", 10_000, ("portfolio", "at-block", "enterprise"))

@@ -42,7 +42,7 @@ def _check(state: State, account: str) -> None:
 
 
 def _create(options: argparse.Namespace) -> int:
-    from cli.serve import open_state
+    from cli.state_store import open_state
 
     expires = moment_us(options.expires) if options.expires else None
     state = open_state(settings(options))
@@ -54,7 +54,7 @@ def _create(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from cli.serve import open_state
+    from cli.state_store import open_state
 
     state = open_state(settings(options))
     _check(state, options.account)
@@ -69,7 +69,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _accept(options: argparse.Namespace) -> int:
-    from cli.serve import PEPPER, open_state
+    from cli.state_store import PEPPER, open_state
 
     given = settings(options)
     open_state(given, accept=True).close()
@@ -79,7 +79,7 @@ def _accept(options: argparse.Namespace) -> int:
 
 
 def _revoke(options: argparse.Namespace) -> int:
-    from cli.serve import open_state
+    from cli.state_store import open_state
 
     state = open_state(settings(options))
     done = state.revoke_key(options.id)

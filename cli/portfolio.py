@@ -12,6 +12,8 @@ from cli.common import (
     Commands,
     add_csv,
     check_chains,
+    known,
+    money,
     one_chain,
     show_csv,
     show_issues,
@@ -175,10 +177,10 @@ def _sheet(document: Portfolio) -> Iterator[list[object]]:
 def _cells(asset: AssetDocument, side: str) -> tuple[str, str, str, str]:
     from portfolio.document import SpamDocument
 
-    sign = "-" if side == "owed" and _known(asset.value, "") else ""
+    sign = "-" if side == "owed" and known(asset.value, "") else ""
     said = "spam" if isinstance(asset.spam, SpamDocument) else side
     named = f"{asset.symbol or asset.contract}{f' ({said})' if said else ''}"
-    return named, _short(_known(asset.balance, "?")), _known(asset.price, "-"), sign + money(asset.value)
+    return named, _short(known(asset.balance, "?")), known(asset.price, "-"), sign + money(asset.value)
 
 
 def _short(amount: str) -> str:
@@ -194,16 +196,3 @@ def _assets(position: PositionsDocument) -> list[tuple[str, str, AssetDocument]]
         sides = (("", nested.supply_assets), ("owed", nested.borrow_assets), ("claimable", nested.reward_assets))
         found += [(nested.name, side, asset) for side, assets in sides for asset in assets]
     return found
-
-
-def _known(text: str, else_shown: str) -> str:
-    from portfolio.document import UNKNOWN
-
-    return else_shown if text == UNKNOWN else text
-
-
-def money(value: str) -> str:
-    """A worth as people read it: thousands apart, two places; the exact figure is in --json."""
-    from decimal import Decimal
-
-    return "-" if _known(value, "") == "" else f"{Decimal(value):,.2f}"

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from chainfolio.settings import Settings, check
 from cli.common import Commands, settings
+from cli.state_store import open_state
 
 if TYPE_CHECKING:
     from api.app import App
-    from storage.state import State
 
-PEPPER = "pepper"
 # The task that asks the state store for a sign of life, so that `/readyz` knows of its absence without waiting for it.
 STATE_STORE, STATE_PROBE_S = "state store", 2.0
 
@@ -41,31 +40,6 @@ def run(options: argparse.Namespace) -> int:
     check(given)
     serve(answering if options.no_indexing else indexing, given)
     return 0
-
-
-def open_state(given: Settings, *, accept: bool = False) -> State:
-    """The state store of the settings, with the secret of its keys; StoreError where the secret was lost, or is another
-    one and this one is not to be accepted from now on."""
-    import random
-
-    from chainfolio.errors import StoreError
-    from chainfolio.seams import SystemClock
-    from storage.state import State, accounts, open_database, secret
-    from storage.state.credentials import OTHER, pepper
-
-    database, path = open_database(given.state_url), given.data_dir / PEPPER
-    try:
-        has_accounts = database.look(accounts.anybody)
-        found = pepper(path, accounts=has_accounts)
-        if accept:
-            secret.accept(database, found)
-        elif has_accounts and not secret.is_own(database, found):
-            words = "is not the secret under which the keys of this store are hashed: every key would be refused"
-            raise StoreError("state", f"{path} {words}", remedy=OTHER)
-    except BaseException:  # whatever stopped it: the database is let go of
-        database.close()
-        raise
-    return State(database, found, SystemClock(), random.SystemRandom(), given.limits.hold_s)
 
 
 async def answering(given: Settings) -> App:

@@ -66,7 +66,7 @@ def _tail(system: System) -> None:
 
 def _state(system: System) -> None:
     """The state store answers, and the right secret of its keys is there. A store that nobody made yet stays unmade."""
-    from cli.serve import PEPPER, open_state
+    from cli.state_store import PEPPER, open_state
 
     given, secret = system.settings, system.settings.data_dir / PEPPER
     path = Path(given.state_url.removeprefix(SQLITE))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from api.texts import tidy
 from chainfolio.assets import account
 from chainfolio.errors import BadRequest
-from cli.common import Commands, kept, moment, one_line, show_json, show_table
+from cli.common import Commands, moment, one_line, show_json, show_table
+from cli.state_store import kept
 
 if TYPE_CHECKING:
     from storage.state.database import Transaction

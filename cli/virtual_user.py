@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from api.texts import tidy
 from chainfolio.errors import BadRequest
-from cli.common import Commands, kept, one_line, show_json, show_table
+from cli.common import Commands, one_line, show_json, show_table
+from cli.state_store import kept
 
 if TYPE_CHECKING:
     from chainfolio.contracts import VirtualUser

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.assets import Account, account
 from chainfolio.errors import BadRequest
+from cli.common import money
 from cli.watch import Watch, clock, watch
 
 if TYPE_CHECKING:
@@ -135,8 +136,6 @@ def _write(documents: Sequence[Portfolio], bar: Watch, *, as_json: bool) -> None
 
 
 def _line(document: Portfolio) -> str:
-    from cli.portfolio import money
-
     positions = sum(
         len(position.protocol_positions)
         for protocol in document.asset_by_protocols.values()

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
+from adapters.evm.exchange import Posted, Unreachable
 from adapters.evm.health import Evidence, Health
 from adapters.evm.refusals import meaning
-from adapters.evm.transport import Posted, Transport, Unreachable
+from adapters.evm.transport import Transport
 from adapters.evm.wire import Request, RpcError, decode, encode, whole
 from chainfolio.chains import EndpointHealth
 from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable, Unsupported

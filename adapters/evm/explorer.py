@@ -15,8 +15,9 @@ import msgspec
 
 from adapters.evm.datasets.internal import Listed, Moved, Place, of_list
 from adapters.evm.endpoint import Endpoint
+from adapters.evm.exchange import Posted
 from adapters.evm.messages import shown
-from adapters.evm.transport import HttpTransport, Posted
+from adapters.evm.transport import HttpTransport
 from adapters.evm.wire import quantity, typed
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, NodeBehind, Unavailable

@@ -17,7 +17,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from itertools import chain
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from adapters.evm.transport import CONNECT_S, PIECE, Body, Posted, retry_after, room_for, unreachable
+from adapters.evm.exchange import CONNECT_S, PIECE, Body, Posted, retry_after, room_for, unreachable
 from chainfolio.errors import Unavailable
 from chainfolio.memory import ByteBudget, Lease
 

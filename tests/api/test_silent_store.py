@@ -16,7 +16,8 @@ from structlog.testing import capture_logs
 from api.serve import listening
 from chainfolio.settings import Limits, Settings, Store
 from cli import serve
-from cli.serve import answering, open_state
+from cli.serve import answering
+from cli.state_store import open_state
 from storage.state import ledger, postgres, schema
 from storage.state.database import Statement, argument
 from tests.api.fakes import ALICE

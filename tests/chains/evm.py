@@ -14,9 +14,10 @@ from random import Random
 from typing import Any
 
 from adapters.evm.chain import EvmChain, build
+from adapters.evm.exchange import Posted
 from adapters.evm.positions.events import declared
 from adapters.evm.settings import EvmSettings
-from adapters.evm.transport import HttpTransport, Posted
+from adapters.evm.transport import HttpTransport
 from chainfolio.blocks import Span
 from chainfolio.seams import Seams
 from localchain.deploy import Deployment, deploy

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chainfolio.settings import load
-from cli.serve import open_state
+from cli.state_store import open_state
 from storage.state.accounts import Account, Principal
 from tests.cli.conftest import Run
 

@@ -17,7 +17,7 @@ from chainfolio.chains import Capability
 from chainfolio.errors import StoreError
 from chainfolio.settings import Settings, load
 from cli.doctor import LIBRARIES
-from cli.serve import open_state
+from cli.state_store import open_state
 from engine.answers import ChainReadiness
 from engine.service import Engine
 from indexer.wiring import System

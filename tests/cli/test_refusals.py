@@ -324,7 +324,7 @@ def test_being_stopped_is_no_failure_to_report(run: Run, monkeypatch: pytest.Mon
     def stopped(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("cli.serve.open_state", stopped)
+    monkeypatch.setattr("cli.state_store.open_state", stopped)
     ran = run("account", "list")
     assert (ran.code, ran.err) in [(130, "stopped; what was committed stays\n"), (0, "")]
 
@@ -333,6 +333,6 @@ def test_what_is_not_an_error_of_ours_is_not_hidden(run: Run, monkeypatch: pytes
     def broken(*_: object) -> None:
         raise OSError("no file is named here")
 
-    monkeypatch.setattr("cli.serve.open_state", broken)
+    monkeypatch.setattr("cli.state_store.open_state", broken)
     with pytest.raises(OSError, match="no file is named"):
         run("account", "list")

@@ -9,7 +9,7 @@ import pytest
 
 from chainfolio.settings import Quotas, load
 from cli.common import moment_us
-from cli.serve import open_state
+from cli.state_store import open_state
 from storage.state import address_book
 from tests.cli.conftest import ALICE, Run
 

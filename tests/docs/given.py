@@ -14,7 +14,7 @@ from adapters.evm.health import Evidence
 from chainfolio.settings import load
 from cli.common import settings_file
 from cli.main import parser
-from cli.serve import open_state
+from cli.state_store import open_state
 from storage.state import address_book
 from storage.tail import Tail
 from tests.e2e.running import ask

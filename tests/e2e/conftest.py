@@ -18,7 +18,8 @@ from api.serve import listening
 from chainfolio.seams import SystemClock
 from chainfolio.settings import Settings
 from cli.demo import WALLETS, prepare
-from cli.serve import indexing, open_state
+from cli.serve import indexing
+from cli.state_store import open_state
 from localchain.deploy import Deployment, deploy
 from localchain.node import LocalNode
 from localchain.trade import trade

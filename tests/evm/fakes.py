@@ -13,11 +13,11 @@ from sha3 import keccak_256
 
 from adapters.evm.endpoint import Endpoint
 from adapters.evm.events import TRANSFER
+from adapters.evm.exchange import Posted
 from adapters.evm.facts import Facts, Native, Wrapped
 from adapters.evm.integrity import Query
 from adapters.evm.node import Node
 from adapters.evm.spans import LogReader
-from adapters.evm.transport import Posted
 from chainfolio.blocks import Block
 from chainfolio.seams import Seams
 from tests.evm.contracts import Contracts, Refused

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from adapters.evm.chain import DATASETS, EvmChain, build
+from adapters.evm.exchange import Posted
 from adapters.evm.settings import EvmSettings
-from adapters.evm.transport import HttpTransport, Posted
+from adapters.evm.transport import HttpTransport
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, Contradicted
 from chainfolio.seams import Seams

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adapters.evm.endpoint import Endpoint, identity, name_of
-from adapters.evm.transport import Posted
+from adapters.evm.exchange import Posted
 from adapters.evm.wire import Request
 from chainfolio.errors import BadAnswer, ChainfolioError, SourceError, TooMuch, Unavailable, Unsupported
 from tests.evm.contracts import Refused

@@ -11,8 +11,8 @@ import pytest
 
 from adapters.evm import explorer
 from adapters.evm.datasets.internal import Moved, Place
+from adapters.evm.exchange import Posted
 from adapters.evm.explorer import Explorer
-from adapters.evm.transport import Posted
 from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
 from chainfolio.seams import Seams
 from tests.evm.fakes import FakeClock

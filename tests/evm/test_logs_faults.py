@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.exchange import Posted
 from adapters.evm.integrity import Query
 from adapters.evm.logs import Logs
-from adapters.evm.transport import Posted
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, Unavailable
 from tests.evm.contracts import Refused

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from adapters.evm.chain import build
+from adapters.evm.exchange import Posted
 from adapters.evm.node import Node
 from adapters.evm.settings import EvmSettings
-from adapters.evm.transport import Posted
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Unavailable, WrongChain
 from chainfolio.seams import Seams
 from tests.evm.contracts import Refused

@@ -14,12 +14,13 @@ from sha3 import keccak_256
 
 from adapters.evm.chain import EvmChain
 from adapters.evm.endpoint import Endpoint
+from adapters.evm.exchange import Posted
 from adapters.evm.facts import load
 from adapters.evm.node import Node
 from adapters.evm.prover import prove
 from adapters.evm.settings import EvmSettings
 from adapters.evm.slots import OPENZEPPELIN, reading, slots
-from adapters.evm.transport import HttpTransport, Posted
+from adapters.evm.transport import HttpTransport
 from chainfolio.calls import NativeBalance, balance_of
 from chainfolio.errors import BadAnswer, Reorged, Unsupported
 from chainfolio.proofs import Findings

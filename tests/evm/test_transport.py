@@ -16,7 +16,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from adapters.evm.endpoint import Endpoint
-from adapters.evm.transport import HttpTransport, unreachable
+from adapters.evm.exchange import unreachable
+from adapters.evm.transport import HttpTransport
 from adapters.evm.wire import Request, decode, encode
 from chainfolio.errors import BadAnswer, TooMuch, Unavailable
 from chainfolio.memory import ByteBudget

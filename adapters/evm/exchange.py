@@ -1,0 +1,136 @@
+"""One exchange over HTTP, whoever makes it: its bounds, its body while it arrives, and what is said when it fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import ssl
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from io import BytesIO
+
+from chainfolio.errors import TooMuch, Unavailable
+from chainfolio.memory import Lease
+
+# The most bytes of an answer: of blocks, logs and traces, which fill it where a node puts no bound, and of all else.
+MAX_BODY = 96 * 1024 * 1024
+MAX_SMALL_BODY = 16 * 1024 * 1024
+_LARGE = re.compile(rb'"method":"(?:eth_getLogs|eth_getBlock|eth_getTransactionReceipt|trace_|debug_trace)')
+CONNECT_S = 10.0
+PIECE = 1 << 18
+SMALL = 1 << 20
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class Unreachable(Unavailable):
+    """There is nobody at that address."""
+
+
+def room_for(question: bytes | None, most: int) -> int:
+    """How many bytes the answer to some requests may have."""
+    return most if question is None or _LARGE.search(question) else min(most, MAX_SMALL_BODY)
+
+
+def too_large(source: str, room: int) -> TooMuch:
+    """The error of an answer that outgrew its bound."""
+    return TooMuch(source, f"an answer of more than {room // 2**20} MiB", dense=True)
+
+
+def unreachable(source: str, error: Exception) -> Unreachable:
+    """The error of an address where nobody is, with the cause; nothing of the address is in it."""
+    reason = f"cannot be reached: {cause(error)}"
+    return Unreachable(source, reason, remedy="is the node running, and is the address right?")
+
+
+def cause(error: Exception) -> str:
+    """Why no connection came about, in a few words."""
+    inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    match inner:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted ({inner.verify_message})"
+        case ssl.SSLError():
+            return "it does not speak TLS as expected"
+        case socket.gaierror():
+            return "no host of that name is found"
+        case OSError(errno=int(number)):
+            return os.strerror(number).lower()
+    return "the address is none" if isinstance(inner, ValueError) else type(inner).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """What came back: status, `Retry-After` in seconds where one was given, the decoded body.
+
+    The body is counted in the budget of the process until `give_back`.
+    """
+
+    status: int
+    retry_after_s: float | None
+    body: bytes
+    lease: Lease | None = None
+
+    def give_back(self, _: object = None) -> None:
+        """The body is decoded, or nobody wants it."""
+        if self.lease is not None:
+            self.lease.give_back()
+
+
+class Body:
+    """A body while it arrives: unpacked piece by piece, bounded by `room`, and counted in a lease before it is kept."""
+
+    def __init__(self, source: str, room: int, lease: Lease, encoding: str | None) -> None:
+        kind = (encoding or "identity").lower()
+        if kind not in ("identity", "gzip"):
+            raise ValueError("an encoding that was not asked for")
+        self._source, self._room, self._lease = source, room, lease
+        self._unpacker = zlib.decompressobj(_GZIP) if kind == "gzip" else None
+        self._content = BytesIO()
+        self._capacity = SMALL
+
+    def announced(self, size: int | None) -> None:
+        """Refuse a body that says that it is too large."""
+        if self._unpacker is None and size is not None and size > self._room:
+            raise too_large(self._source, self._room)
+
+    def take(self, packed: bytes) -> Iterator[Future[None]]:
+        """Keep what arrived. Each future has to be waited for before the next step: until then there is no room."""
+        for part in self._unpacked(packed):
+            if self._content.tell() + len(part) > self._room:
+                raise too_large(self._source, self._room)
+            if (wait := self._lease.take(len(part))) is not None:
+                yield wait
+            self._write(part)
+
+    def _write(self, part: bytes) -> None:
+        """Keep bytes. What is not small gets all its room at once: the system gives memory only as it is written, and
+        a body that grows by and by would leave holes of half its size behind."""
+        if self._content.tell() + len(part) > self._capacity:
+            larger = BytesIO(bytes(self._room))
+            larger.write(self._content.getbuffer()[: self._content.tell()])
+            self._content, self._capacity = larger, self._room
+        self._content.write(part)
+
+    def _unpacked(self, packed: bytes) -> Iterator[bytes]:
+        if self._unpacker is None:
+            yield packed
+            return
+        while part := self._unpacker.decompress(packed, PIECE):
+            yield part
+            packed = self._unpacker.unconsumed_tail
+
+    def whole(self) -> bytes:
+        """All of it, once nothing more comes."""
+        if self._unpacker is not None and not self._unpacker.eof:
+            raise ValueError("the packed body breaks off")
+        self._content.truncate()
+        return self._content.getvalue()
+
+
+def retry_after(value: str | None) -> float | None:
+    """The seconds that a `Retry-After` names; None for a date, or for what is none."""
+    if value and value.isascii() and value.strip().isdigit():
+        return min(float(value), 300.0)  # float: seconds
+    return None
