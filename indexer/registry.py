@@ -11,15 +11,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
 from chainfolio.assets import ZERO_ADDRESS, evm
 from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.protocols import InstalledProtocol, ProtocolFamily, UnreadProtocol
+from portfolio.activity import Rule
 from portfolio.document import WALLET
 from portfolio.facts import ProtocolFacts
+from portfolio.transactions import TransactionType
 
 if TYPE_CHECKING:
     from indexer.families import Package
@@ -33,13 +35,28 @@ _CANONICAL = re.compile(r"0x[0-9a-f]{40}\Z")
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 
 
+class TypedFunctions(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What calls of some functions of a protocol are called, where they are known to have given (`loss`) or brought
+    (`gain`) something, or to be the account's own (`sent`)."""
+
+    type: TransactionType
+    functions: Annotated[list[str], msgspec.Meta(min_length=1)]
+    needs: Literal["gain", "loss", "sent"]
+
+    @property
+    def rule(self) -> Rule:
+        """The same as transactions are typed by it."""
+        return Rule(self.type, frozenset([self.needs]), functions=frozenset(self.functions))
+
+
 class Protocol(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """One protocol as its file describes it; `contracts` are addresses by chain key and by what they are there for.
 
     `families` are the decoders that read its positions; `options` what they have to know of this fork. Every role is
     one that a family reads, or one of `labels`, in which contracts are there for their names only, or of `undecoded`:
     who had to do with those has positions that nobody reads. `is_fork`: nobody read the code of its contracts, so what
-    they claim counts only as far as real assets and the account's own acts bear it out.
+    they claim counts only as far as real assets and the account's own acts bear it out. `transactions`: what calls of
+    its functions are called; the first that fits.
     """
 
     key: str
@@ -51,6 +68,7 @@ class Protocol(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     labels: list[str] = []
     undecoded: list[str] = []
     is_fork: bool = False
+    transactions: list[TypedFunctions] = []
 
     @property
     def uuid(self) -> str:
@@ -171,7 +189,10 @@ class Registry:
     @cached_property
     def facts(self) -> dict[str, ProtocolFacts]:
         """What documents show of each protocol."""
-        return {each.key: ProtocolFacts(each.key, each.name, each.images) for each in self.protocols}
+        return {
+            each.key: ProtocolFacts(each.key, each.name, each.images, tuple(typed.rule for typed in each.transactions))
+            for each in self.protocols
+        }
 
 
 def load(folders: Sequence[Path], chains: Collection[str]) -> Registry:

@@ -1,7 +1,8 @@
 """What an account did in one transaction, and what that is called: signs read from it, and a table of rules over them.
 
 Nothing is guessed: a rule names an action only where the movements prove it, or the protocol that was called and the
-function that was called do. Whatever is left is an INTERACTION, or UNDEFINED where somebody else sent it.
+function that was called do: what a protocol's functions mean stands in its file. Whatever is left is an INTERACTION, or
+UNDEFINED where somebody else sent it.
 """
 
 from __future__ import annotations
@@ -178,54 +179,37 @@ def _issuing(movements: Sequence[Movement], gains: set[Thing], consistency: set[
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A type, and when it is that: all signs of `needs`, none of `bars`, and, where given, one of these functions
-    called on a contract of one of these protocols."""
+    called."""
 
     type: TransactionType
     needs: frozenset[str]
     bars: frozenset[str] = frozenset()
-    protocols: frozenset[str] = frozenset()
     functions: frozenset[str] = frozenset()
 
-    def fits(self, found: frozenset[str], protocol: str, function: str) -> bool:
+    def fits(self, found: frozenset[str], function: str) -> bool:
         """Whether an activity is of this type."""
-        called = not self.protocols or (protocol in self.protocols and function in self.functions)
+        called = not self.functions or function in self.functions
         return called and self.needs <= found and not self.bars & found
 
 
-def _rule(type_: TransactionType, needs: str = "", bars: str = "", on: str = "", functions: str = "") -> Rule:
+def _rule(type_: TransactionType, needs: str = "", bars: str = "") -> Rule:
     def words(text: str) -> frozenset[str]:
         return frozenset(word.strip() for word in text.split(",") if word.strip())
 
-    return Rule(type_, words(needs), words(bars), frozenset(on.split()), frozenset(functions.split()))
+    return Rule(type_, words(needs), words(bars))
 
 
-# The first that fits. Ether that a contract sends may not be indexed, so a rule about one that does is by its function.
+# The first that fits, of `FIRST`, of the called protocol's own (`[[transactions]]` of its file), and of `RULES`.
 # `called X`: the function is one of those that `configs/functions.toml` has under that type. Anybody may call his own
-# contract, so what strangers send counts only where the coin or the token is beyond suspicion.
+# contract, so what third parties send counts only where the coin or the token is beyond suspicion.
 # IGNORE is the user's word for what he wants left out, MULTITYPE for what he made of several: no chain says either.
-RULES: Final[tuple[Rule, ...]] = (
+FIRST: Final[tuple[Rule, ...]] = (
     _rule("FAILED", "failed"),
     _rule("SPAM", "poison", "approval"),
     _rule("SPAM", "bait", "approval"),
     _rule("SPAM", "imitated", "approval"),
-    _rule("LEND", "loss", on="aave2 aave3", functions="supply supplyWithPermit deposit depositETH"),
-    _rule("LEND", "loss", on="compound", functions="mint"),
-    _rule("BORROW", "gain", on="aave2 aave3 compound", functions="borrow borrowETH"),
-    _rule("WITHDRAW", "gain", on="aave2 aave3", functions="withdraw"),
-    _rule("WITHDRAW", "loss", on="aave2 aave3", functions="withdrawETH withdrawETHWithPermit"),
-    _rule("WITHDRAW", "loss", on="compound", functions="redeem redeemUnderlying"),
-    _rule("STAKE", "loss", on="lido", functions="submit"),
-    _rule("UNSTAKE", "loss", on="lido", functions="requestWithdrawals requestWithdrawalsWithPermit"),
-    _rule("DEPOSIT", "loss", on="eigenlayer", functions="depositIntoStrategy"),
-    _rule("ADDLIQUIDITY", "loss", on="uniswap2", functions="addLiquidity addLiquidityETH"),
-    _rule("ADDLIQUIDITY", "loss", on="uniswap3", functions="mint increaseLiquidity"),
-    _rule(
-        "REMOVELIQUIDITY", "loss", on="uniswap2",
-        functions="removeLiquidity removeLiquidityETH removeLiquidityWithPermit removeLiquidityETHWithPermit",
-    ),
-    _rule("REMOVELIQUIDITY", "sent", on="uniswap3", functions="decreaseLiquidity"),
-    _rule("COLLECT", "gain", on="uniswap3", functions="collect"),
-    _rule("SWAP", "loss", on="uniswap2", functions="swapExactTokensForETH swapTokensForExactETH"),
+)
+RULES: Final[tuple[Rule, ...]] = (
     _rule("VOTE", "called VOTE, sent"),
     _rule("SIGN", "called SIGN, sent"),
     _rule("FOLLOW", "called FOLLOW, sent"),
@@ -266,9 +250,9 @@ RULES: Final[tuple[Rule, ...]] = (
     _rule("APPROVAL", "approval", "moved"),
     _rule("INTERACTION", "sent"),
     _rule("UNDEFINED"),
-)  # fmt: skip
+)
 
 
-def type_of(found: frozenset[str], protocol: str, function: str) -> TransactionType:
-    """The type of an activity by its signs, the protocol that was called and the function."""
-    return next(rule.type for rule in RULES if rule.fits(found, protocol, function))
+def type_of(found: frozenset[str], function: str, own: Sequence[Rule] = ()) -> TransactionType:
+    """The type of an activity by its signs, the function that was called, and the rules of the called protocol."""
+    return next(rule.type for rule in (*FIRST, *own, *RULES) if rule.fits(found, function))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from portfolio.activity import Rule
 
 # A grey disc. It is an absolute URL, as clients insist, and nobody learns who looks at it.
 PLACEHOLDER: Final = (
@@ -30,11 +33,13 @@ class ChainFacts:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolFacts:
-    """One protocol as answers show it; `images` are as in `configs/protocols`."""
+    """One protocol as answers show it; `images` are as in `configs/protocols`, and `transactions` what calls of its
+    functions are called."""
 
     key: str
     name: str
     images: Mapping[str, str] = field(default_factory=dict)
+    transactions: tuple[Rule, ...] = field(default=(), repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

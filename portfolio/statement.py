@@ -75,7 +75,7 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
         chain=Named(key=context.chain.key, name=context.chain.name),
         sender=details.sender,
         recipient=details.recipient or details.created or "",
-        type=type_of(found, called.key if called else "", function),
+        type=type_of(found, function, called.transactions if called else ()),
         value=_native(details.raw, context),
         value_fiat=UNKNOWN,
         fees=_native(details.fee, context),

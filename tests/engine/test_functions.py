@@ -9,6 +9,7 @@ import pytest
 
 from chainfolio.errors import BadSettings
 from engine.functions import load
+from indexer.registry import protocol_of
 from indexer.wiring import CONFIGS
 from portfolio.activity import RULES, TRANSFERS
 
@@ -36,7 +37,10 @@ def test_well_known_functions_have_their_names(selector: str, name: str) -> None
 
 
 def test_every_function_that_a_rule_names_is_known() -> None:
-    named = {function for rule in RULES for function in rule.functions} | TRANSFERS
+    files = (CONFIGS / "protocols").glob("*.toml")
+    named = {function for path in files for each in protocol_of(path, None).transactions for function in each.functions}
+    assert named
+    named |= TRANSFERS
     assert named <= set(SHIPPED.values())
 
 
@@ -58,11 +62,6 @@ def test_well_known_functions_stand_for_types(selector: str, name: str, type_: s
 def test_every_type_that_functions_stand_for_has_a_rule_and_every_such_rule_a_function() -> None:
     called = {sign.removeprefix("called ") for rule in RULES for sign in rule.needs if sign.startswith("called ")}
     assert called == set(FUNCTIONS.types.values())
-
-
-def test_every_protocol_that_a_rule_names_has_a_file() -> None:
-    named = {protocol for rule in RULES for protocol in rule.protocols}
-    assert named <= {path.stem for path in (CONFIGS / "protocols").glob("*.toml")}
 
 
 def test_names_are_names() -> None:

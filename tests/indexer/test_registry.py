@@ -100,6 +100,13 @@ async def test_the_contracts_that_cannot_be_read_are_those_of_their_chain(tmp_pa
     await system.close()
 
 
+def test_a_type_of_transaction_that_there_is_not_is_told(tmp_path: Path) -> None:
+    for wrong in ('type = "TRADE"\nneeds = "loss"', 'type = "SWAP"\nneeds = "lost"', 'type = "SWAP"\nneed = "loss"'):
+        text = GOOD + f'\n[[transactions]]\n{wrong}\nfunctions = ["swap"]\n'
+        with pytest.raises(BadSettings, match=r"aave3.toml: .*transactions"):
+            load([write(tmp_path, aave3=text)], CHAINS)
+
+
 SWAP = f'key = "swap"\nname = "Swap"\nfamilies = ["uniswap_v2"]\n{{}}[contracts.base]\nfactory = ["{ONE}"]\n{{}}\n'
 
 
