@@ -19,6 +19,7 @@ from adapters.evm.positions.events import declared
 from adapters.evm.settings import EvmSettings
 from adapters.evm.transport import HttpTransport
 from chainfolio.blocks import Span
+from chainfolio.chains import Capability
 from chainfolio.seams import Seams
 from localchain.deploy import Deployment, deploy
 from localchain.errors import RpcError
@@ -26,6 +27,7 @@ from localchain.evm import Tx, tx
 from localchain.node import LocalNode
 from localchain.trade import trade
 from tests.chains.evm_rows import rows_of_block
+from tests.chains.index import EVERYTHING
 from tests.chains.subject import FINALITY, Asked, Row
 
 KEY = "local"
@@ -59,6 +61,11 @@ class Recording:
 
 class EvmSubject:
     """Anvil with the contracts of `localchain`."""
+
+    lacks = frozenset([Capability.ACCOUNT_HISTORY])
+    no_rows: frozenset[str] = frozenset()
+    datasets = EVERYTHING
+    standards = frozenset(["native", "erc20", "erc721", "erc1155", "wrap", "unwrap"])
 
     def __init__(self, node: LocalNode, folder: Path, blocks: int) -> None:
         self.node, self.asked, self._folder, self._blocks = node, Asked(), folder, blocks

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from adapters.evm.chain import EvmChain
 from chainfolio.blocks import Block, Span
+from chainfolio.chains import Chain, newest_in
 from chainfolio.contracts import Snapshot
 from chainfolio.seams import Seams
 from chainfolio.tables import TABLES
@@ -33,7 +33,7 @@ FETCHED = ("blocks", "transactions", "transfers", "approvals", "logs")
 class Index:
     """Lake, tail and adapter of one chain."""
 
-    chain: EvmChain
+    chain: Chain
     lake: Lake
     tail: Tail
     datasets: tuple[str, ...] = EVERYTHING
@@ -63,6 +63,12 @@ class Index:
     def follower(self) -> Follower:
         """A new follower, as after a restart."""
         return Follower(self.chain, self.lake, self.tail, self.seams, self.datasets, self.events)
+
+    async def block(self, height: int) -> Block:
+        """The newest block at a height or below it."""
+        block = await newest_in(self.chain, Span(0, height))
+        assert block is not None, "every subject has a first block"
+        return block
 
     async def materialise(self) -> dict[str, int]:
         """All derived tables."""
@@ -101,15 +107,16 @@ async def index(
     subject: ChainUnderTest,
     folder: Path,
     *,
-    datasets: Sequence[str] = EVERYTHING,
+    datasets: Sequence[str] = (),
     contracts: Sequence[str] = (),
     span: int = 25,
 ) -> AsyncIterator[Index]:
-    """An index in a folder; what an earlier one left there is there again."""
+    """An index in a folder; what an earlier one left there is there again. `datasets`: those of the subject."""
+    datasets = tuple(datasets or subject.datasets)
     events = tuple(subject.events) if "events" in datasets else ()
     chain, tail = subject.chain(contracts=contracts, span=span), Tail(folder / "tail.db")
     try:
-        yield Index(chain, Lake(str(folder / "lake")), tail, tuple(datasets), events)
+        yield Index(chain, Lake(str(folder / "lake")), tail, datasets, events)
     finally:
         tail.close()
         await chain.close()

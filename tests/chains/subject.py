@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from adapters.evm.chain import EvmChain
 from chainfolio.blocks import Span
+from chainfolio.chains import Capability, Chain
 
 FINALITY = 64  # blocks below the head: above the deepest reorganisation that must be survived
 Row = dict[str, Any]
@@ -39,11 +39,26 @@ class Asked:
 class ChainUnderTest(Protocol):
     """One chain on a node of its own, with a history of trading behind it.
 
+    What the chain has not is declared: capabilities in `lacks`, tables that none of its datasets fills in `no_rows`.
     Addresses are canonical. `tokens` are all fungible tokens that wallets may hold; `plain` are those of them whose
     balances change by their events alone. `birth` is the first block at which all of them lie.
     """
 
     asked: Asked
+
+    @property
+    def lacks(self) -> Set[Capability]: ...
+
+    @property
+    def no_rows(self) -> Set[str]: ...
+
+    @property
+    def datasets(self) -> Sequence[str]:
+        """The datasets that the suite indexes."""
+
+    @property
+    def standards(self) -> Set[str]:
+        """The standards of the transfers in its history."""
 
     @property
     def accounts(self) -> Sequence[str]:
@@ -64,9 +79,9 @@ class ChainUnderTest(Protocol):
 
     @property
     def height(self) -> int:
-        """The newest block's height; final are those FINALITY below it."""
+        """The newest block's height; final are those FINALITY below it. There may be none at a lower height."""
 
-    def chain(self, *, contracts: Sequence[str] = (), span: int = 25) -> EvmChain:
+    def chain(self, *, contracts: Sequence[str] = (), span: int = 25) -> Chain:
         """The adapter of this chain, new and as the settings would build it; what it asks is counted in `asked`."""
 
     def mine(self, blocks: int) -> None:

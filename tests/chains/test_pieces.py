@@ -12,11 +12,14 @@ import pytest
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import BadRequest
 from indexer.collect import check_span, missing
-from tests.chains.index import EVERYTHING, Index, in_order, index
+from tests.chains.index import Index, in_order, index
 from tests.chains.subject import FINALITY, ChainUnderTest, Row
 
-pytestmark = pytest.mark.node
 LOGS = ("transfers", "approvals")
+
+
+def logs(subject: ChainUnderTest) -> tuple[str, ...]:
+    return tuple(name for name in LOGS if name in subject.datasets)
 
 
 async def at_once(traded: ChainUnderTest, folder: Path, last: int) -> dict[str, list[Row]]:
@@ -45,7 +48,7 @@ async def test_work_that_was_done_meanwhile_is_not_done_again(traded: ChainUnder
     from indexer.progress import Progress
 
     async with index(traded, tmp_path) as indexed:
-        work = missing(indexed.tail, indexed.key, Span(0, 40), EVERYTHING, ())
+        work = missing(indexed.tail, indexed.key, Span(0, 40), indexed.datasets, ())
         await indexed.fill(5, 20)
         progress = Progress(indexed.seams.clock, 41)
         await Collector(indexed.chain, indexed.lake, indexed.tail, indexed.seams, progress).run([*work, *work])
@@ -57,7 +60,7 @@ async def test_work_that_was_done_meanwhile_is_not_done_again(traded: ChainUnder
 async def test_pieces_in_any_order_make_the_same_index(traded: ChainUnderTest, tmp_path: Path, seed: int) -> None:
     chance, last = random.Random(seed), traded.height - FINALITY
     cuts = [0, *sorted(chance.sample(range(1, last), 3)), last + 1]
-    pieces = [(first, after - 1, dataset) for first, after in pairwise(cuts) for dataset in EVERYTHING]
+    pieces = [(first, after - 1, dataset) for first, after in pairwise(cuts) for dataset in traded.datasets]
     chance.shuffle(pieces)
     async with index(traded, tmp_path / "pieces", span=7) as indexed:
         for first, end, dataset in pieces:
@@ -65,7 +68,7 @@ async def test_pieces_in_any_order_make_the_same_index(traded: ChainUnderTest, t
             if chance.random() < 0.2:
                 await indexed.materialise()
         await indexed.materialise()
-        assert all(indexed.tail.indexed_ranges(indexed.key, name) == Spans([Span(0, last)]) for name in EVERYTHING)
+        assert all(indexed.tail.indexed_ranges(indexed.key, name) == Spans([Span(0, last)]) for name in traded.datasets)
         async with index(traded, tmp_path / "whole") as whole:
             await whole.fill(0, last)
             await whole.materialise()
@@ -75,7 +78,7 @@ async def test_pieces_in_any_order_make_the_same_index(traded: ChainUnderTest, t
 
 async def test_a_contract_that_is_added_is_all_that_is_fetched(traded: ChainUnderTest, tmp_path: Path) -> None:
     first, second, third = traded.plain[:3]
-    async with index(traded, tmp_path, datasets=LOGS) as indexed:
+    async with index(traded, tmp_path, datasets=logs(traded)) as indexed:
         await indexed.fill(0, 60, contracts=[first])
         traded.asked.forget()
         await indexed.fill(0, 60, contracts=[first, second])
@@ -85,7 +88,7 @@ async def test_a_contract_that_is_added_is_all_that_is_fetched(traded: ChainUnde
         assert told(traded, {(third,)}) == Spans([Span(0, 60)]) | [Span(0, 65)]
         assert told(traded, {tuple(sorted([first, second]))}) == Spans([Span(61, 65)])
         assert traded.asked.requests <= 2 * len(traded.asked.spans)
-        async with index(traded, tmp_path / "whole", datasets=LOGS) as whole:
+        async with index(traded, tmp_path / "whole", datasets=logs(traded)) as whole:
             await whole.fill(0, 65)
             named = {first, second, third}
             assert indexed.rows("transfers") == [row for row in whole.rows("transfers") if row["token"] in named]
@@ -100,10 +103,11 @@ def told(traded: ChainUnderTest, contracts: set[tuple[str, ...]]) -> Spans:
 
 
 @pytest.mark.parametrize("derived", [False, True], ids=["derived at the end", "derived in between"])
+@pytest.mark.needs_rows("approvals")
 async def test_everything_after_a_contract_doubles_nothing(
     traded: ChainUnderTest, tmp_path: Path, derived: bool
 ) -> None:
-    async with index(traded, tmp_path / "a", datasets=LOGS) as indexed:
+    async with index(traded, tmp_path / "a", datasets=logs(traded)) as indexed:
         await indexed.fill(0, 30, ["transfers"], contracts=traded.plain[:2])
         await indexed.fill(20, 50, ["approvals"], contracts=traded.plain[1:3])
         if derived:
@@ -113,7 +117,7 @@ async def test_everything_after_a_contract_doubles_nothing(
             await indexed.materialise()
         await indexed.fill(0, 60)
         await indexed.materialise()
-        async with index(traded, tmp_path / "b", datasets=LOGS) as whole:
+        async with index(traded, tmp_path / "b", datasets=logs(traded)) as whole:
             await whole.fill(0, 60)
             await whole.materialise()
             assert indexed.read_all() == whole.read_all()
@@ -121,7 +125,7 @@ async def test_everything_after_a_contract_doubles_nothing(
 
 
 async def test_a_contract_after_everything_costs_no_request(traded: ChainUnderTest, tmp_path: Path) -> None:
-    async with index(traded, tmp_path, datasets=LOGS) as indexed:
+    async with index(traded, tmp_path, datasets=logs(traded)) as indexed:
         await indexed.fill(0, 60)
         traded.asked.forget()
         await indexed.fill(0, 60, contracts=traded.plain)
@@ -136,7 +140,7 @@ async def test_a_hole_that_is_filled_later_leaves_the_anchor_where_it_is(
         await indexed.fill(0, 20)
         anchor = indexed.tail.anchor(indexed.key)
         assert anchor is not None
-        assert anchor == await indexed.chain.block(60)
+        assert anchor == await indexed.block(60)
 
 
 async def test_only_what_is_final_can_be_asked_for(traded: ChainUnderTest, tmp_path: Path) -> None:
@@ -147,17 +151,18 @@ async def test_only_what_is_final_can_be_asked_for(traded: ChainUnderTest, tmp_p
             check_span(indexed.key, traded.height, traded.height, finalized)
 
 
+@pytest.mark.needs_rows("approvals", "blocks", "transactions")
 async def test_blocks_of_the_tail_are_not_fetched_into_the_lake(traded: ChainUnderTest, tmp_path: Path) -> None:
     """What is final on the node may still be in the tail: another dataset there comes by way of the tail, too."""
-    async with index(traded, tmp_path, datasets=LOGS) as indexed:
+    async with index(traded, tmp_path, datasets=logs(traded)) as indexed:
         last = await indexed.fill_final()
         await indexed.follower().step()
-        await indexed.fill(0, last + 20, EVERYTHING)
+        await indexed.fill(0, last + 20, traded.datasets)
         assert indexed.stored("transactions")["height"].to_pylist() == heights_of(indexed, last)
         anchor = indexed.tail.anchor(indexed.key)
         assert anchor is not None
         assert anchor.height == last
-    async with index(traded, tmp_path, datasets=EVERYTHING) as wider:
+    async with index(traded, tmp_path) as wider:
         await wider.follower().step()
         wider.follower().finalise(last + 20)
         await wider.follower().step()

@@ -14,8 +14,6 @@ from indexer import materialise
 from tests.chains.index import FETCHED, Index, in_order, index
 from tests.chains.subject import FINALITY, ChainUnderTest
 
-pytestmark = pytest.mark.node
-
 
 @pytest.fixture
 async def live(living: ChainUnderTest, tmp_path: Path) -> AsyncIterator[Index]:
@@ -99,8 +97,8 @@ async def test_final_blocks_go_to_the_lake_and_what_can_still_change_stays(livin
     assert live.tail.blocks(live.key)[0] == before[0], "twelve blocks are too few for a commit"
     await follower.settle()
     kept = live.tail.blocks(live.key)
-    assert kept[0].height == living.height - FINALITY + 1
-    assert live.tail.anchor(live.key) == before[kept[0].height - 1 - before[0].height]
+    assert kept[0].height > living.height - FINALITY
+    assert live.tail.anchor(live.key) == [block for block in before if block.height <= living.height - FINALITY][-1]
     await assert_as_from_scratch(live, living)
     living.reorg(50)
     await follower.step()
@@ -171,7 +169,12 @@ async def test_a_node_that_falls_behind_moves_nothing_backwards(living: ChainUnd
 
 
 async def test_the_chain_changes_while_it_is_read(living: ChainUnderTest, tmp_path: Path) -> None:
-    for request_number in range(1, 9, 2):
+    async with index(living, tmp_path / "counted") as live:
+        await live.fill_final()
+        living.asked.forget()
+        await live.follower().step()
+        requests = living.asked.requests
+    for request_number in range(1, min(requests, 8) + 1, 2):
         async with index(living, tmp_path / str(request_number)) as live:
             await live.fill_final()
             follower = live.follower()
@@ -179,7 +182,7 @@ async def test_the_chain_changes_while_it_is_read(living: ChainUnderTest, tmp_pa
             living.asked.at = {request_number: lambda: living.reorg(40)}
             with suppress(SourceError):
                 await follower.step()
-            assert living.asked.at == {}, "a step asks more than that"
+            assert living.asked.at == {}, "a step asks as often as the one before"
             await follower.step()
             await assert_as_from_scratch(live, living)
 

@@ -11,13 +11,13 @@ from chainfolio.contracts import Snapshot
 from tests.chains.index import Index, index
 from tests.chains.subject import ChainUnderTest
 
-pytestmark = pytest.mark.node
 PAST = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # where to look between the birth of the tokens and the head
 
 
 @pytest.fixture
 async def indexed(traded: ChainUnderTest, tmp_path: Path) -> AsyncIterator[Index]:
-    async with index(traded, tmp_path, datasets=("blocks", "transfers", "approvals")) as indexed:
+    datasets = [name for name in traded.datasets if name not in ("native", "transactions")]
+    async with index(traded, tmp_path, datasets=datasets) as indexed:
         await indexed.fill_final()
         await indexed.follower().step()
         yield indexed
@@ -42,7 +42,7 @@ async def test_every_balance_of_every_wallet_is_what_its_contract_says_at_that_b
     traded: ChainUnderTest, indexed: Index, share: float
 ) -> None:
     height = traded.birth + int((traded.height - traded.birth) * share)
-    snapshot = await indexed.snapshot(traded.accounts, await indexed.chain.block(height))
+    snapshot = await indexed.snapshot(traded.accounts, await indexed.block(height))
     places = [(account, token) for account in traded.accounts for token in traded.tokens]
     truth = {place: traded.balance(*place, height) for place in places}
     found = held(snapshot)
@@ -60,7 +60,7 @@ async def test_the_head_is_what_a_snapshot_without_a_block_is_of(traded: ChainUn
 
 
 async def test_a_snapshot_of_many_accounts_is_the_sum_of_their_own(traded: ChainUnderTest, indexed: Index) -> None:
-    block = await indexed.chain.block(traded.height)
+    block = await indexed.block(traded.height)
     together = await indexed.snapshot(traded.accounts, block)
     alone = [await indexed.snapshot([account], block) for account in traded.accounts]
     assert held(together) == {place: raw for snapshot in alone for place, raw in held(snapshot).items()}
@@ -69,7 +69,7 @@ async def test_a_snapshot_of_many_accounts_is_the_sum_of_their_own(traded: Chain
 async def test_zero_is_told_and_what_is_not_there_is_an_issue(traded: ChainUnderTest, indexed: Index) -> None:
     nobody, token = traded.accounts[-1], traded.plain[0]
     assert traded.balance(nobody, token, traded.height) == 0
-    now = await indexed.snapshot([nobody], await indexed.chain.block(traded.height), extra=[token])
+    now = await indexed.snapshot([nobody], await indexed.block(traded.height), extra=[token])
     assert (native(now), held(now), now.issues) == ({nobody: 0}, {}, ())
     before = await indexed.snapshot([nobody], await indexed.chain.block(0), extra=[token])
     assert traded.balance(nobody, token, 0) is None
@@ -87,7 +87,7 @@ async def test_at_the_first_block_nobody_holds_what_came_later(traded: ChainUnde
 async def test_heights_that_are_not_indexed_are_said(traded: ChainUnderTest, tmp_path: Path) -> None:
     async with index(traded, tmp_path) as part:
         await part.fill(10, 40)
-        snapshot = await part.snapshot(traded.accounts[:1], await part.chain.block(60))
+        snapshot = await part.snapshot(traded.accounts[:1], await part.block(60))
         (issue,) = [issue for issue in snapshot.issues if issue.makes_partial]
         assert "0..9, 41..60" in issue.reason
         assert native(snapshot) == {traded.accounts[0]: traded.native(traded.accounts[0], 60)}

@@ -1,0 +1,68 @@
+"""What is read of an account: coins and tokens. There are no protocols here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chainfolio.blocks import Block
+from chainfolio.contracts import Issue
+from chainfolio.interactions import Interactions
+from chainfolio.plans import Plan, Report, batched
+from chainfolio.positions import AccountState, Describe
+
+from .ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """A read: how much of a token, or of the native coin (None), an account has. Answered with an int or Unknown."""
+
+    account: str
+    token: str | None
+
+    def answered(self, ledger: Ledger, height: int) -> int | None:
+        """The answer of the ledger; None where there is no such token."""
+        return ledger.balance(self.account, self.token, height)
+
+
+class Accounts:
+    """Reads accounts, at whatever block the reads are answered."""
+
+    events: Sequence[str] = ()
+    issues: Sequence[Issue] = ()
+
+    def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
+        """Nothing is unknown."""
+        return iter(())
+
+    def at(self, block: Block) -> Accounts:
+        """The same: nothing is remembered of a block."""
+        return self
+
+    def read(
+        self,
+        account: str,
+        interactions: Interactions,
+        wanted: Sequence[str],
+        named: Describe | None = None,
+        expected: Plan[Any, Any, None] | None = None,
+    ) -> Plan[Any, Any, AccountState]:
+        """Balances, and what the tokens are called that are held."""
+        state: Plan[Any, Any, Any] = self._state(account, wanted, named)
+        reports: Mapping[str, Report[Any]] = yield from batched(
+            {"state": state, **({"expected": expected} if expected else {})}
+        )
+        for report in reports.values():
+            if report.error is not None:
+                raise report.error
+        read: AccountState = reports["state"].result
+        return read
+
+    def _state(self, account: str, wanted: Sequence[str], named: Describe | None) -> Plan[Any, Any, AccountState]:
+        native, *held = yield [Balance(account, token) for token in (None, *wanted)]
+        balances = dict(zip(wanted, held, strict=True))
+        if named is not None:
+            yield from named([token for token, raw in balances.items() if raw])
+        return AccountState(native, balances, (), ())

@@ -1,0 +1,193 @@
+"""The chain as Chainfolio reads it. It inherits nothing: it has what `chainfolio.chains.Chain` asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from chainfolio.assets import Asset
+from chainfolio.block_search import block_before
+from chainfolio.blocks import Block, Span
+from chainfolio.chains import Capability, ChainInfo, Collected, EndpointHealth, Heads
+from chainfolio.contracts import Token
+from chainfolio.errors import NoBlock, NodeBehind, Reorged, SourceError
+from chainfolio.plans import Plan, Unknown
+from chainfolio.tables import TRANSFERS
+
+from .accounts import Accounts, Balance
+from .ledger import BLOCK_TIME_US, TOKENS, Ledger, Minted
+
+if TYPE_CHECKING:
+    from chainfolio.protocols import InstalledProtocols
+    from chainfolio.settings import Chain as ChainSettings
+
+FINALITY = 64
+SLIP44 = 7777
+ENDPOINT = "memory"
+# The datasets, and the standard of their rows in `transfers`.
+STANDARDS = {"native": "native", "transfers": "token"}
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """A read: symbol, name and decimals of a token, or Unknown."""
+
+    token: str
+
+
+Read = Balance | About
+OnRead = Callable[[Span | None, Sequence[str]], None]
+
+
+class InventedChain:
+    """A chain in memory. `on_read` hears of each request before it is answered; of one for a span, with its tokens."""
+
+    kind = "invented"
+    datasets: Mapping[str, str] = dict.fromkeys(STANDARDS, "transfers")
+    usual = tuple(STANDARDS)
+    capabilities = frozenset([Capability.PAST_BALANCES])
+
+    def __init__(
+        self,
+        key: str,
+        settings: ChainSettings,
+        ledger: Callable[[], Ledger],
+        on_read: OnRead = lambda span, contracts: None,
+    ) -> None:
+        self.key, self.settings, self.caip2 = key, settings, f"invented:{key}"
+        native = Token(Asset(self.caip2, "slip44", str(SLIP44)), "INV", "Invention", 9)
+        self.info = ChainInfo("Invented", SLIP44, native, "token", BLOCK_TIME_US // 1000)
+        self.requests = 0
+        self._ledger, self._on_read, self._final = ledger, on_read, -1
+
+    def _ask(self, span: Span | None = None, contracts: Sequence[str] = ()) -> Ledger:
+        """One request: the ledger as it is now."""
+        self.requests += 1
+        self._on_read(span, contracts)
+        return self._ledger()
+
+    async def heads(self) -> Heads:
+        """The newest block; what lies `FINALITY` heights below it is final, whether or not there is a block."""
+        head = self._ask().head
+        self._final = max(self._final, head.height - FINALITY, 0)
+        return Heads(head, self._final)
+
+    def is_final(self, height: int) -> bool:
+        """Whether what lies at a height cannot change any more."""
+        return height <= self._final
+
+    async def block(self, height: int) -> Block:
+        """The block at a height."""
+        ledger = self._ask()
+        if height > ledger.head.height:
+            raise NodeBehind(self.key, f"block {height} is not there yet")
+        if height not in ledger.minted:
+            raise NoBlock(self.key, height)
+        return ledger.minted[height].block
+
+    async def blocks(self, heights: Sequence[int]) -> list[Block]:
+        """The blocks that there are at some heights."""
+        ledger = self._ask()
+        if heights and max(heights) > ledger.head.height:
+            raise NodeBehind(self.key, f"block {max(heights)} is not there yet")
+        return [each.block for each in ledger.within(heights)]
+
+    async def block_at(self, moment_us: int) -> Block | None:
+        """The last block before a moment."""
+        head = self._ask().head
+        if head.time_us < moment_us:
+            raise NodeBehind(self.key, f"its newest block, {head.height}, is from before the moment asked for")
+        return await block_before(head, moment_us, self.blocks)
+
+    async def collect(
+        self,
+        span: Span,
+        datasets: Sequence[str],
+        contracts: Sequence[str] = (),
+        before: Block | None = None,
+        events: Sequence[str] = (),
+    ) -> Collected:
+        """The payments in a span. Nothing filters coins."""
+        ledger = self._ask(span, contracts)
+        if span.last > ledger.head.height:
+            raise NodeBehind(self.key, f"block {span.last} is not there yet")
+        found = ledger.within(range(span.first, span.last + 1))
+        blocks = [each.block for each in found]
+        if before is not None and blocks and blocks[0].parent != before.hash:
+            raise Reorged(self.key, before.height, before.hash)
+        standards = {STANDARDS[name] for name in datasets if name in STANDARDS}
+        tables = {"transfers": self._rows(found, standards, contracts)}
+        return Collected(span, tables, blocks[-1] if blocks else None, blocks, len(tables["transfers"]), 0, True)
+
+    def _rows(self, found: Iterable[Minted], standards: set[str], contracts: Sequence[str]) -> pa.Table:
+        rows = [
+            {
+                "chain": self.key, "height": each.block.height, "time": each.block.time, "tx_index": paid.tx_index,
+                "log_index": -1, "item": paid.item, "tx_hash": paid.tx_hash, "token": paid.token,
+                "standard": STANDARDS["transfers"] if paid.token else STANDARDS["native"],
+                "sender": paid.sender, "recipient": paid.recipient, "raw": paid.raw.to_bytes(32, "big"),
+            }
+            for each in found
+            for paid in each.payments
+            if not (paid.token and contracts and paid.token not in contracts)
+        ]  # fmt: skip
+        return pa.Table.from_pylist([row for row in rows if row["standard"] in standards], TRANSFERS.schema())
+
+    async def answer(self, reads: Sequence[Read], block: Block) -> list[Any]:
+        """What some reads say after a block."""
+        ledger = self._ask()
+        minted = ledger.minted.get(block.height)
+        if minted is None or minted.block.hash != block.hash:
+            raise Reorged(self.key, block.height, block.hash)
+        return [self._read(ledger, read, block.height) for read in reads]
+
+    def _read(self, ledger: Ledger, read: Read, height: int) -> Any:
+        if isinstance(read, About):
+            return TOKENS.get(read.token, Unknown("there is no such token", "absent"))
+        if not isinstance(read, Balance):
+            return Unknown(f"{self.kind} chains know no {type(read).__name__}")
+        held = read.answered(ledger, height)
+        return Unknown("there is no such token", "absent") if held is None else held
+
+    async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Read]]]) -> list[list[Any] | SourceError]:
+        """The same at several blocks."""
+        results: list[list[Any] | SourceError] = []
+        for block, reads in asked:
+            try:
+                results.append(await self.answer(reads, block))
+            except SourceError as error:
+                results.append(error)
+        return results
+
+    def account_reader(self, installed: InstalledProtocols, listed: Collection[str] = ()) -> Accounts:
+        """What reads accounts; there are no protocols here."""
+        return Accounts()
+
+    def describe(self, assets: Sequence[Asset]) -> Plan[Read, Any, Mapping[Asset, Token]]:
+        """Symbol, name and decimals of tokens, in one round."""
+        told = yield [About(asset.reference) for asset in assets]
+        return {
+            asset: Token(asset, "", "", None) if isinstance(each, Unknown) else Token(asset, *each)
+            for asset, each in zip(assets, told, strict=True)
+        }
+
+    async def probe(self, first: int) -> None:
+        """Nothing has to be found out: there is one endpoint, and it serves all datasets."""
+
+    async def examine(self) -> list[dict[str, Any]]:
+        """The one endpoint."""
+        heads = await self.heads()
+        return [
+            {"endpoint": ENDPOINT, "ok": True, "problem": "", "head": heads.latest.height, "final": heads.finalized}
+        ]
+
+    def health(self) -> list[EndpointHealth]:
+        """The one endpoint."""
+        head = self._ledger().head
+        return [EndpointHealth(ENDPOINT, head.height, head.time_us, 0, requests=self.requests)]
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
