@@ -57,7 +57,8 @@ class Accounts:
         for report in reports.values():
             if report.error is not None:
                 raise report.error
-        read: AccountState = reports["state"].result
+        read = reports["state"].result
+        assert isinstance(read, AccountState), "a plan without an error has a result"
         return read
 
     def _state(self, account: str, wanted: Sequence[str], named: Describe | None) -> Plan[Any, Any, AccountState]:
