@@ -62,14 +62,15 @@ class Subject:
 
     @property
     def issues(self) -> list[Issue]:
-        """What the index of this chain is not asked to know."""
+        """What the chain could say, and its index is not asked to know."""
         return [Issue(self.key, name, f"{lost} (dataset `{name}`)") for name, lost in LOST.items()
-                if name not in self.datasets]  # fmt: skip
+                if name in self.snapshotter.chain.datasets and name not in self.datasets]  # fmt: skip
 
     @property
     def wanted(self) -> tuple[str, ...]:
         """The datasets without which an answer would leave something out unsaid."""
-        return (*NEEDED, *(name for name in HELPFUL if name in self.datasets))
+        needed = [name for name in NEEDED if name in self.snapshotter.chain.datasets]
+        return (*needed, *(name for name in HELPFUL if name in self.datasets))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from chainfolio import addresses
 from chainfolio.addresses import CHAINS
 from chainfolio.assets import account
 from tests.chains.evm import evm
-from tests.chains.invented.chainfolio_invented.kind import Kind
+from tests.chains.invented.chainfolio_invented.kind import InventedKind
 from tests.chains.invented_subject import invented
 from tests.chains.subject import ChainUnderTest, Opening
 
@@ -45,7 +45,7 @@ def _installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     info = site / "chainfolio_invented-0.1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: chainfolio-invented\nVersion: 0.1.0\n")
-    (info / "entry_points.txt").write_text(f"[{CHAINS}]\ninvented = {Kind.__module__}:KIND\n")
+    (info / "entry_points.txt").write_text(f"[{CHAINS}]\ninvented = {InventedKind.__module__}:KIND\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(site))
         _look_again()

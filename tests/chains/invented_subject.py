@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from chainfolio.blocks import Span
 from chainfolio.chains import Capability
-from chainfolio.settings import Chain as ChainSettings
 from tests.chains.invented.chainfolio_invented.chain import InventedChain
+from tests.chains.invented.chainfolio_invented.kind import InventedSettings
 from tests.chains.invented.chainfolio_invented.ledger import ACCOUNTS, BIRTH, TOKENS, Ledger, Payment
 from tests.chains.subject import Asked, Row
 
@@ -18,7 +18,7 @@ KEY = "moon"
 class InventedSubject:
     """A ledger that is traded on, forked and reorganised."""
 
-    lacks = frozenset(Capability) - {Capability.PAST_BALANCES}
+    lacks = frozenset(Capability) - {Capability.PAST_BALANCES, Capability.TRANSACTIONS}
     no_rows = frozenset(["blocks", "transactions", "approvals", "logs"])
     datasets = ("native", "transfers")
     standards = frozenset(["native", "token"])
@@ -41,7 +41,7 @@ class InventedSubject:
 
     def chain(self, *, contracts: Sequence[str] = (), span: int = 25) -> InventedChain:
         """A new adapter; what it asks is counted."""
-        settings = ChainSettings(adapter="invented", contracts=list(contracts), span=span, concurrency=3)
+        settings = InventedSettings(adapter="invented", contracts=list(contracts), span=span, concurrency=3)
         return InventedChain(KEY, settings, lambda: self.ledger, self._heard)
 
     def _heard(self, span: Span | None, contracts: Sequence[str]) -> None:

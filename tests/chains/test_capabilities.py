@@ -65,7 +65,7 @@ class Secretive(Proving):
 class Boastful(InventedChain):
     """A capability without anything behind it."""
 
-    capabilities = InventedChain.capabilities | {Capability.TRANSACTIONS}
+    capabilities = InventedChain.capabilities | {Capability.RESTORE}
 
 
 class Approving(InventedChain):

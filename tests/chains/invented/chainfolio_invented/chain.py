@@ -11,8 +11,8 @@ import pyarrow as pa
 from chainfolio.assets import Asset
 from chainfolio.block_search import block_before
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, ChainInfo, Collected, EndpointHealth, Heads
-from chainfolio.contracts import Token
+from chainfolio.chains import Capability, ChainInfo, Collected, EndpointHealth, Heads, KnownTransaction
+from chainfolio.contracts import Token, TransactionDetails
 from chainfolio.errors import NoBlock, NodeBehind, Reorged, SourceError
 from chainfolio.plans import Plan, Unknown
 from chainfolio.tables import TRANSFERS
@@ -21,8 +21,8 @@ from .accounts import Accounts, Balance
 from .ledger import BLOCK_TIME_US, TOKENS, Ledger, Minted
 
 if TYPE_CHECKING:
+    from chainfolio.chain_settings import ChainSettings
     from chainfolio.protocols import InstalledProtocols
-    from chainfolio.settings import Chain as ChainSettings
 
 FINALITY = 64
 SLIP44 = 7777
@@ -48,7 +48,7 @@ class InventedChain:
     kind = "invented"
     datasets: Mapping[str, str] = dict.fromkeys(STANDARDS, "transfers")
     usual = tuple(STANDARDS)
-    capabilities = frozenset([Capability.PAST_BALANCES])
+    capabilities = frozenset([Capability.PAST_BALANCES, Capability.TRANSACTIONS])
 
     def __init__(
         self,
@@ -161,6 +161,18 @@ class InventedChain:
             except SourceError as error:
                 results.append(error)
         return results
+
+    async def look_up(self, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
+        """Transactions that the index knows. They cost nothing, and none fails."""
+        ledger = self._ask()
+        return [self._details(ledger, each) for each in known]
+
+    def _details(self, ledger: Ledger, known: KnownTransaction) -> TransactionDetails:
+        payments = ledger.minted[known.height].payments if known.height in ledger.minted else ()
+        found = next((each for each in payments if each.tx_hash == known.tx_hash), None)
+        if found is None:
+            raise Reorged(self.key, known.height, known.tx_hash)
+        return TransactionDetails(found.sender, found.recipient, None, found.raw, 0, False, b"")
 
     def account_reader(self, installed: InstalledProtocols, listed: Collection[str] = ()) -> Accounts:
         """What reads accounts; there are no protocols here."""

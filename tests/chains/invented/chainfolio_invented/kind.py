@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
 
 from chainfolio.addresses import AddressRules
+from chainfolio.chain_settings import ChainSettings, doc
+from chainfolio.errors import BadSettings
+from chainfolio.kinds import EndpointMemory
 from chainfolio.seams import Seams
 
-from .chain import InventedChain
+from .chain import ENDPOINT, InventedChain
 from .ledger import NOBODY, Ledger
 
-if TYPE_CHECKING:
-    from chainfolio.settings import Chain as ChainSettings
-
-HEIGHTS = 300
 ADDRESS = "inv1[a-z]{20}"
+
+
+class InventedSettings(ChainSettings, forbid_unknown_fields=True, frozen=True):
+    """A chain in memory: there is nothing to say but how long it is."""
+
+    heights: Annotated[int, doc("how many heights the chain has, with or without a block")] = 300
+
+    def check(self, section: str) -> None:
+        """Whether every value can be meant."""
+        ChainSettings.check(self, section)
+        if self.heights < 1:
+            raise BadSettings(f"{section}.heights", "at least 1")
 
 
 def canonical(written: str) -> str | None:
@@ -23,16 +36,23 @@ def canonical(written: str) -> str | None:
     return written if re.fullmatch(ADDRESS, written) else None
 
 
-class Kind:
+class InventedKind:
     """What builds chains of this kind."""
 
     name = "invented"
-    addresses = AddressRules("invented", "Invented", "inv1 + 20 letters", ADDRESS, canonical, frozenset([NOBODY]), 4)
+    settings = InventedSettings
+    addresses = AddressRules(name, "Invented", "inv1 + 20 letters", ADDRESS, canonical, frozenset([NOBODY]), prefix=4)
 
-    def build(self, key: str, settings: ChainSettings, seams: Seams, **_: Any) -> InventedChain:
-        """The chain of a key: its name is the seed of its history."""
-        ledger = Ledger(key, HEIGHTS)
+    def build(
+        self, key: str, settings: InventedSettings, seams: Seams, *, configs: Path, memory: EndpointMemory
+    ) -> InventedChain:
+        """The chain of a key, which is the seed of its history."""
+        ledger = Ledger(key, settings.heights)
         return InventedChain(key, settings, lambda: ledger)
 
+    def identities(self, settings: InventedSettings) -> Sequence[tuple[str, str]]:
+        """The one endpoint."""
+        return [(ENDPOINT, ENDPOINT)]
 
-KIND = Kind()
+
+KIND = InventedKind()
