@@ -66,6 +66,7 @@ class EvmSubject:
     no_rows: frozenset[str] = frozenset()
     datasets = EVERYTHING
     standards = frozenset(["native", "erc20", "erc721", "erc1155", "wrap", "unwrap"])
+    approval_standards = frozenset(["erc20", "erc721", "operator"])
 
     def __init__(self, node: LocalNode, folder: Path, blocks: int) -> None:
         self.node, self.asked, self._folder, self._blocks = node, Asked(), folder, blocks

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -23,17 +24,21 @@ from indexer.follow import Follower
 from indexer.progress import Progress
 from storage.lake import Lake
 from storage.tail import Tail
-from tests.chains.subject import ChainUnderTest, Row
+from tests.chains.subject import Row, Subject
 
+if TYPE_CHECKING:
+    from adapters.evm.chain import EvmChain
+
+ChainT = TypeVar("ChainT", bound=Chain)
 EVERYTHING = ("blocks", "transactions", "native", "transfers", "approvals")
 FETCHED = ("blocks", "transactions", "transfers", "approvals", "logs")
 
 
 @dataclass
-class Index:
+class IndexOf(Generic[ChainT]):
     """Lake, tail and adapter of one chain."""
 
-    chain: Chain
+    chain: ChainT
     lake: Lake
     tail: Tail
     datasets: tuple[str, ...] = EVERYTHING
@@ -97,6 +102,10 @@ class Index:
         return {table: self.rows(table) for table in FETCHED}
 
 
+AnyIndex: TypeAlias = IndexOf[Chain]
+Index: TypeAlias = "IndexOf[EvmChain]"  # what tests of one part are written for
+
+
 def in_order(rows: Sequence[Row]) -> list[Row]:
     """Rows in an order that depends on nothing but them."""
     return sorted(rows, key=lambda row: repr(sorted(row.items())))
@@ -104,19 +113,19 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
 
 @asynccontextmanager
 async def index(
-    subject: ChainUnderTest,
+    subject: Subject[ChainT],
     folder: Path,
     *,
     datasets: Sequence[str] = (),
     contracts: Sequence[str] = (),
     span: int = 25,
-) -> AsyncIterator[Index]:
+) -> AsyncIterator[IndexOf[ChainT]]:
     """An index in a folder; what an earlier one left there is there again. `datasets`: those of the subject."""
     datasets = tuple(datasets or subject.datasets)
     events = tuple(subject.events) if "events" in datasets else ()
     chain, tail = subject.chain(contracts=contracts, span=span), Tail(folder / "tail.db")
     try:
-        yield Index(chain, Lake(str(folder / "lake")), tail, datasets, events)
+        yield IndexOf(chain, Lake(str(folder / "lake")), tail, datasets, events)
     finally:
         tail.close()
         await chain.close()

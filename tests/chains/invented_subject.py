@@ -22,6 +22,7 @@ class InventedSubject:
     no_rows = frozenset(["blocks", "transactions", "approvals", "logs"])
     datasets = ("native", "transfers")
     standards = frozenset(["native", "token"])
+    approval_standards: frozenset[str] = frozenset()
     accounts: Sequence[str] = ACCOUNTS
     tokens: Sequence[str] = tuple(TOKENS)
     plain = tokens

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from chainfolio.blocks import Span
 from chainfolio.chains import Capability, Chain
 
 FINALITY = 64  # blocks below the head: above the deepest reorganisation that must be survived
 Row = dict[str, Any]
+ChainT_co = TypeVar("ChainT_co", bound=Chain, covariant=True)
 
 
 @dataclass(slots=True)
@@ -36,7 +37,7 @@ class Asked:
         self.spans.clear()
 
 
-class ChainUnderTest(Protocol):
+class Subject(Protocol[ChainT_co]):
     """One chain on a node of its own, with a history of trading behind it.
 
     What the chain has not is declared: capabilities in `lacks`, tables that none of its datasets fills in `no_rows`.
@@ -61,6 +62,10 @@ class ChainUnderTest(Protocol):
         """The standards of the transfers in its history."""
 
     @property
+    def approval_standards(self) -> Set[str]:
+        """Those of its approvals."""
+
+    @property
     def accounts(self) -> Sequence[str]:
         """Wallets, those that hold nothing included."""
 
@@ -81,7 +86,7 @@ class ChainUnderTest(Protocol):
     def height(self) -> int:
         """The newest block's height; final are those FINALITY below it. There may be none at a lower height."""
 
-    def chain(self, *, contracts: Sequence[str] = (), span: int = 25) -> Chain:
+    def chain(self, *, contracts: Sequence[str] = (), span: int = 25) -> ChainT_co:
         """The adapter of this chain, new and as the settings would build it; what it asks is counted in `asked`."""
 
     def mine(self, blocks: int) -> None:
@@ -112,5 +117,6 @@ class ChainUnderTest(Protocol):
         """Every row of every table that the blocks of a span are worth, by a reading as plain as can be."""
 
 
+ChainUnderTest: TypeAlias = Subject[Chain]
 Opening = Callable[[int], AbstractContextManager[ChainUnderTest]]
 """Opens a subject with so many blocks of trading."""

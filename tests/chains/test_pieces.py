@@ -12,7 +12,7 @@ import pytest
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import BadRequest
 from indexer.collect import check_span, missing
-from tests.chains.index import Index, in_order, index
+from tests.chains.index import AnyIndex, in_order, index
 from tests.chains.subject import FINALITY, ChainUnderTest, Row
 
 LOGS = ("transfers", "approvals")
@@ -28,7 +28,7 @@ async def at_once(traded: ChainUnderTest, folder: Path, last: int) -> dict[str, 
         return whole.read_all()
 
 
-def histories(indexed: Index) -> list[Row]:
+def histories(indexed: AnyIndex) -> list[Row]:
     rows: list[Row] = indexed.stored("account_transfers").to_pylist()
     return in_order(rows)
 
@@ -169,7 +169,7 @@ async def test_blocks_of_the_tail_are_not_fetched_into_the_lake(traded: ChainUnd
         assert wider.read_all() == await at_once(traded, tmp_path / "whole", traded.height)
 
 
-def heights_of(indexed: Index, last: int) -> Sequence[int]:
+def heights_of(indexed: AnyIndex, last: int) -> Sequence[int]:
     """The height of each transaction up to a block, by the transfers' own story of it."""
     rows = indexed.stored("blocks").to_pylist()
     return [row["height"] for row in rows if row["height"] <= last for _ in range(row["tx_count"])]

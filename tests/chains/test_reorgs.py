@@ -11,12 +11,12 @@ import pytest
 from chainfolio.blocks import Span
 from chainfolio.errors import DeepReorg, SourceError
 from indexer import materialise
-from tests.chains.index import FETCHED, Index, in_order, index
+from tests.chains.index import FETCHED, AnyIndex, in_order, index
 from tests.chains.subject import FINALITY, ChainUnderTest
 
 
 @pytest.fixture
-async def live(living: ChainUnderTest, tmp_path: Path) -> AsyncIterator[Index]:
+async def live(living: ChainUnderTest, tmp_path: Path) -> AsyncIterator[AnyIndex]:
     """An index that has just caught up with its chain."""
     async with index(living, tmp_path / "live") as live:
         await live.fill_final()
@@ -24,7 +24,7 @@ async def live(living: ChainUnderTest, tmp_path: Path) -> AsyncIterator[Index]:
         yield live
 
 
-async def assert_as_from_scratch(indexed: Index, chain: ChainUnderTest) -> None:
+async def assert_as_from_scratch(indexed: AnyIndex, chain: ChainUnderTest) -> None:
     """No row more, no row less than a plain reading of the chain as it is now."""
     plain = chain.rows(Span(0, chain.height))
     for table in FETCHED:
@@ -35,7 +35,7 @@ async def assert_as_from_scratch(indexed: Index, chain: ChainUnderTest) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 10, 60])
-async def test_a_reorganisation_leaves_no_trace(living: ChainUnderTest, live: Index, depth: int) -> None:
+async def test_a_reorganisation_leaves_no_trace(living: ChainUnderTest, live: AnyIndex, depth: int) -> None:
     follower = live.follower()
     living.reorg(depth)
     await follower.step()
@@ -46,7 +46,7 @@ async def test_a_reorganisation_leaves_no_trace(living: ChainUnderTest, live: In
     await assert_as_from_scratch(live, living)
 
 
-async def test_one_reorganisation_after_the_other(living: ChainUnderTest, live: Index) -> None:
+async def test_one_reorganisation_after_the_other(living: ChainUnderTest, live: AnyIndex) -> None:
     follower = live.follower()
     for depth in (1, 3, 1, 20, 7, 40):
         living.mine(2)
@@ -66,7 +66,7 @@ async def test_the_chain_changes_between_back_fill_and_live(living: ChainUnderTe
         await assert_as_from_scratch(live, living)
 
 
-async def test_the_chain_changes_while_nobody_follows(living: ChainUnderTest, tmp_path: Path, live: Index) -> None:
+async def test_the_chain_changes_while_nobody_follows(living: ChainUnderTest, tmp_path: Path, live: AnyIndex) -> None:
     living.reorg(10)
     living.mine(1)
     async with index(living, tmp_path / "live") as restarted:
@@ -89,7 +89,9 @@ async def test_a_branch_that_comes_back(living: ChainUnderTest, tmp_path: Path) 
         await assert_as_from_scratch(live, living)
 
 
-async def test_final_blocks_go_to_the_lake_and_what_can_still_change_stays(living: ChainUnderTest, live: Index) -> None:
+async def test_final_blocks_go_to_the_lake_and_what_can_still_change_stays(
+    living: ChainUnderTest, live: AnyIndex
+) -> None:
     before = live.tail.blocks(live.key)
     living.trade(12, 3)
     follower = live.follower()
@@ -105,7 +107,9 @@ async def test_final_blocks_go_to_the_lake_and_what_can_still_change_stays(livin
     await assert_as_from_scratch(live, living)
 
 
-async def test_what_moved_to_the_lake_is_in_the_histories(living: ChainUnderTest, live: Index, tmp_path: Path) -> None:
+async def test_what_moved_to_the_lake_is_in_the_histories(
+    living: ChainUnderTest, live: AnyIndex, tmp_path: Path
+) -> None:
     """Derived while the blocks were in the tail, and again after they left it: nothing is passed over."""
     await live.materialise()
     follower = live.follower()
@@ -123,7 +127,7 @@ async def test_what_moved_to_the_lake_is_in_the_histories(living: ChainUnderTest
 
 
 async def test_a_reorganisation_below_all_that_is_kept_halts_and_loses_nothing(
-    living: ChainUnderTest, live: Index
+    living: ChainUnderTest, live: AnyIndex
 ) -> None:
     follower = live.follower()
     before, kept = live.read_all(), live.tail.blocks(live.key)
@@ -135,14 +139,14 @@ async def test_a_reorganisation_below_all_that_is_kept_halts_and_loses_nothing(
     assert live.tail.blocks(live.key) == kept
 
 
-async def test_a_follower_that_runs_says_why_it_halted(living: ChainUnderTest, live: Index) -> None:
+async def test_a_follower_that_runs_says_why_it_halted(living: ChainUnderTest, live: AnyIndex) -> None:
     follower = live.follower()
     living.reorg(FINALITY + 6)
     await follower.run()
     assert "finalised block" in follower.status.halted
 
 
-async def test_a_halted_chain_is_mended_by_a_rewind(living: ChainUnderTest, live: Index) -> None:
+async def test_a_halted_chain_is_mended_by_a_rewind(living: ChainUnderTest, live: AnyIndex) -> None:
     from indexer.collect import rewind
 
     living.reorg(FINALITY + 6)
@@ -198,7 +202,7 @@ async def test_a_chain_that_is_younger_than_its_finality(living: ChainUnderTest,
         await assert_as_from_scratch(live, living)
 
 
-async def test_trouble_with_the_node_is_told_and_passes(living: ChainUnderTest, live: Index) -> None:
+async def test_trouble_with_the_node_is_told_and_passes(living: ChainUnderTest, live: AnyIndex) -> None:
     follower, chain = live.follower(), live.chain
     living.mine(2)
     heads = chain.heads

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from chainfolio.contracts import Snapshot
-from tests.chains.index import Index, index
+from tests.chains.index import AnyIndex, index
 from tests.chains.subject import ChainUnderTest
 
 PAST = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # where to look between the birth of the tokens and the head
 
 
 @pytest.fixture
-async def indexed(traded: ChainUnderTest, tmp_path: Path) -> AsyncIterator[Index]:
+async def indexed(traded: ChainUnderTest, tmp_path: Path) -> AsyncIterator[AnyIndex]:
     datasets = [name for name in traded.datasets if name not in ("native", "transactions")]
     async with index(traded, tmp_path, datasets=datasets) as indexed:
         await indexed.fill_final()
@@ -39,7 +39,7 @@ def native(snapshot: Snapshot) -> dict[str, int]:
 
 @pytest.mark.parametrize("share", PAST)
 async def test_every_balance_of_every_wallet_is_what_its_contract_says_at_that_block(
-    traded: ChainUnderTest, indexed: Index, share: float
+    traded: ChainUnderTest, indexed: AnyIndex, share: float
 ) -> None:
     height = traded.birth + int((traded.height - traded.birth) * share)
     snapshot = await indexed.snapshot(traded.accounts, await indexed.block(height))
@@ -53,20 +53,20 @@ async def test_every_balance_of_every_wallet_is_what_its_contract_says_at_that_b
     assert len(found) > 20
 
 
-async def test_the_head_is_what_a_snapshot_without_a_block_is_of(traded: ChainUnderTest, indexed: Index) -> None:
+async def test_the_head_is_what_a_snapshot_without_a_block_is_of(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     snapshot = await indexed.snapshot(traded.accounts)
     assert snapshot.block.height == traded.height
     assert native(snapshot) == {account: traded.native(account, traded.height) for account in traded.accounts}
 
 
-async def test_a_snapshot_of_many_accounts_is_the_sum_of_their_own(traded: ChainUnderTest, indexed: Index) -> None:
+async def test_a_snapshot_of_many_accounts_is_the_sum_of_their_own(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     block = await indexed.block(traded.height)
     together = await indexed.snapshot(traded.accounts, block)
     alone = [await indexed.snapshot([account], block) for account in traded.accounts]
     assert held(together) == {place: raw for snapshot in alone for place, raw in held(snapshot).items()}
 
 
-async def test_zero_is_told_and_what_is_not_there_is_an_issue(traded: ChainUnderTest, indexed: Index) -> None:
+async def test_zero_is_told_and_what_is_not_there_is_an_issue(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     nobody, token = traded.accounts[-1], traded.plain[0]
     assert traded.balance(nobody, token, traded.height) == 0
     now = await indexed.snapshot([nobody], await indexed.block(traded.height), extra=[token])
@@ -77,7 +77,7 @@ async def test_zero_is_told_and_what_is_not_there_is_an_issue(traded: ChainUnder
     assert [issue.subject for issue in before.issues] == [token]
 
 
-async def test_at_the_first_block_nobody_holds_what_came_later(traded: ChainUnderTest, indexed: Index) -> None:
+async def test_at_the_first_block_nobody_holds_what_came_later(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     snapshot = await indexed.snapshot(traded.accounts, await indexed.chain.block(0))
     assert held(snapshot) == {}
     assert native(snapshot) == {account: traded.native(account, 0) for account in traded.accounts}

@@ -100,10 +100,10 @@ def ask(url: str, body: Any = None) -> Any:
         line.close()
 
 
-def environment() -> dict[str, str]:
-    """Ours, with the code of this tree."""
+def environment(*sites: Path) -> dict[str, str]:
+    """Ours, with the code of this tree, and what is installed in other folders."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("CHAINFOLIO_")}
-    return {**clean, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    return {**clean, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, *sites))), "PYTHONUNBUFFERED": "1"}
 
 
 def free_port() -> int:
@@ -114,10 +114,10 @@ def free_port() -> int:
 
 
 @contextmanager
-def process(words: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def process(words: list[str], log: Path, *sites: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A command that runs until it is no longer needed."""
     with log.open("wb") as out:
-        running = subprocess.Popen([*COMMAND, *words], cwd=ROOT, env=environment(), stdout=out, stderr=out)
+        running = subprocess.Popen([*COMMAND, *words], cwd=ROOT, env=environment(*sites), stdout=out, stderr=out)
         try:
             yield running
         finally:

@@ -1,0 +1,69 @@
+"""Two price sources of a package: what a treasury holds for each token, and what a web server says of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from chainfolio_invented.accounts import Balance  # type: ignore[import-not-found]  # of another package
+
+from chainfolio.amounts import amount
+from chainfolio.assets import Asset
+from chainfolio.blocks import Block
+from chainfolio.contracts import Price
+from chainfolio.plans import Plan, Unknown
+from pricing.http_reads import HttpGet
+from pricing.quotes import PriceSection, Quotes, Refusal
+
+SURE = Decimal(1)
+COIN_DECIMALS = 9
+
+
+class Treasury:
+    """A token is worth as many dollars as its treasury has coins, at the block of the balances."""
+
+    name = "treasury"
+
+    def __init__(self, accounts: Mapping[str, str]) -> None:
+        self.accounts = accounts  # by token
+
+    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
+        """One read a token."""
+        own = [asset for asset in assets if asset.reference in self.accounts]
+        if not own:
+            return Quotes()
+        coins = yield [Balance(self.accounts[asset.reference], None) for asset in own]
+        return Quotes(
+            tuple(
+                Price(asset, amount(raw, COIN_DECIMALS), self.name, block.time_us, SURE)
+                for asset, raw in zip(own, coins, strict=True)
+            )
+        )
+
+
+class Bazaar:
+    """What a web server says: a JSON object of tokens and their prices as text."""
+
+    name = "bazaar"
+
+    def __init__(self, url: str, tokens: Sequence[str]) -> None:
+        self.url, self.tokens = url, tokens
+
+    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
+        """One request for all."""
+        own = [asset for asset in assets if asset.reference in self.tokens]
+        if not own:
+            return Quotes()
+        (body,) = yield [HttpGet(self.url)]
+        if isinstance(body, Unknown):
+            return Quotes(refused=tuple(Refusal(asset, self.name, body.reason) for asset in own))
+        told = json.loads(body)
+        return Quotes(
+            tuple(Price(asset, Decimal(told[asset.reference]), self.name, block.time_us, SURE) for asset in own)
+        )
+
+
+TREASURY = PriceSection(lambda section, chain, where: Treasury(section.get(chain, {})), kinds=("invented",))
+BAZAAR = PriceSection(lambda section, chain, where: Bazaar(section["url"], section["tokens"]))

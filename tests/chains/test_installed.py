@@ -1,0 +1,165 @@
+"""A kind of chain and price sources that come as wheels of somebody else are indexed, read, valued and served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainfolio.amounts import amount
+from tests.chains.invented.chainfolio_invented.chain import FINALITY
+from tests.chains.invented.chainfolio_invented.ledger import ACCOUNTS, BLOCK_TIME_US, START_US, TOKENS, Ledger
+from tests.chains.wheels import Operator, installed
+from tests.e2e.client import Client
+from tests.e2e.running import free_port, printed, process
+
+HERE = Path(__file__).parent
+KEY, HEIGHTS = "moon", 120
+ALICE, BOB = ACCOUNTS[:2]
+FIRST, SECOND, THIRD = TOKENS
+COIN_USD = "2.5"
+STANDARDS = "which rows are fungible is a list of the EVM's standards, and a row of another kind is none of them"
+
+
+@pytest.fixture(scope="module")
+def ledger() -> Ledger:
+    """The chain that every process makes for itself: it follows from its key."""
+    return Ledger(KEY, HEIGHTS)
+
+
+@pytest.fixture(scope="module")
+def operator(tmp_path_factory: pytest.TempPathFactory) -> Operator:
+    """Both packages installed, and the chain indexed."""
+    folder = tmp_path_factory.mktemp("operator")
+    operator = Operator(folder / "chainfolio.toml", folder / "site")
+    for name in ("invented", "invented_prices"):
+        installed(HERE / name, operator.site, folder / name)
+    (folder / "prices.toml").write_text(f'[treasury.{KEY}]\n{FIRST} = "{BOB}"\n')
+    operator.config.write_text(
+        f'data = "data"\nprices_file = "prices.toml"\n[chains.{KEY}]\nadapter = "invented"\nheights = {HEIGHTS}\n'
+        f'[prices]\n"invented:{KEY}/slip44:7777" = "{COIN_USD}"\n'
+    )
+    return operator
+
+
+@pytest.fixture(scope="module")
+def indexed(operator: Operator) -> dict[str, Any]:
+    """What `index` says of the first time."""
+    told: dict[str, Any] = operator.command("index", KEY)
+    return told
+
+
+def loose(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The loose assets of a portfolio, by contract."""
+    chains = document["assetByProtocols"]["wallet"]["chains"]
+    return {each["contract"]: each for each in chains[KEY]["protocolPositions"]["WALLET"]["assets"]}
+
+
+def coins(ledger: Ledger, account: str, height: int) -> str:
+    raw = ledger.balance(account, None, height)
+    assert raw is not None
+    return f"{amount(raw, 9).normalize():f}"
+
+
+def test_every_final_height_is_indexed_once_whether_or_not_it_has_a_block(
+    operator: Operator, indexed: dict[str, Any], ledger: Ledger
+) -> None:
+    head = ledger.head.height
+    final = head - FINALITY
+    assert len(ledger.within(range(final + 1))) < final, "some heights have no block"
+    payments = [paid for each in ledger.within(range(final + 1)) for paid in each.payments]
+    assert (indexed["blocks"], indexed["rows"]) == (final + 1, len(payments))
+    assert indexed["derived"]["account_transfers"] == 2 * len(payments)
+    again = operator.command("index", KEY)
+    assert (again["blocks"], again["rows"]) == (0, 0)
+
+
+@pytest.mark.usefixtures("indexed")
+def test_status_and_doctor_show_what_the_chain_has_and_lacks(operator: Operator, ledger: Ledger) -> None:
+    (chain,) = operator.command("status")["chains"]
+    assert (chain["chain"], chain["kind"], chain["head"]) == (KEY, "invented", ledger.head.height)
+    assert [each["dataset"] for each in chain["datasets"]] == ["native", "transfers"]
+    report = operator.command("doctor")
+    (endpoint,) = report["endpoints"]
+    assert (endpoint["chain"], endpoint["endpoint"], endpoint["ok"]) == (KEY, "memory", True)
+    (shown,) = report["chains"]
+    lacks = ["account_history", "approvals", "cross_check", "proofs", "restore"]
+    assert sorted(shown["lacks"]) == sorted(chain["lacks"]) == lacks
+
+
+@pytest.mark.usefixtures("indexed")
+def test_coins_are_those_of_the_chain_and_valued_by_its_own_decimals(operator: Operator, ledger: Ledger) -> None:
+    (document,) = operator.command("portfolio", ALICE)
+    (coin,) = [each for each in loose(document).values() if each["symbol"] == "inv"]
+    held = coins(ledger, ALICE, ledger.head.height)
+    assert (coin["balance"], coin["decimal"]) == (held, "9")
+    assert Decimal(coin["value"]) == Decimal(held) * Decimal(COIN_USD)
+    assert Decimal(str(operator.command("nav", ALICE)["nav"])) >= Decimal(coin["value"])
+
+
+@pytest.mark.xfail(strict=True, reason=STANDARDS)
+@pytest.mark.usefixtures("indexed")
+def test_tokens_are_those_of_the_chain_and_one_has_the_price_of_an_installed_source(
+    operator: Operator, ledger: Ledger
+) -> None:
+    (document,) = operator.command("portfolio", ALICE)
+    found = loose(document)
+    for token, (_, _, decimals) in TOKENS.items():
+        raw = ledger.balance(ALICE, token, ledger.head.height)
+        assert raw
+        assert Decimal(found[token]["balance"]) == amount(raw, decimals)
+    assert found[FIRST]["priceSource"] == "treasury"
+    assert Decimal(found[FIRST]["price"]) == Decimal(coins(ledger, BOB, ledger.head.height))
+    assert found[SECOND]["price"] == "N/A"
+
+
+@pytest.mark.usefixtures("indexed")
+def test_transactions_are_all_that_the_account_took_part_in(operator: Operator, ledger: Ledger) -> None:
+    told = operator.command("transactions", ALICE, "--limit", "1000")["transactions"]
+    own = {
+        paid.tx_hash: each.block.height
+        for each in ledger.minted.values()
+        for paid in each.payments
+        if ALICE in (paid.sender, paid.recipient)
+    }
+    assert {each["hash"]: each["blockNumber"] for each in told} == own
+
+
+@pytest.fixture(scope="module")
+def client(operator: Operator, indexed: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A customer of the server over the same folder."""
+    account = operator.command("account", "create", "--name", "a", "--plan", "FREE", "--credits", "100000")
+    port, log = free_port(), tmp_path_factory.mktemp("log") / "serve.log"
+    words = ["serve", "--port", str(port), "--config", str(operator.config)]
+    with process(words, log, operator.site) as running:
+        printed(running, log, "listening")
+        yield Client(f"http://127.0.0.1:{port}/v1", account["apiKey"])
+
+
+def asked(client: Client, path: str, **query: str) -> Any:
+    answer = client.ask("GET", path, {"addresses": ALICE, **query})
+    assert answer.status == 200, answer.body
+    return answer.read(object)
+
+
+def test_the_api_answers_portfolio_wallet_nav_and_transactions(client: Client, ledger: Ledger) -> None:
+    held = coins(ledger, ALICE, ledger.head.height)
+    for path in ("/portfolio", "/wallet"):
+        (document,) = asked(client, path, **({"waitForSync": "true"} if path == "/portfolio" else {}))
+        (coin,) = [each for each in loose(document).values() if each["symbol"] == "inv"]
+        assert coin["balance"] == held
+    assert asked(client, "/nav")["nav"] > 0
+    assert asked(client, "/transactions")["transactions"]
+
+
+def test_the_api_answers_what_was_held_as_a_past_day_began(client: Client, ledger: Ledger) -> None:
+    subscribed = client.ask("POST", "/subscribe-snapshot", body={"addresses": [{"address": ALICE}]})
+    assert subscribed.status < 300, subscribed.body
+    (document,) = asked(client, "/historical", date="2025-01-04")
+    (coin,) = [each for each in loose(document).values() if each["symbol"] == "inv"]
+    last = (3 * 86_400_000_000 - 1) // BLOCK_TIME_US
+    assert START_US + last * BLOCK_TIME_US < START_US + 3 * 86_400_000_000
+    assert coin["balance"] == coins(ledger, ALICE, last)
