@@ -118,7 +118,7 @@ def test_tokens_are_those_of_the_chain_and_one_has_the_price_of_an_installed_sou
 
 @pytest.mark.usefixtures("indexed")
 def test_transactions_are_all_that_the_account_took_part_in(operator: Operator, ledger: Ledger) -> None:
-    told = operator.command("transactions", ALICE, "--limit", "1000")["transactions"]
+    told = operator.command("transactions", ALICE, "--limit", "250")["transactions"]
     own = {
         paid.tx_hash: each.block.height
         for each in ledger.minted.values()
@@ -131,7 +131,9 @@ def test_transactions_are_all_that_the_account_took_part_in(operator: Operator, 
 @pytest.fixture(scope="module")
 def client(operator: Operator, indexed: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A customer of the server over the same folder."""
-    account = operator.command("account", "create", "--name", "a", "--plan", "FREE", "--credits", "100000")
+    account = operator.command(
+        "account", "create", "--name", "a", "--plan", "FREE", "--credits", "100000", "--grant", "portfolio"
+    )
     port, log = free_port(), tmp_path_factory.mktemp("log") / "serve.log"
     words = ["serve", "--port", str(port), "--config", str(operator.config)]
     with process(words, log, operator.site) as running:
