@@ -154,7 +154,9 @@ def test_the_api_answers_portfolio_wallet_nav_and_transactions(client: Client, l
         (coin,) = [each for each in loose(document).values() if each["symbol"] == "inv"]
         assert coin["balance"] == held
     assert asked(client, "/nav")["nav"] > 0
-    assert asked(client, "/transactions")["transactions"]
+    told = asked(client, "/transactions", limit="50", offset="0")["transactions"]
+    assert all(ALICE in (each["from"], each["to"]) for each in told)
+    assert told
 
 
 def test_the_api_answers_what_was_held_as_a_past_day_began(client: Client, ledger: Ledger) -> None:
