@@ -277,7 +277,7 @@ def test_the_cause_is_told_and_nothing_of_the_address(error: Exception, told: st
 
 
 async def test_an_answer_is_bounded_by_what_was_asked(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adapters.evm.transport.MAX_SMALL_BODY", 1000)
+    monkeypatch.setattr("adapters.evm.exchange.MAX_SMALL_BODY", 1000)
     transport = HttpTransport(max_body=10_000)
 
     async def large(request: web.Request) -> web.Response:
