@@ -230,6 +230,14 @@ class Chain(Protocol):
 
 
 @runtime_checkable
+class Approves(Protocol):
+    """Behind `Capability.APPROVALS`."""
+
+    def permission_filters(self, contracts: Collection[str]) -> tuple[str, ...]:
+        """The filters of events by which these contracts, such as Permit2, say whom they let spend."""
+
+
+@runtime_checkable
 class Proves(Protocol):
     """Behind `Capability.PROOFS`."""
 
@@ -280,9 +288,11 @@ def having(chain: Chain, capability: Literal[Capability.RESTORE]) -> Restores: .
 @overload
 def having(chain: Chain, capability: Literal[Capability.CROSS_CHECK]) -> CrossChecks: ...
 @overload
+def having(chain: Chain, capability: Literal[Capability.APPROVALS]) -> Approves: ...
+@overload
 def having(
     chain: Chain,
-    capability: Literal[Capability.APPROVALS, Capability.PAST_BALANCES, Capability.ACCOUNT_HISTORY],
+    capability: Literal[Capability.PAST_BALANCES, Capability.ACCOUNT_HISTORY],
 ) -> Chain: ...
 def having(chain: Chain, capability: Capability) -> Any:
     """The chain, as one that has a capability; Incapable where it lacks it."""

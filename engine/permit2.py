@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from adapters.evm.permit2 import LEFT, filters
 from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.calls import Call, Read, balance_of
+from chainfolio.chains import Capability, having
 from chainfolio.contracts import Holding, Price, Token
 from chainfolio.errors import BadAnswer, NotIndexed, Unserved
 from chainfolio.plans import Plan, run_batched
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from storage.lake import Lake
     from storage.tail import Tail
 
-OPEN: Final = "allowance(address,address)(uint256)"
+LEFT: Final = "allowance(address,address,address)(uint160,uint48,uint48)"  # of Permit2
+OPEN: Final = "allowance(address,address)(uint256)"  # of the token
 US: Final = 1_000_000
 COLUMNS: Final = ("account", "place", "height", "log_index", "time", "tx_hash", "address", "topic2", "topic3")
 
@@ -44,8 +45,9 @@ async def permitted(
     if not contracts:
         remedy = "the operator adds its address there to configs/spenders/permit2.toml"
         raise Unserved(f"the allowances inside Permit2 on {chain.key}", remedy=remedy)
-    _check(snapshotter.tail, chain.key, filters(contracts), block.height)
-    given = await asyncio.to_thread(latest, snapshotter.lake, snapshotter.tail, chain.key, owners, contracts, block)
+    filters = having(chain, Capability.APPROVALS).permission_filters(contracts)
+    _check(snapshotter.tail, chain.key, filters, block.height)
+    given = await asyncio.to_thread(latest, snapshotter.lake, snapshotter.tail, chain.key, owners, filters, block)
     if not given:
         return ()
     about = await snapshotter.known(sorted({each.token for each in given}), block)
@@ -83,10 +85,10 @@ def _left(
 
 
 def latest(
-    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], contracts: Collection[str], block: Block
+    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], filters: Collection[str], block: Block
 ) -> list[Permitted]:
     """The last event of each owner, token and spender up to a block, the newest first; nothing is known of it yet."""
-    span, events = Span(0, block.height), of_events(filters(contracts))
+    span, events = Span(0, block.height), of_events(filters)
     rows = rows_of(lake, tail, chain, ACCOUNT_EVENTS, owners, COLUMNS, span=span, where=events)
     last: dict[tuple[str, ...], Permitted] = {}
     for row in rows.sort("height", "log_index").iter_rows(named=True):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from chainfolio.chains import Capability, having
 from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.kinds import EndpointMemory, kind_of
 from chainfolio.seams import Seams
@@ -184,11 +185,11 @@ class System:
         """
         if "events" not in datasets:
             return ()
-        from adapters.evm.permit2 import filters
-
         has_rules = any(each.families for each in self.registry.on(chain.key))
         of_rules = chain.account_reader(self.installed(chain)).events if has_rules else ()
-        return tuple(sorted({*of_rules, *filters(self.permit2(chain.key))}))
+        permits = self.permit2(chain.key)
+        of_permits = having(chain, Capability.APPROVALS).permission_filters(permits) if permits else ()
+        return tuple(sorted({*of_rules, *of_permits}))
 
     def follower(self, chain: Chain) -> Follower:
         """What follows a chain at its head, with all that is indexed of it; whoever uses it holds the chain's lock."""

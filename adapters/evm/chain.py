@@ -173,6 +173,12 @@ class EvmChain:
                 raise BadSettings(contract, f"no rule can ask for the event {topic}: it is kept already", remedy=remedy)
         return Accounts(found)
 
+    def permission_filters(self, contracts: Collection[str]) -> tuple[str, ...]:
+        """The filters of the dataset `events` for these Permit2 contracts."""
+        from adapters.evm.permit2 import filters
+
+        return filters(contracts)
+
     async def look_up(self, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
         """Transactions that the index knows, in order, with what their receipts say: as `lookup.look_up`."""
         from adapters.evm.lookup import look_up

@@ -18,7 +18,6 @@ EVENTS: Final = tuple(
         ("Permit", "uint160 amount, uint48 expiration, uint48 nonce"),
     )
 )
-LEFT: Final = "allowance(address,address,address)(uint160,uint48,uint48)"
 
 
 def filters(contracts: Collection[str]) -> tuple[str, ...]:
