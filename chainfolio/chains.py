@@ -24,6 +24,7 @@ from chainfolio.proofs import Findings
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from chainfolio.datasets import Dataset
     from chainfolio.positions import AccountReader
     from chainfolio.protocols import InstalledProtocols
 
@@ -160,8 +161,8 @@ class Chain(Protocol):
         """The settings of the chain: those that all kinds share, and its kind's own."""
 
     @property
-    def datasets(self) -> Mapping[str, str]:
-        """The datasets that the chain has, and the table that each fills."""
+    def datasets(self) -> Mapping[str, Dataset]:
+        """The datasets that the chain has, by name, in the order of dependence."""
 
     @property
     def usual(self) -> tuple[str, ...]:

@@ -19,10 +19,12 @@ from chainfolio.errors import BadSettings
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
+    from chainfolio.datasets import Dataset
     from chainfolio.seams import Seams
 
 GROUP = "chainfolio.chains"
 OURS = "adapters"
+_USED: dict[str, ChainKind] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,10 @@ class ChainKind(Protocol):
     @property
     def settings(self) -> type[ChainSettings]:
         """The keys of `[chains.KEY]`: those that all kinds share, and its own."""
+
+    @property
+    def datasets(self) -> Mapping[str, Dataset]:
+        """The datasets that its chains may have, by name. Kinds that use the same name mean the same."""
 
     def build(self, key: str, settings: Any, seams: Seams, *, configs: Path, memory: EndpointMemory) -> Chain:
         """One chain, from its settings and from the files below `configs`. Nothing is asked of a node yet."""
@@ -76,6 +82,16 @@ def kind_of(name: str) -> ChainKind:
     )
 
 
+def datasets() -> dict[str, Dataset]:
+    """The datasets of all kinds that this process has to do with, by name: ours, and those of configured chains."""
+    kinds = [*(kind_of(name) for name in sorted(ours())), *_USED.values()]
+    found: dict[str, Dataset] = {}
+    for kind in kinds:
+        for name, dataset in kind.datasets.items():
+            found.setdefault(name, dataset)
+    return found
+
+
 @lru_cache(1)
 def ours() -> frozenset[str]:
     """The names of the kinds that come with Chainfolio."""
@@ -94,4 +110,5 @@ def _usable(name: str, found: Any) -> ChainKind:
     if not (isinstance(settings, type) and issubclass(settings, ChainSettings) and callable(found.build)):
         raise BadSettings("adapter", f"what is installed as `{name}` is no kind of chain")
     kind: ChainKind = found
+    _USED[name] = kind
     return kind

@@ -16,6 +16,7 @@ from chainfolio.addresses import rules_of
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chains import Capability, KnownTransaction, having
 from chainfolio.contracts import Issue, Token
+from chainfolio.datasets import Dataset
 from chainfolio.errors import NotIndexed
 from engine.activities import Activities, indexed_hashes, indexed_transactions, missing, read
 from engine.answers import Reached, TransactionFilter
@@ -30,16 +31,6 @@ from portfolio.transactions import TransactionDocument
 if TYPE_CHECKING:
     from indexer.registry import Registry
 
-NEEDED: Final = ("transfers", "approvals")
-HELPFUL: Final = ("native", "transactions", "internal")
-LOST: Final = {
-    "native": "native coins that transactions sent are not indexed: a payment to a wallet that nothing else shows is "
-    "missing",
-    "transactions": "transactions are not indexed: those that moved nothing, failed ones, and calls to a contract "
-    "wallet are missing",
-    "internal": "native coins that contracts sent inside transactions are not indexed, and missing from assetsIn and "
-    "assetsOut",
-}
 PIECE: Final = 250  # activities that are made whole at a time, at first
 MOST_PIECE: Final = 4000
 # What one request may ask the node for: an answer that filters by more needs `transactions` in the index.
@@ -63,14 +54,21 @@ class Subject:
     @property
     def issues(self) -> list[Issue]:
         """What the chain could say, and its index is not asked to know."""
-        return [Issue(self.key, name, f"{lost} (dataset `{name}`)") for name, lost in LOST.items()
-                if name in self.snapshotter.chain.datasets and name not in self.datasets]  # fmt: skip
+        return [
+            Issue(self.key, each.name, f"{each.loss} (dataset `{each.name}`)")
+            for each in self._of_activity
+            if each.loss and each.name not in self.datasets
+        ]
 
     @property
     def wanted(self) -> tuple[str, ...]:
         """The datasets without which an answer would leave something out unsaid."""
-        needed = [name for name in NEEDED if name in self.snapshotter.chain.datasets]
-        return (*needed, *(name for name in HELPFUL if name in self.datasets))
+        return tuple(each.name for each in self._of_activity if not each.loss or each.name in self.datasets)
+
+    @property
+    def _of_activity(self) -> list[Dataset]:
+        """The datasets of the chain that say what accounts did."""
+        return [each for each in self.snapshotter.chain.datasets.values() if each.in_activity]
 
 
 @dataclass(frozen=True, slots=True)

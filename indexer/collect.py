@@ -17,6 +17,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from chainfolio import kinds
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chains import hash_at, newest_in
 from chainfolio.errors import BadAnswer, BadRequest, DeepReorg
@@ -39,10 +40,6 @@ BATCH_BLOCKS = 20_000
 # A killed run has no more than this to fetch again, however slow the node is.
 BATCH_S = 30.0
 EVERYTHING = ("",)
-# The datasets that can be asked for by contract; of the others there is only everything.
-BY_CONTRACT = ("transfers", "approvals")
-# Never everything: some events of some contracts, each pair a filter of its own.
-EVENTS = "events"
 REWIND = ("rewind",)
 REPAIR = ("repair",)
 NO_END = 2**62
@@ -63,8 +60,8 @@ class Work:
 
     @property
     def events(self) -> tuple[str, ...]:
-        """The filters of the dataset `events`, which is always on its own."""
-        return self.filters if self.datasets == (EVENTS,) else ()
+        """The filters of a dataset that is indexed by events, which is always on its own."""
+        return self.filters if filtered_by(self.datasets[0]) == "event" else ()
 
 
 @dataclass(slots=True)
@@ -95,9 +92,16 @@ class _Pending:
 
 def filters(dataset: str, contracts: Sequence[str], events: Sequence[str]) -> Sequence[str]:
     """Of what a dataset is wanted; `""` stands for all."""
-    if dataset == EVENTS:
+    by = filtered_by(dataset)
+    if by == "event":
         return events
-    return contracts if contracts and dataset in BY_CONTRACT else EVERYTHING
+    return contracts if contracts and by == "contract" else EVERYTHING
+
+
+def filtered_by(dataset: str) -> str:
+    """By what a dataset can be asked for: contracts, events, or nothing: of the others there is only everything."""
+    known = kinds.datasets().get(dataset)
+    return known.filtered_by if known else ""
 
 
 def missing(
@@ -314,26 +318,8 @@ class Collector:
             for contract in self.tail.indexed_filters(self.chain.key, dataset):
                 known = self.tail.indexed_ranges(self.chain.key, dataset, contract) & [span] if contract else Spans()
                 for part in known:
-                    self._forget(tables, dataset, contract, part)
+                    tables = self.chain.datasets[dataset].without(tables, contract, part)
         return tables
-
-    def _forget(self, tables: dict[str, pa.Table], dataset: str, contract: str, part: Span) -> None:
-        """Take a contract's rows in a part out of a dataset's table, and its raw logs of the same events."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        from adapters.evm.chain import LOG_DATASETS
-
-        topics = pa.array(LOG_DATASETS[dataset].TOPICS, pa.string())
-        for name, column in ((self.chain.datasets[dataset], "token"), ("logs", "address")):
-            if name not in tables:
-                continue
-            rows = tables[name]
-            mine = pc.and_(pc.greater_equal(rows["height"], part.first), pc.less_equal(rows["height"], part.last))
-            mine = pc.and_(mine, pc.fill_null(pc.equal(rows[column], contract), False))
-            if name == "logs":  # those of the other datasets' events were not fetched with the contract's
-                mine = pc.and_(mine, pc.is_in(rows["topic0"], value_set=topics))
-            tables[name] = rows.filter(pc.invert(mine))
 
     async def recover(self) -> int:
         """Carry out again what a killed run had begun; how many batches there were."""

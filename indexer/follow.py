@@ -18,7 +18,7 @@ from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chains import hash_at
 from chainfolio.errors import DeepReorg, NodeBehind, Reorged, SourceError, Unavailable
 from chainfolio.seams import Seams
-from chainfolio.tables import TABLES
+from chainfolio.tables import LOGS, TABLES
 from indexer import arrow_ipc
 from indexer.collect import check_anchor, filters, finish_rewind, missing
 from storage.tail import TailBlock
@@ -219,7 +219,7 @@ class Follower:
         return self.datasets if "blocks" in self.datasets else ("blocks", *self.datasets)
 
     def _put(self, chunk: Collected) -> None:
-        kept = {self.chain.datasets[name] for name in self.datasets} | {"logs"}
+        kept = {self.chain.datasets[name].table.name for name in self.datasets} | {LOGS.name}
         split = {name: _by_height(rows) for name, rows in chunk.tables.items() if name in kept}
         entries = [
             TailBlock(

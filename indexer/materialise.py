@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from chainfolio import kinds
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import BadRequest
 from chainfolio.tables import ALLOWANCES, APPROVALS, BALANCES, LOGS, TABLES, TRANSACTIONS, TRANSFERS, Table
@@ -24,23 +25,29 @@ if TYPE_CHECKING:
     from storage.tail import Tail
 
 DECODED = ("transfers", "approvals", "logs")
-# Datasets whose rows are one standard of `transfers`; the dataset `transfers` has all others.
-OWN = ("native", "internal")
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a table by account is made of: the table, and the datasets that fill it."""
+    """A table by account: its name, and the table that its rows come from."""
 
+    name: str
     source: Table
-    datasets: tuple[str, ...]
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """The datasets that fill it."""
+        return tuple(each.name for each in kinds.datasets().values() if each.history == self.name)
 
 
 HISTORIES = {
-    "account_transfers": History(TRANSFERS, ("transfers", *OWN)),
-    "account_approvals": History(APPROVALS, ("approvals",)),
-    "account_transactions": History(TRANSACTIONS, ("transactions",)),
-    "account_events": History(LOGS, ("events",)),
+    each.name: each
+    for each in (
+        History("account_transfers", TRANSFERS),
+        History("account_approvals", APPROVALS),
+        History("account_transactions", TRANSACTIONS),
+        History("account_events", LOGS),
+    )
 }
 # Tables that are made whole each time, and from what.
 WHOLE = {"balances": (TRANSFERS, BALANCES), "allowances": (APPROVALS, ALLOWANCES)}
@@ -176,9 +183,10 @@ def _source_rows(lake: Lake, tail: Tail, batch: Batch, source: Table) -> pl.Lazy
 
     dataset = batch.datasets[0]
     rows = lake.scan(source, chain=batch.chain, heights=[batch.span]).filter(_within(batch.span))
-    if source is TRANSFERS:
-        name = dataset.rpartition("/")[2]
-        rows = rows.filter(pl.col("standard") == name if name in OWN else ~pl.col("standard").is_in(OWN))
+    known = kinds.datasets()
+    if every := [standard for each in known.values() if each.table is source for standard in each.standards]:
+        own = known[dataset.rpartition("/")[2]].standards
+        rows = rows.filter(pl.col("standard").is_in(own) if own else ~pl.col("standard").is_in(every))
     if source is LOGS:
         return rows.filter(of_events(batch.filters))
     if batch.filters != ("",):

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from chainfolio.chains import Capability, having
 from chainfolio.errors import StoreError
 from chainfolio.tables import APPROVALS, LOGS, TABLES, TRANSFERS, Table
-from indexer.materialise import DECODED, OWN, Counted
+from indexer.materialise import DECODED, Counted
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
@@ -66,7 +66,9 @@ def _replace(lake: Lake, chain: str, table: Table, aside: Staging) -> int:
 
 def decoded(chain: Chain, stored: dict[str, pa.Table]) -> dict[str, pa.Table]:
     """The rows of one window by the decoder of today; those of native coins stand for no log and pass as they are."""
-    is_native = pc.is_in(stored["transfers"]["standard"], value_set=pa.array(OWN))
+    others = [each for each in chain.datasets.values() if each.table is TRANSFERS and not each.restores]
+    standards = pa.array([standard for each in others for standard in each.standards], pa.string())
+    is_native = pc.is_in(stored["transfers"]["standard"], value_set=standards)
     native = fitted(TRANSFERS, stored["transfers"].filter(is_native))
     tables = {table.name: table.schema().empty_table() for table in STORED}
     tables |= _again(chain, {**stored, "transfers": stored["transfers"].filter(pc.invert(is_native))})

@@ -168,14 +168,18 @@ class System:
         return check_datasets(chain, chain.settings.datasets or chain.usual)
 
     def answered(self, chain: Chain) -> tuple[str, ...]:
-        """The datasets that answers count on: of `internal`, which nobody named, only where it is indexed as far as the
-        other transfers are. A chain that was indexed without it goes on answering, and says what is missing."""
+        """The datasets that answers count on: of one that is not usual, and that nobody named, only where it is indexed
+        as far as the dataset that is named after its table. A chain that was indexed without it goes on answering, and
+        says what is missing."""
         wanted = self.datasets(chain)
         if chain.settings.datasets:
             return wanted
-        inside, moved = (self.tail.indexed_ranges(chain.key, name) for name in ("internal", "transfers"))
-        is_whole = bool(moved) and all(inside.covers(span) for span in moved)
-        return (*(name for name in wanted if name != "internal"), *(["internal"] if is_whole else []))
+        found = [name for name in wanted if chain.datasets[name].is_usual]
+        for each in chain.datasets.values():
+            own, base = (self.tail.indexed_ranges(chain.key, name) for name in (each.name, each.table.name))
+            if not each.is_usual and base and all(own.covers(span) for span in base):
+                found.append(each.name)
+        return tuple(found)
 
     def events(self, chain: Chain, datasets: Sequence[str]) -> tuple[str, ...]:
         """The filters that the dataset `events` is wanted of: what rules of the chain's protocols ask for,

@@ -13,8 +13,10 @@ import msgspec
 import pyarrow as pa
 
 from adapters.evm import facts as chain_facts
-from adapters.evm.datasets import approvals, blocks, logs, transfers
 from adapters.evm.datasets import events as event_logs
+from adapters.evm.datasets import logs
+from adapters.evm.datasets.dataset import EvmDataset
+from adapters.evm.datasets.every import DATASETS, TAKEN
 from adapters.evm.endpoint import Endpoint, identity
 from adapters.evm.facts import Facts
 from adapters.evm.health import Evidence
@@ -37,26 +39,13 @@ from chainfolio.seams import Seams
 
 # State, bodies and look-ups are loaded when they are asked for: a back-fill of logs starts without them.
 if TYPE_CHECKING:
+    from adapters.evm.datasets.internal import Moved, Place
     from adapters.evm.datasets.transactions import Done
     from adapters.evm.explorer import Explorer
     from adapters.evm.positions.reader import Accounts
     from chainfolio.calls import Read
     from chainfolio.protocols import InstalledProtocols
 
-LOG_DATASETS: Mapping[str, Any] = {"transfers": transfers, "approvals": approvals}
-DATASETS: Mapping[str, str] = {
-    "blocks": "blocks",
-    "transactions": "transactions",
-    "native": "transfers",
-    "transfers": "transfers",
-    "approvals": "approvals",
-    "internal": "transfers",
-    "events": "logs",
-}
-# Topics whose logs another dataset takes: a rule over them would have them kept twice.
-TAKEN = frozenset(topic for dataset in LOG_DATASETS.values() for topic in dataset.TOPICS)
-# Only where the operator asks for it: most nodes do not trace, and those that do charge for it.
-NEED_TRACES = ("internal",)
 TRIED = 8  # neighbouring blocks among which one with transactions is looked for
 BODY_BATCH = 20
 NO_MEMORY = EndpointMemory()
@@ -82,7 +71,7 @@ class EvmChain:
     @property
     def usual(self) -> tuple[str, ...]:
         """The datasets that are indexed where nobody says otherwise: what needs traces only where there are some."""
-        return tuple(name for name in DATASETS if name not in NEED_TRACES or self.traces)
+        return tuple(each.name for each in DATASETS.values() if each.is_usual or (each.of_traces and self.traces))
 
     async def probe(self, first: int) -> None:
         """Find out whether blocks from a height on can be traced: some of the oldest, of the middle and of the newest
@@ -221,25 +210,27 @@ class EvmChain:
 
         `events` are the filters of the dataset of this name, which stay raw in `logs`.
         """
-        topics = tuple(topic for name in datasets if name in LOG_DATASETS for topic in LOG_DATASETS[name].TOPICS)
-        bodies = any(name in ("transactions", "native") for name in datasets)
+        wanted = [DATASETS[name] for name in datasets]
+        topics = tuple(topic for each in wanted for topic in each.topics)
         queries = [Query(topics, tuple(contracts))] if topics else []
         if events:
             queries.append(event_logs.query(events))
         if queries:
-            wanted = bodies or "blocks" in datasets or "internal" in datasets or len(queries) > 1
-            chunk = await self._reader.read(span, queries[0], before, headers=wanted, also=queries[1:])
+            headers = len(queries) > 1 or any(each.of_headers or each.of_bodies or each.of_traces for each in wanted)
+            chunk = await self._reader.read(span, queries[0], before, headers=headers, also=queries[1:])
         else:
             chunk = await self._reader.read_headers(span, before)
         if events:
             chunk.logs = event_logs.wanted(chunk.logs, events)
         tables = await asyncio.to_thread(self.decode, chunk.logs, datasets)
-        if bodies:
-            await self._bodies(chunk, datasets, tables)
-        if "internal" in datasets:
-            await self._internal(chunk, tables)
-        if "blocks" in datasets:  # after the bodies, which prove how many transactions there are
-            tables["blocks"] = blocks.rows(chunk.headers, self.key)
+        if any(each.of_bodies for each in wanted):
+            done = await self._bodies(chunk)
+            _add(tables, [(each, each.of_bodies(done, self.key)) for each in wanted if each.of_bodies])
+        if any(each.of_traces for each in wanted):
+            inside = await self._inside(chunk)
+            _add(tables, [(each, each.of_traces(inside, self.key)) for each in wanted if each.of_traces])
+        # After the bodies, which prove how many transactions there are.
+        _add(tables, [(each, each.of_headers(chunk.headers, self.key)) for each in wanted if each.of_headers])
         linked = [header.block() for header in chunk.headers]
         return Collected(
             span, tables, linked[-1] if linked else None, linked, len(chunk.logs), chunk.restored, bool(linked)
@@ -253,8 +244,9 @@ class EvmChain:
         done = np.zeros(len(found), np.bool_)
         wrapped = self.facts.wrapped.address if self.facts.wrapped else None
         for name in datasets:
-            if name in LOG_DATASETS:
-                tables[DATASETS[name]], mine = LOG_DATASETS[name].decode(found, self.key, wrapped)
+            dataset = DATASETS[name]
+            if dataset.decode:
+                tables[dataset.table.name], mine = dataset.decode(found, self.key, wrapped)
                 done |= mine
         if not done.all():
             tables["logs"] = logs.rows_of_logs(found.take(np.flatnonzero(~done)), self.key)
@@ -264,41 +256,35 @@ class EvmChain:
         """Stored rows of token transfers, approvals and raw logs by the decoder of today."""
         from adapters.evm.datasets.restore import once
 
-        return self.decode(once(self.restore(stored)), tuple(LOG_DATASETS))
+        return self.decode(once(self.restore(stored)), [each.name for each in DATASETS.values() if each.restores])
 
     def restore(self, stored: Mapping[str, pa.Table]) -> Logs:
         """The logs that stored rows stand for, so that they can be decoded again without a node."""
         from adapters.evm.datasets.restore import sorted_logs
 
         parts = [
-            LOG_DATASETS[name].logs_of(stored[name]) for name in LOG_DATASETS if name in stored and len(stored[name])
+            each.logs_of(stored[each.table.name])
+            for each in DATASETS.values()
+            if each.logs_of and each.table.name in stored and len(stored[each.table.name])
         ]
         if "logs" in stored and len(stored["logs"]):
             parts.append(logs.logs_of(stored["logs"]))
         return sorted_logs(parts)
 
-    async def _bodies(self, chunk: Chunk, datasets: Sequence[str], tables: dict[str, pa.Table]) -> None:
-        """Full blocks and receipts of a span, turned into transactions and native transfers."""
-        from adapters.evm.datasets import transactions
-
+    async def _bodies(self, chunk: Chunk) -> list[Done]:
+        """The transactions of a span with their receipts."""
         every: list[Done] = []
         for start in range(0, len(chunk.headers), BODY_BATCH):
             part = chunk.headers[start : start + BODY_BATCH]
             every += await self._done([header for header in part if header.transactions])
-        if "transactions" in datasets:
-            tables["transactions"] = transactions.rows(every, self.key)
-        if "native" in datasets:
-            moved = transactions.native(every, self.key)
-            tables["transfers"] = blocks_in_order(tables.get("transfers"), moved)
+        return every
 
-    async def _internal(self, chunk: Chunk, tables: dict[str, pa.Table]) -> None:
-        """What moved inside the transactions of a span, among the other transfers."""
+    async def _inside(self, chunk: Chunk) -> Mapping[Place, Sequence[Moved]]:
+        """What moved inside the transactions of a span."""
         from adapters.evm import traces
-        from adapters.evm.datasets import internal
 
         places = traces.places(self.key, chunk.headers)
-        inside = await (self.explorer.moved(places) if self.explorer else traces.moved(self.node, places))
-        tables["transfers"] = blocks_in_order(tables.get("transfers"), internal.rows(inside, self.key))
+        return await (self.explorer.moved(places) if self.explorer else traces.moved(self.node, places))
 
     async def _done(self, headers: Sequence[Header]) -> list[Done]:
         if not headers:
@@ -340,11 +326,14 @@ class EvmChain:
         return done
 
 
-def blocks_in_order(tokens: pa.Table | None, native: pa.Table) -> pa.Table:
-    """Token and native transfers of one span as one table, in the order of the chain."""
+def _add(tables: dict[str, pa.Table], made: Sequence[tuple[EvmDataset, pa.Table]]) -> None:
+    """Put the rows of datasets into their tables, beside those of others, in the order of the chain."""
     from adapters.evm.datasets.common import in_order
 
-    return in_order([*([tokens] if tokens is not None else []), native], native.schema)
+    for dataset, rows in made:
+        name = dataset.table.name
+        before = [tables[name]] if name in tables else []
+        tables[name] = in_order([*before, rows], rows.schema) if dataset.standards else rows
 
 
 def details(done: Done) -> TransactionDetails:

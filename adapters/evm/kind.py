@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from chainfolio.kinds import EndpointMemory
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
+    from chainfolio.datasets import Dataset
     from chainfolio.seams import Seams
 
 
@@ -21,6 +22,13 @@ class EvmKind:
 
     name: str = "evm"
     settings: type[EvmSettings] = EvmSettings
+
+    @property
+    def datasets(self) -> Mapping[str, Dataset]:
+        """The datasets that its chains may have."""
+        from adapters.evm.datasets.every import DATASETS
+
+        return DATASETS
 
     def build(
         self, key: str, settings: EvmSettings, seams: Seams, *, configs: Path, memory: EndpointMemory

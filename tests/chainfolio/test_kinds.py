@@ -39,6 +39,7 @@ class ToySettings(ChainSettings, forbid_unknown_fields=True, frozen=True):
 class Kind:
     name = "toy"
     settings = ToySettings
+    datasets = {}
     def build(self, key, settings, seams, *, configs, memory):
         return key, settings, memory
     def identities(self, settings):

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.chain import DATASETS, EvmChain, build
+from adapters.evm.chain import EvmChain, build
+from adapters.evm.datasets.every import DATASETS
 from adapters.evm.exchange import Posted
 from adapters.evm.settings import EvmSettings
 from adapters.evm.transport import HttpTransport

@@ -14,6 +14,7 @@ from chainfolio.blocks import Block, Span
 from chainfolio.chain_settings import ChainSettings
 from chainfolio.chains import Capability, ChainInfo, Collected, Heads
 from chainfolio.contracts import Token
+from chainfolio.datasets import Dataset
 from chainfolio.errors import NoBlock, NodeBehind
 from chainfolio.tables import BLOCKS
 
@@ -32,7 +33,7 @@ class SlotChain:
     requests: int = 0
 
     key, kind, caip2 = KEY, "slots", "slots:1"
-    datasets = {"blocks": "blocks"}  # noqa: RUF012 - a fixed table
+    datasets = {"blocks": Dataset("blocks", BLOCKS)}  # noqa: RUF012 - a fixed table
     usual = ("blocks",)
     capabilities: frozenset[Capability] = frozenset()
     info = ChainInfo("Slots", 1, NATIVE, "token", 1000)

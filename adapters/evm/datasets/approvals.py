@@ -10,9 +10,10 @@ import pyarrow as pa
 from adapters.evm import events
 from adapters.evm.columns import bytes_of_hex, constant, hex_rows, rows_of, table, text
 from adapters.evm.datasets.common import in_order, place
+from adapters.evm.datasets.dataset import EvmDataset
 from adapters.evm.events import Mask, address, is_address
 from adapters.evm.logs import Logs
-from chainfolio.tables import APPROVALS
+from chainfolio.tables import ACCOUNT_APPROVALS, APPROVALS
 
 TOPICS = (events.APPROVAL, events.APPROVAL_FOR_ALL)
 
@@ -73,3 +74,9 @@ def logs_of(rows: pa.Table) -> Logs:
             logs.word = rows_of(some["raw"], 32)[0]
         parts.append(logs)
     return restore.sorted_logs(parts)
+
+
+DATASET = EvmDataset(
+    "approvals", APPROVALS, filtered_by="contract", history=ACCOUNT_APPROVALS.name, restores=True, in_activity=True,
+    topics=TOPICS, decode=decode, logs_of=logs_of,
+)  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from adapters.evm.columns import constant, of_ints, table, times
+from adapters.evm.datasets.dataset import EvmDataset
 from adapters.evm.node import Header
 from chainfolio.tables import BLOCKS
 
@@ -27,3 +28,6 @@ def rows(headers: Sequence[Header], chain: str) -> pa.Table:
         "base_fee": of_ints(fees),
         "tx_count": pa.array([len(h.transactions) for h in headers], pa.int32()),
     })  # fmt: skip
+
+
+DATASET = EvmDataset("blocks", BLOCKS, of_headers=rows)

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from adapters.evm.datasets.dataset import EvmDataset
 from adapters.evm.integrity import Query
 from adapters.evm.logs import Logs
+from chainfolio.tables import ACCOUNT_EVENTS, LOGS
 
 
 def query(filters: Sequence[str]) -> Query:
@@ -29,3 +31,6 @@ def wanted(logs: Logs, filters: Sequence[str]) -> Logs:
     for topic, from_these in contracts.items():
         stray |= logs.of(topic) & ~np.isin(addresses, np.array(from_these, "S42"))
     return logs.take(np.flatnonzero(~stray)) if stray.any() else logs
+
+
+DATASET = EvmDataset("events", LOGS, filtered_by="event", history=ACCOUNT_EVENTS.name)

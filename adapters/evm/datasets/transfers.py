@@ -14,9 +14,10 @@ import pyarrow as pa
 from adapters.evm import events
 from adapters.evm.columns import bytes_of_hex, constant, hex_rows, ints, of_ints, rows_of, table, text
 from adapters.evm.datasets.common import in_order, place
+from adapters.evm.datasets.dataset import EvmDataset
 from adapters.evm.events import Mask, address, is_address
 from adapters.evm.logs import Bytes, Logs
-from chainfolio.tables import TRANSFERS
+from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS
 
 TOPICS = (events.TRANSFER, events.TRANSFER_SINGLE, events.TRANSFER_BATCH, events.DEPOSIT, events.WITHDRAWAL)
 MAX_ITEMS = 10_000
@@ -197,3 +198,9 @@ def _log_of(rows: pa.Table, standard: str, layout: str | None) -> Logs:
     else:
         logs.data_size[:], logs.word = 32, amounts
     return logs
+
+
+DATASET = EvmDataset(
+    "transfers", TRANSFERS, filtered_by="contract", history=ACCOUNT_TRANSFERS.name, restores=True, in_activity=True,
+    topics=TOPICS, decode=decode, logs_of=logs_of,
+)  # fmt: skip

@@ -1,0 +1,57 @@
+"""A dataset as a value: what it is called, the table that it fills, and what other parts have to know of it.
+
+Nothing else lists datasets by name. Two datasets may fill one table: then each but one says which `standards` of its
+rows are its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from chainfolio.blocks import Span
+from chainfolio.tables import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """What one chain is indexed for.
+
+    `filtered_by`: what it can be indexed for alone, the contracts or the events that somebody names. `history`: the
+    table by account that its rows go into, too. `is_usual`: whether it is indexed where nobody names any. `restores`:
+    whether its rows can be decoded again without a node. `in_activity`: whether what accounts did is made of it; then
+    `loss` is what an answer lacks that has to do without, and empty where there is no answer without.
+    """
+
+    name: str
+    table: Table
+    standards: tuple[str, ...] = ()
+    filtered_by: Literal["", "contract", "event"] = ""
+    history: str = ""
+    is_usual: bool = True
+    restores: bool = False
+    in_activity: bool = False
+    loss: str = ""
+
+    def without(self, tables: dict[str, pa.Table], contract: str, span: Span) -> dict[str, pa.Table]:
+        """Tables without the rows that this dataset has of a contract at some heights."""
+        return dropped(tables, self.table.name, "token", contract, span)
+
+
+def dropped(
+    tables: dict[str, pa.Table], name: str, column: str, contract: str, span: Span, also: pa.Array | None = None
+) -> dict[str, pa.Table]:
+    """Tables without the rows of one of them that name a contract at some heights, and one of some events."""
+    import pyarrow.compute as pc
+
+    if name not in tables:
+        return tables
+    rows = tables[name]
+    mine = pc.and_(pc.greater_equal(rows["height"], span.first), pc.less_equal(rows["height"], span.last))
+    mine = pc.and_(mine, pc.fill_null(pc.equal(rows[column], contract), False))
+    if also is not None:
+        mine = pc.and_(mine, pc.is_in(rows["topic0"], value_set=also))
+    return {**tables, name: rows.filter(pc.invert(mine))}
