@@ -67,8 +67,9 @@ class Subject:
 
     @property
     def _of_activity(self) -> list[Dataset]:
-        """The datasets of the chain that say what accounts did."""
-        return [each for each in self.snapshotter.chain.datasets.values() if each.in_activity]
+        """The datasets of the chain that say what accounts did, those first without which there is no answer."""
+        found = [each for each in self.snapshotter.chain.datasets.values() if each.in_activity]
+        return sorted(found, key=lambda each: bool(each.loss))
 
 
 @dataclass(frozen=True, slots=True)

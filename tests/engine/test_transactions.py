@@ -313,7 +313,7 @@ async def test_a_transfer_that_a_token_only_logs_is_spam_that_can_be_hidden(tmp_
 
 @pytest.mark.parametrize(
     ("datasets", "unknown"),
-    [(LOGS, ["native", "transactions", "internal"]), (EVERYTHING, ["internal"]), ((*EVERYTHING, "internal"), [])],
+    [(LOGS, ["transactions", "native", "internal"]), (EVERYTHING, ["internal"]), ((*EVERYTHING, "internal"), [])],
 )
 async def test_what_an_index_was_not_asked_for_is_said(
     subject: EvmSubject, tmp_path: Path, datasets: tuple[str, ...], unknown: list[str]
@@ -589,7 +589,7 @@ async def test_what_is_not_indexed_is_said_and_never_shown_as_nothing(
         await indexed.fill(0, floor - 1, LOGS)
         with pytest.raises(NotIndexed) as error:  # native coins and transactions are still missing there
             await ask(indexed, [stranger], wanted(5))
-        assert error.value.dataset == "native"
+        assert error.value.dataset == "transactions"
         await indexed.fill(0, floor - 1)
         right = [tx_hash for *_, tx_hash in expected(details, alice)]
         assert hashes(await ask(indexed, [alice])) == right
