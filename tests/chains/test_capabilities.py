@@ -10,8 +10,10 @@ import pytest
 
 from chainfolio.blocks import Block
 from chainfolio.chains import PROTOCOLS, Capability, Chain, having
+from chainfolio.datasets import Dataset
 from chainfolio.errors import Incapable
 from chainfolio.proofs import Findings
+from chainfolio.tables import APPROVALS
 from tests.chains.index import FETCHED
 from tests.chains.invented.chainfolio_invented.chain import InventedChain
 from tests.chains.invented_subject import InventedSubject
@@ -21,10 +23,11 @@ from tests.chains.subject import ChainUnderTest
 def check_declared(subject: ChainUnderTest, chain: Chain) -> None:
     """A subject declares just what its chain lacks, and a chain has just the methods of what it has."""
     assert set(Capability) - chain.capabilities == subject.lacks
-    assert set(FETCHED) - set(chain.datasets.values()) == subject.no_rows
+    tables = {each.table.name for each in chain.datasets.values()}
+    assert set(FETCHED) - tables == subject.no_rows
     for capability, protocol in PROTOCOLS.items():
         assert isinstance(chain, protocol) == (capability in chain.capabilities), capability
-    assert (Capability.APPROVALS in chain.capabilities) == ("approvals" in chain.datasets.values())
+    assert (Capability.APPROVALS in chain.capabilities) == ("approvals" in tables)
 
 
 async def test_what_a_chain_lacks_is_what_its_subject_declares(traded: ChainUnderTest) -> None:
@@ -71,7 +74,7 @@ class Boastful(InventedChain):
 class Approving(InventedChain):
     """A dataset more than its subject knows of."""
 
-    datasets = MappingProxyType({**InventedChain.datasets, "approvals": "approvals"})
+    datasets = MappingProxyType({**InventedChain.datasets, "approvals": Dataset("approvals", APPROVALS)})
 
 
 @pytest.mark.parametrize("changed", [Proving, Secretive, Boastful, Approving])

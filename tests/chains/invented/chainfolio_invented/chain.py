@@ -13,9 +13,10 @@ from chainfolio.block_search import block_before
 from chainfolio.blocks import Block, Span
 from chainfolio.chains import Capability, ChainInfo, Collected, EndpointHealth, Heads, KnownTransaction
 from chainfolio.contracts import Token, TransactionDetails
+from chainfolio.datasets import Dataset
 from chainfolio.errors import NoBlock, NodeBehind, Reorged, SourceError
 from chainfolio.plans import Plan, Unknown
-from chainfolio.tables import TRANSFERS
+from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS
 
 from .accounts import Accounts, Balance
 from .ledger import BLOCK_TIME_US, TOKENS, Ledger, Minted
@@ -29,6 +30,17 @@ SLIP44 = 7777
 ENDPOINT = "memory"
 # The datasets, and the standard of their rows in `transfers`.
 STANDARDS = {"native": "native", "transfers": "token"}
+
+
+DATASETS = {
+    "native": Dataset(
+        "native", TRANSFERS, standards=("native",), history=ACCOUNT_TRANSFERS.name, in_activity=True,
+        loss="native coins are not indexed",
+    ),
+    "transfers": Dataset(
+        "transfers", TRANSFERS, filtered_by="contract", history=ACCOUNT_TRANSFERS.name, in_activity=True
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +58,7 @@ class InventedChain:
     """A chain in memory. `on_read` hears of each request before it is answered; of one for a span, with its tokens."""
 
     kind = "invented"
-    datasets: Mapping[str, str] = dict.fromkeys(STANDARDS, "transfers")
+    datasets: Mapping[str, Dataset] = DATASETS
     usual = tuple(STANDARDS)
     capabilities = frozenset([Capability.PAST_BALANCES, Capability.TRANSACTIONS])
 

@@ -41,6 +41,7 @@ class InventedKind:
 
     name = "invented"
     settings = InventedSettings
+    datasets = InventedChain.datasets
     addresses = AddressRules(name, "Invented", "inv1 + 20 letters", ADDRESS, canonical, frozenset([NOBODY]), prefix=4)
 
     def build(
