@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final, Literal, cast
 
 import msgspec
 
-from api.addresses import ANOTHER, PATTERN
-from api.addresses import EXAMPLE as EXAMPLE_ADDRESS
+from api.addresses import PATTERN
 from api.context import Answer, Context
+from api.example_addresses import ANOTHER, WALLET
 from api.router import get, write
 from api.status import Moment, moment
 from api.tenants import COMMON, TAKES, keep, look
@@ -22,7 +22,7 @@ Address = Annotated[
     msgspec.Meta(
         description="A wallet: EVM `0x` + 40 hex digits in any case, Solana base58, Tron `T…`, Starknet `0x` + 64 hex "
         "digits. It is kept, and answered, in one form.",
-        examples=[EXAMPLE_ADDRESS],
+        examples=[WALLET],
         extra_json_schema={"pattern": PATTERN},
     ),
 ]
@@ -104,7 +104,7 @@ class BookAnswer(msgspec.Struct, frozen=True):
 
 
 EXAMPLE: Final = {
-    "address": EXAMPLE_ADDRESS,
+    "address": WALLET,
     "label": "Treasury",
     "plan": "PRO",
     "expiresAt": "2027-01-01T00:00:00.000Z",

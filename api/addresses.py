@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from api.example_addresses import WALLET
 from api.fields import Reader, Refused
 from chainfolio.addresses import EVM, every
 from chainfolio.assets import Account, account
@@ -14,8 +15,6 @@ from chainfolio.settings import Settings
 
 # What an address looks like, one kind after the other; no pattern can hold a checksum or how many bytes base58 has.
 PATTERN: Final = f"^(?:{'|'.join(rules.pattern for rules in every())})$"
-EXAMPLE: Final = "0xd8da6bf26964af9d7eed9e03e53415d37aa96045"
-ANOTHER: Final = "0x00000000219ab540356cbb839cbe05303d7705fa"
 WRITTEN: Final[dict[str, Any]] = {"type": "string", "pattern": PATTERN, "maxLength": 66}
 
 
@@ -83,7 +82,7 @@ Addresses = Annotated[
         description="Wallet addresses, joined by commas (or the parameter repeated): EVM `0x` + 40 hex digits in any "
         "case, Solana base58, Tron `T…`, Starknet `0x` + 64 hex digits. Order is kept; an address given twice is "
         "answered once.",
-        examples=[[EXAMPLE]],
+        examples=[[WALLET]],
     ),
 ]
 
@@ -92,7 +91,7 @@ EvmAddress = Annotated[
     Reader(read_evm_account, _one),
     msgspec.Meta(
         description="Exactly one EVM wallet address: `0x` + 40 hex digits in any case.",
-        examples=[EXAMPLE],
+        examples=[WALLET],
     ),
 ]
 
@@ -102,6 +101,6 @@ EvmAddresses = Annotated[
     msgspec.Meta(
         description="EVM wallet addresses, joined by commas (or the parameter repeated): `0x` + 40 hex digits in any "
         "case. An address given twice counts once.",
-        examples=[[EXAMPLE]],
+        examples=[[WALLET]],
     ),
 ]

@@ -11,6 +11,7 @@ from api.addresses import EvmAddresses
 from api.context import Context
 from api.cursors import MAX_CHARS, Forged, seal, unseal
 from api.errors import FieldError, invalid
+from api.example_addresses import PERMIT2, USDC, WALLET
 from api.fields import Reader, Refused, one_of, shown
 from api.router import get
 from api.status import moment
@@ -226,9 +227,9 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
                 "block": "19000000",
                 "timestamp": "2024-01-13T18:06:11.000Z",
                 "hash": "0x" + "5c" * 32,
-                "contract": "0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48",
-                "from": "0xd8da6bf26964af9d7eed9e03e53415d37aa96045",
-                "to": "0x000000000022d473030f116ddee9f6b43ac78ba3",
+                "contract": USDC,
+                "from": WALLET,
+                "to": PERMIT2,
                 "amount": str(2**256 - 1),
                 "asset": {
                     "name": "usd coin",
@@ -238,7 +239,7 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
                     "value": "12.5",
                     "decimal": "6",
                     "chain": "ethereum",
-                    "contract": "0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48",
+                    "contract": USDC,
                 },
             }
         ],

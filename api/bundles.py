@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from api.addressbook import Address, BookQuery
-from api.addresses import ANOTHER
 from api.context import Answer, Context
+from api.example_addresses import ANOTHER, WALLET
 from api.router import get, write
 from api.tenants import COMMON, TAKES, keep, look
 from api.texts import LONGEST, tidy
@@ -96,7 +96,7 @@ class BundlesAnswer(msgspec.Struct, frozen=True):
 EXAMPLE: Final = {
     "id": ID,
     "name": "Treasury",
-    "addresses": ["0xd8da6bf26964af9d7eed9e03e53415d37aa96045"],
+    "addresses": [WALLET],
 }
 ONE: Final[dict[str, Any]] = {"answers": {200: BundleAnswer}, "example": {"data": EXAMPLE}, **FAMILY}
 

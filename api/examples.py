@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from chainfolio.assets import ZERO_ADDRESS
+from api.example_addresses import PERMIT2, WALLET
+from chainfolio.assets import SHOWN_NATIVE
 from portfolio.document import (
     AssetDocument,
     ChainDocument,
@@ -26,9 +27,9 @@ from portfolio.transactions import (
 _ETHER = AssetDocument(
     symbol="eth",
     name="ether",
-    contract=ZERO_ADDRESS,
+    contract=SHOWN_NATIVE,
     chain_key="ethereum",
-    chain_contract=f"ethereum:{ZERO_ADDRESS}",
+    chain_contract=f"ethereum:{SHOWN_NATIVE}",
     balance="0.5",
     price="2000",
     value="1000",
@@ -40,7 +41,7 @@ _ON_ETHEREUM = ProtocolChainDocument(
     name="Ethereum", key="ethereum", value="1000", protocol_positions={"WALLET": _WALLET}
 )
 _PORTFOLIO = Portfolio(
-    address="0xd8da6bf26964af9d7eed9e03e53415d37aa96045",
+    address=WALLET,
     networth="1000",
     last_updated="1772366400000",
     asset_by_protocols={
@@ -66,12 +67,12 @@ _SENT = TransactionAssetDocument(
     balance="0.5",
     price="1825.5",
     value="912.75",
-    contract=ZERO_ADDRESS,
-    chain_contract=f"ethereum:{ZERO_ADDRESS}",
+    contract=SHOWN_NATIVE,
+    chain_contract=f"ethereum:{SHOWN_NATIVE}",
     chain_key="ethereum",
     decimal="18",
-    sender="0xd8da6bf26964af9d7eed9e03e53415d37aa96045",
-    recipient="0x000000000022d473030f116ddee9f6b43ac78ba3",
+    sender=WALLET,
+    recipient=PERMIT2,
     is_asset_in=False,
     price_source="chainlink",
 )

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from api.context import Context
 from api.errors import FieldError, invalid
+from api.example_addresses import AAVE_POOL
 from api.fields import one_of, shown
 from api.router import get
 from chainfolio.addresses import EVM
@@ -16,7 +17,6 @@ from chainfolio.errors import NotFound
 from indexer.registry import Protocol
 from portfolio.facts import PLACEHOLDER, pictures
 
-EXAMPLE: Final = "0x87870bca3f3fd6335c3f4ce8392d69350b4fa4e2"  # Aave's pool on Ethereum
 _IMAGE: Final = "https://images.example/aave3.svg"
 
 
@@ -108,7 +108,7 @@ class ContractQuery(msgspec.Struct, frozen=True, kw_only=True):
             pattern=f"^{EVM.pattern}$",
             max_length=42,  # closes what `$` leaves open: a line break after the last digit
             description="The contract's EVM address, in any case.",
-            examples=[EXAMPLE],
+            examples=[AAVE_POOL],
         ),
     ]
     chain: Annotated[

@@ -9,6 +9,7 @@ import msgspec
 
 from api.addresses import Addresses
 from api.context import Context
+from api.example_addresses import WALLET
 from api.router import get
 from engine.answers import SyncStatus
 
@@ -38,7 +39,7 @@ class AddressStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cost=0,
     example=[
         {
-            "address": "0xd8da6bf26964af9d7eed9e03e53415d37aa96045",
+            "address": WALLET,
             "portfolioLastSync": "2026-03-01T12:00:00.000Z",
             "transactionsLastSync": "2026-03-01T12:00:00.000Z",
             "syncInProgress": False,

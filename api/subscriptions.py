@@ -7,9 +7,9 @@ from typing import Annotated, Final
 import msgspec
 
 from api.addressbook import Address
-from api.addresses import ANOTHER
 from api.changes import change
 from api.context import Answer, Context
+from api.example_addresses import ANOTHER, WALLET
 from api.router import write
 from api.status import Moment, moment
 from api.texts import LONGEST, tidy
@@ -83,7 +83,7 @@ class Subscribed(msgspec.Struct, frozen=True):
         "message": "1 address is subscribed to",
         "subscriptions": [
             {
-                "address": "0xd8da6bf26964af9d7eed9e03e53415d37aa96045",
+                "address": WALLET,
                 "description": "Treasury",
                 "beganAt": "2026-03-01T12:00:00.000Z",
                 "expiresAt": "2027-03-01T12:00:00.000Z",

@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from api.addresses import EXAMPLE, PATTERN, read_account
+from api.addresses import PATTERN, read_account
 from api.changes import change
 from api.context import Answer, Context
 from api.errors import FieldError, invalid
+from api.example_addresses import WALLET
 from api.fields import Refused
 from api.router import write
 from chainfolio.assets import Account
@@ -21,7 +22,7 @@ class SyncBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which wallets."""
 
     addresses: Annotated[
-        list[Annotated[str, msgspec.Meta(max_length=128, extra_json_schema={"pattern": PATTERN}, examples=[EXAMPLE])]],
+        list[Annotated[str, msgspec.Meta(max_length=128, extra_json_schema={"pattern": PATTERN}, examples=[WALLET])]],
         msgspec.Meta(min_length=1, description="Wallet addresses of any kind; as many as other calls take."),
     ]
 

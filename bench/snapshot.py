@@ -111,7 +111,7 @@ async def _timed(ask: Callable[[], Awaitable[dict[str, int]]], held: dict[str, i
 
 
 async def _ours(snapshotter: Snapshotter, tokens: list[str], past: Block, times: Times) -> dict[str, int]:
-    snapshot = await snapshotter.take([WALLET], past, tokens)
+    snapshot = await snapshotter.take([WALLET], past, list(map(snapshotter.chain.info.token_asset, tokens)))
     times.requests.append(snapshot.requests)
     return {
         str(holding.token.asset).rpartition(":")[2]: holding.raw

@@ -15,6 +15,7 @@ from chainfolio.addresses import EVM, KNOWN, shown
 from chainfolio.errors import BadRequest
 
 ZERO_ADDRESS: Final = "0x" + "0" * 40
+SHOWN_NATIVE: Final = ZERO_ADDRESS  # the contract of a native coin, as requests and answers write it
 _ASSET: Final = re.compile(
     r"([-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32})/([-a-z0-9]{3,8}):([-.%a-zA-Z0-9]{1,128})(?:/([-.%a-zA-Z0-9]{1,78}))?\Z"
 )
@@ -84,9 +85,19 @@ class Asset(NamedTuple):
         return self.kind == "slip44"
 
     @property
-    def contract(self) -> str:
-        """The contract address; the zero address for the native coin, as answers show it."""
-        return ZERO_ADDRESS if self.is_native else self.reference
+    def is_collectible(self) -> bool:
+        """Whether it is one thing of a collection, which is counted and not measured."""
+        return bool(self.token_id)
+
+    @property
+    def collection(self) -> Asset:
+        """What a collectible is one of; any other asset itself."""
+        return self._replace(token_id="") if self.token_id else self
+
+    @property
+    def shown_contract(self) -> str:
+        """The contract as answers show it: that of the native coin is the zero address. Only documents use this."""
+        return SHOWN_NATIVE if self.is_native else self.reference
 
 
 def asset(written: str) -> Asset:

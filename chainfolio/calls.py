@@ -26,12 +26,22 @@ class Call:
     args: tuple[Any, ...] = ()
     alone: bool = False
 
+    @property
+    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
+        """How answers name the read: the node's method, the contract, the function, the arguments."""
+        return "eth_call", self.to, self.signature, self.args
+
 
 @dataclass(frozen=True, slots=True)
 class NativeBalance:
     """The native coins of an account, answered with an int in the smallest unit or `Unknown`."""
 
     account: str
+
+    @property
+    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
+        """How answers name the read."""
+        return "eth_getBalance", None, None, (self.account,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload, runtime_chec
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
+from chainfolio.calls import ReadResult
 from chainfolio.chain_settings import ChainSettings
-from chainfolio.contracts import Token, TransactionDetails
+from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.errors import Incapable, NoBlock, SourceError
 from chainfolio.plans import Plan
 from chainfolio.proofs import Findings
@@ -78,8 +79,8 @@ class Collected:
 class ChainInfo:
     """What a chain is like, for documents and for every part that needs to know it.
 
-    `chain_id` is the number that answers show. `wrapped` is the contract that wraps the native coin, `also_at` the one
-    at which the chain shows its native coin as a token too. `token_namespace` is the CAIP-19 namespace of its fungible
+    `chain_id` is the number that answers show. `wrapped` is the token that wraps the native coin, `also_at` the one
+    as which the chain shows its native coin once more. `token_namespace` is the CAIP-19 namespace of its fungible
     tokens. `unproven`: parts of its blocks whose hashes nobody can compute again.
     """
 
@@ -88,13 +89,22 @@ class ChainInfo:
     native: Token
     token_namespace: str
     block_time_ms: int
-    wrapped: str | None = None
-    also_at: str | None = None
+    wrapped: Asset | None = None
+    also_at: Asset | None = None
     color: str = ""
     explorer: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[str, str] = field(default_factory=dict)
     native_images: Mapping[str, str] = field(default_factory=dict)
     unproven: tuple[str, ...] = ()
+
+    def asset(self, standard: str, reference: str | None, token_id: int | None = None) -> Asset:
+        """The CAIP-19 name of what a row of transfers moved: the native coin where the row names no token, one of a
+        collection where it has a number, by the collection's standard."""
+        if reference is None:
+            return self.native.asset
+        if token_id is None:
+            return self.token_asset(reference)
+        return Asset(self.native.asset.chain, standard, reference, str(token_id))
 
     def token_asset(self, reference: str) -> Asset:
         """The CAIP-19 name of a fungible token of the chain."""
@@ -210,9 +220,12 @@ class Chain(Protocol):
         """The results of some reads at each of several blocks, together; an error in the place of a block that
         cannot be read."""
 
-    def account_reader(self, installed: InstalledProtocols, listed: Collection[str] = ()) -> AccountReader:
+    def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> AccountReader:
         """What reads the balances and positions of accounts, with these protocols; `listed` are the tokens that are
         what they say, and whose transfers nobody has to doubt. BadSettings where a protocol cannot be read."""
+
+    def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
+        """The reads that say how much of something lies loose in a wallet, each with the name of its number."""
 
     def describe(self, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
         """What some tokens say of themselves: symbol, name, decimals."""

@@ -72,7 +72,7 @@ class Price:
 class Position:
     """One thing inside a protocol that has parts: what was supplied, what is owed, what can be claimed.
 
-    Its `type` is one of the service's; borrowed parts are positive like all others. `replaces`: contracts of the
+    Its `type` is one of the service's; borrowed parts are positive like all others. `replaces`: those of the
     account's loose tokens that this is another view of. `calls`: what was read of it. `unverified`: why its amounts
     are only claimed: such a position has no value.
     """
@@ -88,7 +88,7 @@ class Position:
     unlock_s: int = 0
     vault: str = ""
     pool: str = ""
-    replaces: tuple[str, ...] = ()
+    replaces: tuple[Asset, ...] = ()
     calls: tuple[ReadResult, ...] = field(default=(), compare=False)
     unverified: str = ""
 
@@ -116,7 +116,7 @@ class Snapshot:
     """Everything read for some accounts on one chain at one block, with what could not be read.
 
     `holdings` are all tokens that they hold, those that `positions` are another view of too. `spam` says by account and
-    contract what of it is taken for spam. `fees` are what they paid so far, in the native coin, `days` what moved since
+    asset what of it is taken for spam. `fees` are what they paid so far, in the native coin, `days` what moved since
     00:00 UTC; without an entry it is not known, and `no_days` says why not. `pegged` is what is meant to be worth a
     fixed sum of fiat money. `head` is the height of the chain's newest block when a snapshot of now was taken, None in
     one of a chosen block.
@@ -130,7 +130,7 @@ class Snapshot:
     issues: tuple[Issue, ...]
     requests: int = 0
     positions: tuple[Position, ...] = ()
-    spam: Mapping[tuple[str, str], Spam] = field(default_factory=dict)
+    spam: Mapping[tuple[str, Asset], Spam] = field(default_factory=dict)
     fees: tuple[Holding, ...] = ()
     days: tuple[Day, ...] = ()
     pegged: frozenset[Asset] = frozenset()
@@ -140,11 +140,10 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """Tokens by contract (the zero address: the native coin), and their prices, all of one block of one chain; `pegged`
-    as in a snapshot."""
+    """Tokens and their prices, all of one block of one chain; `pegged` as in a snapshot."""
 
     block: Block
-    tokens: Mapping[str, Token]
+    tokens: Mapping[Asset, Token]
     prices: Mapping[Asset, Price]
     issues: tuple[Issue, ...] = ()
     pegged: frozenset[Asset] = frozenset()

@@ -6,91 +6,81 @@ A chain reads them with `account_reader`; the rest of the engine knows nothing o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final, Protocol
 
+from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.calls import ReadResult
 from chainfolio.contracts import Holding, Issue, Position, Token
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan
-from chainfolio.protocols import DecodedPosition, TokenAmount
 
 # Of the plan of a whole account; decoders inside it have bounds of their own.
 MAX_ROUNDS: Final = 64
 MAX_READS: Final = 10_000_000
 
-Describe = Callable[[Iterable[str]], Plan[Any, Any, None]]
-
-
-@dataclass(slots=True)
-class Underlying:
-    """What lies behind parts of a position, with the calls that say so and what is not known."""
-
-    parts: dict[str, int] = field(default_factory=dict)
-    issues: list[Issue] = field(default_factory=list)
-    calls: list[ReadResult] = field(default_factory=list)
-    unlisted: set[str] = field(default_factory=set)  # shares among them that anybody could have made
-
-    def add(self, part: TokenAmount) -> None:
-        """Add an amount of a token to what is there of it."""
-        self.parts[part.token] = self.parts.get(part.token, 0) + part.raw
-
-    def merge(self, other: Underlying) -> None:
-        """Add all of another."""
-        for token, raw in other.parts.items():
-            self.add(TokenAmount(token, raw))
-        self.issues += other.issues
-        self.calls += other.calls
-        self.unlisted |= other.unlisted
+Amounts = Mapping[Asset, int]
+Describe = Callable[[Iterable[Asset]], Plan[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True)
 class OpenPosition:
-    """A position before its tokens have names. `vouches`: its protocol chose which tokens lie in it."""
+    """A position before its tokens have names.
+
+    `vouches`: its protocol chose which tokens lie in it. `unlisted` are the shares in it that anybody could have made,
+    `ground` the tokens that its account must have come by: the shares that it holds, else what it put into it.
+    """
 
     account: str
     protocol: str
-    found: DecodedPosition
-    behind: Underlying
+    type: str
+    name: str
+    supplied: Amounts
+    borrowed: Amounts
+    rewards: Amounts
+    health: Decimal | None = None
+    unlock_s: int = 0
+    vault: str = ""
+    pool: str = ""
+    replaces: tuple[Asset, ...] = ()
+    ground: frozenset[Asset] = frozenset()
+    unlisted: frozenset[Asset] = frozenset()
     vouches: bool = False
+    calls: tuple[ReadResult, ...] = ()
+    unverified: str = ""
 
     @property
-    def tokens(self) -> set[str]:
-        """Every token in it."""
-        return {*self.behind.parts, *(part.token for part in (*self.found.borrowed, *self.found.rewards))}
-
-    @property
-    def owned(self) -> set[str]:
+    def owned(self) -> set[Asset]:
         """The tokens in it that are the account's."""
-        return {*self.behind.parts, *(part.token for part in self.found.rewards)}
+        return {*self.supplied, *self.rewards}
 
     @property
-    def empty(self) -> bool:
-        """Whether there is nothing in it."""
-        parts = (*self.found.borrowed, *self.found.rewards)
-        return not any(self.behind.parts.values()) and not any(part.raw for part in parts)
+    def tokens(self) -> set[Asset]:
+        """Every token in it."""
+        return {*self.owned, *self.borrowed}
 
-    def named(self, tokens: Mapping[str, Token]) -> Position:
+    def named(self, tokens: Mapping[Asset, Token]) -> Position:
         """The position with its tokens; called by what was supplied, where it has no name of its own."""
-        found, merged = self.found, [Underlying(), Underlying()]
-        for side, parts in zip(merged, (found.borrowed, found.rewards), strict=True):
-            for part in parts:
-                side.add(part)
         supplied, borrowed, rewards = (
             tuple(
-                Holding(self.account, tokens[token], raw, self.protocol, found.position_type)
-                for token, raw in sorted(side.parts.items())
-                if raw
+                Holding(self.account, tokens[token], side[token], self.protocol, self.type)
+                for token in _shown_order(side)
+                if side[token]
             )
-            for side in (self.behind, *merged)
+            for side in (self.supplied, self.borrowed, self.rewards)
         )
-        name = found.name or " / ".join(tokens[each].symbol.upper() or each for each in sorted(self.behind.parts))
+        symbols = (tokens[each].symbol.upper() or each.shown_contract for each in _shown_order(self.supplied))
         return Position(
-            self.account, self.protocol, found.position_type, name, supplied, borrowed, rewards, found.health,
-            found.unlock_s, found.vault, found.pool, found.replaces, tuple(dict.fromkeys(self.behind.calls)),
-            found.unverified,
+            self.account, self.protocol, self.type, self.name or " / ".join(symbols), supplied, borrowed, rewards,
+            self.health, self.unlock_s, self.vault, self.pool, self.replaces, self.calls, self.unverified,
         )  # fmt: skip
+
+
+def _shown_order(assets: Iterable[Asset]) -> list[Asset]:
+    """Assets in the order of the contracts that answers show."""
+    return sorted(assets, key=lambda asset: (asset.shown_contract, asset))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +88,7 @@ class AccountState:
     """What was read of one account: its native coins and its tokens as they were answered, positions, issues."""
 
     native: Any
-    balances: Mapping[str, Any]
+    balances: Mapping[Asset, Any]
     positions: tuple[OpenPosition, ...]
     issues: tuple[Issue, ...]
 
@@ -110,7 +100,7 @@ class BlockReader(Protocol):
         self,
         account: str,
         interactions: Interactions,
-        wanted: Sequence[str],
+        wanted: Sequence[Asset],
         named: Describe | None = None,
         expected: Plan[Any, Any, None] | None = None,
     ) -> Plan[Any, Any, AccountState]:

@@ -145,12 +145,11 @@ def prepare(folder: Path, node: LocalNode, deployment: Deployment, port: int) ->
 
 def examples(node: LocalNode, deployment: Deployment) -> dict[str, object]:
     """What the documentation page asks for on this chain: our own examples, and what stands in their place."""
-    from api.addresses import ANOTHER, EXAMPLE
-    from api.protocols import EXAMPLE as CONTRACT
+    from api.example_addresses import AAVE_POOL, ANOTHER, WALLET
 
     carol, dave, pool = deployment.accounts["carol"], deployment.accounts["dave"], deployment.contracts["Pool"]
     return {
-        "example": EXAMPLE, "carol": carol.lower(), "another": ANOTHER, "dave": dave.lower(), "contract": CONTRACT,
+        "example": WALLET, "carol": carol.lower(), "another": ANOTHER, "dave": dave.lower(), "contract": AAVE_POOL,
         "pool": pool.lower(), "day": datetime.fromtimestamp(block_time_s(node), UTC).date(), "height": node.height,
     }  # fmt: skip
 

@@ -77,7 +77,7 @@ async def recorded(system: System, options: argparse.Namespace) -> Recording:
             )  # fmt: skip
     height = (await chain.heads()).finalized if options.block is None else options.block
     block = await chain.block(height)
-    plain = frozenset([chain.info.wrapped] if chain.info.wrapped else [])
+    plain = frozenset([chain.info.wrapped.reference] if chain.info.wrapped else [])
     unindexed = account_index.unindexed(system.tail, chain.key, height, Protocols(own, plain).events)
     interactions = await asyncio.to_thread(
         account_index.interactions_of, system.lake, system.tail, chain.key, [account], height, unindexed

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio import amounts
 from chainfolio.addresses import AddressRules
+from chainfolio.assets import Asset
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import TransactionDetails
 from chainfolio.errors import Reorged
@@ -24,6 +25,7 @@ from portfolio.poisoning import Counterparties, Interaction
 if TYPE_CHECKING:
     import polars as pl
 
+    from chainfolio.chains import ChainInfo
     from storage.lake import Lake
     from storage.tail import Tail
 
@@ -42,15 +44,14 @@ class Activities:
     those of the blocks that may still go."""
 
     chain: str
+    info: ChainInfo
     keys: tuple[Activity, ...]
     hashes: Mapping[int, str]
     moved: pl.DataFrame
     allowed: pl.DataFrame
     named: pl.DataFrame
 
-    def counterparties_of(
-        self, account: str, listed: Collection[str], rules: AddressRules, native_decimals: int
-    ) -> Counterparties:
+    def counterparties_of(self, account: str, listed: Collection[Asset], rules: AddressRules) -> Counterparties:
         """Whom an account truly dealt with: over the native coin, over tokens of `listed`, or in what it sent itself.
         Any other contract may say what it likes about anybody."""
         import polars as pl
@@ -61,16 +62,36 @@ class Activities:
         real = (
             self.moved.filter(pl.col("account") == account, pl.col("raw") != bytes(32))
             .join(own, on=place, how="left")
-            .filter(pl.col("token").is_null() | pl.col("token").is_in(sorted(listed)) | pl.col("own"))
+            .filter(
+                pl.col("token").is_null()
+                | pl.col("token").is_in(sorted(asset.reference for asset in listed))
+                | pl.col("own")
+            )
             .sort(place)
-            .group_by("counterparty", "token")
-            .agg(pl.first("height", "tx_index"), pl.col("raw").max())
+            .group_by("counterparty", "standard", "token")
+            .agg(pl.first("height", "tx_index", "token_id"), pl.col("raw").max())
         )
         met = (
-            Interaction(who, token, (height, tx_index), amounts.raw_from_bytes(raw))
-            for who, token, height, tx_index, raw in real.iter_rows()
+            Interaction(
+                who, self._asset(standard, token, number).collection, (height, tx_index), amounts.raw_from_bytes(raw)
+            )
+            for who, standard, token, height, tx_index, number, raw in real.iter_rows()
         )
-        return Counterparties.of(met, rules, native_decimals)
+        return Counterparties.of(met, rules, self.info.native.decimals or 0)
+
+    def _asset(self, standard: str, token: str | None, number: bytes | None) -> Asset:
+        """What a row of transfers moved."""
+        return self.info.asset(standard, token, None if number is None else amounts.raw_from_bytes(number))
+
+    def _movement(self, row: Mapping[str, Any]) -> Movement:
+        asset = self._asset(row["standard"], row["token"], row["token_id"])
+        return Movement(
+            row["log_index"], row["item"], row["direction"], row["standard"], asset, amounts.raw_from_bytes(row["raw"]),
+            row["counterparty"],
+        )  # fmt: skip
+
+    def _permission(self, row: Mapping[str, Any]) -> Permission:
+        return Permission(row["log_index"], self.info.token_asset(row["token"]), row["spender"])
 
     def whole(self, keys: Sequence[Activity]) -> list[Activity]:
         """Some of the keys with their rows, in the order given."""
@@ -90,19 +111,21 @@ class Activities:
             place = (key.account, key.height, key.tx_index)
             found.append(replace(
                 key,
-                movements=tuple(_movement(row) for row in movements.get(place, ())),
-                permissions=tuple(_permission(row) for row in permissions.get(place, ())),
+                movements=tuple(self._movement(row) for row in movements.get(place, ())),
+                permissions=tuple(self._permission(row) for row in permissions.get(place, ())),
                 details=next((_details(row) for row in details.get(place, ())), None),
             ))  # fmt: skip
         return found
 
 
-def read(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], heights: Spans, most: int) -> Activities:
+def read(
+    lake: Lake, tail: Tail, chain: str, info: ChainInfo, accounts: Sequence[str], heights: Spans, most: int
+) -> Activities:
     """What the index has of some accounts at some heights. NotFound where one has more than `most` transactions,
     Reorged where blocks leave the chain faster than they can be read."""
     for _ in range(TRIES):
         before = _hashes(tail, chain)
-        found = _read(lake, tail, chain, accounts, heights, most, before)
+        found = _read(lake, tail, chain, info, accounts, heights, most, before)
         if _stands(before, _hashes(tail, chain)):
             return found
     raise Reorged(chain, max(before), before[max(before)])
@@ -122,7 +145,14 @@ def _stands(before: Mapping[int, str], after: Mapping[int, str]) -> bool:
 
 
 def _read(
-    lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], heights: Spans, most: int, hashes: Mapping[int, str]
+    lake: Lake,
+    tail: Tail,
+    chain: str,
+    info: ChainInfo,
+    accounts: Sequence[str],
+    heights: Spans,
+    most: int,
+    hashes: Mapping[int, str],
 ) -> Activities:
     import polars as pl
 
@@ -139,7 +169,7 @@ def _read(
     for account, count in keys.group_by("account").len().iter_rows():
         check_ceiling(account, count, most)
     moved, allowed = moved.sort("log_index", "item", "direction"), allowed.sort("log_index")
-    return Activities(chain, tuple(_key(chain, *row) for row in keys.iter_rows()), hashes, moved, allowed, named)
+    return Activities(chain, info, tuple(_key(chain, *row) for row in keys.iter_rows()), hashes, moved, allowed, named)
 
 
 def indexed_transactions(
@@ -194,19 +224,6 @@ def _by_place(rows: pl.DataFrame) -> dict[tuple[str, int, int], list[dict[str, A
 
 def _key(chain: str, account: str, height: int, tx_index: int, time: datetime, tx_hash: str) -> Activity:
     return Activity(chain, account, height, (time - EPOCH) // timedelta(microseconds=1), tx_index, tx_hash)
-
-
-def _movement(row: Mapping[str, Any]) -> Movement:
-    number = row["token_id"]
-    return Movement(
-        row["log_index"], row["item"], row["direction"], row["standard"], row["token"],
-        None if number is None else amounts.raw_from_bytes(number), amounts.raw_from_bytes(row["raw"]),
-        row["counterparty"],
-    )  # fmt: skip
-
-
-def _permission(row: Mapping[str, Any]) -> Permission:
-    return Permission(row["log_index"], row["token"], row["spender"])
 
 
 def _details(row: Mapping[str, Any]) -> TransactionDetails:

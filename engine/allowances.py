@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio import amounts
-from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.addresses import rules_of
 from chainfolio.blocks import Block
 from chainfolio.calls import Call, Read, balance_of
 from chainfolio.contracts import Holding, Price, Token
@@ -102,8 +102,11 @@ def latest_erc20(lake: Lake, tail: Tail, chain: str, owners: Sequence[str]) -> l
     return [approval(row) for row in rows.iter_rows(named=True)]
 
 
-def latest_operators(lake: Lake, tail: Tail, chain: str, owners: Sequence[str]) -> list[Operator]:
-    """Who was last allowed to move collectibles, by the events: all of a collection, or one of them."""
+def latest_operators(
+    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], nobody: Collection[str]
+) -> list[Operator]:
+    """Who was last allowed to move collectibles, by the events: all of a collection, or one of them. To allow
+    `nobody` is to take back."""
     for_all = latest(lake, tail, chain, owners, ("account", "token", "spender"), "operator")
     single = latest(lake, tail, chain, owners, ("token", "token_id"), "erc721")
     found = [
@@ -113,7 +116,7 @@ def latest_operators(lake: Lake, tail: Tail, chain: str, owners: Sequence[str]) 
             token_id=None if row["token_id"] is None else amounts.raw_from_bytes(row["token_id"]),
         )
         for row in (*for_all.iter_rows(named=True), *single.iter_rows(named=True))
-        if row["approved"] is not False and row["spender"] != ZERO_ADDRESS
+        if row["approved"] is not False and row["spender"] not in nobody
     ]  # fmt: skip
     return sorted(found, key=lambda each: (each.place.height, each.place.log_index), reverse=True)
 
@@ -140,11 +143,12 @@ async def allowances(
 
     SourceError where the node does not answer. A contract that refuses has an allowance of None: it is not known.
     """
-    tokens = sorted({each.token for each in approvals})
-    about = await snapshotter.known(tokens, block)
+    token_asset = snapshotter.chain.info.token_asset
+    tokens = {each.token: token_asset(each.token) for each in approvals}
+    about = await snapshotter.known(tokens.values(), block)
     if about.issues:
         raise BadAnswer(snapshotter.chain.key, f"{about.issues[0].adapter}: {about.issues[0].reason}")
-    known = about.tokens
+    known = {contract: about.tokens[asset] for contract, asset in tokens.items()}
     said = await _driven(snapshotter, block, _left(approvals))
     prices = {price.asset: price for price in about.quotes.prices}
     return tuple(
@@ -257,7 +261,9 @@ async def standing(snapshotter: Snapshotter, owners: Sequence[str], labels: Labe
     lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
     block = await snapshotter.now()
     events = await asyncio.to_thread(latest_erc20, lake, tail, key, owners)
-    allowed = await asyncio.to_thread(latest_operators, lake, tail, key, owners)
+    allowed = await asyncio.to_thread(
+        latest_operators, lake, tail, key, owners, rules_of(snapshotter.chain.kind).nobody
+    )
     names = labels(key, {event.spender for event in events} | {operator.spender for operator in allowed})
     left = await allowances(snapshotter, [each for each in events if each.raw], block, names)
     may = await operators(snapshotter, allowed, block, names)
@@ -288,7 +294,9 @@ async def included(
     block = await snapshotter.now()
     allowed = None
     if "operators" in include and first:
-        allowed = await asyncio.to_thread(latest_operators, lake, tail, key, owners)
+        allowed = await asyncio.to_thread(
+            latest_operators, lake, tail, key, owners, rules_of(snapshotter.chain.kind).nobody
+        )
     inside = await permitted(snapshotter, owners, permit2, block) if "permit2" in include and first else None
     spenders = {each.spender for each in (*page.items, *(allowed or ()), *(inside or ()))}
     names = labels(key, spenders)

@@ -124,21 +124,22 @@ async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> 
     if not wanted:
         return {}
     chain, info = snapshotter.chain, snapshotter.chain.info
-    tokens = list(dict.fromkeys(token for _, token in wanted))
+    tokens = {token: info.token_asset(token) for _, token in wanted}
     try:
         block = await snapshotter.now()
-        book = snapshotter.book.known(tokens, block)
+        book = snapshotter.book.known(tokens.values(), block)
         plans: dict[str, Plan[Read, Any, Any]] = {
             "balances": _balances(wanted),
-            "tokens": chain.describe([info.token_asset(token) for token in tokens if token not in book]),
-            "prices": source_chain(snapshotter.sources, [info.token_asset(token) for token in tokens], block),
+            "tokens": chain.describe([asset for asset in tokens.values() if asset not in book]),
+            "prices": source_chain(snapshotter.sources, tokens.values(), block),
         }
         reports = await run_batched(plans, lambda reads: chain.answer(reads, block))
     except SourceError:
         return {}
     quotes: Quotes = reports["prices"].result or Quotes()
     raws: Mapping[tuple[str, str], object] = reports["balances"].result or {}
-    told = book | {asset.contract: token for asset, token in (reports["tokens"].result or {}).items()}
+    said = book | (reports["tokens"].result or {})
+    told = {contract: said[asset] for contract, asset in tokens.items()}
     usd = {price.asset: price.usd for price in quotes.prices}
     return {
         pair: _asset(told[pair[1]], raw, usd[told[pair[1]].asset])

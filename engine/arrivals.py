@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
+from chainfolio.assets import Asset
 from chainfolio.blocks import Span
 from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSACTIONS, TRANSFERS
 from engine.account_index import COLLECTIBLE, FUNGIBLE, NOTHING
@@ -32,11 +33,11 @@ def arrivals(
     lake: Lake,
     tail: Tail,
     chain: str,
-    tokens: Mapping[str, Collection[str]],
-    trusted: Mapping[str, Collection[str]],
+    tokens: Mapping[str, Collection[Asset]],
+    trusted: Mapping[str, Collection[Asset]],
     height: int,
-    listed: Collection[str] = (),
-) -> dict[str, dict[str, Arrival]]:
+    listed: Collection[Asset] = (),
+) -> dict[str, dict[Asset, Arrival]]:
     """How tokens came to accounts up to a height, both by account; those that the index has not seen come are absent.
 
     A transaction has something of the account's own in it where the account sent it, or where native coins or a token
@@ -44,7 +45,7 @@ def arrivals(
     """
     import polars as pl
 
-    found: dict[str, dict[str, Arrival]] = {account: {} for account in tokens}
+    found: dict[str, dict[Asset, Arrival]] = {account: {} for account in tokens}
     rows = rows_of(lake, tail, chain, ACCOUNT_TRANSFERS, list(tokens), (*KEY, *MOVED), span=Span(0, height))
     own = rows.select(*WHERE, "direction", *MOVED)
     met = own.join(_pairs(tokens), on=PAIR, how="semi").filter(pl.col("standard").is_in((*FUNGIBLE, COLLECTIBLE)))
@@ -52,7 +53,7 @@ def arrivals(
         return found
     places = met.select(WHERE).unique()
     out = own.filter(pl.col("direction") == "out", pl.col("raw") != NOTHING)
-    coins = out.filter(pl.col("token").is_null() | pl.col("token").is_in(list(listed)))
+    coins = out.filter(pl.col("token").is_null() | pl.col("token").is_in([asset.reference for asset in listed]))
     paid = pl.concat([coins, out.join(_pairs(trusted), on=PAIR, how="semi")])
     deeds = paid.select(WHERE).unique().join(places, on=WHERE, how="semi")
     # A token that came by nobody's doing that is known yet: its newest transaction may still be the account's own.
@@ -64,9 +65,10 @@ def arrivals(
     moved = _by_pair(met.filter(pl.col("raw") != NOTHING).group_by(PAIR).len())
     recipients, by_deed = _by_pair(_recipients(lake, tail, chain, foreign)), set(solicited.iter_rows())
     net = _net(met)
-    for account, token in sorted(met.select(PAIR).unique().iter_rows()):
-        pair = (account, token)
-        found[account][token] = Arrival(moved.get(pair, 0), pair in by_deed, recipients.get(pair, 0), net[pair])
+    named = {(account, asset.reference): asset for account, own in tokens.items() for asset in own}
+    for pair in sorted(met.select(PAIR).unique().iter_rows()):
+        arrival = Arrival(moved.get(pair, 0), pair in by_deed, recipients.get(pair, 0), net[pair])
+        found[pair[0]][named[pair]] = arrival
     return found
 
 
@@ -78,11 +80,11 @@ def _net(moves: pl.DataFrame) -> dict[tuple[str, str], int]:
     return found
 
 
-def _pairs(tokens: Mapping[str, Collection[str]]) -> pl.DataFrame:
+def _pairs(tokens: Mapping[str, Collection[Asset]]) -> pl.DataFrame:
     """Accounts and their tokens, a row each."""
     import polars as pl
 
-    rows = [(account, token) for account, own in tokens.items() for token in own]
+    rows = [(account, asset.reference) for account, own in tokens.items() for asset in own]
     return pl.DataFrame(rows, schema=dict.fromkeys(PAIR, pl.String), orient="row")
 
 

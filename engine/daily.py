@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from chainfolio import amounts
-from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS
 from engine.account_index import FUNGIBLE
@@ -18,6 +18,7 @@ from engine.sent import PAID, sent
 if TYPE_CHECKING:
     import polars as pl
 
+    from chainfolio.chains import ChainInfo
     from storage.lake import Lake
     from storage.tail import Tail
 
@@ -30,18 +31,18 @@ MOVED: Final = (*KEY, "counterparty", "standard", "token", "raw")
 
 @dataclass(slots=True)
 class Daily:
-    """Raw amounts by contract (the zero address: the native coin); what left has the fees in it."""
+    """Raw amounts by asset; what left has the fees in it."""
 
-    came: dict[str, int] = field(default_factory=dict)
-    left: dict[str, int] = field(default_factory=dict)
+    came: dict[Asset, int] = field(default_factory=dict)
+    left: dict[Asset, int] = field(default_factory=dict)
 
-    def add(self, direction: str, contract: str, raw: int) -> None:
+    def add(self, direction: str, asset: Asset, raw: int) -> None:
         """Take in one movement, `in` or `out`."""
         side = self.came if direction == "in" else self.left
-        side[contract] = side.get(contract, 0) + raw
+        side[asset] = side.get(asset, 0) + raw
 
     @property
-    def contracts(self) -> set[str]:
+    def assets(self) -> set[Asset]:
         """Everything that moved."""
         return {*self.came, *self.left}
 
@@ -52,14 +53,14 @@ def daily(
     chain: str,
     accounts: Sequence[str],
     block: Block,
-    also_at: str | None = None,
+    info: ChainInfo,
     nobody: Collection[str] = (),
 ) -> tuple[dict[str, Daily], str]:
     """What moved between accounts and others by account, with the block's own; no account is absent from it.
 
     Empty, with the reason, where the day is not indexed up to this block in all that it takes, or where the index has
-    another block at its height. `also_at`: the contract at which the chain tells of its native coin a second time, as
-    of a token; `nobody`: the accounts that mint and burn.
+    another block at its height. What the chain tells of its native coin a second time, as of a token, counts once.
+    `nobody`: the accounts that mint and burn.
     """
     import polars as pl
 
@@ -68,8 +69,8 @@ def daily(
         return {}, lacking
     index, span, today = (lake, tail, chain), Span(0, block.height), pl.col("time") >= since
     found = {account: Daily() for account in accounts}
-    _add_moved(found, rows_of(*index, ACCOUNT_TRANSFERS, accounts, MOVED, span=span, where=today), also_at, nobody)
-    _add_fees(found, sent(*index, accounts, PAID, span, today))
+    _add_moved(found, rows_of(*index, ACCOUNT_TRANSFERS, accounts, MOVED, span=span, where=today), info, nobody)
+    _add_fees(found, sent(*index, accounts, PAID, span, today), info.native.asset)
     # Once more: what has left the chain meanwhile may have been read in part.
     lacking = _lacking(lake, tail, chain, block, since)
     return ({}, lacking) if lacking else (found, "")
@@ -118,13 +119,14 @@ def _began(lake: Lake, tail: Tail, chain: str, first: int, block: Block, since: 
     )
 
 
-def _add_moved(found: dict[str, Daily], moved: pl.DataFrame, also_at: str | None, nobody: Collection[str]) -> None:
+def _add_moved(found: dict[str, Daily], moved: pl.DataFrame, info: ChainInfo, nobody: Collection[str]) -> None:
     """Coins and fungible tokens that went between an account and somebody else. Who mints and burns has neither."""
     import polars as pl
 
     native = pl.col("token").is_null()
     nobodys = pl.col("account").is_in(nobody) & ~native
     rows = moved.filter(native | pl.col("standard").is_in(FUNGIBLE), pl.col("account") != pl.col("counterparty"))
+    also_at = info.also_at.reference if info.also_at else None
     told: set[tuple[object, ...]] = set()
     # Native coins first, as null sorts: what is told of them a second time is known by then.
     for row in rows.filter(~nobodys).select(*PLACE, "direction", "raw", "token").sort("token").iter_rows():
@@ -134,10 +136,10 @@ def _add_moved(found: dict[str, Daily], moved: pl.DataFrame, also_at: str | None
             told.add(movement)
         elif token == also_at and movement in told:
             continue
-        contract = ZERO_ADDRESS if token in (None, also_at) else token
-        found[account].add(direction, contract, amounts.raw_from_bytes(raw))
+        asset = info.native.asset if token in (None, also_at) else info.token_asset(token)
+        found[account].add(direction, asset, amounts.raw_from_bytes(raw))
 
 
-def _add_fees(found: dict[str, Daily], fees: pl.DataFrame) -> None:
+def _add_fees(found: dict[str, Daily], fees: pl.DataFrame, native: Asset) -> None:
     for account, fee in fees.select("account", "fee").iter_rows():
-        found[account].add("out", ZERO_ADDRESS, amounts.raw_from_bytes(fee))
+        found[account].add("out", native, amounts.raw_from_bytes(fee))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.assets import Asset
 from chainfolio.contracts import Issue, Spam
 from chainfolio.positions import OpenPosition
 from engine.arrivals import arrivals
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """The positions of a reading, with those marked that do not count and why; and what is spam, by account and
-    contract."""
+    token."""
 
     positions: Sequence[OpenPosition]
     issues: Sequence[Issue]
-    spam: Mapping[tuple[str, str], Spam]
+    spam: Mapping[tuple[str, Asset], Spam]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,42 +50,40 @@ class Judge:
         return Judgement(positions, issues, self._spam_of(reading, positions))
 
     @property
-    def listed(self) -> set[str]:
+    def listed(self) -> set[Asset]:
         """The tokens that are what they say, whoever sent them."""
         return {*self.book.listed, *([self.chain.info.wrapped] if self.chain.info.wrapped else [])}
 
     def spam(
         self,
-        held: Sequence[tuple[str, str, Any]],
-        own: Mapping[str, Set[str]],
+        held: Sequence[tuple[str, Asset, Any]],
+        own: Mapping[str, Set[Asset]],
         about: About,
         height: int,
-        backed: Set[tuple[str, str]] = frozenset(),
-    ) -> dict[tuple[str, str], Spam]:
-        """What of the held tokens (None: how much is not known) is taken for spam, by account and contract. An account
+        backed: Set[tuple[str, Asset]] = frozenset(),
+    ) -> dict[tuple[str, Asset], Spam]:
+        """What of the held tokens (None: how much is not known) is taken for spam, by account and token. An account
         is judged by its `own` tokens and the list, whoever else is in the snapshot. `backed`: shares of what has a
         price."""
         listed = self.listed
-        suspects: dict[str, list[str]] = {}
-        for account, contract, _ in held:
-            if contract not in listed:
-                suspects.setdefault(account, []).append(contract)
+        suspects: dict[str, list[Asset]] = {}
+        for account, asset, _ in held:
+            if asset not in listed:
+                suspects.setdefault(account, []).append(asset)
         if not suspects:
             return {}
         tokens, priced = about.tokens, _priced(suspects, own, about)
         came = self._came(suspects, priced, height)
         originals = self._originals(set(priced.values()), about)
         spam = {}
-        raws = {(account, contract): raw if isinstance(raw, int) else None for account, contract, raw in held}
-        for account, contracts in suspects.items():
-            for contract in contracts:
-                token, arrival = tokens[contract], came[account].get(contract)
-                has_price = contract in priced[account] or (account, contract) in backed
-                facts = TokenFacts(
-                    contract, token.symbol, token.name, False, has_price, arrival, raws[account, contract]
-                )
+        raws = {(account, asset): raw if isinstance(raw, int) else None for account, asset, raw in held}
+        for account, assets in suspects.items():
+            for asset in assets:
+                token, arrival = tokens[asset], came[account].get(asset)
+                has_price = asset in priced[account] or (account, asset) in backed
+                facts = TokenFacts(asset, token.symbol, token.name, False, has_price, arrival, raws[account, asset])
                 if (verdict := judge(facts, originals[priced[account]])) is not None:
-                    spam[account, contract] = verdict
+                    spam[account, asset] = verdict
         return spam
 
     def _positions(self, reading: Reading) -> tuple[list[OpenPosition], list[Issue]]:
@@ -96,43 +94,44 @@ class Judge:
         priced = _priced(suspects, reading.own, reading.about)
         return judged(reading.opened, self._came(suspects, priced, reading.block.height))
 
-    def _spam_of(self, reading: Reading, positions: Sequence[OpenPosition]) -> dict[tuple[str, str], Spam]:
+    def _spam_of(self, reading: Reading, positions: Sequence[OpenPosition]) -> dict[tuple[str, Asset], Spam]:
         """What is taken for spam of what is held, loose or in positions, and of what has a price and only moved today:
         that is judged by itself, so that it changes nothing of what is said of the holdings."""
         own, about, height = reading.own, reading.about, reading.block.height
-        priced = {price.asset.contract for price in about.quotes.prices} - {ZERO_ADDRESS}
+        native = self.chain.info.native.asset
+        priced = {price.asset for price in about.quotes.prices} - {native}
         loose = {each[:2] for each in reading.held}
-        inside = {(each.account, token) for each in positions for token in each.owned - {ZERO_ADDRESS}}
+        inside = {(each.account, token) for each in positions for token in each.owned - {native}}
         held = [*reading.held, *((*pair, None) for pair in sorted(inside - loose))]
-        backed = {(each.account, share) for each in positions if each.owned & priced for share in each.found.replaces}
+        backed = {(each.account, share) for each in positions if each.owned & priced for share in each.replaces}
         spam = self.spam(held, own, about, height, backed)
         there = {each[:2] for each in held}
         gone = [
-            (account, contract, None)
+            (account, asset, None)
             for account, each in reading.moved.items()
-            for contract in sorted(each.contracts & priced)
-            if (account, contract) not in there
+            for asset in sorted(each.assets & priced)
+            if (account, asset) not in there
         ]
-        both = {account: {*own[account], *each.contracts} for account, each in reading.moved.items()}
+        both = {account: {*own[account], *each.assets} for account, each in reading.moved.items()}
         return spam | (self.spam(gone, both, about, height) if gone else {})
 
     def _came(
-        self, suspects: Mapping[str, Sequence[str] | Set[str]], priced: Mapping[str, Set[str]], height: int
-    ) -> dict[str, dict[str, Arrival]]:
+        self, suspects: Mapping[str, Sequence[Asset] | Set[Asset]], priced: Mapping[str, Set[Asset]], height: int
+    ) -> dict[str, dict[Asset, Arrival]]:
         return arrivals(self.lake, self.tail, self.chain.key, suspects, priced, height, self.listed)
 
-    def _originals(self, several: Set[frozenset[str]], about: About) -> dict[frozenset[str], Originals]:
+    def _originals(self, several: Set[frozenset[Asset]], about: About) -> dict[frozenset[Asset], Originals]:
         """What a token may be an imitation of: the list, the native coin, and each of several sets of priced tokens."""
         native, tokens = self.chain.info.native, about.tokens
         everybodys = Originals.of((each, token.symbol, token.name) for each, token in self.book.listed.items())
-        everybodys.add(ZERO_ADDRESS, native.symbol, native.name)
+        everybodys.add(native.asset, native.symbol, native.name)
         return {
             priced: everybodys.more((each, tokens[each].symbol, tokens[each].name) for each in priced)
             for priced in several
         }
 
 
-def _priced(accounts: Mapping[str, object], own: Mapping[str, Set[str]], about: About) -> dict[str, frozenset[str]]:
+def _priced(accounts: Mapping[str, object], own: Mapping[str, Set[Asset]], about: About) -> dict[str, frozenset[Asset]]:
     """Which of their own tokens have a price, by account."""
-    prices = {price.asset.contract for price in about.quotes.prices}
+    prices = {price.asset for price in about.quotes.prices}
     return {account: frozenset(own[account] & prices) for account in accounts}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from chainfolio.assets import ZERO_ADDRESS, Asset
+from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.calls import Read
 from chainfolio.contracts import Issue, Price
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MOST_BLOCKS: Final = 20_000  # that are kept: those asked for first go first
 Located = tuple[Block, Read]
-Prices = dict[int, dict[str, Price]]  # by height and contract, the zero address for the native coin
+Prices = dict[int, dict[Asset, Price]]  # by height
 
 
 @dataclass(slots=True)
@@ -33,44 +33,42 @@ class Past:
 
     chain: Chain
     sources: Sequence[PriceSource]
-    _kept: dict[int, dict[str, Price | None]] = field(default_factory=dict)
+    _kept: dict[int, dict[Asset, Price | None]] = field(default_factory=dict)
 
-    async def prices(self, wanted: Mapping[Block, Iterable[str]]) -> tuple[Prices, list[Issue]]:
-        """The prices of some contracts at some blocks (without a hash where that is not known), and what could not be
+    async def prices(self, wanted: Mapping[Block, Iterable[Asset]]) -> tuple[Prices, list[Issue]]:
+        """The prices of some assets at some blocks (without a hash where that is not known), and what could not be
         read. About one request where all hashes are known, two where not, none the second time."""
         unknown = {
-            block: sorted(set(contracts) - self._kept.get(block.height, {}).keys())
-            for block, contracts in wanted.items()
+            block: sorted(set(assets) - self._kept.get(block.height, {}).keys()) for block, assets in wanted.items()
         }
         fresh, issues = await self._read({block: open_ for block, open_ in unknown.items() if open_})
         found = {}
-        for block, contracts in wanted.items():
+        for block, assets in wanted.items():
             known = {**self._kept.get(block.height, {}), **fresh.get(block.height, {})}
-            found[block.height] = {each: price for each in contracts if (price := known.get(each)) is not None}
+            found[block.height] = {each: price for each in assets if (price := known.get(each)) is not None}
         return found, issues
 
     async def _read(
-        self, unknown: Mapping[Block, Sequence[str]]
-    ) -> tuple[dict[int, dict[str, Price | None]], list[Issue]]:
+        self, unknown: Mapping[Block, Sequence[Asset]]
+    ) -> tuple[dict[int, dict[Asset, Price | None]], list[Issue]]:
         if not unknown:
             return {}, []
         node = _Node(self.chain)
-        assets = {contract: self._asset(contract) for contracts in unknown.values() for contract in contracts}
         plans = {
-            str(block.height): _at(block, source_chain(self.sources, [assets[each] for each in contracts], block))
-            for block, contracts in unknown.items()
+            str(block.height): _at(block, source_chain(self.sources, assets, block))
+            for block, assets in unknown.items()
         }
         reports = await run_batched(plans, node.answers)
-        found: dict[int, dict[str, Price | None]] = {}
-        for block, contracts in unknown.items():
+        found: dict[int, dict[Asset, Price | None]] = {}
+        for block, assets in unknown.items():
             quotes = reports[str(block.height)].result or Quotes()
             prices = {price.asset: price for price in quotes.prices}
-            found[block.height] = {contract: prices.get(assets[contract]) for contract in contracts}
+            found[block.height] = {asset: prices.get(asset) for asset in assets}
             if block.height not in node.lost and self.chain.is_final(block.height):
                 self._keep(block.height, found[block.height])
         return found, [self._issue(node.lost)] if node.lost else []
 
-    def _keep(self, height: int, prices: Mapping[str, Price | None]) -> None:
+    def _keep(self, height: int, prices: Mapping[Asset, Price | None]) -> None:
         self._kept.setdefault(height, {}).update(prices)
         while len(self._kept) > MOST_BLOCKS:
             del self._kept[next(iter(self._kept))]
@@ -80,10 +78,6 @@ class Past:
         where = f"block {first}" if len(lost) == 1 else f"{len(lost)} blocks from {first} to {last}"
         reason = f"prices at {where} could not be read: {lost[first]}"
         return Issue(self.chain.key, "prices", reason, makes_partial=False)
-
-    def _asset(self, contract: str) -> Asset:
-        info = self.chain.info
-        return info.native.asset if contract == ZERO_ADDRESS else info.token_asset(contract)
 
 
 @dataclass(slots=True)

@@ -50,7 +50,8 @@ async def permitted(
     given = await asyncio.to_thread(latest, snapshotter.lake, snapshotter.tail, chain.key, owners, filters, block)
     if not given:
         return ()
-    about = await snapshotter.known(sorted({each.token for each in given}), block)
+    tokens = {each.token: chain.info.token_asset(each.token) for each in given}
+    about = await snapshotter.known(tokens.values(), block)
     if about.issues:
         raise BadAnswer(chain.key, f"{about.issues[0].adapter}: {about.issues[0].reason}")
     report = (await run_batched({"permit2": _said(given)}, lambda reads: chain.answer(reads, block)))["permit2"]
@@ -58,7 +59,7 @@ async def permitted(
         raise BadAnswer(chain.key, f"what is left inside Permit2 could not be read: {report.reason}")
     prices = {price.asset: price for price in about.quotes.prices}
     found = (
-        _left(each, [report.result[ask] for ask in _asks(each)], about.tokens[each.token], prices, block)
+        _left(each, [report.result[ask] for ask in _asks(each)], about.tokens[tokens[each.token]], prices, block)
         for each in given
     )
     return tuple(each for each in found if each is not None)

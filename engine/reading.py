@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Issue, Token
 from chainfolio.plans import Reverted, Unknown
@@ -14,7 +14,7 @@ from chainfolio.positions import AccountState, OpenPosition
 from engine.daily import Daily
 from engine.descriptions import About
 
-Held = tuple[str, str, int]  # account, contract, raw
+Held = tuple[str, Asset, int]  # account, token, raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class Reading:
     no_days: str
     fees: Mapping[str, int]
     opened: tuple[OpenPosition, ...] = field(init=False)
-    own: Mapping[str, set[str]] = field(init=False)  # the tokens that each account has, and the native coin
+    own: Mapping[str, set[Asset]] = field(init=False)  # the tokens that each account has, and the native coin
 
     def __post_init__(self) -> None:
         opened = tuple(each for state in self.states.values() for each in state.positions)
-        own = {account: {ZERO_ADDRESS} for account in self.states}
-        for account, contract, _ in self.held:
-            own[account].add(contract)
+        own = {account: {self.about.chain.info.native.asset} for account in self.states}
+        for account, asset, _ in self.held:
+            own[account].add(asset)
         for each in opened:
             own[each.account] |= each.tokens
         object.__setattr__(self, "opened", opened)
@@ -50,7 +50,7 @@ class Reading:
 
 
 def holdings_of(
-    states: Mapping[str, AccountState], wanted: Mapping[str, Mapping[str, bool]], known: Collection[str]
+    states: Mapping[str, AccountState], wanted: Mapping[str, Mapping[Asset, bool]], known: Collection[Asset]
 ) -> tuple[list[Held], list[Issue]]:
     """What is held, and an issue for each balance that its contract does not tell. The answer is partial where the
     token is `known` (listed, or with a price): nobody can send one of those to spoil an answer.
@@ -59,15 +59,15 @@ def holdings_of(
     """
     held, issues = [], []
     for account, state in states.items():
-        for contract, raw in state.balances.items():
+        for asset, raw in state.balances.items():
             if isinstance(raw, int):
                 if raw:
-                    held.append((account, contract, raw))
-            elif wanted[account][contract]:
+                    held.append((account, asset, raw))
+            elif wanted[account][asset]:
                 reason = f"the balance of {account} is unknown: {_why(raw)}"
                 gone = isinstance(raw, Unknown) and raw.cause == "absent"
-                makes_partial = contract in known and not gone
-                issues.append(Issue("balance", contract, reason, makes_partial=makes_partial, account=account))
+                makes_partial = asset in known and not gone
+                issues.append(Issue("balance", asset.reference, reason, makes_partial=makes_partial, account=account))
     return held, issues
 
 

@@ -15,10 +15,10 @@ from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from chainfolio.assets import ZERO_ADDRESS, Account
+from chainfolio.assets import Account
 from chainfolio.blocks import Block, ahead_of_clock
 from chainfolio.chains import Capability, having
-from chainfolio.contracts import Issue, Quoted, Snapshot, VirtualUser
+from chainfolio.contracts import Issue, Quoted, Snapshot, Token, VirtualUser
 from chainfolio.errors import (
     BadRequest,
     HistoryUnavailable,
@@ -329,15 +329,16 @@ class Engine:
         if key not in self.system.settings.chains:
             return None
         chain = self.system.chain(key)
-        reader = self._snapshotter(chain)
+        reader, assets = self._snapshotter(chain), [chain.info.token_asset(contract) for contract in contracts]
         try:
             async with self._budget(chain):
-                return await reader.quote(contracts)
+                return await reader.quote(assets)
         except SourceError as error:
             log.warning("%s could not be read: %s", key, error.message)
             issue = Issue(key, key, f"the chain could not be read: {error.reason}")
             block = Block(0, "", "", self.system.seams.clock.now_us())
-            tokens = reader.book.known(contracts, block) | {ZERO_ADDRESS: reader.native}
+            unknown = {asset: Token(asset, "", "", None) for asset in assets}
+            tokens = unknown | reader.book.known(assets, block) | {reader.native.asset: reader.native}
             return Quoted(block, tokens, {}, (issue,))
 
     def facts(self) -> dict[str, ChainFacts]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.addresses import rules_of
-from chainfolio.assets import ZERO_ADDRESS, Asset
+from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
 from chainfolio.calls import Read, balance_of
 from chainfolio.contracts import Day, Holding, Issue, Quoted, Snapshot, Spam, Token
@@ -61,10 +61,10 @@ class Snapshotter:
         self.past = Past(self.chain, self.sources)
 
     async def take(
-        self, accounts: Sequence[str], block: Block | None = None, extra: Sequence[str] = (), *, live: bool = False
+        self, accounts: Sequence[str], block: Block | None = None, extra: Sequence[Asset] = (), *, live: bool = False
     ) -> Snapshot:
         """A snapshot at a block; without one at the newest that is indexed, or, `live`, at the newest of the chain.
-        `extra` are contracts to look at beside those the accounts have met."""
+        `extra` are tokens to look at beside those the accounts have met."""
         before = self.chain.requests
         if block is not None:
             return await self._at(accounts, block, extra, before)
@@ -77,18 +77,18 @@ class Snapshotter:
             taken = await self._at(accounts, head, extra, before)
         return replace(taken, head=max(head.height, taken.block.height))
 
-    async def quote(self, contracts: Sequence[str]) -> Quoted:
+    async def quote(self, assets: Sequence[Asset]) -> Quoted:
         """What some tokens and the native coin are and what they are worth, all at the head of the chain."""
         try:
-            return await self._quoted(contracts)
+            return await self._quoted(assets)
         except Reorged:
-            return await self._quoted(contracts)
+            return await self._quoted(assets)
 
-    async def _quoted(self, contracts: Sequence[str]) -> Quoted:
+    async def _quoted(self, assets: Sequence[Asset]) -> Quoted:
         block = (await self.chain.heads()).latest
-        about = await self.known(contracts, block)
+        about = await self.known(assets, block)
         prices = {price.asset: price for price in about.quotes.prices}
-        refused = _refusals(about.quotes, {"": {*contracts, ZERO_ADDRESS}})
+        refused = _refusals(about.quotes, {"": {*assets, self.native.asset}})
         return Quoted(block, about.tokens, prices, (*about.issues, *refused), pegged(self.sources))
 
     @property
@@ -96,27 +96,28 @@ class Snapshotter:
         """The native coin as a token."""
         return self.chain.info.native
 
-    async def _at(self, accounts: Sequence[str], block: Block, extra: Sequence[str], before: int) -> Snapshot:
+    async def _at(self, accounts: Sequence[str], block: Block, extra: Sequence[Asset], before: int) -> Snapshot:
         reading = await self._read(accounts, block, extra)
         judgement = await asyncio.to_thread(self._judge.of, reading)
         return replace(assembled(self.chain, reading, judgement, self.sources), requests=self.chain.requests - before)
 
-    async def _read(self, accounts: Sequence[str], block: Block, extra: Sequence[str]) -> Reading:
+    async def _read(self, accounts: Sequence[str], block: Block, extra: Sequence[Asset]) -> Reading:
         # Before the rows are read: what is covered by now is there then.
         unindexed = account_index.unindexed(self.tail, self.chain.key, block.height, self.reader.events)
         recent = await self._recent(block)
-        index = self.lake, self.tail, self.chain.key, accounts
+        index, info = (self.lake, self.tail, self.chain.key, accounts), self.chain.info
         loose = recent.tables["transfers"] if recent else None
         nobody = rules_of(self.chain.kind).nobody
         interactions, (moved, no_days) = await asyncio.gather(
             asyncio.to_thread(account_index.interactions_of, *index, block.height, unindexed, loose),
-            asyncio.to_thread(daily, *index, block, self.chain.info.also_at, nobody),
+            asyncio.to_thread(daily, *index, block, info, nobody),
         )
-        wanted = {account: self._wanted(interactions[account].tokens | set(extra)) for account in accounts}
+        met = {account: {*map(info.token_asset, interactions[account].tokens), *extra} for account in accounts}
+        wanted = {account: self._wanted(met[account]) for account in accounts}
         about = self._about(block)
-        plans = await asyncio.to_thread(self._plans, interactions, wanted, moved, about, extra)
+        plans = await asyncio.to_thread(self._plans, interactions, met, wanted, moved, about)
         states, fees = await asyncio.gather(self._answered(plans, block), asyncio.to_thread(paid, *index, block))
-        known = self._judge.listed | {price.asset.contract for price in about.quotes.prices}
+        known = self._judge.listed | {price.asset for price in about.quotes.prices}
         held, unknown = holdings_of(states, wanted, known)
         await self._learn(about, {token for each in states.values() for one in each.positions for token in one.tokens})
         issues = [*self.reader.issues]
@@ -134,17 +135,17 @@ class Snapshotter:
     def _plans(
         self,
         interactions: Mapping[str, Interactions],
-        wanted: Mapping[str, Mapping[str, bool]],
+        met: Mapping[str, Set[Asset]],
+        wanted: Mapping[str, Mapping[Asset, bool]],
         moved: Mapping[str, Daily],
         about: About,
-        extra: Sequence[str],
     ) -> dict[str, Plan[Read, Any, AccountState]]:
         """What to read of each account."""
         reader = self.reader.at(about.block)
-        also = {contract for each in moved.values() for contract in each.contracts}
+        also = {asset for each in moved.values() for asset in each.assets}
         plans = {}
         for account, own in interactions.items():
-            expected = self.book.expected(account, own.tokens | set(extra))
+            expected = self.book.expected(account, met[account])
             plans[account] = reader.read(
                 account, own, tuple(wanted[account]), lambda held: about.ask({*held, *also}), about.expect(expected)
             )
@@ -182,22 +183,20 @@ class Snapshotter:
         top = self.tail.top(self.chain.key)
         return top if top is not None and head.height - LIVE_LAG <= top.height <= head.height else head
 
-    def _wanted(self, interactions: Set[str]) -> dict[str, bool]:
-        """The contracts to ask for an account, and whether there is reason to think that it holds some."""
+    def _wanted(self, met: Set[Asset]) -> dict[Asset, bool]:
+        """The tokens to ask for an account, and whether there is reason to think that it holds some."""
         also_at = self.chain.info.also_at
-        return {
-            contract: contract in interactions for contract in sorted((interactions | self._judge.listed) - {also_at})
-        }
+        return {asset: asset in met for asset in sorted((met | self._judge.listed) - {also_at}, key=_reference)}
 
     async def judge(
-        self, pairs: Collection[tuple[str, str]], contracts: Collection[str], block: Block
-    ) -> tuple[dict[str, Token], dict[tuple[str, str], Spam]]:
+        self, pairs: Collection[tuple[str, Asset]], assets: Collection[Asset], block: Block
+    ) -> tuple[dict[Asset, Token], dict[tuple[str, Asset], Spam]]:
         """What some tokens are at a block, and what of those that moved, by account and token, is taken for spam: by
         the rules of a portfolio at that block, and in one round."""
         about, asked = self._about(block), sorted(pair for pair in pairs if pair[1] not in self._judge.listed)
         plans: dict[str, Plan[Read, Any, Any]] = {
-            "about": about.ask(contracts),
-            "held": _all([balance_of(token, account) for account, token in asked]),
+            "about": about.ask(assets),
+            "held": _all([balance_of(token.reference, account) for account, token in asked]),
         }
         reports = await run_batched(plans, lambda reads: self.chain.answer(reads, block))
         for report in reports.values():
@@ -205,25 +204,23 @@ class Snapshotter:
                 raise report.error
         await asyncio.to_thread(about.keep)
         held = [(*pair, raw) for pair, raw in zip(asked, reports["held"].result or (), strict=True)]
-        own: dict[str, set[str]] = {account: {ZERO_ADDRESS} for account, _ in asked}
+        own: dict[str, set[Asset]] = {account: {self.native.asset} for account, _ in asked}
         for account, token in asked:
             own[account].add(token)
         return about.tokens, await asyncio.to_thread(self._judge.spam, held, own, about, block.height)
 
-    async def known(self, contracts: Iterable[str], block: Block) -> About:
+    async def known(self, assets: Iterable[Asset], block: Block) -> About:
         """What some tokens and the native coin are and what can be said of their prices, at a block."""
         about = self._about(block)
-        await self._learn(about, contracts)
+        await self._learn(about, assets)
         return about
 
     def _about(self, block: Block) -> About:
         return About(self.chain, self.book, self.sources, block)
 
-    async def _learn(self, about: About, contracts: Iterable[str]) -> None:
+    async def _learn(self, about: About, assets: Iterable[Asset]) -> None:
         """Ask for what is still to be asked, and keep what contracts said of themselves."""
-        reports = await run_batched(
-            {"about": about.ask(contracts)}, lambda reads: self.chain.answer(reads, about.block)
-        )
+        reports = await run_batched({"about": about.ask(assets)}, lambda reads: self.chain.answer(reads, about.block))
         if (error := reports["about"].error) is not None:
             raise error
         await asyncio.to_thread(about.keep)
@@ -240,7 +237,7 @@ def assembled(chain: Chain, reading: Reading, judgement: Judgement, sources: Seq
         chain=chain.key,
         block=reading.block,
         accounts=tuple(reading.states),
-        holdings=(*natives, *(Holding(account, tokens[contract], raw) for account, contract, raw in reading.held)),
+        holdings=(*natives, *(Holding(account, tokens[asset], raw) for account, asset, raw in reading.held)),
         prices=quotes.prices,
         issues=(
             *unread, *judgement.issues, *reading.unknown, *states, *about.issues, *_refusals(quotes, reading.own),
@@ -255,19 +252,23 @@ def assembled(chain: Chain, reading: Reading, judgement: Judgement, sources: Seq
     )  # fmt: skip
 
 
+def _reference(asset: Asset) -> str:
+    return asset.reference
+
+
 def _all(reads: Sequence[Read]) -> Plan[Read, Any, Sequence[Any]]:
     return (yield reads) if reads else ()
 
 
-def _day(account: str, moved: Daily, tokens: Mapping[str, Token]) -> Day:
+def _day(account: str, moved: Daily, tokens: Mapping[Asset, Token]) -> Day:
     came, left = (
-        tuple(Holding(account, tokens[contract], raw) for contract, raw in sorted(side.items()) if raw)
+        tuple(Holding(account, tokens[asset], raw) for asset, raw in sorted(side.items()) if raw)
         for side in (moved.came, moved.left)
     )
     return Day(account, came, left)
 
 
-def _refusals(quotes: Quotes, own: Mapping[str, Set[str]]) -> list[Issue]:
+def _refusals(quotes: Quotes, own: Mapping[str, Set[Asset]]) -> list[Issue]:
     """Why assets that a source has facts about have no price, to each account that has some of them: said, but no
     reason to call the holdings partial."""
     priced: set[Asset] = {price.asset for price in quotes.prices}
@@ -276,5 +277,5 @@ def _refusals(quotes: Quotes, own: Mapping[str, Set[str]]) -> list[Issue]:
         for refusal in quotes.refused
         if refusal.asset not in priced
         for account, tokens in own.items()
-        if refusal.asset.contract in tokens
+        if refusal.asset in tokens
     ]

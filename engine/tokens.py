@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Token
 from chainfolio.tables import TOKENS
@@ -33,32 +33,33 @@ V = TypeVar("V")
 class TokenBook:
     """The tokens of one chain."""
 
-    def __init__(self, chain: str, lake: Lake, listed: Mapping[str, Token]) -> None:
+    def __init__(self, chain: str, lake: Lake, listed: Mapping[Asset, Token]) -> None:
         self._chain, self._lake, self.listed = chain, lake, dict(listed)
         self._seen: set[str] | None = None
-        self._at: OrderedDict[str, dict[str, Token]] = OrderedDict()
-        self._named: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self._at: OrderedDict[str, dict[Asset, Token]] = OrderedDict()
+        self._named: OrderedDict[str, frozenset[Asset]] = OrderedDict()
 
-    def known(self, contracts: Collection[str], block: Block) -> dict[str, Token]:
-        """Those of some contracts that need not be asked at a block."""
+    def known(self, assets: Collection[Asset], block: Block) -> dict[Asset, Token]:
+        """Those of some tokens that need not be asked at a block."""
         told = self._at.get(block.hash, {})
-        return {each: known for each in contracts if (known := self.listed.get(each) or told.get(each)) is not None}
+        return {each: known for each in assets if (known := self.listed.get(each) or told.get(each)) is not None}
 
-    def learn(self, tokens: Mapping[str, Token], block: Block) -> None:
+    def learn(self, tokens: Mapping[Asset, Token], block: Block) -> None:
         """Keep for a block what contracts said there; one that gave no decimals is asked again."""
-        told = {contract: token for contract, token in tokens.items() if token.decimals is not None}
+        told = {asset: token for asset, token in tokens.items() if token.decimals is not None}
         _put(self._at, block.hash, self._at.get(block.hash, {}) | told, KEPT_BLOCKS)
         self._record(told, block.height)
 
     # --- what will be asked ------------------------------------------------------------------------------------------
 
-    def expected(self, account: str, met: Collection[str]) -> set[str]:
+    def expected(self, account: str, met: Collection[Asset]) -> set[Asset]:
         """The tokens that a snapshot of an account will name: those of its last one, and what it met of those seen."""
-        return (set(met) & self.seen) | self._named.get(account, frozenset())
+        seen = self.seen
+        return {asset for asset in met if asset.reference in seen} | self._named.get(account, frozenset())
 
-    def named(self, account: str, contracts: Collection[str]) -> None:
+    def named(self, account: str, assets: Collection[Asset]) -> None:
         """A snapshot of an account has named these tokens."""
-        _put(self._named, account, frozenset(contracts), KEPT_ACCOUNTS)
+        _put(self._named, account, frozenset(assets), KEPT_ACCOUNTS)
 
     @property
     def seen(self) -> set[str]:
@@ -72,11 +73,12 @@ class TokenBook:
             return set()
         return set(self._lake.scan(TOKENS, chain=self._chain).select("token").collect()["token"])
 
-    def _record(self, told: Mapping[str, Token], height: int) -> None:
+    def _record(self, told: Mapping[Asset, Token], height: int) -> None:
         """A row for each token that was never seen before, with the height at which it said so."""
         import pyarrow as pa
 
-        if told.keys() <= self.seen:
+        by_contract = {asset.reference: token for asset, token in told.items()}
+        if by_contract.keys() <= self.seen:
             return
         # Another process may keep tokens too. Its number comes before its rows, so that two of one number are seen.
         stream, table = f"{self._chain}/tokens", TOKENS
@@ -84,14 +86,14 @@ class TokenBook:
         self._seen = self._stored()
         rows = [
             {"chain": self._chain, "token": c, "symbol": t.symbol, "name": t.name, "decimals": t.decimals}
-            for c, t in sorted(told.items())
+            for c, t in sorted(by_contract.items())
             if c not in self._seen
         ]
         if not rows:
             return
         content = pa.Table.from_pylist([row | {"height": height} for row in rows], schema=table.schema())
         if self._lake.append(table, content, stream=stream, batch=last + 1):
-            self._seen |= told.keys()
+            self._seen |= by_contract.keys()
 
 
 def _put(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
@@ -102,30 +104,30 @@ def _put(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
         kept.popitem(last=False)
 
 
-def token_list(path: Path, info: ChainInfo) -> dict[str, Token]:
+def token_list(path: Path, info: ChainInfo) -> dict[Asset, Token]:
     """The tokens of `configs/tokens/<chain>.toml` or, where there is no such file, of the `.csv` of that name."""
     if not path.exists():
         rows = path.with_suffix(".csv")
         return _rows(rows, info) if rows.exists() else {}
-    return {
-        row["address"]: Token(
-            info.token_asset(row["address"]), row["symbol"], row.get("name", row["symbol"]), row["decimals"]
-        )
+    listed = (
+        Token(info.token_asset(row["address"]), row["symbol"], row.get("name", row["symbol"]), row["decimals"])
         for row in tomllib.loads(path.read_text())["tokens"]
-    }
+    )
+    return {token.asset: token for token in listed}
 
 
-def _rows(path: Path, info: ChainInfo) -> dict[str, Token]:
+def _rows(path: Path, info: ChainInfo) -> dict[Asset, Token]:
     """The tokens of a list with a line for each."""
     with path.open(newline="", encoding="utf-8") as file:
-        return {
-            row["address"]: Token(info.token_asset(row["address"]), row["symbol"], row["name"], int(row["decimals"]))
+        listed = (
+            Token(info.token_asset(row["address"]), row["symbol"], row["name"], int(row["decimals"]))
             for row in csv.DictReader(file)
-        }
+        )
+        return {token.asset: token for token in listed}
 
 
-def token_images(path: Path, info: ChainInfo) -> dict[str, dict[str, str]]:
-    """The pictures of the tokens of `configs/tokens/<chain>.toml`, and of the native coin at the zero address."""
+def token_images(path: Path, info: ChainInfo) -> dict[Asset, dict[str, str]]:
+    """The pictures of the tokens of `configs/tokens/<chain>.toml`, and of the native coin."""
     rows = tomllib.loads(path.read_text())["tokens"] if path.exists() else []
-    found = {row["address"]: row["images"] for row in rows if "images" in row}
-    return found | ({ZERO_ADDRESS: dict(info.native_images)} if info.native_images else {})
+    found = {info.token_asset(row["address"]): row["images"] for row in rows if "images" in row}
+    return found | ({info.native.asset: dict(info.native_images)} if info.native_images else {})

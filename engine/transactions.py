@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.addresses import rules_of
+from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chains import Capability, KnownTransaction, having
 from chainfolio.contracts import Issue, Token
@@ -25,7 +26,7 @@ from engine.snapshot import LIVE_LAG, Snapshotter
 from portfolio.activity import Activity, Functions, together
 from portfolio.facts import ChainFacts, ProtocolFacts
 from portfolio.poisoning import Counterparties
-from portfolio.statement import RenderContext, contracts_of, mentions, priced, protocol_key, record
+from portfolio.statement import RenderContext, assets_of, mentions, priced, protocol_key, record
 from portfolio.transactions import TransactionDocument
 
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ class Statement:
     _subjects: dict[str, Subject] = field(default_factory=dict)
     _histories: dict[str, Activities] = field(default_factory=dict)
     _holes: list[Hole] = field(default_factory=list)
-    _tokens: dict[str, dict[str, Token]] = field(default_factory=dict)
-    _spam: set[tuple[str, str]] = field(default_factory=set)
+    _tokens: dict[str, dict[Asset, Token]] = field(default_factory=dict)
+    _spam: set[tuple[str, Asset]] = field(default_factory=set)
     _counterparties: dict[str, dict[str, Counterparties]] = field(default_factory=dict)
     _lookups: int = 0
 
@@ -159,7 +160,7 @@ class Statement:
         )
         await self._look_for_holes(subject, left)
         self._histories[subject.key] = await asyncio.to_thread(
-            read, source.lake, source.tail, subject.key, accounts, indexed_ranges, self.most
+            read, source.lake, source.tail, subject.key, source.chain.info, accounts, indexed_ranges, self.most
         )
 
     async def _look_for_holes(self, subject: Subject, left: Spans) -> None:
@@ -224,7 +225,7 @@ class Statement:
     def _may_fit(self, activity: Activity) -> bool:
         """What the index alone says: whoever does not fit is not looked up."""
         number = self.wanted.token_id
-        return number is None or any(move.token_id == number for move in activity.movements)
+        return number is None or any(move.asset.token_id == str(number) for move in activity.movements)
 
     async def _records(
         self, keys: Sequence[Activity], may_fit: Callable[[Activity], bool] = lambda activity: True
@@ -249,18 +250,24 @@ class Statement:
 
     async def _priced(self, found: Sequence[Record]) -> list[TransactionDocument]:
         """The records of a page with the prices of their blocks, by one reading a chain."""
-        here: dict[str, dict[Block, set[str]]] = {}
+        here: dict[str, dict[Block, set[Asset]]] = {}
         for chain, some in _by_chain(found).items():
             blocks = await self._blocks(chain, {activity.height: activity.time_us for activity, _ in some})
-            wanted = here.setdefault(chain, {})
-            for activity, document in some:
-                wanted.setdefault(blocks[activity.height], set()).update(contracts_of(document))
+            wanted, native = here.setdefault(chain, {}), self._native(chain)
+            for activity, _ in some:
+                wanted.setdefault(blocks[activity.height], set()).update(assets_of(activity, native))
         read = await asyncio.gather(
             *(self._subjects[chain].snapshotter.past.prices(wanted) for chain, wanted in here.items())
         )
         prices = {chain: prices for chain, (prices, _) in zip(here, read, strict=True)}
         self.issues += [issue for _, issues in read for issue in issues]
-        return [priced(document, prices[activity.chain][activity.height]) for activity, document in found]
+        return [
+            priced(document, self._native(activity.chain), prices[activity.chain][activity.height])
+            for activity, document in found
+        ]
+
+    def _native(self, chain: str) -> Asset:
+        return self._subjects[chain].snapshotter.native.asset
 
     async def _blocks(self, chain: str, times: Mapping[int, int]) -> dict[int, Block]:
         """Blocks of the index by their heights, without a hash where none is kept."""
@@ -273,11 +280,11 @@ class Statement:
         """Find out whom accounts dealt with."""
         counterparties = self._counterparties.setdefault(subject.key, {})
         chain, listed = subject.snapshotter.chain, subject.snapshotter.book.listed
-        rules, decimals = rules_of(chain.kind), chain.info.native.decimals or 0
+        rules = rules_of(chain.kind)
         for account in accounts - counterparties.keys():
-            counterparties[account] = history.counterparties_of(account, listed, rules, decimals)
+            counterparties[account] = history.counterparties_of(account, listed, rules)
 
-    def _context(self, subject: Subject, tokens: Mapping[str, Token]) -> RenderContext:
+    def _context(self, subject: Subject, tokens: Mapping[Asset, Token]) -> RenderContext:
         def protocol_of(contract: str) -> ProtocolFacts | None:
             held = self.registry.of(contract, (subject.key,))
             return self.registry.facts[held[0][1].key] if held else None
@@ -286,6 +293,7 @@ class Statement:
         return RenderContext(
             subject.shown, source.native, tokens, frozenset(source.book.listed), protocol_of, self.functions,
             self._counterparties.get(subject.key, {}), source.chain.info.also_at, self._spam,
+            rules_of(source.chain.kind).nobody,
         )  # fmt: skip
 
     async def _looked_up(self, subject: Subject, history: Activities, ours: list[Activity]) -> list[Activity]:
@@ -338,18 +346,19 @@ def _pieces(keys: Sequence[Activity], most: int = PIECE) -> Iterator[Sequence[Ac
 
 
 async def learn(
-    snapshotter: Snapshotter, known: dict[str, Token], activities: Collection[Activity]
-) -> set[tuple[str, str]]:
+    snapshotter: Snapshotter, known: dict[Asset, Token], activities: Collection[Activity]
+) -> set[tuple[str, Asset]]:
     """Add to the known tokens those that activities moved or allowed, as they are now. By account and token, what of
     those that moved is taken for spam, as a portfolio of now would say it."""
     listed = snapshotter.book.listed
-    moved = {(each.account, move.token) for each in activities for move in each.movements if move.token}
-    contracts = {token for _, token in moved}
-    contracts |= {permission.token for each in activities for permission in each.permissions}
-    known |= {contract: listed[contract] for contract in contracts & listed.keys()}
-    if contracts <= listed.keys():
+    moves = [(each.account, move.asset.collection) for each in activities for move in each.movements]
+    moved = {pair for pair in moves if not pair[1].is_native}
+    assets = {asset for _, asset in moved}
+    assets |= {permission.asset for each in activities for permission in each.permissions}
+    known |= {asset: listed[asset] for asset in assets & listed.keys()}
+    if assets <= listed.keys():
         return set()
     block = await snapshotter.now()
-    tokens, spam = await snapshotter.judge(moved, contracts - listed.keys(), block)
+    tokens, spam = await snapshotter.judge(moved, assets - listed.keys(), block)
     known |= tokens
     return set(spam)

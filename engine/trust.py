@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from chainfolio.assets import Asset
 from chainfolio.contracts import Issue
 from chainfolio.positions import OpenPosition
 from portfolio.spam import Arrival
@@ -16,38 +17,33 @@ from portfolio.spam import Arrival
 NO_ACT = "no file names this share, and the account did not come by it in an act of its own"
 
 
-def in_doubt(opened: Sequence[OpenPosition]) -> dict[str, set[str]]:
+def in_doubt(opened: Sequence[OpenPosition]) -> dict[str, set[Asset]]:
     """The tokens of positions that count only where the account came by them itself, by account."""
-    found: dict[str, set[str]] = {}
+    found: dict[str, set[Asset]] = {}
     for each in opened:
         if _is_in_doubt(each):
-            found.setdefault(each.account, set()).update(_ground(each))
+            found.setdefault(each.account, set()).update(each.ground)
     return found
 
 
 def judged(
-    opened: Sequence[OpenPosition], came: Mapping[str, Mapping[str, Arrival]]
+    opened: Sequence[OpenPosition], came: Mapping[str, Mapping[Asset, Arrival]]
 ) -> tuple[list[OpenPosition], list[Issue]]:
     """The positions, those in doubt marked as unverified where no act of the account's is known; and why."""
     result, issues = [], []
     for each in opened:
-        if _is_in_doubt(each) and not _is_own(_ground(each), came.get(each.account, {})):
-            for share in sorted(each.behind.unlisted):
+        if _is_in_doubt(each) and not _is_own(each.ground, came.get(each.account, {})):
+            for share in sorted(share.reference for share in each.unlisted):
                 reason = f"not counted for {each.account}, since nobody can verify it: {NO_ACT}"
                 issues.append(Issue(each.protocol, share, reason, makes_partial=False, account=each.account))
-            each = replace(each, found=replace(each.found, unverified=NO_ACT))
+            each = replace(each, unverified=NO_ACT)
         result.append(each)
     return result, issues
 
 
 def _is_in_doubt(each: OpenPosition) -> bool:
-    return bool(each.behind.unlisted) and not each.vouches and not each.found.unverified
+    return bool(each.unlisted) and not each.vouches and not each.unverified
 
 
-def _ground(each: OpenPosition) -> Collection[str]:
-    """The tokens that the account must have come by: the shares that it holds; else what it put into the position."""
-    return each.found.replaces or {part.token for part in each.found.supplied}
-
-
-def _is_own(tokens: Collection[str], came: Mapping[str, Arrival]) -> bool:
+def _is_own(tokens: Collection[Asset], came: Mapping[Asset, Arrival]) -> bool:
     return bool(tokens) and all(token in came and came[token].own for token in tokens)

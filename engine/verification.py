@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from chainfolio import amounts
-from chainfolio.assets import ZERO_ADDRESS, Account
+from chainfolio.assets import Account, Asset
 from chainfolio.blocks import Block
 from chainfolio.calls import balance_of
 from chainfolio.chains import Capability, having
@@ -103,34 +103,34 @@ class _Reading:
 
     chain: Chain
     snapshot: Snapshot
-    more: dict[str, int | None] = field(default_factory=dict)
+    more: dict[Asset, int | None] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return _name(self.chain)
 
     @property
-    def held(self) -> dict[str, int]:
-        """Balances by contract, the native coin at the zero address."""
-        return {holding.token.asset.contract: holding.raw for holding in self.snapshot.holdings}
+    def held(self) -> dict[Asset, int]:
+        """Balances by asset."""
+        return {holding.token.asset: holding.raw for holding in self.snapshot.holdings}
 
     @property
-    def tokens(self) -> dict[str, Token]:
-        return {holding.token.asset.contract: holding.token for holding in self.snapshot.holdings}
+    def tokens(self) -> dict[Asset, Token]:
+        return {holding.token.asset: holding.token for holding in self.snapshot.holdings}
 
     @property
-    def prices(self) -> dict[str, str]:
-        return {price.asset.contract: amounts.text(price.usd) for price in self.snapshot.prices}
+    def prices(self) -> dict[Asset, str]:
+        return {price.asset: amounts.text(price.usd) for price in self.snapshot.prices}
 
-    def balance(self, contract: str) -> str | None:
-        raw = self.held.get(contract, self.more.get(contract))
+    def balance(self, asset: Asset) -> str | None:
+        raw = self.held.get(asset, self.more.get(asset))
         return None if raw is None else str(raw)
 
 
 class _Forgetful(TokenBook):
     """A book that writes nothing down: what others say of tokens is only held against what the first endpoint says."""
 
-    def learn(self, tokens: Mapping[str, Token], block: Block) -> None:
+    def learn(self, tokens: Mapping[Asset, Token], block: Block) -> None:
         pass
 
 
@@ -211,16 +211,16 @@ async def _read(system: System, chain: Chain, account: str, block: Block, book: 
 
 async def _complete(readings: Sequence[_Reading], account: str) -> None:
     """Ask each endpoint for the balances that only others found: absent from a snapshot is not yet zero."""
-    found = {contract for reading in readings for contract in reading.held}
+    found = {asset for reading in readings for asset in reading.held if not asset.is_native}
     for reading in readings:
-        missing = sorted(found - reading.held.keys() - {ZERO_ADDRESS})
-        reads = [balance_of(contract, account) for contract in missing]
+        missing = sorted(found - reading.held.keys())
+        reads = [balance_of(asset.reference, account) for asset in missing]
         try:
             answers = await reading.chain.answer(reads, reading.snapshot.block) if reads else []
         except SourceError:
             answers = [None] * len(reads)  # it is not there any more: then it has not said
-        for contract, raw in zip(missing, answers, strict=True):
-            reading.more[contract] = raw if isinstance(raw, int) else None
+        for asset, raw in zip(missing, answers, strict=True):
+            reading.more[asset] = raw if isinstance(raw, int) else None
 
 
 async def _proofs(
@@ -236,8 +236,9 @@ async def _proofs(
     if Capability.PROOFS not in ours.chain.capabilities:
         return None, None, [], []
     block = ours.snapshot.block
-    claimed = {contract: raw for contract, raw in ours.held.items() if contract != ZERO_ADDRESS}
-    tokens = {contract: 0 for other in others for contract in other.held if contract != ZERO_ADDRESS}
+    claimed = {asset.reference: raw for asset, raw in ours.held.items() if not asset.is_native}
+    tokens = {asset.reference: 0 for other in others for asset in other.held if not asset.is_native}
+    native = ours.held.get(ours.chain.info.native.asset)
     interactions = await asyncio.to_thread(
         account_index.interactions_of, system.lake, system.tail, ours.chain.key, [account], block.height
     )
@@ -248,7 +249,7 @@ async def _proofs(
     for chain in (*chains[1:], chains[0]):
         told(f"proving {len(tokens) + 1} balances with proofs from {_name(chain)}")
         try:
-            found = await having(chain, Capability.PROOFS).prove(block, account, ours.held.get(ZERO_ADDRESS), tokens)
+            found = await having(chain, Capability.PROOFS).prove(block, account, native, tokens)
         except BadAnswer as error:
             contradicts = type(error) is BadAnswer  # its kinds say that something is not served
             (faults if contradicts else unable).append(_fault(chain, error))
@@ -270,9 +271,10 @@ def _checks(
     """One row a number: the block, each asset's balance, decimals and price, each amount in positions, the sum."""
     header = None if findings is None else findings.header
     rows = [_check("block", "", "", ours.snapshot.block.hash, hashes, header)]
-    contracts = sorted({ZERO_ADDRESS, *(contract for reading in (ours, *others) for contract in reading.held)})
-    for contract in contracts:
-        rows += _of_asset(contract, ours, others, findings)
+    held = {ours.chain.info.native.asset, *(asset for reading in (ours, *others) for asset in reading.held)}
+    contracts = {asset.shown_contract for asset in held}
+    for asset in sorted(held, key=lambda each: each.shown_contract):
+        rows += _of_asset(asset, ours, others, findings)
     rows += _hidden(contracts, ours, findings)
     rows += _of_positions(ours, others)
     rows += [
@@ -286,22 +288,20 @@ def _checks(
     return rows
 
 
-def _of_asset(contract: str, ours: _Reading, others: Sequence[_Reading], findings: Findings | None) -> list[Check]:
-    info, is_native = ours.chain.info, contract == ZERO_ADDRESS
-    asset = str(info.native.asset if is_native else info.token_asset(contract))
-    named = (reading.tokens[contract].symbol for reading in (ours, *others) if contract in reading.tokens)
-    symbol, finding = next(named, info.native.symbol), None
+def _of_asset(asset: Asset, ours: _Reading, others: Sequence[_Reading], findings: Findings | None) -> list[Check]:
+    named = (reading.tokens[asset].symbol for reading in (ours, *others) if asset in reading.tokens)
+    symbol, finding, name = next(named, ours.chain.info.native.symbol), None, str(asset)
     if findings is not None:
-        finding = findings.native if is_native else findings.tokens.get(contract)
-    balances = tuple(Elsewhere(other.name, other.balance(contract)) for other in others)
-    rows = [_check("balance", asset, symbol, ours.balance(contract), balances, finding)]
-    holders = [other for other in others if contract in other.tokens]  # who holds none has no reason to look at it
-    if contract in ours.tokens and not is_native:
-        known = tuple(Elsewhere(other.name, _decimals(other, contract)) for other in holders)
-        rows.append(_check("decimals", asset, symbol, _decimals(ours, contract), known, None))
-    prices = tuple(Elsewhere(other.name, other.prices.get(contract, UNKNOWN)) for other in holders)
-    if contract in ours.prices or any(price.value != UNKNOWN for price in prices):
-        rows.append(_check("price", asset, symbol, ours.prices.get(contract, UNKNOWN), prices, None))
+        finding = findings.native if asset.is_native else findings.tokens.get(asset.reference)
+    balances = tuple(Elsewhere(other.name, other.balance(asset)) for other in others)
+    rows = [_check("balance", name, symbol, ours.balance(asset), balances, finding)]
+    holders = [other for other in others if asset in other.tokens]  # who holds none has no reason to look at it
+    if asset in ours.tokens and not asset.is_native:
+        known = tuple(Elsewhere(other.name, _decimals(other, asset)) for other in holders)
+        rows.append(_check("decimals", name, symbol, _decimals(ours, asset), known, None))
+    prices = tuple(Elsewhere(other.name, other.prices.get(asset, UNKNOWN)) for other in holders)
+    if asset in ours.prices or any(price.value != UNKNOWN for price in prices):
+        rows.append(_check("price", name, symbol, ours.prices.get(asset, UNKNOWN), prices, None))
     return rows
 
 
@@ -355,7 +355,7 @@ def _is_native(asset: str) -> bool:
     return "/slip44:" in asset
 
 
-def _hidden(shown: Sequence[str], ours: _Reading, findings: Findings | None) -> list[Check]:
+def _hidden(shown: Collection[str], ours: _Reading, findings: Findings | None) -> list[Check]:
     """Tokens that everybody says are not held, and of which a proof says otherwise."""
     tokens = {} if findings is None else findings.tokens
     return [
@@ -365,8 +365,8 @@ def _hidden(shown: Sequence[str], ours: _Reading, findings: Findings | None) -> 
     ]
 
 
-def _decimals(reading: _Reading, contract: str) -> str:
-    decimals = reading.tokens[contract].decimals
+def _decimals(reading: _Reading, asset: Asset) -> str:
+    decimals = reading.tokens[asset].decimals
     return UNKNOWN if decimals is None else str(decimals)
 
 

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from chainfolio import amounts
-from chainfolio.assets import ZERO_ADDRESS, Account, Asset, account, evm
+from chainfolio.assets import SHOWN_NATIVE, Account, Asset, account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Issue, Price, Quoted, Token, VirtualHolding, VirtualUser
 from chainfolio.errors import BadRequest
@@ -82,8 +82,8 @@ def _decimal(written: str, where: str) -> Decimal:
 
 
 def _contract(holding: VirtualHolding) -> str:
-    """Where a holding's token lies; the native coin's is the zero address."""
-    return evm(holding.contract) if holding.contract else ZERO_ADDRESS
+    """Where a holding's token lies, as answers show it."""
+    return account(holding.contract).address if holding.contract else SHOWN_NATIVE
 
 
 def read_group(user: VirtualUser) -> tuple[Account, ...]:
@@ -98,7 +98,7 @@ def wanted(users: Iterable[VirtualUser]) -> dict[str, list[str]]:
         for holding in user.holdings:
             if holding.chain:
                 found[holding.chain] |= {_contract(holding)}
-    return {chain: sorted(found[chain] - {ZERO_ADDRESS}) for chain in sorted(found)}
+    return {chain: sorted(found[chain] - {SHOWN_NATIVE}) for chain in sorted(found)}
 
 
 def document(user: VirtualUser, quoted: Mapping[str, Quoted], shown: Shown) -> Portfolio:
@@ -139,14 +139,9 @@ def _distinct(holdings: Iterable[VirtualHolding]) -> list[tuple[VirtualHolding, 
 
 
 def _on_chain(user: VirtualUser, holding: VirtualHolding, amount: Decimal, quoted: Quoted) -> Valued:
-    token = quoted.tokens.get(holding.contract) or _unknown(holding.contract, quoted)
+    token = next(token for asset, token in quoted.tokens.items() if asset.shown_contract == holding.contract)
     part = _valued(user, token, holding.chain, quoted.block, amount, quoted.prices.get(token.asset))
     return replace(part, pegged=token.asset in quoted.pegged)
-
-
-def _unknown(contract: str, quoted: Quoted) -> Token:
-    """A token that could not be asked what it is."""
-    return Token(Asset(quoted.tokens[ZERO_ADDRESS].asset.chain, "erc20", contract), "", "", None)
 
 
 def _off(user: VirtualUser, holding: VirtualHolding, amount: Decimal, shown: Shown) -> Valued:

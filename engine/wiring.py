@@ -32,7 +32,7 @@ def snapshotter_of(system: System, chain: Chain) -> Snapshotter:
 def shown_facts(system: System, chain: Chain) -> ChainFacts:
     """What documents show of a chain."""
     info, tokens = chain.info, token_images(_tokens(system, chain), chain.info)
-    return ChainFacts(chain.key, info.name, info.chain_id, info.explorer, info.images, tokens)
+    return ChainFacts(chain.key, info.name, info.chain_id, info.explorer, info.images, tokens, chain.wallet_reads)
 
 
 def functions(system: System) -> Functions:

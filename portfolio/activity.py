@@ -12,40 +12,33 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.assets import Asset
 from chainfolio.contracts import TransactionDetails
 from portfolio.transactions import TransactionType
 
-COLLECTIBLE: Final = ("erc721", "erc1155")
 TRANSFERS: Final = frozenset({"transfer", "transferFrom", "safeTransferFrom", "safeBatchTransferFrom"})
-Thing = tuple[str | None, int | None]  # contract (None: the native coin) and the number inside a collection
+WRAPPING: Final = frozenset({"wrap", "unwrap"})  # standards of movements
 
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """One asset that came to the account or left it: `raw` units, in the smallest unit, of what `thing` names."""
+    """An asset of which `raw` smallest units came to the account or left it; `standard` is that of the row."""
 
     log_index: int
     item: int
     direction: Literal["in", "out"]
     standard: str
-    token: str | None
-    token_id: int | None
+    asset: Asset
     raw: int
     counterparty: str
-
-    @property
-    def thing(self) -> Thing:
-        """What moved."""
-        return self.token, self.token_id
 
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """One approval event of the account's."""
+    """One approval event of the account's, of a token or of a collection."""
 
     log_index: int
-    token: str
+    asset: Asset
     spender: str
 
 
@@ -96,21 +89,22 @@ def together(activities: Collection[Activity], newest_first: bool) -> list[Activ
 def signs(
     activity: Activity,
     function: str,
-    baits: Collection[str] = (),
+    baits: Collection[Asset] = (),
     *,
     called: str = "",
-    listed: Collection[str] = (),
+    listed: Collection[Asset] = (),
+    nobody: Collection[str] = (),
     imitated: bool = False,
 ) -> frozenset[str]:
     """What can be said of an activity for certain, as words. `baits` are tokens that are taken for spam, those of
     `listed` are beyond suspicion; `called` is the type that the function stands for, `imitated` whether look-alikes
-    made all of it."""
+    made all of it; `nobody` are the addresses that mint and burn."""
     details, movements = activity.details, activity.movements
     assert details is not None, "what is not known of a transaction says nothing"
-    net: dict[Thing, int] = defaultdict(int)
+    net: dict[Asset, int] = defaultdict(int)
     for move in movements:
-        net[move.thing] += move.raw if move.direction == "in" else -move.raw
-    gains, consistency = ({thing for thing, raw in net.items() if raw * sign > 0} for sign in (1, -1))
+        net[move.asset] += move.raw if move.direction == "in" else -move.raw
+    gains, consistency = ({asset for asset, raw in net.items() if raw * sign > 0} for sign in (1, -1))
     sent = details.sender == activity.account
     found = {
         "failed": details.failed,
@@ -119,58 +113,72 @@ def signs(
         "moved": bool(movements),
         "self": any(move.counterparty == activity.account for move in movements),
         "gain": bool(gains),
-        "known gain": bool(gains) and all(token is None or token in listed for token, _ in gains),
+        "known gain": bool(gains) and all(asset.is_native or asset.collection in listed for asset in gains),
         "loss": bool(consistency),
         "plain": not details.selector,
-        "transfer": function in TRANSFERS and all(move.token == details.recipient for move in movements),
+        "transfer": function in TRANSFERS and all(_is_of(move.asset, details.recipient) for move in movements),
         "poison": not sent and bool(movements) and not any(move.raw for move in movements),
         "imitated": imitated,
         f"called {called}": bool(called),
-        "bait": not sent and bool(gains | consistency) and all(move.token in baits for move in movements),
+        "bait": not sent and bool(gains | consistency) and all(move.asset.collection in baits for move in movements),
         **_wrapping(movements, gains | consistency),
-        **_minting(movements, gains, consistency),
-        **_issuing(movements, gains, consistency),
+        **_minting(movements, gains, consistency, nobody),
+        **_issuing(movements, gains, consistency, nobody),
     }
     return frozenset(name for name, holds in found.items() if holds)
 
 
-def _wrapping(movements: Sequence[Movement], moved: set[Thing]) -> dict[str, bool]:
-    wrapped = {move.thing for move in movements if move.standard in ("wrap", "unwrap")}
+def _is_of(asset: Asset, contract: str | None) -> bool:
+    """Whether an asset is a token of a contract."""
+    return not asset.is_native and asset.reference == contract
+
+
+def _wrapping(movements: Sequence[Movement], moved: set[Asset]) -> dict[str, bool]:
+    wrapped = {move.asset for move in movements if move.standard in WRAPPING}
     return {
         "wrap": any(move.standard == "wrap" for move in movements),
         "unwrap": any(move.standard == "unwrap" for move in movements),
-        "other": bool(moved - wrapped - {(None, None)}),
+        "other": any(not asset.is_native for asset in moved - wrapped),
     }
 
 
-def _minting(movements: Sequence[Movement], gains: set[Thing], consistency: set[Thing]) -> dict[str, bool]:
-    came = [move for move in movements if move.direction == "in" and move.thing in gains]
-    minted = {move.thing for move in came if move.counterparty == ZERO_ADDRESS}
-    collectible = {move.thing for move in came if move.standard in COLLECTIBLE}
+def _minting(
+    movements: Sequence[Movement], gains: set[Asset], consistency: set[Asset], nobody: Collection[str]
+) -> dict[str, bool]:
+    came = [move for move in movements if move.direction == "in" and move.asset in gains]
+    minted = {move.asset for move in came if move.counterparty in nobody}
+    collectible = {move.asset for move in came if move.asset.is_collectible}
     return {
-        "minted": bool(gains) and all(move.counterparty == ZERO_ADDRESS for move in came),
+        "minted": bool(gains) and all(move.counterparty in nobody for move in came),
         "collectible minted": bool(minted & collectible),
         "collectible gain": bool(collectible),
         "fungible gain": bool(gains - collectible),
-        "token loss": bool(consistency - {(None, None)}),
+        "token loss": any(not asset.is_native for asset in consistency),
     }
 
 
-def _issuing(movements: Sequence[Movement], gains: set[Thing], consistency: set[Thing]) -> dict[str, bool]:
+def _issuing(
+    movements: Sequence[Movement], gains: set[Asset], consistency: set[Asset], nobody: Collection[str]
+) -> dict[str, bool]:
     """Whether what was given went to the contract of the shares that came, or what came is from that of those given."""
-    came = [move for move in movements if move.direction == "in" and move.thing in gains]
-    left = [move for move in movements if move.direction == "out" and move.thing in consistency]
-    shares_in, shares_out = {move.token for move in came}, {move.token for move in left}
+    came = [move for move in movements if move.direction == "in" and move.asset in gains]
+    left = [move for move in movements if move.direction == "out" and move.asset in consistency]
+    shares_in, shares_out = {move.asset for move in came}, {move.asset for move in left}
     return {
         "into issuer": len(shares_in) == 1
         and bool(left)
-        and all(move.counterparty == ZERO_ADDRESS and move.standard == "erc20" for move in came)
-        and {move.counterparty for move in left} == shares_in,
+        and all(move.counterparty in nobody and _is_share(move) for move in came)
+        and {move.counterparty for move in left} == {share.reference for share in shares_in},
         "from issuer": len(shares_out) == 1
         and bool(came)
-        and all(move.counterparty in (ZERO_ADDRESS, move.token) and move.standard == "erc20" for move in left)
-        and {move.counterparty for move in came} == shares_out,
+        and all(move.counterparty in {*nobody, move.asset.reference} and _is_share(move) for move in left)
+        and {move.counterparty for move in came} == {share.reference for share in shares_out},
     }
+
+
+def _is_share(move: Movement) -> bool:
+    """Whether what moved may be a share of something: a token, and no coin that was wrapped."""
+    return not (move.asset.is_native or move.asset.is_collectible or move.standard in WRAPPING)
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 
 from chainfolio import amounts
-from chainfolio.calls import DECIMALS, Call, NativeBalance, ReadResult, balance_of
+from chainfolio.calls import ReadResult
 from chainfolio.contracts import Issue
 from chainfolio.messages import public
 from portfolio.document import (
@@ -256,7 +256,7 @@ def _asset_key(valued: Valued) -> _AssetKey:
     """The largest first, then the unpriced, spam last, then by contract; the rest so that no tie is left to chance."""
     token = valued.holding.token
     value_usd = amounts.ZERO if valued.value_usd is None else valued.value_usd.copy_negate()
-    contract = token.asset.contract
+    contract = token.asset.shown_contract
     last = valued.spam is not None, valued.value_usd is None
     return *last, value_usd, contract, str(token.asset), valued.holding.raw, token.symbol, token.name
 
@@ -273,8 +273,8 @@ def _position_key(position: ValuedPosition) -> tuple[Decimal, str, int, list[lis
 
 def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument:
     token, price = valued.holding.token, valued.price
-    contract = clean(token.asset.contract)
-    small, large = _pictures(facts.tokens.get(contract, {}), options)
+    contract = clean(token.asset.shown_contract)
+    small, large = _pictures(facts.tokens.get(token.asset, {}), options)
     return AssetDocument(
         symbol=clean(token.symbol).lower(),
         name=clean(token.name).lower(),
@@ -289,7 +289,7 @@ def _asset(valued: Valued, facts: ChainFacts, options: Options) -> AssetDocument
         img_small=small,
         img_large=large,
         explorer_url=_explorer_url(valued, facts) if options.explorer_urls else UNSET,
-        sources=_sources(valued) if options.sources else UNSET,
+        sources=_sources(valued, facts) if options.sources else UNSET,
         spam=UNSET if valued.spam is None else SpamDocument(valued.spam.score, valued.spam.reasons),
     )
 
@@ -298,11 +298,11 @@ def _explorer_url(valued: Valued, facts: ChainFacts) -> str | UnsetType:
     """The token's page; the native coin has none, so it is the account's. Absent where there is no such page."""
     native = valued.holding.token.asset.is_native
     link = facts.explorer.get("address" if native else "token", "")
-    about = valued.holding.account if native else clean(valued.holding.token.asset.contract)
+    about = valued.holding.account if native else clean(valued.holding.token.asset.shown_contract)
     return link.replace("{address}", about) if link and about else UNSET
 
 
-def _sources(valued: Valued) -> Sources:
+def _sources(valued: Valued, facts: ChainFacts) -> Sources:
     price = valued.price
     return Sources(
         block_number=str(valued.block.height),
@@ -312,7 +312,7 @@ def _sources(valued: Valued) -> Sources:
         price_time=None if price is None else iso(price.time_us),
         confidence=None if price is None else amounts.text(price.confidence),
         detail=clean(price.detail) if price is not None and price.detail else None,
-        calls=_calls(valued),
+        calls=_calls(valued, facts),
     )
 
 
@@ -323,28 +323,20 @@ def _position_sources(position: ValuedPosition) -> PositionSources | UnsetType:
     return PositionSources(str(position.block.height), position.block.hash, calls)
 
 
-def _calls(valued: Valued) -> tuple[CallDocument, ...]:
-    """The reads behind an asset's numbers. What is loose in an EVM wallet was read in one way, so that it need not be
-    remembered."""
-    holding, found = valued.holding, []
-    token, contract = holding.token, holding.token.asset.contract
-    if holding.protocol == WALLET and token.asset.chain.startswith("eip155:"):
-        balance = NativeBalance(holding.account) if token.asset.is_native else balance_of(contract, holding.account)
-        found.append(_call("balance", ReadResult(balance, holding.raw)))
-        if not token.asset.is_native and token.decimals is not None:
-            found.append(_call("decimal", ReadResult(Call(contract, DECIMALS), token.decimals)))
-    found += [_call("price", call) for call in (valued.price.calls if valued.price is not None else ())]
-    return tuple(found)
+def _calls(valued: Valued, facts: ChainFacts) -> tuple[CallDocument, ...]:
+    """The reads behind an asset's numbers. What is loose in a wallet is read in the one way of its chain, so that it
+    need not be remembered."""
+    holding = valued.holding
+    reads = facts.wallet_reads(holding) if facts.wallet_reads is not None and holding.protocol == WALLET else ()
+    prices = valued.price.calls if valued.price is not None else ()
+    return (*(_call(number, read) for number, read in reads), *(_call("price", call) for call in prices))
 
 
 def _call(number: str, made: ReadResult) -> CallDocument:
     result = made.result if isinstance(made.result, tuple) else (made.result,)
     texts = tuple(map(_written, result))
-    if isinstance(made.read, NativeBalance):
-        return CallDocument(number, "eth_getBalance", None, None, (made.read.account,), texts)
-    return CallDocument(
-        number, "eth_call", made.read.to, made.read.signature, tuple(map(_written, made.read.args)), texts
-    )
+    method, to, function, arguments = made.read.shown
+    return CallDocument(number, method, to, function, tuple(map(_written, arguments)), texts)
 
 
 def _written(value: object) -> str:

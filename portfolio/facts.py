@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from portfolio.activity import Rule
+
+from chainfolio.assets import Asset
+from chainfolio.calls import ReadResult
+from chainfolio.contracts import Holding
 
 # A grey disc. It is an absolute URL, as clients insist, and nobody learns who looks at it.
 PLACEHOLDER: Final = (
@@ -20,7 +24,8 @@ PLACEHOLDER: Final = (
 class ChainFacts:
     """One chain as answers show it; `explorer` and `images` are as in `configs/chains`.
 
-    `tokens` are the pictures of its tokens by contract (the zero address: the native coin), as in `configs/tokens`.
+    `tokens` are the pictures of its tokens, as in `configs/tokens`. `wallet_reads` are the reads that say how much of
+    something lies loose in a wallet, each with the name of its number; None where the chain has no such reads.
     """
 
     key: str
@@ -28,7 +33,8 @@ class ChainFacts:
     chain_id: int
     explorer: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[str, str] = field(default_factory=dict)
-    tokens: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    tokens: Mapping[Asset, Mapping[str, str]] = field(default_factory=dict)
+    wallet_reads: Callable[[Holding], Sequence[tuple[str, ReadResult]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

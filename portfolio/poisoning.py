@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from chainfolio.addresses import AddressRules
+from chainfolio.assets import Asset
 from portfolio.activity import Activity, Movement
 from portfolio.transactions import Flag
 
@@ -23,11 +24,11 @@ Place = tuple[int, int]  # height, and position in the block
 
 @dataclass(frozen=True, slots=True)
 class Interaction:
-    """Somebody with whom the account truly exchanged a thing (`token` None: the native coin): for the first time at
-    `place`, and at most `raw` units of it at once."""
+    """Somebody with whom the account truly exchanged an asset (any of a collection): for the first time at `place`, and
+    at most `raw` units of it at once."""
 
     address: str
-    token: str | None
+    asset: Asset
     place: Place
     raw: int
 
@@ -39,7 +40,7 @@ class Counterparties:
     rules: AddressRules
     native_decimals: int
     _first: dict[str, tuple[Place, str]] = field(default_factory=dict)
-    _most: dict[tuple[str, str | None], int] = field(default_factory=dict)
+    _most: dict[tuple[str, Asset], int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, dealings: Iterable[Interaction], rules: AddressRules, native_decimals: int) -> Counterparties:
@@ -50,7 +51,7 @@ class Counterparties:
                 continue
             found, look = (each.place, each.address), rules.look(each.address)
             counterparties_of._first[look] = min(found, counterparties_of._first.get(look, found))
-            key = each.address, each.token
+            key = each.address, each.asset
             counterparties_of._most[key] = max(each.raw, counterparties_of._most.get(key, 0))
         return counterparties_of
 
@@ -61,8 +62,8 @@ class Counterparties:
 
     def is_dust(self, move: Movement, real: str) -> bool:
         """Whether a movement is next to nothing beside what was exchanged with the real one."""
-        dust = move.raw * DUST < self._most.get((real, move.token), 0)
-        return dust or (move.token is None and move.raw < 10 ** max(self.native_decimals - NATIVE_DUST, 0))
+        dust = move.raw * DUST < self._most.get((real, move.asset.collection), 0)
+        return dust or (move.asset.is_native and move.raw < 10 ** max(self.native_decimals - NATIVE_DUST, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Poisoning:
     only: bool
 
 
-def poisoning(activity: Activity, counterparties_of: Counterparties | None, listed: Collection[str]) -> Poisoning:
+def poisoning(activity: Activity, counterparties_of: Counterparties | None, listed: Collection[Asset]) -> Poisoning:
     """What of an activity was made by look-alikes: nothing where nobody knows whom the account dealt with.
 
     It is nothing else where somebody else sent it and every movement is one with a look-alike, of next to nothing or of
@@ -95,11 +96,11 @@ def poisoning(activity: Activity, counterparties_of: Counterparties | None, list
     return Poisoning(found, only)
 
 
-def _is_worthless(move: Movement, listed: Collection[str]) -> bool:
-    return move.raw == 0 or (move.token is not None and move.token not in listed)
+def _is_worthless(move: Movement, listed: Collection[Asset]) -> bool:
+    return move.raw == 0 or not (move.asset.is_native or move.asset.collection in listed)
 
 
-def flags(activity: Activity, found: Poisoning, signs: Collection[str], baits: Collection[str]) -> tuple[Flag, ...]:
+def flags(activity: Activity, found: Poisoning, signs: Collection[str], baits: Collection[Asset]) -> tuple[Flag, ...]:
     """The warnings of an activity, the most certain first. `signs` are those of `activity.signs`."""
     warnings = [
         Flag("POISONING", "begins and ends like an address met before", address=other, resembles=real)
@@ -110,6 +111,8 @@ def flags(activity: Activity, found: Poisoning, signs: Collection[str], baits: C
         warnings += [Flag("POISONING", "somebody else moved nothing in this wallet's name", address=o) for o in others]
     warnings += [
         Flag("SPAM", "the token is taken for spam: by what it is called, or by how it came", address=token)
-        for token in sorted({move.token for move in activity.movements if move.token} & set(baits))
+        for token in sorted(
+            {bait.reference for bait in {move.asset.collection for move in activity.movements} & set(baits)}
+        )
     ]
     return tuple(warnings)

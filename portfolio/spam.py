@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Literal, get_args
 
+from chainfolio.assets import Asset
 from chainfolio.contracts import Spam
 
 Reason = Literal[
@@ -84,7 +85,7 @@ class TokenFacts:
     """What is known of a token that somebody holds. `arrival` is None where the index does not know how it came,
     `balance` where it could not be read."""
 
-    contract: str
+    asset: Asset
     symbol: str
     name: str
     listed: bool
@@ -97,43 +98,43 @@ class TokenFacts:
 class Originals:
     """The tokens that others pretend to be: those on the list, the native coin, and what has a price."""
 
-    _symbols: defaultdict[str, frozenset[str]] = field(default_factory=lambda: defaultdict(frozenset))
-    _shapes: defaultdict[str, frozenset[str]] = field(default_factory=lambda: defaultdict(frozenset))
+    _symbols: defaultdict[str, frozenset[Asset]] = field(default_factory=lambda: defaultdict(frozenset))
+    _shapes: defaultdict[str, frozenset[Asset]] = field(default_factory=lambda: defaultdict(frozenset))
     _texts: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, tokens: Iterable[tuple[str, str, str]]) -> Originals:
-        """From contracts, symbols and names."""
+    def of(cls, tokens: Iterable[tuple[Asset, str, str]]) -> Originals:
+        """From assets, symbols and names."""
         found = cls()
-        for contract, symbol, name in tokens:
-            found.add(contract, symbol, name)
+        for asset, symbol, name in tokens:
+            found.add(asset, symbol, name)
         return found
 
-    def add(self, contract: str, symbol: str, name: str) -> None:
+    def add(self, asset: Asset, symbol: str, name: str) -> None:
         """Take in one more."""
-        self._symbols[symbol.casefold()] |= {contract}
+        self._symbols[symbol.casefold()] |= {asset}
         for text in (symbol, name):
             self._texts.add(text.casefold())
             for shape in _shapes(text):
-                self._shapes[shape] |= {contract}
+                self._shapes[shape] |= {asset}
 
-    def more(self, tokens: Iterable[tuple[str, str, str]]) -> Originals:
+    def more(self, tokens: Iterable[tuple[Asset, str, str]]) -> Originals:
         """These and some more; these stay as they are."""
-        symbols, shapes = (defaultdict(frozenset[str], known) for known in (self._symbols, self._shapes))
+        symbols, shapes = (defaultdict(frozenset[Asset], known) for known in (self._symbols, self._shapes))
         both = Originals(symbols, shapes, set(self._texts))
-        for contract, symbol, name in tokens:
-            both.add(contract, symbol, name)
+        for asset, symbol, name in tokens:
+            both.add(asset, symbol, name)
         return both
 
-    def has_symbol(self, symbol: str, contract: str) -> bool:
-        """Whether another contract is known by this symbol."""
-        return bool(self._symbols.get(symbol.casefold(), frozenset()) - {contract})
+    def has_symbol(self, symbol: str, asset: Asset) -> bool:
+        """Whether another asset is known by this symbol."""
+        return bool(self._symbols.get(symbol.casefold(), frozenset()) - {asset})
 
-    def looks_alike(self, text: str, contract: str) -> bool:
-        """Whether a text is drawn like the symbol or the name of another contract, and is not the same text."""
+    def looks_alike(self, text: str, asset: Asset) -> bool:
+        """Whether a text is drawn like the symbol or the name of another asset, and is not the same text."""
         if len(text) < 2 or text.casefold() in self._texts:
             return False
-        return any(self._shapes.get(shape, frozenset()) - {contract} for shape in _shapes(text))
+        return any(self._shapes.get(shape, frozenset()) - {asset} for shape in _shapes(text))
 
 
 def judge(facts: TokenFacts, originals: Originals) -> Spam | None:
@@ -148,10 +149,10 @@ def judge(facts: TokenFacts, originals: Originals) -> Spam | None:
     return Spam(min(score, MOST), reasons) if score >= SPAM_FROM and len(reasons) > 1 else None
 
 
-def is_phishing(contract: str, symbol: str, name: str) -> bool:
+def is_phishing(asset: Asset, symbol: str, name: str) -> bool:
     """Whether a token that nobody lists is named after a site to visit or a prize to claim, or hides what it is called:
     what can be said of it without knowing who holds it."""
-    said = set(_of_text(TokenFacts(contract, symbol, name, listed=False, priced=False), Originals()))
+    said = set(_of_text(TokenFacts(asset, symbol, name, listed=False, priced=False), Originals()))
     return bool(said & {"LINK", "HIDDEN_TEXT", "MIXED_SCRIPTS"}) or {"SITE", "LURE"} <= said
 
 
@@ -170,9 +171,9 @@ def _of_text(facts: TokenFacts, originals: Originals) -> Iterable[Reason]:
         yield "HIDDEN_TEXT"
     if any(_mixes_scripts(word) for word in (*symbol.split(), *name.split())):
         yield "MIXED_SCRIPTS"
-    if originals.looks_alike(symbol, facts.contract) or originals.looks_alike(name, facts.contract):
+    if originals.looks_alike(symbol, facts.asset) or originals.looks_alike(name, facts.asset):
         yield "LOOKALIKE"
-    elif originals.has_symbol(symbol, facts.contract):
+    elif originals.has_symbol(symbol, facts.asset):
         yield "SAME_SYMBOL"
 
 

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import UNSET
 
 from chainfolio import amounts
-from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.assets import Asset
 from chainfolio.contracts import Price, Token, TransactionDetails
-from portfolio.activity import COLLECTIBLE, Activity, Functions, Movement, signs, type_of
+from portfolio.activity import Activity, Functions, Movement, signs, type_of
 from portfolio.compose import clean
 from portfolio.document import UNKNOWN
 from portfolio.facts import ChainFacts, ProtocolFacts
@@ -36,19 +36,21 @@ _ALIAS: Final = re.compile(r"[ _-]?v(?=\d+\Z)")
 class RenderContext:
     """What the records of one chain need to know beside its activities.
 
-    `tokens` are by contract, those of `listed` are beyond suspicion; `protocol_of` says whose a contract is;
-    `counterparties` are whom each account dealt with; `also_at` is where the chain shows its native coin as a token;
-    `spam` are accounts with tokens that their portfolios take for spam."""
+    Those of `listed` are beyond suspicion; `protocol_of` says whose a contract is;
+    `counterparties` are whom each account dealt with; `also_at` is the token as which the chain shows its native coin
+    once more; `spam` are accounts with tokens that their portfolios take for spam; `nobody` are the addresses that mint
+    and burn."""
 
     chain: ChainFacts
     native: Token
-    tokens: Mapping[str, Token]
-    listed: frozenset[str] = frozenset()
+    tokens: Mapping[Asset, Token]
+    listed: frozenset[Asset] = frozenset()
     protocol_of: Callable[[str], ProtocolFacts | None] = field(default=lambda contract: None)
     functions: Functions = field(default_factory=Functions)
     counterparties: Mapping[str, Counterparties] = field(default_factory=dict)
-    also_at: str | None = None
-    spam: Collection[tuple[str, str]] = frozenset()
+    also_at: Asset | None = None
+    spam: Collection[tuple[str, Asset]] = frozenset()
+    nobody: Collection[str] = frozenset()
 
 
 def record(activity: Activity, context: RenderContext) -> TransactionDocument:
@@ -58,13 +60,12 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
     activity = replace(activity, movements=_once(activity.movements, context.also_at))
     called = context.protocol_of(details.recipient) if details.recipient else None
     function = context.functions.names.get(details.selector, "")
-    baits = {
-        move.token for move in activity.movements if move.token and _is_suspect(context, activity.account, move.token)
-    }
+    moved = {move.asset.collection for move in activity.movements if not move.asset.is_native}
+    baits = {asset for asset in moved if _is_suspect(context, activity.account, asset)}
     looks = poisoning(activity, context.counterparties.get(activity.account), context.listed)
     found = signs(
         activity, function, baits, called=context.functions.types.get(details.selector, ""), listed=context.listed,
-        imitated=looks.only,
+        nobody=context.nobody, imitated=looks.only,
     )  # fmt: skip
     shown = [(move.direction, _asset(activity, move, context)) for move in activity.movements]
     link = context.chain.explorer.get("transaction", "")
@@ -91,12 +92,12 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
     )
 
 
-def _once(movements: tuple[Movement, ...], also_at: str | None) -> tuple[Movement, ...]:
+def _once(movements: tuple[Movement, ...], also_at: Asset | None) -> tuple[Movement, ...]:
     """Movements without those of the native coin that the chain tells a second time, as a token's."""
     if also_at is None:
         return movements
-    native = {(move.direction, move.raw) for move in movements if move.token is None}
-    return tuple(move for move in movements if move.token != also_at or (move.direction, move.raw) not in native)
+    native = {(move.direction, move.raw) for move in movements if move.asset.is_native}
+    return tuple(move for move in movements if move.asset != also_at or (move.direction, move.raw) not in native)
 
 
 def _met(activity: Activity, context: RenderContext) -> ProtocolFacts | None:
@@ -115,19 +116,19 @@ def _native(raw: int, context: RenderContext) -> str:
     return amounts.text(amounts.amount(raw, context.native.decimals))
 
 
-def _is_suspect(context: RenderContext, account: str, contract: str) -> bool:
-    token = context.tokens.get(contract)
-    if token is None or contract in context.listed:
+def _is_suspect(context: RenderContext, account: str, asset: Asset) -> bool:
+    token = context.tokens.get(asset)
+    if token is None or asset in context.listed:
         return False
-    return (account, contract) in context.spam or is_phishing(contract, token.symbol, token.name)
+    return (account, asset) in context.spam or is_phishing(asset, token.symbol, token.name)
 
 
 def _asset(activity: Activity, move: Movement, context: RenderContext) -> TransactionAssetDocument:
     came = move.direction == "in"
-    token = context.native if move.token is None else context.tokens.get(move.token)
+    token = context.native if move.asset.is_native else context.tokens.get(move.asset.collection)
     # Collectibles are counted one by one: their contracts give no decimals, and need none.
-    decimals = 0 if move.standard in COLLECTIBLE else token.decimals if token else None
-    contract = move.token or ZERO_ADDRESS
+    decimals = 0 if move.asset.is_collectible else token.decimals if token else None
+    contract = move.asset.shown_contract
     return TransactionAssetDocument(
         symbol=clean(token.symbol).lower() if token else "",
         name=clean(token.name).lower() if token else "",
@@ -141,20 +142,21 @@ def _asset(activity: Activity, move: Movement, context: RenderContext) -> Transa
         sender=move.counterparty if came else activity.account,
         recipient=activity.account if came else move.counterparty,
         is_asset_in=came,
-        nft=UNSET if move.token_id is None else Nft(token_id=str(move.token_id)),
+        nft=Nft(token_id=move.asset.token_id) if move.asset.is_collectible else UNSET,
     )
 
 
 def _fee(details: TransactionDetails, context: RenderContext) -> TransactionAssetDocument:
     """What the sender paid, as an asset; it goes to nobody in particular."""
+    contract = context.native.asset.shown_contract
     return TransactionAssetDocument(
         symbol=clean(context.native.symbol).lower(),
         name=clean(context.native.name).lower(),
         balance=_native(details.fee, context),
         price=UNKNOWN,
         value=UNKNOWN,
-        contract=ZERO_ADDRESS,
-        chain_contract=f"{context.chain.key}:{ZERO_ADDRESS}",
+        contract=contract,
+        chain_contract=f"{context.chain.key}:{contract}",
         chain_key=context.chain.key,
         decimal=str(context.native.decimals),
         sender=details.sender,
@@ -164,19 +166,20 @@ def _fee(details: TransactionDetails, context: RenderContext) -> TransactionAsse
     )
 
 
-def priced(document: TransactionDocument, prices: Mapping[str, Price]) -> TransactionDocument:
-    """A record with prices by contract (the zero address for the native coin) in it, those of its own block. What has
-    no price stays as it is; collectibles have none."""
+def priced(document: TransactionDocument, native: Asset, prices: Mapping[Asset, Price]) -> TransactionDocument:
+    """A record with prices in it, those of its own block, that of the native coin among them. What has no price stays
+    as it is; collectibles have none."""
+    by_contract = {asset.shown_contract: price for asset, price in prices.items()}
 
     def value_usd(asset: TransactionAssetDocument) -> TransactionAssetDocument:
-        price = prices.get(asset.contract)
+        price = by_contract.get(asset.contract)
         if price is None or asset.nft is not UNSET:
             return asset
         return msgspec.structs.replace(
             asset, price=amounts.text(price.usd), value=_value_usd(asset.balance, price), price_source=price.source
         )
 
-    coin = prices.get(ZERO_ADDRESS)
+    coin = prices.get(native)
     return msgspec.structs.replace(
         document,
         value_fiat=_value_usd(document.value, coin),
@@ -193,19 +196,18 @@ def _value_usd(amount: str, price: Price | None) -> str:
     return amounts.text(amounts.value_of(amounts.parse(amount, max_digits=DIGITS), price.usd))
 
 
-def contracts_of(document: TransactionDocument) -> set[str]:
-    """The contracts whose prices `priced` can use."""
-    moved = (*document.assets_in, *document.assets_out)
-    return {ZERO_ADDRESS, *(asset.contract for asset in moved if asset.nft is UNSET)}
+def assets_of(activity: Activity, native: Asset) -> set[Asset]:
+    """The assets whose prices the record of an activity can use."""
+    return {native, *(move.asset for move in activity.movements if not move.asset.is_collectible)}
 
 
-def mentions(activity: Activity, tokens: Mapping[str, Token], native: Token, text: str) -> bool:
+def mentions(activity: Activity, tokens: Mapping[Asset, Token], native: Token, text: str) -> bool:
     """Whether a text is part of the symbol, the name or the contract of a token that moved or was approved."""
-    contracts = {move.token for move in activity.movements} | {each.token for each in activity.permissions}
+    assets = {move.asset.collection for move in activity.movements} | {each.asset for each in activity.permissions}
     wanted = text.casefold()
-    for contract in contracts:
-        token = native if contract is None else tokens.get(contract)
-        words = [contract or ZERO_ADDRESS, *((token.symbol, token.name) if token else ())]
+    for asset in assets:
+        token = native if asset.is_native else tokens.get(asset)
+        words = [asset.shown_contract, *((token.symbol, token.name) if token else ())]
         if any(wanted in word.casefold() for word in words):
             return True
     return False

@@ -190,11 +190,11 @@ def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = (
             scope[account] = tuple(sorted({*scope.get(account, ()), snapshot.chain}))
             unread[account] = (*unread.get(account, ()), *said[account])
         prices = {price.asset: price for price in reversed(snapshot.prices)}
-        shown = {(each.account, contract) for each in snapshot.positions for contract in each.replaces}
+        shown = {(each.account, share) for each in snapshot.positions for share in each.replaces}
         holdings += [
             _loose(holding, snapshot, prices)
             for holding in snapshot.holdings
-            if holding.raw != 0 and (holding.account, holding.token.asset.contract) not in shown
+            if holding.raw != 0 and (holding.account, holding.token.asset) not in shown
         ]
         inside += [_valued_position(each, snapshot, prices) for each in snapshot.positions]
         fees += [valued(fee, snapshot.chain, snapshot.block, prices.get(fee.token.asset)) for fee in snapshot.fees]
@@ -233,7 +233,7 @@ def _valued_position(position: Position, snapshot: Snapshot, prices: Mapping[Ass
 def _spam_of(part: Valued, position: Position, snapshot: Snapshot) -> Spam | None:
     """Why a part is taken for spam: for what it is, or because every share that the position stands for is spam."""
     shares = [snapshot.spam.get((position.account, share)) for share in position.replaces]
-    own = snapshot.spam.get((position.account, part.holding.token.asset.contract))
+    own = snapshot.spam.get((position.account, part.holding.token.asset))
     return own or (shares[0] if shares and None not in shares else None)
 
 
@@ -246,7 +246,7 @@ def _loose(holding: Holding, snapshot: Snapshot, prices: Mapping[Asset, Price]) 
     """Something in no position, by what the snapshot says of its token."""
     asset = holding.token.asset
     part = valued(holding, snapshot.chain, snapshot.block, prices.get(asset), asset in snapshot.pegged)
-    return _unless_spam(part, snapshot.spam.get((holding.account, asset.contract)))
+    return _unless_spam(part, snapshot.spam.get((holding.account, asset)))
 
 
 def _unless_spam(valued: Valued, spam: Spam | None) -> Valued:

@@ -30,7 +30,7 @@ from chainfolio.assets import Asset
 from chainfolio.block_search import block_before
 from chainfolio.blocks import Block, Span
 from chainfolio.chains import Capability, Collected, EndpointHealth, Heads, KnownTransaction
-from chainfolio.contracts import Token, TransactionDetails
+from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.errors import BadRequest, BadSettings, NodeBehind, SourceError, Unavailable
 from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Plan
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from adapters.evm.datasets.transactions import Done
     from adapters.evm.explorer import Explorer
     from adapters.evm.positions.reader import Accounts
-    from chainfolio.calls import Read
+    from chainfolio.calls import Read, ReadResult
     from chainfolio.protocols import InstalledProtocols
 
 TRIED = 8  # neighbouring blocks among which one with transactions is looked for
@@ -145,7 +145,7 @@ class EvmChain:
 
         return await scan.answer_each(self.node, asked) if asked else []
 
-    def account_reader(self, installed: InstalledProtocols, listed: Collection[str] = ()) -> Accounts:
+    def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> Accounts:
         """What reads accounts, with these protocols; `listed` are tokens whose transfers nobody has to doubt.
 
         BadSettings where a rule asks for an event that is indexed as something else already.
@@ -154,13 +154,15 @@ class EvmChain:
         from adapters.evm.positions.reader import Accounts
 
         plain = frozenset([self.facts.wrapped.address] if self.facts.wrapped else [])
-        found = Protocols(installed.rows, plain, installed.issues, installed.unread, plain | {*listed})
+        found = Protocols(
+            installed.rows, plain, installed.issues, installed.unread, plain | {asset.reference for asset in listed}
+        )
         for event in found.events:
             contract, _, topic = event.partition("/")
             if topic in TAKEN:
                 remedy = "a rule over tokens finds what the datasets `transfers` and `approvals` keep"
                 raise BadSettings(contract, f"no rule can ask for the event {topic}: it is kept already", remedy=remedy)
-        return Accounts(found)
+        return Accounts(found, self.facts)
 
     def permission_filters(self, contracts: Collection[str]) -> tuple[str, ...]:
         """The filters of the dataset `events` for these Permit2 contracts."""
@@ -179,6 +181,12 @@ class EvmChain:
         from adapters.evm.prover import prove
 
         return await prove(self.node, block, account, native, tokens)
+
+    def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
+        """What was read of a loose holding: its balance, and a token's decimals."""
+        from adapters.evm.tokens import wallet_reads
+
+        return wallet_reads(holding)
 
     def describe(self, assets: Sequence[Asset]) -> Plan[Read, Any, Mapping[Asset, Token]]:
         """What the contracts of some tokens say of themselves, in one round."""

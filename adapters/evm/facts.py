@@ -64,7 +64,8 @@ class Facts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         native = Token(self.native_asset, self.native.symbol, self.native.name, self.native.decimals)
         return ChainInfo(
             self.name, self.chain_id, native, TOKENS, self.block_time_ms,
-            wrapped=self.wrapped.address if self.wrapped else None, also_at=self.native.also_at, color=self.color,
+            wrapped=self.token_asset(self.wrapped.address) if self.wrapped else None,
+            also_at=self.token_asset(self.native.also_at) if self.native.also_at else None, color=self.color,
             explorer=self.explorer, images=self.images, native_images=self.native.images, unproven=tuple(self.unproven),
         )  # fmt: skip
 

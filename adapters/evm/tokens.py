@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from adapters.evm.facts import Facts
-from chainfolio.calls import Call, Read
-from chainfolio.contracts import Token
+from chainfolio.calls import DECIMALS, Call, NativeBalance, Read, ReadResult, balance_of
+from chainfolio.contracts import Holding, Token
 from chainfolio.plans import Plan
 
 LONGEST_SYMBOL, LONGEST_NAME = 32, 96
@@ -25,6 +25,17 @@ def describe(facts: Facts, contracts: Sequence[str]) -> Plan[Read, Any, dict[str
             facts.token_asset(contract), text(symbol, LONGEST_SYMBOL), text(name, LONGEST_NAME), decimals_of(decimals)
         )
     return tokens
+
+
+def wallet_reads(holding: Holding) -> list[tuple[str, ReadResult]]:
+    """The reads behind a loose holding, by the numbers that they say: its balance, and a token's decimals."""
+    asset, decimals = holding.token.asset, holding.token.decimals
+    if asset.is_native:
+        return [("balance", ReadResult(NativeBalance(holding.account), holding.raw))]
+    reads = [("balance", ReadResult(balance_of(asset.reference, holding.account), holding.raw))]
+    if decimals is not None:
+        reads.append(("decimal", ReadResult(Call(asset.reference, DECIMALS), decimals)))
+    return reads
 
 
 def decimals_of(answer: object) -> int | None:

@@ -16,6 +16,7 @@ import msgspec
 
 from adapters.evm.call import decode, encode, encode_answer
 from adapters.evm.positions.events import MOST_TOPICS, WORD
+from adapters.evm.positions.found import Found, FoundPosition
 from adapters.evm.positions.matching import Protocols, RuleMatch
 from adapters.evm.positions.reader import OneAccount
 from adapters.evm.positions.shares import Shares
@@ -24,7 +25,7 @@ from chainfolio.documents import ValidationError, strict
 from chainfolio.errors import BadRequest, NotFound, Unavailable
 from chainfolio.interactions import Interactions, NamedEvent, contract_of
 from chainfolio.plans import Reverted, Unknown, run_batched, run_known
-from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, OpenPosition
+from chainfolio.positions import MAX_READS, MAX_ROUNDS
 from chainfolio.protocols import InstalledProtocol, ProtocolFamily, TokenAmount
 
 if TYPE_CHECKING:
@@ -422,12 +423,12 @@ def _described(rows: Sequence[InstalledProtocol]) -> tuple[Contracts, ...]:
     )
 
 
-def _positions(read_all: AccountState | None) -> tuple[Position, ...]:
+def _positions(read_all: Found | None) -> tuple[Position, ...]:
     found = () if read_all is None else read_all.positions
     return tuple(sorted((_position(each) for each in found), key=msgspec.json.encode))
 
 
-def _position(each: OpenPosition) -> Position:
+def _position(each: FoundPosition) -> Position:
     found = each.found
     supplied, borrowed, rewards = _amounts(each.behind.parts.items()), _parts(found.borrowed), _parts(found.rewards)
     health = "" if found.health is None else f"{found.health:f}"

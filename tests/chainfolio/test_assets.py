@@ -223,9 +223,9 @@ def test_an_asset_has_one_canonical_text(written: str, canonical: str | None) ->
 
 def test_the_native_coin_is_shown_with_the_zero_address() -> None:
     ether = asset("eip155:1/slip44:60")
-    assert (ether.is_native, ether.contract) == (True, ZERO_ADDRESS)
+    assert (ether.is_native, ether.shown_contract) == (True, ZERO_ADDRESS)
     token = Asset("eip155:1", "erc20", VITALIK.lower())
-    assert (token.is_native, token.contract) == (False, VITALIK.lower())
+    assert (token.is_native, token.shown_contract) == (False, VITALIK.lower())
 
 
 @pytest.mark.parametrize(

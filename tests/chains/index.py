@@ -84,7 +84,9 @@ class IndexOf(Generic[ChainT]):
     ) -> Snapshot:
         """A snapshot without any price."""
         book = TokenBook(self.chain.key, self.lake, {})
-        return await Snapshotter(self.chain, self.lake, self.tail, book, ()).take(accounts, block, extra)
+        return await Snapshotter(self.chain, self.lake, self.tail, book, ()).take(
+            accounts, block, [self.chain.info.token_asset(token) for token in extra]
+        )
 
     def stored(self, table: str) -> pa.Table:
         """The rows of the lake, in the table's order."""

@@ -90,8 +90,9 @@ def test_tokens_are_listed_once_on_a_chain_we_know(key: str) -> None:
 
 def test_a_listed_token_is_shown_by_its_name_and_not_by_its_symbol() -> None:
     dai = "0x6b175474e89094c44da98b954eedeac495271d0f"
-    listed = token_list(CONFIGS / "tokens" / "ethereum.toml", load(CONFIGS / "chains" / "ethereum.toml").info)
-    assert (listed[dai].symbol, listed[dai].name) == ("DAI", "Dai Stablecoin")
+    info = load(CONFIGS / "chains" / "ethereum.toml").info
+    listed, asset = token_list(CONFIGS / "tokens" / "ethereum.toml", info), info.token_asset(dai)
+    assert (listed[asset].symbol, listed[asset].name) == ("DAI", "Dai Stablecoin")
 
 
 @needs_registry
@@ -110,7 +111,7 @@ def test_a_generated_list_of_tokens_is_read_like_one_written_by_hand(path: Path)
     facts = load(CONFIGS / "chains" / f"{path.stem}.toml")
     tokens = token_list(path.with_suffix(".toml"), facts.info)
     assert len(tokens) == len(path.read_text().splitlines()) - 1
-    assert all(ADDRESS.fullmatch(address) for address in tokens)
+    assert all(ADDRESS.fullmatch(asset.reference) for asset in tokens)
     assert all(token.symbol and token.name for token in tokens.values())
     assert {token.decimals for token in tokens.values()} <= set(range(37))
 

@@ -177,7 +177,9 @@ async def test_an_asset_is_what_its_owner_holds_now_or_is_not_there(subject: Evm
         await indexed.follower().step()
         facts = indexed.chain.facts
         asset = facts.token_asset
-        listed = {usdc: Token(asset(usdc), "USDC", "USD Coin", 6), dai: Token(asset(dai), "DAI", "Dai", 18)}
+        listed = {
+            asset(usdc): Token(asset(usdc), "USDC", "USD Coin", 6), asset(dai): Token(asset(dai), "DAI", "Dai", 18),
+        }  # fmt: skip
         prices = fixed({str(asset(usdc)): "0.5", str(asset(weth)): "2000"}, "test")
         book = TokenBook(facts.key, indexed.lake, listed)
         snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (prices,))
@@ -202,7 +204,8 @@ async def test_without_its_node_a_page_has_no_assets(
 ) -> None:
     alice, usdc = subject.deployment.accounts["alice"].lower(), subject.token("USDC")
     async with index(subject, tmp_path, datasets=LOGS) as indexed:
-        listed = {usdc: Token(indexed.chain.facts.token_asset(usdc), "USDC", "USD Coin", 6)}
+        asset = indexed.chain.info.token_asset(usdc)
+        listed = {asset: Token(asset, "USDC", "USD Coin", 6)}
         book = TokenBook(indexed.chain.key, indexed.lake, listed)
         snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
 

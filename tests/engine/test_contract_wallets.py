@@ -232,7 +232,10 @@ async def test_whom_a_called_contract_dealt_with_is_not_what_its_callers_make_it
         async with index(subject, tmp_path) as indexed:
             await filled(indexed)
             heights = Spans([Span(0, subject.height)])
-            found = read(indexed.lake, indexed.tail, indexed.key, [account, eve], heights, 1_000)
+            found = read(indexed.lake, indexed.tail, indexed.key, indexed.chain.info, [account, eve], heights, 1_000)
     assert forged in {key.tx_hash for key in found.keys if key.account == account}
-    assert found.counterparties_of(account, (), EVM, 18).resembled(look_alike, (2**40, 0)) is None
-    assert found.counterparties_of(account, (account,), EVM, 18).resembled(look_alike, (2**40, 0)) == mark
+    assert found.counterparties_of(account, (), EVM).resembled(look_alike, (2**40, 0)) is None
+    assert (
+        found.counterparties_of(account, (found.info.token_asset(account),), EVM).resembled(look_alike, (2**40, 0))
+        == mark
+    )

@@ -12,8 +12,10 @@ import pytest
 from msgspec.structs import replace as changed
 
 from chainfolio.addresses import EVM
+from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.contracts import Snapshot
+from chainfolio.chains import ChainInfo
+from chainfolio.contracts import Snapshot, Token
 from engine.daily import DAY_US, Daily, _add_moved, daily
 from engine.snapshot import Snapshotter
 from engine.tokens import TokenBook
@@ -199,10 +201,12 @@ async def test_spam_and_what_nobody_priced_are_in_neither_and_the_holdings_stay_
         await indexed.follower().step()
         alice = today.account("alice")
         snapshot = await taken(indexed, today, block=indexed.tail.top(indexed.key))
-        came = {each.token.asset.contract for each in snapshot.days[0].came}
+        came = {each.token.asset.shown_contract for each in snapshot.days[0].came}
         assert {today.spam, today.gone, today.subject.token("WBTC")} <= came
-        assert {(alice, today.spam), (alice, today.gone)} <= set(snapshot.spam)
-        assert today.gone not in {each.token.asset.contract for each in snapshot.holdings}
+        assert {(alice, today.spam), (alice, today.gone)} <= {
+            (owner, asset.reference) for owner, asset in snapshot.spam
+        }
+        assert today.gone not in {each.token.asset.shown_contract for each in snapshot.holdings}
         plain, all_ = document(snapshot, alice), document(snapshot, alice, spam=True)
         assert (plain.daily_income, plain.daily_expense) == known(today)
         assert Decimal(all_.daily_income) - Decimal(plain.daily_income) == 2000  # 10^9 of six decimals twice, at 1
@@ -246,7 +250,7 @@ async def test_a_day_that_is_not_indexed_whole_is_unknown_and_the_reason_is_told
 
     async def asked(indexed: Index, height: int) -> tuple[dict[str, Daily], str]:
         block = await indexed.chain.block(height)
-        return daily(indexed.lake, indexed.tail, indexed.key, accounts, block)
+        return daily(indexed.lake, indexed.tail, indexed.key, accounts, block, indexed.chain.info)
 
     async def of(indexed: Index, height: int = top) -> dict[str, Daily]:
         found, lacking = await asked(indexed, height)
@@ -280,7 +284,7 @@ async def test_a_day_that_is_not_indexed_whole_is_unknown_and_the_reason_is_told
         day_us = (await indexed.chain.block(today.first)).time_us
         assert day_us % DAY_US == 0
         assert earlier != whole
-        assert earlier[accounts[0]].came["0x" + "00" * 20] >= 6 * ETHER
+        assert earlier[accounts[0]].came[indexed.chain.info.native.asset] >= 6 * ETHER
     async with index(today.subject, tmp_path / "none", datasets=ALL) as indexed:
         assert document(await taken(indexed, today), accounts[0]).daily_income == "N/A"
 
@@ -310,7 +314,7 @@ async def test_a_reorg_takes_back_what_came(tmp_path: Path) -> None:
             await follower.step()
             assert await coins() == before + 3
             lacking = f"the index has another block {gone.height}"
-            assert daily(indexed.lake, indexed.tail, indexed.key, [grace], gone) == ({}, lacking)
+            assert daily(indexed.lake, indexed.tail, indexed.key, [grace], gone, indexed.chain.info) == ({}, lacking)
 
 
 def test_what_a_chain_tells_twice_of_its_coin_counts_once_and_what_it_tells_once_counts_too() -> None:
@@ -330,5 +334,9 @@ def test_what_a_chain_tells_twice_of_its_coin_counts_once_and_what_it_tells_once
         row(2, "erc721", other, 1),
     ]
     found = {me: Daily()}
-    _add_moved(found, pl.DataFrame(rows, schema=schema, orient="row"), also_at, EVM.nobody)
-    assert found == {me: Daily(came={"0x" + "00" * 20: 12})}
+    coin = Asset("eip155:1", "slip44", "60")
+    info = ChainInfo(
+        "Twice", 1, Token(coin, "ETH", "Ether", 18), "erc20", 1, also_at=Asset("eip155:1", "erc20", also_at)
+    )
+    _add_moved(found, pl.DataFrame(rows, schema=schema, orient="row"), info, EVM.nobody)
+    assert found == {me: Daily(came={coin: 12})}

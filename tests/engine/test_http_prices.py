@@ -89,7 +89,7 @@ async def test_a_price_may_come_from_a_web_server_in_the_round_of_the_chain_s_re
         found = sources({"web": {"url": f"{server.url}/{path}", "token": usdc}}, {}, indexed.key, "evm")
         book = TokenBook(indexed.chain.key, indexed.lake, {})
         taken = await Snapshotter(mixed(indexed.chain, http), indexed.lake, indexed.tail, book, found).take(
-            [alice], extra=[usdc]
+            [alice], extra=[indexed.chain.info.token_asset(usdc)]
         )
         await http.close()
     assert [each.usd for each in taken.prices] == ([] if price is None else [price])

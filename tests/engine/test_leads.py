@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.positions.found import Found
 from adapters.evm.positions.matching import Protocols
 from adapters.evm.positions.reader import OneAccount
 from adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
@@ -13,7 +14,6 @@ from adapters.evm.positions.shares import Shares
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Unknown, run_known
-from chainfolio.positions import AccountState
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
 
 ME, SHARE, POOL, OTHER, PROVIDER, FIRST, SECOND = ("0x" + letter * 40 for letter in "1234567")
@@ -39,7 +39,7 @@ FAMILY = Family(
 )
 
 
-def read(says: dict[tuple[str, str], Any], contracts: dict[str, str], asked: list[str] | None = None) -> AccountState:
+def read(says: dict[tuple[str, str], Any], contracts: dict[str, str], asked: list[str] | None = None) -> Found:
     """What an account has that met one token, which names a pool."""
     row = InstalledProtocol(
         "fork", FAMILY, {role: (contract,) for role, contract in contracts.items()}, {}, is_fork=True
@@ -76,7 +76,7 @@ def test_a_pool_to_which_a_contract_of_a_file_leads_is_its_protocol_s(
 
 def test_a_pool_that_only_its_token_names_is_nobody_s() -> None:
     says = {(FIRST, "PROVIDER"): PROVIDER, (PROVIDER, "getPool"): OTHER}
-    assert read(says, {"data": FIRST}) == AccountState(0, {}, (), ())
+    assert read(says, {"data": FIRST}) == Found(0, {}, (), ())
 
 
 def test_a_contract_that_could_not_be_asked_leaves_it_unknown_whose_the_pool_is() -> None:

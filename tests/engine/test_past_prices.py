@@ -134,12 +134,13 @@ async def test_many_blocks_are_one_request(subject: EvmSubject, tmp_path: Path) 
         head = (await indexed.chain.heads()).latest.height
         blocks = await indexed.chain.blocks(range(head - 99, head + 1))
         before = indexed.chain.requests
-        prices, issues = await source.past.prices({block: {ZERO_ADDRESS, subject.token("USDC")} for block in blocks})
+        ether, dollar = source.native.asset, indexed.chain.info.token_asset(subject.token("USDC"))
+        prices, issues = await source.past.prices({block: {ether, dollar} for block in blocks})
         assert indexed.chain.requests - before == 1
         assert issues == []
         assert {len(each) for each in prices.values()} == {2}
         for block in blocks[::9]:
-            price = prices[block.height][ZERO_ADDRESS]
+            price = prices[block.height][ether]
             assert f"{price.usd.normalize():f}" == told(subject.node, subject.deployment.feeds["ETH"], block.height)
 
 
@@ -150,7 +151,7 @@ async def test_before_there_was_a_feed_there_is_no_price(subject: EvmSubject, tm
         (early,) = await indexed.chain.blocks([1])
         before = indexed.chain.requests
         for _ in range(2):
-            assert await source.past.prices({early: {ZERO_ADDRESS}}) == ({1: {}}, [])
+            assert await source.past.prices({early: {source.native.asset}}) == ({1: {}}, [])
         assert indexed.chain.requests - before == 1
 
 

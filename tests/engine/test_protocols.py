@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.positions.found import Found
 from adapters.evm.positions.matching import Protocols
 from adapters.evm.positions.reader import OneAccount
 from adapters.evm.positions.rules import (
@@ -27,7 +28,6 @@ from adapters.evm.positions.shares import Shares
 from chainfolio.calls import BALANCE_OF, Call, NativeBalance, Read
 from chainfolio.interactions import Interactions, NamedEvent
 from chainfolio.plans import Reverted, Unknown, run_known
-from chainfolio.positions import AccountState
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
 from indexer.families import families
 from indexer.registry import Protocol, Registry
@@ -51,9 +51,7 @@ def asked(contracts: Contracts, ask: Read) -> Any:
     return said(*ask.args) if callable(said) else said
 
 
-def read(
-    given: Protocols, match: Interactions, contracts: Contracts, held: Mapping[str, int] = NOTHING
-) -> AccountState:
+def read(given: Protocols, match: Interactions, contracts: Contracts, held: Mapping[str, int] = NOTHING) -> Found:
     """All that is read of an account that met something and holds some tokens."""
 
     def answer(ask: Read) -> Any:
@@ -61,11 +59,11 @@ def read(
             return 0
         return held[ask.to] if ask.signature == BALANCE_OF and ask.args == (ME,) else asked(contracts, ask)
 
-    found: AccountState = run_known(OneAccount(Shares(given), ME, match).read_all(tuple(held)), answer)
+    found: Found = run_known(OneAccount(Shares(given), ME, match).read_all(tuple(held)), answer)
     return found
 
 
-def supplied(found: AccountState) -> list[dict[str, int]]:
+def supplied(found: Found) -> list[dict[str, int]]:
     return [each.behind.parts for each in found.positions]
 
 
@@ -89,7 +87,7 @@ def test_nobody_is_asked_about_what_nobody_met() -> None:
     assert next(plan) == [NativeBalance(ME)]
     with pytest.raises(StopIteration) as stop:
         plan.send([7])
-    assert stop.value.value == AccountState(7, {}, (), ())
+    assert stop.value.value == Found(7, {}, (), ())
 
 
 def test_a_counterparty_s_tokens_are_told() -> None:

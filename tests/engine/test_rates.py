@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.contracts import CRYPTO, FIAT, Holding, Quoted
 from chainfolio.errors import BadSettings, Unavailable, Unserved
 from chainfolio.settings import Settings, check
@@ -38,7 +37,7 @@ async def asked(
 
 def quoted(usd: str | None) -> Quoted:
     prices = {} if usd is None else {native().asset: price(native(), usd)}
-    return Quoted(BLOCK, {ZERO_ADDRESS: native()}, prices)
+    return Quoted(BLOCK, {native().asset: native()}, prices)
 
 
 async def test_the_operators_word_comes_first() -> None:

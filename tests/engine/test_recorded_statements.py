@@ -17,9 +17,10 @@ import pytest
 from adapters.evm.datasets import approvals, internal, transfers
 from adapters.evm.datasets.internal import Listed, Place
 from adapters.evm.datasets.transactions import Done, Receipt, Transaction, finished, native, rows
-from adapters.evm.facts import load as load_facts
 from adapters.evm.wire import typed
+from chainfolio.addresses import EVM
 from chainfolio.assets import ZERO_ADDRESS, Asset
+from chainfolio.chains import ChainInfo
 from chainfolio.contracts import Token
 from engine.activities import ALLOWED, MOVED, Activities, of_transaction
 from engine.functions import load
@@ -37,6 +38,8 @@ from tests.evm.test_recorded_tx_cases import CHAINS, wrapper
 pytestmark = needs_recordings
 
 FUNCTIONS = load(CONFIGS / "functions.toml")
+COIN = Token(Asset("eip155:1", "slip44", "60"), "ETH", "Ether", 18)
+INFO = ChainInfo("Case", 1, COIN, "erc20", 12_000)
 EXACT = decimal.Context(prec=120)
 Key = tuple[str, str]  # direction, asset
 
@@ -65,7 +68,9 @@ class Case:
         owned = frame(self.allowed).filter(pl.col("owner") == account).with_columns(account=pl.col("owner"))
         sent = frame(rows([done], "case")).with_columns(account=pl.lit(account))
         key = Activity("case", *place[:2], done.time_s * 1_000_000, done.index, done.sent.hash)
-        held = Activities("case", (key,), {}, moves, owned.select(ALLOWED), sent.select("account", *of_transaction()))
+        held = Activities(
+            "case", INFO, (key,), {}, moves, owned.select(ALLOWED), sent.select("account", *of_transaction())
+        )
         (whole,) = held.whole([key])
         return record(whole, self.context)
 
@@ -73,8 +78,9 @@ class Case:
     def context(self) -> RenderContext:
         """The names and decimals of everything."""
         tokens = {
-            contract(asset): Token(Asset("eip155:1", "erc20", contract(asset)), "", "", places)
-            for asset, places in self.decimals.items() if asset != "native"
+            asset: Token(asset, "", "", places)
+            for told, places in self.decimals.items() if told != "native"
+            for asset in (Asset("eip155:1", kind, contract(told)) for kind in ("erc20", "erc721", "erc1155"))
         }  # fmt: skip
         protocols = load_protocols([CONFIGS / "protocols"], {path.stem for path in (CONFIGS / "chains").glob("*.toml")})
 
@@ -82,17 +88,22 @@ class Case:
             found = protocols.of(address, (CHAINS[self.chain],))
             return protocols.facts[found[0][1].key] if found else None
 
-        coin = Token(Asset("eip155:1", "slip44", "60"), "ETH", "Ether", 18)
         return RenderContext(
-            ChainFacts("case", "Case", 1), coin, tokens, listed(CHAINS[self.chain]), protocol_of, FUNCTIONS
+            ChainFacts("case", "Case", 1),
+            COIN,
+            tokens,
+            listed(CHAINS[self.chain]),
+            protocol_of,
+            FUNCTIONS,
+            nobody=EVM.nobody,
         )
 
 
 @cache
-def listed(chain: str) -> frozenset[str]:
+def listed(chain: str) -> frozenset[Asset]:
     """The tokens that we list on a chain."""
     path = CONFIGS / "tokens" / f"{chain}.toml"
-    return frozenset(token_list(path, load_facts(CONFIGS / "chains" / f"{chain}.toml").info)) if chain else frozenset()
+    return frozenset(token_list(path, INFO)) if chain else frozenset()
 
 
 def frame(table: pa.Table) -> pl.DataFrame:

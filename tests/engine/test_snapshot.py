@@ -12,7 +12,7 @@ import pytest
 from adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
 from adapters.evm.settings import EvmSettings
 from chainfolio.amounts import MAX_RAW
-from chainfolio.assets import ZERO_ADDRESS, account
+from chainfolio.assets import ZERO_ADDRESS, Asset, account
 from chainfolio.blocks import Block
 from chainfolio.contracts import Token as Described
 from chainfolio.errors import HistoryUnavailable
@@ -99,7 +99,7 @@ async def test_an_unreadable_balance_makes_the_answer_partial_where_the_token_is
         await followed(indexed)
         asset = indexed.chain.facts.token_asset(reverting)
         book = TokenBook(
-            indexed.chain.key, indexed.lake, {reverting: Described(asset, "R", "R", 6)} if known == "listed" else {}
+            indexed.chain.key, indexed.lake, {asset: Described(asset, "R", "R", 6)} if known == "listed" else {}
         )
         sources = [fixed({str(asset): "1"}, "test")] if known == "priced" else []
         taken = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, sources).take([alice])
@@ -164,9 +164,9 @@ async def test_what_is_held_nowhere_is_described_and_priced_at_one_block_of_the_
         snapshotter = Snapshotter(
             indexed.chain, indexed.lake, indexed.tail, TokenBook(facts.key, indexed.lake, {}), (prices,)
         )
-        quoted = await snapshotter.quote([usdc, silent, absent, usdc])
+        quoted = await snapshotter.quote([facts.token_asset(each) for each in (usdc, silent, absent, usdc)])
         assert quoted.block.height == subject.height
-        assert {contract: token.decimals for contract, token in quoted.tokens.items()} == {
+        assert {asset.shown_contract: token.decimals for asset, token in quoted.tokens.items()} == {
             ZERO_ADDRESS: 18, usdc: 6, silent: None, absent: None,
         }  # fmt: skip
         assert {price.usd: price.time_us for price in quoted.prices.values()} == {
@@ -227,9 +227,9 @@ def answers(number: int) -> str:
     return f"0x60{number:02x}5f5260205ff3"
 
 
-def listed(indexed: Index, contracts: list[str]) -> dict[str, Described]:
-    asset = indexed.chain.facts.token_asset
-    return {contract: Described(asset(contract), "X", "X", 6) for contract in contracts}
+def listed(indexed: Index, contracts: list[str]) -> dict[Asset, Described]:
+    assets = map(indexed.chain.info.token_asset, contracts)
+    return {asset: Described(asset, "X", "X", 6) for asset in assets}
 
 
 async def test_what_tokens_say_is_written_down_once_by_any_number_of_books(
@@ -241,11 +241,13 @@ async def test_what_tokens_say_is_written_down_once_by_any_number_of_books(
         books = [TokenBook(facts.key, Lake(indexed.lake.uri), {}) for _ in range(3)]
         assert all(book.seen == set() for book in books)
         for book, contract in zip(books, ("0xa", "0xb", "0xa"), strict=True):
-            book.learn({contract: Described(facts.token_asset(contract), "A", "A", 6)}, block)
+            asset = facts.token_asset(contract)
+            book.learn({asset: Described(asset, "A", "A", 6)}, block)
         assert [row["token"] for row in indexed.stored("tokens").to_pylist()] == ["0xa", "0xb"]
         assert TokenBook(facts.key, indexed.lake, {}).seen == {"0xa", "0xb"}
-        assert set(books[0].known(["0xa", "0xb"], block)) == {"0xa"}
-        assert books[0].known(["0xa", "0xb"], Block(6, "0x06", "0x05", 0)) == {}
+        both = [facts.token_asset(contract) for contract in ("0xa", "0xb")]
+        assert set(books[0].known(both, block)) == set(both[:1])
+        assert books[0].known(both, Block(6, "0x06", "0x05", 0)) == {}
 
 
 async def test_what_a_token_is_called_is_what_it_said_at_the_block_whichever_was_asked_first(tmp_path: Path) -> None:
@@ -274,7 +276,7 @@ async def test_what_a_token_is_called_is_what_it_said_at_the_block_whichever_was
                 assert [each.holdings for each in again] == [taken[0].holdings, taken[1].holdings]
                 assert [each.requests for each in again] == [1, 1]  # as many as the balances alone
                 seen.append(
-                    [{h.token.asset.contract: h.token.decimals for h in taken[k].holdings}[token] for k in (0, 1)]
+                    [{h.token.asset.shown_contract: h.token.decimals for h in taken[k].holdings}[token] for k in (0, 1)]
                 )
     assert seen == [[6, 18], [6, 18]]
 
@@ -308,5 +310,7 @@ async def test_what_a_token_is_a_share_of_is_what_it_said_at_the_block_whichever
                 again = [await source.take([bob], blocks[k]) for k in (0, 1)]
                 for k, each in enumerate(again):
                     assert replace(each, requests=0) == replace(taken[k], requests=0)
-                seen.append([part.token.asset.contract for k in (0, 1) for part in taken[k].positions[0].supplied])
+                seen.append(
+                    [part.token.asset.shown_contract for k in (0, 1) for part in taken[k].positions[0].supplied]
+                )
     assert seen == [inside, inside]

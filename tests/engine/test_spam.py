@@ -34,12 +34,14 @@ def spam(subject: EvmSubject) -> dict[str, str]:
 
 
 def flagged(taken: Snapshot, account: str) -> dict[str, tuple[str, ...]]:
-    return {contract: spam.reasons for (owner, contract), spam in taken.spam.items() if owner == account}
+    return {asset.reference: spam.reasons for (owner, asset), spam in taken.spam.items() if owner == account}
 
 
 def of_one(indexed: Index, account: str, tokens: tuple[str, ...], trusted: tuple[str, ...], height: int) -> Arrived:
     """How tokens came to one account."""
-    return arrivals(indexed.lake, indexed.tail, indexed.key, {account: tokens}, {account: trusted}, height)[account]
+    asked, trust = ([indexed.chain.info.token_asset(each) for each in some] for some in (tokens, trusted))
+    found = arrivals(indexed.lake, indexed.tail, indexed.key, {account: asked}, {account: trust}, height)[account]
+    return {asset.reference: arrival for asset, arrival in found.items()}
 
 
 async def whole(indexed: Index, *, follow: bool) -> None:

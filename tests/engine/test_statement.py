@@ -9,7 +9,10 @@ from typing import Any
 import polars as pl
 import pytest
 
+from chainfolio.assets import Asset
 from chainfolio.blocks import Span
+from chainfolio.chains import ChainInfo
+from chainfolio.contracts import Token
 from chainfolio.errors import NotFound, NotIndexed
 from engine.activities import Activities
 from engine.answers import Reached, TransactionFilter
@@ -19,6 +22,7 @@ from portfolio.activity import Activity, Functions
 
 ME = "0x" + "11" * 20
 NOTHING = pl.DataFrame()
+INFO = ChainInfo("Told", 1, Token(Asset("eip155:1", "slip44", "60"), "ETH", "Ether", 18), "erc20", 1)
 
 
 def keys(chain: str, *times: int) -> tuple[Activity, ...]:
@@ -30,7 +34,7 @@ class Told(Statement):
 
     def tell(self, *held: tuple[Activity, ...], holes: Sequence[Hole] = ()) -> Told:
         for some in held:
-            self._histories[some[0].chain] = Activities(some[0].chain, some, {}, NOTHING, NOTHING, NOTHING)
+            self._histories[some[0].chain] = Activities(some[0].chain, INFO, some, {}, NOTHING, NOTHING, NOTHING)
         self._holes.extend(holes)
         return self
 

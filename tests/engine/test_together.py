@@ -56,7 +56,8 @@ async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
         lake, tail, key = indexed.lake, indexed.tail, indexed.key
         blocks = {height: await indexed.chain.block(height) for height in (0, 5, 12, 20, subject.height)}
         tokens = sorted({
-            token for each in account_index.interactions_of(lake, tail, key, everybody, subject.height).values()
+            indexed.chain.info.token_asset(token)
+            for each in account_index.interactions_of(lake, tail, key, everybody, subject.height).values()
             for token in each.tokens
         })  # fmt: skip
         assert len(tokens) > 5

@@ -42,7 +42,7 @@ def price(token: Token, usd: str) -> Price:
 
 PRICES = {token.asset: price(token, usd) for token, usd in ((ETHER, "2000"), (DOLLAR, "0.9998"))}
 REFUSED = Issue("chainlink", str(NOBODY.asset), "stale", makes_partial=False)
-QUOTED = {"ethereum": Quoted(BLOCK, {ZERO_ADDRESS: ETHER, USDC: DOLLAR, SPAM: NOBODY}, PRICES, (REFUSED,))}
+QUOTED = {"ethereum": Quoted(BLOCK, {token.asset: token for token in (ETHER, DOLLAR, NOBODY)}, PRICES, (REFUSED,))}
 
 
 def user(*holdings: VirtualHolding, type: Any = "BALANCE", **more: Any) -> VirtualUser:
@@ -115,7 +115,12 @@ def test_what_nobody_priced_stays_outside_the_sum_with_the_reason() -> None:
 
 
 def test_a_chain_that_cannot_be_read_makes_it_partial_and_no_zero() -> None:
-    down = Quoted(BLOCK, {ZERO_ADDRESS: ETHER}, {}, (Issue("ethereum", "ethereum", "down"),))
+    down = Quoted(
+        BLOCK,
+        {each.asset: replace(each, decimals=None) for each in (ETHER, DOLLAR)},
+        {},
+        (Issue("ethereum", "ethereum", "down"),),
+    )
     found = document(user(on_chain("1"), on_chain("2", USDC)), {"ethereum": down}, SHOWN)
     assert (found.networth, found.completeness, found.unpriced_assets) == ("0", "partial", 2)
     assert sorted(each.balance or "" for each in assets(found)) == ["1", "2"]
@@ -248,11 +253,11 @@ class Quoting:
     def book(self) -> Any:
         return self
 
-    def known(self, contracts: Sequence[str], block: Any) -> dict[str, Token]:
-        return {contract: DOLLAR for contract in contracts if contract == USDC}
+    def known(self, assets: Sequence[Asset], block: Any) -> dict[Asset, Token]:
+        return {asset: DOLLAR for asset in assets if asset == DOLLAR.asset}
 
-    async def quote(self, contracts: Sequence[str]) -> Quoted:
-        self.asked.append(tuple(contracts))
+    async def quote(self, assets: Sequence[Asset]) -> Quoted:
+        self.asked.append(tuple(map(str, assets)))
         if self.failure:
             raise self.failure
         return QUOTED["ethereum"]
@@ -284,7 +289,7 @@ async def test_users_come_back_in_their_order_and_a_group_is_its_accounts(engine
     ]
     assert [each.balance for each in assets(found[0])] == ["2"]
     quoting = engine._snapshotters["ethereum"]
-    assert sorted(quoting.asked) == sorted([(ALICE,), (BOB,), (USDC,)])
+    assert sorted(quoting.asked) == sorted([(ALICE,), (BOB,), (str(DOLLAR.asset),)])
 
 
 async def test_nobody_is_asked_for_users_without_chains(engine: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from adapters.evm.tokens import wallet_reads
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Issue, Price, Snapshot, Token
@@ -20,6 +21,7 @@ CHAINS = {
         1,
         {"token": "https://etherscan.io/token/{address}", "address": "https://etherscan.io/address/{address}"},
         {"small": "https://images.example/ethereum.svg"},
+        wallet_reads=wallet_reads,
     ),
     "base": ChainFacts("base", "Base", 8453),
 }

@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfolio import amounts
-from chainfolio.assets import ZERO_ADDRESS, Asset
+from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call, ReadResult
-from chainfolio.contracts import Day, Holding, Issue, Snapshot, Spam, Token
+from chainfolio.contracts import Day, Holding, Issue, Snapshot, Spam
 from portfolio.compose import clean, iso, portfolio
-from portfolio.document import encode, percentages, wallet_only
+from portfolio.document import Sources, encode, percentages, wallet_only
 from portfolio.facts import PLACEHOLDER, Options, ProtocolFacts
 from portfolio.valuation import Valuation, ValuedPosition, value, valued
 from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, IDS, USDC, erc20, native, price, snapshot
@@ -140,7 +140,7 @@ def test_spam_that_came_today_is_income_only_where_spam_counts() -> None:
     read = replace(
         snapshot(prices=(price(erc20(), "1"),)),
         days=(Day(ALICE, (Holding(ALICE, erc20(), 5_000_000),)),),
-        spam={(ALICE, USDC): Spam(90, ("LURE", "NO_PRICE"))},
+        spam={(ALICE, erc20().asset): Spam(90, ("LURE", "NO_PRICE"))},
     )
     assert tree([read])["dailyIncome"] == "0"
     assert tree([read], options=Options(spam=True))["dailyIncome"] == "5"
@@ -157,7 +157,7 @@ def test_cash_is_what_is_pegged_and_loose_whatever_its_price_is() -> None:
     )  # fmt: skip
     answer = tree([read], positions=(lending(),))
     assert (answer["cashBalance"], answer["networth"]) == ("4.95", "2604.95")
-    spam = replace(read, spam={(ALICE, USDC): Spam(90, ("LURE", "NO_PRICE"))})
+    spam = replace(read, spam={(ALICE, erc20().asset): Spam(90, ("LURE", "NO_PRICE"))})
     assert tree([spam])["cashBalance"] == "0"
 
 
@@ -313,15 +313,24 @@ def test_sources_name_the_calls_behind_balance_decimals_and_price() -> None:
     [
         (Holding(ALICE, erc20(decimals=None), 5), ["balance"]),
         (Holding(ALICE, erc20(), 5, protocol="aave3"), []),
-        (Holding(ALICE, Token(Asset("solana:main", "token", USDC), "X", "X", 6), 5), []),
     ],
-    ids=["no decimals were told", "inside a protocol", "on a chain of another kind"],
+    ids=["no decimals were told", "inside a protocol"],
 )
 def test_no_call_is_listed_that_was_never_made(held: Holding, numbers: list[str]) -> None:
     answer = tree([snapshot(held)], options=Options(sources=True))
     (protocol,) = (each for each in answer["assetByProtocols"].values() if each["chains"])
     (asset,) = protocol["chains"]["ethereum"]["protocolPositions"]["WALLET"]["assets"]
     assert [call["number"] for call in asset["sources"]["calls"]] == numbers
+
+
+def test_a_chain_that_has_no_such_reads_lists_none() -> None:
+    silent = {**CHAINS, "ethereum": replace(CHAINS["ethereum"], wallet_reads=None)}
+    found = portfolio(
+        ALICE, value([snapshot(Holding(ALICE, erc20(), 5))]), silent, updated_ms=0, options=Options(sources=True)
+    )
+    (asset,) = found.asset_by_protocols["wallet"].chains["ethereum"].protocol_positions["WALLET"].assets
+    assert isinstance(asset.sources, Sources)
+    assert asset.sources.calls == ()
 
 
 def pictured(node: Any, found: dict[str, set[str]], path: str = "") -> dict[str, set[str]]:
@@ -338,7 +347,7 @@ def test_pictures_and_links_are_on_every_level_when_asked_for_and_on_none_otherw
     facts = {"aave3": ProtocolFacts("aave3", "Aave V3", {"large": "https://images.example/aave.png"})}
     chains = {
         **CHAINS,
-        "ethereum": replace(CHAINS["ethereum"], tokens={USDC: {"small": "https://images.example/u.png"}}),
+        "ethereum": replace(CHAINS["ethereum"], tokens={erc20().asset: {"small": "https://images.example/u.png"}}),
     }
 
     def shown(options: Options) -> Any:

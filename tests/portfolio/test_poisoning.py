@@ -8,27 +8,28 @@ from typing import Any
 import pytest
 
 from chainfolio.addresses import EVM, TRON
-from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.contracts import TransactionDetails
 from portfolio.activity import Activity, Movement
 from portfolio.poisoning import Counterparties, Interaction, poisoning
 from portfolio.statement import record
 from portfolio.transactions import Flag, TransactionDocument
-from tests.portfolio.test_activity import CALL, ME, SCENE, USDC
+from tests.portfolio.test_activity import CALL, ETHER, ME, SCENE, USDC
 
+FAKE = Asset("eip155:1", "erc20", "0x" + "fa" * 20)
 REAL, FALSE = "0xabcd" + "1" * 32 + "9876", "0xabcd" + "2" * 32 + "9876"
-OTHER, FAKE = "0xabcd" + "1" * 32 + "9877", "0x" + "fa" * 20
+OTHER = "0xabcd" + "1" * 32 + "9877"
 COIN = 10**18
 CIRCLE = Counterparties.of([
-    Interaction(REAL, None, (100, 3), 5 * COIN), Interaction(REAL, USDC, (90, 0), 500),
+    Interaction(REAL, ETHER, (100, 3), 5 * COIN), Interaction(REAL, USDC, (90, 0), 500),
     Interaction(REAL, USDC, (80, 7), 400),
-    Interaction(FALSE, None, (200, 0), 1), Interaction(OTHER, None, (10, 0), COIN),
-    Interaction(ZERO_ADDRESS, None, (1, 0), 1),
+    Interaction(FALSE, ETHER, (200, 0), 1), Interaction(OTHER, ETHER, (10, 0), COIN),
+    Interaction(ZERO_ADDRESS, ETHER, (1, 0), 1),
 ], EVM, 18)  # fmt: skip
 
 
-def move(who: str, raw: int, token: str | None = None, direction: Any = "in") -> Movement:
-    return Movement(1, 0, direction, "erc20" if token else "native", token, None, raw, who)
+def move(who: str, raw: int, token: Asset = ETHER, direction: Any = "in") -> Movement:
+    return Movement(1, 0, direction, "native" if token.is_native else "erc20", token, raw, who)
 
 
 def seen(*movements: Movement, sender: str = FALSE, height: int = 300) -> Activity:
@@ -36,14 +37,14 @@ def seen(*movements: Movement, sender: str = FALSE, height: int = 300) -> Activi
     return Activity("local", ME, height, 1_000_000, 0, "0x" + "77" * 32, movements, (), details)
 
 
-def shown(activity: Activity, listed: frozenset[str] = frozenset({USDC})) -> TransactionDocument:
+def shown(activity: Activity, listed: frozenset[Asset] = frozenset({USDC})) -> TransactionDocument:
     return record(activity, replace(SCENE, counterparties={ME: CIRCLE}, listed=listed))
 
 
 def test_how_alike_two_addresses_look_and_what_is_dust_is_the_chains_to_say() -> None:
     assert EVM.look(REAL) == EVM.look(FALSE) == "abcd9876" != EVM.look(OTHER)
     real, false = "TNPeeaaFB7K9cmo4uQpcU32zGK8G1NYqeL", "TNPeeKKFB7K9cmo4uQpcU32zGK8G1NYqeL"
-    dealt = Counterparties.of([Interaction(real, None, (1, 0), 1)], TRON, 6)
+    dealt = Counterparties.of([Interaction(real, ETHER, (1, 0), 1)], TRON, 6)
     assert TRON.look(real) == TRON.look(false) == "NPeeYqeL"
     assert dealt.resembled(false, (2, 0)) == real
     assert [dealt.is_dust(move(false, raw), real) for raw in (99, 100)] == [True, False]
@@ -82,7 +83,7 @@ def test_next_to_nothing_from_a_look_alike_is_spam_and_money_is_only_flagged(
 
 
 def test_what_the_wallet_sends_to_a_look_alike_is_flagged_and_never_spam() -> None:
-    found = shown(seen(move(FALSE, 1, None, "out"), sender=ME))
+    found = shown(seen(move(FALSE, 1, ETHER, "out"), sender=ME))
     assert found.type != "SPAM"
     assert [(flag.kind, flag.address, flag.resembles) for flag in found.flags] == [("POISONING", FALSE, REAL)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from chainfolio.assets import Asset
 from chainfolio.contracts import Holding, Position, Snapshot, Spam
 from portfolio.compose import portfolio
 from portfolio.document import Portfolio, SpamDocument, wallet_only
@@ -25,10 +27,10 @@ from portfolio.valuation import value
 from tests.portfolio.examples import ALICE, CHAINS, USDC, erc20, price, snapshot
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
-THERE = "0x" + "5a" * 20
+THERE = Asset("eip155:1", "erc20", "0x" + "5a" * 20)
 ORIGINALS = Originals.of(
     [
-        (f"0x{number:040x}", symbol, name)
+        (Asset("eip155:1", "erc20", f"0x{number:040x}"), symbol, name)
         for number, (symbol, name) in enumerate(
             [
                 ("ETH", "Ether"), ("USDC", "USD Coin"), ("USDT", "Tether USD"), ("stETH", "Lido Staked Ether"),
@@ -134,12 +136,12 @@ def test_any_text_is_judged_the_same_twice_and_never_by_one_reason(symbol: str, 
 # --- real tokens -----------------------------------------------------------------------------------------------------
 
 
-def real() -> list[tuple[int, str, str, str]]:
-    """Chain, contract, symbol and name of real tokens."""
+def real() -> list[tuple[int, Asset, str, str]]:
+    """Chain, asset, symbol and name of real tokens."""
     with gzip.open(DATA / "evm" / "token_metadata.jsonl.gz") as lines:
         told = [json.loads(line) for line in lines]
     found = [
-        (each["chain_id"], each["token"], each["expected"]["symbol"] or "", each["expected"]["name"] or "")
+        (each["chain_id"], token(each), each["expected"]["symbol"] or "", each["expected"]["name"] or "")
         for each in told
         if each.get("expected")
     ]
@@ -147,20 +149,26 @@ def real() -> list[tuple[int, str, str, str]]:
         with gzip.open(DATA / "registry" / list_) as rows:
             read = json.load(rows)
         each_of = read if isinstance(read, list) else read["tokens"]
-        found += [(row["chainId"], row["address"].lower(), row["symbol"], row["name"]) for row in each_of]
+        for row in each_of:
+            asset = Asset(f"eip155:{row['chainId']}", "erc20", row["address"].lower())
+            found.append((row["chainId"], asset, row["symbol"], row["name"]))
     return found
+
+
+def token(row: Mapping[str, Any]) -> Asset:
+    return Asset(f"eip155:{row['chain_id']}", "erc20", row["token"])
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the recorded tokens are not here")
 def test_no_real_token_is_spam_listed_or_held_by_its_own_deed_and_none_by_its_name() -> None:
     tokens = real()
     assert len(tokens) > 1_500
-    originals = Originals.of((contract, symbol, name) for _, contract, symbol, name in tokens)
+    originals = Originals.of((asset, symbol, name) for _, asset, symbol, name in tokens)
     nothing = Originals.of([])
     chains = {each[0] for each in tokens}
     by_chain = {chain: Originals.of(each[1:] for each in tokens if each[0] == chain) for chain in chains}
-    for chain, contract, symbol, name in tokens:
-        each = TokenFacts(contract, symbol, name, listed=True, priced=False, arrival=DROPPED)
+    for chain, asset, symbol, name in tokens:
+        each = TokenFacts(asset, symbol, name, listed=True, priced=False, arrival=DROPPED)
         assert judge(each, originals) is None
         unlisted = replace(each, listed=False, arrival=Arrival(1, True, 0))
         assert judge(unlisted, originals) is None, (symbol, name)
@@ -171,6 +179,7 @@ def test_no_real_token_is_spam_listed_or_held_by_its_own_deed_and_none_by_its_na
 # --- in answers ------------------------------------------------------------------------------------------------------
 
 FAKE = "0x" + "fa" * 20
+DOLLAR = erc20().asset
 VERDICT = Spam(95, ("LOOKALIKE", "NO_PRICE"))
 
 
@@ -181,7 +190,7 @@ def taken() -> Snapshot:
     """Five dollars, and nine million that are none."""
     holdings = (Holding(ALICE, REAL, 5_000_000), Holding(ALICE, LIE, 9_000_000_000))
     prices = (price(REAL, "1"), price(LIE, "1000"))
-    return replace(snapshot(*holdings, prices=prices), spam={(ALICE, FAKE): VERDICT})
+    return replace(snapshot(*holdings, prices=prices), spam={(ALICE, LIE.asset): VERDICT})
 
 
 def document(spam: bool = False) -> Portfolio:
@@ -221,9 +230,11 @@ def test_spam_of_one_member_stays_apart_in_the_portfolio_of_a_group() -> None:
     assert assets(twice)[-1] == (FAKE, "18000000", SpamDocument(95, ("LOOKALIKE", "NO_PRICE")))
 
 
-@pytest.mark.parametrize(("spam", "replaces"), [((ALICE, USDC), ()), ((ALICE, THERE), (THERE,))], ids=["part", "share"])
+@pytest.mark.parametrize(
+    ("spam", "replaces"), [((ALICE, DOLLAR), ()), ((ALICE, THERE), (THERE,))], ids=["part", "share"]
+)
 def test_a_position_of_spam_is_in_sight_and_in_no_sum_unless_that_is_asked_for(
-    spam: tuple[str, str], replaces: tuple[str, ...]
+    spam: tuple[str, Asset], replaces: tuple[Asset, ...]
 ) -> None:
     part = Holding(ALICE, erc20(), 5_000_000, "vaults", "VAULT")
     position = Position(ALICE, "vaults", "VAULT", "USDC", (part,), rewards=(part,), replaces=replaces)

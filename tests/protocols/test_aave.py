@@ -141,7 +141,7 @@ def test_everything_was_read(lived: Lived) -> None:
 def test_a_market_is_found_by_its_data_provider_too(lived: Lived) -> None:
     def told(snapshot: Snapshot) -> list[tuple[object, ...]]:
         found = [
-            (each.account, each.protocol, side, part.token.asset.contract)
+            (each.account, each.protocol, side, part.token.asset.shown_contract)
             for each in snapshot.positions
             for side, parts in (("supplied", each.supplied), ("borrowed", each.borrowed))
             for part in parts

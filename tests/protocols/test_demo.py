@@ -33,7 +33,7 @@ def of(snapshot: Snapshot, protocol: str) -> Iterator[Position]:
 
 def held(snapshot: Snapshot, account: str, token: str) -> int:
     return next(
-        each.raw for each in snapshot.holdings if each.account == account and each.token.asset.contract == token
+        each.raw for each in snapshot.holdings if each.account == account and each.token.asset.shown_contract == token
     )
 
 
@@ -154,8 +154,8 @@ def test_what_is_another_view_of_a_token_is_not_counted_twice(snapshot: Snapshot
     from portfolio.valuation import value
 
     valuation = value([snapshot])
-    shares = {(each.account, contract) for each in snapshot.positions for contract in each.replaces}
-    loose = {(each.holding.account, each.holding.token.asset.contract) for each in valuation.holdings}
+    shares = {(each.account, share) for each in snapshot.positions for share in each.replaces}
+    loose = {(each.holding.account, each.holding.token.asset) for each in valuation.holdings}
     assert shares
     assert not shares & loose
 

@@ -258,7 +258,7 @@ def test_who_put_something_into_an_honest_fork_has_what_it_has_in_the_original(
 
     def told(snapshot: Snapshot) -> list[tuple[object, ...]]:
         found = [
-            (each.account, each.protocol, part.token.asset.contract, part.raw)
+            (each.account, each.protocol, part.token.asset.shown_contract, part.raw)
             for each in snapshot.positions
             for part in (*each.supplied, *(each.rewards if each.protocol == "uniswap3" else ()))
             if not each.unverified

@@ -164,7 +164,7 @@ def worth_of_tokens(snapshot: Snapshot) -> Decimal:
 
 
 def test_every_share_of_a_stranger_stays_in_sight(attacked: Attacked) -> None:
-    loose = {each.holding.token.asset.contract: each for each in attacked.valued.holdings}
+    loose = {each.holding.token.asset.shown_contract: each for each in attacked.valued.holdings}
     for name, contract in attacked.at.items():
         if name not in ("bait", "pair") and not attacked.positions(name):
             assert loose[contract].value_usd is None, name
@@ -198,7 +198,7 @@ def test_what_is_claimed_of_real_assets_is_shown_without_a_value(attacked: Attac
 def test_what_lies_in_a_position_is_judged_for_spam_like_loose_tokens(attacked: Attacked) -> None:
     """The money in the pair can be had; the bait beside it is flagged there as it would be in the wallet."""
     (position,) = [each for each in value([attacked.given]).positions if each.pool == attacked.at["pair"]]
-    parts = {part.holding.token.asset.contract: part for part in position.parts}
+    parts = {part.holding.token.asset.shown_contract: part for part in position.parts}
     bait = parts.pop(attacked.at["bait"])
     assert bait.spam is not None
     assert (bait.counted, "LINK" in bait.spam.reasons or "SITE" in bait.spam.reasons) == (False, True)

@@ -48,7 +48,7 @@ def test_leaving_pays_what_is_said(made: tuple[World, Balancer, str, str]) -> No
     assert paid.pop(it.lower()) == -staked
     assert len([part for part in position.rewards if part.raw]) == 2
     assert parts([position], "supplied", "rewards") == paid
-    assert position.replaces == (it.lower(),)
+    assert [share.reference for share in position.replaces] == [it.lower()]
 
 
 ME, GAUGE, MINTER, CONTROLLER, SHARE, TOKEN, OTHER = ("0x" + letter * 40 for letter in "1234567")

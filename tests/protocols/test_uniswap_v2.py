@@ -86,7 +86,9 @@ def test_what_is_left_when_the_protocol_took_its_fee_is_what_a_share_pays(
     assert snapshot.issues == ()
     (position,) = [each for each in snapshot.positions if each.protocol == protocol]
     me, pair = position.account, position.pool
-    (shares,) = [each.raw for each in snapshot.holdings if each.token.asset.contract == pair and each.account == me]
+    (shares,) = [
+        each.raw for each in snapshot.holdings if each.token.asset.shown_contract == pair and each.account == me
+    ]
     calls = [tx(me, pair, "transfer(address,uint256)", pair, shares), tx(me, pair, "burn(address)", me)]
     paid = world.paid(me, calls, snapshot.block)
     assert paid.pop(pair) == -shares

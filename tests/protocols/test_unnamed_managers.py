@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.positions.found import Found
 from adapters.evm.positions.matching import Protocols
 from adapters.evm.positions.reader import OneAccount
 from adapters.evm.positions.rules import ProtocolMatch
@@ -17,7 +18,6 @@ from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.contracts import Snapshot
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Reverted, Unknown, run_known
-from chainfolio.positions import AccountState
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
 from engine.trust import NO_ACT
 from localchain.artifacts import artifact
@@ -162,7 +162,7 @@ def test_a_position_between_ticks_that_no_pool_has_is_none(ticks: tuple[int, int
     assert claims(KEY._replace(lower=ticks[0], upper=ticks[1]), kept=(LIQUIDITY, 0, 0, 0, 0)) == []
 
 
-def read_all(says: Any, asked: list[Call]) -> AccountState:
+def read_all(says: Any, asked: list[Call]) -> Found:
     """What an account has that met two tokens of one collection; `says` is what that says of its factory."""
     row = InstalledProtocol("uniswap3", FAMILY, {"factory": (FACTORY,)}, {})
 
@@ -179,7 +179,7 @@ def read_all(says: Any, asked: list[Call]) -> AccountState:
 @pytest.mark.parametrize("says", [OTHER, Reverted(), Unknown("there is no contract", "absent")])
 def test_a_collection_of_no_listed_factory_is_asked_one_question(says: Any) -> None:
     asked: list[Call] = []
-    assert read_all(says, asked) == AccountState(0, {}, (), ())
+    assert read_all(says, asked) == Found(0, {}, (), ())
     assert [ask.to for ask in asked] == [MANAGER]
 
 

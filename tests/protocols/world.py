@@ -88,6 +88,6 @@ def parts(positions: Sequence[Position], *sides: str) -> dict[str, int]:
     for position in positions:
         for side in sides:
             for part in getattr(position, side):
-                contract = part.token.asset.contract
+                contract = part.token.asset.shown_contract
                 total[contract] = total.get(contract, 0) + part.raw
     return total

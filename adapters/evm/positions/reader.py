@@ -7,29 +7,33 @@ said; so does one that leads back to itself, or deeper than anybody builds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from adapters.evm.facts import Facts
+from adapters.evm.positions.found import Found, FoundPosition, Underlying, asset_of
 from adapters.evm.positions.matching import Protocols, RuleMatch
 from adapters.evm.positions.outcomes import Outcome, answered, makes_partial, outcome_of, unwrapping
 from adapters.evm.positions.shares import Shares
 from adapters.evm.positions.validation import problem_of_parts
+from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.calls import NativeBalance, Read, Reads, balance_of
 from chainfolio.contracts import Issue
 from chainfolio.errors import BadAnswer
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, Report, batched
-from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Describe, OpenPosition, Underlying
+from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Describe
 from chainfolio.protocols import DecodedPosition, TokenAmount, Unlisted, Unverified
 
 DEEPEST = 8
 SECOND_US = 1_000_000
+Named = Callable[[Iterable[str]], Plan[Read, Any, None]]
 Trail = tuple[str, ...]  # the shares that led to a part
 
 
-Several = tuple[list[OpenPosition], list[Issue]]
+Several = tuple[list[FoundPosition], list[Issue]]
 
 
 @dataclass(slots=True)
@@ -44,11 +48,11 @@ class OneAccount:
     account: str
     interactions: Interactions
     time_s: int = 0
-    named: Describe | None = None
+    named: Named | None = None
     expected: Plan[Read, Any, None] | None = None
     _inner: set[str] = field(default_factory=set)
 
-    def read_all(self, wanted: Sequence[str]) -> Plan[Read, Any, AccountState]:
+    def read_all(self, wanted: Sequence[str]) -> Plan[Read, Any, Found]:
         """The balances of the wanted tokens, and every position by what the account met."""
         results = yield from _ours(
             {
@@ -70,7 +74,7 @@ class OneAccount:
         held = {token for token, raw in balances.items() if isinstance(raw, int) and raw}
         issues += self.shares.silent(self.account, sorted(held | self._inner | self.interactions.tokens))
         self.shares.protocols.remember(self.account, self._inner - held)
-        return AccountState(native, balances, tuple(each for each in found if not each.empty), tuple(issues))
+        return Found(native, balances, tuple(each for each in found if not each.empty), tuple(issues))
 
     def _tokens(self, wanted: Sequence[str]) -> Plan[Read, Any, tuple[Any, dict[str, Any], Several, Several]]:
         """Balances; the positions that go by tokens; and what lies behind the shares among them."""
@@ -117,7 +121,7 @@ class OneAccount:
         for found, each in zip(outcome.found, behind.values(), strict=True):
             each.calls[:0] = outcome.calls
             each.unlisted |= {matched.match.contract} if found.unlisted else set()
-            opened.append(OpenPosition(self.account, matched.row.protocol, found, each, matched.vouches))
+            opened.append(FoundPosition(self.account, matched.row.protocol, found, each, matched.vouches))
             issues += each.issues
         return opened, issues
 
@@ -130,7 +134,7 @@ class OneAccount:
         if token in behind.parts:  # it is none after all, or nobody knows: it stays loose
             return [], behind.issues
         found = DecodedPosition(matched.family.position_type, pool=token, replaces=(token,))
-        return [OpenPosition(self.account, matched.row.protocol, found, behind)], behind.issues
+        return [FoundPosition(self.account, matched.row.protocol, found, behind)], behind.issues
 
     def _underlying(
         self, parts: Sequence[TokenAmount], trail: Trail = (), is_inner: bool = True
@@ -185,18 +189,22 @@ class AtBlock:
     """Reads accounts at one block; what tokens answered there serves all of them."""
 
     shares: Shares
+    facts: Facts
     time_s: int
 
     def read(
         self,
         account: str,
         interactions: Interactions,
-        wanted: Sequence[str],
+        wanted: Sequence[Asset],
         named: Describe | None = None,
         expected: Plan[Read, Any, None] | None = None,
     ) -> Plan[Read, Any, AccountState]:
         """As `chainfolio.positions.BlockReader` has it."""
-        return OneAccount(self.shares, account, interactions, self.time_s, named, expected).read_all(wanted)
+        by_contract = None if named is None else lambda held: named(asset_of(each, self.facts) for each in held)
+        one = OneAccount(self.shares, account, interactions, self.time_s, by_contract, expected)
+        found = yield from one.read_all([asset.reference for asset in wanted])
+        return found.by_asset(wanted, self.facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +212,7 @@ class Accounts:
     """What an EVM chain reads of accounts, as `chainfolio.positions.AccountReader` has it."""
 
     protocols: Protocols
+    facts: Facts
 
     @property
     def events(self) -> Sequence[str]:
@@ -221,7 +230,7 @@ class Accounts:
 
     def at(self, block: Block) -> AtBlock:
         """The same at one block."""
-        return AtBlock(Shares(self.protocols), block.time_us // SECOND_US)
+        return AtBlock(Shares(self.protocols), self.facts, block.time_us // SECOND_US)
 
 
 def _joined(results: Iterable[Several]) -> Several:
