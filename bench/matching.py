@@ -11,12 +11,12 @@ import statistics
 import time
 from dataclasses import dataclass
 
+from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.matching import Protocols
 from adapters.evm.positions.shares import Shares
 from bench.figures import Figure, main
 from bench.places import ROOT
 from chainfolio.calls import Call
-from chainfolio.interactions import Interactions
 from chainfolio.plans import Unknown
 from indexer.families import families
 from indexer.registry import Protocol, Registry, load
@@ -104,7 +104,7 @@ def measure(registry: Registry, repeat: int) -> Measured:
     questions = shares.questions(tokens)
     factories = {token: listed[at % len(listed)] for at, token in enumerate(tokens[:SHARES])}
     shares.learn(questions, [_said(call, factories) for call in questions])
-    met = Interactions(frozenset(tokens), {}, {other: frozenset(tokens[:1]) for other in others})
+    met = ContractInteractions(frozenset(tokens), {}, {other: frozenset(tokens[:1]) for other in others})
     took, matches = [], 0
     for _ in range(repeat + 1):  # the first one makes the indexes
         start_s = time.perf_counter()

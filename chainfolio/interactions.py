@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-Item = TypeVar("Item")
+from chainfolio.assets import Asset
 
 
 class NamedEvent(NamedTuple):
@@ -19,35 +19,19 @@ class NamedEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Interactions:
-    """What an account met in its transfers: fungible tokens; tokens of ERC-721 collections that came to it, by
-    collection; with whom it exchanged which tokens (None: native coins), and which it sent to whom, more than nothing.
+    """What an account met in its transfers: fungible tokens; the numbers of collectibles that came to it, by
+    collection; with whom it exchanged which assets, and which it sent to whom, more than nothing.
 
     `events` that name it, by filter of the dataset of this name; `covered` are the filters that are indexed whole, so
     that an event which is not there was not written.
     """
 
-    tokens: frozenset[str] = frozenset()
-    ids: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    exchanged: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
-    sent: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
+    tokens: frozenset[Asset] = frozenset()
+    ids: Mapping[Asset, frozenset[int]] = field(default_factory=dict)
+    exchanged: Mapping[str, frozenset[Asset]] = field(default_factory=dict)
+    sent: Mapping[str, frozenset[Asset]] = field(default_factory=dict)
     events: Mapping[str, tuple[NamedEvent, ...]] = field(default_factory=dict)
     covered: frozenset[str] = frozenset()
-
-    def __or__(self, other: Interactions) -> Interactions:
-        """What is in either."""
-        return Interactions(
-            self.tokens | other.tokens,
-            _both(self.ids, other.ids),
-            _both(self.exchanged, other.exchanged),
-            _both(self.sent, other.sent),
-            {each: (*self.events.get(each, ()), *other.events.get(each, ())) for each in {*self.events, *other.events}},
-            self.covered | other.covered,
-        )
-
-
-def _both(one: Mapping[str, frozenset[Item]], other: Mapping[str, frozenset[Item]]) -> dict[str, frozenset[Item]]:
-    nothing: frozenset[Item] = frozenset()
-    return {each: one.get(each, nothing) | other.get(each, nothing) for each in {*one, *other}}
 
 
 def contract_of(filter_: str) -> str:

@@ -12,7 +12,6 @@ from chainfolio.errors import BadRequest
 from cli.common import Commands, check_chains, show_json, with_system
 
 if TYPE_CHECKING:
-    from chainfolio.interactions import Interactions
     from engine.kit.recordings import Recording
     from indexer.wiring import System
 
@@ -60,7 +59,7 @@ async def recorded(system: System, options: argparse.Namespace) -> Recording:
 
     from adapters.evm.positions.matching import Protocols
     from engine import account_index
-    from engine.kit.recordings import record
+    from engine.kit.recordings import by_contract, named_interactions, record
 
     check_chains(system)
     account, extra = evm(options.address), named_interactions(options.met)
@@ -80,30 +79,6 @@ async def recorded(system: System, options: argparse.Namespace) -> Recording:
     plain = frozenset([chain.info.wrapped.reference] if chain.info.wrapped else [])
     unindexed = account_index.unindexed(system.tail, chain.key, height, Protocols(own, plain).events)
     interactions = await asyncio.to_thread(
-        account_index.interactions_of, system.lake, system.tail, chain.key, [account], height, unindexed
+        account_index.interactions_of, system.lake, system.tail, chain.key, [account], height, chain.info, unindexed
     )
-    return await record(chain, block, account, interactions[account] | extra, own, plain)
-
-
-def named_interactions(written: list[str]) -> Interactions:
-    """What was named: each contract as a token that was met and sent to each of them, and as one with which tokens were
-    exchanged."""
-    from chainfolio.interactions import Interactions
-
-    contracts, ids = set(), dict[str, frozenset[int]]()
-    for each in written:
-        contract, numbered, number = each.partition("/")
-        address = evm(contract)
-        if not numbered:
-            contracts.add(address)
-        elif number.isascii() and number.isdigit():
-            ids[address] = ids.get(address, frozenset()) | {int(number)}
-        else:
-            raise BadRequest("met", f"{each!r} is not CONTRACT or CONTRACT/NUMBER")
-    interactions = frozenset(contracts)
-    return Interactions(
-        interactions,
-        ids,
-        dict.fromkeys(contracts, frozenset()),
-        dict.fromkeys(contracts, frozenset[str | None](interactions)),
-    )
+    return await record(chain, block, account, by_contract(interactions[account]) | extra, own, plain)

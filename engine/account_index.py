@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from chainfolio.assets import Asset
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Issue
 from chainfolio.interactions import Interactions, NamedEvent, contract_of
@@ -17,11 +18,11 @@ from indexer.materialise import of_events
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from chainfolio.chains import ChainInfo
     from storage.lake import Lake
     from storage.tail import Tail
 
 ADAPTER = "index"
-FUNGIBLE, COLLECTIBLE = ("erc20", "wrap", "unwrap"), "erc721"
 NOTHING = bytes(32)
 KINDS = ("account", "direction", "counterparty", "standard", "token", "token_id")
 NAMED = ("account", "address", "topic0", "place", "topic1", "topic2", "topic3", "data")
@@ -33,6 +34,7 @@ def interactions_of(
     chain: str,
     accounts: Sequence[str],
     height: int,
+    info: ChainInfo,
     events: Mapping[str, Spans] | None = None,
     recent: pa.Table | None = None,
 ) -> dict[str, Interactions]:
@@ -50,7 +52,8 @@ def interactions_of(
     if recent is not None:
         own = by_account(ACCOUNT_TRANSFERS, pl.LazyFrame(recent)).filter(pl.col("account").is_in(accounts))
         rows = pl.concat([rows, own.filter(pl.col("height") <= height).select(kinds).collect()]).unique()
-    gathered = {account: _Gathered() for account in accounts}
+    assets: dict[tuple[str, str | None], Asset] = {}
+    gathered = {account: _Gathered(info, assets) for account in accounts}
     for account, *row in rows.iter_rows():
         gathered[account].add(*row)
     interactions = {account: each.interactions for account, each in gathered.items()}
@@ -75,22 +78,31 @@ def _events(
 
 @dataclass(slots=True)
 class _Gathered:
-    """What one account met so far."""
+    """What one account met so far. `assets` are those of all accounts, each made once."""
 
-    tokens: set[str] = field(default_factory=set)
-    ids: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
-    exchanged: defaultdict[str, set[str | None]] = field(default_factory=lambda: defaultdict(set))
-    sent: defaultdict[str, set[str | None]] = field(default_factory=lambda: defaultdict(set))
+    info: ChainInfo
+    assets: dict[tuple[str, str | None], Asset]
+    tokens: set[Asset] = field(default_factory=set)
+    ids: defaultdict[Asset, set[int]] = field(default_factory=lambda: defaultdict(set))
+    exchanged: defaultdict[str, set[Asset]] = field(default_factory=lambda: defaultdict(set))
+    sent: defaultdict[str, set[Asset]] = field(default_factory=lambda: defaultdict(set))
 
-    def add(self, direction: str, counterparty: str, standard: str, token: str, token_id: bytes, moved: bool) -> None:
+    def add(
+        self, direction: str, counterparty: str, standard: str, token: str | None, token_id: bytes | None, moved: bool
+    ) -> None:
         """Take in one kind of its transfers; anybody can make one of nothing (`moved`) in its name."""
-        self.exchanged[counterparty].add(token)
+        number = None if token_id is None else int.from_bytes(token_id, "big")
+        asset = self.assets.get((standard, token))
+        if asset is None:
+            asset = self.assets[standard, token] = self.info.asset(standard, token, number).collection
+        self.exchanged[counterparty].add(asset)
         if direction == "out" and moved:
-            self.sent[counterparty].add(token)
-        if standard in FUNGIBLE:
-            self.tokens.add(token)
-        elif standard == COLLECTIBLE and direction == "in":
-            self.ids[token].add(int.from_bytes(token_id, "big"))
+            self.sent[counterparty].add(asset)
+        if number is not None:
+            if direction == "in":
+                self.ids[asset].add(number)
+        elif not asset.is_native:
+            self.tokens.add(asset)
 
     @property
     def interactions(self) -> Interactions:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from chainfolio.assets import Asset
 from chainfolio.blocks import Span
 from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSACTIONS, TRANSFERS
-from engine.account_index import COLLECTIBLE, FUNGIBLE, NOTHING
+from engine.account_index import NOTHING
 from engine.rows import rows_at, rows_of
 from portfolio.spam import Arrival
 
@@ -23,7 +23,7 @@ PLACE: Final = ("height", "tx_index")
 PAIR: Final = ("account", "token")
 WHERE: Final = ("account", *PLACE)
 KEY: Final = (*WHERE, "log_index", "item", "direction")
-MOVED: Final = ("standard", "token", "raw")
+MOVED: Final = ("token", "raw")
 # How many transactions of an account are looked up in tables that do not lie by account, one row group each. The newest
 # go first.
 MOST_PLACES: Final = 64
@@ -48,7 +48,7 @@ def arrivals(
     found: dict[str, dict[Asset, Arrival]] = {account: {} for account in tokens}
     rows = rows_of(lake, tail, chain, ACCOUNT_TRANSFERS, list(tokens), (*KEY, *MOVED), span=Span(0, height))
     own = rows.select(*WHERE, "direction", *MOVED)
-    met = own.join(_pairs(tokens), on=PAIR, how="semi").filter(pl.col("standard").is_in((*FUNGIBLE, COLLECTIBLE)))
+    met = own.join(_pairs(tokens), on=PAIR, how="semi")
     if met.is_empty():
         return found
     places = met.select(WHERE).unique()

@@ -11,7 +11,6 @@ from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS
-from engine.account_index import FUNGIBLE
 from engine.rows import rows_of
 from engine.sent import PAID, sent
 
@@ -26,7 +25,7 @@ NEEDED: Final = ("transfers", "native", "internal", "transactions")
 DAY_US: Final = 86_400_000_000
 PLACE: Final = ("account", "height", "tx_index")
 KEY: Final = (*PLACE, "log_index", "item", "direction")
-MOVED: Final = (*KEY, "counterparty", "standard", "token", "raw")
+MOVED: Final = (*KEY, "counterparty", "token", "token_id", "raw")
 
 
 @dataclass(slots=True)
@@ -125,7 +124,7 @@ def _add_moved(found: dict[str, Daily], moved: pl.DataFrame, info: ChainInfo, no
 
     native = pl.col("token").is_null()
     nobodys = pl.col("account").is_in(nobody) & ~native
-    rows = moved.filter(native | pl.col("standard").is_in(FUNGIBLE), pl.col("account") != pl.col("counterparty"))
+    rows = moved.filter(pl.col("token_id").is_null(), pl.col("account") != pl.col("counterparty"))
     also_at = info.also_at.reference if info.also_at else None
     told: set[tuple[object, ...]] = set()
     # Native coins first, as null sorts: what is told of them a second time is known by then.

@@ -109,10 +109,10 @@ class Snapshotter:
         loose = recent.tables["transfers"] if recent else None
         nobody = rules_of(self.chain.kind).nobody
         interactions, (moved, no_days) = await asyncio.gather(
-            asyncio.to_thread(account_index.interactions_of, *index, block.height, unindexed, loose),
+            asyncio.to_thread(account_index.interactions_of, *index, block.height, info, unindexed, loose),
             asyncio.to_thread(daily, *index, block, info, nobody),
         )
-        met = {account: {*map(info.token_asset, interactions[account].tokens), *extra} for account in accounts}
+        met = {account: {*interactions[account].tokens, *extra} for account in accounts}
         wanted = {account: self._wanted(met[account]) for account in accounts}
         about = self._about(block)
         plans = await asyncio.to_thread(self._plans, interactions, met, wanted, moved, about)

@@ -239,10 +239,9 @@ async def _proofs(
     claimed = {asset.reference: raw for asset, raw in ours.held.items() if not asset.is_native}
     tokens = {asset.reference: 0 for other in others for asset in other.held if not asset.is_native}
     native = ours.held.get(ours.chain.info.native.asset)
-    interactions = await asyncio.to_thread(
-        account_index.interactions_of, system.lake, system.tail, ours.chain.key, [account], block.height
-    )
-    tokens = dict.fromkeys(interactions[account].tokens, 0) | tokens | claimed
+    index, info = (system.lake, system.tail, ours.chain.key), ours.chain.info
+    interactions = await asyncio.to_thread(account_index.interactions_of, *index, [account], block.height, info)
+    tokens = {asset.reference: 0 for asset in interactions[account].tokens} | tokens | claimed
     best: tuple[Findings | None, str | None] = None, None
     faults: list[Fault] = []
     unable: list[Fault] = []

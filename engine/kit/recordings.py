@@ -17,9 +17,11 @@ import msgspec
 from adapters.evm.call import decode, encode, encode_answer
 from adapters.evm.positions.events import MOST_TOPICS, WORD
 from adapters.evm.positions.found import Found, FoundPosition
+from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.matching import Protocols, RuleMatch
 from adapters.evm.positions.reader import OneAccount
 from adapters.evm.positions.shares import Shares
+from chainfolio.assets import evm
 from chainfolio.calls import Call, NativeBalance, Read, balance_of
 from chainfolio.documents import ValidationError, strict
 from chainfolio.errors import BadRequest, NotFound, Unavailable
@@ -133,7 +135,7 @@ class RecordedInteractions(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     covered: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, interactions: Interactions) -> RecordedInteractions:
+    def of(cls, interactions: ContractInteractions) -> RecordedInteractions:
         """The same in a fixed order; events in the order of the chain."""
         return cls(
             tuple(sorted(interactions.tokens)),
@@ -147,9 +149,9 @@ class RecordedInteractions(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             tuple(sorted(interactions.covered)),
         )
 
-    def interactions(self) -> Interactions:
+    def interactions(self) -> ContractInteractions:
         """What decoders are told; ValueError where it cannot be meant."""
-        return Interactions(
+        return ContractInteractions(
             frozenset(self.tokens),
             {each: frozenset(map(int, found)) for each, found in self.ids.items()},
             {each: frozenset(moved) for each, moved in self.exchanged.items()},
@@ -223,11 +225,38 @@ class _Said:
         return tuple(sorted({*lost, *self.unaskable}))
 
 
+def named_interactions(written: list[str]) -> ContractInteractions:
+    """What was named: each contract as a token that was met and sent to each of them, and as one with which tokens were
+    exchanged."""
+    contracts, ids = set(), dict[str, frozenset[int]]()
+    for each in written:
+        contract, numbered, number = each.partition("/")
+        address = evm(contract)
+        if not numbered:
+            contracts.add(address)
+        elif number.isascii() and number.isdigit():
+            ids[address] = ids.get(address, frozenset()) | {int(number)}
+        else:
+            raise BadRequest("met", f"{each!r} is not CONTRACT or CONTRACT/NUMBER")
+    interactions = frozenset(contracts)
+    return ContractInteractions(
+        interactions,
+        ids,
+        dict.fromkeys(contracts, frozenset()),
+        dict.fromkeys(contracts, frozenset[str | None](interactions)),
+    )
+
+
+def by_contract(interactions: Interactions) -> ContractInteractions:
+    """What an account met, as decoders know it."""
+    return ContractInteractions.of(interactions)
+
+
 async def record(
     chain: Chain,
     block: Block,
     account: str,
-    interactions: Interactions,
+    interactions: ContractInteractions,
     rows: Sequence[InstalledProtocol],
     plain: frozenset[str],
 ) -> Recording:
@@ -364,7 +393,7 @@ def _read(
     rows: Sequence[InstalledProtocol],
     plain: frozenset[str],
     account: str,
-    interactions: Interactions,
+    interactions: ContractInteractions,
     time_s: int,
     said: _Said,
 ) -> Result:
@@ -377,8 +406,8 @@ def _read(
 
 
 def _concerned(
-    shares: Shares, account: str, interactions: Interactions, answers: Mapping[Key, Any]
-) -> tuple[Interactions, set[str]]:
+    shares: Shares, account: str, interactions: ContractInteractions, answers: Mapping[Key, Any]
+) -> tuple[ContractInteractions, set[str]]:
     """Of what the account met, what concerned a decoder; and the protocols that were read."""
     contracts = list(shares.protocols.by_contract(account, interactions))
     contracts += shares.by_collection(account, interactions)
@@ -390,12 +419,12 @@ def _concerned(
             tokens.append(share)
     tokens += _led(shares, account, interactions)
     if not contracts and not tokens:
-        return Interactions(), set()
+        return ContractInteractions(), set()
     behind = {key[0] for key in answers} - interactions.tokens
     inner = [share for token in sorted(behind) if (share := shares.share(account, token, interactions.sent))]
     places = {each.match.contract for each in contracts}
     unfolded = {each.match.contract for each in (*tokens, *inner)}
-    concerned = Interactions(
+    concerned = ContractInteractions(
         frozenset(token for each in tokens for token in each.match.tokens),
         {each: interactions.ids[each] for each in places & interactions.ids.keys()},
         {each: interactions.exchanged[each] for each in places & interactions.exchanged.keys()},
@@ -406,7 +435,7 @@ def _concerned(
     return concerned, {each.row.protocol for each in (*contracts, *tokens, *inner)}
 
 
-def _led(shares: Shares, account: str, interactions: Interactions) -> Iterator[RuleMatch]:
+def _led(shares: Shares, account: str, interactions: ContractInteractions) -> Iterator[RuleMatch]:
     """The meetings by tokens of contracts to which those of files lead, where that was asked."""
     for stranger in shares.strangers(account, interactions.tokens, interactions.sent):
         row = run_known(shares.whose(stranger), lambda ask: Unknown(NOT_RECORDED, "absent"))

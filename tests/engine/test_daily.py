@@ -321,17 +321,18 @@ def test_what_a_chain_tells_twice_of_its_coin_counts_once_and_what_it_tells_once
     me, other, also_at = "0x" + "11" * 20, "0x" + "22" * 20, "0x" + "10" * 20
     schema = {
         "account": pl.String, "height": pl.Int64, "tx_index": pl.Int32, "log_index": pl.Int32, "item": pl.Int32,
-        "direction": pl.String, "counterparty": pl.String, "standard": pl.String, "token": pl.String, "raw": pl.Binary,
+        "direction": pl.String, "counterparty": pl.String, "token": pl.String,
+        "token_id": pl.Binary, "raw": pl.Binary,
     }  # fmt: skip
 
-    def row(tx_index: int, standard: str, token: str | None, raw: int) -> tuple[object, ...]:
-        return (me, 1, tx_index, 0, 0, "in", other, standard, token, raw.to_bytes(32, "big"))
+    def row(tx_index: int, token: str | None, raw: int, token_id: bytes | None = None) -> tuple[object, ...]:
+        return (me, 1, tx_index, 0, 0, "in", other, token, token_id, raw.to_bytes(32, "big"))
 
     rows = [
-        row(0, "erc20", also_at, 7),
-        row(0, "native", None, 7),
-        row(1, "erc20", also_at, 5),
-        row(2, "erc721", other, 1),
+        row(0, also_at, 7),
+        row(0, None, 7),
+        row(1, also_at, 5),
+        row(2, other, 1, bytes(32)),
     ]
     found = {me: Daily()}
     coin = Asset("eip155:1", "slip44", "60")

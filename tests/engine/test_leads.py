@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from adapters.evm.positions.found import Found
+from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.matching import Protocols
 from adapters.evm.positions.reader import OneAccount
 from adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
 from adapters.evm.positions.shares import Shares
 from chainfolio.calls import Call, NativeBalance, Read
-from chainfolio.interactions import Interactions
 from chainfolio.plans import Unknown, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
 
@@ -54,7 +54,7 @@ def read(says: dict[tuple[str, str], Any], contracts: dict[str, str], asked: lis
         name = ask.signature.partition("(")[0]
         return POOL if name == "POOL" else says.get((ask.to, name), Unknown("there is no contract", "absent"))
 
-    met = Interactions(tokens=frozenset({SHARE}))
+    met = ContractInteractions(tokens=frozenset({SHARE}))
     return run_known(OneAccount(Shares(Protocols([row])), ME, met).read_all([]), answer)
 
 

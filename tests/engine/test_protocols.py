@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from adapters.evm.positions.found import Found
+from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.matching import Protocols
 from adapters.evm.positions.reader import OneAccount
 from adapters.evm.positions.rules import (
@@ -26,7 +27,7 @@ from adapters.evm.positions.rules import (
 )
 from adapters.evm.positions.shares import Shares
 from chainfolio.calls import BALANCE_OF, Call, NativeBalance, Read
-from chainfolio.interactions import Interactions, NamedEvent
+from chainfolio.interactions import NamedEvent
 from chainfolio.plans import Reverted, Unknown, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
 from indexer.families import families
@@ -51,7 +52,9 @@ def asked(contracts: Contracts, ask: Read) -> Any:
     return said(*ask.args) if callable(said) else said
 
 
-def read(given: Protocols, match: Interactions, contracts: Contracts, held: Mapping[str, int] = NOTHING) -> Found:
+def read(
+    given: Protocols, match: ContractInteractions, contracts: Contracts, held: Mapping[str, int] = NOTHING
+) -> Found:
     """All that is read of an account that met something and holds some tokens."""
 
     def answer(ask: Read) -> Any:
@@ -83,7 +86,7 @@ def told(*names: str) -> Family:
 
 def test_nobody_is_asked_about_what_nobody_met() -> None:
     given = protocols(told("farm", "ids", "pool"), farm=FARM, ids=OTHER, pool=POOL)
-    plan = OneAccount(Shares(given), ME, Interactions()).read_all([])
+    plan = OneAccount(Shares(given), ME, ContractInteractions()).read_all([])
     assert next(plan) == [NativeBalance(ME)]
     with pytest.raises(StopIteration) as stop:
         plan.send([7])
@@ -98,27 +101,27 @@ def test_a_counterparty_s_tokens_are_told() -> None:
         yield []
 
     given = protocols(Family("farms", (Counterparty("farm"),), position=position), {"pending": "x()"}, farm=FARM)
-    read(given, Interactions(exchanged={FARM: frozenset({SHARE, COIN, None}), OTHER: frozenset({SHARE})}), {})
+    read(given, ContractInteractions(exchanged={FARM: frozenset({SHARE, COIN, None}), OTHER: frozenset({SHARE})}), {})
     expected = ProtocolMatch(ME, FARM, tokens=(SHARE, COIN), contracts={"farm": (FARM,)}, options={"pending": "x()"})
     assert seen == [expected]
 
 
 def test_each_token_of_a_collection_is_a_meeting() -> None:
     given = protocols(told("ids"), ids=OTHER)
-    found = read(given, Interactions(ids={OTHER: frozenset({7, 3}), FARM: frozenset({1})}), {})
+    found = read(given, ContractInteractions(ids={OTHER: frozenset({7, 3}), FARM: frozenset({1})}), {})
     assert [each.found.supplied for each in found.positions] == [(TokenAmount(OTHER, 3),), (TokenAmount(OTHER, 7),)]
 
 
 def test_tokens_that_give_one_answer_are_one_meeting() -> None:
     given = protocols(told("pool"), pool=POOL)
     contracts = {(SHARE, "POOL()(address)"): POOL, (COIN, "POOL()(address)"): POOL, (GOLD, "POOL()(address)"): OTHER}
-    found = read(given, Interactions(tokens=frozenset({SHARE, COIN, GOLD, OTHER})), contracts)
+    found = read(given, ContractInteractions(tokens=frozenset({SHARE, COIN, GOLD, OTHER})), contracts)
     assert [each.found.supplied for each in found.positions] == [(TokenAmount(POOL, 2),)]
 
 
 def test_what_a_token_answers_at_one_block_is_forgotten_at_the_next() -> None:
     given = protocols(told("pool"), pool=POOL)
-    match, answers = Interactions(tokens=frozenset({SHARE})), {(SHARE, "POOL()(address)"): POOL}
+    match, answers = ContractInteractions(tokens=frozenset({SHARE})), {(SHARE, "POOL()(address)"): POOL}
     assert [len(read(given, match, each).positions) for each in (answers, {}, answers)] == [1, 0, 1]
 
 
@@ -130,7 +133,7 @@ def test_tokens_that_lay_in_shares_are_asked_in_the_first_round_the_next_time() 
     given = protocols(
         Family("wrap", (Token("pool", "POOL()(address)"),), unwrap=unwrap, position_type="VAULT"), pool=POOL
     )
-    match = Interactions()
+    match = ContractInteractions()
 
     def rounds() -> list[set[str]]:
         plan, found = OneAccount(Shares(given), ME, match).read_all([SHARE]), []
@@ -151,13 +154,13 @@ def test_a_token_whose_question_could_not_be_read_makes_the_answer_partial() -> 
         (SHARE, "POOL()(address)"): Unknown("the node is busy"),
         (COIN, "POOL()(address)"): Unknown("", "absent"),
     }
-    found = read(given, Interactions(tokens=frozenset({SHARE, COIN})), contracts, {SHARE: 10, COIN: 10})
+    found = read(given, ContractInteractions(tokens=frozenset({SHARE, COIN})), contracts, {SHARE: 10, COIN: 10})
     assert [(each.subject, each.makes_partial) for each in found.issues] == [(SHARE, True)]
 
 
 def test_a_token_that_is_held_is_enough_where_no_transfer_of_it_was_indexed() -> None:
     given = protocols(told("pool"), pool=POOL)
-    found = read(given, Interactions(), {(SHARE, "POOL()(address)"): POOL}, {SHARE: 10, COIN: 0})
+    found = read(given, ContractInteractions(), {(SHARE, "POOL()(address)"): POOL}, {SHARE: 10, COIN: 0})
     assert [each.found.supplied for each in found.positions] == [(TokenAmount(POOL, 1),)]
 
 
@@ -168,7 +171,7 @@ HONEST = {(SHARE, ASSET): COIN, (SHARE, TOTAL): lambda raw: raw * 2, (SHARE, PRE
 
 
 BACKED = HONEST | {(SHARE, "totalSupply()(uint256)"): 100, (COIN, BALANCE_OF): 200}
-DEPOSITOR = Interactions(tokens=frozenset({SHARE}), sent={SHARE: frozenset({COIN})})
+DEPOSITOR = ContractInteractions(tokens=frozenset({SHARE}), sent={SHARE: frozenset({COIN})})
 
 
 def test_a_vault_that_nobody_lists_is_believed_by_who_deposited_its_asset_into_it() -> None:
@@ -181,7 +184,7 @@ def test_a_vault_that_nobody_lists_is_believed_by_who_deposited_its_asset_into_i
     ids=["nothing", "its asset to somebody else", "another token", "native coins"],
 )
 def test_a_vault_that_was_sent_to_a_wallet_stays_a_token_and_is_said(sent: dict[str, frozenset[str | None]]) -> None:
-    match = Interactions(tokens=frozenset({SHARE}), sent=sent)
+    match = ContractInteractions(tokens=frozenset({SHARE}), sent=sent)
     found = read(protocols(VAULT), match, BACKED, {SHARE: 10**30})
     assert supplied(found) == []
     (issue,) = found.issues
@@ -210,17 +213,17 @@ def test_a_deposit_into_a_vault_counts_only_as_far_as_its_assets_cover_all_holde
 
 def test_a_vault_that_is_listed_needs_no_deposit() -> None:
     given = protocols(VAULT, vault=SHARE)
-    assert supplied(read(given, Interactions(), HONEST, {SHARE: 10})) == [{COIN: 19}]
+    assert supplied(read(given, ContractInteractions(), HONEST, {SHARE: 10})) == [{COIN: 19}]
 
 
 def test_a_vault_that_will_not_preview_pays_what_its_shares_stand_for() -> None:
     contracts = {key: said for key, said in HONEST.items() if key[1] != PREVIEW}
-    assert supplied(read(protocols(VAULT, vault=SHARE), Interactions(), contracts, {SHARE: 10})) == [{COIN: 20}]
+    assert supplied(read(protocols(VAULT, vault=SHARE), ContractInteractions(), contracts, {SHARE: 10})) == [{COIN: 20}]
 
 
 def test_a_preview_that_could_not_be_read_is_not_a_refusal() -> None:
     contracts = HONEST | {(SHARE, PREVIEW): Unknown("the node ran out of gas")}
-    found = read(protocols(VAULT, vault=SHARE), Interactions(), contracts, {SHARE: 10})
+    found = read(protocols(VAULT, vault=SHARE), ContractInteractions(), contracts, {SHARE: 10})
     assert supplied(found) == []
     (issue,) = found.issues
     assert "previewRedeem" in issue.reason
@@ -238,17 +241,19 @@ GENUINE = {(FARM, "getPair(address,address)(address)"): SHARE}
 
 def test_a_pair_is_one_if_its_factory_knows_it() -> None:
     given = protocols(OURS["uniswap_v2"], factory=FARM)
-    assert supplied(read(given, Interactions(), PAIR | GENUINE, {SHARE: 10})) == [{COIN: 100, GOLD: 5}]
-    fake = read(given, Interactions(), PAIR | {(FARM, "getPair(address,address)(address)"): OTHER}, {SHARE: 10})
+    assert supplied(read(given, ContractInteractions(), PAIR | GENUINE, {SHARE: 10})) == [{COIN: 100, GOLD: 5}]
+    fake = read(given, ContractInteractions(), PAIR | {(FARM, "getPair(address,address)(address)"): OTHER}, {SHARE: 10})
     assert (supplied(fake), fake.issues) == ([], ())
     for fewer in (0, 9):
-        fake = read(given, Interactions(), PAIR | GENUINE | {(SHARE, "totalSupply()(uint256)"): fewer}, {SHARE: 10})
+        fake = read(
+            given, ContractInteractions(), PAIR | GENUINE | {(SHARE, "totalSupply()(uint256)"): fewer}, {SHARE: 10}
+        )
         assert (supplied(fake), fake.issues) == ([], ())  # a token that lies is a loose token like any other
 
 
 def test_a_pair_of_another_factory_is_no_pair() -> None:
     given = protocols(OURS["uniswap_v2"], factory=OTHER)
-    assert supplied(read(given, Interactions(), PAIR | GENUINE, {SHARE: 10})) == []
+    assert supplied(read(given, ContractInteractions(), PAIR | GENUINE, {SHARE: 10})) == []
 
 
 # --- what lies behind shares ---
@@ -264,7 +269,7 @@ def test_shares_of_shares_are_unfolded_and_sums_are_made_once() -> None:
         for vault in (OTHER, COIN)
         for call in (ASSET, TOTAL, PREVIEW)
     }
-    assert supplied(read(given, Interactions(), PAIR | GENUINE | vaults, {SHARE: 10})) == [{GOLD: 5 + 300}]
+    assert supplied(read(given, ContractInteractions(), PAIR | GENUINE | vaults, {SHARE: 10})) == [{GOLD: 5 + 300}]
 
 
 @pytest.mark.parametrize(
@@ -277,7 +282,7 @@ def test_shares_that_go_in_circles_stay_what_they_are_and_are_said(inner: dict[s
         for call in (ASSET, TOTAL, PREVIEW)
     }
     given = Protocols([InstalledProtocol("vaults", VAULT, {"vault": tuple(inner)}, {})])
-    found = read(given, Interactions(), contracts, {SHARE: 10})
+    found = read(given, ContractInteractions(), contracts, {SHARE: 10})
     assert supplied(found) == []  # the loose token stays
     assert [why in issue.reason for issue in found.issues] == [True]
 
@@ -290,7 +295,7 @@ def test_shares_deeper_than_anybody_builds_are_left_and_said() -> None:
         for call in (ASSET, TOTAL, PREVIEW)
     }
     given = Protocols([InstalledProtocol("vaults", VAULT, {"vault": tuple(chain)}, {})])
-    found = read(given, Interactions(), contracts, {chain[0]: 10})
+    found = read(given, ContractInteractions(), contracts, {chain[0]: 10})
     assert ["lie in each other" in issue.reason for issue in found.issues] == [True]
     assert supplied(found) == [{chain[8]: 10}]
 
@@ -332,7 +337,7 @@ def broken(what: str) -> Family:
 
 
 READS = {(FARM, "read()(uint256)"): 5, (FARM, "maybe()(uint256)"): 6}
-MET = Interactions(exchanged={FARM: frozenset({COIN})})
+MET = ContractInteractions(exchanged={FARM: frozenset({COIN})})
 
 
 @pytest.mark.parametrize(
@@ -382,7 +387,7 @@ def test_shares_that_are_unfolded_to_one_part_are_said_to_be() -> None:
         return TokenAmount(COIN, raw)
 
     family = Family("shares", (Token("share"),), unwrap=unwrap, position_type="VAULT")
-    found = read(protocols(family, share=SHARE), Interactions(), {}, {SHARE: 1})
+    found = read(protocols(family, share=SHARE), ContractInteractions(), {}, {SHARE: 1})
     assert found.positions == ()
     (issue,) = found.issues
     assert "is one TokenAmount, not a tuple of them" in issue.reason
@@ -443,7 +448,7 @@ TOOK = Event("farm", "Took(address indexed owner)", owner=0)
 BY_PUT, BY_TAKING = PUT.declared.filter(FARM), TOOK.declared.filter(FARM)
 
 
-def matches(match: Interactions, *rules: Rule) -> list[ProtocolMatch]:
+def matches(match: ContractInteractions, *rules: Rule) -> list[ProtocolMatch]:
     given = protocols(Family("mine", rules=rules or (PUT, TOOK)), farm=FARM)
     return [each.match for each in given.by_contract(ME, match)]
 
@@ -455,31 +460,33 @@ def test_the_events_of_a_chain_are_those_that_its_protocols_ask_for() -> None:
 
 
 def test_what_events_said_is_one_meeting_each_value_once() -> None:
-    match = Interactions(events={BY_PUT: (put(ME, 7), put(ME, 3), put(ME, 7))}, covered=frozenset({BY_PUT, BY_TAKING}))
+    match = ContractInteractions(
+        events={BY_PUT: (put(ME, 7), put(ME, 3), put(ME, 7))}, covered=frozenset({BY_PUT, BY_TAKING})
+    )
     (matched,) = matches(match)
     assert (matched.contract, matched.values, matched.covered) == (FARM, ((7,), (3,)), True)
 
 
 def test_a_contract_is_met_once_by_whichever_rules() -> None:
-    match = Interactions(exchanged={FARM: frozenset({COIN})}, events={BY_PUT: (put(ME, 7),)})
+    match = ContractInteractions(exchanged={FARM: frozenset({COIN})}, events={BY_PUT: (put(ME, 7),)})
     (matched,) = matches(match, PUT, Counterparty("farm"), Always("farm"))
     assert (matched.tokens, matched.values, matched.covered) == ((COIN,), ((7,),), False)
 
 
 def test_who_caused_an_event_is_not_whom_it_concerns() -> None:
     as_first = put(ME, 7)._replace(place=1)
-    assert matches(Interactions(events={BY_PUT: (as_first,)})) == []
+    assert matches(ContractInteractions(events={BY_PUT: (as_first,)})) == []
 
 
 def test_one_event_that_is_not_indexed_makes_what_the_others_said_not_all() -> None:
-    match = Interactions(events={BY_PUT: (put(ME, 7),)}, covered=frozenset({BY_PUT}))
+    match = ContractInteractions(events={BY_PUT: (put(ME, 7),)}, covered=frozenset({BY_PUT}))
     (matched,) = matches(match)
     assert (matched.values, matched.covered) == (((7,),), False)
 
 
 def test_an_event_that_is_not_as_declared_is_a_meeting_of_which_not_all_is_known() -> None:
     short = put(ME, 7)._replace(data=b"")
-    match = Interactions(events={BY_PUT: (short,)}, covered=frozenset({BY_PUT, BY_TAKING}))
+    match = ContractInteractions(events={BY_PUT: (short,)}, covered=frozenset({BY_PUT, BY_TAKING}))
     (matched,) = matches(match)
     assert (matched.values, matched.covered) == ((), False)
 
@@ -487,20 +494,20 @@ def test_an_event_that_is_not_as_declared_is_a_meeting_of_which_not_all_is_known
 @pytest.mark.parametrize(
     "match",
     [
-        Interactions(tokens=frozenset({FARM})),
-        Interactions(ids={FARM: frozenset({1})}),
-        Interactions(exchanged={FARM: frozenset({COIN})}),
-        Interactions(exchanged={FARM: frozenset({None})}),
+        ContractInteractions(tokens=frozenset({FARM})),
+        ContractInteractions(ids={FARM: frozenset({1})}),
+        ContractInteractions(exchanged={FARM: frozenset({COIN})}),
+        ContractInteractions(exchanged={FARM: frozenset({None})}),
     ],
 )
-def test_who_met_a_protocol_that_cannot_be_read_is_told_and_nobody_else(match: Interactions) -> None:
+def test_who_met_a_protocol_that_cannot_be_read_is_told_and_nobody_else(match: ContractInteractions) -> None:
     farm = Protocol("farm", "The farm", {"ethereum": {"farm": [FARM], "chef": [FARM]}}, families=["erc4627"])
     (unread,) = Registry([farm]).unread(OURS)
     given = Protocols((), unread={FARM: unread.told}, listed=frozenset({COIN}))
     (issue,) = given.unknown(ME, match)
     assert (issue.adapter, issue.subject, issue.account, issue.makes_partial) == ("protocols", "farm", ME, True)
     assert f"positions of {ME} in The farm are unknown: its file names the family `erc4627`" in issue.reason
-    assert list(given.unknown(ME, Interactions(tokens=frozenset({COIN})))) == []
+    assert list(given.unknown(ME, ContractInteractions(tokens=frozenset({COIN})))) == []
     assert "did you mean `erc4626`?" in unread.remedy
     assert "`families` in farm.toml" in unread.remedy
 
@@ -508,8 +515,8 @@ def test_who_met_a_protocol_that_cannot_be_read_is_told_and_nobody_else(match: I
 def test_whose_token_only_logs_a_transfer_to_a_protocol_makes_no_answer_partial() -> None:
     farm = Protocol("farm", "The farm", {"ethereum": {"farm": [FARM]}}, undecoded=["farm"])
     given = Protocols((), unread=Registry([farm]).undecoded("ethereum"), listed=frozenset({COIN}))
-    (forged,) = given.unknown(ME, Interactions(exchanged={FARM: frozenset({GOLD})}))
-    (real,) = given.unknown(ME, Interactions(exchanged={FARM: frozenset({GOLD, COIN})}))
+    (forged,) = given.unknown(ME, ContractInteractions(exchanged={FARM: frozenset({GOLD})}))
+    (real,) = given.unknown(ME, ContractInteractions(exchanged={FARM: frozenset({GOLD, COIN})}))
     assert (forged.makes_partial, real.makes_partial) == (False, True)
     assert forged.reason == real.reason == f"positions of {ME} in The farm are unknown: there is no decoder for them"
 

@@ -16,6 +16,7 @@ import pytest
 
 from adapters.evm.chain import EvmChain
 from adapters.evm.positions.events import declared
+from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.rules import (
     Collection,
     Counterparty,
@@ -30,7 +31,7 @@ from adapters.evm.positions.rules import (
 from chainfolio.blocks import Block
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.errors import BadRequest, ChainfolioError, NotFound, Unavailable
-from chainfolio.interactions import Interactions, NamedEvent
+from chainfolio.interactions import NamedEvent
 from chainfolio.plans import Reverted, Unknown
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
 from engine.kit.recordings import Recording, read, record, replay, save, text
@@ -38,7 +39,7 @@ from indexer.registry import Protocol, Registry
 
 ALICE, FARM, OTHER, TOKEN, COIN = ("0x" + pair * 20 for pair in ("aa", "fa", "0e", "70", "c0"))
 BLOCK = Block(7, "0x" + "07" * 32, "0x" + "06" * 32, 1_700_000_000_000_000)
-MET = Interactions(
+MET = ContractInteractions(
     frozenset([TOKEN, OTHER]), {OTHER: frozenset([3])}, {FARM: frozenset([TOKEN, None]), OTHER: frozenset([TOKEN])}
 )
 STAKED, TELLS, NAME = "staked(address)(uint256)", "token()(address)", "name()(string)"
@@ -78,7 +79,7 @@ def node(says: Mapping[str, Any]) -> EvmChain:
 
 
 def recorded(
-    own: InstalledProtocol | None = None, interactions: Interactions = MET, says: Mapping[str, Any] = SAYS
+    own: InstalledProtocol | None = None, interactions: ContractInteractions = MET, says: Mapping[str, Any] = SAYS
 ) -> Recording:
     return asyncio.run(record(node(says), BLOCK, ALICE, interactions, [own or row()], frozenset([COIN])))
 
@@ -104,7 +105,7 @@ def test_every_kind_of_answer_comes_back_from_the_file_as_it_was(tmp_path: Path)
 
 def test_only_what_concerned_a_decoder_is_kept() -> None:
     recording = recorded()
-    assert recording.interactions.interactions() == Interactions(exchanged={FARM: frozenset([TOKEN, None])})
+    assert recording.interactions.interactions() == ContractInteractions(exchanged={FARM: frozenset([TOKEN, None])})
     assert OTHER not in text(recording).decode()
     assert {call.to for call in recording.calls} == {FARM, ALICE}
 
@@ -197,12 +198,12 @@ def test_a_decoder_that_goes_by_something_else_is_not_recorded() -> None:
 @pytest.mark.parametrize(
     ("interactions", "says", "kind", "told"),
     [
-        (Interactions(), SAYS, NotFound, "met none of these protocols"),
+        (ContractInteractions(), SAYS, NotFound, "met none of these protocols"),
         (MET, {**SAYS, STAKED: Unknown("out of gas")}, Unavailable, f"staked of {FARM} could not be read: out of gas"),
     ],
 )
 def test_what_is_not_known_is_not_recorded_as_nothing(
-    interactions: Interactions, says: Mapping[str, Any], kind: type[ChainfolioError], told: str
+    interactions: ContractInteractions, says: Mapping[str, Any], kind: type[ChainfolioError], told: str
 ) -> None:
     with pytest.raises(kind, match=told):
         recorded(interactions=interactions, says=says)
@@ -242,7 +243,7 @@ SOMEBODY, POOL, RAW = "0x" + "00" * 12 + "bb" * 20, f"0x{5:064x}", (7).to_bytes(
 MINE = "0x" + "00" * 12 + ALICE[2:]
 FIRST, SECOND = NamedEvent(1, (MINE, POOL), RAW), NamedEvent(1, (MINE, f"0x{6:064x}"), RAW)
 PUTS = {PUT.filter(FARM): (FIRST, SECOND, NamedEvent(2, (SOMEBODY, MINE), RAW)), PUT.filter(OTHER): (FIRST,)}
-BY_EVENTS = Interactions(events=PUTS, covered=frozenset(PUTS))
+BY_EVENTS = ContractInteractions(events=PUTS, covered=frozenset(PUTS))
 
 
 def by_events(interactions: ProtocolMatch) -> DecoderPlan:
@@ -276,11 +277,11 @@ def test_a_protocol_that_is_met_by_events_is_replayed_from_its_file(tmp_path: Pa
 def test_of_events_only_those_of_contracts_that_were_read_are_kept() -> None:
     kept = recorded(EVENTFUL, BY_EVENTS, STAKES).interactions.interactions()
     event = PUT.filter(FARM)
-    assert kept == Interactions(events={event: PUTS[event]}, covered=frozenset([event]))
+    assert kept == ContractInteractions(events={event: PUTS[event]}, covered=frozenset([event]))
 
 
 def test_whether_all_events_were_indexed_is_part_of_what_was_met() -> None:
-    some = Interactions(events=PUTS)
+    some = ContractInteractions(events=PUTS)
     (found,) = played(recorded(EVENTFUL, some, STAKES), EVENTFUL).found.positions
     assert found.name == "14 put at least"
 

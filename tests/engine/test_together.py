@@ -53,11 +53,11 @@ async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
     everybody = wallets(subject)
     async with index(subject, tmp_path) as indexed:
         await everywhere(indexed)
-        lake, tail, key = indexed.lake, indexed.tail, indexed.key
+        lake, tail, key, info = indexed.lake, indexed.tail, indexed.key, indexed.chain.info
         blocks = {height: await indexed.chain.block(height) for height in (0, 5, 12, 20, subject.height)}
         tokens = sorted({
-            indexed.chain.info.token_asset(token)
-            for each in account_index.interactions_of(lake, tail, key, everybody, subject.height).values()
+            token
+            for each in account_index.interactions_of(lake, tail, key, everybody, subject.height, info).values()
             for token in each.tokens
         })  # fmt: skip
         assert len(tokens) > 5
@@ -69,7 +69,7 @@ async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
             st.randoms(),
         )
         def equal(accounts: list[str], height: int, random: Random) -> None:
-            met = account_index.interactions_of(lake, tail, key, accounts, height)
+            met = account_index.interactions_of(lake, tail, key, accounts, height, info)
             assert list(met) == accounts
             fees = paid(lake, tail, key, accounts, blocks[height])
             asked = {account: random.sample(tokens, 4) for account in accounts}
@@ -80,7 +80,9 @@ async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
                 lake, tail, key, asked, more, height
             )
             for account in accounts:
-                assert account_index.interactions_of(lake, tail, key, [account], height) == {account: met[account]}
+                assert account_index.interactions_of(lake, tail, key, [account], height, info) == {
+                    account: met[account]
+                }
                 assert paid(lake, tail, key, [account], blocks[height]) == {account: fees[account]}
                 alone = arrivals(lake, tail, key, {account: asked[account]}, {account: trusted[account]}, height)
                 assert alone == {account: came[account]}

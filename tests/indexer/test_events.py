@@ -49,9 +49,9 @@ def written(subject: EvmSubject) -> list[tuple[int, str]]:
 def found(indexed: Index, subject: EvmSubject, account: str) -> tuple[NamedEvent, ...]:
     wanted = EVENT.filter(chef(subject))
     unindexed = account_index.unindexed(indexed.tail, indexed.key, subject.height, [wanted])
-    met = account_index.interactions_of(indexed.lake, indexed.tail, indexed.key, [account], subject.height, unindexed)[
-        account
-    ]
+    met = account_index.interactions_of(
+        indexed.lake, indexed.tail, indexed.key, [account], subject.height, indexed.chain.info, unindexed
+    )[account]
     assert met.covered == {wanted}
     return met.events.get(wanted, ())
 
@@ -161,7 +161,7 @@ async def test_an_index_that_begins_after_a_deposit_says_what_it_cannot_know(
             told[name] = await farmed(indexed, traded, account)
             left = account_index.unindexed(indexed.tail, indexed.key, traded.height, indexed.events)
             met = account_index.interactions_of(
-                indexed.lake, indexed.tail, indexed.key, [account], traded.height, left
+                indexed.lake, indexed.tail, indexed.key, [account], traded.height, indexed.chain.info, left
             )[account]
             assert met.covered == (set(indexed.events) if name == "whole" else set())
     assert {name: len(each.positions) for name, each in told.items()} == {"whole": 1, "late": 0, "unheard": 1}

@@ -112,7 +112,8 @@ def test_what_others_put_there_for_an_account_is_found_by_its_events_to_the_unit
 def test_neither_of_them_ever_exchanged_anything_with_the_contract(given: Given) -> None:
     async def match(system: System) -> Interactions:
         ivan = given.account("ivan")
-        return account_index.interactions_of(system.lake, system.tail, "local", [ivan], given.world.node.height)[ivan]
+        index, height, info = (system.lake, system.tail, "local"), given.world.node.height, system.chain("local").info
+        return account_index.interactions_of(*index, [ivan], height, info)[ivan]
 
     assert given.morpho.lower() not in given.world.run(match).exchanged
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.matching import Protocols
 from adapters.evm.positions.outcomes import Outcome
 from adapters.evm.protocols import ticks
 from chainfolio.calls import Call
-from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, Reverted
 from chainfolio.protocols import DecodedPosition, InstalledProtocol
 from indexer.families import families
@@ -71,7 +71,7 @@ class Recording:
             for token in [each["asset"].rpartition(":")[2].lower()]
         }
 
-    def outcomes(self, protocol: str, interactions: Interactions) -> list[Outcome]:
+    def outcomes(self, protocol: str, interactions: ContractInteractions) -> list[Outcome]:
         """What the protocol's shipped file makes of an account that met this."""
         registry = load([CONFIGS / "protocols"], [path.stem for path in (CONFIGS / "chains").glob("*.toml")])
         own = [row for row in registry.rows(self.chain, "evm", families()) if row.protocol == protocol]
@@ -108,7 +108,7 @@ def test_who_gave_tokens_to_a_contract_has_in_it_what_was_recorded(
     case: str, protocol: str, contract: str, kind: str, decimals: dict[str, int]
 ) -> None:
     recording = Recording(case)
-    (outcome,) = recording.outcomes(protocol, Interactions(exchanged={contract: frozenset()}))
+    (outcome,) = recording.outcomes(protocol, ContractInteractions(exchanged={contract: frozenset()}))
     assert [issue.reason for issue in outcome.issues if "fees" not in issue.reason] == []
     assert [(each.position_type, each.pool) for each in outcome.found] == [(kind, contract)]
     assert summed(outcome.found) == recording.raws(decimals)
@@ -116,14 +116,16 @@ def test_who_gave_tokens_to_a_contract_has_in_it_what_was_recorded(
 
 def test_a_lock_says_when_it_ends() -> None:
     escrow = "0x5f3b5dfeb7b28cdbd7faba78963ee202a494e2a2"
-    (outcome,) = Recording("curve_locked_crv_balances").outcomes("curve", Interactions(exchanged={escrow: frozenset()}))
+    (outcome,) = Recording("curve_locked_crv_balances").outcomes(
+        "curve", ContractInteractions(exchanged={escrow: frozenset()})
+    )
     assert outcome.found[0].unlock_s == 0x70B99180
 
 
 def test_a_token_that_stands_for_a_stake_is_the_stake_and_not_a_holding_too() -> None:
     recording = Recording("gnosis_giveth_staked_balances")
     receipt = "0xffbabeb49be77e5254333d5fdff72920b989425f"
-    (outcome,) = recording.outcomes("giveth", Interactions(tokens=frozenset([receipt])))
+    (outcome,) = recording.outcomes("giveth", ContractInteractions(tokens=frozenset([receipt])))
     assert summed(outcome.found) == recording.raws({})
     assert outcome.found[0].replaces == (receipt,)
 
@@ -134,7 +136,7 @@ def test_what_was_granted_and_not_claimed_is_the_recipient_s() -> None:
     escrow = "0x0d2b3ae5432c53580b462f04e6365a1955c8bbd4"
     contracts = {"vesting_escrow": (escrow,), "vested_token": (token,)}
     own = InstalledProtocol("yearn_vesting", families()["vesting_escrow"], contracts, {})
-    interactions = Interactions(exchanged={escrow: frozenset([token])})
+    interactions = ContractInteractions(exchanged={escrow: frozenset([token])})
     (outcome,) = recording.run_batched(outcomes(Protocols([own]), recording.account, interactions))
     assert summed(outcome.found) == recording.raws({token: 6})
     (other,) = recording.run_batched(outcomes(Protocols([own]), "0x" + "11" * 20, interactions))
@@ -145,7 +147,7 @@ def extrafi(account: str, **options: str) -> tuple[Recording, Outcome]:
     recording = Recording("extrafi_farm_balances")
     manager = "0xf9cfb8a62f50e10adde5aa888b44cf01c5957055"
     own = InstalledProtocol("extrafi", families()["extrafi"], {"position_manager": (manager,)}, options)
-    interactions = Interactions(exchanged={manager: frozenset([None])})
+    interactions = ContractInteractions(exchanged={manager: frozenset([None])})
     (outcome,) = recording.run_batched(outcomes(Protocols([own]), account or recording.account, interactions))
     return recording, outcome
 

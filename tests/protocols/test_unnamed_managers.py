@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from adapters.evm.positions.found import Found
+from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.matching import Protocols
 from adapters.evm.positions.reader import OneAccount
 from adapters.evm.positions.rules import ProtocolMatch
@@ -16,7 +17,6 @@ from adapters.evm.positions.shares import Shares
 from adapters.evm.protocols.uniswap_v3 import FAMILY, NOT_COVERED, NOT_THERE, Stored, position
 from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.contracts import Snapshot
-from chainfolio.interactions import Interactions
 from chainfolio.plans import Reverted, Unknown, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
 from engine.trust import NO_ACT
@@ -172,7 +172,7 @@ def read_all(says: Any, asked: list[Call]) -> Found:
         asked.append(ask)
         return says if ask.signature.startswith("factory()") else Reverted()
 
-    match = Interactions(ids={MANAGER: frozenset({1, 2})})
+    match = ContractInteractions(ids={MANAGER: frozenset({1, 2})})
     return run_known(OneAccount(Shares(Protocols([row])), ME, match).read_all([]), answer)
 
 

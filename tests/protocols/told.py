@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.matching import Protocols
 from adapters.evm.positions.outcomes import Outcome, outcome_of
 from adapters.evm.positions.rules import DecoderPlan, reading
 from adapters.evm.positions.shares import Shares
 from chainfolio.calls import Call, Read
-from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, Report, Unknown, batched, run_known
 
 # A key is a contract and a function's name, and may go on with arguments.
@@ -32,7 +32,7 @@ def told(decoder: Callable[..., DecoderPlan], *given: Any, says: Says) -> Any:
     return report.result
 
 
-def outcomes(protocols: Protocols, account: str, match: Interactions) -> Plan[Read, Any, list[Outcome]]:
+def outcomes(protocols: Protocols, account: str, match: ContractInteractions) -> Plan[Read, Any, list[Outcome]]:
     """What the decoders of all that an account met find, not unfolded."""
     shares = Shares(protocols)
     yield from shares.ask(sorted(match.tokens))

@@ -19,7 +19,7 @@ from chainfolio.interactions import contract_of
 from chainfolio.protocols import InstalledProtocol, UnreadProtocol
 
 if TYPE_CHECKING:
-    from chainfolio.interactions import Interactions
+    from adapters.evm.positions.interactions import ContractInteractions
 
 
 # The rules that contracts are met by, which the protocol's file names.
@@ -201,7 +201,7 @@ class Protocols:
         found = self._sorted[kind] = sorted(pairs, key=lambda pair: (*_trust(pair[1]), pair[0].protocol))
         return found
 
-    def by_contract(self, account: str, interactions: Interactions) -> Iterator[RuleMatch]:
+    def by_contract(self, account: str, interactions: ContractInteractions) -> Iterator[RuleMatch]:
         """Meetings by contracts with which the account had to do."""
         met_there = {*interactions.exchanged, *(contract_of(event) for event in interactions.events)}
         places = {at for contract in met_there for at in self._places.get(contract, ())}
@@ -221,7 +221,7 @@ class Protocols:
         contract: str,
         rules: Sequence[AtContract],
         account: str,
-        interactions: Interactions,
+        interactions: ContractInteractions,
     ) -> ProtocolMatch | None:
         """The one meeting of an account with a contract, by whichever of the rules; None where no rule knows of any."""
         is_party = any(isinstance(rule, Counterparty) for rule in rules)
@@ -247,7 +247,7 @@ class Protocols:
         """Whether one of these is the native coin or a listed token: others can log any transfer."""
         return any(token is None or token in self.listed for token in tokens)
 
-    def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
+    def unknown(self, account: str, interactions: ContractInteractions) -> Iterator[Issue]:
         """What the account had to do with contracts of protocols that cannot be read, an issue a protocol."""
         found: dict[str, bool] = {}
         said: dict[str, str] = {}
@@ -266,7 +266,7 @@ def _trust(rule: Token | Collection | Event) -> tuple[bool, bool]:
     return not rule.role, isinstance(rule, Token) and rule.everywhere
 
 
-def _said(rule: Event, contract: str, interactions: Interactions) -> Iterator[tuple[Any, ...] | None]:
+def _said(rule: Event, contract: str, interactions: ContractInteractions) -> Iterator[tuple[Any, ...] | None]:
     """What a rule's event said of the account each time; None where a log is not as the event is declared."""
     event = rule.declared
     for named in interactions.events.get(event.filter(contract), ()):

@@ -13,6 +13,7 @@ from typing import Any
 
 from adapters.evm.facts import Facts
 from adapters.evm.positions.found import Found, FoundPosition, Underlying, asset_of
+from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.matching import Protocols, RuleMatch
 from adapters.evm.positions.outcomes import Outcome, answered, makes_partial, outcome_of, unwrapping
 from adapters.evm.positions.shares import Shares
@@ -46,7 +47,7 @@ class OneAccount:
 
     shares: Shares
     account: str
-    interactions: Interactions
+    interactions: ContractInteractions
     time_s: int = 0
     named: Named | None = None
     expected: Plan[Read, Any, None] | None = None
@@ -202,7 +203,9 @@ class AtBlock:
     ) -> Plan[Read, Any, AccountState]:
         """As `chainfolio.positions.BlockReader` has it."""
         by_contract = None if named is None else lambda held: named(asset_of(each, self.facts) for each in held)
-        one = OneAccount(self.shares, account, interactions, self.time_s, by_contract, expected)
+        one = OneAccount(
+            self.shares, account, ContractInteractions.of(interactions), self.time_s, by_contract, expected
+        )
         found = yield from one.read_all([asset.reference for asset in wanted])
         return found.by_asset(wanted, self.facts)
 
@@ -226,7 +229,7 @@ class Accounts:
 
     def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
         """What an account had to do with contracts that nobody reads, an issue a protocol."""
-        return self.protocols.unknown(account, interactions)
+        return self.protocols.unknown(account, ContractInteractions.of(interactions))
 
     def at(self, block: Block) -> AtBlock:
         """The same at one block."""

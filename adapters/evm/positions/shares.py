@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.leads import Led, follow
 from adapters.evm.positions.matching import Protocols, RuleMatch, Sent, family_of, match_of
 from adapters.evm.positions.rules import ProtocolMatch, Token
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.calls import Call, Read
 from chainfolio.contracts import Issue
-from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, Unknown
 from chainfolio.protocols import InstalledProtocol
 
@@ -66,7 +66,7 @@ class Shares:
         if reads:
             self._collections |= zip(reads, (yield reads), strict=True)
 
-    def by_collection(self, account: str, match: Interactions) -> Iterator[RuleMatch]:
+    def by_collection(self, account: str, match: ContractInteractions) -> Iterator[RuleMatch]:
         """Meetings by tokens of collections that no file names, once these were asked: one a collection."""
         for call, answer in self._collections.items():
             row = self.protocols.by_collection.get((call.signature, answer)) if isinstance(answer, str) else None
@@ -75,7 +75,7 @@ class Shares:
                 found = match_of(row, account, call.to, answer=answer, ids=ids, sent=match.sent)
                 yield RuleMatch(row, found, sure=_is_sure(found))
 
-    def silent_collections(self, account: str, match: Interactions) -> Iterator[Issue]:
+    def silent_collections(self, account: str, match: ContractInteractions) -> Iterator[Issue]:
         """An issue for each collection of an account's that could not be asked."""
         for call, answer in self._collections.items():
             if call.to in match.ids and _failed(answer):

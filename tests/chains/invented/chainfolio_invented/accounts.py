@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue
 from chainfolio.interactions import Interactions
@@ -45,7 +46,7 @@ class Accounts:
         self,
         account: str,
         interactions: Interactions,
-        wanted: Sequence[str],
+        wanted: Sequence[Asset],
         named: Describe | None = None,
         expected: Plan[Any, Any, None] | None = None,
     ) -> Plan[Any, Any, AccountState]:
@@ -61,9 +62,9 @@ class Accounts:
         assert isinstance(read, AccountState), "a plan without an error has a result"
         return read
 
-    def _state(self, account: str, wanted: Sequence[str], named: Describe | None) -> Plan[Any, Any, AccountState]:
-        native, *held = yield [Balance(account, token) for token in (None, *wanted)]
+    def _state(self, account: str, wanted: Sequence[Asset], named: Describe | None) -> Plan[Any, Any, AccountState]:
+        native, *held = yield [Balance(account, None), *(Balance(account, asset.reference) for asset in wanted)]
         balances = dict(zip(wanted, held, strict=True))
         if named is not None:
-            yield from named([token for token, raw in balances.items() if raw])
+            yield from named([asset for asset, raw in balances.items() if raw])
         return AccountState(native, balances, (), ())

@@ -11,8 +11,9 @@ import pyarrow as pa
 from chainfolio.assets import Asset
 from chainfolio.block_search import block_before
 from chainfolio.blocks import Block, Span
+from chainfolio.calls import ReadResult
 from chainfolio.chains import Capability, ChainInfo, Collected, EndpointHealth, Heads, KnownTransaction
-from chainfolio.contracts import Token, TransactionDetails
+from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.datasets import Dataset
 from chainfolio.errors import NoBlock, NodeBehind, Reorged, SourceError
 from chainfolio.plans import Plan, Unknown
@@ -186,9 +187,13 @@ class InventedChain:
             raise Reorged(self.key, known.height, known.tx_hash)
         return TransactionDetails(found.sender, found.recipient, None, found.raw, 0, False, b"")
 
-    def account_reader(self, installed: InstalledProtocols, listed: Collection[str] = ()) -> Accounts:
+    def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> Accounts:
         """What reads accounts; there are no protocols here."""
         return Accounts()
+
+    def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
+        """Answers list no reads of this chain."""
+        return ()
 
     def describe(self, assets: Sequence[Asset]) -> Plan[Read, Any, Mapping[Asset, Token]]:
         """Symbol, name and decimals of tokens, in one round."""

@@ -1,0 +1,60 @@
+"""What an account had to do with, by contract, as rules and decoders know it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from chainfolio.assets import Asset
+from chainfolio.interactions import Interactions, NamedEvent
+
+Item = TypeVar("Item")
+COLLECTIBLE: Final = "erc721"  # the namespace of collections in which each number has one owner
+
+
+@dataclass(frozen=True, slots=True)
+class ContractInteractions:
+    """What an account met, by contract: fungible tokens; tokens of ERC-721 collections that came to it, by collection;
+    with whom it exchanged which tokens (None: native coins), and which it sent to whom, more than nothing. The rest is
+    as in `Interactions`."""
+
+    tokens: frozenset[str] = frozenset()
+    ids: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    exchanged: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
+    sent: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
+    events: Mapping[str, tuple[NamedEvent, ...]] = field(default_factory=dict)
+    covered: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, interactions: Interactions) -> ContractInteractions:
+        """The same by contract."""
+        return cls(
+            frozenset(token.reference for token in interactions.tokens),
+            {each.reference: ids for each, ids in interactions.ids.items() if each.kind == COLLECTIBLE},
+            {other: frozenset(map(_contract, assets)) for other, assets in interactions.exchanged.items()},
+            {other: frozenset(map(_contract, assets)) for other, assets in interactions.sent.items()},
+            interactions.events,
+            interactions.covered,
+        )
+
+    def __or__(self, other: ContractInteractions) -> ContractInteractions:
+        """What is in either."""
+        return ContractInteractions(
+            self.tokens | other.tokens,
+            _both(self.ids, other.ids),
+            _both(self.exchanged, other.exchanged),
+            _both(self.sent, other.sent),
+            {each: (*self.events.get(each, ()), *other.events.get(each, ())) for each in {*self.events, *other.events}},
+            self.covered | other.covered,
+        )
+
+
+def _both(one: Mapping[str, frozenset[Item]], other: Mapping[str, frozenset[Item]]) -> dict[str, frozenset[Item]]:
+    nothing: frozenset[Item] = frozenset()
+    return {each: one.get(each, nothing) | other.get(each, nothing) for each in {*one, *other}}
+
+
+def _contract(asset: Asset) -> str | None:
+    """The contract of an asset; None for the native coin."""
+    return None if asset.is_native else asset.reference
