@@ -23,8 +23,7 @@ _NO_ACCOUNT: Final = "0x" + "0" * 48  # how the topic of a number below 2^64 beg
 LIMBS: Final = ("limb0", "limb1", "limb2", "limb3")  # the most significant first, as in the bytes
 
 # A wrap mints the wrapped token to its recipient, an unwrap burns it from its sender; the other side has native coins.
-CREDITS: Final = ("erc20", "wrap")
-DEBITS: Final = ("erc20", "unwrap")
+NO_CREDIT, NO_DEBIT = "unwrap", "wrap"
 
 
 def balances(transfers: pl.DataFrame | pl.LazyFrame, *, height: int | None = None) -> pl.DataFrame:
@@ -38,7 +37,7 @@ def balances(transfers: pl.DataFrame | pl.LazyFrame, *, height: int | None = Non
     key = (*tables.BALANCES.order, "chain")  # the constant last: first in the key, it doubles the time of the sort
     malformed = (pl.col("raw").bin.size() != RAW_BYTES).fill_null(True).any().alias("malformed")
     sums = (
-        pl.concat([_legs(transfers, "recipient", CREDITS, 1), _legs(transfers, "sender", DEBITS, -1)])
+        pl.concat([_legs(transfers, "recipient", NO_CREDIT, 1), _legs(transfers, "sender", NO_DEBIT, -1)])
         .group_by(key)
         .agg(*(_summed(index) for index in range(4)), pl.col("height").max(), malformed)
         .filter(pl.col("account").is_in(nobody()).not_())
@@ -49,12 +48,14 @@ def balances(transfers: pl.DataFrame | pl.LazyFrame, *, height: int | None = Non
     return _carried(sums).with_columns(reached.alias("height")).select(tables.BALANCES.names).sort(key)
 
 
-def _legs(transfers: pl.DataFrame | pl.LazyFrame, side: str, standards: tuple[str, ...], sign: int) -> pl.LazyFrame:
-    """The fungible transfers seen from one side; `sign` says whether the account there gains or loses."""
+def _legs(transfers: pl.DataFrame | pl.LazyFrame, side: str, without: str, sign: int) -> pl.LazyFrame:
+    """The fungible transfers seen from one side, which the standard `without` does not have; `sign` says whether the
+    account there gains or loses. What has a number is no fungible token, and the native coin no token."""
     import polars as pl
 
     account, signed = pl.col(side).alias("account"), pl.lit(sign, dtype=pl.Int128).alias("sign")
-    ours = transfers.lazy().filter(pl.col("standard").is_in(standards))
+    tokens = pl.col("token").is_not_null() & pl.col("token_id").is_null()
+    ours = transfers.lazy().filter(tokens & (pl.col("standard") != without))
     return ours.select("chain", "height", account, "token", "raw", signed)
 
 

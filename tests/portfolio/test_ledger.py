@@ -24,6 +24,8 @@ RAWS = st.one_of(
     st.integers(0, MAX_RAW),
     st.integers(0, 1000),
 )
+# What a row of a standard has that is no fungible token: the native coin no token, one of a collection a number.
+OF_STANDARD: dict[str, dict[str, Any]] = {"native": {"token": None}, "erc721": {"token_id": 7}}
 TRANSFERS = st.lists(
     st.fixed_dictionaries(
         {
@@ -35,7 +37,7 @@ TRANSFERS = st.lists(
             "recipient": st.sampled_from(ACCOUNTS),
             "raw": RAWS,
         }
-    ),
+    ).map(lambda row: row | OF_STANDARD.get(str(row["standard"]), {})),
     max_size=40,
 )
 
@@ -94,7 +96,11 @@ def test_the_order_of_events_and_laziness_change_no_balance(rows: list[dict[str,
 
 def test_balances_without_a_height_stand_at_the_last_fungible_transfer_of_their_chain() -> None:
     moved = {"standard": "erc20", "token": TOKENS[0], "sender": ACCOUNTS[0], "recipient": ACCOUNTS[1], "raw": 1}
-    rows = [moved | {"height": 5}, moved | {"height": 7, "chain": "other"}, moved | {"height": 9, "standard": "erc721"}]
+    rows = [
+        moved | {"height": 5},
+        moved | {"height": 7, "chain": "other"},
+        moved | {"height": 9, "standard": "erc721", "token_id": 7},
+    ]
     assert ledger.balances(frame(tables.TRANSFERS, rows)).select("chain", "height").rows() == [
         ("local", 5),
         ("other", 7),
@@ -135,7 +141,7 @@ APPROVALS = st.lists(
             "spender": st.sampled_from(ACCOUNTS[:2]),
             "raw": RAWS,
         }
-    ),
+    ).map(lambda row: row | OF_STANDARD.get(str(row["standard"]), {})),
     max_size=40,
 )
 
