@@ -24,8 +24,6 @@ IN_MEMORY = ("invented",)
 PARAMS = [pytest.param(name, marks=() if name in IN_MEMORY else pytest.mark.node) for name in SUBJECTS]
 TRADED = 120  # blocks of the chain that all read and nobody changes
 SHORT = 75  # blocks of a chain that one test may change: more than are final behind the head
-# What does not pass yet: which test, of which kind, why. Each is red as soon as it passes.
-OPEN: dict[tuple[str, str], str] = {}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -78,6 +76,3 @@ def _declared(request: pytest.FixtureRequest) -> None:
     rows = {each for mark in request.node.iter_markers("needs_rows") for each in mark.args} & subject.no_rows
     if needed or rows:
         pytest.skip(f"declared as lacking: {', '.join(sorted([*needed, *(f'rows of {each}' for each in rows)]))}")
-    kind = request.node.callspec.params[used[0]]
-    if reason := OPEN.get((request.node.originalname, kind)):
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))

@@ -59,7 +59,7 @@ class Ledger:
     def __init__(self, seed: str, heights: int) -> None:
         self.minted: dict[int, Minted] = {}
         self._add(0, [[(NOBODY, account, None, COINS) for account in ACCOUNTS[:-1]]], seed)
-        self._add(BIRTH, [[(NOBODY, ACCOUNTS[0], token, SUPPLY)] for token in TOKENS], seed)
+        self._add(BIRTH, [[(NOBODY, each, token, SUPPLY) for each in ACCOUNTS[:-1]] for token in TOKENS], seed)
         if heights:
             self.trade(heights, seed)
 
