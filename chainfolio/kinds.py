@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from chainfolio.chain_settings import ChainSettings
 from chainfolio.errors import BadSettings
@@ -41,7 +41,8 @@ class EndpointMemory:
 class ChainKind(Protocol):
     """A kind of chain. `settings` is the type of its `[chains.KEY]`, which checks itself.
 
-    It may have the rules of its addresses as `addresses` (`chainfolio.addresses`)."""
+    It may have the rules of its addresses as `addresses` (`chainfolio.addresses`), and be one that `SelectsFunctions`.
+    """
 
     @property
     def name(self) -> str:
@@ -60,6 +61,14 @@ class ChainKind(Protocol):
 
     def identities(self, settings: Any) -> Sequence[tuple[str, str]]:
         """Each endpoint of a chain: the name that reports show, and the identity under which it is remembered."""
+
+
+@runtime_checkable
+class SelectsFunctions(Protocol):
+    """A kind of chain whose call data begins with a selector: the bytes that say which function they call."""
+
+    def selector(self, function: str) -> bytes:
+        """The selector of a function such as `transfer(address,uint256)`."""
 
 
 @lru_cache(16)

@@ -1,13 +1,14 @@
-"""What functions are called, and what they are called for, by the first four bytes of call data: `functions.toml`."""
+"""What functions are called, and what calls to them stand for, by the selectors of call data: `functions.toml`."""
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import msgspec
 
-from adapters.evm.call import signature
 from chainfolio.errors import BadSettings
 from portfolio.activity import Functions
 from portfolio.transactions import TransactionType
@@ -20,16 +21,19 @@ class File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     types: dict[TransactionType, list[str]] = {}
 
 
-def load(path: Path) -> Functions:
-    """The table in a file; BadSettings where two of its functions begin alike and are not the same."""
+def load(path: Path, *selectors: Callable[[str], bytes]) -> Functions:
+    """The table in a file, by the selectors of kinds of chain (`SelectsFunctions`).
+
+    BadSettings where two of its functions begin alike and are not the same.
+    """
     try:
         written = msgspec.convert(tomllib.loads(path.read_text()), File)
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise BadSettings(path.name, str(error)) from None
     found = Functions({}, {})
     for type_, signatures in ((None, written.signatures), *written.types.items()):
-        for function in signatures:
-            name, start = function.partition("(")[0], signature(f"{function}()").selector
+        for function, selector in product(signatures, selectors):
+            name, start = function.partition("(")[0], selector(function)
             known = found.names.setdefault(start, name)
             if known != name:
                 raise BadSettings(path.name, f"{function} begins like {known}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.errors import BadSettings
+from chainfolio.kinds import SelectsFunctions, kind_of
 from engine.mixed_reads import mixed
 from engine.snapshot import Snapshotter
 from engine.tokens import TokenBook, token_images, token_list
@@ -36,10 +37,12 @@ def shown_facts(system: System, chain: Chain) -> ChainFacts:
 
 
 def functions(system: System) -> Functions:
-    """The functions of the configs, by the first four bytes of call data."""
+    """The functions of the configs, by their selectors on the kinds of the configured chains."""
     from engine.functions import load
 
-    return load(system.configs / "functions.toml")
+    kinds = map(kind_of, sorted({chain.adapter for chain in system.settings.chains.values()}))
+    selectors = [kind.selector for kind in kinds if isinstance(kind, SelectsFunctions)]
+    return load(system.configs / "functions.toml", *selectors)
 
 
 def price_sections(system: System) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """By the first four bytes of call data: what a function is called, and the type that a call to it stands for."""
+    """By the selector of call data: what a function is called, and the type that a call to it stands for."""
 
     names: dict[bytes, str] = field(default_factory=dict)
     types: dict[bytes, TransactionType] = field(default_factory=dict)

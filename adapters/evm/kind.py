@@ -44,5 +44,11 @@ class EvmKind:
 
         return [(name_of(url), identity(url)) for url in settings.rpc]
 
+    def selector(self, function: str) -> bytes:
+        """The first four bytes of the call data of a function such as `transfer(address,uint256)`."""
+        from adapters.evm.call import signature
+
+        return signature(f"{function}()").selector
+
 
 KIND = EvmKind()

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from adapters.evm.kind import KIND
 from chainfolio.errors import BadSettings
+from engine import wiring
 from engine.functions import load
 from indexer.registry import protocol_of
 from indexer.wiring import CONFIGS
-from portfolio.activity import RULES, TRANSFERS
+from portfolio.activity import RULES, TRANSFERS, Functions
 
-FUNCTIONS = load(CONFIGS / "functions.toml")
+FUNCTIONS = load(CONFIGS / "functions.toml", KIND.selector)
 SHIPPED = FUNCTIONS.names
 
 
@@ -83,4 +87,30 @@ def test_a_wrong_table_is_refused(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "functions.toml"
     path.write_text(text)
     with pytest.raises(BadSettings, match=told):
-        load(path)
+        load(path, KIND.selector)
+
+
+class Toy:
+    """Of a kind of chain, what selects functions."""
+
+    def selector(self, function: str) -> bytes:
+        return function.encode()[:3]
+
+
+def test_selectors_come_from_the_kinds_of_the_configured_chains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "functions.toml").write_text('signatures = []\n[types]\nSWAP = ["trade(uint256)"]')
+    kinds = {"evm": KIND, "toy": Toy(), "mute": object()}
+    monkeypatch.setattr(wiring, "kind_of", kinds.__getitem__)
+
+    def of(*adapters: str) -> Functions:
+        chains = {f"{at}": SimpleNamespace(adapter=each) for at, each in enumerate(adapters)}
+        system = SimpleNamespace(settings=SimpleNamespace(chains=chains), configs=tmp_path)
+        return wiring.functions(cast(Any, system))
+
+    evm, toy = KIND.selector("trade(uint256)"), b"tra"
+    assert len(evm) == 4
+    assert of("mute") == Functions({}, {})
+    assert of("toy", "mute") == Functions({toy: "trade"}, {toy: "SWAP"})
+    assert of("evm", "evm", "toy") == Functions({evm: "trade", toy: "trade"}, {evm: "SWAP", toy: "SWAP"})

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from adapters.evm.kind import KIND
 from adapters.evm.scan import CREATION, OVERRIDE, ROUTE, SINGLES
 from chainfolio.assets import ZERO_ADDRESS
 from engine.answers import TransactionFilter
@@ -27,7 +28,7 @@ from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import Index, index
 
 pytestmark = pytest.mark.node
-FUNCTIONS = load(CONFIGS / "functions.toml")
+FUNCTIONS = load(CONFIGS / "functions.toml", KIND.selector)
 YEAR_S = 365 * 86_400
 
 

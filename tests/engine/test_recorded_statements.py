@@ -17,6 +17,7 @@ import pytest
 from adapters.evm.datasets import approvals, internal, transfers
 from adapters.evm.datasets.internal import Listed, Place
 from adapters.evm.datasets.transactions import Done, Receipt, Transaction, finished, native, rows
+from adapters.evm.kind import KIND
 from adapters.evm.wire import typed
 from chainfolio.addresses import EVM
 from chainfolio.assets import ZERO_ADDRESS, Asset
@@ -37,7 +38,7 @@ from tests.evm.test_recorded_tx_cases import CHAINS, wrapper
 
 pytestmark = needs_recordings
 
-FUNCTIONS = load(CONFIGS / "functions.toml")
+FUNCTIONS = load(CONFIGS / "functions.toml", KIND.selector)
 COIN = Token(Asset("eip155:1", "slip44", "60"), "ETH", "Ether", 18)
 INFO = ChainInfo("Case", 1, COIN, "erc20", 12_000)
 EXACT = decimal.Context(prec=120)

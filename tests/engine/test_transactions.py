@@ -12,6 +12,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from adapters.evm.kind import KIND
 from chainfolio.errors import NodeBehind, NotFound, NotIndexed
 from chainfolio.tables import ACCOUNT_TRANSFERS, Table
 from engine.answers import Reached, TransactionFilter
@@ -32,7 +33,7 @@ from tests.chains.subject import Row
 pytestmark = pytest.mark.node
 LOGS = ("transfers", "approvals")
 ZERO = "0x" + "00" * 20
-FUNCTIONS = load(CONFIGS / "functions.toml")
+FUNCTIONS = load(CONFIGS / "functions.toml", KIND.selector)
 EVERYONE = 10_000
 
 
