@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -20,7 +23,7 @@ HERE = Path(__file__).parent
 KEY, HEIGHTS = "moon", 120
 ALICE, BOB = ACCOUNTS[:2]
 FIRST, SECOND, THIRD = TOKENS
-COIN_USD = "2.5"
+COIN_USD, WEB_USD = "2.5", "0.031"
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +32,42 @@ def ledger() -> Ledger:
     return Ledger(KEY, HEIGHTS)
 
 
+class Stall(BaseHTTPRequestHandler):
+    """A web server of prices."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({SECOND: WEB_USD}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing is printed."""
+
+
 @pytest.fixture(scope="module")
-def operator(tmp_path_factory: pytest.TempPathFactory) -> Operator:
-    """Both packages installed, and the chain indexed."""
+def stall() -> Iterator[str]:
+    """Its address."""
+    server = HTTPServer(("127.0.0.1", 0), Stall)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/prices"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def operator(tmp_path_factory: pytest.TempPathFactory, stall: str) -> Operator:
+    """Both packages installed, one source that reads the chain and one that reads a web server."""
     folder = tmp_path_factory.mktemp("operator")
     operator = Operator(folder / "chainfolio.toml", folder / "site")
     for name in ("invented", "invented_prices"):
         installed(HERE / name, operator.site, folder / name)
-    (folder / "prices.toml").write_text(f'[treasury.{KEY}]\n{FIRST} = "{BOB}"\n')
+    (folder / "prices.toml").write_text(
+        f'[treasury.{KEY}]\n{FIRST} = "{BOB}"\n[bazaar]\nurl = "{stall}"\ntokens = ["{SECOND}"]\n'
+    )
     operator.config.write_text(
         f'data = "data"\nprices_file = "prices.toml"\n[chains.{KEY}]\nadapter = "invented"\nheights = {HEIGHTS}\n'
         f'[prices]\n"invented:{KEY}/slip44:7777" = "{COIN_USD}"\n'
@@ -100,7 +131,7 @@ def test_coins_are_those_of_the_chain_and_valued_by_its_own_decimals(operator: O
 
 
 @pytest.mark.usefixtures("indexed")
-def test_tokens_are_those_of_the_chain_and_one_has_the_price_of_an_installed_source(
+def test_tokens_are_those_of_the_chain_and_two_have_prices_of_installed_sources(
     operator: Operator, ledger: Ledger
 ) -> None:
     (document,) = operator.command("portfolio", ALICE)
@@ -111,7 +142,8 @@ def test_tokens_are_those_of_the_chain_and_one_has_the_price_of_an_installed_sou
         assert Decimal(found[token]["balance"]) == amount(raw, decimals)
     assert found[FIRST]["priceSource"] == "treasury"
     assert Decimal(found[FIRST]["price"]) == Decimal(coins(ledger, BOB, ledger.head.height))
-    assert found[SECOND]["price"] == "N/A"
+    assert (found[SECOND]["priceSource"], found[SECOND]["price"]) == ("bazaar", WEB_USD)
+    assert found[THIRD]["price"] == "N/A"
 
 
 @pytest.mark.usefixtures("indexed")
