@@ -14,6 +14,7 @@ import pytest
 
 from adapters.evm.kind import KIND
 from chainfolio.errors import NodeBehind, NotFound, NotIndexed
+from chainfolio.settings import Settings
 from chainfolio.tables import ACCOUNT_TRANSFERS, Table
 from engine.answers import Reached, TransactionFilter
 from engine.functions import load
@@ -21,7 +22,7 @@ from engine.snapshot import LIVE_LAG, Snapshotter
 from engine.tokens import TokenBook
 from engine.transactions import MOST_LOOKUPS, Statement, Subject
 from indexer.registry import Protocol, Registry
-from indexer.wiring import CONFIGS
+from indexer.wiring import CONFIGS, System
 from localchain.evm import Tx, tx, words
 from localchain.hostile import TRANSFER, Log, deploy_hostile, log_tx
 from portfolio.facts import ChainFacts
@@ -427,16 +428,17 @@ async def test_filters_leave_exactly_what_fits(subject: EvmSubject, tmp_path: Pa
 
 async def test_called_protocols_name_what_was_done(subject: EvmSubject, tmp_path: Path) -> None:
     named = subject.deployment.contracts
-    lending = Protocol(key="aave3", name="Aave V3", contracts={"local": {"pool": [named["Pool"].lower()]}})
-    router = named["UniswapV2Router02"].lower()
-    pairs = Protocol(key="uniswap2", name="Uniswap V2", contracts={"local": {"router": [router]}})
+    shipped = {each.key: each for each in System(Settings()).registry.protocols}
+    pool, router = named["Pool"].lower(), named["UniswapV2Router02"].lower()
+    lending = msgspec.structs.replace(shipped["aave3"], contracts={"local": {"pool": [pool]}})
+    pairs = msgspec.structs.replace(shipped["uniswap2"], contracts={"local": {"router": [router]}})
     types = {"Supply": "LEND", "Borrow": "BORROW", "AddLiquidity": "ADDLIQUIDITY", "RemoveLiquidity": "REMOVELIQUIDITY"}
     async with index(subject, tmp_path) as indexed:
         await filled(indexed)
         found = await ask(indexed, wallets(subject), protocols=(lending, pairs))
         own = [each for each in found if each.user.address == each.sender and each.type != "FAILED"]
         called_there = [each for each in own if each.function_name]  # and not created
-        at_pool = [each for each in called_there if each.recipient in (named["Pool"].lower(), router)]
+        at_pool = [each for each in called_there if each.recipient in (pool, router)]
         assert {each.protocol.key for each in at_pool} == {"aave3", "uniswap2"}
         called = {(each.function_name, each.type) for each in at_pool if each.function_name in types}
         assert ("Supply", "LEND") in called
