@@ -12,10 +12,10 @@ from api.example_addresses import ANOTHER, WALLET
 from api.router import get, write
 from api.status import Moment, moment
 from api.tenants import COMMON, TAKES, keep, look
-from api.texts import LONGEST, tidy
+from api.texts import MAX_CHARS, tidy
 from storage.state import address_book
 from storage.state.database import Transaction
-from storage.state.quotas import MOST
+from storage.state.quotas import MAX_QUOTA
 
 Address = Annotated[
     str,
@@ -30,7 +30,7 @@ Label = Annotated[
     str,
     msgspec.Meta(
         description="A name for people; trimmed, and empty where there is none.",
-        extra_json_schema={"maxLength": LONGEST},
+        extra_json_schema={"maxLength": MAX_CHARS},
     ),
 ]
 Plan = Literal["FREE", "LITE", "PRO"]
@@ -62,8 +62,8 @@ class NewEntries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class BookQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of a list; without either, all of it."""
 
-    limit: Annotated[int, msgspec.Meta(description="How many at most.", ge=1, le=MOST)] = MOST
-    offset: Annotated[int, msgspec.Meta(description="How many are left out before.", ge=0, le=MOST)] = 0
+    limit: Annotated[int, msgspec.Meta(description="How many at most.", ge=1, le=MAX_QUOTA)] = MAX_QUOTA
+    offset: Annotated[int, msgspec.Meta(description="How many are left out before.", ge=0, le=MAX_QUOTA)] = 0
 
 
 class NewLabel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -176,7 +176,7 @@ async def remove_entry(request: Context, path: EntryPath) -> Answer:
     return await keep(request, lambda tx, id: address_book.remove(tx, id, address, now_us), 204)
 
 
-def _book(tx: Transaction, account_id: str, now_us: int, limit: int = MOST, offset: int = 0) -> BookAnswer:
+def _book(tx: Transaction, account_id: str, now_us: int, limit: int = MAX_QUOTA, offset: int = 0) -> BookAnswer:
     return BookAnswer([_shown(entry, now_us) for entry in address_book.entries(tx, account_id, limit, offset)])
 
 

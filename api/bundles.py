@@ -12,7 +12,7 @@ from api.context import Answer, Context
 from api.example_addresses import ANOTHER, WALLET
 from api.router import get, write
 from api.tenants import COMMON, TAKES, keep, look
-from api.texts import LONGEST, tidy
+from api.texts import MAX_CHARS, tidy
 from storage.state import bundles as store
 from storage.state.address_book import canonical, distinct
 
@@ -20,7 +20,7 @@ Name = Annotated[
     str,
     msgspec.Meta(
         description="A name for people: trimmed, unique in the account, and case matters.",
-        extra_json_schema={"minLength": 1, "maxLength": LONGEST},
+        extra_json_schema={"minLength": 1, "maxLength": MAX_CHARS},
     ),
 ]
 ID: Final = "0b5a2c1e-7d0f-4c58-9a0e-3f6f2f1d9b11"

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from api.guard import Guard, address_of
 
-LONGEST_SKIPPED: Final = 1024 * 1024  # bytes of a body that nobody wants to read
+MAX_SKIPPED: Final = 1024 * 1024  # bytes of a body that nobody wants to read
 LINGER_S: Final = 2.0  # for a client to read its answer before the connection ends under what it still sends
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -100,7 +100,7 @@ class Connection(web.RequestHandler):
     def _skip(self, length: int) -> None:
         assert self.skipped is not None, "asked before"
         self.skipped += length
-        if self.skipped > LONGEST_SKIPPED and self.transport is not None and self.transport.is_reading():
+        if self.skipped > MAX_SKIPPED and self.transport is not None and self.transport.is_reading():
             self.transport.pause_reading()
 
     def unsent(self) -> int:
@@ -127,7 +127,7 @@ def rest_is_costly(http: web.BaseRequest) -> bool:
     return (
         "Transfer-Encoding" in http.headers
         or "Content-Encoding" in http.headers
-        or (http.content_length or 0) > LONGEST_SKIPPED
+        or (http.content_length or 0) > MAX_SKIPPED
     )
 
 

@@ -17,7 +17,7 @@ from chainfolio.settings import Settings
 
 MAX_FIELD_ERRORS: Final = 20  # a URL has room for thousands of unknown parameters; nobody reads that many
 MAX_HINTS: Final = 3  # to find a name that is like another takes as long as many requests
-LONGEST_LIKE: Final = 24
+MAX_LIKE: Final = 24
 BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INTEGER = re.compile(r"(?:0|-?[1-9][0-9]{0,77})\Z", re.ASCII)
 
@@ -110,7 +110,7 @@ def one_of(known: Iterable[str]) -> str:
 
 
 def _unknown(name: str, like: Collection[str]) -> FieldError:
-    near = difflib.get_close_matches(name, like, 1) if len(name) <= LONGEST_LIKE else []
+    near = difflib.get_close_matches(name, like, 1) if len(name) <= MAX_LIKE else []
     hint = f"; did you mean `{near[0]}`?" if near else ""
     return FieldError(f"unknown parameter {shown(name)}{hint}", [name[:70]])
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from api.keys import Principal
 
 MAX_BODY: Final = 1024 * 1024
-MANY_CHUNKS: Final = 1024  # of a body, which may be as small as they like; if there are more,
+MAX_CHUNKS: Final = 1024  # of a body, which may be as small as they like; if there are more,
 SMALL_CHUNK: Final = 64  # they hold so many bytes on average: each costs as much to take as a hundred bytes
 
 
@@ -96,7 +96,7 @@ class Request:
                 length += len(part)
                 if length > self._max_body:
                     raise web.HTTPRequestEntityTooLarge(self._max_body, length)
-                if len(parts) > MANY_CHUNKS and length < len(parts) * SMALL_CHUNK:
+                if len(parts) > MAX_CHUNKS and length < len(parts) * SMALL_CHUNK:
                     raise web.RequestPayloadError("the chunks are too small")
             self._content = b"".join(parts)
         return self._content

@@ -20,7 +20,7 @@ from chainfolio.settings import Server
 COMPRESS_FROM: Final = 1024
 COMPRESS_ASIDE: Final = 128 * 1024  # more than about a millisecond of work leaves the loop to others
 NO_HTTP: Final = "this is not a request that HTTP/1.1 allows; the connection is closed"
-MANY_KINDS: Final = 512
+MAX_KINDS: Final = 512
 
 _ALWAYS: Final = {"Server": "chainfolio", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 _PREFLIGHT: Final = {
@@ -38,7 +38,7 @@ class ResponseHeaders:
 
     def __init__(self, server: Server, signature: Mapping[str, str]) -> None:
         self._cors, self._origins, self._signature = server.cors, server.cors_origins, signature
-        self._fixed = lru_cache(MANY_KINDS)(self._put_together)
+        self._fixed = lru_cache(MAX_KINDS)(self._put_together)
         self.draining = False
 
     def response(self, request: Request, answer: Answer, body: bytes, coding: str) -> web.Response:

@@ -15,7 +15,7 @@ from api.errors import FieldError, Problem, invalid
 from api.fields import fields_of, read
 from chainfolio.documents import ValidationError, strict
 
-MANY_QUERIES: Final = 4096
+MAX_QUERIES: Final = 4096
 _JSON_TYPE = re.compile(r'application/json(?:\s*;\s*charset="?utf-8"?)?\s*\Z', re.IGNORECASE)
 
 
@@ -56,7 +56,7 @@ def _query(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
     if found is None:
         query = context.http.query
         found = _sound("query", read(kind, query, query.keys(), context.parts.settings))
-        if len(known) >= MANY_QUERIES:
+        if len(known) >= MAX_QUERIES:
             known.clear()
         known[text] = found
     return found

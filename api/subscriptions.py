@@ -12,7 +12,7 @@ from api.context import Answer, Context
 from api.example_addresses import ANOTHER, WALLET
 from api.router import write
 from api.status import Moment, moment
-from api.texts import LONGEST, tidy
+from api.texts import MAX_CHARS, tidy
 from chainfolio.assets import account
 from chainfolio.errors import BadRequest, Unserved
 from storage.state import accounts, subscriptions
@@ -28,7 +28,7 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     address: Annotated[Address, msgspec.Meta(examples=[ANOTHER])]
     description: Annotated[
-        str, msgspec.Meta(description="Words for people; trimmed.", extra_json_schema={"maxLength": LONGEST})
+        str, msgspec.Meta(description="Words for people; trimmed.", extra_json_schema={"maxLength": MAX_CHARS})
     ] = ""
 
     def __post_init__(self) -> None:

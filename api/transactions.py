@@ -26,7 +26,7 @@ from portfolio.transactions import Transactions, TransactionType
 from storage.state import bookmarks
 from storage.state.database import UniqueViolation
 
-MOST_ITEMS: Final = 50
+MAX_ITEMS: Final = 50
 TYPES: Final = get_args(TransactionType)
 DAY: Final = timedelta(days=1)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,8 +44,8 @@ def _items(read: Callable[[str], str]) -> Callable[[list[str], Settings], tuple[
         written = [item for value in values for item in value.split(",")]
         if not all(written):
             raise Refused("has an empty item: values are joined by single commas")
-        if len(written) > MOST_ITEMS:
-            raise Refused(f"holds {len(written)} values; at most {MOST_ITEMS} are taken")
+        if len(written) > MAX_ITEMS:
+            raise Refused(f"holds {len(written)} values; at most {MAX_ITEMS} are taken")
         return tuple(dict.fromkeys(read(item) for item in written))
 
     return items
@@ -111,7 +111,7 @@ def read_token_id(values: list[str], settings: Settings) -> int:
 
 
 def _list(items: dict[str, Any]) -> Callable[[Settings], dict[str, Any]]:
-    return lambda settings: {"type": "array", "items": items, "minItems": 1, "maxItems": MOST_ITEMS}
+    return lambda settings: {"type": "array", "items": items, "minItems": 1, "maxItems": MAX_ITEMS}
 
 
 def _text(settings: Settings) -> dict[str, Any]:

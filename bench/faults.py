@@ -28,7 +28,7 @@ SCENARIOS = {
     "30 % answers short": ("--drop", "0.3"),
 }
 QUIET = ("clean", "latency 60 ms")  # nothing goes wrong there that could be named
-MOST = 1.5
+MAX_RATIO = 1.5
 PATIENCE_S = 90
 COMPLETE = "complete"
 
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
     if others:
         text += f" ({', '.join(f'{peer} {count}' for peer, count in others.items())})"
     name = f"faulty nodes: {', '.join(list(SCENARIOS)[1:])}"
-    bar = f"all complete, ≤ {MOST} x, trouble named"
+    bar = f"all complete, ≤ {MAX_RATIO} x, trouble named"
     return [*figures, Figure("faults", name, text, bar, good == len(figures))]
 
 
@@ -119,9 +119,9 @@ def _figure(name: str, outcome: Outcome, clean: int) -> Figure:
         + "".join(f"; {peer}: {told}" for peer, told in outcome.peers.items())
     )
     is_named = name in QUIET or bool(outcome.named) or (outcome.refused == 0 and name.startswith(("20", "10")))
-    met = outcome.is_complete and ratio <= MOST and is_named
+    met = outcome.is_complete and ratio <= MAX_RATIO and is_named
     return Figure(
-        "faults", name, value, f"complete, ≤ {MOST} x, named", met, {"reported": outcome.reported}, in_readme=False
+        "faults", name, value, f"complete, ≤ {MAX_RATIO} x, named", met, {"reported": outcome.reported}, in_readme=False
     )
 
 

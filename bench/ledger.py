@@ -30,7 +30,7 @@ from storage.state.database import Statement, Transaction
 from storage.state.meter import SWEEP_S
 
 SERVERS = 3
-CALLS_A_KEY, MOST_KEYS = 100, 24  # so that no key comes to its limit
+CALLS_A_KEY, MAX_KEYS = 100, 24  # so that no key comes to its limit
 RICH = 10**9
 LOOK_S = 0.1
 EURO = b'[{"symbol":"EUR","amount":"10","priceUsd":"1.08"}]'
@@ -75,7 +75,7 @@ def measured(
 
 def _shared(state: State, clients: int, calls: int) -> Shared:
     """Two clients an account, and one account for all that soon has nothing left."""
-    keys = max(1, min(MOST_KEYS, calls // clients // CALLS_A_KEY))
+    keys = max(1, min(MAX_KEYS, calls // clients // CALLS_A_KEY))
     owners: list[tuple[list[str], str]] = []
     for number in range((clients + 1) // 2):
         account, tokens = _account(state, f"bench {number}", RICH, 2 * keys)

@@ -34,7 +34,7 @@ from localchain.node import LocalNode
 
 CHAIN, FINALITY = "local", 64
 RESTARTS, DERIVED, HANDED_OVER = 0.1, 0.05, 0.03  # of the storms
-DEEPEST, PATIENT, PATIENCE_S = 1000, 0.7, 300.0
+MAX_DEPTH, PATIENT, PATIENCE_S = 1000, 0.7, 300.0
 LEARNT = ("tokens",)  # what somebody asked for, not what the chain did
 
 
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
     if options.deep:
         with LocalNode(seconds_per_block=1) as node, scratch() as folder:
             deployment = deploy(node)
-            node.mine(DEEPEST + 1)
+            node.mine(MAX_DEPTH + 1)
             storm = asyncio.run(_deep(node, deployment, folder, options.deep, random.Random(seed)))
         what = f"deeper than the {FINALITY} that are final, recovered {storm.recovered_reorgs} times by a worker alone"
         figures.append(_figure(storm, what, seed))
@@ -117,7 +117,7 @@ async def _deep(node: LocalNode, deployment: Deployment, folder: Path, storms: i
         await _caught_up(live, worker, node, task)
         for at in range(storms):
             await asyncio.to_thread(_trade, node, deployment, chance)
-            depth = chance.randint(FINALITY + 1, DEEPEST) if at else DEEPEST
+            depth = chance.randint(FINALITY + 1, MAX_DEPTH) if at else MAX_DEPTH
             await asyncio.to_thread(node.reorg, depth, _deeds(deployment, chance))
             await asyncio.to_thread(node.mine)  # a chain that is as long as before has not gone on
             storm.reorgs[depth] += 1
@@ -235,7 +235,7 @@ def _everything(system: System) -> dict[str, Counter[str]]:
 def add(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("--storms", type=int, default=1000)
-    parser.add_argument("--deep", type=int, default=10, help=f"storms up to {DEEPEST:,} deep; 0 for none")
+    parser.add_argument("--deep", type=int, default=10, help=f"storms up to {MAX_DEPTH:,} deep; 0 for none")
     parser.add_argument("--seed", type=int, help="to have the same storms again")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-MOST: Final = 255  # times that are counted of one offset
+MAX_COUNT: Final = 255  # times that are counted of one offset
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Tears:
         """It was done."""
         self.count += 1
         times = self.times[kind]
-        times[offset] = min(MOST, times[offset] + 1)
+        times[offset] = min(MAX_COUNT, times[offset] + 1)
 
     @property
     def unmet(self) -> dict[str, int]:

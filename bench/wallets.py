@@ -29,7 +29,7 @@ from localchain.evm import Tx, tx
 from localchain.node import FEES, LocalNode
 from portfolio.facts import Options
 
-TOKENS, MOST_HELD = 40, 5
+TOKENS, MAX_HELD = 40, 5
 SUPPLIED_EVERY, POSITIONS = 10, 500  # every so many wallets have a position, and so many at most
 SIZES = {1: 60, 10: 400, 100: 2_000, 1_000: 4_000}  # batch size -> how many wallets are read with it
 MEMORY = 1.3
@@ -90,7 +90,7 @@ def fund(node: LocalNode, deployment: Deployment, wallets: Sequence[str]) -> Non
 def _mints(maker: str, tokens: Sequence[str], wallets: Sequence[str]) -> Iterator[Tx]:
     random = Random(8)
     for wallet in wallets:
-        for token in random.sample(tokens, random.randint(1, MOST_HELD)):
+        for token in random.sample(tokens, random.randint(1, MAX_HELD)):
             yield tx(maker, token, "mint(address,uint256)", wallet, random.randrange(1, 10**21), gas=GAS)
 
 
@@ -133,7 +133,7 @@ def _command(folder: Path, wallets: Sequence[str]) -> runs.Run:
 
 
 def _figures(found: Measured, count: int) -> list[Figure]:
-    about = f"wallets of 1-{MOST_HELD} tokens, every {SUPPLIED_EVERY}th with a position, at one block"
+    about = f"wallets of 1-{MAX_HELD} tokens, every {SUPPLIED_EVERY}th with a position, at one block"
     sizes = ", ".join(f"{size:,}" for size in found.seconds)
     requests = [statistics.median(each) for each in found.requests.values()]
     times_ms = [1000 * statistics.median(each) for each in found.seconds.values()]

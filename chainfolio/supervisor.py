@@ -20,7 +20,7 @@ from chainfolio.errors import ChainfolioError
 from chainfolio.seams import Clock, SystemClock
 
 FIRST_WAIT_S: Final = 1.0
-LONGEST_WAIT_S: Final = 60.0
+MAX_WAIT_S: Final = 60.0
 
 log = logging.getLogger("chainfolio.supervisor")
 
@@ -60,7 +60,7 @@ class Task:
     def failed(self, error: BaseException) -> float:
         """Log and count a failed run; gives the seconds to wait before the next one."""
         self.failures += 1
-        wait_s = min(FIRST_WAIT_S * 2.0 ** min(self._failures_in_a_row, 16), LONGEST_WAIT_S)
+        wait_s = min(FIRST_WAIT_S * 2.0 ** min(self._failures_in_a_row, 16), MAX_WAIT_S)
         self._failures_in_a_row += 1
         self.problem = f"{self.name} failed: {described(error)}"
         log.error("%s failed (%d in a row): %s", self.label, self._failures_in_a_row, described(error))

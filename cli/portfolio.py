@@ -90,10 +90,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _many(accounts: list[Account], options: argparse.Namespace) -> int:
     """Those on the command line first, then those of the file; one that is in both once."""
-    from cli.wallets import MOST, listed, show
+    from cli.wallets import MAX_BATCH, listed, show
 
-    if not 1 <= options.batch <= MOST:
-        raise BadRequest("batch", f"{options.batch} is not between 1 and {MOST:,}")
+    if not 1 <= options.batch <= MAX_BATCH:
+        raise BadRequest("batch", f"{options.batch} is not between 1 and {MAX_BATCH:,}")
     wanted = dict.fromkeys(accounts, "on the command line")
     wanted |= {each: place for each, place in listed(options.file).items() if each not in wanted}
 

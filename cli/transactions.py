@@ -21,7 +21,7 @@ SHEET = (
     "tokenId", "amount", "price", "value", "fee", "feeSymbol",
 )  # fmt: skip
 LIMIT = 25
-MOST = 250  # as over HTTP
+MAX_LIMIT = 250  # as over HTTP
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -37,8 +37,8 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     owner = account(options.address)
-    if not 1 <= options.limit <= MOST:
-        raise BadRequest("limit", f"{options.limit} is not between 1 and {MOST}")
+    if not 1 <= options.limit <= MAX_LIMIT:
+        raise BadRequest("limit", f"{options.limit} is not between 1 and {MAX_LIMIT}")
 
     async def read(system: System) -> Transactions:
         from engine.answers import TransactionFilter

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from portfolio.document import Portfolio
     from portfolio.facts import Options
 
-MOST = 10_000
+MAX_BATCH = 10_000
 STDIN = "-"
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 CONFIGS = Path(__file__).parent
 ADDRESS = re.compile(r"0x[0-9a-f]{40}\Z")
 ZERO = "0x" + "0" * 40
-LONGEST_KEY = 32
+MAX_KEY = 32
 
 # The role that a row's address has in one of our families. A family's other roles say nothing that its decoder reads.
 ROLES = {
@@ -112,7 +112,7 @@ def _keys(protocols: set[tuple[str, str]], taken: set[str]) -> dict[tuple[str, s
     for slug, family in sorted(protocols, key=lambda each: (each[1] == LAST, each)):
         plain = re.sub(r"[^a-z0-9]+", "_", slug.lower()).strip("_")
         plain = plain if plain[0].isalpha() else f"p{plain}"  # a key begins with a letter
-        tries = (plain[:LONGEST_KEY], f"{plain[: LONGEST_KEY - len(family) - 1]}_{family}")
+        tries = (plain[:MAX_KEY], f"{plain[: MAX_KEY - len(family) - 1]}_{family}")
         keys[slug, family] = next(key for key in tries if key not in taken)
         taken.add(keys[slug, family])
     return keys

@@ -42,7 +42,7 @@ OWNER: Final = "ownerOf(uint256)(address)"
 BALANCE_OF_ID: Final = "balanceOf(address,uint256)(uint256)"
 ERC721, ERC1155 = bytes.fromhex("80ac58cd"), bytes.fromhex("d9b67a26")
 UNLIMITED: Final = 2**255  # who is allowed 2^256-1 and has spent some of it is as free as before
-MOST_IDS: Final = 1_000  # of one collection: who has met more of them is not counted
+MAX_IDS: Final = 1_000  # of one collection: who has met more of them is not counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ def _may(operator: Operator) -> list[Call]:
 
 def _editions(operator: Operator, met: Mapping[str, Mapping[str, set[int]]]) -> list[Call]:
     numbers = met[operator.owner].get(operator.token, set())
-    if len(numbers) > MOST_IDS:
+    if len(numbers) > MAX_IDS:
         return []
     return [Call(operator.token, BALANCE_OF_ID, (operator.owner, number)) for number in sorted(numbers)]
 
@@ -237,7 +237,7 @@ def _operator(
 
 def _count(operator: Operator, said: Mapping[Call, object], met: Mapping[str, Mapping[str, set[int]]]) -> int | None:
     """How many ids are held; None where one of them is not known, or there are too many to ask."""
-    if len(met[operator.owner].get(operator.token, ())) > MOST_IDS:
+    if len(met[operator.owner].get(operator.token, ())) > MAX_IDS:
         return None
     raws = [_number(said[ask]) for ask in _editions(operator, met)]
     return None if None in raws else sum(raw != 0 for raw in raws)

@@ -26,7 +26,7 @@ KEY: Final = (*WHERE, "log_index", "item", "direction")
 MOVED: Final = ("token", "raw")
 # How many transactions of an account are looked up in tables that do not lie by account, one row group each. The newest
 # go first.
-MOST_PLACES: Final = 64
+MAX_PLACES: Final = 64
 
 
 def arrivals(
@@ -124,5 +124,5 @@ def _recipients(lake: Lake, tail: Tail, chain: str, met: pl.DataFrame) -> pl.Dat
 
 def _newest(places: pl.DataFrame) -> pl.DataFrame:
     """Of every account the newest places."""
-    newest = places.sort(PLACE, descending=True).group_by("account", maintain_order=True).head(MOST_PLACES)
+    newest = places.sort(PLACE, descending=True).group_by("account", maintain_order=True).head(MAX_PLACES)
     return newest.select(places.columns)

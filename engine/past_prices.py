@@ -22,7 +22,7 @@ from pricing.source_chain import source_chain
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
 
-MOST_BLOCKS: Final = 20_000  # that are kept: those asked for first go first
+MAX_BLOCKS: Final = 20_000  # that are kept: those asked for first go first
 Located = tuple[Block, Read]
 Prices = dict[int, dict[Asset, Price]]  # by height
 
@@ -70,7 +70,7 @@ class Past:
 
     def _keep(self, height: int, prices: Mapping[Asset, Price | None]) -> None:
         self._kept.setdefault(height, {}).update(prices)
-        while len(self._kept) > MOST_BLOCKS:
+        while len(self._kept) > MAX_BLOCKS:
             del self._kept[next(iter(self._kept))]
 
     def _issue(self, lost: Mapping[int, str]) -> Issue:

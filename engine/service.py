@@ -70,8 +70,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("chainfolio.engine")
 KEEP_S = 3600.0
-MOST_KEPT = 20_000  # accounts
-MOST_LATER = 100  # accounts that are read though nobody waits for them
+MAX_KEPT = 20_000  # accounts
+MAX_LATER = 100  # accounts that are read though nobody waits for them
 CHAIN_SHARE = 0.75  # of the time that a request has
 REFRESH = "refresh"  # the reads of accounts, as logs and metrics name them
 GREY = "#808080"  # a chain without a colour of its own
@@ -436,7 +436,7 @@ class Engine:
     def _refresh(self, accounts: Sequence[Account]) -> bool:
         """Begin to read accounts for later; False where so many are read already that they have to come again."""
         for account in accounts:
-            if self._reads.later >= MOST_LATER:
+            if self._reads.later >= MAX_LATER:
                 return False
             self._reads.begin(account.address, partial(self._read, account))
         return True
@@ -465,7 +465,7 @@ class Engine:
         self._kept.pop(address, None)  # so that the oldest come first
         self._kept[address] = kept
         oldest_us = kept.updated_us - int(KEEP_S * 1_000_000)
-        while len(self._kept) > MOST_KEPT or next(iter(self._kept.values())).updated_us < oldest_us:
+        while len(self._kept) > MAX_KEPT or next(iter(self._kept.values())).updated_us < oldest_us:
             del self._kept[next(iter(self._kept))]
 
     async def _snapshot(self, chain: Chain, account: Account, live: bool) -> Snapshot | SourceError:

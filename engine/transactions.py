@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from indexer.registry import Registry
 
 PIECE: Final = 250  # activities that are made whole at a time, at first
-MOST_PIECE: Final = 4000
+MAX_PIECE: Final = 4000
 # What one request may ask the node for: an answer that filters by more needs `transactions` in the index.
-MOST_LOOKUPS: Final = 1000
+MAX_LOOKUPS: Final = 1000
 Record = tuple[Activity, TransactionDocument]
 
 
@@ -193,7 +193,7 @@ class Statement:
         found: list[Record] = []
         passed = 0
         grows = all("transactions" in subject.wanted for subject in self._subjects.values())
-        for piece in _pieces(keys, MOST_PIECE if grows else PIECE):
+        for piece in _pieces(keys, MAX_PIECE if grows else PIECE):
             for each in await self._fitting(piece):
                 passed += 1
                 if passed > first:
@@ -303,7 +303,7 @@ class Statement:
         stored = await asyncio.to_thread(indexed_transactions, source.lake, source.tail, subject.key, unknown)
         asked = {activity.tx_hash: activity for activity in unknown if activity.tx_hash not in stored}
         self._lookups += len(asked)
-        if self._lookups > MOST_LOOKUPS:
+        if self._lookups > MAX_LOOKUPS:
             heights = [activity.height for activity in asked.values()]
             raise NotIndexed(subject.key, "transactions", min(heights), max(heights))
         final = {activity.height for activity in asked.values()} - history.hashes.keys()

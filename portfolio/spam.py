@@ -28,8 +28,8 @@ WEIGHTS: Final[Mapping[Reason, int]] = {
 }  # fmt: skip
 SPAM_FROM: Final = 60
 OWN_DEED: Final = 40  # what it takes off the score that the holder sent, bought or asked for it
-MANY: Final = 20  # recipients of one token in one transaction
-MOST: Final = 100
+MASS_RECIPIENTS: Final = 20  # recipients of one token in one transaction
+MAX_SCORE: Final = 100
 
 _LINK: Final = re.compile(r"https?:|www\.|\bt\.me/|\bbit\.ly\b|discord\.gg", re.IGNORECASE)
 # Ends of domain names that are on sale for little, and those that everybody knows.
@@ -146,7 +146,7 @@ def judge(facts: TokenFacts, originals: Originals) -> Spam | None:
     score = sum(WEIGHTS[reason] for reason in reasons)
     if facts.arrival is not None and facts.arrival.own:
         score -= OWN_DEED
-    return Spam(min(score, MOST), reasons) if score >= SPAM_FROM and len(reasons) > 1 else None
+    return Spam(min(score, MAX_SCORE), reasons) if score >= SPAM_FROM and len(reasons) > 1 else None
 
 
 def is_phishing(asset: Asset, symbol: str, name: str) -> bool:
@@ -184,7 +184,7 @@ def _of_arrival(facts: TokenFacts) -> Iterable[Reason]:
     if arrival is None or arrival.own:
         return
     yield "UNSOLICITED"
-    if arrival.recipients >= MANY:
+    if arrival.recipients >= MASS_RECIPIENTS:
         yield "MASS_TRANSFER"
     if not arrival.moved:
         yield "NO_TRANSFER"

@@ -23,7 +23,7 @@ BLOCK = 16 * 1024
 KEY = "chainfolio.crc32"
 MAGIC = b"PAR1"
 TAIL = 8  # the length of the footer and the magic bytes
-LONGEST_FOOTER = 512 * 2**20
+MAX_FOOTER = 512 * 2**20
 NAME = re.compile(r"-([0-9a-f]{32})\.parquet$")
 
 ReadAt = Callable[[int, int], bytes]
@@ -96,7 +96,7 @@ def footer(path: str, size: int, read_at: ReadAt) -> pq.FileMetaData:
     body = b""
     if size >= TAIL + len(MAGIC):
         length = int.from_bytes(read_at(size - TAIL, TAIL)[:4], "little")
-        if length <= min(size - TAIL, LONGEST_FOOTER):
+        if length <= min(size - TAIL, MAX_FOOTER):
             body = read_at(size - TAIL - length, length + TAIL)
     if hashlib.sha256(body).hexdigest()[:32] != digest_in(path):
         raise Damaged(path, "its footer is not the one that was written")

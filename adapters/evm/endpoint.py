@@ -23,11 +23,11 @@ from chainfolio.seams import Seams
 
 RETRIES = 6
 FIRST_WAIT_S = 0.2
-LONGEST_WAIT_S = 20.0
+MAX_WAIT_S = 20.0
 LARGE = 256 * 1024  # an answer of more bytes is decoded beside the event loop
-MOST_TOGETHER = 20  # questions in the batch that greets
+MAX_TOGETHER = 20  # questions in the batch that greets
 
-SHORTEST_SECRET = 8
+MIN_SECRET = 8
 _ABOUT_THE_BATCH = re.compile(r"batch|response too large", re.I)
 
 log = logging.getLogger("chainfolio.node")
@@ -65,7 +65,7 @@ def secrets_of(url: str) -> tuple[str, ...]:
     """What in an address may be a key, so that no text shows it even where a node repeats it."""
     parts = urlsplit(url)
     pieces = [*parts.path.split("/"), *(value for _, value in parse_qsl(parts.query)), parts.username, parts.password]
-    return tuple(piece for piece in pieces if piece and len(piece) >= SHORTEST_SECRET)
+    return tuple(piece for piece in pieces if piece and len(piece) >= MIN_SECRET)
 
 
 class BatchRefused(Unsupported):
@@ -149,7 +149,7 @@ class Endpoint:
         if not requests or self.checked or self.handshake is None:
             return await self.put(requests, height=height)
         reads, together = self.handshake.reads, [*self.handshake.reads, *requests]
-        if len(together) <= min(MOST_TOGETHER, self.capabilities.get("max_batch", MOST_TOGETHER)):
+        if len(together) <= min(MAX_TOGETHER, self.capabilities.get("max_batch", MAX_TOGETHER)):
             try:
                 answers = await self._ask_part(together, height)
             except (BatchRefused, TooMuch) as refusal:  # by whichever of them: each on its own shows
@@ -236,12 +236,12 @@ class Endpoint:
                 self.health.failed()
                 self._next_s = max(self._next_s, self._seams.clock.monotonic_s() + (error.retry_after_s or 0))
                 if attempt == self._last_try(error):
-                    self.down_until_s = self._seams.clock.monotonic_s() + LONGEST_WAIT_S
+                    self.down_until_s = self._seams.clock.monotonic_s() + MAX_WAIT_S
                     self.health.pardon()
                     raise
                 pause_s = error.retry_after_s if error.retry_after_s is not None else wait_s
                 await self._seams.clock.sleep(pause_s + self._seams.random.random() * wait_s / 2)
-                wait_s = min(wait_s * 2, LONGEST_WAIT_S)
+                wait_s = min(wait_s * 2, MAX_WAIT_S)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _last_try(self, error: Unavailable) -> int:

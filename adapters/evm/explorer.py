@@ -23,7 +23,7 @@ from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
 
 # The most that such an interface lists at once.
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 HEAD = {"module": "proxy", "action": "eth_blockNumber"}
 OTHER_HEAD = {"module": "block", "action": "eth_block_number"}
 
@@ -77,13 +77,13 @@ class Explorer(Endpoint):
         """All rows of a span; where the list may have been cut short, of its halves."""
         query = {
             "module": "account", "action": "txlistinternal", "startblock": span.first, "endblock": span.last,
-            "page": 1, "offset": MOST_ROWS, "sort": "asc",
+            "page": 1, "offset": MAX_ROWS, "sort": "asc",
         }  # fmt: skip
         found = typed(self.name, await self._said(query), list[Listed])
-        if len(found) < MOST_ROWS:
+        if len(found) < MAX_ROWS:
             return found
         if len(span) == 1:
-            raise BadAnswer(self.name, f"lists no more than {MOST_ROWS:,} transfers, and block {span.first} has them")
+            raise BadAnswer(self.name, f"lists no more than {MAX_ROWS:,} transfers, and block {span.first} has them")
         return [row for half in span.cut(-(-len(span) // 2)) for row in await self._listed(half)]
 
     async def _said(self, query: Mapping[str, object]) -> bytes:

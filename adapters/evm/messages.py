@@ -11,7 +11,7 @@ from typing import Final
 
 from chainfolio.messages import quoted
 
-LONGEST: Final = 200
+MAX_CHARS: Final = 200
 _WORDS: Final = """
     a aborted about above access account accounts after again all allowance allowed already an and another answer
     any api archive are argument arguments as asked at available backend base based batch batches batching be
@@ -47,8 +47,8 @@ _HIDDEN: Final = re.compile("…(?:[^\\w…]*…)*")
 
 def shown(text: str) -> str:
     """A node's words on one line, cut, quoted, with everything hidden that is no common word and no small number."""
-    parts = _PARTS.findall(text[: 2 * LONGEST])
-    line = "".join(_part(part) for part in parts)[:LONGEST].strip()
+    parts = _PARTS.findall(text[: 2 * MAX_CHARS])
+    line = "".join(_part(part) for part in parts)[:MAX_CHARS].strip()
     return quoted(_HIDDEN.sub("…", line))
 
 

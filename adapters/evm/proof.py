@@ -16,7 +16,7 @@ from sha3 import keccak_256
 from adapters.evm import rlp
 from chainfolio.errors import BadAnswer
 
-_DEEPEST: Final = 65  # a key has 64 nibbles, and a leaf without any may follow the last
+_MAX_DEPTH: Final = 65  # a key has 64 nibbles, and a leaf without any may follow the last
 
 EMPTY_ROOT: Final = bytes(keccak_256(b"\x80").digest())
 EMPTY_CODE: Final = bytes(keccak_256(b"").digest())
@@ -74,7 +74,7 @@ def walk(source: str, root: bytes, key: bytes, proof: Sequence[bytes]) -> bytes 
     known = {bytes(keccak_256(node).digest()): node for node in proof}
     path = [nibble for byte in keccak_256(key).digest() for nibble in (byte >> 4, byte & 15)]
     at: rlp.Item = root
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         node = at if isinstance(at, list) else _node(source, known, at)
         if len(node) == 17 and path:
             at, path = node[path[0]], path[1:]

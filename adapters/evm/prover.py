@@ -19,7 +19,7 @@ from adapters.evm.endpoint import Answer
 from adapters.evm.node import Node, hex_of
 from adapters.evm.proof import AccountState, account_at, word_at
 from adapters.evm.roots import header_hash
-from adapters.evm.slots import FIRST_SLOTS, MOST_SLOTS, Slot, reading, slots
+from adapters.evm.slots import FIRST_SLOTS, MAX_SLOTS, Slot, reading, slots
 from adapters.evm.wire import Request, data, quantity, typed
 from chainfolio.blocks import Block
 from chainfolio.calls import Call, balance_of
@@ -34,7 +34,7 @@ PROXY: Final = frozenset((
 ))  # fmt: skip
 SHARES: Final = ("scaledBalanceOf(address)(uint256)", "sharesOf(address)(uint256)")
 LIKELY: Final = 26  # places where most tokens keep balances; the others are read where these do not hold it
-MOST_KEYS: Final = 8  # of a token that are proven: more that follow from one account are no balance
+MAX_KEYS: Final = 8  # of a token that are proven: more that follow from one account are no balance
 
 
 class _Word(msgspec.Struct):
@@ -175,7 +175,7 @@ async def _look(node: Node, block: Block, tokens: Sequence[_Token], places: Sequ
     words = iter(await _asked(node, block, reads) if reads else [])
     for token in tokens:
         found = [(slot, _word(node, next(words))) for slot in places]
-        token.keys = [slot for slot, word in found if reading(word, token.raw) is not None][:MOST_KEYS]
+        token.keys = [slot for slot, word in found if reading(word, token.raw) is not None][:MAX_KEYS]
 
 
 def _call(account: str) -> str:
@@ -196,7 +196,7 @@ def _named(source: str, token: _Token, account: str, found: _AccessList) -> None
     """What an access list says of a token: its own keys that follow from the account, and whether it reads more."""
     if found.error:
         return
-    rules = {slot.key: slot for slot in slots(account, MOST_SLOTS)}
+    rules = {slot.key: slot for slot in slots(account, MAX_SLOTS)}
     own, others = set(), {}
     for access in found.accessList:
         keys = {_key(source, key) for key in access.storageKeys} - PROXY
@@ -205,7 +205,7 @@ def _named(source: str, token: _Token, account: str, found: _AccessList) -> None
         elif keys:
             others[access.address.lower()] = keys
     token.named = True
-    token.keys = [rules[key] for key in sorted(own) if key in rules][:MOST_KEYS]
+    token.keys = [rules[key] for key in sorted(own) if key in rules][:MAX_KEYS]
     token.sole = len(token.keys) == len(own) == 1 and not others
     token.elsewhere = next((where for where, keys in others.items() if keys & rules.keys()), "")
 

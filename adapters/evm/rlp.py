@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 Item = bytes | list["Item"]
-MOST_NESTED = 8  # nodes of a trie are nested once, and their small children once more
+MAX_NESTED = 8  # nodes of a trie are nested once, and their small children once more
 
 
 def encode(item: bytes | Sequence[object]) -> bytes:
@@ -51,7 +51,7 @@ def _item(content: bytes, at: int, limit: int, depth: int) -> tuple[Item, int]:
         if size == 1 and body[0] < 0x80:
             raise ValueError("a small byte that is written in two")
         return body, end
-    if depth == MOST_NESTED:
+    if depth == MAX_NESTED:
         raise ValueError("nested too deep")
     parts: list[Item] = []
     while start < end:

@@ -56,7 +56,7 @@ CREATION_CODE = (
 OVERRIDE, CREATION, SINGLES = 0, 1, 2
 BY_CANONICAL_HASH, BY_HASH, BY_NUMBER = 0, 1, 2
 ROUTE = "reads"  # what the route is remembered as
-MOST_READS, CREATION_READS = 4000, 600
+MAX_READS, CREATION_READS = 4000, 600
 CREATION_BYTES = 45_000  # of call data: creation code of more than 49,152 bytes is refused (EIP-3860)
 GAS, MORE_GAS = 1_000_000, 15_000_000
 KEEP = 512
@@ -261,7 +261,7 @@ async def _why_absent(endpoint: Asked, block: Block, refusal: NodeBehind) -> Sou
 
 async def _scan(endpoint: Asked, reads: list[_Read], block: Block, route: int) -> None:
     """The scanner: every part of the reads in one batch of calls to it."""
-    most, size = (MOST_READS, 0) if route == OVERRIDE else (CREATION_READS, CREATION_BYTES)
+    most, size = (MAX_READS, 0) if route == OVERRIDE else (CREATION_READS, CREATION_BYTES)
     ordered = sorted(reads, key=lambda read: (read.gas, read.keep, read.data or b""))
     parts = _parts(ordered, min(most, endpoint.capabilities.get("max_reads", most)), size)
     calls = [_scanning(route, part) for part in parts]

@@ -14,7 +14,7 @@ from typing import Final
 from sha3 import keccak_256
 
 FIRST_SLOTS: Final = 64  # tried where the node does not name the keys that a call reads
-MOST_SLOTS: Final = 512  # looked through where it does: no request is spent on them
+MAX_SLOTS: Final = 512  # looked through where it does: no request is spent on them
 
 # OpenZeppelin's ERC20Upgradeable keeps its state at erc7201("openzeppelin.storage.ERC20"), balances first.
 OPENZEPPELIN: Final = 0x52C63247E1F47DB19D5CE0460030C497F067CA4CEBF71BA98EEADABE20BACE00

@@ -11,7 +11,7 @@ from chainfolio.calls import DECIMALS, Call, NativeBalance, Read, ReadResult, ba
 from chainfolio.contracts import Holding, Token
 from chainfolio.plans import Plan
 
-LONGEST_SYMBOL, LONGEST_NAME = 32, 96
+MAX_SYMBOL, MAX_NAME = 32, 96
 SIGNATURES = ("symbol()(*)", "name()(*)", "decimals()(*)")
 
 
@@ -22,7 +22,7 @@ def describe(facts: Facts, contracts: Sequence[str]) -> Plan[Read, Any, dict[str
     for k, contract in enumerate(contracts):
         symbol, name, decimals = answers[3 * k : 3 * k + 3]
         tokens[contract] = Token(
-            facts.token_asset(contract), text(symbol, LONGEST_SYMBOL), text(name, LONGEST_NAME), decimals_of(decimals)
+            facts.token_asset(contract), text(symbol, MAX_SYMBOL), text(name, MAX_NAME), decimals_of(decimals)
         )
     return tokens
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from adapters.evm.call import decode, encode, encode_answer
-from adapters.evm.positions.events import MOST_TOPICS, WORD
+from adapters.evm.positions.events import MAX_TOPICS, WORD
 from adapters.evm.positions.found import Found, FoundPosition
 from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.matching import Protocols, RuleMatch
@@ -118,8 +118,8 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def named(self) -> NamedEvent:
         """The same as decoders' rules are told; ValueError where it is no log."""
         words = [bytes.fromhex(topic.removeprefix("0x")) for topic in self.topics]
-        if len(words) > MOST_TOPICS or any(len(word) != WORD for word in words):
-            raise ValueError(f"an event has {MOST_TOPICS} topics of {WORD} bytes at most, besides the first")
+        if len(words) > MAX_TOPICS or any(len(word) != WORD for word in words):
+            raise ValueError(f"an event has {MAX_TOPICS} topics of {WORD} bytes at most, besides the first")
         return NamedEvent(self.place, self.topics, bytes.fromhex(self.data.removeprefix("0x")))
 
 

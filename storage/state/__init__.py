@@ -22,7 +22,7 @@ from storage.state.meter import Meter
 
 T = TypeVar("T")
 HOLD_S: Final = 600
-MANY: Final = 100_000
+MAX_KNOWN: Final = 100_000
 
 
 class State:
@@ -136,7 +136,7 @@ class State:
             known = await self.look(lambda tx: self._checked(tx, hash))
             if known is None:
                 return None
-            if len(self._known) >= MANY:
+            if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
             self._known[hash] = known
         expires_us, principal = known

@@ -80,7 +80,7 @@ def distinct(written: Iterable[str]) -> list[str]:
     return list(found)
 
 
-def entries(tx: Transaction, account_id: str, limit: int = quotas.MOST, offset: int = 0) -> list[Entry]:
+def entries(tx: Transaction, account_id: str, limit: int = quotas.MAX_QUOTA, offset: int = 0) -> list[Entry]:
     """The book, or a part of it, in the order in which entries were added."""
     return [_entry(row) for row in tx.rows(_ALL, account_id=account_id, most=limit, skipped=offset)]
 

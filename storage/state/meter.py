@@ -29,7 +29,7 @@ from storage.state.database import Database, Statement, Transaction, UniqueViola
 from storage.state.sweep import EPOCH_US, PROCESS_BITS, call_id, swept
 
 WINDOW_US: Final = 60_000_000
-MANY: Final = 512  # operations in one transaction: others wait for its lock
+MAX_BATCH: Final = 512  # operations in one transaction: others wait for its lock
 ROUNDS: Final = 3
 BACK_US: Final = 1_000_000
 SOON_S: Final = 0.005
@@ -206,7 +206,7 @@ class Meter:
             while self._waiting:
                 for _ in range(ROUNDS):  # whoever is ready, or has just been heard, comes along
                     await asyncio.sleep(0)
-                batch, self._waiting = self._waiting[:MANY], self._waiting[MANY:]
+                batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
                 await self._batch(batch)
         finally:
             self._running = None

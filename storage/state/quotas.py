@@ -17,7 +17,7 @@ from storage.state.database import Statement, Transaction, argument, one
 
 # The name of a quota in the store, and its setting.
 NAMES: Final[Mapping[str, str]] = {"addressbook": "addressbook", "bundles": "bundles", "bundle-size": "bundle_size"}
-MOST: Final = 1_000_000
+MAX_QUOTA: Final = 1_000_000
 
 _QUOTAS = schema.quotas
 _ONE = Statement(
@@ -44,8 +44,8 @@ def override(tx: Transaction, account_id: str, name: str, value: int | None, now
     """Give an account a quota of its own; None takes it back to what the settings say."""
     if name not in NAMES:
         raise BadRequest("quota", f"`{name}` is no quota", remedy=f"one of {', '.join(NAMES)}")
-    if value is not None and not 0 <= value <= MOST:
-        raise BadRequest("quota", f"0 to {MOST:,}")
+    if value is not None and not 0 <= value <= MAX_QUOTA:
+        raise BadRequest("quota", f"0 to {MAX_QUOTA:,}")
     accounts.lock(tx, account_id)
     accounts.existing(tx, account_id)
     tx.run(_DROP, owner=account_id, quota=name)

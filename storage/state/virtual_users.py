@@ -24,7 +24,7 @@ from storage.state.refusals import Refusal
 Kind = Literal["BALANCE", "CEX", "GROUP"]
 TYPES: Final = get_args(Kind)
 NATIVE: Final = "native"
-MOST: Final = 1000
+MAX_HOLDINGS: Final = 1000
 REMEDIES: Final = {
     "BALANCE": '[{"chain": "ethereum", "contract": "native", "amount": "1.5"}]',
     "CEX": '[{"symbol": "EUR", "amount": "10", "priceUsd": "1.08"}]',
@@ -95,8 +95,8 @@ def content(type: str, document: bytes) -> Content:
         place = ".".join(error.path) if isinstance(error, ValidationError) else ""
         message = f"at {place}: {error}" if place else str(error)
         raise BadRequest("holdings", message, remedy=f"for example {REMEDIES[type]}") from None
-    if len(holdings) > MOST:
-        raise BadRequest("holdings", f"{len(holdings)} lines; at most {MOST}")
+    if len(holdings) > MAX_HOLDINGS:
+        raise BadRequest("holdings", f"{len(holdings)} lines; at most {MAX_HOLDINGS}")
     return Content(holdings=holdings)
 
 

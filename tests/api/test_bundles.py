@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from api.changes import KEPT_BYTES
-from api.texts import LONGEST
+from api.texts import MAX_CHARS
 from storage.state import quotas
 from storage.state.database import Statement
 from tests.api.fakes import SOL
@@ -175,12 +175,12 @@ async def test_an_answer_kept_for_its_key_is_no_longer_than_the_largest_bundle(w
     ann = world.tenant("ann")
     longest = ["0x" + f"{number:064x}" for number in range(2**200, 2**200 + 11)]
     await ann.book(*longest)
-    body = {"name": "\U0001f4b0" * LONGEST, "addresses": longest[:9]}
+    body = {"name": "\U0001f4b0" * MAX_CHARS, "addresses": longest[:9]}
     made = await ann.ask("POST", "/v1/bundles", body, Idempotency_Key="made")
     path = f"/v1/bundles/{made.json['data']['id']}"
     assert (await ann.ask("POST", f"{path}/addresses", {"address": longest[9]}, Idempotency_Key="full")).status == 200
     for number in range(5):
-        said = await ann.ask("PATCH", path, {"name": f"{number}".rjust(LONGEST, "x")}, Idempotency_Key=f"k{number}")
+        said = await ann.ask("PATCH", path, {"name": f"{number}".rjust(MAX_CHARS, "x")}, Idempotency_Key=f"k{number}")
         assert said.status == 200
     ((count, largest),) = world.state.database.look(lambda tx: tx.rows(KEPT_BODIES))
     assert count == 7

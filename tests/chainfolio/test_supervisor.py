@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from chainfolio.errors import StoreError
-from chainfolio.supervisor import LONGEST_WAIT_S, Supervisor, Task
+from chainfolio.supervisor import MAX_WAIT_S, Supervisor, Task
 
 
 class Waits:
@@ -83,7 +83,7 @@ async def test_the_back_off_doubles_to_an_upper_bound_and_starts_anew_after_prog
     supervisor = Supervisor(clock, Still())
     await ran(supervisor, work, 11)
     await supervisor.close()
-    assert clock.waits[:11] == [1, 2, 4, 8, 16, 32, LONGEST_WAIT_S, LONGEST_WAIT_S, 1, 2, 4]
+    assert clock.waits[:11] == [1, 2, 4, 8, 16, 32, MAX_WAIT_S, MAX_WAIT_S, 1, 2, 4]
 
 
 async def test_a_task_that_comes_to_its_end_or_is_cancelled_from_inside_has_failed() -> None:

@@ -130,7 +130,7 @@ async def test_what_nobody_waits_for_any_more_is_not_read_on(nodes: tuple[Engine
 async def test_only_so_many_accounts_are_read_for_later(
     nodes: tuple[Engine, Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_LATER", 2)
+    monkeypatch.setattr(module, "MAX_LATER", 2)
     engine, first, _ = nodes
     first.hangs = True
     several = [account(f"0x{number:040x}") for number in range(1, 4)]
@@ -143,7 +143,7 @@ async def test_only_so_many_accounts_are_read_for_later(
 async def test_of_what_is_kept_the_oldest_goes_first(
     nodes: tuple[Engine, Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_KEPT", 2)
+    monkeypatch.setattr(module, "MAX_KEPT", 2)
     engine, *_ = nodes
     several = [account(f"0x{number:040x}") for number in range(1, 4)]
     for each in several:

@@ -20,7 +20,7 @@ from engine.answers import Reached, TransactionFilter
 from engine.functions import load
 from engine.snapshot import LIVE_LAG, Snapshotter
 from engine.tokens import TokenBook
-from engine.transactions import MOST_LOOKUPS, Statement, Subject
+from engine.transactions import MAX_LOOKUPS, Statement, Subject
 from indexer.registry import Protocol, Registry
 from indexer.wiring import CONFIGS, System
 from localchain.evm import Tx, tx, words
@@ -362,7 +362,7 @@ async def test_pages_of_any_size_are_the_whole(
 ) -> None:
     chance = Random(3)
     monkeypatch.setattr("engine.transactions.PIECE", 7)
-    monkeypatch.setattr("engine.transactions.MOST_PIECE", 20)
+    monkeypatch.setattr("engine.transactions.MAX_PIECE", 20)
     async with index(subject, tmp_path) as indexed:
         await filled(indexed)
         for _ in range(6):
@@ -473,8 +473,8 @@ async def test_without_the_dataset_of_transactions_the_node_says_the_same(
 async def test_a_filter_over_more_than_a_node_should_be_asked_is_not_answered(
     subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert MOST_LOOKUPS >= 250
-    monkeypatch.setattr("engine.transactions.MOST_LOOKUPS", 10)
+    assert MAX_LOOKUPS >= 250
+    monkeypatch.setattr("engine.transactions.MAX_LOOKUPS", 10)
     async with index(subject, tmp_path, datasets=LOGS) as indexed:
         await filled(indexed)
         with pytest.raises(NotIndexed, match="transactions of local"):

@@ -69,7 +69,7 @@ async def test_rows_are_the_movements_of_their_blocks() -> None:
 
 
 async def test_a_list_that_may_be_cut_short_is_asked_for_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explorer, "MOST_ROWS", 3)
+    monkeypatch.setattr(explorer, "MAX_ROWS", 3)
     fake = Fake([row(3, 1), row(3, 2), row(5, 3), row(5, 4)])
     found = await over(fake).moved(BLOCKS)
     assert [[move.raw for move in found[block]] for block in BLOCKS] == [[1, 2], [3, 4]]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.tokens import LONGEST_NAME, LONGEST_SYMBOL, clean, decimals_of, text
+from adapters.evm.tokens import MAX_NAME, MAX_SYMBOL, clean, decimals_of, text
 from tests.evm.recorded import lines, needs_recordings
 
 pytestmark = needs_recordings
@@ -29,8 +29,8 @@ def test_names_and_symbols_are_what_the_contracts_say(tokens: list[Any]) -> None
     """Cleaning may only take away what is not to be seen; of these names it takes nothing but outer blanks."""
     for token in tokens:
         want = token["expected"]
-        assert text(raw(token, "name"), LONGEST_NAME) == want["name"].strip()
-        assert text(raw(token, "symbol"), LONGEST_SYMBOL) == want["symbol"].strip()
+        assert text(raw(token, "name"), MAX_NAME) == want["name"].strip()
+        assert text(raw(token, "symbol"), MAX_SYMBOL) == want["symbol"].strip()
 
 
 def test_decimals_are_what_the_contracts_say(tokens: list[Any]) -> None:
@@ -40,5 +40,5 @@ def test_decimals_are_what_the_contracts_say(tokens: list[Any]) -> None:
 
 def test_cleaning_twice_is_cleaning_once(tokens: list[Any]) -> None:
     for token in tokens:
-        once = text(raw(token, "name"), LONGEST_NAME)
-        assert clean(once, LONGEST_NAME) == once
+        once = text(raw(token, "name"), MAX_NAME)
+        assert clean(once, MAX_NAME) == once

@@ -10,7 +10,7 @@ from eth_abi.abi import encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.evm.tokens import LONGEST_NAME, LONGEST_SYMBOL, clean, decimals_of, describe, text
+from adapters.evm.tokens import MAX_NAME, MAX_SYMBOL, clean, decimals_of, describe, text
 from chainfolio.calls import Call, Read
 from chainfolio.plans import Reverted, Unknown, run_known
 from tests.evm.fakes import TOKEN, FakeChain, facts_of
@@ -32,12 +32,12 @@ def test_a_cleaned_name_is_one_short_printable_line(written: str, longest: int) 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_at_all_are_a_name(returned: bytes) -> None:
-    assert len(text(returned, LONGEST_NAME)) <= LONGEST_NAME
+    assert len(text(returned, MAX_NAME)) <= MAX_NAME
 
 
 @given(st.text("abcXYZ019 -.$", max_size=30))
 def test_an_honest_name_is_left_alone(written: str) -> None:
-    assert text(string(written), LONGEST_NAME) == " ".join(written.split())
+    assert text(string(written), MAX_NAME) == " ".join(written.split())
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_an_honest_name_is_left_alone(written: str) -> None:
     ],
 )
 def test_what_is_not_to_be_seen_is_taken_away(written: str, shown: str) -> None:
-    assert text(string(written), LONGEST_NAME) == shown
+    assert text(string(written), MAX_NAME) == shown
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_what_is_not_to_be_seen_is_taken_away(written: str, shown: str) -> None:
     ],
 )
 def test_odd_encodings_are_read_as_far_as_they_can_be_meant(returned: bytes, shown: str) -> None:
-    assert text(returned, LONGEST_SYMBOL) == shown
+    assert text(returned, MAX_SYMBOL) == shown
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_decimals_are_never_guessed(returned: object, decimals: int | None) -> N
 
 @pytest.mark.parametrize("returned", [Reverted(b"no"), Unknown("gone"), None, 7])
 def test_a_contract_that_says_nothing_has_no_name(returned: object) -> None:
-    assert text(returned, LONGEST_NAME) == ""
+    assert text(returned, MAX_NAME) == ""
 
 
 def test_a_token_is_described_in_one_round() -> None:

@@ -321,14 +321,14 @@ def test_what_an_answer_costs_in_memory_is_bounded_by_its_bytes(body: bytes) -> 
 
 # --- all answers together --------------------------------------------------------------------------------------------
 
-MANY = 200_000
+BUDGET = 200_000
 LOGS = encode([Request("eth_getLogs")])
 
 
 @pytest.fixture
 async def narrow() -> AsyncIterator[HttpTransport]:
     """A transport in a process that may hold two of the large answers of these tests: all others have to wait."""
-    made = HttpTransport(ByteBudget(common=MANY, alone=MANY, free=1000), max_body=MANY)
+    made = HttpTransport(ByteBudget(common=BUDGET, alone=BUDGET, free=1000), max_body=BUDGET)
     yield made
     await made.close()
 
@@ -340,7 +340,7 @@ async def somebody_waits(transport: HttpTransport) -> None:
 
 def body_of(kind: str) -> Handler:
     async def answer(request: web.Request) -> web.StreamResponse:
-        content = b"[" + b" " * (MANY - 2) + b"]"
+        content = b"[" + b" " * (BUDGET - 2) + b"]"
         if kind == "announced":
             return web.Response(body=content)
         if kind == "packed":
@@ -365,8 +365,8 @@ async def test_large_answers_at_once_hold_no_more_than_the_budget_together(
         posted.give_back()
         return len(posted.body)
 
-    assert await asyncio.gather(*(read() for _ in range(8))) == [MANY] * 8
-    assert MANY // 2 < narrow.budget.peak <= 2 * MANY
+    assert await asyncio.gather(*(read() for _ in range(8))) == [BUDGET] * 8
+    assert BUDGET // 2 < narrow.budget.peak <= 2 * BUDGET
     assert (narrow.budget.held, narrow.budget.held_alone, narrow.budget.waiting) == (0, 0, 0)
 
 
@@ -377,11 +377,11 @@ async def test_answers_that_each_arrived_in_part_do_not_wait_for_each_other(
     halves = asyncio.Barrier(count)
 
     async def in_halves(request: web.Request) -> web.StreamResponse:
-        given = web.StreamResponse(headers={"content-length": str(MANY)})
+        given = web.StreamResponse(headers={"content-length": str(BUDGET)})
         await given.prepare(request)
-        await given.write(b"0" * (MANY // 2))
+        await given.write(b"0" * (BUDGET // 2))
         await halves.wait()
-        await given.write(b"0" * (MANY // 2))
+        await given.write(b"0" * (BUDGET // 2))
         return given
 
     url = await serve(in_halves)
@@ -391,7 +391,7 @@ async def test_answers_that_each_arrived_in_part_do_not_wait_for_each_other(
         posted.give_back()
         return len(posted.body)
 
-    assert await asyncio.gather(*(read() for _ in range(count))) == [MANY] * count
+    assert await asyncio.gather(*(read() for _ in range(count))) == [BUDGET] * count
 
 
 async def test_while_large_answers_are_decoded_another_large_one_waits_and_small_ones_do_not(
@@ -407,7 +407,7 @@ async def test_while_large_answers_are_decoded_another_large_one_waits_and_small
     assert (await narrow.post("node", other, LOGS, 60)).body == b"[]"
     assert not third.done()
     held[0].give_back()
-    assert len((await third).body) == MANY
+    assert len((await third).body) == BUDGET
 
 
 async def test_who_leaves_or_is_refused_holds_nothing(serve: Serve, narrow: HttpTransport) -> None:
@@ -435,16 +435,16 @@ async def test_who_leaves_or_is_refused_holds_nothing(serve: Serve, narrow: Http
 
 async def test_what_is_asked_by_its_address_is_counted_too(narrow: HttpTransport) -> None:
     async def packed(request: web.Request) -> web.Response:
-        return web.Response(body=gzip.compress(b"y" * MANY), headers={"content-encoding": "gzip"})
+        return web.Response(body=gzip.compress(b"y" * BUDGET), headers={"content-encoding": "gzip"})
 
     async def bomb(request: web.Request) -> web.Response:
-        return web.Response(body=gzip.compress(b"y" * 50 * MANY), headers={"content-encoding": "gzip"})
+        return web.Response(body=gzip.compress(b"y" * 50 * BUDGET), headers={"content-encoding": "gzip"})
 
     app = web.Application()
     app.add_routes([web.get("/packed", packed), web.get("/bomb", bomb)])
     async with TestServer(app) as server:
         held = [await narrow.get("node", str(server.make_url("/packed")), 60) for _ in range(2)]
-        assert [len(posted.body) for posted in held] == [MANY] * 2
+        assert [len(posted.body) for posted in held] == [BUDGET] * 2
         third = asyncio.create_task(narrow.get("node", str(server.make_url("/packed")), 60))
         await somebody_waits(narrow)
         held[0].give_back()
@@ -461,7 +461,7 @@ async def test_an_endpoint_gives_bytes_back_when_they_are_decoded_and_not_before
     statuses, held = [500, 200, 200], list[int]()
 
     async def logs(request: web.Request) -> web.Response:
-        body = b'{"jsonrpc":"2.0","id":1,"result":[' + b" " * (MANY - 100) + b"]}"
+        body = b'{"jsonrpc":"2.0","id":1,"result":[' + b" " * (BUDGET - 100) + b"]}"
         return web.Response(status=statuses.pop(0), body=body)
 
     def parse(source: str, content: memoryview | bytes) -> int:
@@ -471,6 +471,6 @@ async def test_an_endpoint_gives_bytes_back_when_they_are_decoded_and_not_before
         return len(content)
 
     endpoint = Endpoint(await serve(logs), narrow, Seams(clock=FakeClock()))
-    assert await endpoint.big(Request("eth_getLogs"), parse) == MANY - 98
-    assert all(MANY - 2000 < size < MANY for size in held), "the answers that were refused hold nothing any more"
+    assert await endpoint.big(Request("eth_getLogs"), parse) == BUDGET - 98
+    assert all(BUDGET - 2000 < size < BUDGET for size in held), "the answers that were refused hold nothing any more"
     assert (len(held), narrow.budget.held, narrow.budget.held_alone) == (2, 0, 0)

@@ -1,4 +1,4 @@
-"""A command that is killed again and again: `python -m tests.indexer.killed KILLS SEED MOST_MS COMMAND…`.
+"""A command that is killed again and again: `python -m tests.indexer.killed KILLS SEED MAX_MS COMMAND…`.
 
 The first process loads the libraries and never uses them, so that each of its children starts in a millisecond. A
 command that comes to its end by itself ends the game; how often it was killed is printed.

@@ -24,7 +24,7 @@ from cli.main import main
 from tests.indexer.dying import WRITES
 from tests.indexer.killed import hurry, load
 
-BACK_OFF_S, LONGEST_LIFE_S, MOST_WRITES, TRIES = 0.1, 15.0, 10, 3
+BACK_OFF_S, MAX_LIFE_S, MAX_WRITES, TRIES = 0.1, 15.0, 10, 3
 FAILED, WAITS, BEGINS, WRITES_AGAIN, WROTE_AGAIN, FAILED_AGAIN = POINTS = (
     "a task has failed", "its back-off lasts", "it begins again", "a write of it is due", "a write of it is done",
     "it has failed three times",
@@ -107,7 +107,7 @@ def lived(point: str, writes: int, more: int) -> str:
     if child == 0:
         Life(point, writes, more).arm()
         os._exit(main(["worker"]))
-    last_s = time.monotonic() + LONGEST_LIFE_S
+    last_s = time.monotonic() + MAX_LIFE_S
     while time.monotonic() < last_s:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
@@ -126,7 +126,7 @@ if __name__ == "__main__":
     chance, ends = random.Random(int(sys.argv[2])), Counter[str]()
     for point in POINTS * int(sys.argv[1]):
         for _ in range(TRIES):
-            end = lived(point, chance.randint(0, MOST_WRITES), chance.randint(1, MOST_WRITES))
+            end = lived(point, chance.randint(0, MAX_WRITES), chance.randint(1, MAX_WRITES))
             ends[end] += 1
             if end == point:
                 break

@@ -22,7 +22,7 @@ from portfolio.facts import Options
 from portfolio.merge import merge
 from portfolio.nav import nav
 from portfolio.overview import overview
-from portfolio.spam import MANY, REASONS, SPAM_FROM, WEIGHTS, Arrival, Originals, TokenFacts, judge
+from portfolio.spam import MASS_RECIPIENTS, REASONS, SPAM_FROM, WEIGHTS, Arrival, Originals, TokenFacts, judge
 from portfolio.valuation import value
 from tests.portfolio.examples import ALICE, CHAINS, USDC, erc20, price, snapshot
 
@@ -40,7 +40,7 @@ ORIGINALS = Originals.of(
     ]
 )  # fmt: skip
 SENT = Arrival(moved=1, own=False, recipients=1)
-DROPPED = replace(SENT, recipients=MANY)
+DROPPED = replace(SENT, recipients=MASS_RECIPIENTS)
 # As such tokens are named; the sites are made up.
 HOSTILE = (
     ("USDC-GIFT.COM", "Visit usdc-gift.com to claim 1000 USDC"),
@@ -102,7 +102,7 @@ def test_a_token_that_many_are_sent_at_once_is_spam_without_a_price_and_is_not_w
     found = judge(facts("MOON", "Moon", arrival=DROPPED), ORIGINALS)
     assert found == Spam(65, ("MASS_TRANSFER", "UNSOLICITED", "NO_PRICE"))
     assert judge(facts("MOON", "Moon", arrival=DROPPED, priced=True), ORIGINALS) is None
-    assert judge(facts("MOON", "Moon", arrival=replace(DROPPED, recipients=MANY - 1)), ORIGINALS) is None
+    assert judge(facts("MOON", "Moon", arrival=replace(DROPPED, recipients=MASS_RECIPIENTS - 1)), ORIGINALS) is None
 
 
 def test_a_balance_that_no_transfer_explains_counts_against_a_token() -> None:
@@ -112,7 +112,7 @@ def test_a_balance_that_no_transfer_explains_counts_against_a_token() -> None:
 
 
 def test_what_the_holder_did_with_a_token_speaks_for_it_but_does_not_clear_a_trap() -> None:
-    mine = Arrival(moved=2, own=True, recipients=MANY)
+    mine = Arrival(moved=2, own=True, recipients=MASS_RECIPIENTS)
     assert judge(facts("USDC", "bought elsewhere", arrival=mine), ORIGINALS) is None
     assert judge(facts("USD\u0421", "USD Coin", arrival=mine), Originals.of([])) is None
     assert judge(facts("MOON", "Moon", arrival=mine), ORIGINALS) is None

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 WORD = 32
-MOST_TOPICS = 3  # besides the first
+MAX_TOPICS = 3  # besides the first
 _DECLARED = re.compile(r"(\w+)\((.*)\)\Z")
 _PARAMETER = re.compile(r"([a-z]+\d*)((?:\[\])*)(?: (indexed))?(?: \w+)?\Z")
 _READABLE = frozenset([
@@ -75,7 +75,7 @@ def declared(written: str) -> Declared:
         raise ValueError(f"not an event: {written}")
     parameters = tuple(_parameter(each.strip(), written) for each in match[2].split(",") if match[2].strip())
     canonical = f"{match[1]}({','.join(each.type for each in parameters)})"
-    if sum(each.indexed for each in parameters) > MOST_TOPICS:
+    if sum(each.indexed for each in parameters) > MAX_TOPICS:
         raise ValueError(f"an event has three indexed parameters at most: {written}")
     return Declared("0x" + str(keccak_256(canonical.encode()).hexdigest()), parameters)
 

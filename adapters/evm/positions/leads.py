@@ -11,7 +11,7 @@ from chainfolio.calls import Call, Read
 from chainfolio.plans import Plan, Unknown
 from chainfolio.protocols import InstalledProtocol
 
-MOST: Final = 16  # of a list that a contract answers with
+MAX_LISTED: Final = 16  # of a list that a contract answers with
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ def follow(leads: Sequence[tuple[InstalledProtocol, Token, str]]) -> Plan[Read, 
             if isinstance(answer, Unknown) and answer.cause == "read":
                 led.failed.append(contract)
             several = [answer] if isinstance(answer, str) else answer if isinstance(answer, tuple) else ()
-            reached += [(row, rule, each, step + 1) for each in several[:MOST]]
+            reached += [(row, rule, each, step + 1) for each in several[:MAX_LISTED]]
         left = [each for each in reached if each[3] < len(each[1].through)]
         for row, rule, contract, step in reached:
             if step == len(rule.through):

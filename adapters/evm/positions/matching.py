@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # The rules that contracts are met by, which the protocol's file names.
 AtContract = Counterparty | Event | Always
-MOST_REMEMBERED: Final = 4096
+MAX_REMEMBERED: Final = 4096
 Sent = Mapping[str, frozenset[str | None]]  # to whom an account sent which tokens
 
 
@@ -100,7 +100,7 @@ class Protocols:
         """These tokens lie in the account's shares."""
         self._inner[account] = frozenset(inner)
         self._inner.move_to_end(account)
-        if len(self._inner) > MOST_REMEMBERED:
+        if len(self._inner) > MAX_REMEMBERED:
             self._inner.popitem(last=False)
 
     @cached_property

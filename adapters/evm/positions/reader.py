@@ -28,7 +28,7 @@ from chainfolio.plans import Plan, Report, batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Describe
 from chainfolio.protocols import DecodedPosition, TokenAmount, Unlisted, Unverified
 
-DEEPEST = 8
+MAX_DEPTH = 8
 SECOND_US = 1_000_000
 Named = Callable[[Iterable[str]], Plan[Read, Any, None]]
 Trail = tuple[str, ...]  # the shares that led to a part
@@ -156,8 +156,10 @@ class OneAccount:
         share = self.shares.share(self.account, part.token, self.interactions.sent)
         if share is None:
             return itself
-        if part.token in trail or len(trail) >= DEEPEST:
-            why = "it leads back to itself" if part.token in trail else f"more than {DEEPEST} shares lie in each other"
+        if part.token in trail or len(trail) >= MAX_DEPTH:
+            why = (
+                "it leads back to itself" if part.token in trail else f"more than {MAX_DEPTH} shares lie in each other"
+            )
             itself.issues.append(self._unknown(share, why, share.sure))
             return itself
         reports: dict[str, Report[Any]] = yield from batched(

@@ -6,7 +6,7 @@ from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, Protoco
 from chainfolio.calls import Call
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
-MOST_REWARDS = 8  # as many as a gauge can have
+MAX_REWARDS = 8  # as many as a gauge can have
 CONTROLLER, TOKEN = "controller()(address)", "token()(address)"
 
 
@@ -32,7 +32,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
         MayRefuse(Call(controller, "gauge_types(address)(int128)", (gauge,))),
         *(
             MayRefuse(Call(gauge, "reward_tokens(uint256)(address)", (at,)))
-            for at in range(min(count or 0, MOST_REWARDS))
+            for at in range(min(count or 0, MAX_REWARDS))
         ),
     ]
     if known is None:

@@ -10,7 +10,7 @@ from adapters.evm.protocols.stakes import borne_out
 from chainfolio.calls import Call
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
-MOST_POOLS = 5_000
+MAX_POOLS = 5_000
 # What forks call the reward of an account in a pool, and the token it is paid in. A fork that calls it otherwise says
 # so in its protocol's file: `pending` and `reward`, as signatures of calls.
 REWARDS = tuple(
@@ -34,7 +34,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     chef, account = match.contract, match.account
     (count,) = yield [Call(chef, "poolLength()(uint256)")]
     known = [pool for (pool,) in match.values if pool < count] if match.covered else []
-    pools = known or range(min(count, MOST_POOLS))
+    pools = known or range(min(count, MAX_POOLS))
     users = yield [Call(chef, "userInfo(uint256,address)(uint256,uint256)", (at, account)) for at in pools]
     staked = [(at, raw) for at, (raw, _) in zip(pools, users, strict=True) if raw]
     if not staked:
