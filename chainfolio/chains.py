@@ -227,6 +227,9 @@ class Chain(Protocol):
     def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
         """The reads that say how much of something lies loose in a wallet, each with the name of its number."""
 
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any, Sequence[Any]]:
+        """How much accounts have of tokens, in one round and in this order: an int, or what came in its place."""
+
     def describe(self, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
         """What some tokens say of themselves: symbol, name, decimals."""
 

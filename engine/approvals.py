@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio import amounts
 from chainfolio.blocks import Span, Spans
-from chainfolio.calls import Read, balance_of
+from chainfolio.calls import Read
 from chainfolio.contracts import Token
 from chainfolio.errors import BadRequest, NotIndexed, SourceError
 from chainfolio.plans import Plan, run_batched
@@ -129,7 +129,7 @@ async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> 
         block = await snapshotter.now()
         book = snapshotter.book.known(tokens.values(), block)
         plans: dict[str, Plan[Read, Any, Any]] = {
-            "balances": _balances(wanted),
+            "balances": chain.balances([(account, tokens[token]) for account, token in wanted]),
             "tokens": chain.describe([asset for asset in tokens.values() if asset not in book]),
             "prices": source_chain(snapshotter.sources, tokens.values(), block),
         }
@@ -137,7 +137,7 @@ async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> 
     except SourceError:
         return {}
     quotes: Quotes = reports["prices"].result or Quotes()
-    raws: Mapping[tuple[str, str], object] = reports["balances"].result or {}
+    raws = dict(zip(wanted, reports["balances"].result or (), strict=False))
     said = book | (reports["tokens"].result or {})
     told = {contract: said[asset] for contract, asset in tokens.items()}
     usd = {price.asset: price.usd for price in quotes.prices}
@@ -146,11 +146,6 @@ async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> 
         for pair, raw in raws.items()
         if isinstance(raw, int) and told[pair[1]].asset in usd and told[pair[1]].decimals is not None
     }
-
-
-def _balances(pairs: Sequence[tuple[str, str]]) -> Plan[Read, Any, dict[tuple[str, str], object]]:
-    raws = yield [balance_of(token, account) for account, token in pairs]
-    return dict(zip(pairs, raws, strict=True))
 
 
 def _asset(token: Token, raw: int, usd: Decimal) -> ApprovedAsset:

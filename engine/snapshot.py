@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
-from chainfolio.calls import Read, balance_of
+from chainfolio.calls import Read
 from chainfolio.contracts import Day, Holding, Issue, Quoted, Snapshot, Spam, Token
 from chainfolio.errors import BadAnswer, Reorged, SourceError
 from chainfolio.interactions import Interactions
@@ -196,7 +196,7 @@ class Snapshotter:
         about, asked = self._about(block), sorted(pair for pair in pairs if pair[1] not in self._judge.listed)
         plans: dict[str, Plan[Read, Any, Any]] = {
             "about": about.ask(assets),
-            "held": _all([balance_of(token.reference, account) for account, token in asked]),
+            "held": self.chain.balances(asked),
         }
         reports = await run_batched(plans, lambda reads: self.chain.answer(reads, block))
         for report in reports.values():
@@ -254,10 +254,6 @@ def assembled(chain: Chain, reading: Reading, judgement: Judgement, sources: Seq
 
 def _reference(asset: Asset) -> str:
     return asset.reference
-
-
-def _all(reads: Sequence[Read]) -> Plan[Read, Any, Sequence[Any]]:
-    return (yield reads) if reads else ()
 
 
 def _day(account: str, moved: Daily, tokens: Mapping[Asset, Token]) -> Day:

@@ -18,10 +18,10 @@ import msgspec
 from chainfolio import amounts
 from chainfolio.assets import Account, Asset
 from chainfolio.blocks import Block
-from chainfolio.calls import balance_of
 from chainfolio.chains import Capability, having
 from chainfolio.contracts import Snapshot, Token
 from chainfolio.errors import BadAnswer, BadRequest, SourceError
+from chainfolio.plans import run_batched
 from chainfolio.proofs import Finding, Findings
 from engine import account_index
 from engine.tokens import TokenBook
@@ -214,13 +214,19 @@ async def _complete(readings: Sequence[_Reading], account: str) -> None:
     found = {asset for reading in readings for asset in reading.held if not asset.is_native}
     for reading in readings:
         missing = sorted(found - reading.held.keys())
-        reads = [balance_of(asset.reference, account) for asset in missing]
-        try:
-            answers = await reading.chain.answer(reads, reading.snapshot.block) if reads else []
-        except SourceError:
-            answers = [None] * len(reads)  # it is not there any more: then it has not said
+        answers = await _balances(reading, [(account, asset) for asset in missing])
         for asset, raw in zip(missing, answers, strict=True):
             reading.more[asset] = raw if isinstance(raw, int) else None
+
+
+async def _balances(reading: _Reading, pairs: Sequence[tuple[str, Asset]]) -> Sequence[object]:
+    """How much accounts have of tokens, as an endpoint says it; None where it does not answer any more."""
+    chain, block = reading.chain, reading.snapshot.block
+    try:
+        reports = await run_batched({"": chain.balances(pairs)}, lambda reads: chain.answer(reads, block))
+    except SourceError:
+        return [None] * len(pairs)
+    return reports[""].result or [None] * len(pairs)
 
 
 async def _proofs(

@@ -188,6 +188,12 @@ class EvmChain:
 
         return wallet_reads(holding)
 
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Read, Any, Sequence[Any]]:
+        """How much accounts have of tokens, as the contracts say it."""
+        from chainfolio.calls import balance_of
+
+        return (yield [balance_of(token.reference, account) for account, token in pairs]) if pairs else ()
+
     def describe(self, assets: Sequence[Asset]) -> Plan[Read, Any, Mapping[Asset, Token]]:
         """What the contracts of some tokens say of themselves, in one round."""
         from adapters.evm.tokens import describe

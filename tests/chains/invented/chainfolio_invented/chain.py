@@ -195,6 +195,10 @@ class InventedChain:
         """Answers list no reads of this chain."""
         return ()
 
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Read, Any, Sequence[Any]]:
+        """How much accounts have of tokens."""
+        return (yield [Balance(account, token.reference) for account, token in pairs]) if pairs else ()
+
     def describe(self, assets: Sequence[Asset]) -> Plan[Read, Any, Mapping[Asset, Token]]:
         """Symbol, name and decimals of tokens, in one round."""
         told = yield [About(asset.reference) for asset in assets]
