@@ -45,7 +45,7 @@ def test_what_is_said_to_be_missing_is_what_is_missing(run: Run, configured: Pat
     """Transfers and approvals are there; what the settings want beside them is not."""
     assert run("index", "local", "--datasets", "blocks,transfers,approvals,events").code == 0
     ran = run("transactions", ALICE, "--json")
-    assert (ran.code, ran.error["kind"], ran.error["dataset"]) == (4, "NotIndexed", "native")
+    assert (ran.code, ran.error["kind"], ran.error["dataset"]) == (4, "NotIndexed", "transactions")
     assert (ran.error["first"], ran.error["last"]) == (0, BLOCKS)
     assert run("index", "local").code == 0
     assert run("transactions", ALICE, "--json").code == 0
