@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import random
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -333,10 +334,21 @@ def _compared(found: Tables, now: Round) -> str:
 # --- processes --------------------------------------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def _quiet(*names: str) -> Iterator[None]:
+    """Loggers that say only what is critical, for as long as the block lasts."""
+    before = {logger: logger.level for logger in map(logging.getLogger, names)}
+    for logger in before:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in before.items():
+            logger.setLevel(level)
+
+
 def _attack(url: str, span: Span, events: Sequence[str], mutants: int, seed: int, rounds: range) -> Outcome:
-    for name in ("chainfolio.node", "chainfolio.supervisor"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    with tempfile.TemporaryDirectory() as folder:
+    with _quiet("chainfolio.node", "chainfolio.supervisor"), tempfile.TemporaryDirectory() as folder:
         attack = Attack(Replay(url), Path(folder), seed, span.first, span.last, events)
         return uvloop.run(attack.until(mutants, rounds))
 
