@@ -183,6 +183,12 @@ class Protocols:
         )
 
     @cached_property
+    def led_kinds(self) -> list[tuple[tuple[str, str], InstalledProtocol]]:
+        """Of each family and question to which contracts of files may lead, the first protocol."""
+        kinds = {(row.family.name, rule.question): row for row, rule, _ in reversed(self.leads)}
+        return sorted(kinds.items(), key=lambda each: each[0])
+
+    @cached_property
     def roleless(self) -> frozenset[int]:
         """Where the rules stand that take any answer to their question."""
         return frozenset(at for at, (_, rule) in enumerate(self.rules(Token)) if not rule.role)

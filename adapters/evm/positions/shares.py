@@ -32,6 +32,7 @@ class Shares:
     _answers: dict[tuple[str, str], str] = field(default_factory=dict)
     _collections: dict[Call, Any] = field(default_factory=dict)
     _led: Led | None = None
+    _rules: dict[str, list[int]] = field(default_factory=dict)  # of tokens, as `_rules_of` found them
 
     def ask(self, tokens: Iterable[str]) -> Plan[Read, Any, None]:
         """Put the rules' questions to those tokens that were not asked yet."""
@@ -49,6 +50,7 @@ class Shares:
         failed = {ask.to for ask, answer in zip(reads, answers, strict=True) if _failed(answer)}
         self.asked |= {ask.to for ask in reads} - failed
         for ask, answer in zip(reads, answers, strict=True):
+            self._rules.pop(ask.to, None)
             if isinstance(answer, str) and answer != ZERO_ADDRESS:
                 self._answers[ask.to, ask.signature] = answer
 
@@ -106,8 +108,7 @@ class Shares:
     def strangers(self, account: str, tokens: Iterable[str], sent: Sent) -> Iterator[RuleMatch]:
         """Meetings by tokens that gave an answer to which contracts of files may lead, each as if one of each family
         did: `whose` says which does."""
-        kinds = {(row.family.name, rule.question): row for row, rule, _ in reversed(self.protocols.leads)}
-        for (_, question), row in sorted(kinds.items(), key=lambda each: each[0]):
+        for (_, question), row in self.protocols.led_kinds:
             groups: dict[str, list[str]] = {}
             for token in sorted(tokens):
                 answer = self._answers.get((token, question))
@@ -141,12 +142,15 @@ class Shares:
 
     def _rules_of(self, token: str) -> list[int]:
         """Where the rules stand by which a token may be met, in their order."""
+        if (known := self._rules.get(token)) is not None:
+            return known
         by_answer = self.protocols.by_answer
         found = {*self.protocols.roleless, *by_answer.get(("", token), ())}
         for question in self.protocols.questions:
             if answer := self._answers.get((token, question)):
                 found.update(by_answer.get((question, answer), ()))
-        return sorted(found)
+        self._rules[token] = sorted(found)
+        return self._rules[token]
 
     def _matches(self, row: InstalledProtocol, rule: Token, token: str) -> str | None:
         """What the token answers, or is, where the rule takes it; None where it does not."""
