@@ -4,8 +4,9 @@ python -m bench.byzantine [--reads 100000] [--seed 1]
 
 Three endpoints over one real chain; one of them changes what it passes on: amounts, logs left out, altered or made up,
 headers and receipts that are wrong, half of the headers hashed anew so that they look whole. Each round begins without
-any cordon, with the byzantine node at another place and with another thing to lie about: it lies from the first read to
-the last."""
+any quarantine, with the byzantine node at another place and with another thing to lie about: it lies from the first
+read to the last.
+"""
 
 from __future__ import annotations
 

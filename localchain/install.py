@@ -39,8 +39,8 @@ def home() -> Path:
     chosen = os.environ.get("CHAINFOLIO_LOCALCHAIN_HOME")
     if chosen:
         return Path(chosen).expanduser().resolve()
-    lifespan = Path(__file__).resolve().parent.parent
-    checkout = lifespan if (lifespan / "pyproject.toml").exists() else Path.cwd()
+    root = Path(__file__).resolve().parent.parent
+    checkout = root if (root / "pyproject.toml").exists() else Path.cwd()
     return checkout / ".localchain"
 
 

@@ -104,7 +104,7 @@ def signs(
     net: dict[Asset, int] = defaultdict(int)
     for move in movements:
         net[move.asset] += move.raw if move.direction == "in" else -move.raw
-    gains, consistency = ({asset for asset, raw in net.items() if raw * sign > 0} for sign in (1, -1))
+    gains, losses = ({asset for asset, raw in net.items() if raw * sign > 0} for sign in (1, -1))
     sent = details.sender == activity.account
     found = {
         "failed": details.failed,
@@ -114,16 +114,16 @@ def signs(
         "self": any(move.counterparty == activity.account for move in movements),
         "gain": bool(gains),
         "known gain": bool(gains) and all(asset.is_native or asset.collection in listed for asset in gains),
-        "loss": bool(consistency),
+        "loss": bool(losses),
         "plain": not details.selector,
         "transfer": function in TRANSFERS and all(_is_of(move.asset, details.recipient) for move in movements),
         "poison": not sent and bool(movements) and not any(move.raw for move in movements),
         "imitated": imitated,
         f"called {called}": bool(called),
-        "bait": not sent and bool(gains | consistency) and all(move.asset.collection in baits for move in movements),
-        **_wrapping(movements, gains | consistency),
-        **_minting(movements, gains, consistency, nobody),
-        **_issuing(movements, gains, consistency, nobody),
+        "bait": not sent and bool(gains | losses) and all(move.asset.collection in baits for move in movements),
+        **_wrapping(movements, gains | losses),
+        **_minting(movements, gains, losses, nobody),
+        **_issuing(movements, gains, losses, nobody),
     }
     return frozenset(name for name, holds in found.items() if holds)
 
@@ -143,7 +143,7 @@ def _wrapping(movements: Sequence[Movement], moved: set[Asset]) -> dict[str, boo
 
 
 def _minting(
-    movements: Sequence[Movement], gains: set[Asset], consistency: set[Asset], nobody: Collection[str]
+    movements: Sequence[Movement], gains: set[Asset], losses: set[Asset], nobody: Collection[str]
 ) -> dict[str, bool]:
     came = [move for move in movements if move.direction == "in" and move.asset in gains]
     minted = {move.asset for move in came if move.counterparty in nobody}
@@ -153,16 +153,16 @@ def _minting(
         "collectible minted": bool(minted & collectible),
         "collectible gain": bool(collectible),
         "fungible gain": bool(gains - collectible),
-        "token loss": any(not asset.is_native for asset in consistency),
+        "token loss": any(not asset.is_native for asset in losses),
     }
 
 
 def _issuing(
-    movements: Sequence[Movement], gains: set[Asset], consistency: set[Asset], nobody: Collection[str]
+    movements: Sequence[Movement], gains: set[Asset], losses: set[Asset], nobody: Collection[str]
 ) -> dict[str, bool]:
     """Whether what was given went to the contract of the shares that came, or what came is from that of those given."""
     came = [move for move in movements if move.direction == "in" and move.asset in gains]
-    left = [move for move in movements if move.direction == "out" and move.asset in consistency]
+    left = [move for move in movements if move.direction == "out" and move.asset in losses]
     shares_in, shares_out = {move.asset for move in came}, {move.asset for move in left}
     return {
         "into issuer": len(shares_in) == 1

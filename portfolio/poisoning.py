@@ -45,15 +45,15 @@ class Counterparties:
     @classmethod
     def of(cls, dealings: Iterable[Interaction], rules: AddressRules, native_decimals: int) -> Counterparties:
         """From dealings in any order."""
-        counterparties_of = cls(rules, native_decimals)
+        counterparties = cls(rules, native_decimals)
         for each in dealings:
             if each.address in rules.nobody:
                 continue
             found, look = (each.place, each.address), rules.look(each.address)
-            counterparties_of._first[look] = min(found, counterparties_of._first.get(look, found))
+            counterparties._first[look] = min(found, counterparties._first.get(look, found))
             key = each.address, each.asset
-            counterparties_of._most[key] = max(each.raw, counterparties_of._most.get(key, 0))
-        return counterparties_of
+            counterparties._most[key] = max(each.raw, counterparties._most.get(key, 0))
+        return counterparties
 
     def resembled(self, address: str, place: Place) -> str | None:
         """The address met before `place` that this one looks like; None where there is none, or it is that one."""
@@ -74,23 +74,23 @@ class Poisoning:
     only: bool
 
 
-def poisoning(activity: Activity, counterparties_of: Counterparties | None, listed: Collection[Asset]) -> Poisoning:
+def poisoning(activity: Activity, counterparties: Counterparties | None, listed: Collection[Asset]) -> Poisoning:
     """What of an activity was made by look-alikes: nothing where nobody knows whom the account dealt with.
 
     It is nothing else where somebody else sent it and every movement is one with a look-alike, of next to nothing or of
     a token that is not listed."""
-    if counterparties_of is None:
+    if counterparties is None:
         return Poisoning({}, only=False)
     place = activity.height, activity.tx_index
     found = {
         other: real
         for other in sorted(activity.counterparties)
-        if (real := counterparties_of.resembled(other, place)) is not None
+        if (real := counterparties.resembled(other, place)) is not None
     }
     own = activity.details is not None and activity.details.sender == activity.account
     only = bool(found) and not own and bool(activity.movements) and all(
         move.counterparty in found
-        and (_is_worthless(move, listed) or counterparties_of.is_dust(move, found[move.counterparty]))
+        and (_is_worthless(move, listed) or counterparties.is_dust(move, found[move.counterparty]))
         for move in activity.movements
     )  # fmt: skip
     return Poisoning(found, only)

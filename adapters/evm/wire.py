@@ -131,10 +131,10 @@ def _refusal(source: str, reply: _Reply) -> RpcError | None:
     found = typed(source, memoryview(reply.error), _Refused | None)  # type: ignore[arg-type]
     if found is None:
         return None
-    message, lifespan = memoryview(found.message), memoryview(found.data)
+    message, payload = memoryview(found.message), memoryview(found.data)
     words = typed(source, message, str)[:MAX_MESSAGE] if len(message) <= MAX_REFUSAL else "a message without end"
-    is_read = len(lifespan) <= MAX_REFUSAL or bytes(lifespan[:1]) == b'"'
-    return RpcError(found.code, words, typed(source, lifespan, Any) if is_read else None)
+    is_read = len(payload) <= MAX_REFUSAL or bytes(payload[:1]) == b'"'
+    return RpcError(found.code, words, typed(source, payload, Any) if is_read else None)
 
 
 def _content(source: str, reply: _Reply) -> bytes | RpcError:

@@ -1,4 +1,4 @@
-"""Packages of strangers, built as wheels and installed in a folder of their own, and commands that find them there."""
+"""Third-party packages, built as wheels and installed in a folder of their own, and commands that find them there."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ class Refused(Exception):
         self.code, self.message, self.data = code, message, data
 
     def error(self) -> dict[str, Any]:
-        lifespan = {} if self.data is None else {"data": self.data}
-        return {"code": self.code, "message": self.message, **lifespan}
+        extra = {} if self.data is None else {"data": self.data}
+        return {"code": self.code, "message": self.message, **extra}
 
 
 class Reverts(Exception):

@@ -1,4 +1,4 @@
-"""Pieces fetched by several processes fit together. Kills of several lanes are in `test_kills.py`."""
+"""Pieces fetched by several processes fit together. Kills of several worker processes are in `test_kills.py`."""
 
 from __future__ import annotations
 

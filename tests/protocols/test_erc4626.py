@@ -27,13 +27,13 @@ def owner(demo_world: World) -> str:
     return who["ivan"].lower()
 
 
-def lifespan(world: World, folder: Path, vault: str) -> World:
+def with_vault(world: World, folder: Path, vault: str) -> World:
     return World(world.node, world.deployment, folder, {"aaa": FILE.format(vault=vault.lower())})
 
 
 def test_a_named_vault_s_shares_are_believed_however_they_came(demo_world: World, owner: str, tmp_path: Path) -> None:
     vault = demo_world.deployment.contracts["Vault"].lower()
-    taken = lifespan(demo_world, tmp_path, vault).snapshot(owner)
+    taken = with_vault(demo_world, tmp_path, vault).snapshot(owner)
     (position,) = taken.positions
     assert position.protocol == "aaa"
     held = next(each.raw for each in taken.holdings if each.token.asset.shown_contract == vault)
@@ -45,7 +45,7 @@ def test_a_named_vault_s_shares_are_believed_however_they_came(demo_world: World
 def test_a_file_that_names_one_vault_has_no_say_in_others(demo_world: World, tmp_path: Path) -> None:
     accounts = demo_world.deployment.accounts
     wallets = [account for name, account in accounts.items() if name not in ("deployer", "ivan")]
-    taken = lifespan(demo_world, tmp_path, "0x" + "12" * 20).snapshot(*wallets)
+    taken = with_vault(demo_world, tmp_path, "0x" + "12" * 20).snapshot(*wallets)
     protocols = {each.protocol for each in taken.positions}
     assert "erc4626" in protocols
     assert "aaa" not in protocols

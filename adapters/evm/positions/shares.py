@@ -119,7 +119,7 @@ class Shares:
                 yield RuleMatch(row, match, sure=any(token in sent for token in several))
 
     def whose(self, matched: RuleMatch) -> Plan[Read, Any, InstalledProtocol | None]:
-        """Whose a stranger's contract is; None where those of files lead to others. Unread where that is unknown."""
+        """Whose a third-party contract is; None where those of files lead to others. Unread where that is unknown."""
         if self._led is None:
             self._led = yield from follow(self.protocols.leads)
         family = matched.family
