@@ -1,0 +1,30 @@
+"""What is remembered of a token's rules holds until the token is asked."""
+
+from __future__ import annotations
+
+from adapters.evm.positions.matching import Protocols
+from adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
+from adapters.evm.positions.shares import Shares
+from chainfolio.calls import Call
+from chainfolio.protocols import InstalledProtocol
+
+TOKEN, POOL, ALICE = ("0x" + digit * 40 for digit in "abc")
+ASKED = "pool()(address)"
+
+
+def nothing(match: ProtocolMatch, raw: int) -> DecoderPlan:
+    """A share of nothing."""
+    yield []
+    return ()
+
+
+FAMILY = Family("lender", rules=(Token("pool", ASKED),), unwrap=nothing)
+
+
+def test_a_token_that_was_looked_up_before_it_was_asked_is_a_share_once_it_has_answered() -> None:
+    shares = Shares(Protocols([InstalledProtocol("bank", FAMILY, {"pool": (POOL,)}, {})]))
+    assert shares.share(ALICE, TOKEN, {}) is None
+    shares.learn([Call(TOKEN, ASKED)], [POOL])
+    found = shares.share(ALICE, TOKEN, {})
+    assert found is not None
+    assert (found.row.protocol, found.match.answer) == ("bank", POOL)
