@@ -185,7 +185,7 @@ class VirtualUser:
 @dataclass(frozen=True, slots=True)
 class TransactionDetails:
     """What the transaction and its receipt say. `raw` and `fee` are in the native coin's smallest unit; `selector` is
-    the first four bytes of the call data, empty where there is none."""
+    the first four bytes of the call data: empty where it has none, None where its chain has none."""
 
     sender: str
     recipient: str | None
@@ -193,4 +193,4 @@ class TransactionDetails:
     raw: int
     fee: int
     failed: bool
-    selector: bytes
+    selector: bytes | None

@@ -4,6 +4,8 @@
 `text` (VARCHAR, canonical form), `int` (INTEGER 32), `long` (INTEGER 64), `bool`, `time` (UTC microseconds),
 `bytes` (BINARY), `raw` (exactly 32 bytes big-endian: exact for all 256 bits, and it sorts). Frames and SQL views show a
 `<name>_dec` DECIMAL(38,0) beside each raw, null where it does not fit; it is computed, not stored.
+
+Chains of every kind share these tables. What only some kinds have, such as gas, is null in the rows of the others.
 """
 
 from __future__ import annotations
@@ -90,10 +92,10 @@ BLOCKS = Table(
         TIME,
         Column("hash", "text", "block hash"),
         Column("parent", "text", "hash of the block before"),
-        Column("miner", "text", "fee recipient"),
-        Column("gas_used", "long", "gas used by all transactions"),
-        Column("gas_limit", "long", "gas limit"),
-        Column("base_fee", "raw", "base fee per gas, in wei; null before EIP-1559", nullable=True),
+        Column("miner", "text", "fee recipient; null where a chain names none", nullable=True),
+        Column("gas_used", "long", "gas used by all transactions; null where a chain has no gas", nullable=True),
+        Column("gas_limit", "long", "gas limit; null where a chain has no gas", nullable=True),
+        Column("base_fee", "raw", "base fee per gas in wei; null before EIP-1559, and without gas", nullable=True),
         Column("tx_count", "int", "number of transactions"),
     ),
     key=("chain", "height"),
@@ -113,13 +115,13 @@ TRANSACTIONS = Table(
         Column("recipient", "text", "who was called; null when a contract was created", nullable=True),
         Column("created", "text", "address of the created contract", nullable=True),
         Column("raw", "raw", "native coins sent, in the smallest unit"),
-        Column("nonce", "long", "nonce of the sender"),
-        Column("type", "int", "transaction type; 0 is legacy"),
+        Column("nonce", "long", "nonce of the sender; null where a chain counts none", nullable=True),
+        Column("type", "int", "transaction type, 0 is legacy; null where a chain has no types", nullable=True),
         Column("status", "int", "1 done, 0 failed; null before Byzantium", nullable=True),
-        Column("gas_used", "long", "gas used"),
-        Column("gas_price", "raw", "price per gas actually paid"),
-        Column("fee", "raw", "whole fee in the smallest unit: gas used x price, L1 and blob parts included"),
-        Column("input", "bytes", "call data"),
+        Column("gas_used", "long", "gas used; null where a chain has no gas", nullable=True),
+        Column("gas_price", "raw", "price per gas actually paid; null where a chain has no gas", nullable=True),
+        Column("fee", "raw", "whole fee in the smallest unit: on the EVM gas used x price, L1 and blob parts included"),
+        Column("input", "bytes", "call data; null where a chain has none", nullable=True),
     ),
     key=("chain", "height", "tx_index"),
     order=("chain", "height", "tx_index"),
@@ -260,7 +262,7 @@ ACCOUNT_TRANSACTIONS = Table(
             for column in TRANSACTIONS.columns
             if column.name in ("sender", "recipient", "created", "raw", "status", "fee")
         ),
-        Column("selector", "bytes", "first four bytes of the call data"),
+        Column("selector", "bytes", "first four bytes of the call data; null where a chain has none", nullable=True),
     ),
     key=("chain", "account", "height", "tx_index"),
     order=("account", "height", "tx_index"),

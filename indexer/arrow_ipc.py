@@ -18,6 +18,8 @@ def dump(rows: pa.Table) -> bytes:
 
 
 def load(streams: Iterable[bytes], table: Table) -> pa.Table:
-    """Some streams as one table in the table's schema."""
-    parts = [pa.ipc.open_stream(stream).read_all() for stream in streams]
-    return pa.concat_tables(parts).combine_chunks() if parts else table.schema().empty_table()
+    """Some streams as one table in the table's schema; an older release may have written that a column is never null
+    that may be null now."""
+    schema = table.schema()
+    parts = [pa.ipc.open_stream(stream).read_all().cast(schema) for stream in streams]
+    return pa.concat_tables(parts).combine_chunks() if parts else schema.empty_table()

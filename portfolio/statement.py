@@ -59,12 +59,13 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
     assert details is not None, f"{activity.tx_hash} was not looked up"
     activity = replace(activity, movements=_once(activity.movements, context.also_at))
     called = context.protocol_of(details.recipient) if details.recipient else None
-    function = context.functions.names.get(details.selector, "")
+    selector = details.selector or b""  # by which no function is found
+    function = context.functions.names.get(selector, "")
     moved = {move.asset.collection for move in activity.movements if not move.asset.is_native}
     baits = {asset for asset in moved if _is_suspect(context, activity.account, asset)}
     looks = poisoning(activity, context.counterparties.get(activity.account), context.listed)
     found = signs(
-        activity, function, baits, called=context.functions.types.get(details.selector, ""), listed=context.listed,
+        activity, function, baits, called=context.functions.types.get(selector, ""), listed=context.listed,
         nobody=context.nobody, imitated=looks.only,
     )  # fmt: skip
     shown = [(move.direction, _asset(activity, move, context)) for move in activity.movements]

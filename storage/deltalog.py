@@ -77,6 +77,15 @@ def describe(handle: DeltaTable) -> None:
         handle.alter.set_table_properties(dict(PROPERTIES))
 
 
+def relax(table: Table, handle: DeltaTable) -> None:
+    """Let columns be null that every row of an older release had to have: its rows stay as they are, and other engines
+    are told that newer ones may say nothing."""
+    optional = {column.name for column in table.columns if column.nullable}
+    for field in handle.schema().fields:
+        if not field.nullable and field.name in optional:
+            handle.alter.drop_column_not_null(field.name)
+
+
 def as_written(table: Table, handle: DeltaTable) -> Table:
     """A table in the columns that a handle has."""
     known = {(column.name, column.type): column for column in table.columns}

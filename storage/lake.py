@@ -41,6 +41,7 @@ from storage.deltalog import (
     mergeable,
     partition_of,
     portions,
+    relax,
     revision_of,
     rows_of,
     schema_of,
@@ -260,6 +261,7 @@ class Lake:
                 check_revision(table, handle)
                 try:
                     describe(handle)
+                    relax(table, handle)
                     handle.create_write_transaction(
                         actions, "append", schema_of(table), list(table.partitions), commit_properties=mark
                     )

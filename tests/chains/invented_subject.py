@@ -18,9 +18,10 @@ KEY = "moon"
 class InventedSubject:
     """A ledger that is traded on, forked and reorganised."""
 
+    adapter = InventedChain
     lacks = frozenset(Capability) - {Capability.PAST_BALANCES, Capability.TRANSACTIONS}
-    no_rows = frozenset(["blocks", "transactions", "approvals", "logs"])
-    datasets = ("native", "transfers")
+    no_rows = frozenset(["approvals", "logs"])
+    datasets = ("blocks", "transactions", "native", "transfers")
     standards = frozenset(["native", "token"])
     approval_standards: frozenset[str] = frozenset()
     accounts: Sequence[str] = ACCOUNTS
@@ -43,7 +44,7 @@ class InventedSubject:
     def chain(self, *, contracts: Sequence[str] = (), span: int = 25) -> InventedChain:
         """A new adapter; what it asks is counted."""
         settings = InventedSettings(adapter="invented", contracts=list(contracts), span=span, concurrency=3)
-        return InventedChain(KEY, settings, lambda: self.ledger, self._heard)
+        return self.adapter(KEY, settings, lambda: self.ledger, self._heard)
 
     def _heard(self, span: Span | None, contracts: Sequence[str]) -> None:
         self.asked.count()
@@ -106,15 +107,31 @@ class InventedSubject:
                     yield height, paid
 
     def rows(self, span: Span) -> Mapping[str, list[Row]]:
-        """Payment by payment."""
-        found: dict[str, list[Row]] = {"transfers": [], **{table: [] for table in self.no_rows}}
+        """Payment by payment; what this chain does not have is null."""
+        names = ("blocks", "transactions", "transfers", *self.no_rows)
+        found: dict[str, list[Row]] = {name: [] for name in names}
+        hashes: dict[int, set[str]] = {}
         for height, paid in self._payments(span):
             place = {"chain": KEY, "height": height, "time": self.ledger.minted[height].block.time}
+            if paid.item == 0:
+                signed = {"sender": paid.sender, "recipient": paid.recipient, "created": None, "status": 1}
+                sums = {"raw": bytes.fromhex(f"{0 if paid.token else paid.raw:064x}"), "fee": b"\0" * 32}
+                none = dict.fromkeys(("nonce", "type", "gas_used", "gas_price", "input"))
+                found["transactions"].append(
+                    {**place, "tx_index": paid.tx_index, "hash": paid.tx_hash, **signed, **sums, **none}
+                )
+            hashes.setdefault(height, set()).add(paid.tx_hash)
             place |= {"tx_index": paid.tx_index, "log_index": -1, "item": paid.item, "tx_hash": paid.tx_hash}
             parties = {"operator": None, "sender": paid.sender, "recipient": paid.recipient}
             what = {"standard": "token" if paid.token else "native", "token": paid.token, "token_id": None}
             amount = {"raw": bytes.fromhex(f"{paid.raw:064x}"), "layout": None}
             found["transfers"].append({**place, **what, **parties, **amount})
+        for height in range(span.first, span.last + 1):
+            if height in self.ledger.minted:
+                block = self.ledger.minted[height].block
+                row: Row = {"chain": KEY, "height": height, "time": block.time, "hash": block.hash}
+                row |= {"parent": block.parent, "tx_count": len(hashes.get(height, ()))}
+                found["blocks"].append({**row, **dict.fromkeys(("miner", "gas_used", "gas_limit", "base_fee"))})
         return found
 
 

@@ -101,7 +101,8 @@ def test_every_final_height_is_indexed_once_whether_or_not_it_has_a_block(
     final = head - FINALITY
     assert len(ledger.within(range(final + 1))) < final, "some heights have no block"
     payments = [paid for each in ledger.within(range(final + 1)) for paid in each.payments]
-    assert (indexed["blocks"], indexed["rows"]) == (final + 1, len(payments))
+    blocks, transactions = len(ledger.within(range(final + 1))), len({paid.tx_hash for paid in payments})
+    assert (indexed["blocks"], indexed["rows"]) == (final + 1, blocks + transactions + len(payments))
     assert indexed["derived"]["account_transfers"] == 2 * len(payments)
     again = operator.command("index", KEY)
     assert (again["blocks"], again["rows"]) == (0, 0)
@@ -111,7 +112,7 @@ def test_every_final_height_is_indexed_once_whether_or_not_it_has_a_block(
 def test_status_and_doctor_show_what_the_chain_has_and_lacks(operator: Operator, ledger: Ledger) -> None:
     (chain,) = operator.command("status")["chains"]
     assert (chain["chain"], chain["kind"], chain["head"]) == (KEY, "invented", ledger.head.height)
-    assert [each["dataset"] for each in chain["datasets"]] == ["native", "transfers"]
+    assert [each["dataset"] for each in chain["datasets"]] == ["blocks", "transactions", "native", "transfers"]
     report = operator.command("doctor")
     (endpoint,) = report["endpoints"]
     assert (endpoint["chain"], endpoint["endpoint"], endpoint["ok"]) == (KEY, "memory", True)

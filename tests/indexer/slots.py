@@ -83,7 +83,7 @@ class SlotChain:
         found = [self.kept[height] for height in range(span.first, span.last + 1) if height in self.kept]
         rows = [
             {"chain": KEY, "height": each.height, "time": datetime.fromtimestamp(each.height, UTC), "hash": each.hash,
-             "parent": each.parent, "miner": "", "gas_used": 0, "gas_limit": 0, "base_fee": None, "tx_count": 0}
+             "parent": each.parent, "tx_count": 0}
             for each in found
         ]  # fmt: skip
         tables = {"blocks": pa.Table.from_pylist(rows, schema=BLOCKS.schema())}

@@ -17,7 +17,7 @@ from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.datasets import Dataset
 from chainfolio.errors import NoBlock, NodeBehind, Reorged, SourceError
 from chainfolio.plans import Plan, Unknown
-from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS
+from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS, TRANSFERS
 
 from .accounts import Accounts, Balance
 from .ledger import BLOCK_TIME_US, TOKENS, Ledger, Minted
@@ -29,11 +29,15 @@ if TYPE_CHECKING:
 FINALITY = 64
 SLIP44 = 7777
 ENDPOINT = "memory"
-# The datasets, and the standard of their rows in `transfers`.
+# The datasets of movements, and the standard of their rows in `transfers`.
 STANDARDS = {"native": "native", "transfers": "token"}
 
-
 DATASETS = {
+    "blocks": Dataset("blocks", BLOCKS),
+    "transactions": Dataset(
+        "transactions", TRANSACTIONS, history=ACCOUNT_TRANSACTIONS.name, in_activity=True,
+        loss="transactions are not indexed",
+    ),
     "native": Dataset(
         "native", TRANSFERS, standards=("native",), history=ACCOUNT_TRANSFERS.name, in_activity=True,
         loss="native coins are not indexed",
@@ -60,7 +64,7 @@ class InventedChain:
 
     kind = "invented"
     datasets: Mapping[str, Dataset] = DATASETS
-    usual = tuple(STANDARDS)
+    usual = tuple(DATASETS)
     capabilities = frozenset([Capability.PAST_BALANCES, Capability.TRANSACTIONS])
 
     def __init__(
@@ -123,7 +127,7 @@ class InventedChain:
         before: Block | None = None,
         events: Sequence[str] = (),
     ) -> Collected:
-        """The payments in a span. Nothing filters coins."""
+        """The blocks, transactions and payments in a span. Nothing filters coins."""
         ledger = self._ask(span, contracts)
         if span.last > ledger.head.height:
             raise NodeBehind(self.key, f"block {span.last} is not there yet")
@@ -132,10 +136,38 @@ class InventedChain:
         if before is not None and blocks and blocks[0].parent != before.hash:
             raise Reorged(self.key, before.height, before.hash)
         standards = {STANDARDS[name] for name in datasets if name in STANDARDS}
-        tables = {"transfers": self._rows(found, standards, contracts)}
+        tables = {"transfers": self._payments(found, standards, contracts)}
+        if "blocks" in datasets:
+            tables["blocks"] = self._blocks(found)
+        if "transactions" in datasets:
+            tables["transactions"] = self._transactions(found)
         return Collected(span, tables, blocks[-1] if blocks else None, blocks, len(tables["transfers"]), 0, True)
 
-    def _rows(self, found: Iterable[Minted], standards: set[str], contracts: Sequence[str]) -> pa.Table:
+    def _blocks(self, found: Iterable[Minted]) -> pa.Table:
+        """Nobody mines here, and there is no gas."""
+        rows = [
+            {
+                "chain": self.key, "height": each.block.height, "time": each.block.time, "hash": each.block.hash,
+                "parent": each.block.parent, "tx_count": len(each.transactions),
+            }
+            for each in found
+        ]  # fmt: skip
+        return pa.Table.from_pylist(rows, BLOCKS.schema())
+
+    def _transactions(self, found: Iterable[Minted]) -> pa.Table:
+        """They cost nothing and call nothing; neither nonces nor types are known here."""
+        rows = [
+            {
+                "chain": self.key, "height": each.block.height, "time": each.block.time, "tx_index": paid.tx_index,
+                "hash": paid.tx_hash, "sender": paid.sender, "recipient": paid.recipient, "status": 1,
+                "raw": paid.coins.to_bytes(32, "big"), "fee": bytes(32),
+            }
+            for each in found
+            for paid in each.transactions
+        ]  # fmt: skip
+        return pa.Table.from_pylist(rows, TRANSACTIONS.schema())
+
+    def _payments(self, found: Iterable[Minted], standards: set[str], contracts: Sequence[str]) -> pa.Table:
         rows = [
             {
                 "chain": self.key, "height": each.block.height, "time": each.block.time, "tx_index": paid.tx_index,
@@ -181,11 +213,11 @@ class InventedChain:
         return [self._details(ledger, each) for each in known]
 
     def _details(self, ledger: Ledger, known: KnownTransaction) -> TransactionDetails:
-        payments = ledger.minted[known.height].payments if known.height in ledger.minted else ()
-        found = next((each for each in payments if each.tx_hash == known.tx_hash), None)
+        minted = ledger.minted.get(known.height)
+        found = next((each for each in minted.transactions if each.tx_hash == known.tx_hash), None) if minted else None
         if found is None:
             raise Reorged(self.key, known.height, known.tx_hash)
-        return TransactionDetails(found.sender, found.recipient, None, found.raw, 0, False, b"")
+        return TransactionDetails(found.sender, found.recipient, None, found.coins, 0, False, None)
 
     def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> Accounts:
         """What reads accounts; there are no protocols here."""

@@ -41,6 +41,11 @@ class Payment:
     token: str | None
     raw: int
 
+    @property
+    def coins(self) -> int:
+        """How many coins it moves."""
+        return 0 if self.token else self.raw
+
 
 @dataclass(frozen=True, slots=True)
 class Minted:
@@ -48,6 +53,11 @@ class Minted:
 
     block: Block
     payments: tuple[Payment, ...]
+
+    @property
+    def transactions(self) -> tuple[Payment, ...]:
+        """The first payment of each transaction, which says who signed it."""
+        return tuple(each for each in self.payments if each.item == 0)
 
 
 Deed = tuple[str, str, str | None, int]  # sender, recipient, token, raw
