@@ -42,6 +42,14 @@ class AddressRules:
     nobody: frozenset[str] = frozenset()
     prefix: int = 0
 
+    def address(self, written: str) -> str:
+        """The one form of an address of this kind; BadRequest for anything else."""
+        address = self.canonical(written)
+        if address is None:
+            article = "an" if self.name[0] in "AEIOU" else "a"
+            raise BadRequest("address", f"{shown(written)} is not {article} {self.name} address", remedy=self.form)
+        return address
+
     def look(self, address: str) -> str:
         """What a wallet shows of an address: two with the same look are taken for each other."""
         return address[self.prefix : self.prefix + SHOWN] + address[-SHOWN:]

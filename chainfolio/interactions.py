@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from chainfolio.assets import Asset
+
+Key = TypeVar("Key")
+Item = TypeVar("Item")
 
 
 class NamedEvent(NamedTuple):
@@ -32,6 +35,22 @@ class Interactions:
     sent: Mapping[str, frozenset[Asset]] = field(default_factory=dict)
     events: Mapping[str, tuple[NamedEvent, ...]] = field(default_factory=dict)
     covered: frozenset[str] = frozenset()
+
+    def __or__(self, other: Interactions) -> Interactions:
+        """What is in either."""
+        return Interactions(
+            self.tokens | other.tokens,
+            _both(self.ids, other.ids),
+            _both(self.exchanged, other.exchanged),
+            _both(self.sent, other.sent),
+            {each: (*self.events.get(each, ()), *other.events.get(each, ())) for each in {*self.events, *other.events}},
+            self.covered | other.covered,
+        )
+
+
+def _both(one: Mapping[Key, frozenset[Item]], other: Mapping[Key, frozenset[Item]]) -> dict[Key, frozenset[Item]]:
+    nothing: frozenset[Item] = frozenset()
+    return {each: one.get(each, nothing) | other.get(each, nothing) for each in {*one, *other}}
 
 
 def contract_of(filter_: str) -> str:

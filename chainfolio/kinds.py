@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from chainfolio.chain_settings import ChainSettings
-from chainfolio.errors import BadSettings
+from chainfolio.errors import BadSettings, Unserved
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.datasets import Dataset
+    from chainfolio.recordings import DecoderKit
     from chainfolio.seams import Seams
 
 GROUP = "chainfolio.chains"
@@ -41,7 +42,8 @@ class EndpointMemory:
 class ChainKind(Protocol):
     """A kind of chain. `settings` is the type of its `[chains.KEY]`, which checks itself.
 
-    It may have the rules of its addresses as `addresses` (`chainfolio.addresses`), and be one that `SelectsFunctions`.
+    It may have the rules of its addresses as `addresses` (`chainfolio.addresses`), be one that `SelectsFunctions`, and
+    one that `HasDecoderKit`.
     """
 
     @property
@@ -69,6 +71,24 @@ class SelectsFunctions(Protocol):
 
     def selector(self, function: str) -> bytes:
         """The selector of a function such as `transfer(address,uint256)`."""
+
+
+@runtime_checkable
+class HasDecoderKit(Protocol):
+    """A kind of chain whose decoders of protocols can be drafted, recorded and replayed."""
+
+    @property
+    def decoder_kit(self) -> DecoderKit:
+        """What does it."""
+
+
+def decoder_kit(name: str) -> DecoderKit:
+    """The kit for decoders of a kind of chain; Unserved where the kind has none."""
+    kind = kind_of(name)
+    if not isinstance(kind, HasDecoderKit):
+        remedy = "its package can offer `decoder_kit`, as chainfolio.recordings.DecoderKit says"
+        raise Unserved(f"what drafts, records or replays decoders of the kind `{name}`", remedy=remedy)
+    return kind.decoder_kit
 
 
 @lru_cache(16)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from cli.common import Commands, show_json, with_system
 
 if TYPE_CHECKING:
     from chainfolio.protocols import ProtocolFamily
-    from engine.kit.scaffolding import Deployment
+    from engine.scaffolding import Deployment
     from indexer.wiring import System
 
 Made = tuple[list[Path], list[str]]
@@ -49,7 +50,11 @@ def run(options: argparse.Namespace) -> int:
 
 async def start(system: System, options: argparse.Namespace) -> Made:
     """The files that were written, and what to do next."""
-    from engine.kit.scaffolding import check_key, deployment
+    from chainfolio.addresses import rules_of
+    from chainfolio.chain_settings import DEFAULT_KIND
+    from chainfolio.kinds import decoder_kit
+    from engine.scaffolding import check_key, deployment
+    from engine.scaffolding import package as files
 
     check_key(options.name)
     if any(each.key == options.name for each in system.registry.protocols):
@@ -57,11 +62,13 @@ async def start(system: System, options: argparse.Namespace) -> Made:
     if options.chain and options.chain not in system.chain_kinds:
         known = ", ".join(sorted(system.chain_kinds))
         raise BadRequest("chain", f"no such chain: {options.chain}", remedy=f"one of {known}")
-    where = deployment(options.chain, options.contract, options.option)
+    kind = system.chain_kinds.get(options.chain, DEFAULT_KIND)
+    where = deployment(options.chain, options.contract, options.option, rules_of(kind).address)
     if options.fork_of is not None:
         return fork(system, options.name, family_of(system, "fork-of", options.fork_of), where)
     like = None if options.like is None else family_of(system, "like", options.like)
-    return package(system, options.name, like, where, Path(options.dir))
+    texts = files(options.name, like, where, decoder_kit(kind))
+    return package(system, options.name, texts, where, Path(options.dir))
 
 
 def family_of(system: System, field: str, name: str) -> ProtocolFamily:
@@ -74,7 +81,7 @@ def family_of(system: System, field: str, name: str) -> ProtocolFamily:
 
 def fork(system: System, key: str, family: ProtocolFamily, where: Deployment) -> Made:
     """The file of a fork, where the settings look for it, once it is sure that it can be read there."""
-    from engine.kit.scaffolding import file_text, wants, write
+    from engine.scaffolding import file_text, wants, write
 
     wanted = wants(family)
     if not system.settings.protocols:
@@ -108,15 +115,13 @@ def check(system: System, key: str, text: str) -> None:
         system.registry.plus([protocol_of(draft, system.chain_kinds)])
 
 
-def package(system: System, key: str, like: ProtocolFamily | None, where: Deployment, folder: Path) -> Made:
+def package(system: System, key: str, texts: Mapping[str, str], where: Deployment, folder: Path) -> Made:
     """A package in a folder of its own."""
-    from engine.kit.scaffolding import package as files
-    from engine.kit.scaffolding import write
+    from engine.scaffolding import write
 
     if key in system.families:
         raise BadRequest("NAME", f"there is a protocol family `{key}` already", remedy="choose another name")
     home, inside = folder / f"chainfolio-{key.replace('_', '-')}", f"chainfolio_{key}"
-    texts = files(key, like, where)
     check(system, key, texts[f"{inside}/{key}.toml"])
     written = write(home, texts)
     steps = [

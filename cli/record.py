@@ -7,12 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chainfolio.assets import evm
 from chainfolio.errors import BadRequest
 from cli.common import Commands, check_chains, show_json, with_system
 
 if TYPE_CHECKING:
-    from engine.kit.recordings import Recording
+    from chainfolio.recordings import DecoderKit, Recording
     from indexer.wiring import System
 
 
@@ -33,13 +32,8 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    from engine.kit.recordings import read, save
-
     file = Path(options.to)
-    if file.exists():
-        read(file)  # whatever else lies there stays
-    recording = with_system(options, partial(recorded, options=options))
-    save(file, recording)
+    recording = with_system(options, partial(recorded, options=options, file=file))
     found, calls = recording.found, len(recording.calls)
     if options.json:
         shown = {"file": str(file), "block": recording.block, "calls": calls, "found": found}
@@ -53,32 +47,44 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def recorded(system: System, options: argparse.Namespace) -> Recording:
-    """The recording, at the block asked for or the newest final one."""
+async def recorded(system: System, options: argparse.Namespace, file: Path) -> Recording:
+    """The recording, at the block asked for or the newest final one, once it is written."""
     import asyncio
 
-    from adapters.evm.positions.matching import Protocols
+    from chainfolio.addresses import rules_of
+    from chainfolio.chain_settings import DEFAULT_KIND
+    from chainfolio.kinds import decoder_kit
+    from chainfolio.protocols import InstalledProtocols
     from engine import account_index
-    from engine.kit.recordings import by_contract, named_interactions, record
 
+    kit = decoder_kit(system.chain_kinds.get(options.chain, DEFAULT_KIND))
+    _check_replaced(kit, file)
     check_chains(system)
-    account, extra = evm(options.address), named_interactions(options.met)
+    chain = system.chain(options.chain)
+    account, named = rules_of(chain.kind).address(options.address), kit.interactions(chain.info, options.met)
     if options.block is not None and options.block < 0:
         raise BadRequest("block", "a block height is at least 0")
-    chain = system.chain(options.chain)
-    own = list(system.installed(chain).rows)
+    rows = system.installed(chain).rows
     if options.protocol is not None:
-        own = [row for row in own if row.protocol == options.protocol]
-        if not own:
+        rows = tuple(row for row in rows if row.protocol == options.protocol)
+        if not rows:
             raise BadRequest(
                 "protocol", f"nothing here reads `{options.protocol}` on {chain.key}",
                 remedy="its file names a family that is installed (chainfolio doctor) and contracts on that chain",
             )  # fmt: skip
     height = (await chain.heads()).finalized if options.block is None else options.block
     block = await chain.block(height)
-    plain = frozenset([chain.info.wrapped.reference] if chain.info.wrapped else [])
-    unindexed = account_index.unindexed(system.tail, chain.key, height, Protocols(own, plain).events)
-    interactions = await asyncio.to_thread(
+    events = chain.account_reader(InstalledProtocols(rows)).events
+    unindexed = account_index.unindexed(system.tail, chain.key, height, events)
+    met = await asyncio.to_thread(
         account_index.interactions_of, system.lake, system.tail, chain.key, [account], height, chain.info, unindexed
     )
-    return await record(chain, block, account, by_contract(interactions[account]) | extra, own, plain)
+    recording = await kit.record(chain, block, account, met[account] | named, rows)
+    kit.save(file, recording)
+    return recording
+
+
+def _check_replaced(kit: DecoderKit, file: Path) -> None:
+    """BadRequest where something else than a recording lies in the file's place: it stays."""
+    if file.exists():
+        kit.read(file)

@@ -11,7 +11,7 @@ from chainfolio.errors import BadRequest, NotFound
 from cli.common import Commands, show_json, with_system
 
 if TYPE_CHECKING:
-    from engine.kit.recordings import Replay
+    from chainfolio.recordings import Replay
     from indexer.wiring import System
 
 DIFFERS, UNPLAYABLE = 10, 11
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
         show_json({"recordings": replays})
     for each in [] if options.json else replays:
         print(f"{each.status}: {each.file}")
-        for line in each.told.splitlines():
+        for line in each.shown.splitlines():
             print(f"  {line}")
     ended = {each.status for each in replays}
     return DIFFERS if "differs" in ended else UNPLAYABLE if "unplayable" in ended else 0
@@ -59,14 +59,17 @@ async def replayed(system: System, paths: list[Path], update: bool) -> list[Repl
     """How each recording ended. With `update` one that differs is written anew, and is then `updated`."""
     import msgspec
 
-    from engine.kit.recordings import read, replay, save
+    from chainfolio.chain_settings import DEFAULT_KIND
+    from chainfolio.kinds import decoder_kit
+    from chainfolio.recordings import chain_of
 
-    replays = []
+    replays, kinds = [], system.chain_kinds
     for path in paths:
-        recording = read(path)
-        ended = replay(str(path), recording, system.registry, system.families)
+        kit = decoder_kit(kinds.get(chain_of(path), DEFAULT_KIND))
+        recording = kit.read(path)
+        ended = kit.replay(str(path), recording, system.registry.protocols, system.families)
         if update and ended.status == "differs":
-            save(path, msgspec.structs.replace(recording, found=ended.found))
+            kit.save(path, kit.updated(recording, ended.found))
             ended = msgspec.structs.replace(ended, status="updated")
         replays.append(ended)
     return replays

@@ -12,6 +12,7 @@ from chainfolio.kinds import EndpointMemory
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
+    from adapters.evm.kit.kit import EvmKit
     from chainfolio.datasets import Dataset
     from chainfolio.seams import Seams
 
@@ -43,6 +44,13 @@ class EvmKind:
         from adapters.evm.endpoint import identity, name_of
 
         return [(name_of(url), identity(url)) for url in settings.rpc]
+
+    @property
+    def decoder_kit(self) -> EvmKit:
+        """What drafts, records and replays decoders."""
+        from adapters.evm.kit.kit import KIT
+
+        return KIT
 
     def selector(self, function: str) -> bytes:
         """The first four bytes of the call data of a function such as `transfer(address,uint256)`."""

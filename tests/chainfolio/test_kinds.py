@@ -11,8 +11,8 @@ import pytest
 
 from adapters.evm.kind import KIND
 from chainfolio import kinds
-from chainfolio.errors import BadSettings
-from chainfolio.kinds import GROUP, installed, kind_of, ours
+from chainfolio.errors import BadSettings, Unserved
+from chainfolio.kinds import GROUP, decoder_kit, installed, kind_of, ours
 from chainfolio.settings import load
 
 ROOT = Path(__file__).parents[2]
@@ -144,3 +144,10 @@ def test_a_kind_that_nobody_installed_is_refused_with_those_that_there_are(tmp_p
     problem = refused(tmp_path, '[chains.x]\nadapter = "solaris"')
     assert problem == "chains.x.adapter: no kind of chain `solaris` is installed (one of evm)"
     assert kinds.OURS == "adapters"
+
+
+def test_what_records_decoders_is_the_kind_s_own_and_a_kind_without_it_is_named(install: Install) -> None:
+    assert decoder_kit("evm") is KIND.decoder_kit
+    install("toy", TOY)
+    with pytest.raises(Unserved, match="decoders of the kind `toy`"):
+        decoder_kit("toy")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 from chainfolio.assets import Asset
 from chainfolio.interactions import Interactions, NamedEvent
 
-Item = TypeVar("Item")
 COLLECTIBLE: Final = "erc721"  # the namespace of collections in which each number has one owner
 
 
@@ -37,22 +36,6 @@ class ContractInteractions:
             interactions.events,
             interactions.covered,
         )
-
-    def __or__(self, other: ContractInteractions) -> ContractInteractions:
-        """What is in either."""
-        return ContractInteractions(
-            self.tokens | other.tokens,
-            _both(self.ids, other.ids),
-            _both(self.exchanged, other.exchanged),
-            _both(self.sent, other.sent),
-            {each: (*self.events.get(each, ()), *other.events.get(each, ())) for each in {*self.events, *other.events}},
-            self.covered | other.covered,
-        )
-
-
-def _both(one: Mapping[str, frozenset[Item]], other: Mapping[str, frozenset[Item]]) -> dict[str, frozenset[Item]]:
-    nothing: frozenset[Item] = frozenset()
-    return {each: one.get(each, nothing) | other.get(each, nothing) for each in {*one, *other}}
 
 
 def _contract(asset: Asset) -> str | None:

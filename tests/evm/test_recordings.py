@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 
 from adapters.evm.chain import EvmChain
+from adapters.evm.kit.recordings import Recording, read, record, replay, save, text
 from adapters.evm.positions.events import declared
 from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.rules import (
@@ -34,7 +35,6 @@ from chainfolio.errors import BadRequest, ChainfolioError, NotFound, Unavailable
 from chainfolio.interactions import NamedEvent
 from chainfolio.plans import Reverted, Unknown
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
-from engine.kit.recordings import Recording, read, record, replay, save, text
 from indexer.registry import Protocol, Registry
 
 ALICE, FARM, OTHER, TOKEN, COIN = ("0x" + pair * 20 for pair in ("aa", "fa", "0e", "70", "c0"))
@@ -86,7 +86,7 @@ def recorded(
 
 def played(recording: Recording, own: InstalledProtocol | None = None, registry: Registry | None = None) -> Any:
     family = (own or row()).family
-    return replay("file", recording, registry or Registry([]), {family.name: family})
+    return replay("file", recording, (registry or Registry([])).protocols, {family.name: family})
 
 
 def test_every_kind_of_answer_comes_back_from_the_file_as_it_was(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_every_kind_of_answer_comes_back_from_the_file_as_it_was(tmp_path: Path)
     again = read(tmp_path / "deep" / "one.json")
     assert text(again) == text(recording) == text(recorded())
     ended = played(again)
-    assert (ended.status, ended.told) == ("same", "")
+    assert (ended.status, ended.shown) == ("same", "")
     (found,) = ended.found.positions
     assert found.supplied[0].raw == str(10**30)
     assert [each.raw for each in found.rewards] == ["6"]
@@ -178,8 +178,8 @@ def test_a_call_that_cannot_be_made_is_named_and_not_raised() -> None:
 
     ended = played(recorded(), row(wrong))
     assert ended.status == "unplayable"
-    assert "staked(address)(uint256)" in ended.told
-    assert "cannot be asked" in ended.told
+    assert "staked(address)(uint256)" in ended.shown
+    assert "cannot be asked" in ended.shown
     with pytest.raises(BadRequest, match="cannot be asked"):
         recorded(row(wrong))
 
@@ -269,7 +269,7 @@ def test_a_protocol_that_is_met_by_events_is_replayed_from_its_file(tmp_path: Pa
     again = read(tmp_path / "one.json")
     assert text(again) == text(recording)
     ended = played(again, EVENTFUL)
-    assert (ended.status, ended.told) == ("same", "")
+    assert (ended.status, ended.shown) == ("same", "")
     (found,) = ended.found.positions
     assert (found.name, found.supplied[0].raw) == ("14 put", "18")
 

@@ -1,4 +1,6 @@
-"""What a new protocol starts from: the file of a fork, or a small package with a decoder of its own and its test."""
+"""What a new protocol starts from: the file of a fork, or a small package with a decoder of its own and its test.
+
+The decoder itself is drafted by the kit of its kind of chain."""
 
 from __future__ import annotations
 
@@ -6,13 +8,13 @@ import ast
 import inspect
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chainfolio.assets import evm
 from chainfolio.errors import BadRequest, StoreError
 from chainfolio.protocols import ProtocolFamily
+from chainfolio.recordings import DecoderKit
 from indexer.families import module_of
 
 KEY = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
@@ -39,27 +41,6 @@ packages = ["chainfolio_{key}"]
 PACKAGE = (
     '"""Positions in {title}: every module here with a FAMILY, and every protocol file, is found once installed."""\n'
 )
-MODULE = '''\
-"""{title}: what an account keeps there."""
-
-from __future__ import annotations
-
-from adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch
-from chainfolio.calls import Call
-from chainfolio.protocols import DecodedPosition, TokenAmount
-
-
-def position(match: ProtocolMatch) -> DecoderPlan:
-    """What the account has staked."""
-    staked, token = yield [
-        Call(match.contract, "staked(address)(uint256)", (match.account,)),
-        Call(match.contract, "token()(address)"),
-    ]
-    return DecodedPosition("STAKED", supplied=(TokenAmount(token, staked),), pool=match.contract)
-
-
-FAMILY = Family("{key}", rules=(Counterparty("pool"),), position=position)
-'''
 TEST = '''\
 """What was found of real accounts is still found: `chainfolio record` makes a recording, one file each."""
 
@@ -109,20 +90,22 @@ def check_key(key: str) -> None:
         )
 
 
-def deployment(chain: str, contracts: Sequence[str], options: Sequence[str]) -> Deployment:
+def deployment(
+    chain: str, contracts: Sequence[str], options: Sequence[str], address_of: Callable[[str], str]
+) -> Deployment:
     """ROLE=0x… and NAME=TEXT as they are written on a command line; BadRequest says which cannot be meant."""
     if contracts and not chain:
         raise BadRequest("chain", "a contract lies on a chain", remedy="--chain ethereum")
     by_role: dict[str, list[str]] = {}
     for written in contracts:
         role, address = _pair("contract", written, "ROLE=0x…")
-        by_role.setdefault(role, []).append(evm(address))
+        by_role.setdefault(role, []).append(address_of(address))
     return Deployment(chain, by_role, dict(_pair("option", written, "NAME=TEXT") for written in options))
 
 
 def _pair(where: str, written: str, form: str) -> tuple[str, str]:
-    name, given, value = written.partition("=")
-    if not given or not ROLE.match(name) or not value:
+    name, sign, value = written.partition("=")
+    if not sign or not ROLE.match(name) or not value:
         raise BadRequest(where, f"{written!r} is not {form}")
     return name, value
 
@@ -151,15 +134,15 @@ def file_text(key: str, family: str, where: Deployment, wanted: Wants) -> str:
     return "\n".join(lines) + "\n"
 
 
-def package(key: str, like: ProtocolFamily | None, where: Deployment) -> dict[str, str]:
-    """The files of a package, by path: the decoder is that of the family it is like, or the shortest that there is."""
+def package(key: str, like: ProtocolFamily | None, where: Deployment, kit: DecoderKit) -> dict[str, str]:
+    """The files of a package, by path: the decoder is that of the family it is like, or the draft of the kit."""
     names = {"key": key, "dashed": key.replace("_", "-"), "title": title(key)}
     inside = f"chainfolio_{key}"
     wanted = Wants(("pool",), ()) if like is None else wants(like)
     return {
         "pyproject.toml": PYPROJECT.format(**names),
         f"{inside}/__init__.py": PACKAGE.format(**names),
-        f"{inside}/{key}.py": MODULE.format(**names) if like is None else renamed(like, key),
+        f"{inside}/{key}.py": kit.draft(key, title(key)) if like is None else renamed(like, key),
         f"{inside}/{key}.toml": file_text(key, key, where, wanted),
         f"tests/test_{key}.py": TEST,
     }

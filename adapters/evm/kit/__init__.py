@@ -1,0 +1,1 @@
+"""For developers of EVM protocol decoders: recordings of real accounts, and the first lines of a new decoder."""

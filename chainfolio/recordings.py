@@ -1,0 +1,213 @@
+"""Recordings of decoders on every kind of chain: what was found, how a replay ended, and the kit that makes both.
+
+What a recording holds of reads and of interactions is its kind of chain's own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+import msgspec
+
+from chainfolio.errors import BadRequest
+
+if TYPE_CHECKING:
+    from chainfolio.blocks import Block
+    from chainfolio.chains import Chain, ChainInfo
+    from chainfolio.interactions import Interactions
+    from chainfolio.protocols import InstalledProtocol, ProtocolFamily
+
+AGAIN: Final = "record it again: chainfolio record ADDRESS --chain CHAIN --to FILE.json"
+
+
+class Amount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`raw` units of a token, as decimal text."""
+
+    token: str
+    raw: str
+
+
+class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
+    """A position with what lies behind its shares, in the units of contracts; `unlock` in Unix seconds."""
+
+    protocol: str
+    kind: str
+    name: str = ""
+    pool: str = ""
+    vault: str = ""
+    supplied: tuple[Amount, ...] = ()
+    borrowed: tuple[Amount, ...] = ()
+    rewards: tuple[Amount, ...] = ()
+    health: str = ""
+    unlock: int = 0
+    replaces: tuple[str, ...] = ()
+    unknown: str = ""
+    unverified: str = ""
+
+
+class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a decoder could not say, about what, and why."""
+
+    protocol: str
+    subject: str
+    reason: str
+
+
+class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What decoders found."""
+
+    positions: tuple[Position, ...] = ()
+    issues: tuple[Failure, ...] = ()
+
+
+class At(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The block that everything was read at; `time` in Unix seconds."""
+
+    height: int
+    hash: str
+    time: int
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """How a recording ended: `same`, `differs`, or `unplayable` for calls that were `missing` or a reason."""
+
+    file: str
+    status: Literal["same", "differs", "updated", "unplayable"]
+    differences: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    reason: str = ""
+    found: Result = Result()
+
+    @property
+    def shown(self) -> str:
+        """All of it as text, a line each."""
+        lines = [f"not recorded: {each}" for each in self.missing] or list(self.differences)
+        return "\n".join([*([self.reason] if self.reason else []), *lines])
+
+
+class Recording(Protocol):
+    """What every recording says: where and when it was made, the reads with their results, and what was found."""
+
+    @property
+    def chain(self) -> str:
+        """The key of the chain."""
+
+    @property
+    def block(self) -> At:
+        """The block of all reads."""
+
+    @property
+    def calls(self) -> Sequence[Any]:
+        """The reads with their results."""
+
+    @property
+    def found(self) -> Result:
+        """What decoders found."""
+
+
+class DescribedProtocol(Protocol):
+    """A protocol as its file in this installation describes it."""
+
+    @property
+    def key(self) -> str:
+        """The protocol's key."""
+
+    @property
+    def families(self) -> Sequence[str]:
+        """The families that read its positions."""
+
+    @property
+    def contracts(self) -> Mapping[str, Mapping[str, Sequence[str]]]:
+        """Addresses by chain and role."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """What decoders have to know of it."""
+
+    @property
+    def is_fork(self) -> bool:
+        """Whether nobody read its contracts' code."""
+
+
+class DecoderKit(Protocol):
+    """What a kind of chain offers to developers of decoders: `chainfolio.kinds.decoder_kit` finds it."""
+
+    def interactions(self, info: ChainInfo, written: Sequence[str]) -> Interactions:
+        """Contracts, or tokens of collections, that a developer names: as what an account met. BadRequest for what
+        cannot be meant."""
+
+    async def record(
+        self, chain: Chain, block: Block, account: str, interactions: Interactions, rows: Sequence[InstalledProtocol]
+    ) -> Recording:
+        """What decoders read and find of an account at a block. NotFound where it met nothing of these protocols,
+        Unavailable where a read failed, BadRequest for a decoder that cannot be recorded; the errors of nodes."""
+
+    def read(self, path: Path) -> Recording:
+        """The recording in a file; BadRequest where it is none, or one of another format."""
+
+    def save(self, path: Path, recording: Any) -> None:
+        """Write a recording, in place of what is there; never half of it."""
+
+    def updated(self, recording: Any, found: Result) -> Recording:
+        """The recording, as one of which this has to be found."""
+
+    def replay(
+        self,
+        file: str,
+        recording: Any,
+        protocols: Iterable[DescribedProtocol],
+        families: Mapping[str, ProtocolFamily],
+    ) -> Replay:
+        """Run the installed families on a recording, with the protocols of this installation."""
+
+    def draft(self, key: str, title: str) -> str:
+        """The source of a new protocol's shortest decoder: one that finds accounts by contracts in the role `pool`."""
+
+
+class _Head(msgspec.Struct):
+    chain: str
+
+
+def chain_of(path: Path) -> str:
+    """The key of the chain that a recording was made on; BadRequest where the file is no recording."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Head).chain
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(path.name, f"this is no recording: {error}", remedy=AGAIN) from None
+
+
+def differences(was: Result, now: Result) -> tuple[str, ...]:
+    """What is no longer found as it was, a line each."""
+    before, after = _facts(was), _facts(now)
+    lines = []
+    for key in sorted({*before, *after}):
+        if key not in after:
+            lines.append(f"no longer found: {key} {before[key]}".rstrip())
+        elif key not in before:
+            lines.append(f"newly found: {key} {after[key]}".rstrip())
+        elif before[key] != after[key]:
+            lines.append(f"{key}: {after[key]}, recorded {before[key]}")
+    return tuple(lines)
+
+
+def _facts(result: Result) -> dict[str, str]:
+    """All that was found, a fact a line; equal positions are counted."""
+    facts: dict[str, str] = {}
+    seen: Counter[str] = Counter()
+    for each in result.positions:
+        name = " ".join(filter(None, (each.protocol, each.kind, each.name, each.pool, each.vault)))
+        seen[name] += 1
+        name = f"{name} #{seen[name]}" if seen[name] > 1 else name
+        facts[name] = ""
+        for side in ("supplied", "borrowed", "rewards"):
+            facts |= {f"{name}: {side} {part.token}": part.raw for part in getattr(each, side)}
+        rest = {"health": each.health, "unlock": str(each.unlock or "")}
+        rest |= {"unknown": each.unknown, "unverified": each.unverified}
+        facts |= {f"{name}: {what}": value for what, value in rest.items() if value}
+        facts |= {f"{name}: instead of {token}": "" for token in each.replaces}
+    for failure in result.issues:
+        facts[f"{failure.protocol} issue of {failure.subject}: {failure.reason}"] = ""
+    return facts
