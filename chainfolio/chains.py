@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload, runtime_chec
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
+from chainfolio.budgets import Budget, Estimate
 from chainfolio.calls import ReadResult
 from chainfolio.chain_settings import ChainSettings
 from chainfolio.contracts import Holding, Token, TransactionDetails
@@ -38,7 +39,7 @@ class Capability(StrEnum):
     `approvals`: accounts can allow others to spend. `past_balances`: its nodes can serve the state of past blocks.
     `proofs`: balances can be proven against the hash of a block. `transactions`: single transactions can be looked up.
     `restore`: stored rows can be decoded again without a node. `cross_check`: its endpoints can be asked one by one for
-    the hash of a block. `account_history`: its nodes can list what one account did.
+    the hash of a block. `account_history`: what concerns some accounts can be read alone.
     """
 
     APPROVALS = "approvals"
@@ -58,6 +59,18 @@ class Heads:
     finalized: int
 
 
+@dataclass(frozen=True, slots=True)
+class Unexplained:
+    """A change of an account's balance at a height that no row explains; an amount of zero where it is only known that
+    there may be some. `reason` is a sentence for people."""
+
+    account: str
+    height: int
+    asset: Asset
+    amount: int
+    reason: str
+
+
 @dataclass(slots=True)
 class Collected:
     """What one span holds, as tables.
@@ -73,6 +86,8 @@ class Collected:
     events: int = 0
     restored: int = 0
     is_linked: bool = False
+    ways: Mapping[str, str] = field(default_factory=dict)
+    unexplained: tuple[Unexplained, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,11 +303,36 @@ class CrossChecks(Protocol):
         it. Unavailable while they do not agree."""
 
 
+@runtime_checkable
+class ReadsAccounts(Protocol):
+    """Behind `Capability.ACCOUNT_HISTORY`. A dataset's `by_account` says whether it can be read like this."""
+
+    async def collect_accounts(
+        self,
+        span: Span,
+        accounts: Sequence[str],
+        datasets: Sequence[str],
+        before: Block | None = None,
+        budget: Budget | None = None,
+    ) -> Collected:
+        """The rows of some datasets that concern some accounts, in a span.
+
+        What comes back begins where the span begins and may end earlier: at what goes in one batch, where the budget
+        ends, where blocks begin that are not final. The caller goes on behind it. With `before`, which the first block
+        must follow, all blocks are read and linked; without, the last one alone. OverBudget where the budget ends
+        before anything was read. A dataset that no node can give is absent from `ways`.
+        """
+
+    def account_estimate(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Estimate:
+        """What `collect_accounts` will probably ask for a whole span, by what is known of the nodes so far."""
+
+
 PROTOCOLS: Mapping[Capability, type] = {
     Capability.PROOFS: Proves,
     Capability.TRANSACTIONS: LooksUp,
     Capability.RESTORE: Restores,
     Capability.CROSS_CHECK: CrossChecks,
+    Capability.ACCOUNT_HISTORY: ReadsAccounts,
 }
 
 
@@ -307,10 +347,9 @@ def having(chain: Chain, capability: Literal[Capability.CROSS_CHECK]) -> CrossCh
 @overload
 def having(chain: Chain, capability: Literal[Capability.APPROVALS]) -> Approves: ...
 @overload
-def having(
-    chain: Chain,
-    capability: Literal[Capability.PAST_BALANCES, Capability.ACCOUNT_HISTORY],
-) -> Chain: ...
+def having(chain: Chain, capability: Literal[Capability.ACCOUNT_HISTORY]) -> ReadsAccounts: ...
+@overload
+def having(chain: Chain, capability: Literal[Capability.PAST_BALANCES]) -> Chain: ...
 def having(chain: Chain, capability: Capability) -> Any:
     """The chain, as one that has a capability; Incapable where it lacks it."""
     if capability not in chain.capabilities:

@@ -6,7 +6,9 @@ rows are its own.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
 from chainfolio.blocks import Span
@@ -21,7 +23,9 @@ class Dataset:
     """What one chain is indexed for.
 
     `filtered_by`: what it can be indexed for alone, the contracts or the events that somebody names. `history`: the
-    table by account that its rows go into, too. `is_usual`: whether it is indexed where nobody names any. `restores`:
+    table by account that its rows go into, too. `by_account`: how it can be read for some accounts alone: from the
+    `logs` that name them, or from the `places` of the chain where they did something; `parties` are the columns in
+    which its rows name accounts. `is_usual`: whether it is indexed where nobody names any. `restores`:
     whether its rows can be decoded again without a node. `in_activity`: whether what accounts did is made of it; then
     `loss` is what an answer lacks that has to do without, and empty where there is no answer without.
     """
@@ -30,6 +34,8 @@ class Dataset:
     table: Table
     standards: tuple[str, ...] = ()
     filtered_by: Literal["", "contract", "event"] = ""
+    by_account: Literal["", "logs", "places"] = ""
+    parties: tuple[str, ...] = ()
     history: str = ""
     is_usual: bool = True
     restores: bool = False
@@ -39,6 +45,19 @@ class Dataset:
     def without(self, tables: dict[str, pa.Table], contract: str, span: Span) -> dict[str, pa.Table]:
         """Tables without the rows that this dataset has of a contract at some heights."""
         return dropped(tables, self.table.name, "token", contract, span)
+
+    def concerning(self, rows: pa.Table, accounts: Collection[str]) -> pa.Table:
+        """The rows that name some of these accounts."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        wanted = pa.array(sorted(self.written(each) for each in accounts), pa.string())
+        mine = [pc.is_in(rows[name], value_set=wanted) for name in self.parties]
+        return rows.filter(reduce(pc.or_, mine))
+
+    def written(self, account: str) -> str:
+        """How the rows write an account."""
+        return account
 
 
 def dropped(

@@ -220,6 +220,19 @@ class DeepReorg(ChainfolioError):
         self.chain, self.height, self.ours, self.theirs = chain, height, ours, theirs
 
 
+class OverBudget(ChainfolioError):
+    """What some work may ask of nodes is used up. What was read before is kept."""
+
+    exit_code = 10
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(
+            f"the budget of {limit:,} {what} is used up",
+            remedy="start the same again with another budget: it goes on where this ended",
+        )
+        self.what, self.limit = what, limit
+
+
 class Missing(ChainfolioError):
     """Something that must be installed is not there."""
 

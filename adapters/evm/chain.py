@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +39,12 @@ from chainfolio.seams import Seams
 
 # State, bodies and look-ups are loaded when they are asked for: a back-fill of logs starts without them.
 if TYPE_CHECKING:
+    from adapters.evm.accounts.history import AccountHistory
     from adapters.evm.datasets.internal import Moved, Place
     from adapters.evm.datasets.transactions import Done
     from adapters.evm.explorer import Explorer
     from adapters.evm.positions.reader import Accounts
+    from chainfolio.budgets import Budget, Estimate
     from chainfolio.calls import Read, ReadResult
     from chainfolio.protocols import InstalledProtocols
 
@@ -51,22 +53,24 @@ BODY_BATCH = 20
 NO_MEMORY = EndpointMemory()
 
 
-# What no EVM chain has: its nodes list transactions by block, not by account.
-CAPABILITIES = frozenset(Capability) - {Capability.ACCOUNT_HISTORY}
-
-
 class EvmChain:
     """An EVM chain behind its nodes. `datasets` says which datasets there are and which table each fills. `traces` is
     whether its nodes, or its explorer, tell what happens inside transactions: None as long as nobody has tried."""
 
     datasets = DATASETS
-    capabilities = CAPABILITIES
+    capabilities = frozenset(Capability)
 
     def __init__(self, facts: Facts, node: Node, settings: EvmSettings, explorer: Explorer | None = None) -> None:
         self.facts, self.node, self.settings, self.explorer = facts, node, settings, explorer
         self.key, self.kind, self.caip2, self.info = facts.key, facts.kind, facts.caip2, facts.info
         self.traces = True if explorer else None
         self._reader = LogReader(node, integrity=settings.integrity, sample=settings.sample)
+
+    @cached_property
+    def _accounts(self) -> AccountHistory:
+        from adapters.evm.accounts.history import AccountHistory
+
+        return AccountHistory(self)
 
     @property
     def usual(self) -> tuple[str, ...]:
@@ -249,6 +253,21 @@ class EvmChain:
         return Collected(
             span, tables, linked[-1] if linked else None, linked, len(chunk.logs), chunk.restored, bool(linked)
         )
+
+    async def collect_accounts(
+        self,
+        span: Span,
+        accounts: Sequence[str],
+        datasets: Sequence[str],
+        before: Block | None = None,
+        budget: Budget | None = None,
+    ) -> Collected:
+        """The rows of some datasets that concern some accounts: as `accounts.history`."""
+        return await self._accounts.collect(span, accounts, datasets, before, budget)
+
+    def account_estimate(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Estimate:
+        """What it will probably ask for them."""
+        return self._accounts.estimate(span, accounts, datasets)
 
     def decode(self, found: Logs, datasets: Sequence[str]) -> dict[str, pa.Table]:
         """Logs as rows: each in the table whose row says all of it, or raw in `logs`."""

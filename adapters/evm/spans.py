@@ -100,9 +100,7 @@ class LogReader:
             return [await read(endpoint)]
 
         is_final = self.node.is_final(span.last)
-        chunks = await self.node.agreed(
-            at, key=_chunk_key, asked=lambda _: asked, final=lambda _: is_final, kind="logs"
-        )
+        chunks = await self.node.agreed(at, key=chunk_key, asked=lambda _: asked, final=lambda _: is_final, kind="logs")
         return chunks[0]
 
     async def _logs(self, endpoint: Endpoint, span: Span, query: Query) -> Logs:
@@ -244,7 +242,7 @@ class Omitted(BadAnswer):
     """Logs that a first answer left out and a second one gave."""
 
 
-def _chunk_key(chunk: Chunk) -> Hashable:
+def chunk_key(chunk: Chunk) -> Hashable:
     """What two equal chunks share: all that is read from their headers and logs."""
     logs, digest = chunk.logs, hashlib.sha256()
     for column in (logs.height, logs.tx_index, logs.log_index, logs.address, logs.tx_hash, logs.data_size, logs.word):

@@ -42,6 +42,7 @@ MADE: dict[str, tuple[ChainfolioError, int, type[Exception]]] = {
     "DeepReorg": (errors.DeepReorg("ethereum", 7, "0xaa", "0xbb"), 6, errors.ChainfolioError),
     "Unserved": (errors.Unserved("validators", remedy="add a beacon node"), 8, errors.ChainfolioError),
     "NotFound": (errors.NotFound("Validator not found for index 7"), 9, errors.ChainfolioError),
+    "OverBudget": (errors.OverBudget("requests", 100), 10, errors.ChainfolioError),
     "Missing": (errors.Missing("node.js is not installed"), 7, errors.ChainfolioError),
 }
 FIELDS: dict[str, dict[str, object]] = {
@@ -57,6 +58,7 @@ FIELDS: dict[str, dict[str, object]] = {
     "Damaged": {"table": "blocks", "path": "part-1.parquet", "reason": "cut off"},
     "StaleTable": {"table": "transfers", "found": 1, "wanted": 2},
     "Unserved": {"what": "validators"},
+    "OverBudget": {"what": "requests", "limit": 100},
     "DeepReorg": {"chain": "ethereum", "height": 7, "ours": "0xaa", "theirs": "0xbb"},
 }
 PACKAGES = ("adapters", "api", "chainfolio", "cli", "engine", "indexer", "portfolio", "pricing", "storage")
@@ -85,7 +87,7 @@ def test_each_kind_has_its_place_in_the_tree_and_its_exit_code(name: str) -> Non
 
 
 def test_exit_codes_never_clash_with_those_of_the_shell() -> None:
-    assert {kind.exit_code for kind in tree()} == set(range(1, 10))
+    assert {kind.exit_code for kind in tree()} == set(range(1, 11))
 
 
 @each

@@ -62,7 +62,7 @@ class Recording:
 class EvmSubject:
     """Anvil with the contracts of `localchain`."""
 
-    lacks = frozenset([Capability.ACCOUNT_HISTORY])
+    lacks: frozenset[Capability] = frozenset()
     no_rows: frozenset[str] = frozenset()
     datasets = EVERYTHING
     standards = frozenset(["native", "erc20", "erc721", "erc1155", "wrap", "unwrap"])

@@ -78,5 +78,5 @@ def logs_of(rows: pa.Table) -> Logs:
 
 DATASET = EvmDataset(
     "approvals", APPROVALS, filtered_by="contract", history=ACCOUNT_APPROVALS.name, restores=True, in_activity=True,
-    topics=TOPICS, decode=decode, logs_of=logs_of,
+    by_account="logs", parties=("owner", "spender"), topics=TOPICS, decode=decode, logs_of=logs_of,
 )  # fmt: skip

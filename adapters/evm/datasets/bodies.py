@@ -34,18 +34,20 @@ def _internal(moved: Mapping[Any, Any], chain: str) -> pa.Table:
 
 TRANSACTIONS_DATASET = EvmDataset(
     "transactions", TRANSACTIONS, history=ACCOUNT_TRANSACTIONS.name, in_activity=True, of_bodies=_transactions,
+    by_account="places", parties=("sender", "recipient", "created"),
     loss="transactions are not indexed: those that moved nothing, failed ones, and calls to a contract wallet are "
     "missing",
 )  # fmt: skip
 NATIVE = EvmDataset(
     "native", TRANSFERS, standards=("native",), history=ACCOUNT_TRANSFERS.name, in_activity=True, of_bodies=_native,
+    by_account="places", parties=("sender", "recipient"),
     loss="native coins that transactions sent are not indexed: a payment to a wallet that nothing else shows is "
     "missing",
 )  # fmt: skip
 # Only where nodes trace, or the operator asks for it: most nodes do not, and those that do charge for it.
 INTERNAL = EvmDataset(
     "internal", TRANSFERS, standards=("internal",), history=ACCOUNT_TRANSFERS.name, in_activity=True, is_usual=False,
-    of_traces=_internal,
+    by_account="places", parties=("sender", "recipient"), of_traces=_internal,
     loss="native coins that contracts sent inside transactions are not indexed, and missing from assetsIn and "
     "assetsOut",
 )  # fmt: skip

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from adapters.evm.node import Header
 
 
+def topic_of(account: str) -> str:
+    """An account as an indexed parameter of an event."""
+    return "0x" + account[2:].rjust(64, "0")
+
+
 @dataclass(frozen=True, slots=True)
 class EvmDataset(Dataset):
     """`topics`: the events that it takes, `decode` makes its rows from their logs and says which it used, `logs_of` is
@@ -29,6 +34,10 @@ class EvmDataset(Dataset):
     of_headers: Callable[[Sequence[Header], str], pa.Table] | None = None
     of_bodies: Callable[[Sequence[Any], str], pa.Table] | None = None
     of_traces: Callable[[Mapping[Any, Any], str], pa.Table] | None = None
+
+    def written(self, account: str) -> str:
+        """How the rows write an account: topics of raw logs have 32 bytes."""
+        return topic_of(account) if self.table is LOGS else account
 
     def without(self, tables: dict[str, pa.Table], contract: str, span: Span) -> dict[str, pa.Table]:
         """As every dataset, and without the contract's raw logs of its events: those of other datasets' events were not

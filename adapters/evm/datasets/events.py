@@ -33,4 +33,7 @@ def wanted(logs: Logs, filters: Sequence[str]) -> Logs:
     return logs.take(np.flatnonzero(~stray)) if stray.any() else logs
 
 
-DATASET = EvmDataset("events", LOGS, filtered_by="event", history=ACCOUNT_EVENTS.name)
+DATASET = EvmDataset(
+    "events", LOGS, filtered_by="event", by_account="logs", parties=("topic1", "topic2", "topic3"),
+    history=ACCOUNT_EVENTS.name,
+)  # fmt: skip

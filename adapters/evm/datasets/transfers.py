@@ -202,5 +202,5 @@ def _log_of(rows: pa.Table, standard: str, layout: str | None) -> Logs:
 
 DATASET = EvmDataset(
     "transfers", TRANSFERS, filtered_by="contract", history=ACCOUNT_TRANSFERS.name, restores=True, in_activity=True,
-    topics=TOPICS, decode=decode, logs_of=logs_of,
+    by_account="logs", parties=("sender", "recipient", "operator"), topics=TOPICS, decode=decode, logs_of=logs_of,
 )  # fmt: skip

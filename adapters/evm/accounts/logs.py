@@ -1,0 +1,258 @@
+"""Every log that names some accounts, whatever the event: three questions for all accounts, in spans as wide as a node
+serves.
+
+Final blocks are read in windows: a few pieces of the width that the node takes, all in one batch. A window ends before
+the first piece that was refused, or whose answer may have been cut off, and those after it have smaller pieces. Blocks
+that may still go are read by their headers: one whose bloom allows a log of these accounts is asked by its hash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from adapters.evm import logs as columns
+from adapters.evm.accounts.naming import Naming, names, promised, questions
+from adapters.evm.endpoint import Endpoint
+from adapters.evm.integrity import blooms, check_links, may_hold
+from adapters.evm.logs import Logs
+from adapters.evm.node import Header, Node, hex_of
+from adapters.evm.spans import Chunk, chunk_key
+from adapters.evm.wire import Request
+from chainfolio.blocks import Block, Span
+from chainfolio.errors import BadAnswer, Reorged, SourceError, TooMuch, Unavailable, Unsupported
+
+PIECES = 10  # pieces of a window
+MAX_LOGS = 200_000  # logs of a window
+DENSE_CUT, GROW_AFTER = 8, 4
+# An answer of so many logs may have been cut off: where it is a round number, or as many as another one had.
+SUSPECT = 1_000
+ANY_EVENT = "any_event"  # what is learnt of an endpoint: whether it takes a question that leaves the event open
+
+
+@dataclass(slots=True)
+class _Width:
+    """How many blocks an endpoint takes where logs are dense, which is forgotten as answers stay small."""
+
+    dense: int | None = None
+    calm: int = 0
+    counts: set[int] = field(default_factory=set)
+
+
+class AccountLogs:
+    """Reads logs by the accounts that they name. `known` are the events that are asked for by name where a node takes
+    no question without."""
+
+    def __init__(self, node: Node, known: Sequence[str], *, integrity: str = "bloom") -> None:
+        self.node, self.known, self.integrity = node, tuple(known), integrity
+        self._widths: dict[str, _Width] = {}
+
+    async def read(self, span: Span, accounts: Sequence[str]) -> Chunk:
+        """The logs of final blocks, from the start of a span as far as goes at once; the header of the last block."""
+
+        async def at(endpoint: Endpoint) -> list[Chunk]:
+            window, logs = await self._window(endpoint, span, accounts)
+            while self.node.quorum > 1 and window.last < span.last:  # what is compared is read alike
+                more, others = await self._window(endpoint, Span(window.last + 1, span.last), accounts)
+                window, logs = Span(window.first, more.last), columns.join([logs, others])
+            return [await self._held(endpoint, window, logs)]
+
+        return await self._agreed(at, span)
+
+    async def read_linked(self, span: Span, accounts: Sequence[str], before: Block | None) -> Chunk:
+        """The logs of blocks that may still go, with all their headers. A block that does not name the accounts costs
+        no more than its header."""
+
+        async def at(endpoint: Endpoint) -> list[Chunk]:
+            headers = await self.node.headers_at(endpoint, range(span.first, span.last + 1))
+            check_links(endpoint.name, headers, before)
+            asked = headers if self.integrity == "off" else promised(headers, accounts)
+            logs = await self._by_hash(endpoint, [header.hash for header in asked], accounts)
+            self._check(endpoint.name, logs, headers, final=False)
+            return [Chunk(span, logs, headers)]
+
+        return await self._agreed(at, span)
+
+    async def _agreed(self, at: Callable[[Endpoint], Awaitable[list[Chunk]]], span: Span) -> Chunk:
+        is_final = self.node.is_final(span.last)
+        chunks = await self.node.agreed(
+            at,
+            key=chunk_key,
+            asked=lambda _: f"the logs of blocks {span.first}..{span.last} that name some accounts",
+            final=lambda _: is_final,
+            kind="account logs",
+        )
+        return chunks[0]
+
+    # --- one window --------------------------------------------------------------------------------------------------
+
+    async def _window(self, endpoint: Endpoint, span: Span, accounts: Sequence[str]) -> tuple[Span, Logs]:
+        """The logs of the next pieces of a span, as far as every question was answered."""
+        width = self._widths.setdefault(endpoint.name, _Width())
+        while True:
+            pieces = list(Span(span.first, min(span.last, span.first + PIECES * self._cap(endpoint, span) - 1)).cut(
+                self._cap(endpoint, span)
+            ))  # fmt: skip
+            found: list[Logs] = []
+            for piece, answers in zip(pieces, await self._ask(endpoint, pieces, accounts), strict=True):
+                refusal = _refusal(answers) or self._cut_off(endpoint, piece, answers)
+                if refusal is None and sum(map(len, (*found, *_whole(answers)))) > MAX_LOGS and len(piece) > 1:
+                    refusal = TooMuch(endpoint.name, f"more than {MAX_LOGS:,} logs in {len(piece)} blocks", dense=True)
+                if isinstance(refusal, TooMuch):
+                    self._shrink(endpoint, piece, refusal)
+                    break
+                if refusal is not None:
+                    raise refusal
+                found.append(_once(endpoint.name, _whole(answers)))
+            else:
+                width.calm += 1
+                if width.dense is not None and width.calm >= GROW_AFTER:
+                    width.dense, width.calm = width.dense * 2, 0
+            if found:
+                return Span(span.first, pieces[len(found) - 1].last), columns.join(found)
+
+    async def _ask(
+        self, endpoint: Endpoint, pieces: Sequence[Span], accounts: Sequence[str]
+    ) -> list[list[Logs | SourceError]]:
+        """For each piece the answers to its questions; about known events alone where a node takes no open question."""
+        is_open = endpoint.capabilities.get(ANY_EVENT, 1)
+        answers = await self._put(endpoint, pieces, questions(accounts, () if is_open else self.known))
+        if is_open and any(type(each) in (Unsupported, BadAnswer) for several in answers for each in several):
+            refused, answers = answers, await self._put(endpoint, pieces, questions(accounts, self.known))
+            if any(type(each) in (Unsupported, BadAnswer) for several in answers for each in several):
+                return refused
+            endpoint.learn(ANY_EVENT, 0)
+        return answers
+
+    async def _put(
+        self, endpoint: Endpoint, pieces: Sequence[Span], asked: Sequence[Naming]
+    ) -> list[list[Logs | SourceError]]:
+        reads = [
+            Request(
+                "eth_getLogs", ({"fromBlock": hex_of(piece.first), "toBlock": hex_of(piece.last), **each.filter()},)
+            )
+            for piece in pieces
+            for each in asked
+        ]
+        answers = iter(await endpoint.ask(reads, height=pieces[0].first))
+        found: list[list[Logs | SourceError]] = []
+        for piece in pieces:
+            found.append([])
+            for each in asked:
+                answer = next(answers)
+                if isinstance(answer, SourceError):
+                    found[-1].append(answer)
+                    continue
+                logs = await asyncio.to_thread(columns.parse, endpoint.name, answer)
+                found[-1].append(each.check(endpoint.name, _within(endpoint.name, piece, logs)))
+        return found
+
+    def _cap(self, endpoint: Endpoint, span: Span) -> int:
+        dense = self._widths[endpoint.name].dense
+        return max(1, min(len(span), endpoint.capabilities.get("max_span", len(span)), dense or len(span)))
+
+    def _cut_off(self, endpoint: Endpoint, piece: Span, answers: Sequence[Logs | SourceError]) -> TooMuch | None:
+        """A refusal in place of an answer that a silent limit may have cut off; what one block gives is believed."""
+        counts = self._widths[endpoint.name].counts
+        for count in map(len, _whole(answers)):
+            if count >= SUSPECT and len(piece) > 1:
+                if count % SUSPECT == 0 or count & (count - 1) == 0 or count in counts:
+                    return TooMuch(endpoint.name, f"just {count:,} logs: the answer may have been cut off", dense=True)
+                counts.add(count)
+        return None
+
+    def _shrink(self, endpoint: Endpoint, piece: Span, refusal: TooMuch) -> None:
+        """Ask for strictly less from now on: a rule of the node is remembered, a dense stretch for a while."""
+        endpoint.errors.note(refusal)
+        if len(piece) == 1:
+            raise BadAnswer(
+                endpoint.name, f"refuses the logs of the single block {piece.first}: {refusal.reason}",
+                remedy="use an endpoint with higher limits, or watch fewer accounts",
+            )  # fmt: skip
+        size = -(-len(piece) // (DENSE_CUT if refusal.dense else 2))
+        if refusal.max_span is not None:
+            size = min(refusal.max_span, len(piece) - 1)
+        if refusal.dense:
+            self._widths[endpoint.name].dense, self._widths[endpoint.name].calm = size, 0
+        else:
+            endpoint.learn("max_span", size)
+
+    # --- checks ------------------------------------------------------------------------------------------------------
+
+    async def _held(self, endpoint: Endpoint, window: Span, logs: Logs) -> Chunk:
+        """Logs held against the headers of their blocks, and of the last block of the window."""
+        heights = sorted({*map(int, logs.height), window.last})
+        if self.integrity == "off" and bool((logs.time_s >= 0).all()):
+            heights = heights[-1:]
+        headers = await self.node.headers_at(endpoint, heights)
+        if len(heights) > 1 or len(logs):
+            self._check(endpoint.name, logs, headers, final=True)
+        return Chunk(window, logs, headers[-1:])
+
+    def _check(self, source: str, logs: Logs, headers: Sequence[Header], *, final: bool) -> None:
+        """Each log carries the hash and the time of its block, whose bloom allows it. The times are filled in."""
+        at = {header.height: k for k, header in enumerate(headers)}
+        rows = blooms(headers)
+        for k in range(len(logs)):
+            header = headers[at[int(logs.height[k])]] if int(logs.height[k]) in at else None
+            if header is None:
+                continue  # integrity is off, and the time is told
+            if logs.block_hash[k].tobytes().decode() != header.hash:
+                if not final:
+                    raise Reorged(source, header.height, header.hash)
+                raise BadAnswer(source, f"a log of another block {header.height} than the one on its chain")
+            if int(logs.time_s[k]) not in (-1, header.time_s):
+                raise BadAnswer(source, "a log with another time than its block")
+            logs.time_s[k] = header.time_s
+            if self.integrity != "off":
+                value = logs.address[k].tobytes().decode()
+                if not may_hold(rows[at[header.height]][None, :], value).all():
+                    raise BadAnswer(source, f"a log of {value} in a block whose bloom denies it")
+
+    async def _by_hash(self, endpoint: Endpoint, hashes: Sequence[str], accounts: Sequence[str]) -> Logs:
+        """The logs of blocks named by hash, which a node that does not have them must refuse."""
+        is_open = endpoint.capabilities.get(ANY_EVENT, 1)
+        asked = questions(accounts, () if is_open else self.known)
+        reads = [Request("eth_getLogs", ({"blockHash": each, **q.filter()},)) for each in hashes for q in asked]
+        found = []
+        for read, answer in zip(reads, await endpoint.ask(reads), strict=True):
+            if isinstance(answer, SourceError):
+                raise Unavailable(endpoint.name, f"cannot give the logs of a block by its hash: {answer.reason}")
+            logs = columns.parse(endpoint.name, answer)
+            if len(logs) and {each.tobytes().decode() for each in logs.block_hash} != {read.params[0]["blockHash"]}:
+                raise BadAnswer(endpoint.name, "logs of another block than was asked for")
+            if not names(logs, accounts).all():
+                raise BadAnswer(endpoint.name, "logs that name other accounts than were asked for")
+            found.append(logs)
+        return _once(endpoint.name, found)
+
+
+def _refusal(answers: Sequence[Logs | SourceError]) -> SourceError | None:
+    """What keeps a piece from being whole: what is no question of size first."""
+    refusals = [each for each in answers if isinstance(each, SourceError)]
+    return next((each for each in refusals if not isinstance(each, TooMuch)), refusals[0] if refusals else None)
+
+
+def _whole(answers: Sequence[Logs | SourceError]) -> list[Logs]:
+    return [each for each in answers if not isinstance(each, SourceError)]
+
+
+def _within(source: str, piece: Span, logs: Logs) -> Logs:
+    if len(logs) and (int(logs.height[0]) not in piece or int(logs.height[-1]) not in piece):
+        raise BadAnswer(source, "logs from outside the span that was asked for")
+    return logs
+
+
+def _once(source: str, parts: Sequence[Logs]) -> Logs:
+    """Logs in the order of the chain, each once: one that names two accounts, or one twice, answers two questions."""
+    logs = columns.join(parts)
+    if len(logs) == 0:
+        return logs
+    logs = logs.take(np.lexsort((logs.log_index, logs.height)))
+    again = (np.diff(logs.height) == 0) & (np.diff(logs.log_index) == 0)
+    if (again & (logs.block_hash[1:] != logs.block_hash[:-1]).any(axis=1)).any():
+        raise BadAnswer(source, "two logs at one place of a chain, of different blocks")
+    return logs.take(np.flatnonzero(np.concatenate(([True], ~again))))

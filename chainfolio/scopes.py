@@ -1,0 +1,17 @@
+"""What is indexed for some accounts alone: the filter of indexed ranges that stands for one account."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ACCOUNT: Final = "account:"
+
+
+def account_filter(address: str) -> str:
+    """The filter that stands for an account, by its canonical address."""
+    return ACCOUNT + address
+
+
+def account_of(filter_: str) -> str | None:
+    """The account that a filter stands for; None for the filter of a contract, of an event, or of everything."""
+    return filter_.removeprefix(ACCOUNT) if filter_.startswith(ACCOUNT) else None

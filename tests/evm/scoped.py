@@ -1,0 +1,62 @@
+"""What a whole index has of some accounts, to compare what is read for them alone with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from adapters.evm.chain import EvmChain
+from chainfolio.blocks import Block, Span
+from chainfolio.budgets import Budget
+from chainfolio.chains import Capability, Collected, having
+from chainfolio.tables import LOGS
+
+Rows = dict[str, list[dict[str, Any]]]
+
+
+def rows(tables: dict[str, pa.Table], order: Sequence[str] = ()) -> Rows:
+    """Tables as rows; one without any is left out."""
+    return {name: table.to_pylist() for name, table in sorted(tables.items()) if len(table)}
+
+
+async def whole(chain: EvmChain, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Rows:
+    """The rows of a whole index that concern some accounts."""
+    collected = await chain.collect(span, datasets)
+    found: dict[str, pa.Table] = {}
+    for name in datasets:
+        dataset = chain.datasets[name]
+        table = collected.tables.get(dataset.table.name)
+        if table is not None:
+            found[dataset.table.name] = dataset.concerning(table, accounts)
+    if LOGS.name in collected.tables:
+        found[LOGS.name] = chain.datasets["events"].concerning(collected.tables[LOGS.name], accounts)
+    return rows(found)
+
+
+async def scoped(
+    chain: EvmChain,
+    span: Span,
+    accounts: Sequence[str],
+    datasets: Sequence[str],
+    *,
+    before: Block | None = None,
+    budget: Budget | None = None,
+) -> list[Collected]:
+    """Everything of a span, piece by piece, as an indexer reads it."""
+    reader, first, pieces = having(chain, Capability.ACCOUNT_HISTORY), span.first, []
+    while first <= span.last:
+        piece = await reader.collect_accounts(Span(first, span.last), accounts, datasets, before, budget)
+        assert piece.span.first == first
+        assert piece.span.last <= span.last
+        assert set(piece.ways) <= set(datasets)
+        pieces.append(piece)
+        first, before = piece.span.last + 1, piece.last if before is not None else None
+    return pieces
+
+
+def together(pieces: Sequence[Collected]) -> Rows:
+    """The rows of all pieces."""
+    names = sorted({name for piece in pieces for name in piece.tables})
+    return rows({name: pa.concat_tables([p.tables[name] for p in pieces if name in p.tables]) for name in names})
