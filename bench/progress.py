@@ -19,9 +19,10 @@ from bench.places import recorded, scratch
 from bench.runs import Run, empty, index
 from chainfolio.blocks import Span
 from chainfolio.settings import Settings
-from indexer.collect import Collector, missing
+from indexer.collect import Collector
 from indexer.progress import Progress
 from indexer.wiring import System
+from indexer.work import missing
 
 WITHIN = 0.2
 FROM = 0.1

@@ -23,10 +23,11 @@ from chainfolio.settings import Settings
 from chainfolio.tables import TABLES
 from cli.demo import prepare
 from indexer import materialise
-from indexer.collect import Collector, missing
+from indexer.collect import Collector
 from indexer.follow import Follower
 from indexer.progress import Progress
 from indexer.wiring import System
+from indexer.work import missing
 from indexer.worker import Worker
 from localchain.deploy import Deployment, deploy
 from localchain.evm import Tx, tx

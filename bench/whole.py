@@ -13,8 +13,9 @@ from adapters.evm.chain import EvmChain
 from chainfolio.blocks import Span
 from chainfolio.seams import Seams
 from chainfolio.tables import TABLES
-from indexer.collect import Collector, missing
+from indexer.collect import Collector
 from indexer.progress import Progress
+from indexer.work import missing
 from storage.lake import Lake
 from storage.tail import Tail
 

@@ -14,6 +14,7 @@ import msgspec
 from chainfolio.errors import BadSettings
 
 DEFAULT_KIND = "evm"
+EVERYTHING, ACCOUNTS = "chain", "accounts"  # what is indexed of a chain
 SettingsT = TypeVar("SettingsT", bound="ChainSettings")
 
 
@@ -39,6 +40,9 @@ class ChainSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     reorg_depth: Annotated[
         int, doc("so many final blocks may be forgotten without you, when the chain changed them")
     ] = 1024
+    index: Annotated[
+        str, doc('`"chain"`: everything of it; `"accounts"`: only the histories of accounts that are watched')
+    ] = EVERYTHING
     datasets: Annotated[list[str], doc("what to index; empty: every usual dataset")] = []
     contracts: Annotated[list[str], doc("index only these token contracts; empty: all")] = []
     span: Annotated[int, doc("blocks in one request to index")] = 100
@@ -58,6 +62,8 @@ class ChainSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         """Whether every value can be meant; BadSettings names the first that cannot. A kind checks its own, too."""
         if self.span < 1 or self.concurrency < 1 or self.worker_processes < 1:
             raise BadSettings(section, "span, concurrency and worker_processes are at least 1")
+        if self.index not in (EVERYTHING, ACCOUNTS):
+            raise BadSettings(f"{section}.index", f'`{self.index}` is neither "{EVERYTHING}" nor "{ACCOUNTS}"')
         if self.start_block < 0 or self.reorg_depth < 0:
             raise BadSettings(section, "start_block and reorg_depth are at least 0")
 

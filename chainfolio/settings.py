@@ -90,6 +90,13 @@ class Lake(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     uri: Annotated[str, doc("a folder, or `s3://BUCKET/PREFIX`; empty: `lake` in `data`")] = ""
 
 
+class Accounts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The accounts whose histories are indexed, whatever else is indexed of the chains."""
+
+    watch: Annotated[list[str], doc("addresses, on every configured chain of their kind")] = []
+    max_watched: Annotated[int, doc("accounts that requests to the API may have watched on each chain at most")] = 1000
+
+
 class Quotas(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How much an account may keep where the operator gave it no quota of its own."""
 
@@ -114,6 +121,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     prices_file: Annotated[str, doc("file with price feeds; empty: `configs/prices.toml`")] = ""
     protocols: Annotated[str, doc("folder with your own protocol files, beside `configs/protocols`")] = ""
     quotas: Quotas = Quotas()
+    accounts: Accounts = Accounts()
     examples: Annotated[
         dict[str, str], doc("what the documentation page shows in place of its own examples, such as an address")
     ] = {}
@@ -141,7 +149,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 UNPRICED = ("N/A", "zero")
-SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas")
+SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas", "accounts")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 # Ours, but no settings: where the file is, what a client's command shows, how tests run.
 NOT_SETTINGS = ("CHAINFOLIO_CONFIG", "CHAINFOLIO_KEY", "CHAINFOLIO_LOCALCHAIN_HOME", "CHAINFOLIO_TESTS")

@@ -213,8 +213,9 @@ async def _index(system: System, *, quiet: bool) -> Progress:
     from chainfolio.blocks import Span
     from cli.index import watcher
     from indexer import materialise
-    from indexer.collect import Collector, missing
+    from indexer.collect import Collector
     from indexer.progress import Progress
+    from indexer.work import missing
 
     chain = system.chain("local")
     with system.tail.lock(chain.key):

@@ -20,9 +20,9 @@ from cli.watch import clock, watch
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.settings import Settings
-    from indexer.collect import Work
     from indexer.progress import Progress
     from indexer.wiring import System
+    from indexer.work import Work
     from indexer.worker_pool import WorkerProcess
 
 
@@ -63,9 +63,11 @@ def start_worker_processes(given: Settings, chain: str) -> list[WorkerProcess]:
 
 async def _index(system: System, options: argparse.Namespace, worker_processes: Sequence[WorkerProcess]) -> None:
     from indexer import consistency, materialise
-    from indexer.collect import Collector, check_anchor, check_span, heights, missing
+    from indexer.collect import Collector
     from indexer.progress import Progress
+    from indexer.rewind import check_anchor, check_span
     from indexer.wiring import check_datasets
+    from indexer.work import heights, missing
 
     chain = system.chain(options.chain)
     contracts = [evm(contract) for contract in _names(options.contracts)] or chain.settings.contracts
@@ -123,7 +125,7 @@ def _names(given: str | None) -> list[str]:
 
 def _rewind(system: System, chain: Chain, height: int) -> None:
     from indexer import consistency
-    from indexer.collect import rewind
+    from indexer.rewind import rewind
 
     if height < 0:
         raise BadRequest("rewind", "a block height is at least 0")

@@ -76,7 +76,7 @@ async def _chain(system: System, chain: Chain) -> dict[str, Any]:
 def _indexed_ranges(system: System, chain: Chain, dataset: str) -> Spans | None:
     """What is indexed of a dataset for everything it is wanted of; None where it is wanted of nothing: no protocol here
     has events."""
-    from indexer.collect import filters
+    from indexer.work import filters
 
     wanted = filters(dataset, chain.settings.contracts, system.events(chain, [dataset]))
     whole = system.tail.indexed_ranges(chain.key, dataset)

@@ -7,6 +7,8 @@ batch, and the next run makes its commits again: those that had happened change 
 and a number below the last one counts as done: so an open batch is carried out before any new one is begun.
 
 Nothing is written to the lake at or above the lowest block of the tail: from there on, rows come by way of the tail.
+
+The histories of accounts are fetched in pieces that the chain chooses: the next one begins where the last one ended.
 """
 
 from __future__ import annotations
@@ -14,22 +16,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from chainfolio import kinds
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.chains import hash_at, newest_in
-from chainfolio.errors import BadAnswer, BadRequest, DeepReorg
+from chainfolio.chains import Capability, having, newest_in
+from chainfolio.errors import BadAnswer, OverBudget
+from chainfolio.scopes import account_filter
 from chainfolio.seams import Seams
 from chainfolio.tables import TABLES
-from indexer.consistency import newest_batch
+from indexer.doubles import without_stored
 from indexer.progress import Progress
+from indexer.rewind import finish_forgetting, finish_rewind
+from indexer.scopes import NO_END, UNREAD, group_of, lacking
+from indexer.work import Work, missing
 from indexer.worker_pool import BoundaryCheck
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from chainfolio.budgets import Budget
     from chainfolio.chains import Chain, Collected
     from indexer.worker_pool import Boundaries, WorkerProcess
     from storage.lake import Lake
@@ -39,29 +45,6 @@ BATCH_ROWS = 65_536
 BATCH_BLOCKS = 20_000
 # A killed run has no more than this to fetch again, however slow the node is.
 BATCH_S = 30.0
-EVERYTHING = ("",)
-REWIND = ("rewind",)
-REPAIR = ("repair",)
-NO_END = 2**62
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Datasets of some contracts (`""`: of all), or some events, that are missing in some spans."""
-
-    spans: Spans
-    datasets: tuple[str, ...]
-    filters: tuple[str, ...] = EVERYTHING
-
-    @property
-    def contracts(self) -> tuple[str, ...]:
-        """The contracts to name to the node; none for everything."""
-        return () if self.filters == EVERYTHING or self.events else self.filters
-
-    @property
-    def events(self) -> tuple[str, ...]:
-        """The filters of a dataset that is indexed by events, which is always on its own."""
-        return self.filters if filtered_by(self.datasets[0]) == "event" else ()
 
 
 @dataclass(slots=True)
@@ -72,9 +55,19 @@ class _Pending:
     chunks: list[Collected] = field(default_factory=list)
     rows: int = 0
 
+    def fits(self, chunk: Collected) -> bool:
+        """Whether a chunk has the same datasets as those that wait: of accounts, the nodes may not give all."""
+        return not self.chunks or self.chunks[0].ways.keys() == chunk.ways.keys()
+
     def add(self, chunk: Collected) -> None:
         self.chunks.append(chunk)
         self.rows += sum(len(table) for table in chunk.tables.values())
+
+    def read(self, work: Work) -> tuple[str, ...]:
+        """The datasets that were read: of accounts, those that the nodes gave."""
+        return tuple(
+            name for name in work.datasets if not work.accounts or all(name in chunk.ways for chunk in self.chunks)
+        )
 
     @property
     def span(self) -> Span:
@@ -88,45 +81,6 @@ class _Pending:
 
         names = sorted({name for chunk in self.chunks for name in chunk.tables})
         return {name: pa.concat_tables([c.tables[name] for c in self.chunks if name in c.tables]) for name in names}
-
-
-def filters(dataset: str, contracts: Sequence[str], events: Sequence[str]) -> Sequence[str]:
-    """Of what a dataset is wanted; `""` stands for all."""
-    by = filtered_by(dataset)
-    if by == "event":
-        return events
-    return contracts if contracts and by == "contract" else EVERYTHING
-
-
-def filtered_by(dataset: str) -> str:
-    """By what a dataset can be asked for: contracts, events, or nothing: of the others there is only everything."""
-    known = kinds.datasets().get(dataset)
-    return known.filtered_by if known else ""
-
-
-def missing(
-    tail: Tail, chain: str, span: Span, datasets: Sequence[str], contracts: Sequence[str], events: Sequence[str] = ()
-) -> list[Work]:
-    """What is still to be fetched of a span, equal needs together; a contract is covered by everything, too.
-
-    `events` are the filters that the dataset of this name is wanted of.
-    """
-    needs: dict[tuple[Spans, str], list[str]] = {}
-    for dataset in dict.fromkeys(datasets):
-        whole = tail.indexed_ranges(chain, dataset, "")
-        for name in dict.fromkeys(filters(dataset, contracts, events)):
-            left = Spans([span]) - whole - (tail.indexed_ranges(chain, dataset, name) if name else ())
-            if left:
-                needs.setdefault((left, name), []).append(dataset)
-    grouped: dict[tuple[Spans, tuple[str, ...], bool], list[str]] = {}
-    for (left, name), names in needs.items():
-        grouped.setdefault((left, tuple(names), bool(name)), []).append(name)
-    return [Work(left, names, tuple(sorted(wanted))) for (left, names, _), wanted in grouped.items()]
-
-
-def heights(work: Sequence[Work]) -> int:
-    """How many blocks some work is about: one that several parts of it read is still one block."""
-    return len(Spans(span for item in work for span in item.spans))
 
 
 def stream(chain: str, worker_process: int) -> str:
@@ -169,22 +123,34 @@ class Collector:
         *,
         worker_process: int = 0,
         ends: Boundaries | None = None,
+        budget: Budget | None = None,
+        stops: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`budget` is what reading accounts may ask of the nodes; work ends early, between two batches, once it
+        `stops`."""
         self.chain, self.lake, self.tail, self.seams, self.progress = chain, lake, tail, seams, progress
         self.worker_process, self._boundaries = worker_process, ends or BoundaryCheck(chain.key)
+        self._budget, self._stops = budget, stops
 
     async def run(self, work: Sequence[Work], worker_processes: Sequence[WorkerProcess] = ()) -> None:
         """Carry out all work, here and in the lanes given. What was committed stays; an error leaves the rest."""
         await self.recover()
         for item in work:
             for span in item.spans:
-                await self._rest(span, item, worker_processes)
+                if not self._stops():
+                    await self._rest(span, item, worker_processes)
 
     async def _rest(self, span: Span, item: Work, worker_processes: Sequence[WorkerProcess]) -> None:
         """What is still missing of a span by now: an earlier batch, or the tail, may have got a part of it."""
         kept = self.tail.blocks(self.chain.key)
         below = Span(0, kept[0].height - 1) if kept and kept[0].height else Span(0, NO_END)
         if kept and kept[0].height <= span.first:
+            return
+        if item.accounts:
+            wanted = dict.fromkeys(item.accounts, span)
+            for spans, accounts in lacking(self.tail, self.chain.key, item.datasets, wanted, again=True):
+                for part in spans & [below]:
+                    await self.piece(part, Work(spans, item.datasets, tuple(map(account_filter, accounts))))
             return
         for left in missing(self.tail, self.chain.key, span, item.datasets, item.contracts, item.events):
             for part in left.spans & [below]:
@@ -198,11 +164,11 @@ class Collector:
         pieces = _Pieces(span, self.chain.settings.span, 1 + len(worker_processes), self.progress)
 
         async def here() -> None:
-            while (piece := pieces.next()) is not None:
+            while not self._stops() and (piece := pieces.next()) is not None:
                 await self.piece(piece, work)
 
         async def there(worker_process: WorkerProcess) -> None:
-            while (piece := pieces.next()) is not None:
+            while not self._stops() and (piece := pieces.next()) is not None:
                 await worker_process.carry(piece, work, self.tail, self._boundaries, self.progress)
 
         try:
@@ -220,6 +186,8 @@ class Collector:
         try:
             async with aclosing(self._chunks(span, work, self.progress.begin)) as chunks:
                 async for chunk in chunks:
+                    if not pending.fits(chunk):
+                        writing, pending = await self._handed_over(pending, work, writing), _Pending(now_s())
                     pending.add(chunk)
                     self.progress.add(
                         blocks=len(chunk.span),
@@ -229,19 +197,34 @@ class Collector:
                         begun=True,
                     )
                     if pending.is_full(now_s()) or chunk.span.last == span.last:
-                        if writing is not None:
-                            await asyncio.shield(writing)
-                        full, pending = pending, _Pending(now_s())
-                        last = await self._last(full)
-                        writing = asyncio.ensure_future(asyncio.to_thread(self._commit, full, last, work))
+                        writing, pending = await self._handed_over(pending, work, writing), _Pending(now_s())
+                        if self._stops():
+                            break
+        except OverBudget:
+            if pending.chunks:
+                writing = await self._handed_over(pending, work, writing)
+            raise
         finally:
             if writing is not None:
                 await writing
+
+    async def _handed_over(
+        self, pending: _Pending, work: Work, writing: asyncio.Future[None] | None
+    ) -> asyncio.Future[None]:
+        """A batch that is being committed, once the one before it has been."""
+        if writing is not None:
+            await asyncio.shield(writing)
+        last = await self._last(pending)
+        return asyncio.ensure_future(asyncio.to_thread(self._commit, pending, last, work))
 
     async def _chunks(
         self, span: Span, work: Work, begun: Callable[[int], None] = lambda blocks: None
     ) -> AsyncGenerator[Collected, None]:
         """The span's chunks in order, linked to each other. The first goes alone: it learns what the node allows."""
+        if work.accounts:
+            async for chunk in self._of_accounts(span, work, begun):
+                yield chunk
+            return
         pieces = span.cut(self.chain.settings.span)
         flying: list[asyncio.Task[Collected]] = []
         before: Block | None = self._before(span)
@@ -266,6 +249,20 @@ class Collector:
                 task.cancel()
             await asyncio.gather(*flying, return_exceptions=True)
 
+    async def _of_accounts(
+        self, span: Span, work: Work, begun: Callable[[int], None]
+    ) -> AsyncGenerator[Collected, None]:
+        """What concerns accounts, in pieces as long as the chain gives them."""
+        reader, left = having(self.chain, Capability.ACCOUNT_HISTORY), span
+        while True:
+            begun(0)
+            chunk = await reader.collect_accounts(left, work.accounts, work.datasets, budget=self._budget)
+            assert chunk.span.first == left.first, "a piece begins where it is asked to"
+            yield chunk
+            if chunk.span.last == span.last:
+                return
+            left = Span(chunk.span.last + 1, span.last)
+
     def _before(self, span: Span) -> Block | None:
         anchor = self.tail.anchor(self.chain.key)
         return anchor if anchor is not None and anchor.height == span.first - 1 else None
@@ -283,19 +280,31 @@ class Collector:
 
     def _commit(self, pending: _Pending, last: Block | None, work: Work) -> None:
         """One batch: intent, a commit a table, closed. Runs in a thread of its own."""
-        tables = self._unknown_only(pending.tables(), pending.span, work)
+        tables = self._new_only(pending.tables(), pending.span, work)
         if all(chunk.is_linked for chunk in pending.chunks):
             first = next((chunk.chain[0] for chunk in pending.chunks if chunk.chain), None)
             self._boundaries.check_boundary(pending.span, first, last)
         batch = self.tail.open_batch(
             self.chain.key,
             pending.span,
-            work.datasets,
+            pending.read(work),
             work.filters,
             after=self._last_batch(),
             worker_process=self.worker_process,
         )
         self._write(batch, tables)
+        self._close(batch, pending, last, work)
+
+    def _close(self, batch: Batch, pending: _Pending, last: Block | None, work: Work) -> None:
+        """Count a batch as indexed, and keep how accounts were read."""
+        if work.accounts:
+            chunks = pending.chunks
+            batch = replace(batch, datasets=tuple(name for name in batch.datasets if name in pending.read(work)))
+            ways = {(a, *way) for a in work.accounts for chunk in chunks for way in chunk.ways.items()}
+            self.tail.note(batch.chain, sorted(ways), [each for chunk in chunks for each in chunk.unexplained])
+            # What no node gives is asked for once: lost where the process dies here, and then asked for once more.
+            unread = [UNREAD + name for name in work.datasets if name not in batch.datasets]
+            self.tail.add_ranges(batch.chain, [(name, each) for name in unread for each in work.filters], batch.span)
         self.tail.close_batch(batch, last)
 
     def _last_batch(self) -> int:
@@ -310,16 +319,9 @@ class Collector:
             ):
                 self.progress.rows += len(rows)
 
-    def _unknown_only(self, tables: dict[str, pa.Table], span: Span, work: Work) -> dict[str, pa.Table]:
-        """Without rows of contracts that were indexed on their own before everything was asked for."""
-        if work.filters != EVERYTHING:
-            return tables
-        for dataset in work.datasets:
-            for contract in self.tail.indexed_filters(self.chain.key, dataset):
-                known = self.tail.indexed_ranges(self.chain.key, dataset, contract) & [span] if contract else Spans()
-                for part in known:
-                    tables = self.chain.datasets[dataset].without(tables, contract, part)
-        return tables
+    def _new_only(self, tables: dict[str, pa.Table], span: Span, work: Work) -> dict[str, pa.Table]:
+        """Without the rows that are stored already, for something else was indexed that has them too."""
+        return without_stored(self.lake, self.tail, self.chain.key, self.chain.datasets, tables, span, work.filters)
 
     async def recover(self) -> int:
         """Carry out again what a killed run had begun; how many batches there were."""
@@ -328,62 +330,19 @@ class Collector:
         known = set(self.chain.datasets)
         batches = [batch for batch in self.tail.open_batches(self.chain.key) if set(batch.datasets) <= known]
         for batch in batches:
-            work = Work(Spans([batch.span]), batch.datasets, batch.filters)
+            work = self._begun(batch)
             pending = _Pending(0)
             async with aclosing(self._chunks(batch.span, work)) as chunks:
                 async for chunk in chunks:
                     pending.add(chunk)
-            tables = self._unknown_only(pending.tables(), batch.span, work)
+            tables = await asyncio.to_thread(self._new_only, pending.tables(), batch.span, work)
             await asyncio.to_thread(self._write, batch, tables)
-            self.tail.close_batch(batch, await self._last(pending))
+            self._close(batch, pending, await self._last(pending), work)
         return len(batches)
 
-
-def rewind(lake: Lake, tail: Tail, chain: str, height: int) -> int:
-    """Forget everything from a height on, or from lower where a killed run left a batch half-way; from which height.
-
-    The caller holds the chain's lock. It is written down before it is begun: a killed one is finished by the next run.
-    """
-    first = min([height, *(batch.span.first for batch in tail.open_batches(chain))])
-    tail.open_batch(chain, Span(first, NO_END), REWIND, after=newest_batch(lake, chain))
-    finish_rewind(lake, tail, chain)
-    return first
-
-
-def finish_rewind(lake: Lake, tail: Tail, chain: str) -> None:
-    """Carry out a rewind that was begun; nothing where none was."""
-    begun = [batch.span.first for batch in tail.open_batches(chain) if batch.datasets == REWIND]
-    if begun:
-        lake.forget(chain, Span(min(begun), NO_END))
-        tail.rewind(chain, min(begun) - 1, None)
-
-
-def finish_forgetting(lake: Lake, tail: Tail, chain: str) -> None:
-    """Forget the rows of repairs that were begun: those of all tables that follow the cover, but for the histories that
-    the intent spares, for they are damaged too and made again as a whole."""
-    for batch in tail.open_batches(chain):
-        if batch.datasets == REPAIR:
-            spared = {*batch.filters, "balances", "allowances", "tokens"}
-            lake.forget(chain, batch.span, [table for table in TABLES.values() if table.name not in spared])
-            tail.forget(batch)
-
-
-async def check_anchor(chain: Chain, tail: Tail) -> None:
-    """The last final block we keep must still be on the node's chain: DeepReorg where it is not."""
-    anchor = tail.anchor(chain.key)
-    if anchor is None:
-        return
-    theirs = await hash_at(chain, anchor.height)
-    if theirs != anchor.hash:
-        raise DeepReorg(chain.key, anchor.height, anchor.hash, theirs)
-
-
-def check_span(chain: str, first: int, last: int, finalized: int) -> Span:
-    """The span a user asked for, within what is final."""
-    if first < 0:
-        raise BadRequest("from", "a block height is at least 0")
-    if first > finalized:
-        raise BadRequest("from", f"block {first} is not final yet on {chain}: the newest final block is {finalized}")
-    if first > last:
-        raise BadRequest("to", f"{last} is before {first}")
-    return Span(first, min(last, finalized))
+    def _begun(self, batch: Batch) -> Work:
+        """What a batch was begun for. Of accounts all is read again that is read together."""
+        work = Work(Spans([batch.span]), batch.datasets, batch.filters)
+        if work.accounts and work.datasets:
+            return replace(work, datasets=group_of(self.chain.datasets, work.datasets[0]))
+        return work

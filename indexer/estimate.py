@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from chainfolio.blocks import Span
 from chainfolio.tables import TABLES
-from indexer.collect import BATCH_BLOCKS, BATCH_ROWS, Work, heights
+from indexer.collect import BATCH_BLOCKS, BATCH_ROWS
+from indexer.work import Work, heights
 from storage.lake import Lake
 
 if TYPE_CHECKING:

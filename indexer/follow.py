@@ -15,12 +15,17 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.chains import hash_at
+from chainfolio.chain_settings import EVERYTHING
+from chainfolio.chains import Capability, hash_at, having
 from chainfolio.errors import DeepReorg, NodeBehind, Reorged, SourceError, Unavailable
+from chainfolio.scopes import account_filter
 from chainfolio.seams import Seams
 from chainfolio.tables import LOGS, TABLES
 from indexer import arrow_ipc
-from indexer.collect import check_anchor, filters, finish_rewind, missing
+from indexer.doubles import merged
+from indexer.rewind import check_anchor, finish_rewind
+from indexer.scopes import UNREAD, Scope, can_be_read, groups
+from indexer.work import Work, filters, missing, missing_of
 from storage.tail import TailBlock
 
 if TYPE_CHECKING:
@@ -40,6 +45,7 @@ MOVE_BLOCKS = 1000
 BEHIND_S = 30.0
 # The batches of the follower, and the heights that have gone from the tail to the lake.
 MOVED = "tail"
+NOBODY = Scope()
 
 
 @dataclass(slots=True)
@@ -65,7 +71,8 @@ class Status:
 class Follower:
     """Keeps one chain's tail at its head. The caller holds the chain's lock.
 
-    `events` are the filters that the dataset of this name is wanted of.
+    `events` are the filters that the dataset of this name is wanted of. `scope` are the accounts whose histories are
+    wanted, whatever the datasets are.
     """
 
     def __init__(
@@ -76,18 +83,21 @@ class Follower:
         seams: Seams,
         datasets: Sequence[str],
         events: Sequence[str] = (),
+        scope: Scope = NOBODY,
     ) -> None:
         self.chain, self.lake, self.tail, self.seams = chain, lake, tail, seams
-        self.datasets, self.events = tuple(datasets), tuple(events)
+        self.datasets, self.events, self.scope = tuple(datasets), tuple(events), scope
         self.status = Status()
         self._stream = f"{chain.key}/follow"
         self._waits_since_s: float | None = None
         self._behind_since_s: float | None = None
 
-    async def run(self, progressed: Callable[[], None] = lambda: None) -> None:
-        """Until cancelled, or until the chain's final past has changed; `progressed` hears of every step done."""
-        pause_s = max(0.2, min(self.chain.info.block_time_ms / 1000, 12.0))  # float: seconds
-        while not self.status.halted:
+    async def run(
+        self, progressed: Callable[[], None] = lambda: None, stops: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Until cancelled, until it `stops`, or until the chain's final past has changed; `progressed` hears of every
+        step done."""
+        while not self.status.halted and not stops():
             try:
                 await self.step()
                 self.status.problem = ""
@@ -96,7 +106,12 @@ class Follower:
                 self.status.halted = str(error)
             except SourceError as error:
                 self.status.problem = str(error)
-            await self.seams.clock.sleep(pause_s)
+            await self.seams.clock.sleep(self.pause_s)
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds between two steps: about as long as a block takes."""
+        return max(0.2, min(self.chain.info.block_time_ms / 1000, 12.0))
 
     async def step(self) -> None:
         """Once: see the head, undo what was reorganised, add what is new, move what became final."""
@@ -192,9 +207,44 @@ class Follower:
                 raise Unavailable(error.source, f"the chain changed while block {error.height} was read") from error
             if not chunk.is_linked or (top is not None and chunk.chain and chunk.chain[0].parent != top.hash):
                 raise Unavailable(self.chain.key, "the chain changed while it was read")
-            await asyncio.to_thread(self._put, chunk)
+            ranges = await self._add_accounts(chunk, top)
+            await asyncio.to_thread(self._put, chunk, ranges)
             top = chunk.last or top
             await self._finalise(heads.finalized)
+
+    async def _add_accounts(self, chunk: Collected, top: Block | None) -> list[tuple[str, str]]:
+        """Add to a chunk what concerns the accounts of the scope; the datasets and filters that are indexed by it."""
+        accounts, ranges = self.scope.at(chunk.span), list[tuple[str, str]]()
+        if not accounts or not can_be_read(self.chain):
+            return ranges
+        whole = {name for name, filter_ in self._filters() if not filter_}
+        for group in groups(self.chain.datasets):
+            if not whole.issuperset(group):
+                ways = await self._add_group(chunk, top, accounts, group)
+                read = [name if name in ways else UNREAD + name for name in group]
+                ranges += [(name, account_filter(account)) for name in read for account in accounts]
+        return ranges
+
+    async def _add_group(
+        self, chunk: Collected, top: Block | None, accounts: Sequence[str], group: Sequence[str]
+    ) -> set[str]:
+        """Add the rows of the datasets that are read together; those that the nodes gave at all heights."""
+        reader, left, given = having(self.chain, Capability.ACCOUNT_HISTORY), chunk.span, set(group)
+        hashes = {block.height: block.hash for block in chunk.chain}
+        while True:
+            part = await reader.collect_accounts(left, accounts, group, top)
+            if any(hashes.get(block.height) != block.hash for block in part.chain):
+                raise Unavailable(self.chain.key, "the chain changed while it was read")
+            for name, rows in part.tables.items():
+                if name in chunk.tables:
+                    rows = merged(TABLES[name], chunk.tables[name], rows)
+                chunk.tables[name] = rows
+            given &= part.ways.keys()
+            ways = [(account, *way) for account in accounts for way in part.ways.items()]
+            await asyncio.to_thread(self.tail.note, self.chain.key, ways, part.unexplained)
+            if part.span.last == chunk.span.last:
+                return given
+            left, top = Span(part.span.last + 1, chunk.span.last), part.last or top
 
     def _is_half_filled(self) -> bool:
         known = set(self.chain.datasets)
@@ -203,7 +253,8 @@ class Follower:
     def _start(self) -> int:
         """Where to begin without any block to stand on: above all that was indexed."""
         indexed = [span.last + 1 for name, filter_ in self._filters() for span in self._indexed_ranges(name, filter_)]
-        return max([self.chain.settings.start_block, *indexed])
+        begin, firsts = self.chain.settings.start_block, [each.first for each in self.scope.watches]
+        return max([begin if self.chain.settings.index == EVERYTHING else min(firsts, default=begin), *indexed])
 
     def _indexed_ranges(self, dataset: str, filter_: str) -> Spans:
         return self.tail.indexed_ranges(self.chain.key, dataset, filter_)
@@ -218,8 +269,9 @@ class Follower:
         # Headers are what links the tail together, so they are read whether or not `blocks` is kept.
         return self.datasets if "blocks" in self.datasets else ("blocks", *self.datasets)
 
-    def _put(self, chunk: Collected) -> None:
+    def _put(self, chunk: Collected, ranges: Sequence[tuple[str, str]]) -> None:
         kept = {self.chain.datasets[name].table.name for name in self.datasets} | {LOGS.name}
+        kept |= {self.chain.datasets[name].table.name for name, _ in ranges if name in self.chain.datasets}
         split = {name: _by_height(rows) for name, rows in chunk.tables.items() if name in kept}
         entries = [
             TailBlock(
@@ -228,12 +280,7 @@ class Follower:
             )
             for block in chunk.chain
         ]
-        whole = [dataset for dataset, filter_ in self._filters() if not filter_]
-        self.tail.put(self.chain.key, entries, datasets=whole, span=chunk.span)
-        # Not in the same transaction: `recover` reads blocks again whose cover is not whole.
-        for dataset, filter_ in self._filters():
-            if filter_:
-                self.tail.add_indexed_ranges(self.chain.key, dataset, filter_, chunk.span)
+        self.tail.put(self.chain.key, entries, span=chunk.span, ranges=[*self._filters(), *ranges])
 
     # --- final blocks ------------------------------------------------------------------------------------------------
 
@@ -294,6 +341,8 @@ class Follower:
             span = Span(kept[0].height, kept[-1].height)
             contracts = self.chain.settings.contracts
             lacking = missing(self.tail, self.chain.key, span, self.datasets, contracts, self.events)
+            wanted = missing_of(self.tail, self.chain, self.scope, span.last)
+            lacking += [Work(part, each.datasets, each.filters) for each in wanted if (part := each.spans & [span])]
             if lacking:
                 first = min(each.first for work in lacking for each in work.spans)
                 self.tail.rollback(self.chain.key, first - 1)

@@ -7,14 +7,16 @@ Decoding stored logs again is next door, in `reprocess`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chainfolio import kinds
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import BadRequest
+from chainfolio.scopes import account_of
 from chainfolio.tables import ALLOWANCES, APPROVALS, BALANCES, LOGS, TABLES, TRANSACTIONS, TRANSFERS, Table
+from indexer.scopes import NO_END, accounts_of
 from storage.tail import Batch
 
 if TYPE_CHECKING:
@@ -73,32 +75,43 @@ def materialise(lake: Lake, tail: Tail, chain: str, wanted: Sequence[str] = DERI
 
 def indexed_in_lake(tail: Tail, chain: str, dataset: str, filter_: str = "") -> Spans:
     """The part of a dataset's cover that is in the lake: what the tail still holds is not there yet."""
+    return _by_filter_in_lake(tail, chain, dataset).get(filter_, Spans())
+
+
+def _by_filter_in_lake(tail: Tail, chain: str, dataset: str) -> dict[str, Spans]:
     # Looked at before and after: blocks come to the tail, and leave it for the lake, while this is read.
     kept = tail.blocks(chain)[:1]
-    indexed_ranges = tail.indexed_ranges(chain, dataset, filter_)
+    found = tail.ranges_by_filter(chain, dataset)
     kept += tail.blocks(chain)[:1]
     lowest = min((block.height for block in kept), default=None)
-    return (
-        indexed_ranges
-        if lowest is None
-        else indexed_ranges - [Span(lowest, max(lowest, *(span.last for span in indexed_ranges), 0))]
-    )
+    return found if lowest is None else {filter_: spans - [Span(lowest, NO_END)] for filter_, spans in found.items()}
 
 
 def pending(tail: Tail, chain: str, source: str, filter_: str) -> Spans:
     """Heights whose rows of one source dataset are in the lake, but not in the history that they belong to yet."""
+    return _pending(tail, chain, source).get(filter_, Spans())
+
+
+def _pending(tail: Tail, chain: str, source: str) -> dict[str, Spans]:
+    """By filter, heights whose rows of one source dataset are not in the history that they belong to yet."""
     name = next(f"{name}/{source}" for name, history in HISTORIES.items() if source in history.datasets)
-    done = tail.indexed_ranges(chain, name, filter_) | (tail.indexed_ranges(chain, name, "") if filter_ else ())
-    return indexed_in_lake(tail, chain, source, filter_) - done
+    done = tail.ranges_by_filter(chain, name)
+    everything = done.get("", Spans())
+    left = {
+        filter_: spans - done.get(filter_, ()) - everything
+        for filter_, spans in _by_filter_in_lake(tail, chain, source).items()
+    }
+    return {filter_: spans for filter_, spans in left.items() if spans}
 
 
 def unmaterialised(tail: Tail, chain: str, history: Table) -> Spans:
     """Heights whose rows are in the lake, but not all in a history that they belong to yet."""
-    behind = Spans()
-    for source in HISTORIES[history.name].datasets:
-        for filter_ in tail.indexed_filters(chain, source):
-            behind |= pending(tail, chain, source, filter_)
-    return behind
+    behind = [span for source in HISTORIES[history.name].datasets for span in _spans(_pending(tail, chain, source))]
+    return Spans(behind)
+
+
+def _spans(several: Mapping[str, Spans]) -> Iterator[Span]:
+    yield from {span for spans in several.values() for span in spans}
 
 
 def whole(lake: Lake, tail: Tail, chain: str, name: str) -> pa.Table:
@@ -110,12 +123,13 @@ def whole(lake: Lake, tail: Tail, chain: str, name: str) -> pa.Table:
     source, target = WHOLE[name]
     if not lake.exists(source):
         return target.schema().empty_table()
-    filters = tail.indexed_filters(chain, source.name)
-    height = max(
-        (span.last for filter_ in filters for span in indexed_in_lake(tail, chain, source.name, filter_)), default=0
-    )
+    ranges = _by_filter_in_lake(tail, chain, source.name)
+    height = max((span.last for span in _spans(ranges)), default=0)
     compute: Callable[[pl.LazyFrame], pl.DataFrame] = getattr(ledger, name)
     frame = compute(lake.scan(source, chain=chain)).with_columns(pl.lit(height, pl.Int64).alias("height"))
+    if any(spans - ranges.get("", ()) for filter_, spans in ranges.items() if account_of(filter_)):
+        # Others met the accounts that were indexed alone, and are known from nothing else.
+        frame = frame.filter(pl.col(target.order[0]).is_in(accounts_of(ranges)) | pl.col("token").is_in(list(ranges)))
     return in_schema(frame.with_columns(pl.lit(chain).alias("chain")), target)
 
 
@@ -142,13 +156,13 @@ def _follow(lake: Lake, tail: Tail, chain: str, name: str, source: str) -> int:
 def _underlying(tail: Tail, chain: str, source: str) -> Iterator[tuple[Spans, tuple[str, ...]]]:
     """What has no history yet, and of which filters: everything first, which may be all that the others lack; then
     those that lack the same together."""
-    if left := pending(tail, chain, source, ""):
+    if left := _pending(tail, chain, source).get(""):
         yield left, ("",)
-    lacking: dict[Spans, list[str]] = {}
-    for filter_ in filter(None, tail.indexed_filters(chain, source)):
-        if left := pending(tail, chain, source, filter_):
-            lacking.setdefault(left, []).append(filter_)
-    yield from ((spans, tuple(filters)) for spans, filters in lacking.items())
+    lacking: dict[tuple[Spans, bool], list[str]] = {}
+    for filter_, left in _pending(tail, chain, source).items():
+        if filter_:
+            lacking.setdefault((left, account_of(filter_) is not None), []).append(filter_)
+    yield from ((spans, tuple(filters)) for (spans, _), filters in lacking.items())
 
 
 def _history_of(batch: Batch) -> str:
@@ -158,9 +172,10 @@ def _history_of(batch: Batch) -> str:
 
 
 def _rows(lake: Lake, tail: Tail, batch: Batch) -> pa.Table:
-    """One batch of a history, made from the rows that are in its source: the same whenever it is made."""
+    """One batch of a history, made from the rows that are in its source, without those that it has already."""
     name = _history_of(batch)
-    return in_schema(_compute(name)(_source_rows(lake, tail, batch, HISTORIES[name].source).collect()), TABLES[name])
+    rows = _source_rows(lake, batch, of_filters(HISTORIES[name], batch.filters))
+    return in_schema(_compute(name)(_not_there(lake, tail, batch, rows.collect())), TABLES[name])
 
 
 def _compute(name: str) -> Callable[[pl.DataFrame], pl.DataFrame]:
@@ -177,24 +192,49 @@ def _commit(lake: Lake, tail: Tail, batch: Batch) -> int:
     return len(table)
 
 
-def _source_rows(lake: Lake, tail: Tail, batch: Batch, source: Table) -> pl.LazyFrame:
-    """The source rows of a batch: of its filters, or of all but those whose turn has been."""
+def _source_rows(lake: Lake, batch: Batch, wanted: pl.Expr) -> pl.LazyFrame:
+    """The rows of a batch's source dataset in its heights, those that are wanted of them."""
     import polars as pl
 
-    dataset = batch.datasets[0]
-    rows = lake.scan(source, chain=batch.chain, heights=[batch.span]).filter(_within(batch.span))
+    source, dataset = HISTORIES[_history_of(batch)].source, batch.datasets[0]
+    rows = lake.scan(source, chain=batch.chain, heights=[batch.span]).filter(_within(batch.span) & wanted)
     known = kinds.datasets()
     if every := [standard for each in known.values() if each.table is source for standard in each.standards]:
         own = known[dataset.rpartition("/")[2]].standards
         rows = rows.filter(pl.col("standard").is_in(own) if own else ~pl.col("standard").is_in(every))
-    if source is LOGS:
-        return rows.filter(of_events(batch.filters))
-    if batch.filters != ("",):
-        return rows.filter(pl.col("token").is_in(batch.filters))
-    for contract in tail.indexed_filters(batch.chain, dataset):
-        for span in tail.indexed_ranges(batch.chain, dataset, contract) & [batch.span] if contract else ():
-            rows = rows.filter(~(_within(span) & (pl.col("token") == contract)))
     return rows
+
+
+def of_filters(history: History, filters: Collection[str]) -> pl.Expr:
+    """Which rows of its source belong into a history by some filters: all of accounts, or none of them."""
+    import polars as pl
+
+    from portfolio.ledger import concerns
+
+    if accounts := accounts_of(filters):
+        return concerns(TABLES[history.name], accounts)
+    if history.source is LOGS:
+        return of_events(filters)
+    return pl.lit(True) if "" in filters else pl.col("token").is_in(filters)
+
+
+def _not_there(lake: Lake, tail: Tail, batch: Batch, rows: pl.DataFrame) -> pl.DataFrame:
+    """Source rows that are not in the history of the batch yet. Whatever an account's history has of a row, the other
+    accounts that the row concerns have, too; so one account tells."""
+
+    done = tail.ranges_by_filter(batch.chain, batch.datasets[0])
+    near = {filter_: spans for filter_, ranges in done.items() if (spans := ranges & [batch.span])}
+    if batch.filters == ("",):
+        for contract in near:
+            for span in near[contract] if contract and account_of(contract) is None else ():
+                rows = rows.filter(~(_within(span) & of_filters(HISTORIES[_history_of(batch)], (contract,))))
+    accounts = accounts_of(batch.filters) or accounts_of(near)
+    if not near or not accounts or rows.is_empty():
+        return rows
+    table = TABLES[_history_of(batch)]
+    key = [name for name in table.key if name in rows.columns and name != "chain"]
+    known = lake.of_accounts(table, batch.chain, accounts, key).filter(_within(batch.span)).collect()
+    return rows.join(known, on=key, how="anti", maintain_order="left")
 
 
 def _within(span: Span) -> pl.Expr:
@@ -271,10 +311,29 @@ def history_of_indexed(lake: Lake, tail: Tail, chain: str, name: str) -> Iterato
         if _history_of(batch) == name and batch.number <= committed:
             tail.close_batch(batch)
     for dataset in (f"{name}/{source}" for source in HISTORIES[name].datasets):
-        for filter_ in tail.indexed_filters(chain, dataset):
-            for span in tail.indexed_ranges(chain, dataset, filter_):
-                for window in _windows(lake, chain, span, HISTORIES[name].source):
-                    yield from _rows(lake, tail, Batch(chain, 0, window, (dataset,), (filter_,))).to_batches()
+        ranges = tail.ranges_by_filter(chain, dataset)
+        for span in Spans(_spans(ranges)):
+            for window in _windows(lake, chain, span, HISTORIES[name].source):
+                batch = Batch(chain, 0, window, (dataset,))
+                rows = _source_rows(lake, batch, _of_ranges(HISTORIES[name], ranges, window))
+                yield from in_schema(_compute(name)(rows.collect()), TABLES[name]).to_batches()
+
+
+def _of_ranges(history: History, ranges: Mapping[str, Spans], window: Span) -> pl.Expr:
+    """Which rows of its source a history has in a window, by the filters that it was made for and their heights."""
+    import polars as pl
+
+    alike: dict[tuple[Spans, bool], list[str]] = {}
+    for filter_, spans in ranges.items():
+        if near := spans & [window]:
+            alike.setdefault((near, account_of(filter_) is not None), []).append(filter_)
+    return pl.any_horizontal(
+        pl.lit(False),
+        *(
+            pl.any_horizontal(*map(_within, spans)) & of_filters(history, filters)
+            for (spans, _), filters in alike.items()
+        ),
+    )
 
 
 class Counted:

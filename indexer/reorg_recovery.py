@@ -13,7 +13,7 @@ from chainfolio.blocks import Block, Span
 from chainfolio.chains import Capability, hash_at, having
 from chainfolio.errors import DeepReorg
 from chainfolio.tables import BLOCKS
-from indexer.collect import rewind
+from indexer.rewind import rewind
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain

@@ -7,16 +7,20 @@ indexed again. That is written down before it is begun: a repair that was killed
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
+from chainfolio.scopes import account_of
 from chainfolio.tables import TABLES, TOKENS
 from indexer import materialise
-from indexer.collect import EVERYTHING, REPAIR, Collector
+from indexer.collect import Collector
 from indexer.consistency import newest_batch
 from indexer.materialise import DERIVED, HISTORIES, WHOLE
 from indexer.progress import Progress
+from indexer.rewind import REPAIR
+from indexer.scopes import groups
+from indexer.work import EVERYTHING
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
@@ -61,15 +65,34 @@ def _begin(chain: Chain, lake: Lake, tail: Tail, span: Span, spared: tuple[str, 
     whole: dict[Spans, list[str]] = {}
     for dataset, filter_, indexed_ranges in covers:
         if part := indexed_ranges & [span]:
+            if account_of(filter_) is not None:
+                continue
             if filter_:
                 wanted.setdefault((dataset, part), []).append(filter_)
             else:
                 whole.setdefault(part, []).append(dataset)
-    # Contracts before everything: their rows are left out of what is read for everything.
     for (dataset, part), filters in wanted.items():
         _open(chain, tail, part, (dataset,), tuple(filters))
     for part, datasets in whole.items():
         _open(chain, tail, part, tuple(datasets), EVERYTHING)
+    for part, group, accounts in _of_accounts(chain, covers, span):
+        _open(chain, tail, part, group, accounts)
+
+
+def _of_accounts(
+    chain: Chain, covers: Sequence[tuple[str, str, Spans]], span: Span
+) -> Iterator[tuple[Spans, tuple[str, ...], tuple[str, ...]]]:
+    """What is indexed of accounts at some heights: of each group of datasets that is read together, accounts that have
+    the same heights together."""
+    for group in groups(chain.datasets):
+        parts: dict[str, Spans] = {}
+        for dataset, filter_, indexed_ranges in covers:
+            if dataset in group and account_of(filter_) is not None:
+                parts[filter_] = parts.get(filter_, Spans()) | (indexed_ranges & [span])
+        alike: dict[Spans, list[str]] = {}
+        for filter_, part in parts.items():
+            alike.setdefault(part, []).append(filter_)
+        yield from ((part, group, tuple(filters)) for part, filters in alike.items())
 
 
 def _open(chain: Chain, tail: Tail, part: Spans, datasets: tuple[str, ...], filters: tuple[str, ...]) -> None:

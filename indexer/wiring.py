@@ -9,11 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from chainfolio.assets import account
+from chainfolio.chain_settings import ACCOUNTS
 from chainfolio.chains import Capability, having
 from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.kinds import EndpointMemory, kind_of
 from chainfolio.seams import Seams
 from chainfolio.settings import Settings
+from chainfolio.tables import BLOCKS
+from indexer.scopes import Scope, can_be_read, indexed_for_all
+from storage.tail import Watch
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
@@ -167,16 +172,40 @@ class System:
         """The datasets to index on a chain: those of its settings, else the usual ones."""
         return check_datasets(chain, chain.settings.datasets or chain.usual)
 
-    def answered(self, chain: Chain) -> tuple[str, ...]:
-        """The datasets that answers count on: of one that is not usual, and that nobody named, only where it is indexed
-        as far as the dataset that is named after its table. A chain that was indexed without it goes on answering, and
-        says what is missing."""
+    def followed(self, chain: Chain) -> tuple[str, ...]:
+        """The datasets that are indexed for everybody: where a chain is indexed for accounts only, the headers of the
+        blocks alone."""
+        if chain.settings.index == ACCOUNTS:
+            return tuple(name for name in (BLOCKS.name,) if name in chain.datasets)
+        return self.datasets(chain)
+
+    def scope(self, chain: Chain) -> Scope:
+        """The accounts whose histories are wanted: those that are watched, and those of the settings."""
+        if not can_be_read(chain):
+            return Scope()
+        given = {account(each) for each in self.settings.accounts.watch}
+        begin = chain.settings.start_block
+        wanted = {each.address: Watch(each.address, begin) for each in given if each.kind == chain.kind}
+        wanted |= {each.account: each for each in self.tail.watches(chain.key) if each.account not in wanted}
+        return Scope(tuple(sorted(wanted.values(), key=lambda each: each.account)))
+
+    def answered(self, chain: Chain, accounts: Sequence[str] = ()) -> tuple[str, ...]:
+        """The datasets that answers about accounts count on: of one that is not usual, and that nobody named, only
+        where it is indexed as far as the dataset that is named after its table. A chain that was indexed without it
+        goes on answering, and says what is missing. Where only accounts are indexed, the nodes may lack some."""
+        if chain.settings.index == ACCOUNTS:
+            every = chain.datasets.values()
+            return tuple(
+                each.name
+                for each in every
+                if not each.loss or indexed_for_all(self.tail, chain.key, each.name, accounts)
+            )
         wanted = self.datasets(chain)
         if chain.settings.datasets:
             return wanted
         found = [name for name in wanted if chain.datasets[name].is_usual]
         for each in chain.datasets.values():
-            own, base = (self.tail.indexed_ranges(chain.key, name) for name in (each.name, each.table.name))
+            own, base = (indexed_for_all(self.tail, chain.key, name, accounts) for name in (each.name, each.table.name))
             if not each.is_usual and base and all(own.covers(span) for span in base):
                 found.append(each.name)
         return tuple(found)
@@ -199,8 +228,9 @@ class System:
         """What follows a chain at its head, with all that is indexed of it; whoever uses it holds the chain's lock."""
         from indexer.follow import Follower
 
-        datasets = self.datasets(chain)
-        return Follower(chain, self.lake, self.tail, self.seams, datasets, self.events(chain, datasets))
+        datasets = self.followed(chain)
+        events = self.events(chain, datasets)
+        return Follower(chain, self.lake, self.tail, self.seams, datasets, events, self.scope(chain))
 
     def installed(self, chain: Chain) -> InstalledProtocols:
         """The protocols of a chain, with what of them cannot be read."""

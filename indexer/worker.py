@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span
+from chainfolio.chain_settings import EVERYTHING
 from chainfolio.errors import Busy, ChainfolioError, DeepReorg, SourceError, StorageFull
 from chainfolio.supervisor import Supervisor, Task, described
 from indexer import consistency, materialise
-from indexer.collect import Collector, check_anchor, missing
+from indexer.collect import Collector
 from indexer.follow import Follower, Status
 from indexer.maintenance import Maintenance
 from indexer.progress import Progress
 from indexer.reorg_recovery import recover_reorg
+from indexer.rewind import check_anchor
 from indexer.scrub import Scrub
 from indexer.wiring import System
+from indexer.work import missing, missing_of
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
@@ -115,17 +118,32 @@ class Worker:
             consistency.check(system.lake, system.tail, chain.key)
             if not chain.settings.datasets:
                 await chain.probe(chain.settings.start_block)
-            follower = await asyncio.to_thread(system.follower, chain)
-            follower.status = status
-            await asyncio.to_thread(follower.recover)
+            await asyncio.to_thread(system.follower(chain).recover)
             await check_anchor(chain, system.tail)
-            progress = Progress(system.seams.clock, 1, on_change=lambda _: task.progressed())
-            collector = Collector(chain, system.lake, system.tail, system.seams, progress)
-            await collector.recover()
-            await follower.settle()
-            await self._back_fill(chain, collector, follower)
-            status.halted = ""
-            await self._follow(chain, follower, task)
+            await self._collector(chain, task).recover()
+            while True:
+                await self._until_others_are_watched(chain, status, task)
+                if status.halted:
+                    return
+
+    async def _until_others_are_watched(self, chain: Chain, status: Status, task: Task) -> None:
+        """Bring a chain up to its head and follow it, for as long as the same accounts are watched."""
+        system = self.system
+        follower = await asyncio.to_thread(system.follower, chain)
+        follower.status = status
+
+        def others() -> bool:
+            return system.scope(chain) != follower.scope
+
+        await follower.settle()
+        await self._back_fill(chain, self._collector(chain, task, others), follower)
+        status.halted = ""
+        await self._follow(chain, follower, task, others)
+
+    def _collector(self, chain: Chain, task: Task, stops: Callable[[], bool] = lambda: False) -> Collector:
+        system = self.system
+        progress = Progress(system.seams.clock, 1, on_change=lambda _: task.progressed())
+        return Collector(chain, system.lake, system.tail, system.seams, progress, stops=stops)
 
     async def _back_fill(self, chain: Chain, collector: Collector, follower: Follower) -> None:
         """Everything final that is not in the lake and not in the tail either."""
@@ -134,7 +152,9 @@ class Worker:
         status.head, status.finalized = heads.latest.height, heads.finalized
         kept = system.tail.blocks(chain.key)
         last = min(heads.finalized, kept[0].height - 1 if kept else heads.finalized)
-        if last >= chain.settings.start_block:
+        # Accounts first: they take minutes, and the rest of a chain may take days.
+        await collector.run(missing_of(system.tail, chain, follower.scope, last))
+        if last >= chain.settings.start_block and chain.settings.index == EVERYTHING:
             span = Span(chain.settings.start_block, last)
             contracts = chain.settings.contracts
             await collector.run(missing(system.tail, chain.key, span, follower.datasets, contracts, follower.events))
@@ -144,8 +164,12 @@ class Worker:
             materialise.materialise, system.lake, system.tail, chain.key, tuple(materialise.HISTORIES)
         )
 
-    async def _follow(self, chain: Chain, follower: Follower, task: Task) -> None:
+    async def _follow(self, chain: Chain, follower: Follower, task: Task, stops: Callable[[], bool]) -> None:
         system = self.system
         maintenance = Maintenance(system.lake, system.tail, chain.key, system.seams.clock)
         async with self.supervisor.running(UPKEEP, maintenance.run, chain=chain.key):
-            await follower.run(task.progressed)
+            if chain.settings.index == EVERYTHING or follower.scope.goes_on:
+                await follower.run(task.progressed, stops)
+            while not (follower.status.halted or stops()):  # nobody wants new blocks
+                await system.seams.clock.sleep(follower.pause_s)
+                task.progressed()

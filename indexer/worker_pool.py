@@ -23,11 +23,11 @@ from chainfolio.errors import BadAnswer, StoreError
 
 if TYPE_CHECKING:
     from chainfolio.settings import Settings
-    from indexer.collect import Work
     from indexer.progress import Progress
+    from indexer.work import Work
 
 CALLS = frozenset({
-    "indexed_ranges", "indexed_filters", "anchor", "open_batch", "close_batch", "capabilities", "learn", "quarantined",
+    "indexed_ranges", "ranges_by_filter", "anchor", "open_batch", "close_batch", "capabilities", "learn", "quarantined",
     "quarantine", "check_boundary",
 })  # fmt: skip
 

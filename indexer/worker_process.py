@@ -18,9 +18,10 @@ from chainfolio.chains import error_counts
 from chainfolio.errors import ChainfolioError
 from chainfolio.kinds import EndpointMemory, kind_of
 from chainfolio.settings import Settings
-from indexer.collect import Collector, Work
+from indexer.collect import Collector
 from indexer.progress import Progress
 from indexer.wiring import CONFIGS, System
+from indexer.work import Work
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain

@@ -18,40 +18,13 @@ from chainfolio.blocks import Block, Span, Spans
 from chainfolio.errors import StoreError
 from storage.disk import held
 from storage.sqlite import connect, said, writing
+from storage.tail_schema import prepare
 
 if TYPE_CHECKING:
     import apsw
 
-VERSION = 2
-SCHEMA = """
-CREATE TABLE blocks (
-    chain TEXT NOT NULL, height INTEGER NOT NULL, hash TEXT NOT NULL, parent TEXT NOT NULL, time_us INTEGER NOT NULL,
-    PRIMARY KEY (chain, height)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE rows (
-    chain TEXT NOT NULL, name TEXT NOT NULL, height INTEGER NOT NULL, ipc BLOB NOT NULL,
-    PRIMARY KEY (chain, name, height)
-) STRICT;
-CREATE INDEX rows_by_height ON rows (chain, height);
-CREATE TABLE anchors (
-    chain TEXT PRIMARY KEY, height INTEGER NOT NULL, hash TEXT NOT NULL, parent TEXT NOT NULL, time_us INTEGER NOT NULL
-) STRICT;
-CREATE TABLE cover (
-    chain TEXT NOT NULL, dataset TEXT NOT NULL, filter TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
-    PRIMARY KEY (chain, dataset, filter, first)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE batches (
-    chain TEXT NOT NULL, number INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
-    datasets TEXT NOT NULL, filters TEXT NOT NULL, lane INTEGER NOT NULL, done INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (chain, number)
-) STRICT;
-CREATE INDEX batches_open ON batches (chain, number) WHERE done = 0;
-CREATE TABLE learnt (
-    endpoint TEXT NOT NULL, name TEXT NOT NULL, value INTEGER NOT NULL, PRIMARY KEY (endpoint, name)
-) STRICT, WITHOUT ROWID;
-"""
-# Version 2.
-QUARANTINES = "CREATE TABLE cordons (endpoint TEXT PRIMARY KEY, evidence BLOB NOT NULL) STRICT, WITHOUT ROWID"
+    from chainfolio.chains import Unexplained
+
 EVERYTHING = ("",)
 
 
@@ -78,6 +51,15 @@ class Batch:
     worker_process: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """An account whose history is wanted from a height on, up to `last`; None: up to the newest block, and on."""
+
+    account: str
+    first: int
+    last: int | None = None
+
+
 class Tail:
     """The tail of every chain, in one SQLite file. Safe to use from several threads."""
 
@@ -86,10 +68,10 @@ class Tail:
         self._lock = threading.RLock()
         if not self.path.exists():
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            _prepare(_connected(self.path), self.path).close()
+            prepare(_connected(self.path), self.path).close()
         self._connection = _connected(self.path, reader=reader)
         try:
-            _prepare(self._connection, self.path)
+            prepare(self._connection, self.path)
         except BaseException:  # whatever stopped it: the file is let go of
             self._connection.close()
             raise
@@ -112,11 +94,11 @@ class Tail:
         entries: Sequence[TailBlock],
         *,
         datasets: Sequence[str] = (),
-        filters: Sequence[str] = EVERYTHING,
+        ranges: Iterable[tuple[str, str]] = (),
         span: Span | None = None,
     ) -> None:
-        """Add blocks on top, and a span (theirs, where none is given) to the cover of `datasets` x `filters`, in one
-        transaction. A span may have heights without a block."""
+        """Add blocks on top, and a span (theirs, where none is given) to the cover of `datasets` for everything, and of
+        `ranges`, each a dataset and a filter, in one transaction. A span may have heights without a block."""
         if span is None:
             if not entries:
                 return
@@ -128,7 +110,8 @@ class Tail:
                     _check_link(chain, below, entry.block)
                 _insert(connection, chain, entry)
                 below = entry.block
-            _indexed_ranges(connection, chain, datasets, filters, span)
+            for dataset, filter_ in (*((name, "") for name in datasets), *ranges):
+                _indexed_ranges(connection, chain, (dataset,), (filter_,), span)
 
     def blocks(self, chain: str) -> list[Block]:
         """The chain's unfinalised blocks from the lowest to the top."""
@@ -189,6 +172,9 @@ class Tail:
                 (last + 1, chain, first, last, last),
             )
             connection.execute("DELETE FROM cover WHERE chain = ? AND first >= ? AND last <= ?", (chain, first, last))
+            connection.execute(
+                "DELETE FROM unexplained WHERE chain = ? AND height BETWEEN ? AND ?", (chain, first, last)
+            )
             connection.execute("UPDATE batches SET done = 1 WHERE chain = ? AND number = ?", (chain, batch.number))
 
     def covers(self, chain: str) -> list[tuple[str, str, Spans]]:
@@ -217,17 +203,25 @@ class Tail:
             )
         )
 
-    def indexed_filters(self, chain: str, dataset: str) -> list[str]:
-        """The filters that have any cover."""
-        found = self._read(
-            "SELECT DISTINCT filter FROM cover WHERE chain = ? AND dataset = ? ORDER BY filter", chain, dataset
-        )
-        return [row[0] for row in found]
+    def ranges_by_filter(self, chain: str, dataset: str) -> dict[str, Spans]:
+        """Which heights are indexed of a dataset, by filter."""
+        found: dict[str, list[Span]] = {}
+        for filter_, first, last in self._read(
+            "SELECT filter, first, last FROM cover WHERE chain = ? AND dataset = ? ORDER BY filter", chain, dataset
+        ):
+            found.setdefault(filter_, []).append(Span(first, last))
+        return {filter_: Spans(spans) for filter_, spans in found.items()}
 
     def add_indexed_ranges(self, chain: str, dataset: str, filter: str, span: Span) -> None:
         """Say that a span is indexed."""
         with self._write() as connection:
             _indexed_ranges(connection, chain, (dataset,), (filter,), span)
+
+    def add_ranges(self, chain: str, several: Iterable[tuple[str, str]], span: Span) -> None:
+        """Say that a span is indexed of several datasets, each with its filter, in one transaction."""
+        with self._write() as connection:
+            for dataset, filter_ in several:
+                _indexed_ranges(connection, chain, (dataset,), (filter_,), span)
 
     def open_batch(
         self,
@@ -290,6 +284,56 @@ class Tail:
                 if anchor is not None and (below is None or below.height < anchor.height):
                     _set_anchor(connection, batch.chain, anchor)
 
+    # --- accounts whose history is wanted ----------------------------------------------------------------------------
+
+    def watch(self, chain: str, wanted: Iterable[Watch]) -> None:
+        """Want the histories of accounts. What was wanted of one before is wanted still: the lower first height counts,
+        and the higher last one."""
+        with self._write() as connection:
+            connection.executemany(
+                "INSERT INTO watches (chain, account, first, last) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+                "first = min(first, excluded.first), last = max(last, excluded.last)",  # NULL, where one of them is
+                [(chain, each.account, each.first, each.last) for each in wanted],
+            )
+
+    def unwatch(self, chain: str, account: str) -> bool:
+        """No longer want the history of an account, and whether it was wanted; what is stored of it stays."""
+        with self._write() as connection:
+            connection.execute("DELETE FROM watches WHERE chain = ? AND account = ?", (chain, account))
+            return connection.changes() > 0
+
+    def watches(self, chain: str) -> list[Watch]:
+        """The accounts whose histories are wanted."""
+        found = self._read("SELECT account, first, last FROM watches WHERE chain = ? ORDER BY account", chain)
+        return [Watch(*row) for row in found]
+
+    def note(self, chain: str, ways: Iterable[tuple[str, str, str]], unexplained: Iterable[Unexplained]) -> None:
+        """Keep in which ways datasets of accounts were found (account, dataset, way), and what is not explained."""
+        with self._write() as connection:
+            connection.executemany(
+                "INSERT INTO ways VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", [(chain, *each) for each in ways]
+            )
+            connection.executemany(
+                "INSERT INTO unexplained VALUES (?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET raw = excluded.raw, reason = excluded.reason",
+                [
+                    (chain, each.account, each.height, str(each.asset), str(each.amount), each.reason)
+                    for each in unexplained
+                ],
+            )
+
+    def ways(self, chain: str, account: str) -> list[tuple[str, str]]:
+        """The datasets of an account's history, and in which ways they were found."""
+        return self._read("SELECT dataset, way FROM ways WHERE chain = ? AND account = ? ORDER BY 1, 2", chain, account)
+
+    def unexplained(self, chain: str, account: str) -> list[tuple[int, str, int, str]]:
+        """What is known to be missing of an account's history: height, asset, raw amount, reason."""
+        found = self._read(
+            "SELECT height, asset, raw, reason FROM unexplained WHERE chain = ? AND account = ? ORDER BY 1, 2",
+            chain, account,
+        )  # fmt: skip
+        return [(height, asset, int(raw), reason) for height, asset, raw, reason in found]
+
     # --- what endpoints taught us ------------------------------------------------------------------------------------
 
     def capabilities(self, endpoint: str) -> dict[str, int]:
@@ -336,31 +380,6 @@ class Tail:
 def _connected(path: Path, *, reader: bool = False) -> apsw.Connection:
     with said("tail", path):
         return connect(path, reader=reader)
-
-
-def _prepare(connection: apsw.Connection, path: Path) -> apsw.Connection:
-    """Create the tables in a new file, add those that an older release did not have; refuse one of a newer release."""
-    with said("tail", path):
-        version = _version(connection)
-        if version < VERSION:
-            with writing(connection):
-                # Another process may have been first.
-                version = _version(connection)
-                if version < VERSION:
-                    for statement in (*(SCHEMA.split(";\n") if version == 0 else ()), QUARANTINES):
-                        connection.execute(statement)
-                    connection.execute(f"PRAGMA user_version = {VERSION}")
-                    version = VERSION
-    if version > VERSION:
-        raise StoreError(
-            "tail", f"{path} has version {version}, this release knows {VERSION}", remedy="upgrade Chainfolio"
-        )
-    return connection
-
-
-def _version(connection: apsw.Connection) -> int:
-    rows: list[Any] = connection.execute("PRAGMA user_version").fetchall()
-    return int(rows[0][0])
 
 
 def _top(connection: apsw.Connection, chain: str) -> Block | None:
@@ -420,6 +439,7 @@ def _forget_above(connection: apsw.Connection, chain: str, height: int) -> None:
         connection.execute(f"DELETE FROM {table} WHERE chain = ? AND height > ?", (chain, height))
     connection.execute("DELETE FROM cover WHERE chain = ? AND first > ?", (chain, height))
     connection.execute("UPDATE cover SET last = ? WHERE chain = ? AND last > ?", (height, chain, height))
+    connection.execute("DELETE FROM unexplained WHERE chain = ? AND height > ?", (chain, height))
 
 
 def _indexed_ranges(

@@ -19,15 +19,18 @@ from chainfolio.tables import TABLES
 from engine.snapshot import Snapshotter
 from engine.tokens import TokenBook
 from indexer import arrow_ipc, materialise
-from indexer.collect import Collector, missing
+from indexer.collect import Collector
 from indexer.follow import Follower
 from indexer.progress import Progress
+from indexer.scopes import Scope
+from indexer.work import missing, missing_of
 from storage.lake import Lake
-from storage.tail import Tail
+from storage.tail import Tail, Watch
 from tests.chains.subject import Row, Subject
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
+    from chainfolio.budgets import Budget
 
 ChainT = TypeVar("ChainT", bound=Chain)
 EVERYTHING = ("blocks", "transactions", "native", "transfers", "approvals")
@@ -59,15 +62,26 @@ class IndexOf(Generic[ChainT]):
         await Collector(self.chain, self.lake, self.tail, self.seams, progress).run(work)
         return progress
 
+    async def fill_accounts(
+        self, accounts: Sequence[str], first: int, last: int, budget: Budget | None = None
+    ) -> Progress:
+        """Back-fill what is missing of the histories of accounts."""
+        scope = Scope(tuple(Watch(each, first, last) for each in accounts))
+        work = missing_of(self.tail, self.chain, scope, last)
+        progress = Progress(self.seams.clock, sum(len(item.spans) for item in work))
+        await Collector(self.chain, self.lake, self.tail, self.seams, progress, budget=budget).run(work)
+        return progress
+
     async def fill_final(self) -> int:
         """Back-fill everything that is final; up to where."""
         finalized = (await self.chain.heads()).finalized
         await self.fill(0, finalized)
         return finalized
 
-    def follower(self) -> Follower:
-        """A new follower, as after a restart."""
-        return Follower(self.chain, self.lake, self.tail, self.seams, self.datasets, self.events)
+    def follower(self, accounts: Sequence[str] = ()) -> Follower:
+        """A new follower, as after a restart; also of the histories of some accounts."""
+        scope = Scope(tuple(Watch(each, 0) for each in accounts))
+        return Follower(self.chain, self.lake, self.tail, self.seams, self.datasets, self.events, scope)
 
     async def block(self, height: int) -> Block:
         """The newest block at a height or below it."""

@@ -19,7 +19,7 @@ class InventedSubject:
     """A ledger that is traded on, forked and reorganised."""
 
     adapter = InventedChain
-    lacks = frozenset(Capability) - {Capability.PAST_BALANCES, Capability.TRANSACTIONS}
+    lacks = frozenset([Capability.APPROVALS, Capability.PROOFS, Capability.RESTORE, Capability.CROSS_CHECK])
     no_rows = frozenset(["approvals", "logs"])
     datasets = ("blocks", "transactions", "native", "transfers")
     standards = frozenset(["native", "token"])

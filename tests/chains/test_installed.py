@@ -117,7 +117,7 @@ def test_status_and_doctor_show_what_the_chain_has_and_lacks(operator: Operator,
     (endpoint,) = report["endpoints"]
     assert (endpoint["chain"], endpoint["endpoint"], endpoint["ok"]) == (KEY, "memory", True)
     (shown,) = report["chains"]
-    lacks = ["account_history", "approvals", "cross_check", "proofs", "restore"]
+    lacks = ["approvals", "cross_check", "proofs", "restore"]
     assert sorted(shown["lacks"]) == sorted(chain["lacks"]) == lacks
 
 

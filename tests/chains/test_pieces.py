@@ -11,7 +11,8 @@ import pytest
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import BadRequest
-from indexer.collect import check_span, missing
+from indexer.rewind import check_span
+from indexer.work import missing
 from tests.chains.index import AnyIndex, in_order, index
 from tests.chains.subject import FINALITY, ChainUnderTest, Row
 

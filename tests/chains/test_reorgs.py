@@ -147,7 +147,7 @@ async def test_a_follower_that_runs_says_why_it_halted(living: ChainUnderTest, l
 
 
 async def test_a_halted_chain_is_mended_by_a_rewind(living: ChainUnderTest, live: AnyIndex) -> None:
-    from indexer.collect import rewind
+    from indexer.rewind import rewind
 
     living.reorg(FINALITY + 6)
     assert rewind(live.lake, live.tail, live.key, 5) == 5

@@ -11,7 +11,7 @@ from storage.tail import Tail
 
 WRITES = {
     Lake: ("append", "replace", "recreate", "forget"),
-    Tail: ("put", "add_indexed_ranges", "rollback", "drop", "rewind", "forget", "open_batch", "close_batch"),
+    Tail: ("put", "add_ranges", "note", "rollback", "drop", "rewind", "forget", "open_batch", "close_batch"),
 }
 
 

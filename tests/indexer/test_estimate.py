@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from chainfolio.blocks import Span
-from indexer.collect import missing
 from indexer.estimate import estimate
+from indexer.work import missing
 from storage.lake import Lake
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import index

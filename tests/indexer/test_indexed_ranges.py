@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from chainfolio.blocks import Block, Span, Spans
 from engine.account_index import gaps, unindexed
-from indexer.collect import missing
 from indexer.materialise import indexed_in_lake, pending
+from indexer.work import missing
 from storage.tail import Tail, TailBlock
 
 CHAIN = "a"

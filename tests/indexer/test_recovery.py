@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 from indexer import collect, follow, materialise, reprocess
+from indexer.rewind import rewind
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import EVERYTHING, FETCHED, Index, index
 from tests.indexer.dying import Died, Fuse, mortal
@@ -174,7 +175,7 @@ async def test_a_rewind_may_die_at_any_moment(subject: EvmSubject, known: Known,
         materialise.materialise(indexed.lake, indexed.tail, indexed.key, ["account_transfers"])
 
     async def run(indexed: Index) -> None:
-        collect.rewind(indexed.lake, indexed.tail, indexed.key, 15)
+        rewind(indexed.lake, indexed.tail, indexed.key, 15)
         await indexed.fill(0, LAST)
         materialise.materialise(indexed.lake, indexed.tail, indexed.key, ["account_transfers"])
 
@@ -191,7 +192,7 @@ async def test_a_rewind_that_died_is_finished_by_any_run(subject: EvmSubject, kn
             for store in (indexed.lake, indexed.tail):
                 mortal(store, fuse)
             with suppress(Died):
-                collect.rewind(indexed.lake, indexed.tail, indexed.key, 15)
+                rewind(indexed.lake, indexed.tail, indexed.key, 15)
             fuse.left = -1
             await indexed.fill(0, 14)
             await indexed.fill(0, LAST)

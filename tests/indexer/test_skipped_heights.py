@@ -12,10 +12,12 @@ from chainfolio.blocks import Span, Spans
 from chainfolio.chains import Capability, having, newest_in
 from chainfolio.errors import BadAnswer, DeepReorg, Incapable
 from chainfolio.seams import Seams
-from indexer.collect import Collector, check_anchor, missing
+from indexer.collect import Collector
 from indexer.follow import Follower
 from indexer.progress import Progress
 from indexer.reorg_recovery import recover_reorg
+from indexer.rewind import check_anchor
+from indexer.work import missing
 from storage.lake import Lake
 from storage.tail import Tail
 from tests.indexer.slots import KEY, SlotChain

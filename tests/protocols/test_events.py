@@ -16,8 +16,8 @@ from chainfolio.tables import LOGS, TABLES
 from cli.demo import _index
 from engine import account_index
 from engine.wiring import snapshotter_of
-from indexer.collect import Work, missing
 from indexer.wiring import System
+from indexer.work import Work, missing
 from localchain.deploy import Deployer, Deployment, deploy
 from localchain.evm import MAX, tx
 from localchain.node import LocalNode

@@ -19,7 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.errors import Busy, StorageFull, StoreError
 from storage.sqlite import said
-from storage.tail import VERSION, Tail, TailBlock
+from storage.tail import Tail, TailBlock, Watch
+from storage.tail_schema import VERSION
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ def test_a_batch_is_open_until_its_cover_stands(tail: Tail) -> None:
         )
         tail.set_anchor("a", block(12))
     assert tail.anchor("a") == block(12), "closing again moves nothing"
-    assert tail.indexed_filters("a", "logs") == ["0xaa", "0xbb"]
+    assert list(tail.ranges_by_filter("a", "logs")) == ["0xaa", "0xbb"]
     assert not tail.indexed_ranges("a", "logs"), "some contracts are not everything"
     assert tail.open_batch("a", Span(0, 9), ["logs"], after=40).number == 41
 
@@ -303,7 +304,8 @@ def test_a_file_of_the_first_release_gets_what_it_lacks_and_keeps_what_it_has(tm
     tail.learn("one", "max_span", 50)
     tail.close()
     with closing(apsw.Connection(str(path))) as connection:
-        connection.execute("DROP TABLE cordons")
+        for table in ("cordons", "watches", "ways", "unexplained"):
+            connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version = 1")
     for _ in range(2):
         tail = Tail(path)
@@ -311,4 +313,20 @@ def test_a_file_of_the_first_release_gets_what_it_lacks_and_keeps_what_it_has(tm
         tail.quarantine("one", b"first")
         tail.quarantine("one", b"second")
         assert (tail.quarantined("one"), tail.quarantined("two")) == (b"first", None)
+        tail.watch("a", [Watch("0xa", 5, 9)])
+        assert tail.watches("a") == [Watch("0xa", 5, 9)]
         tail.close()
+
+
+def test_an_account_is_watched_once_and_all_that_was_ever_wanted_of_it_is_wanted(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "tail.db")
+    tail.watch("a", [Watch("0xa", 5, 9), Watch("0xb", 7, 7)])
+    tail.watch("a", [Watch("0xa", 3, 8)])
+    tail.watch("b", [Watch("0xa", 1)])
+    assert tail.watches("a") == [Watch("0xa", 3, 9), Watch("0xb", 7, 7)]
+    tail.watch("a", [Watch("0xa", 4)])
+    tail.watch("a", [Watch("0xa", 4, 20)])
+    assert tail.watches("a") == [Watch("0xa", 3), Watch("0xb", 7, 7)], "without an end it has none"
+    assert [tail.unwatch("a", "0xa"), tail.unwatch("a", "0xa")] == [True, False]
+    assert (tail.watches("a"), tail.watches("b")) == ([Watch("0xb", 7, 7)], [Watch("0xa", 1)])
+    tail.close()

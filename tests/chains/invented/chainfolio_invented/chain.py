@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from chainfolio.assets import Asset
 from chainfolio.block_search import block_before
 from chainfolio.blocks import Block, Span
+from chainfolio.budgets import Budget, Estimate
 from chainfolio.calls import ReadResult
 from chainfolio.chains import Capability, ChainInfo, Collected, EndpointHealth, Heads, KnownTransaction
 from chainfolio.contracts import Holding, Token, TransactionDetails
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from chainfolio.protocols import InstalledProtocols
 
 FINALITY = 64
+HEIGHTS = 40  # of which payments of accounts are listed at once
 SLIP44 = 7777
 ENDPOINT = "memory"
 # The datasets of movements, and the standard of their rows in `transfers`.
@@ -36,14 +38,15 @@ DATASETS = {
     "blocks": Dataset("blocks", BLOCKS),
     "transactions": Dataset(
         "transactions", TRANSACTIONS, history=ACCOUNT_TRANSACTIONS.name, in_activity=True,
-        loss="transactions are not indexed",
+        loss="transactions are not indexed", by_account="places", parties=("sender", "recipient"),
     ),
     "native": Dataset(
         "native", TRANSFERS, standards=("native",), history=ACCOUNT_TRANSFERS.name, in_activity=True,
-        loss="native coins are not indexed",
+        loss="native coins are not indexed", by_account="places", parties=("sender", "recipient"),
     ),
     "transfers": Dataset(
-        "transfers", TRANSFERS, filtered_by="contract", history=ACCOUNT_TRANSFERS.name, in_activity=True
+        "transfers", TRANSFERS, filtered_by="contract", history=ACCOUNT_TRANSFERS.name, in_activity=True,
+        by_account="logs", parties=("sender", "recipient"),
     ),
 }  # fmt: skip
 
@@ -65,7 +68,7 @@ class InventedChain:
     kind = "invented"
     datasets: Mapping[str, Dataset] = DATASETS
     usual = tuple(DATASETS)
-    capabilities = frozenset([Capability.PAST_BALANCES, Capability.TRANSACTIONS])
+    capabilities = frozenset([Capability.PAST_BALANCES, Capability.TRANSACTIONS, Capability.ACCOUNT_HISTORY])
 
     def __init__(
         self,
@@ -142,6 +145,34 @@ class InventedChain:
         if "transactions" in datasets:
             tables["transactions"] = self._transactions(found)
         return Collected(span, tables, blocks[-1] if blocks else None, blocks, len(tables["transfers"]), 0, True)
+
+    async def collect_accounts(
+        self,
+        span: Span,
+        accounts: Sequence[str],
+        datasets: Sequence[str],
+        before: Block | None = None,
+        budget: Budget | None = None,
+    ) -> Collected:
+        """The payments of some accounts, of `HEIGHTS` heights at once."""
+        if budget is not None:
+            budget.charge(1, 1)
+        part = Span(span.first, min(span.last, span.first + HEIGHTS - 1))
+        found = await self.collect(part, datasets, (), before)
+        tables = {
+            name: next(each for each in DATASETS.values() if each.table.name == name).concerning(rows, accounts)
+            for name, rows in found.tables.items()
+        }
+        linked, events = before is not None, sum(map(len, tables.values()))
+        return replace(
+            found, tables=tables, chain=found.chain if linked else [], events=events, is_linked=linked,
+            ways=dict.fromkeys(datasets, "list"),
+        )  # fmt: skip
+
+    def account_estimate(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Estimate:
+        """One request for each `HEIGHTS` heights."""
+        pieces = len(list(span.cut(HEIGHTS)))
+        return Estimate(pieces, pieces)
 
     def _blocks(self, found: Iterable[Minted]) -> pa.Table:
         """Nobody mines here, and there is no gas."""

@@ -1,0 +1,93 @@
+"""What the tail's file looks like: its tables, and how a file of an older release gets those that it lacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chainfolio.errors import StoreError
+from storage.sqlite import said, writing
+
+if TYPE_CHECKING:
+    import apsw
+
+VERSION = 3
+SCHEMA = """
+CREATE TABLE blocks (
+    chain TEXT NOT NULL, height INTEGER NOT NULL, hash TEXT NOT NULL, parent TEXT NOT NULL, time_us INTEGER NOT NULL,
+    PRIMARY KEY (chain, height)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE rows (
+    chain TEXT NOT NULL, name TEXT NOT NULL, height INTEGER NOT NULL, ipc BLOB NOT NULL,
+    PRIMARY KEY (chain, name, height)
+) STRICT;
+CREATE INDEX rows_by_height ON rows (chain, height);
+CREATE TABLE anchors (
+    chain TEXT PRIMARY KEY, height INTEGER NOT NULL, hash TEXT NOT NULL, parent TEXT NOT NULL, time_us INTEGER NOT NULL
+) STRICT;
+CREATE TABLE cover (
+    chain TEXT NOT NULL, dataset TEXT NOT NULL, filter TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    PRIMARY KEY (chain, dataset, filter, first)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE batches (
+    chain TEXT NOT NULL, number INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    datasets TEXT NOT NULL, filters TEXT NOT NULL, lane INTEGER NOT NULL, done INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (chain, number)
+) STRICT;
+CREATE INDEX batches_open ON batches (chain, number) WHERE done = 0;
+CREATE TABLE learnt (
+    endpoint TEXT NOT NULL, name TEXT NOT NULL, value INTEGER NOT NULL, PRIMARY KEY (endpoint, name)
+) STRICT, WITHOUT ROWID;
+"""
+# Version 2.
+QUARANTINES = "CREATE TABLE cordons (endpoint TEXT PRIMARY KEY, evidence BLOB NOT NULL) STRICT, WITHOUT ROWID"
+# Version 3. `last` NULL: up to the newest block, and on.
+WATCHES = """
+CREATE TABLE watches (
+    chain TEXT NOT NULL, account TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER, PRIMARY KEY (chain, account)
+) STRICT, WITHOUT ROWID
+"""
+# In which ways the history of an account was found, and what of it nobody could explain.
+WAYS = """
+CREATE TABLE ways (
+    chain TEXT NOT NULL, account TEXT NOT NULL, dataset TEXT NOT NULL, way TEXT NOT NULL,
+    PRIMARY KEY (chain, account, dataset, way)
+) STRICT, WITHOUT ROWID
+"""
+UNEXPLAINED = """
+CREATE TABLE unexplained (
+    chain TEXT NOT NULL, account TEXT NOT NULL, height INTEGER NOT NULL, asset TEXT NOT NULL, raw TEXT NOT NULL,
+    reason TEXT NOT NULL, PRIMARY KEY (chain, account, height, asset)
+) STRICT, WITHOUT ROWID
+"""
+STATEMENTS = (
+    *((1, each) for each in SCHEMA.split(";\n")),
+    (2, QUARANTINES),
+    *((3, each) for each in (WATCHES, WAYS, UNEXPLAINED)),
+)
+
+
+def prepare(connection: apsw.Connection, path: Path) -> apsw.Connection:
+    """Create the tables in a new file, add those that an older release did not have; refuse one of a newer release."""
+    with said("tail", path):
+        version = _version(connection)
+        if version < VERSION:
+            with writing(connection):
+                # Another process may have been first.
+                version = _version(connection)
+                if version < VERSION:
+                    for since, statement in STATEMENTS:
+                        if version < since:
+                            connection.execute(statement)
+                    connection.execute(f"PRAGMA user_version = {VERSION}")
+                    version = VERSION
+    if version > VERSION:
+        raise StoreError(
+            "tail", f"{path} has version {version}, this release knows {VERSION}", remedy="upgrade Chainfolio"
+        )
+    return connection
+
+
+def _version(connection: apsw.Connection) -> int:
+    rows: list[Any] = connection.execute("PRAGMA user_version").fetchall()
+    return int(rows[0][0])
