@@ -24,7 +24,7 @@ from chainfolio.chain_settings import (
     lists_of,
     masked,
 )
-from chainfolio.errors import BadSettings
+from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.kinds import ChainKind, kind_of
 
 
@@ -218,7 +218,7 @@ def _lists(tree: dict[str, Any]) -> None:
     """Variables that stand for lists as lists, by the types of their keys."""
     chains = tree.get("chains")
     tables = chains.items() if isinstance(chains, dict) else ()
-    sections: list[tuple[Any, type[msgspec.Struct]]] = [(tree.get("server"), Server)]
+    sections: list[tuple[Any, type[msgspec.Struct]]] = [(tree.get("server"), Server), (tree.get("accounts"), Accounts)]
     sections += [(table, _kind(key, table).settings) for key, table in tables if isinstance(table, dict)]
     for table, kind in sections:
         for name, value in table.items() if isinstance(table, dict) else ():
@@ -305,8 +305,21 @@ def check(settings: Settings) -> None:
     quotas = settings.quotas
     if min(quotas.addressbook, quotas.addressbook_paid) < 0 or quotas.bundles < 0 or quotas.bundle_size < 1:
         raise BadSettings("quotas", "addressbook and bundles are at least 0, bundle_size at least 1")
+    _check_accounts(settings.accounts)
     if settings.log_level not in LOG_LEVELS:
         raise BadSettings("log_level", f"`{settings.log_level}` is none of {', '.join(LOG_LEVELS)}")
+
+
+def _check_accounts(accounts: Accounts) -> None:
+    from chainfolio.assets import account  # here, for few settings have any
+
+    for written in accounts.watch:
+        try:
+            account(written)
+        except BadRequest as error:
+            raise BadSettings("accounts.watch", error.reason, remedy=error.remedy) from None
+    if accounts.max_watched < 0:
+        raise BadSettings("accounts.max_watched", "at least 0")
 
 
 def _check_rates(rates: Mapping[str, str]) -> None:
