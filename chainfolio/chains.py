@@ -26,6 +26,14 @@ from chainfolio.proofs import Findings
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from chainfolio.approvals import (
+        AllowanceState,
+        Approved,
+        ApprovedInside,
+        ApprovedOperator,
+        OperatorState,
+        PermissionState,
+    )
     from chainfolio.datasets import Dataset
     from chainfolio.positions import AccountReader
     from chainfolio.protocols import InstalledProtocols
@@ -265,8 +273,24 @@ class Chain(Protocol):
 class Approves(Protocol):
     """Behind `Capability.APPROVALS`."""
 
+    def allowances(self, approvals: Sequence[Approved]) -> Plan[Any, Any, Sequence[AllowanceState]]:
+        """What is left of approvals, in their order."""
+
+    def operators(
+        self, operators: Sequence[ApprovedOperator], ids: Mapping[str, Mapping[str, Collection[int]]]
+    ) -> Plan[Any, Any, Sequence[OperatorState | None]]:
+        """What operators may move, in their order; None where one may no more. `ids` are those of editions that owners
+        met, by owner and collection."""
+
     def permission_filters(self, contracts: Collection[str]) -> tuple[str, ...]:
         """The filters of events by which these contracts, such as Permit2, say whom they let spend."""
+
+    def permission_of(self, row: Mapping[str, Any]) -> tuple[str, str] | None:
+        """The token and the spender of such an event, from a row of `account_events`; None where its account is not the
+        owner."""
+
+    def permissions(self, permissions: Sequence[ApprovedInside]) -> Plan[Any, Any, Sequence[PermissionState]]:
+        """What is left inside such contracts, in this order."""
 
 
 @runtime_checkable

@@ -11,15 +11,15 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from chainfolio import amounts
 from chainfolio.addresses import rules_of
 from chainfolio.blocks import Block
-from chainfolio.calls import Call, Read, balance_of
+from chainfolio.chains import Capability, having
 from chainfolio.contracts import Holding, Price, Token
 from chainfolio.errors import BadAnswer
-from chainfolio.plans import Plan, Reverted, run_batched
+from chainfolio.plans import Plan, run_batched
 from chainfolio.tables import ACCOUNT_APPROVALS, ACCOUNT_TRANSFERS
 from engine.answers import Allowance, Approval, ApprovalsPage, Operator, Place
 from engine.approvals import COLUMNS, approval, time_us
@@ -30,19 +30,12 @@ from portfolio.valuation import valued
 if TYPE_CHECKING:
     import polars as pl
 
+    from chainfolio.approvals import AllowanceState
     from storage.lake import Lake
     from storage.tail import Tail
 
-ALLOWANCE: Final = "allowance(address,address)(uint256)"
-SUPPLY: Final = "totalSupply()(uint256)"
-FOR_ALL: Final = "isApprovedForAll(address,address)(bool)"
-SUPPORTS: Final = "supportsInterface(bytes4)(bool)"
-APPROVED: Final = "getApproved(uint256)(address)"
-OWNER: Final = "ownerOf(uint256)(address)"
-BALANCE_OF_ID: Final = "balanceOf(address,uint256)(uint256)"
-ERC721, ERC1155 = bytes.fromhex("80ac58cd"), bytes.fromhex("d9b67a26")
+State = TypeVar("State")
 UNLIMITED: Final = 2**255  # who is allowed 2^256-1 and has spent some of it is as free as before
-MAX_IDS: Final = 1_000  # of one collection: who has met more of them is not counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,103 +142,40 @@ async def allowances(
     if about.issues:
         raise BadAnswer(snapshotter.chain.key, f"{about.issues[0].adapter}: {about.issues[0].reason}")
     known = {contract: about.tokens[asset] for contract, asset in tokens.items()}
-    said = await _driven(snapshotter, block, _left(approvals))
+    plan = having(snapshotter.chain, Capability.APPROVALS).allowances(approvals)
+    states = await _run(snapshotter, block, plan)
     prices = {price.asset: price for price in about.quotes.prices}
     return tuple(
-        _allowance(each, said, known[each.token], prices.get(known[each.token].asset), labels.get(each.spender))
-        for each in approvals
+        _allowance(each, state, known[each.token], prices.get(known[each.token].asset), labels.get(each.spender))
+        for each, state in zip(approvals, states, strict=True)
     )
 
 
 def _allowance(
-    approval: Approval, said: Mapping[Call, object], token: Token, price: Price | None, label: str | None
+    approval: Approval, state: AllowanceState, token: Token, price: Price | None, label: str | None
 ) -> Allowance:
-    raw, balance, supply = (_number(said[ask]) for ask in _asks(approval))
+    raw, balance, supply = state
     at_risk = None if raw is None or balance is None else _value_usd(approval.owner, token, min(raw, balance), price)
     unlimited = raw is not None and (raw >= UNLIMITED or (supply is not None and 0 < supply < raw))
     return Allowance(approval, token, raw, unlimited, balance, price, at_risk, label)
 
 
-def _asks(approval: Approval) -> tuple[Call, Call, Call]:
-    owner, token = approval.owner, approval.token
-    return Call(token, ALLOWANCE, (owner, approval.spender)), balance_of(token, owner), Call(token, SUPPLY)
-
-
-def _left(approvals: Iterable[Approval]) -> Plan[Read, Any, dict[Call, object]]:
-    reads = list(dict.fromkeys(ask for each in approvals for ask in _asks(each)))
-    answers = yield reads
-    return dict(zip(reads, answers, strict=True))
-
-
-def _number(answer: object) -> int | None:
-    return answer if isinstance(answer, int) and not isinstance(answer, bool) else None
-
-
 async def operators(
-    snapshotter: Snapshotter, given_: Sequence[Operator], block: Block, labels: Mapping[str, str]
+    snapshotter: Snapshotter, approved: Sequence[Operator], block: Block, labels: Mapping[str, str]
 ) -> tuple[Operator, ...]:
     """Those who may still move collectibles at a block, in their order, each with how many it could take."""
-    owners = sorted({each.owner for each in given_})
+    owners = sorted({each.owner for each in approved})
     lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
-    met = await asyncio.to_thread(editions, lake, tail, key, owners)
-    reads = [ask for each in given_ for ask in _may(each)]
-    reads += [ask for each in given_ if each.token_id is None for ask in _editions(each, met)]
-    said = await _driven(snapshotter, block, _all(reads))
-    return tuple(each for one in given_ if (each := _operator(one, said, met, labels.get(one.spender))) is not None)
+    ids = await asyncio.to_thread(editions, lake, tail, key, owners)
+    states = await _run(snapshotter, block, having(snapshotter.chain, Capability.APPROVALS).operators(approved, ids))
+    return tuple(
+        replace(each, standard=state.standard, held=state.held, label=labels.get(each.spender))
+        for each, state in zip(approved, states, strict=True)
+        if state is not None
+    )
 
 
-def _may(operator: Operator) -> list[Call]:
-    token, owner, number = operator.token, operator.owner, operator.token_id
-    if number is not None:
-        return [Call(token, APPROVED, (number,)), Call(token, OWNER, (number,))]
-    standards = [Call(token, SUPPORTS, (standard,)) for standard in (ERC721, ERC1155)]
-    return [Call(token, FOR_ALL, (owner, operator.spender)), *standards, balance_of(token, owner)]
-
-
-def _editions(operator: Operator, met: Mapping[str, Mapping[str, set[int]]]) -> list[Call]:
-    numbers = met[operator.owner].get(operator.token, set())
-    if len(numbers) > MAX_IDS:
-        return []
-    return [Call(operator.token, BALANCE_OF_ID, (operator.owner, number)) for number in sorted(numbers)]
-
-
-def _all(reads: Iterable[Call]) -> Plan[Read, Any, dict[Call, object]]:
-    unique = list(dict.fromkeys(reads))
-    answers = yield unique
-    return dict(zip(unique, answers, strict=True))
-
-
-def _operator(
-    operator: Operator, said: Mapping[Call, object], met: Mapping[str, Mapping[str, set[int]]], label: str | None
-) -> Operator | None:
-    """The operator as the contract has it; None where it says that there is none any more."""
-    first, *rest = (said[ask] for ask in _may(operator))
-    if operator.token_id is not None:
-        said_of = ((first, operator.spender), (rest[0], operator.owner))
-        # What could not be read is not known to be gone; a token that was burnt refuses.
-        if any(isinstance(answer, Reverted) or (isinstance(answer, str) and answer != own) for answer, own in said_of):
-            return None
-        known = all(isinstance(answer, str) for answer, _ in said_of)
-        return replace(operator, standard="erc721", held=1 if known else None, label=label)
-    if first is False:
-        return None
-    is_721, is_1155, balance = rest
-    if is_1155 is True:
-        return replace(operator, standard="erc1155", held=_count(operator, said, met), label=label)
-    return replace(operator, standard="erc721" if is_721 is True else None, held=_number(balance), label=label)
-
-
-def _count(operator: Operator, said: Mapping[Call, object], met: Mapping[str, Mapping[str, set[int]]]) -> int | None:
-    """How many ids are held; None where one of them is not known, or there are too many to ask."""
-    if len(met[operator.owner].get(operator.token, ())) > MAX_IDS:
-        return None
-    raws = [_number(said[ask]) for ask in _editions(operator, met)]
-    return None if None in raws else sum(raw != 0 for raw in raws)
-
-
-async def _driven(
-    snapshotter: Snapshotter, block: Block, plan: Plan[Read, Any, dict[Call, object]]
-) -> dict[Call, object]:
+async def _run(snapshotter: Snapshotter, block: Block, plan: Plan[Any, Any, Sequence[State]]) -> Sequence[State]:
     report = (await run_batched({"approvals": plan}, lambda reads: snapshotter.chain.answer(reads, block)))["approvals"]
     if report.result is None:
         raise BadAnswer(snapshotter.chain.key, f"what is left of approvals could not be read: {report.reason}")

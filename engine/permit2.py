@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.calls import Call, Read, balance_of
 from chainfolio.chains import Capability, having
 from chainfolio.contracts import Holding, Price, Token
 from chainfolio.errors import BadAnswer, NotIndexed, Unserved
-from chainfolio.plans import Plan, run_batched
+from chainfolio.plans import run_batched
 from chainfolio.tables import ACCOUNT_EVENTS
 from engine.account_index import unindexed
 from engine.answers import Permitted, Place
@@ -25,11 +24,11 @@ from indexer.materialise import of_events
 from portfolio.valuation import valued
 
 if TYPE_CHECKING:
+    from chainfolio.approvals import PermissionState
+    from chainfolio.chains import Chain
     from storage.lake import Lake
     from storage.tail import Tail
 
-LEFT: Final = "allowance(address,address,address)(uint160,uint48,uint48)"  # of Permit2
-OPEN: Final = "allowance(address,address)(uint256)"  # of the token
 US: Final = 1_000_000
 COLUMNS: Final = ("account", "place", "height", "log_index", "time", "tx_hash", "address", "topic2", "topic3")
 
@@ -45,56 +44,57 @@ async def permitted(
     if not contracts:
         remedy = "the operator adds its address there to configs/spenders/permit2.toml"
         raise Unserved(f"the allowances inside Permit2 on {chain.key}", remedy=remedy)
-    filters = having(chain, Capability.APPROVALS).permission_filters(contracts)
+    approves = having(chain, Capability.APPROVALS)
+    filters = approves.permission_filters(contracts)
     _check(snapshotter.tail, chain.key, filters, block.height)
-    given = await asyncio.to_thread(latest, snapshotter.lake, snapshotter.tail, chain.key, owners, filters, block)
-    if not given:
+    found = await asyncio.to_thread(latest, snapshotter.lake, snapshotter.tail, chain, owners, filters, block)
+    if not found:
         return ()
-    tokens = {each.token: chain.info.token_asset(each.token) for each in given}
+    tokens = {each.token: chain.info.token_asset(each.token) for each in found}
     about = await snapshotter.known(tokens.values(), block)
     if about.issues:
         raise BadAnswer(chain.key, f"{about.issues[0].adapter}: {about.issues[0].reason}")
-    report = (await run_batched({"permit2": _said(given)}, lambda reads: chain.answer(reads, block)))["permit2"]
+    plan = approves.permissions(found)
+    report = (await run_batched({"permit2": plan}, lambda reads: chain.answer(reads, block)))["permit2"]
     if report.result is None:
         raise BadAnswer(chain.key, f"what is left inside Permit2 could not be read: {report.reason}")
     prices = {price.asset: price for price in about.quotes.prices}
-    found = (
-        _left(each, [report.result[ask] for ask in _asks(each)], about.tokens[tokens[each.token]], prices, block)
-        for each in given
+    left = (
+        _left(each, state, about.tokens[tokens[each.token]], prices, block)
+        for each, state in zip(found, report.result, strict=True)
     )
-    return tuple(each for each in found if each is not None)
+    return tuple(each for each in left if each is not None)
 
 
 def _left(
-    given: Permitted, said: Sequence[Any], token: Token, prices: Mapping[Asset, Price], block: Block
+    permission: Permitted, state: PermissionState, token: Token, prices: Mapping[Asset, Price], block: Block
 ) -> Permitted | None:
     """What is left of a permission; None where it was used up or taken back, or has expired: it moves nothing."""
-    left, open_, held = said
-    raw, expires_s = left[:2] if isinstance(left, tuple) else (None, None)
+    raw, expires_s, allowance, balance = state
     if raw == 0 or (expires_s is not None and expires_s < block.time_us // US):
         return None
-    limits = (raw, _number(open_), _number(held))
+    limits = (raw, allowance, balance)
     known = [limit for limit in limits if limit is not None]
     takes = 0 if 0 in known else min(known) if len(known) == len(limits) else None
     value_usd = (
         None
         if takes is None
-        else valued(Holding(given.owner, token, takes), "", block, prices.get(token.asset)).value_usd
+        else valued(Holding(permission.owner, token, takes), "", block, prices.get(token.asset)).value_usd
     )
     at_risk = amounts.ZERO if takes == 0 else value_usd
-    return replace(given, raw=raw, expires_s=expires_s, balance=_number(held), takes=takes, at_risk=at_risk)
+    return replace(permission, raw=raw, expires_s=expires_s, balance=balance, takes=takes, at_risk=at_risk)
 
 
 def latest(
-    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], filters: Collection[str], block: Block
+    lake: Lake, tail: Tail, chain: Chain, owners: Sequence[str], filters: Collection[str], block: Block
 ) -> list[Permitted]:
     """The last event of each owner, token and spender up to a block, the newest first; nothing is known of it yet."""
-    span, events = Span(0, block.height), of_events(filters)
-    rows = rows_of(lake, tail, chain, ACCOUNT_EVENTS, owners, COLUMNS, span=span, where=events)
+    span, events, approves = Span(0, block.height), of_events(filters), having(chain, Capability.APPROVALS)
+    rows = rows_of(lake, tail, chain.key, ACCOUNT_EVENTS, owners, COLUMNS, span=span, where=events)
     last: dict[tuple[str, ...], Permitted] = {}
     for row in rows.sort("height", "log_index").iter_rows(named=True):
-        if row["place"] == 1:  # the topic of the owner
-            owner, token, spender = row["account"], *(f"0x{row[name][-40:]}" for name in ("topic2", "topic3"))
+        if (named := approves.permission_of(row)) is not None:
+            owner, token, spender = row["account"], *named
             place = Place(row["height"], row["log_index"], row["tx_hash"])
             last[row["address"], owner, token, spender] = Permitted(
                 place, time_us(row["time"]), row["address"], token, owner, spender
@@ -110,21 +110,3 @@ def _check(tail: Tail, chain: str, wanted: Sequence[str], height: int) -> None:
     if lacking:
         first: Span = next(iter(lacking))
         raise NotIndexed(chain, "events", first.first, first.last)
-
-
-def _asks(each: Permitted) -> tuple[Call, Call, Call]:
-    return (
-        Call(each.contract, LEFT, (each.owner, each.token, each.spender)),
-        Call(each.token, OPEN, (each.owner, each.contract)),
-        balance_of(each.token, each.owner),
-    )
-
-
-def _said(given: Sequence[Permitted]) -> Plan[Read, Any, Mapping[Call, Any]]:
-    reads = list(dict.fromkeys(ask for each in given for ask in _asks(each)))
-    answers = yield reads
-    return dict(zip(reads, answers, strict=True))
-
-
-def _number(answer: object) -> int | None:
-    return answer if isinstance(answer, int) and not isinstance(answer, bool) else None

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from adapters.evm import facts as chain_facts
+from adapters.evm.approvals import Approvals
 from adapters.evm.datasets import events as event_logs
 from adapters.evm.datasets import logs
 from adapters.evm.datasets.dataset import EvmDataset
@@ -53,7 +54,7 @@ BODY_BATCH = 20
 NO_MEMORY = EndpointMemory()
 
 
-class EvmChain:
+class EvmChain(Approvals):
     """An EVM chain behind its nodes. `datasets` says which datasets there are and which table each fills. `traces` is
     whether its nodes, or its explorer, tell what happens inside transactions: None as long as nobody has tried."""
 
@@ -167,12 +168,6 @@ class EvmChain:
                 remedy = "a rule over tokens finds what the datasets `transfers` and `approvals` keep"
                 raise BadSettings(contract, f"no rule can ask for the event {topic}: it is kept already", remedy=remedy)
         return Accounts(found, self.facts)
-
-    def permission_filters(self, contracts: Collection[str]) -> tuple[str, ...]:
-        """The filters of the dataset `events` for these Permit2 contracts."""
-        from adapters.evm.permit2 import filters
-
-        return filters(contracts)
 
     async def look_up(self, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
         """Transactions that the index knows, in order, with what their receipts say: as `lookup.look_up`."""

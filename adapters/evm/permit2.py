@@ -6,8 +6,8 @@ Two events name one: an owner's own (`Approval`) and one by his signature (`Perm
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 from adapters.evm.positions.events import declared
 
@@ -18,6 +18,14 @@ EVENTS: Final = tuple(
         ("Permit", "uint160 amount, uint48 expiration, uint48 nonce"),
     )
 )
+OWNER_TOPIC: Final = 1
+
+
+def token_and_spender(row: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What an event says in its topics of a row of `account_events`; None where the row's account is not the owner."""
+    if row["place"] != OWNER_TOPIC:
+        return None
+    return f"0x{row['topic2'][-40:]}", f"0x{row['topic3'][-40:]}"
 
 
 def filters(contracts: Collection[str]) -> tuple[str, ...]:
