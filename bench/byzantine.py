@@ -27,13 +27,13 @@ import pyarrow as pa
 
 from adapters.evm.chain import EvmChain, build
 from adapters.evm.exchange import Posted
+from adapters.evm.reads import Call, NativeBalance, Read
 from adapters.evm.roots import header_hash
 from adapters.evm.scan import ROUTE, SINGLES
 from adapters.evm.settings import EvmSettings
 from adapters.evm.transport import HttpTransport
 from bench.figures import Figure, main
 from chainfolio.blocks import Block, Span
-from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.errors import SourceError
 from chainfolio.kinds import EndpointMemory
 from chainfolio.seams import Seams

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.matching import Protocols
 from adapters.evm.positions.shares import Shares
+from adapters.evm.reads import Call
 from bench.figures import Figure, main
 from bench.places import ROOT
-from chainfolio.calls import Call
 from chainfolio.plans import Unknown
 from indexer.families import families
 from indexer.registry import Protocol, Registry, load

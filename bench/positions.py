@@ -18,11 +18,11 @@ from typing import Any
 import aiohttp
 
 from adapters.evm.call import encode
+from adapters.evm.reads import Call, Read
 from bench.figures import Figure, main, spread
 from bench.places import scratch
 from chainfolio.assets import account
 from chainfolio.blocks import Block
-from chainfolio.calls import Call, Read
 from cli.demo import _index, prepare
 from engine.service import Engine
 from engine.wiring import snapshotter_of

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload, runtime_chec
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget, Estimate
-from chainfolio.calls import ReadResult
 from chainfolio.chain_settings import ChainSettings
 from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.errors import Incapable, NoBlock, SourceError
 from chainfolio.plans import Plan
 from chainfolio.proofs import Findings
+from chainfolio.reads import ReadResult
 
 if TYPE_CHECKING:
     import pyarrow as pa

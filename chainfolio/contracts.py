@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.calls import ReadResult
+from chainfolio.reads import ReadResult
 
 # What a net asset value is asked in; how many digits of a rate are kept is the asker's.
 FIAT: Final = ("USD", "EUR", "CAD", "AED", "CHF", "SGD")

@@ -20,6 +20,7 @@ from chainfolio.errors import BadSettings, Unserved
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.datasets import Dataset
+    from chainfolio.reads import Read
     from chainfolio.recordings import DecoderKit
     from chainfolio.seams import Seams
 
@@ -42,8 +43,8 @@ class EndpointMemory:
 class ChainKind(Protocol):
     """A kind of chain. `settings` is the type of its `[chains.KEY]`, which checks itself.
 
-    It may have the rules of its addresses as `addresses` (`chainfolio.addresses`), be one that `SelectsFunctions`, and
-    one that `HasDecoderKit`.
+    It may have the rules of its addresses as `addresses` (`chainfolio.addresses`), and be one that `SelectsFunctions`,
+    `CallsContracts` or `HasDecoderKit`.
     """
 
     @property
@@ -71,6 +72,22 @@ class SelectsFunctions(Protocol):
 
     def selector(self, function: str) -> bytes:
         """The selector of a function such as `transfer(address,uint256)`."""
+
+
+@runtime_checkable
+class CallsContracts(Protocol):
+    """A kind of chain whose contracts are read by calling their functions: for sources of prices that ask contracts."""
+
+    def call(self, contract: str, function: str, args: tuple[Any, ...] = ()) -> Read:
+        """The read of a function such as `balanceOf(address)(uint256)`."""
+
+
+def contract_calls(name: str) -> Callable[[str, str], Read]:
+    """What makes reads of contracts on a kind of chain; Unserved where the kind has none."""
+    kind = kind_of(name)
+    if not isinstance(kind, CallsContracts):
+        raise Unserved(f"a read of a contract on a chain of the kind `{name}`")
+    return kind.call
 
 
 @runtime_checkable

@@ -12,10 +12,10 @@ from typing import Any, Final, Protocol
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.calls import ReadResult
 from chainfolio.contracts import Holding, Issue, Position, Token
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan
+from chainfolio.reads import ReadResult
 
 # Of the plan of a whole account; decoders inside it have bounds of their own.
 MAX_ROUNDS: Final = 64

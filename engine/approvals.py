@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio import amounts
 from chainfolio.blocks import Span, Spans
-from chainfolio.calls import Read
 from chainfolio.contracts import Token
 from chainfolio.errors import BadRequest, NotIndexed, SourceError
 from chainfolio.plans import Plan, run_batched
@@ -128,7 +127,7 @@ async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> 
     try:
         block = await snapshotter.now()
         book = snapshotter.book.known(tokens.values(), block)
-        plans: dict[str, Plan[Read, Any, Any]] = {
+        plans: dict[str, Plan[Any, Any, Any]] = {
             "balances": chain.balances([(account, tokens[token]) for account, token in wanted]),
             "tokens": chain.describe([asset for asset in tokens.values() if asset not in book]),
             "prices": source_chain(snapshotter.sources, tokens.values(), block),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.calls import Read
 from chainfolio.contracts import Issue, Price, Token
 from chainfolio.plans import Plan, Report, batched
 from engine.tokens import TokenBook
@@ -34,7 +33,7 @@ class About:
     _asked: set[Asset] = field(default_factory=set)
     _said: dict[Asset, Token] = field(default_factory=dict)
 
-    def expect(self, assets: Iterable[Asset]) -> Plan[Read, Any, None]:
+    def expect(self, assets: Iterable[Asset]) -> Plan[Any, Any, None]:
         """Ask what some tokens are before it is known whether they are held: together with their balances."""
         wanted = set(assets) - {self.chain.info.native.asset}
         unknown = sorted(wanted - self.book.known(wanted, self.block).keys())
@@ -45,7 +44,7 @@ class About:
         """Let the book have what contracts said of themselves."""
         self.book.learn(self._said, self.block)
 
-    def ask(self, assets: Iterable[Asset]) -> Plan[Read, Any, None]:
+    def ask(self, assets: Iterable[Asset]) -> Plan[Any, Any, None]:
         """Ask for what was not asked yet, the native coin with the first."""
         native = self.chain.info.native
         wanted = sorted({*assets, native.asset} - self._asked)
@@ -54,7 +53,7 @@ class About:
         self._asked |= set(wanted)
         known = self.book.known(wanted, self.block) | {each: self._said[each] for each in wanted if each in self._said}
         unknown = [asset for asset in wanted if asset not in known and asset != native.asset]
-        plans: dict[str, Plan[Read, Any, Any]] = {"prices": source_chain(self.sources, wanted, self.block)}
+        plans: dict[str, Plan[Any, Any, Any]] = {"prices": source_chain(self.sources, wanted, self.block)}
         if unknown:
             plans["tokens"] = self.chain.describe(unknown)
         reports: dict[str, Report[Any]] = yield from batched(plans)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.calls import Read
 from chainfolio.contracts import Issue, Price
 from chainfolio.errors import BadAnswer, SourceError
 from chainfolio.plans import Plan, Unknown, run_batched
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
 
 MAX_BLOCKS: Final = 20_000  # that are kept: those asked for first go first
-Located = tuple[Block, Read]
+Located = tuple[Block, Any]
 Prices = dict[int, dict[Asset, Price]]  # by height
 
 
@@ -89,13 +88,13 @@ class _Node:
 
     async def answers(self, reads: Sequence[Located]) -> list[Any]:
         """The answers in order, Unknown where a block is lost."""
-        by_block: dict[Block, list[Read]] = {}
+        by_block: dict[Block, list[Any]] = {}
         for block, read in reads:
             by_block.setdefault(block, []).append(read)
         said = await self._said(by_block)
         return [said[ask] if ask in said else Unknown(self.lost[ask[0].height]) for ask in reads]
 
-    async def _said(self, by_block: Mapping[Block, Sequence[Read]]) -> dict[Located, Any]:
+    async def _said(self, by_block: Mapping[Block, Sequence[Any]]) -> dict[Located, Any]:
         said: dict[Located, Any] = {}
         try:
             left = await self._hashed([block for block in by_block if block.height not in self.lost])
@@ -128,7 +127,7 @@ class _Node:
         return {block: replace(block, hash=found[block.height].hash) if block in headers else block for block in blocks}
 
 
-def _at(block: Block, plan: Plan[Read, Any, Quotes]) -> Plan[Located, Any, Quotes]:
+def _at(block: Block, plan: Plan[Any, Any, Quotes]) -> Plan[Located, Any, Quotes]:
     """A plan whose reads say at which block."""
     answers: Sequence[Any] | None = None
     while True:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
-from chainfolio.calls import Read
 from chainfolio.contracts import Day, Holding, Issue, Quoted, Snapshot, Spam, Token
 from chainfolio.errors import BadAnswer, Reorged, SourceError
 from chainfolio.interactions import Interactions
@@ -139,7 +138,7 @@ class Snapshotter:
         wanted: Mapping[str, Mapping[Asset, bool]],
         moved: Mapping[str, Daily],
         about: About,
-    ) -> dict[str, Plan[Read, Any, AccountState]]:
+    ) -> dict[str, Plan[Any, Any, AccountState]]:
         """What to read of each account."""
         reader = self.reader.at(about.block)
         also = {asset for each in moved.values() for asset in each.assets}
@@ -164,7 +163,7 @@ class Snapshotter:
         return found if found.last is None or found.last.hash == block.hash else None
 
     async def _answered(
-        self, plans: Mapping[str, Plan[Read, Any, AccountState]], block: Block
+        self, plans: Mapping[str, Plan[Any, Any, AccountState]], block: Block
     ) -> dict[str, AccountState]:
         """All accounts together; the decoders inside are bounded one by one."""
         reports = await run_batched(
@@ -194,7 +193,7 @@ class Snapshotter:
         """What some tokens are at a block, and what of those that moved, by account and token, is taken for spam: by
         the rules of a portfolio at that block, and in one round."""
         about, asked = self._about(block), sorted(pair for pair in pairs if pair[1] not in self._judge.listed)
-        plans: dict[str, Plan[Read, Any, Any]] = {
+        plans: dict[str, Plan[Any, Any, Any]] = {
             "about": about.ask(assets),
             "held": self.chain.balances(asked),
         }

@@ -12,9 +12,9 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 
 from chainfolio import amounts
-from chainfolio.calls import ReadResult
 from chainfolio.contracts import Issue
 from chainfolio.messages import public
+from chainfolio.reads import ReadResult
 from portfolio.document import (
     UNKNOWN,
     WALLET,

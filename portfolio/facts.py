@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from portfolio.activity import Rule
 
 from chainfolio.assets import Asset
-from chainfolio.calls import ReadResult
 from chainfolio.contracts import Holding
+from chainfolio.reads import ReadResult
 
 # A grey disc. It is an absolute URL, as clients insist, and nobody learns who looks at it.
 PLACEHOLDER: Final = (

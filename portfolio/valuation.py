@@ -16,8 +16,8 @@ from typing import Final
 from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.calls import ReadResult
 from chainfolio.contracts import Day, Holding, Issue, Position, Price, Snapshot, Spam
+from chainfolio.reads import ReadResult
 
 UNCLEAR: Final = "the token does not say its decimals: how much this is cannot be known"
 

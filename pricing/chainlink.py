@@ -9,16 +9,19 @@ from typing import Any, Final
 
 from chainfolio.assets import Asset, evm
 from chainfolio.blocks import Block
-from chainfolio.calls import DECIMALS, Call, Read, ReadResult
 from chainfolio.contracts import Price
 from chainfolio.errors import BadRequest, BadSettings
+from chainfolio.kinds import contract_calls
 from chainfolio.plans import Plan
+from chainfolio.reads import Read, ReadResult
 from pricing.fixed import canonical
 from pricing.guards import Round, answer_fault, round_fault
 from pricing.quotes import PriceSection, Quotes, Refusal
 
 SOURCE: Final = "chainlink"
+KIND: Final = "evm"  # of the chains on which feeds stand
 LATEST: Final = "latestRoundData()(uint80,int256,uint256,uint256,uint80)"
+DECIMALS: Final = "decimals()(uint8)"
 MAX_DECIMALS: Final = 36
 FRESH: Final = Decimal(1)
 
@@ -32,6 +35,12 @@ class Feed:
     decimals: int
     heartbeat_s: int
 
+    @property
+    def reads(self) -> tuple[Read, Read]:
+        """Its latest round, and its decimals."""
+        call = contract_calls(KIND)
+        return call(self.feed, LATEST), call(self.feed, DECIMALS)
+
 
 @dataclass(frozen=True, slots=True)
 class Chainlink:
@@ -40,12 +49,12 @@ class Chainlink:
     feeds: Mapping[Asset, Feed]
     name: str = SOURCE
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Read, Any, Quotes]:
+    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
         """A price, or the reason for none, for each asset that has a feed."""
         feeds = [self.feeds[known] for known in assets if known in self.feeds]
         if not feeds:
             return Quotes()
-        answers = yield [Call(feed.feed, signature) for feed in feeds for signature in (LATEST, DECIMALS)]
+        answers = yield [read for feed in feeds for read in feed.reads]
         outcomes = [
             _outcome(feed, latest, decimals, block)
             for feed, latest, decimals in zip(feeds, answers[::2], answers[1::2], strict=True)
@@ -67,7 +76,7 @@ def _outcome(feed: Feed, latest: Any, decimals: Any, block: Block) -> Price | Re
     fault = round_fault(seen)
     if fault:
         return Refusal(feed.asset, SOURCE, f"{fault} ({detail})")
-    calls = ReadResult(Call(feed.feed, LATEST), latest), ReadResult(Call(feed.feed, DECIMALS), decimals)
+    calls = tuple(map(ReadResult, feed.reads, (latest, decimals)))
     return Price(feed.asset, seen.usd, SOURCE, updated_s * 1_000_000, FRESH, detail, calls)
 
 
@@ -106,4 +115,4 @@ def _of_chain(section: Mapping[str, Any], chain: str, where: str) -> Chainlink:
     return chainlink(of_chain, f"{where}.{chain}")
 
 
-SECTION = PriceSection(_of_chain, kinds=("evm",))
+SECTION = PriceSection(_of_chain, kinds=(KIND,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from adapters.evm.reads import Call, Read, balance_of
 from chainfolio.approvals import (
     AllowanceState,
     Approved,
@@ -13,7 +14,6 @@ from chainfolio.approvals import (
     OperatorState,
     PermissionState,
 )
-from chainfolio.calls import Call, Read, balance_of
 from chainfolio.plans import Plan, Reverted
 
 ALLOWANCE: Final = "allowance(address,address)(uint256)"

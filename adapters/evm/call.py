@@ -8,7 +8,7 @@ from typing import Any
 
 from sha3 import keccak_256
 
-from chainfolio.calls import Call
+from adapters.evm.reads import Call
 from chainfolio.plans import Unknown
 
 RAW = "*"

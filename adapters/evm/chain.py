@@ -45,9 +45,10 @@ if TYPE_CHECKING:
     from adapters.evm.datasets.transactions import Done
     from adapters.evm.explorer import Explorer
     from adapters.evm.positions.reader import Accounts
+    from adapters.evm.reads import Read
     from chainfolio.budgets import Budget, Estimate
-    from chainfolio.calls import Read, ReadResult
     from chainfolio.protocols import InstalledProtocols
+    from chainfolio.reads import ReadResult
 
 TRIED = 8  # neighbouring blocks among which one with transactions is looked for
 BODY_BATCH = 20
@@ -189,7 +190,7 @@ class EvmChain(Approvals):
 
     def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Read, Any, Sequence[Any]]:
         """How much accounts have of tokens, as the contracts say it."""
-        from chainfolio.calls import balance_of
+        from adapters.evm.reads import balance_of
 
         return (yield [balance_of(token.reference, account) for account, token in pairs]) if pairs else ()
 

@@ -10,8 +10,8 @@ import msgspec
 from adapters.evm import scan
 from adapters.evm.endpoint import Endpoint
 from adapters.evm.node import Node
+from adapters.evm.reads import NativeBalance
 from chainfolio.blocks import ahead_of_clock
-from chainfolio.calls import NativeBalance
 from chainfolio.errors import SourceError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adapters.evm.settings import EvmSettings
 from chainfolio.kinds import EndpointMemory
@@ -13,6 +13,7 @@ from chainfolio.kinds import EndpointMemory
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
     from adapters.evm.kit.kit import EvmKit
+    from adapters.evm.reads import Call
     from chainfolio.datasets import Dataset
     from chainfolio.seams import Seams
 
@@ -44,6 +45,12 @@ class EvmKind:
         from adapters.evm.endpoint import identity, name_of
 
         return [(name_of(url), identity(url)) for url in settings.rpc]
+
+    def call(self, contract: str, function: str, args: tuple[Any, ...] = ()) -> Call:
+        """The read of a function of a contract."""
+        from adapters.evm.reads import Call
+
+        return Call(contract, function, args)
 
     @property
     def decoder_kit(self) -> EvmKit:

@@ -18,11 +18,11 @@ from adapters.evm.call import encode
 from adapters.evm.endpoint import Answer
 from adapters.evm.node import Node, hex_of
 from adapters.evm.proof import AccountState, account_at, word_at
+from adapters.evm.reads import Call, balance_of
 from adapters.evm.roots import header_hash
 from adapters.evm.slots import FIRST_SLOTS, MAX_SLOTS, Slot, reading, slots
 from adapters.evm.wire import Request, data, quantity, typed
 from chainfolio.blocks import Block
-from chainfolio.calls import Call, balance_of
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError, Unsupported
 from chainfolio.proofs import Finding, Findings
 

@@ -17,11 +17,11 @@ from typing import Any
 from adapters.evm.call import decode, encode, signature
 from adapters.evm.endpoint import Answer, Endpoint
 from adapters.evm.node import Node, hex_of
+from adapters.evm.reads import Call, NativeBalance, Read
 from adapters.evm.refusals import OutOfGas, Reverting
 from adapters.evm.shared import Asked, Shared
 from adapters.evm.wire import Request, data, quantity, typed
 from chainfolio.blocks import Block
-from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.errors import (
     BadAnswer,
     HistoryUnavailable,

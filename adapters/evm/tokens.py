@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from adapters.evm.facts import Facts
-from chainfolio.calls import DECIMALS, Call, NativeBalance, Read, ReadResult, balance_of
+from adapters.evm.reads import DECIMALS, Call, NativeBalance, Read, balance_of
 from chainfolio.contracts import Holding, Token
 from chainfolio.plans import Plan
+from chainfolio.reads import ReadResult
 
 MAX_SYMBOL, MAX_NAME = 32, 96
 SIGNATURES = ("symbol()(*)", "name()(*)", "decimals()(*)")

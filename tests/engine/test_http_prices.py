@@ -23,7 +23,7 @@ from tests.pricing.server import serving
 SOURCE = """
 from decimal import Decimal
 
-from chainfolio.calls import Call
+from adapters.evm.reads import Call
 from chainfolio.contracts import Price
 from chainfolio.plans import Unknown
 from pricing.http_reads import HttpGet

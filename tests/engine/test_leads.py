@@ -12,7 +12,7 @@ from adapters.evm.positions.matching import Protocols
 from adapters.evm.positions.reader import OneAccount
 from adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
 from adapters.evm.positions.shares import Shares
-from chainfolio.calls import Call, NativeBalance, Read
+from adapters.evm.reads import Call, NativeBalance, Read
 from chainfolio.plans import Unknown, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
 

@@ -26,7 +26,7 @@ from adapters.evm.positions.rules import (
     Token,
 )
 from adapters.evm.positions.shares import Shares
-from chainfolio.calls import BALANCE_OF, Call, NativeBalance, Read
+from adapters.evm.reads import BALANCE_OF, Call, NativeBalance, Read
 from chainfolio.interactions import NamedEvent
 from chainfolio.plans import Reverted, Unknown, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount

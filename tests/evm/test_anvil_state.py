@@ -11,8 +11,8 @@ import pytest
 
 from adapters.evm import scan, tokens
 from adapters.evm.doctor import abilities
+from adapters.evm.reads import Call, NativeBalance, Read
 from adapters.evm.scan import CREATION, OVERRIDE, ROUTE, SCANNER_AT, SENDER, SINGLES
-from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.contracts import Token
 from chainfolio.plans import Reverted, Unknown, run_batched
 from localchain import install

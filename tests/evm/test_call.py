@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sha3 import keccak_256
 
 from adapters.evm.call import decode, encode, signature
-from chainfolio.calls import Call
+from adapters.evm.reads import Call
 from chainfolio.plans import Unknown
 
 ADDRESS = st.integers(0, 2**160 - 1).map(lambda number: f"0x{number:040x}")

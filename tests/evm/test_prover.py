@@ -18,10 +18,10 @@ from adapters.evm.exchange import Posted
 from adapters.evm.facts import load
 from adapters.evm.node import Node
 from adapters.evm.prover import prove
+from adapters.evm.reads import NativeBalance, balance_of
 from adapters.evm.settings import EvmSettings
 from adapters.evm.slots import OPENZEPPELIN, reading, slots
 from adapters.evm.transport import HttpTransport
-from chainfolio.calls import NativeBalance, balance_of
 from chainfolio.errors import BadAnswer, Reorged, Unsupported
 from chainfolio.proofs import Findings
 from chainfolio.seams import Seams

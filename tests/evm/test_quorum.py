@@ -13,10 +13,10 @@ from adapters.evm import scan
 from adapters.evm.chain import build
 from adapters.evm.endpoint import identity
 from adapters.evm.quorum import count
+from adapters.evm.reads import NativeBalance
 from adapters.evm.settings import EvmSettings
 from adapters.evm.spans import Chunk
 from chainfolio.blocks import Span
-from chainfolio.calls import NativeBalance
 from chainfolio.errors import BadSettings, Disputed, NodeBehind, Unavailable
 from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Unknown

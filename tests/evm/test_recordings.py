@@ -29,8 +29,8 @@ from adapters.evm.positions.rules import (
     Rule,
     Token,
 )
+from adapters.evm.reads import Call, NativeBalance, Read
 from chainfolio.blocks import Block
-from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.errors import BadRequest, ChainfolioError, NotFound, Unavailable
 from chainfolio.interactions import NamedEvent
 from chainfolio.plans import Reverted, Unknown

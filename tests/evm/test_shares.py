@@ -5,7 +5,7 @@ from __future__ import annotations
 from adapters.evm.positions.matching import Protocols
 from adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
 from adapters.evm.positions.shares import Shares
-from chainfolio.calls import Call
+from adapters.evm.reads import Call
 from chainfolio.protocols import InstalledProtocol
 
 TOKEN, POOL, ALICE = ("0x" + digit * 40 for digit in "abc")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from adapters.evm.chain import EvmChain
+from adapters.evm.reads import Call, NativeBalance, Read
 from adapters.evm.scan import CREATION, MORE_GAS, OVERRIDE, ROUTE, SCANNER_AT, SINGLES, answer
 from adapters.evm.settings import EvmSettings
-from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged, Unavailable
 from chainfolio.plans import Reverted, Unknown
 from tests.evm.contracts import Burns, Contracts, Refused, Reverts, balances

@@ -10,8 +10,8 @@ from eth_abi.abi import encode
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapters.evm.reads import Call, Read
 from adapters.evm.tokens import MAX_NAME, MAX_SYMBOL, clean, decimals_of, describe, text
-from chainfolio.calls import Call, Read
 from chainfolio.plans import Reverted, Unknown, run_known
 from tests.evm.fakes import TOKEN, FakeChain, facts_of
 

@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapters.evm.reads import Call
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.calls import Call, ReadResult
 from chainfolio.contracts import Day, Holding, Issue, Snapshot, Spam
+from chainfolio.reads import ReadResult
 from portfolio.compose import clean, iso, portfolio
 from portfolio.document import Sources, encode, percentages, wallet_only
 from portfolio.facts import PLACEHOLDER, Options, ProtocolFacts

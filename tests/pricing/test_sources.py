@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.reads import Call, Read
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
-from chainfolio.calls import DECIMALS, Call, Read
 from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Plan, Reverted, Unknown, run_known
-from pricing.chainlink import LATEST, chainlink
+from pricing.chainlink import DECIMALS, LATEST, chainlink
 from pricing.fixed import fixed
 from pricing.quotes import PriceSource, Quotes, Refusal
 from pricing.registry import sources

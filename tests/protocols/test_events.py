@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from adapters.evm.reads import Call
 from chainfolio.blocks import Block, Span
-from chainfolio.calls import Call
 from chainfolio.contracts import Position, Snapshot
 from chainfolio.interactions import Interactions
 from chainfolio.tables import LOGS, TABLES

@@ -17,7 +17,7 @@ from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.matching import Protocols
 from adapters.evm.positions.outcomes import Outcome
 from adapters.evm.protocols import ticks
-from chainfolio.calls import Call
+from adapters.evm.reads import Call
 from chainfolio.plans import Plan, Reverted
 from chainfolio.protocols import DecodedPosition, InstalledProtocol
 from indexer.families import families

@@ -15,7 +15,7 @@ from adapters.evm.positions.reader import OneAccount
 from adapters.evm.positions.rules import ProtocolMatch
 from adapters.evm.positions.shares import Shares
 from adapters.evm.protocols.uniswap_v3 import FAMILY, NOT_COVERED, NOT_THERE, Stored, position
-from chainfolio.calls import Call, NativeBalance, Read
+from adapters.evm.reads import Call, NativeBalance, Read
 from chainfolio.contracts import Snapshot
 from chainfolio.plans import Reverted, Unknown, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount

@@ -10,7 +10,7 @@ from adapters.evm.positions.matching import Protocols
 from adapters.evm.positions.outcomes import Outcome, outcome_of
 from adapters.evm.positions.rules import DecoderPlan, reading
 from adapters.evm.positions.shares import Shares
-from chainfolio.calls import Call, Read
+from adapters.evm.reads import Call, Read
 from chainfolio.plans import Plan, Report, Unknown, batched, run_known
 
 # A key is a contract and a function's name, and may go on with arguments.

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from adapters.evm.call import decode, encode, encode_answer
-from chainfolio.calls import Call, NativeBalance, Read
+from adapters.evm.reads import Call, NativeBalance, Read
 from chainfolio.errors import BadRequest
 from chainfolio.plans import Reverted, Unknown
 

@@ -23,7 +23,7 @@ DRAFT = '''\
 from __future__ import annotations
 
 from adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch
-from chainfolio.calls import Call
+from adapters.evm.reads import Call
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 

@@ -30,7 +30,7 @@ from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.matching import Protocols, RuleMatch
 from adapters.evm.positions.reader import OneAccount
 from adapters.evm.positions.shares import Shares
-from chainfolio.calls import Read, balance_of
+from adapters.evm.reads import Read, balance_of
 from chainfolio.documents import ValidationError, strict
 from chainfolio.errors import BadRequest, NotFound, Unavailable
 from chainfolio.interactions import NamedEvent, contract_of

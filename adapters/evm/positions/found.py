@@ -11,10 +11,10 @@ from typing import Any
 
 from adapters.evm.facts import Facts
 from chainfolio.assets import ZERO_ADDRESS, Asset
-from chainfolio.calls import ReadResult
 from chainfolio.contracts import Issue
 from chainfolio.positions import AccountState, OpenPosition
 from chainfolio.protocols import DecodedPosition, TokenAmount
+from chainfolio.reads import ReadResult
 
 
 @dataclass(slots=True)

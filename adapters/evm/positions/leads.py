@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from adapters.evm.positions.rules import Token, Unread
-from chainfolio.calls import Call, Read
+from adapters.evm.reads import Call, Read
 from chainfolio.plans import Plan, Unknown
 from chainfolio.protocols import InstalledProtocol
 

@@ -9,10 +9,11 @@ from typing import Any
 from adapters.evm.positions.matching import RuleMatch
 from adapters.evm.positions.rules import DecoderPlan, Unread, reading
 from adapters.evm.positions.validation import founds
-from chainfolio.calls import Read, ReadResult, Reads
+from adapters.evm.reads import Read, Reads
 from chainfolio.contracts import Issue
 from chainfolio.plans import Plan, Report, batched
 from chainfolio.protocols import DecodedPosition, Unverified
+from chainfolio.reads import ReadResult
 
 
 @dataclass(slots=True)

@@ -18,9 +18,9 @@ from adapters.evm.positions.matching import Protocols, RuleMatch
 from adapters.evm.positions.outcomes import Outcome, answered, makes_partial, outcome_of, unwrapping
 from adapters.evm.positions.shares import Shares
 from adapters.evm.positions.validation import problem_of_parts
+from adapters.evm.reads import NativeBalance, Read, Reads, balance_of
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.calls import NativeBalance, Read, Reads, balance_of
 from chainfolio.contracts import Issue
 from chainfolio.errors import BadAnswer
 from chainfolio.interactions import Interactions

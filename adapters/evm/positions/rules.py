@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from adapters.evm.positions.events import Declared, Parameter, declared
+from adapters.evm.reads import Call, NativeBalance, Read
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.calls import Call, NativeBalance, Read
 from chainfolio.errors import ChainfolioError
 from chainfolio.plans import Plan, Reverted, Unknown
 from chainfolio.protocols import ProtocolFamily, problem_of_type

@@ -16,8 +16,8 @@ from adapters.evm.positions.interactions import ContractInteractions
 from adapters.evm.positions.leads import Led, follow
 from adapters.evm.positions.matching import Protocols, RuleMatch, Sent, family_of, match_of
 from adapters.evm.positions.rules import ProtocolMatch, Token
+from adapters.evm.reads import Call, Read
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.calls import Call, Read
 from chainfolio.contracts import Issue
 from chainfolio.plans import Plan, Unknown
 from chainfolio.protocols import InstalledProtocol

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from adapters.evm.positions.rules import DecoderPlan, MayRefuse, ProtocolMatch, Token, Unread
+from adapters.evm.reads import Call, balance_of
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.calls import Call, balance_of
 from chainfolio.protocols import DecodedPosition, TokenAmount, Unlisted, Unverified
 
 UNDERLYING = "UNDERLYING_ASSET_ADDRESS()(address)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, Unread, covered
-from chainfolio.calls import Call, balance_of
+from adapters.evm.reads import Call, balance_of
 from chainfolio.protocols import TokenAmount, Unlisted, Unverified
 
 # The kind of exit that pays a part of each token: in most pools, and in those whose own shares are among the tokens.

@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import Any
 
 from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, Unread
+from adapters.evm.reads import Call, NativeBalance, Read, balance_of
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.calls import Call, NativeBalance, Read, balance_of
 from chainfolio.protocols import DecodedPosition, TokenAmount, Unlisted, Unverified
 
 WAD, DOUBLE = 10**18, 10**36

@@ -8,7 +8,7 @@ read, counts for who came by it in an act of its own.
 from __future__ import annotations
 
 from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, covered
-from chainfolio.calls import Call, balance_of
+from adapters.evm.reads import Call, balance_of
 from chainfolio.protocols import TokenAmount, Unlisted, Unverified
 
 KIND = "VAULT"

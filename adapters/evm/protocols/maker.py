@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adapters.evm.positions.rules import DecoderPlan, Event, ProtocolMatch
-from chainfolio.calls import Call
+from adapters.evm.reads import Call
 
 PROXIES = Event(
     "proxy_factory", "Created(address indexed sender, address indexed owner, address proxy, address cache)", 1, (2,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adapters.evm.positions.rules import Always, Counterparty, DecoderPlan, Event, Family, MayRefuse, ProtocolMatch
 from adapters.evm.protocols.maker import PROXIES, holders
-from chainfolio.calls import Call
+from adapters.evm.reads import Call
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 RAY = 10**27

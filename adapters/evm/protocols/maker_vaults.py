@@ -8,9 +8,9 @@ from typing import Any
 
 from adapters.evm.positions.rules import Always, DecoderPlan, Family, MayRefuse, ProtocolMatch
 from adapters.evm.protocols.maker import PROXIES, holders
+from adapters.evm.reads import Call
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.calls import Call
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 WAD, RAY = 10**18, 10**27

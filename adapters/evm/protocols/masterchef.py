@@ -7,7 +7,7 @@ from typing import Any
 
 from adapters.evm.positions.rules import Counterparty, DecoderPlan, Event, Family, MayRefuse, ProtocolMatch, Unread
 from adapters.evm.protocols.stakes import borne_out
-from chainfolio.calls import Call
+from adapters.evm.reads import Call
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 MAX_POOLS = 5_000

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from adapters.evm.positions.rules import Always, DecoderPlan, Event, Family, MayRefuse, ProtocolMatch
+from adapters.evm.reads import Call
 from chainfolio import amounts
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.calls import Call
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 WAD, PRICE_SCALE = 10**18, 10**36

@@ -7,7 +7,7 @@ the account by an act of its own, and if what lies there pays all of them.
 from __future__ import annotations
 
 from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token, covered
-from chainfolio.calls import Call, balance_of
+from adapters.evm.reads import Call, balance_of
 from chainfolio.protocols import DecodedPosition, TokenAmount, Unlisted, Unverified
 
 YIELD_TOKEN = "yieldToken()(address)"

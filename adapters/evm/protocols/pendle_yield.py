@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, Token
-from chainfolio.calls import Call, balance_of
+from adapters.evm.reads import Call, balance_of
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 WAD = 10**18

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch, Token
-from chainfolio.calls import Call
+from adapters.evm.reads import Call
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 

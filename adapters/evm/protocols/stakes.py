@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adapters.evm.positions.rules import DecoderPlan, ProtocolMatch
-from chainfolio.calls import balance_of
+from adapters.evm.reads import balance_of
 from chainfolio.protocols import DecodedPosition
 
 NOT_SENT = "nobody read the code of this farm, and the account never sent it what it says is staked there"

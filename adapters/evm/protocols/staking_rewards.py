@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, MayRefuse, ProtocolMatch, Unread
 from adapters.evm.protocols.stakes import borne_out
-from chainfolio.calls import Call
+from adapters.evm.reads import Call
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 

@@ -6,8 +6,8 @@ from fractions import Fraction
 from math import isqrt
 
 from adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
+from adapters.evm.reads import Call
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.calls import Call
 from chainfolio.protocols import TokenAmount, Unlisted
 
 UNISWAP_S = "1/6"

@@ -10,7 +10,7 @@ from sha3 import keccak_256
 
 from adapters.evm.positions.rules import Collection, DecoderPlan, Family, MayRefuse, ProtocolMatch
 from adapters.evm.protocols.ticks import MAX_TICK, Growth, amounts, inside
-from chainfolio.calls import Call, balance_of
+from adapters.evm.reads import Call, balance_of
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 POSITIONS = (

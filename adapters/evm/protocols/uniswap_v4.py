@@ -6,7 +6,7 @@ from sha3 import keccak_256
 
 from adapters.evm.positions.rules import Collection, DecoderPlan, Family, MayRefuse, ProtocolMatch
 from adapters.evm.protocols.ticks import Growth, amounts
-from chainfolio.calls import Call
+from adapters.evm.reads import Call
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 PoolKey = tuple[str, str, int, int, str]

@@ -12,12 +12,12 @@ from chainfolio.assets import Asset
 from chainfolio.block_search import block_before
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget, Estimate
-from chainfolio.calls import ReadResult
 from chainfolio.chains import Capability, ChainInfo, Collected, EndpointHealth, Heads, KnownTransaction
 from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.datasets import Dataset
 from chainfolio.errors import NoBlock, NodeBehind, Reorged, SourceError
 from chainfolio.plans import Plan, Unknown
+from chainfolio.reads import ReadResult
 from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS, TRANSFERS
 
 from .accounts import Accounts, Balance

@@ -1,4 +1,4 @@
-"""What a pure part may ask an EVM chain for. The adapter encodes, sends, decodes; the block is nobody's choice here."""
+"""The reads of an EVM chain, as values: decoders yield them, `call.py` encodes them, `scan.py` sends them."""
 
 from __future__ import annotations
 
@@ -42,14 +42,6 @@ class NativeBalance:
     def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
         """How answers name the read."""
         return "eth_getBalance", None, None, (self.account,)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadResult:
-    """A read and what it gave: whoever makes it again at the same block gets the same."""
-
-    read: Call | NativeBalance
-    result: Any
 
 
 Read = Call | NativeBalance
