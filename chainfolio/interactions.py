@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from chainfolio.assets import Asset
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
-
-
-class NamedEvent(NamedTuple):
-    """An event that names an account: which topic does, from 1; the topics but the first; the data."""
-
-    place: int
-    topics: tuple[str, ...]
-    data: bytes
+EventRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +18,15 @@ class Interactions:
     """What an account met in its transfers: fungible tokens; the numbers of collectibles that came to it, by
     collection; with whom it exchanged which assets, and which it sent to whom, more than nothing.
 
-    `events` that name it, by filter of the dataset of this name; `covered` are the filters that are indexed whole, so
-    that an event which is not there was not written.
+    `events` that name it, by filter of the dataset of this name, as rows of `account_events`; `covered` are the filters
+    that are indexed whole, so that an event which is not there was not written.
     """
 
     tokens: frozenset[Asset] = frozenset()
     ids: Mapping[Asset, frozenset[int]] = field(default_factory=dict)
     exchanged: Mapping[str, frozenset[Asset]] = field(default_factory=dict)
     sent: Mapping[str, frozenset[Asset]] = field(default_factory=dict)
-    events: Mapping[str, tuple[NamedEvent, ...]] = field(default_factory=dict)
+    events: Mapping[str, tuple[EventRow, ...]] = field(default_factory=dict)
     covered: frozenset[str] = frozenset()
 
     def __or__(self, other: Interactions) -> Interactions:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from chainfolio.assets import Asset
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Issue
-from chainfolio.interactions import Interactions, NamedEvent, contract_of
+from chainfolio.interactions import EventRow, Interactions, contract_of
 from chainfolio.tables import ACCOUNT_EVENTS, ACCOUNT_TRANSFERS
 from engine.rows import rows_of
 from indexer.materialise import of_events
@@ -66,13 +66,12 @@ def interactions_of(
 
 def _events(
     lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], height: int, filters: Collection[str]
-) -> dict[str, dict[str, tuple[NamedEvent, ...]]]:
+) -> dict[str, dict[str, tuple[EventRow, ...]]]:
     """The distinct events of some filters that name accounts, by account."""
     rows = rows_of(lake, tail, chain, ACCOUNT_EVENTS, accounts, NAMED, span=Span(0, height), where=of_events(filters))
-    events: dict[str, dict[str, list[NamedEvent]]] = {account: {} for account in accounts}
-    for account, address, topic0, place, *topics, data in rows.sort(NAMED).iter_rows():
-        named = NamedEvent(place, tuple(topic for topic in topics if topic is not None), data)
-        events[account].setdefault(f"{address}/{topic0}", []).append(named)
+    events: dict[str, dict[str, list[EventRow]]] = {account: {} for account in accounts}
+    for row in rows.sort(NAMED).iter_rows(named=True):
+        events[row["account"]].setdefault(f"{row['address']}/{row['topic0']}", []).append(row)
     return {account: {event: tuple(several) for event, several in own.items()} for account, own in events.items()}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from adapters.evm.positions.found import Found
-from adapters.evm.positions.interactions import ContractInteractions
+from adapters.evm.positions.interactions import ContractInteractions, NamedEvent
 from adapters.evm.positions.matching import Protocols
 from adapters.evm.positions.reader import OneAccount
 from adapters.evm.positions.rules import (
@@ -27,7 +27,6 @@ from adapters.evm.positions.rules import (
 )
 from adapters.evm.positions.shares import Shares
 from adapters.evm.reads import BALANCE_OF, Call, NativeBalance, Read
-from chainfolio.interactions import NamedEvent
 from chainfolio.plans import Reverted, Unknown, run_known
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
 from indexer.families import families

@@ -6,22 +6,24 @@ from pathlib import Path
 
 from adapters.evm.facts import load
 from adapters.evm.positions.found import Found, FoundPosition, Underlying
-from adapters.evm.positions.interactions import ContractInteractions
+from adapters.evm.positions.interactions import ContractInteractions, NamedEvent
 from chainfolio.assets import ZERO_ADDRESS, Asset
-from chainfolio.interactions import Interactions, NamedEvent
+from chainfolio.interactions import Interactions
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 ME, OTHER, COIN, NFT, EDITION = ("0x" + digit * 40 for digit in "12345")
 FACTS = load(Path(__file__).parents[2] / "configs" / "chains" / "ethereum.toml")
 ETHER, TOKEN = FACTS.native_asset, FACTS.token_asset(COIN)
-EVENTS = {f"{OTHER}/0x01": (NamedEvent(1, ("0x02",), b""),)}
+EVENT = f"{OTHER}/0x01"
+ROWS = {EVENT: ({"place": 1, "topic1": "0x02", "topic2": None, "topic3": None, "data": b""},)}
+EVENTS = {EVENT: (NamedEvent(1, ("0x02",), b""),)}
 
 
 def test_what_was_met_by_asset_is_met_by_contract_and_the_native_coin_has_none() -> None:
     collection, editions = (Asset(FACTS.caip2, kind, at) for kind, at in (("erc721", NFT), ("erc1155", EDITION)))
     met = Interactions(
         frozenset({TOKEN}), {collection: frozenset({7}), editions: frozenset({8})},
-        {OTHER: frozenset({ETHER, TOKEN, collection})}, {OTHER: frozenset({ETHER})}, EVENTS, frozenset(EVENTS),
+        {OTHER: frozenset({ETHER, TOKEN, collection})}, {OTHER: frozenset({ETHER})}, ROWS, frozenset(ROWS),
     )  # fmt: skip
     assert ContractInteractions.of(met) == ContractInteractions(
         frozenset({COIN}), {NFT: frozenset({7})}, {OTHER: frozenset({None, COIN, NFT})}, {OTHER: frozenset({None})},

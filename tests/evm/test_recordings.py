@@ -17,7 +17,7 @@ import pytest
 from adapters.evm.chain import EvmChain
 from adapters.evm.kit.recordings import Recording, read, record, replay, save, text
 from adapters.evm.positions.events import declared
-from adapters.evm.positions.interactions import ContractInteractions
+from adapters.evm.positions.interactions import ContractInteractions, NamedEvent
 from adapters.evm.positions.rules import (
     Collection,
     Counterparty,
@@ -32,7 +32,6 @@ from adapters.evm.positions.rules import (
 from adapters.evm.reads import Call, NativeBalance, Read
 from chainfolio.blocks import Block
 from chainfolio.errors import BadRequest, ChainfolioError, NotFound, Unavailable
-from chainfolio.interactions import NamedEvent
 from chainfolio.plans import Reverted, Unknown
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
 from indexer.registry import Protocol, Registry

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from adapters.evm.positions.events import declared
+from adapters.evm.positions.interactions import ContractInteractions, NamedEvent
 from adapters.evm.protocols.masterchef import DEPOSIT, FAMILY
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Snapshot
-from chainfolio.interactions import NamedEvent
 from chainfolio.protocols import InstalledProtocol, InstalledProtocols
 from cli.demo import SUSHI
 from engine import account_index
@@ -53,7 +53,7 @@ def found(indexed: Index, subject: EvmSubject, account: str) -> tuple[NamedEvent
         indexed.lake, indexed.tail, indexed.key, [account], subject.height, indexed.chain.info, unindexed
     )[account]
     assert met.covered == {wanted}
-    return met.events.get(wanted, ())
+    return ContractInteractions.of(met).events.get(wanted, ())
 
 
 def stake_nothing(subject: EvmSubject, name: str) -> None:

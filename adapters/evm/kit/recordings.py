@@ -26,14 +26,14 @@ from adapters.evm.kit.exchanges import (
 )
 from adapters.evm.positions.events import MAX_TOPICS, WORD
 from adapters.evm.positions.found import Found, FoundPosition
-from adapters.evm.positions.interactions import ContractInteractions
+from adapters.evm.positions.interactions import ContractInteractions, NamedEvent
 from adapters.evm.positions.matching import Protocols, RuleMatch
 from adapters.evm.positions.reader import OneAccount
 from adapters.evm.positions.shares import Shares
 from adapters.evm.reads import Read, balance_of
 from chainfolio.documents import ValidationError, strict
 from chainfolio.errors import BadRequest, NotFound, Unavailable
-from chainfolio.interactions import NamedEvent, contract_of
+from chainfolio.interactions import contract_of
 from chainfolio.plans import Unknown, run_batched, run_known
 from chainfolio.positions import MAX_READS, MAX_ROUNDS
 from chainfolio.protocols import InstalledProtocol, ProtocolFamily, TokenAmount

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from chainfolio.assets import Asset
-from chainfolio.interactions import Interactions, NamedEvent
+from chainfolio.interactions import EventRow, Interactions
 
 COLLECTIBLE: Final = "erc721"  # the namespace of collections in which each number has one owner
+
+
+class NamedEvent(NamedTuple):
+    """An event that names an account: which topic does, from 1; the topics but the first; the data."""
+
+    place: int
+    topics: tuple[str, ...]
+    data: bytes
+
+    @classmethod
+    def of(cls, row: EventRow) -> NamedEvent:
+        """The event of a row of `account_events`."""
+        topics = (row["topic1"], row["topic2"], row["topic3"])
+        return cls(row["place"], tuple(topic for topic in topics if topic is not None), row["data"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +47,7 @@ class ContractInteractions:
             {each.reference: ids for each, ids in interactions.ids.items() if each.kind == COLLECTIBLE},
             {other: frozenset(map(_contract, assets)) for other, assets in interactions.exchanged.items()},
             {other: frozenset(map(_contract, assets)) for other, assets in interactions.sent.items()},
-            interactions.events,
+            {event: tuple(map(NamedEvent.of, rows)) for event, rows in interactions.events.items()},
             interactions.covered,
         )
 
