@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from adapters.evm.kind import KIND
+from adapters.evm.reads import Call
 from chainfolio import kinds
 from chainfolio.errors import BadSettings, Unserved
-from chainfolio.kinds import GROUP, decoder_kit, installed, kind_of, ours
+from chainfolio.kinds import GROUP, contract_calls, decoder_kit, installed, kind_of, ours
 from chainfolio.settings import load
 
 ROOT = Path(__file__).parents[2]
@@ -151,3 +152,12 @@ def test_what_records_decoders_is_the_kind_s_own_and_a_kind_without_it_is_named(
     install("toy", TOY)
     with pytest.raises(Unserved, match="decoders of the kind `toy`"):
         decoder_kit("toy")
+
+
+def test_what_makes_calls_of_contracts_is_the_kind_s_own_and_a_kind_without_contracts_is_named(
+    install: Install,
+) -> None:
+    assert contract_calls("evm")("0x1", "price()(uint256)") == Call("0x1", "price()(uint256)")
+    install("toy", TOY)
+    with pytest.raises(Unserved, match="read of a contract on a chain of the kind `toy`"):
+        contract_calls("toy")
