@@ -17,7 +17,7 @@ from bench.figures import Figure, main
 from bench.places import scratch
 from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS
 from indexer.materialise import in_schema
-from portfolio.ledger import account_transfers
+from portfolio.ledger import in_buckets
 from storage.lake import Lake
 
 CHAIN = "local"
@@ -43,7 +43,7 @@ def fill(lake: Lake, transfers: int) -> None:
     accounts, tokens = (_addresses(chance, count) for count in (ACCOUNTS, TOKENS))
     for number, start in enumerate(range(0, transfers, PORTION), 1):
         frame = _portion(chance, accounts, tokens, start, min(PORTION, transfers - start))
-        for table, rows in ((TRANSFERS, frame), (ACCOUNT_TRANSFERS, account_transfers(frame))):
+        for table, rows in ((TRANSFERS, frame), (ACCOUNT_TRANSFERS, in_buckets(ACCOUNT_TRANSFERS, frame))):
             lake.append(table, in_schema(rows, table), stream=f"{CHAIN}/bench", batch=number)
     for table in (TRANSFERS, ACCOUNT_TRANSFERS):
         lake.compact(table, CHAIN)

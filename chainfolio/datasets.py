@@ -6,7 +6,7 @@ rows are its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +15,18 @@ from chainfolio.blocks import Span
 from chainfolio.tables import Table
 
 if TYPE_CHECKING:
+    import polars as pl
     import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRows:
+    """How the rows of a table become those of its table by account: `rows` gives each once for each account that it
+    concerns, as its `account`. `columns` are those that may name the account, in the spelling that `named` gives."""
+
+    columns: tuple[str, ...]
+    rows: Callable[[pl.LazyFrame], pl.LazyFrame]
+    named: Callable[[str], str] = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +34,12 @@ class Dataset:
     """What one chain is indexed for.
 
     `filtered_by`: what it can be indexed for alone, the contracts or the events that somebody names. `history`: the
-    table by account that its rows go into, too. `by_account`: how it can be read for some accounts alone: from the
-    `logs` that name them, or from the `places` of the chain where they did something; `parties` are the columns in
-    which its rows name accounts. `is_usual`: whether it is indexed where nobody names any. `restores`:
-    whether its rows can be decoded again without a node. `in_activity`: whether what accounts did is made of it; then
-    `loss` is what an answer lacks that has to do without, and empty where there is no answer without.
+    table by account that its rows go into, too; `account_rows`: how, where that table is not one of all kinds.
+    `by_account`: how it can be read for some accounts alone: from the `logs` that name them, or from the `places` of
+    the chain where they did something; `parties` are the columns in which its rows name accounts. `is_usual`: whether
+    it is indexed where nobody names any. `restores`: whether its rows can be decoded again without a node.
+    `in_activity`: whether what accounts did is made of it; then `loss` is what an answer lacks that has to do without,
+    and empty where there is no answer without.
     """
 
     name: str
@@ -37,6 +49,7 @@ class Dataset:
     by_account: Literal["", "logs", "places"] = ""
     parties: tuple[str, ...] = ()
     history: str = ""
+    account_rows: AccountRows | None = None
     is_usual: bool = True
     restores: bool = False
     in_activity: bool = False

@@ -175,14 +175,13 @@ def _rows(lake: Lake, tail: Tail, batch: Batch) -> pa.Table:
     """One batch of a history, made from the rows that are in its source, without those that it has already."""
     name = _history_of(batch)
     rows = _source_rows(lake, batch, of_filters(HISTORIES[name], batch.filters))
-    return in_schema(_compute(name)(_not_there(lake, tail, batch, rows.collect())), TABLES[name])
+    return _in_buckets(name, _not_there(lake, tail, batch, rows.collect()))
 
 
-def _compute(name: str) -> Callable[[pl.DataFrame], pl.DataFrame]:
+def _in_buckets(name: str, source: pl.DataFrame) -> pa.Table:
     from portfolio import ledger
 
-    compute: Callable[[pl.DataFrame], pl.DataFrame] = getattr(ledger, name)
-    return compute
+    return in_schema(ledger.in_buckets(TABLES[name], source), TABLES[name])
 
 
 def _commit(lake: Lake, tail: Tail, batch: Batch) -> int:
@@ -294,7 +293,7 @@ def history_again(lake: Lake, tail: Tail, chain: str, name: str) -> int:
         covered = _stored_span(lake, chain, (source,))
         for window in _windows(lake, chain, covered, source) if covered else ():
             rows = lake.scan(source, chain=chain, heights=[window]).filter(_within(window)).collect()
-            yield from in_schema(_compute(name)(rows), TABLES[name]).to_batches()
+            yield from _in_buckets(name, rows).to_batches()
 
     counted = Counted(batches())
     lake.replace(TABLES[name], chain, counted)
@@ -316,7 +315,7 @@ def history_of_indexed(lake: Lake, tail: Tail, chain: str, name: str) -> Iterato
             for window in _windows(lake, chain, span, HISTORIES[name].source):
                 batch = Batch(chain, 0, window, (dataset,))
                 rows = _source_rows(lake, batch, _of_ranges(HISTORIES[name], ranges, window))
-                yield from in_schema(_compute(name)(rows.collect()), TABLES[name]).to_batches()
+                yield from _in_buckets(name, rows.collect()).to_batches()
 
 
 def _of_ranges(history: History, ranges: Mapping[str, Spans], window: Span) -> pl.Expr:

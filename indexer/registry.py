@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from chainfolio.assets import ZERO_ADDRESS, evm
+from chainfolio.addresses import AddressRules, every, rules_of, shown
 from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.protocols import InstalledProtocol, ProtocolFamily, UnreadProtocol
 from portfolio.activity import Rule
@@ -31,7 +31,6 @@ NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, "protocols.chainfolio")
 SIZES: Final = ("small", "large")
 FORKS: Final = "forks.csv"  # many protocols in one file: a row for each contract
 _COLUMNS: Final = ["protocol", "name", "family", "chain", "role", "address"]
-_CANONICAL = re.compile(r"0x[0-9a-f]{40}\Z")
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 
 
@@ -195,8 +194,9 @@ class Registry:
         }
 
 
-def load(folders: Sequence[Path], chains: Collection[str]) -> Registry:
-    """The registry of some folders, whose files may name these chains; BadSettings says which file and key is wrong.
+def load(folders: Sequence[Path], chains: Mapping[str, str]) -> Registry:
+    """The registry of some folders, whose files may name these chains, each with its kind; BadSettings says which file
+    and key is wrong.
 
     A file of a later folder replaces one of the same name in an earlier one, and what it names there is no fork's.
     """
@@ -210,9 +210,9 @@ def load(folders: Sequence[Path], chains: Collection[str]) -> Registry:
     return Registry(protocols)
 
 
-def forks_of(path: Path, chains: Collection[str], taken: Collection[tuple[str, str]] = ()) -> list[Protocol]:
+def forks_of(path: Path, chains: Mapping[str, str], taken: Collection[tuple[str, str]] = ()) -> list[Protocol]:
     """The protocols of a file with a row for each contract, without contracts that are `taken` (chain and address);
-    BadSettings names the line that is wrong."""
+    BadSettings names the line that is wrong. `chains`: those that it may name, each with its kind."""
     found: dict[str, Protocol] = {}
     with path.open(newline="", encoding="utf-8") as file:
         lines = csv.reader(file)
@@ -224,7 +224,7 @@ def forks_of(path: Path, chains: Collection[str], taken: Collection[tuple[str, s
 
 
 def _add(
-    found: dict[str, Protocol], line: Sequence[str], where: str, chains: Collection[str],
+    found: dict[str, Protocol], line: Sequence[str], where: str, chains: Mapping[str, str],
     taken: Collection[tuple[str, str]],
 ) -> None:  # fmt: skip
     """One more contract of one of the protocols."""
@@ -235,7 +235,7 @@ def _add(
         raise BadSettings(where, f"`{key}` is not a protocol key")
     if chain not in chains:
         raise BadSettings(where, f"{chain} is no such chain", remedy=f"one of {', '.join(sorted(chains))}")
-    _check(address, where, role)
+    _check_address(address, where, role, chains[chain])
     protocol = found.setdefault(key, Protocol(key, name, {}, families=[family], is_fork=True))
     if (protocol.name, protocol.families) != (name, [family]):
         raise BadSettings(where, f"{key} is {protocol.name} of the family {protocol.families[0]} in an earlier line")
@@ -311,15 +311,16 @@ def joined(
     return known, tuple(checked)
 
 
-def _foreign(path: Path, chains: Collection[str]) -> Protocol:
+def _foreign(path: Path, chains: Mapping[str, str]) -> Protocol:
     """A file that may name more chains than are known here: nothing is read on those."""
-    protocol = protocol_of(path, None)
+    protocol = protocol_of(path, chains, others=True)
     contracts = {chain: roles if chain in chains else {} for chain, roles in protocol.contracts.items()}
     return msgspec.structs.replace(protocol, contracts=contracts)
 
 
-def protocol_of(path: Path, chains: Collection[str] | None) -> Protocol:
-    """The protocol in a file, which may name these chains (None: any); BadSettings says what is wrong with it."""
+def protocol_of(path: Path, chains: Mapping[str, str], *, others: bool = False) -> Protocol:
+    """The protocol in a file, which may name these chains, each with its kind, or `others` too; BadSettings says what
+    is wrong with it."""
     try:
         protocol = msgspec.convert(tomllib.loads(path.read_text()), Protocol)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
@@ -332,23 +333,46 @@ def protocol_of(path: Path, chains: Collection[str] | None) -> Protocol:
         if size not in SIZES or not link.startswith(("https://", "http://", "data:image/")):
             raise BadSettings(path.name, f"images.{size}: pictures are `small` and `large`, each an absolute URL")
     for chain in protocol.contracts:
-        if chains is not None and chain not in chains:
+        if not others and chain not in chains:
             known = ", ".join(sorted(chains))
             raise BadSettings(path.name, f"contracts.{chain}: no such chain", remedy=f"one of {known}")
     for chain, role, address in protocol.places:
-        _check(address, path.name, f"contracts.{chain}.{role}")
+        _check_address(address, path.name, f"contracts.{chain}.{role}", chains.get(chain, ""))
     return protocol
 
 
-def _check(address: str, file: str, where: str) -> None:
-    if _CANONICAL.match(address) and address != ZERO_ADDRESS:
+def _check_address(address: str, file: str, where: str, kind: str) -> None:
+    """BadSettings where an address is not in the one form of its kind of chain, of any kind where that is not known
+    (`""`), or where it is nobody's. A kind that has no rules takes any text."""
+    rules = _rules(kind)
+    forms = [form for form in (_form(address, each) for each in rules) if form is not None]
+    if address in forms or not rules:
         return
+    names = " or ".join(each.name for each in rules)
+    if forms:
+        raise BadSettings(file, f"{where}: {address} is not the one form of an address", remedy=f"write {forms[0]}")
+    raise BadSettings(
+        file, f"{where}: {shown(address)} is no contract's {names} address",
+        remedy=" or ".join(each.form for each in rules),
+    )  # fmt: skip
+
+
+def _rules(kind: str) -> Sequence[AddressRules]:
+    if not kind:
+        return every()
     try:
-        canonical = evm(address)
-    except BadRequest as error:
-        raise BadSettings(file, f"{where}: {error.reason}", remedy=error.remedy) from None
-    if canonical != address or address == ZERO_ADDRESS:
-        raise BadSettings(file, f"{where}: {address} is not a contract's address in lower case")
+        return [rules_of(kind)]
+    except BadRequest:
+        return []
+
+
+def _form(address: str, rules: AddressRules) -> str | None:
+    """The one form of an address of a contract by the rules of a kind; None where it is none."""
+    try:
+        form = rules.canonical(address)
+    except BadRequest:
+        return None
+    return None if form in rules.nobody else form
 
 
 def _file(key: str) -> str:

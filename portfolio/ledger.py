@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from chainfolio import tables
+from chainfolio import kinds, tables
 from chainfolio.addresses import nobody
+from chainfolio.datasets import AccountRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 RAW_BYTES: Final = 32
 LIMB: Final = 2**64
-_AS_TOPIC: Final = "0x" + "0" * 24  # how the topic of an address begins
-_NO_ACCOUNT: Final = "0x" + "0" * 48  # how the topic of a number below 2^64 begins
 LIMBS: Final = ("limb0", "limb1", "limb2", "limb3")  # the most significant first, as in the bytes
 
 # A wrap mints the wrapped token to its recipient, an unwrap burns it from its sender; the other side has native coins.
@@ -129,40 +128,29 @@ def concerns(history: tables.Table, accounts: Sequence[str]) -> pl.Expr:
     """Which rows of the source of a history `by_account` gives to one of some accounts, or may: it decides."""
     import polars as pl
 
-    parties = PARTIES[history.name]
-    names = [f"{_AS_TOPIC}{account[2:]}" for account in accounts] if history.name == "account_events" else accounts
-    return pl.any_horizontal(pl.col(party).is_in(names) for party in parties)
+    how = _account_rows(history)
+    names = [how.named(account) for account in accounts]
+    return pl.any_horizontal(pl.col(column).is_in(names) for column in how.columns)
 
 
 def by_account(history: tables.Table, rows: pl.LazyFrame) -> pl.LazyFrame:
     """Rows of the source of a history once for each account that they concern, in its columns without the bucket."""
     columns = [name for name in history.names if name != "bucket"]
-    return _BY_ACCOUNT[history.name](rows).select(columns)
+    return _account_rows(history).rows(rows).select(columns)
 
 
-def account_transfers(transfers: pl.DataFrame) -> pl.DataFrame:
-    """Every transfer once per account and direction, as rows of `account_transfers` in the order of its files."""
-    return _in_buckets(tables.ACCOUNT_TRANSFERS, transfers)
+def _account_rows(history: tables.Table) -> AccountRows:
+    """How the rows of a history are made: as of all kinds of chain, or as the dataset says that fills it."""
+    if history.name in SHARED:
+        return SHARED[history.name]
+    found = [each.account_rows for each in kinds.datasets().values() if each.history == history.name]
+    (how,) = (each for each in found if each is not None)
+    return how
 
 
-def account_approvals(approvals: pl.DataFrame) -> pl.DataFrame:
-    """Every approval event as rows of `account_approvals` in the order of its files."""
-    return _in_buckets(tables.ACCOUNT_APPROVALS, approvals)
-
-
-def account_transactions(transactions: pl.DataFrame) -> pl.DataFrame:
-    """Every transaction once for each account that it names, as rows of `account_transactions` in the order of its
-    files."""
-    return _in_buckets(tables.ACCOUNT_TRANSACTIONS, transactions)
-
-
-def account_events(logs: pl.DataFrame) -> pl.DataFrame:
-    """Logs once for each account that a topic names, as rows of `account_events` in the order of its files."""
-    return _in_buckets(tables.ACCOUNT_EVENTS, logs)
-
-
-def _in_buckets(history: tables.Table, source: pl.DataFrame) -> pl.DataFrame:
-    """Rows by account with the bucket of their account, in the columns and the order of their table."""
+def in_buckets(history: tables.Table, source: pl.DataFrame) -> pl.DataFrame:
+    """Rows of the source of a history by account, with the bucket of their account, in the columns and the order of the
+    history's files."""
     import polars as pl
 
     rows = by_account(history, source.lazy()).collect()
@@ -201,33 +189,8 @@ def _transactions(transactions: pl.LazyFrame) -> pl.LazyFrame:
     return pl.concat([rows.with_columns(sender.alias("account")), others])
 
 
-def _events(logs: pl.LazyFrame) -> pl.LazyFrame:
-    """The accounts that the topics of each log name.
-
-    A topic names an account where it can be an address: its first 12 bytes are zero, and the next 12 are not all zero,
-    for a small number could else be one too.
-    """
-    import polars as pl
-
-    def named(place: int) -> pl.LazyFrame:
-        topic = pl.col(f"topic{place}")
-        is_account = topic.str.starts_with(_AS_TOPIC) & ~topic.str.starts_with(_NO_ACCOUNT)
-        account = pl.concat_str(pl.lit("0x"), topic.str.slice(26)).alias("account")
-        return logs.filter(is_account).with_columns(account, pl.lit(place, pl.Int32).alias("place"))
-
-    return pl.concat([named(place) for place in (1, 2, 3)])
-
-
-# The columns of its source that name the accounts of a history, and how its rows come out of it.
-PARTIES: Final = {
-    "account_transfers": ("sender", "recipient"),
-    "account_approvals": ("owner",),
-    "account_transactions": ("sender", "recipient", "created"),
-    "account_events": ("topic1", "topic2", "topic3"),
-}
-_BY_ACCOUNT: Final = {
-    "account_transfers": _transfers,
-    "account_approvals": _approvals,
-    "account_transactions": _transactions,
-    "account_events": _events,
+SHARED: Final = {
+    "account_transfers": AccountRows(("sender", "recipient"), _transfers),
+    "account_approvals": AccountRows(("owner",), _approvals),
+    "account_transactions": AccountRows(("sender", "recipient", "created"), _transactions),
 }

@@ -40,7 +40,7 @@ def test_a_fork_is_one_file_that_the_settings_find(run: Run, folder: Path) -> No
     file = folder / "my_swap.toml"
     assert ran.json["files"] == ["protocols/my_swap.toml"]
     assert any(step.startswith("chainfolio record") and "--chain base" in step for step in ran.json["next"])
-    protocol = protocol_of(file, ["base"])
+    protocol = protocol_of(file, {"base": "evm"})
     assert (protocol.name, protocol.families) == ("My Swap", ["uniswap_v2"])
     assert protocol.contracts == {"base": {"factory": [FACTORY.lower()]}}
     assert protocol.options == {"protocol_fee": "1/4"}
@@ -67,7 +67,7 @@ def test_a_fork_is_one_file_that_the_settings_find(run: Run, folder: Path) -> No
         (("swap", "--chain", "base", "--contract", "factory"), "is not ROLE=0x…"),
         (("swap", "--chain", "base", "--contract", "factory=0x12"), "is not an EVM address"),
         (("swap", "--option", "fee"), "is not NAME=TEXT"),
-        (("swap", "--chain", "base", "--contract", f"pool=0x{'0' * 40}"), "is not a contract's address"),
+        (("swap", "--chain", "base", "--contract", f"pool=0x{'0' * 40}"), "is no contract's EVM address"),
         (("swap", "--chain", "ethereum", "--contract", f"pool={TAKEN}"), "belongs to uniswap2 already"),
         (
             ("swap", "--fork-of", "uniswap_v2", "--chain", "ethereum", "--contract", f"factory={TAKEN}"),
@@ -108,7 +108,7 @@ def test_a_package_starts_with_the_shortest_decoder(run: Run, here: Path) -> Non
     assert (family.name, family.rules) == ("my_stake", (Counterparty("pool"),))
     entries = tomllib.loads((home / "pyproject.toml").read_text())["project"]["entry-points"]
     assert entries == {families.GROUP: {"my_stake": "chainfolio_my_stake"}}
-    assert protocol_of(home / "chainfolio_my_stake" / "my_stake.toml", []).families == ["my_stake"]
+    assert protocol_of(home / "chainfolio_my_stake" / "my_stake.toml", {}).families == ["my_stake"]
     kept = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     again = run("new-protocol", "my_stake")
     assert again.code == 2
@@ -123,7 +123,7 @@ def test_a_package_may_start_as_any_family_under_its_own_name(run: Run, here: Pa
     family, ours = family_in(inside / "mine.py"), families.families()[like]
     assert isinstance(ours, Family)
     assert (family.name, family.rules, family.position_type) == ("mine", ours.rules, ours.position_type)
-    assert protocol_of(inside / "mine.toml", []).options == {"word": 'a "quoted" \\ text'}
+    assert protocol_of(inside / "mine.toml", {}).options == {"word": 'a "quoted" \\ text'}
 
 
 def test_what_a_family_reads_of_its_file_stands_there_to_be_filled_in(run: Run, here: Path) -> None:

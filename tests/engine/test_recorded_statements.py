@@ -23,6 +23,7 @@ from chainfolio.addresses import EVM
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.chains import ChainInfo
 from chainfolio.contracts import Token
+from chainfolio.tables import ACCOUNT_TRANSFERS
 from engine.activities import ALLOWED, MOVED, Activities, of_transaction
 from engine.functions import load
 from engine.tokens import token_list
@@ -30,7 +31,7 @@ from indexer.registry import load as load_protocols
 from indexer.wiring import CONFIGS
 from portfolio.activity import Activity
 from portfolio.facts import ChainFacts, ProtocolFacts
-from portfolio.ledger import account_transfers
+from portfolio.ledger import in_buckets
 from portfolio.statement import RenderContext, record
 from portfolio.transactions import TransactionDocument
 from tests.evm.recorded import body, lines, logs_in, needs_recordings
@@ -65,7 +66,7 @@ class Case:
         """What we say of it to one account."""
         done = self.done
         place = (account, done.height, done.index)
-        moves = account_transfers(frame(self.moved)).filter(pl.col("account") == account).select(MOVED)
+        moves = in_buckets(ACCOUNT_TRANSFERS, frame(self.moved)).filter(pl.col("account") == account).select(MOVED)
         owned = frame(self.allowed).filter(pl.col("owner") == account).with_columns(account=pl.col("owner"))
         sent = frame(rows([done], "case")).with_columns(account=pl.lit(account))
         key = Activity("case", *place[:2], done.time_s * 1_000_000, done.index, done.sent.hash)
@@ -83,7 +84,9 @@ class Case:
             for told, places in self.decimals.items() if told != "native"
             for asset in (Asset("eip155:1", kind, contract(told)) for kind in ("erc20", "erc721", "erc1155"))
         }  # fmt: skip
-        protocols = load_protocols([CONFIGS / "protocols"], {path.stem for path in (CONFIGS / "chains").glob("*.toml")})
+        protocols = load_protocols(
+            [CONFIGS / "protocols"], {path.stem: "evm" for path in (CONFIGS / "chains").glob("*.toml")}
+        )
 
         def protocol_of(address: str) -> ProtocolFacts | None:
             found = protocols.of(address, (CHAINS[self.chain],))

@@ -141,7 +141,7 @@ def test_a_package_s_file_stands_in_for_none_of_ours_and_the_operator_s_for_it(
     [
         ("key = ", "its files cannot be used"),
         (file("other_key"), "is not a protocol key that the file is named after"),
-        (file("farm", address="0x12"), "is not an EVM address"),
+        (file("farm", address="0x12"), "is no contract's EVM address"),
         (file("farm").replace("pool =", "pol ="), "contracts.ethereum.pol: no decoder reads this role"),
     ],
 )

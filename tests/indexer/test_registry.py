@@ -14,7 +14,8 @@ from indexer.registry import NAMESPACE, forks_of, load
 from indexer.wiring import System
 
 ONE, TWO = "0x" + "01" * 20, "0x" + "02" * 20
-CHAINS = ("base", "ethereum")
+SOLANA = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA"
+CHAINS = {"base": "evm", "ethereum": "evm"}
 GOOD = f'key = "aave3"\nname = "Aave V3"\ncontracts.ethereum.pool = ["{ONE}"]\n'
 
 
@@ -57,9 +58,12 @@ def test_documents_are_told_names_and_pictures(tmp_path: Path) -> None:
         (GOOD.replace("Aave V3", " "), "name and contracts are not empty"),
         ('key = "aave3"\nname = "Aave"\ncontracts = {}', "name and contracts are not empty"),
         (GOOD.replace("ethereum", "etherium"), "contracts.etherium: no such chain (one of base, ethereum)"),
-        (GOOD.replace(ONE, "0x12"), "contracts.ethereum.pool: '0x12' is not an EVM address"),
-        (GOOD.replace(ONE, "0x" + "AB" * 20), "contracts.ethereum.pool: 0xABAB"),
-        (GOOD.replace(ONE, "0x" + "00" * 20), "is not a contract's address in lower case"),
+        (
+            GOOD.replace(ONE, "0x12"),
+            "ethereum.pool: '0x12' is no contract's EVM address (0x + 40 hex digits)",
+        ),
+        (GOOD.replace(ONE, "0x" + "AB" * 20), f"is not the one form of an address (write 0x{'ab' * 20})"),
+        (GOOD.replace(ONE, "0x" + "00" * 20), "is no contract's EVM address"),
         (GOOD.replace(f'["{ONE}"]', f'"{ONE}"'), "Expected `array`, got `str`"),
         (GOOD + 'images.small = "logo.png"', "images.small: pictures are"),
         (GOOD + 'images.huge = "https://x.example/a.png"', "images.huge: pictures are"),
@@ -69,6 +73,31 @@ def test_a_mistake_is_told_with_its_file_and_key(tmp_path: Path, text: str, word
     with pytest.raises(BadSettings) as caught:
         load([write(tmp_path, aave3=text)], CHAINS)
     assert str(caught.value).startswith("aave3.toml: ")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "address", "words"),
+    [
+        ("solana", SOLANA, ""),
+        ("solana", ONE, f"'{ONE}' is no contract's Solana address (base58)"),
+        ("evm", SOLANA, f"'{SOLANA}' is no contract's EVM address"),
+        ("starknet", ONE + "0" * 24, ""),
+        ("starknet", "0x" + "0" * 64, "is no contract's Starknet address"),
+        ("starknet", "0x0" + "1" * 62, f"is not the one form of an address (write 0x00{'1' * 62})"),
+        ("", SOLANA, ""),
+        ("", ONE, ""),
+        ("", "0x12", "is no contract's EVM or Solana or Tron or Starknet"),
+        ("without_rules", "anything", ""),
+    ],
+)
+def test_an_address_is_one_of_the_kind_of_its_chain(tmp_path: Path, kind: str, address: str, words: str) -> None:
+    folder, known = write(tmp_path, aave3=GOOD.replace(ONE, address)), {"ethereum": kind}
+    if not words:
+        assert load([folder], known).on("ethereum")
+        return
+    with pytest.raises(BadSettings) as caught:
+        load([folder], known)
     assert words in str(caught.value)
 
 
@@ -175,7 +204,7 @@ def test_what_a_file_names_is_no_forks_and_a_fork_without_contracts_is_none(tmp_
         (HEADER + FORK.replace("base", "bass"), "bass is no such chain (one of base, ethereum)"),
         (HEADER + FORK.replace("pan,", "Pan,"), "`Pan` is not a protocol key"),
         (HEADER + FORK.replace("pan,", "wallet,"), "`wallet` is not a protocol key"),
-        (HEADER + FORK.replace(TWO, "0x" + "0" * 40), "factory: 0x0000"),
+        (HEADER + FORK.replace(TWO, "0x" + "0" * 40), "factory: '0x0000"),
         (HEADER + FORK.replace(TWO, "0x" + "AB" * 20), "forks.csv:2: factory: 0xABAB"),
         (HEADER + FORK + FORK.replace("Pan Swap", "Pot Swap").replace(TWO, ONE), "forks.csv:3: pan is Pan Swap"),
     ],

@@ -141,7 +141,7 @@ def read(activity: Activity, function: str) -> frozenset[str]:
     )
 
 
-OWN = {path.stem: protocol_of(path, None) for path in (CONFIGS / "protocols").glob("*.toml")}
+OWN = {path.stem: protocol_of(path, {}, others=True) for path in (CONFIGS / "protocols").glob("*.toml")}
 
 
 def own(protocol: str) -> tuple[Rule, ...]:

@@ -161,7 +161,7 @@ def test_allowances_are_what_the_last_approval_said(rows: list[dict[str, Any]], 
 
 @given(TRANSFERS)
 def test_every_transfer_is_once_in_the_history_of_either_side(rows: list[dict[str, Any]]) -> None:
-    result = ledger.account_transfers(frame(tables.TRANSFERS, rows).reverse())
+    result = ledger.in_buckets(tables.ACCOUNT_TRANSFERS, frame(tables.TRANSFERS, rows).reverse())
     wanted = sorted(
         (tables.bucket(account), account, row["height"], row["tx_index"], index, 0, direction, other)
         for index, row in enumerate(rows)
@@ -185,8 +185,8 @@ def test_what_leaves_fits_the_schema_of_its_table(rows: list[dict[str, Any]]) ->
     for table, result in (
         (tables.BALANCES, ledger.balances(transfers)),
         (tables.ALLOWANCES, ledger.allowances(approvals)),
-        (tables.ACCOUNT_TRANSFERS, ledger.account_transfers(transfers)),
-        (tables.ACCOUNT_APPROVALS, ledger.account_approvals(approvals)),
+        (tables.ACCOUNT_TRANSFERS, ledger.in_buckets(tables.ACCOUNT_TRANSFERS, transfers)),
+        (tables.ACCOUNT_APPROVALS, ledger.in_buckets(tables.ACCOUNT_APPROVALS, approvals)),
     ):
         arrow = result.to_arrow()
         assert arrow.schema.names == table.schema().names
@@ -217,7 +217,7 @@ def test_an_event_is_in_the_history_of_each_account_that_a_topic_names() -> None
         {"topic0": "x", "topic1": topic(0), "topic2": topic(1), "topic3": topic(2**64)},
     ]
     logs = frame(tables.LOGS, [{"address": "0xa", "data": b"d", "tx_hash": "h", **each} for each in words])
-    rows = ledger.account_events(logs)
+    rows = ledger.in_buckets(tables.ACCOUNT_EVENTS, logs)
     told = sorted(rows.select("account", "log_index", "place").iter_rows())
     assert told == [(other, 0, 2), (other, 3, 3), (one, 0, 1), (one, 1, 2)]
     assert rows.schema == frame(tables.ACCOUNT_EVENTS, []).schema

@@ -73,7 +73,7 @@ class Recording:
 
     def outcomes(self, protocol: str, interactions: ContractInteractions) -> list[Outcome]:
         """What the protocol's shipped file makes of an account that met this."""
-        registry = load([CONFIGS / "protocols"], [path.stem for path in (CONFIGS / "chains").glob("*.toml")])
+        registry = load([CONFIGS / "protocols"], {path.stem: "evm" for path in (CONFIGS / "chains").glob("*.toml")})
         own = [row for row in registry.rows(self.chain, "evm", families()) if row.protocol == protocol]
         assert own, f"{protocol} has no decoder on {self.chain}"
         found: list[Outcome] = self.run_batched(outcomes(Protocols(own), self.account, interactions))

@@ -6,13 +6,23 @@ A filter is one event of one contract, as `0x…contract/0x…topic`; what is co
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from adapters.evm.datasets.dataset import EvmDataset
 from adapters.evm.integrity import Query
 from adapters.evm.logs import Logs
+from chainfolio.datasets import AccountRows
 from chainfolio.tables import ACCOUNT_EVENTS, LOGS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+AS_TOPIC: Final = "0x" + "0" * 24  # how the topic of an address begins
+NO_ACCOUNT: Final = "0x" + "0" * 48  # how the topic of a number below 2^64 begins
+PLACES: Final = (1, 2, 3)  # of the topics that can name an account
+TOPICS: Final = tuple(f"topic{place}" for place in PLACES)
 
 
 def query(filters: Sequence[str]) -> Query:
@@ -33,7 +43,29 @@ def wanted(logs: Logs, filters: Sequence[str]) -> Logs:
     return logs.take(np.flatnonzero(~stray)) if stray.any() else logs
 
 
+def as_topic(account: str) -> str:
+    """How a topic names an account."""
+    return AS_TOPIC + account[2:]
+
+
+def account_rows(logs: pl.LazyFrame) -> pl.LazyFrame:
+    """The accounts that the topics of each log name.
+
+    A topic names an account where it can be an address: its first 12 bytes are zero, and the next 12 are not all zero,
+    for a small number could else be one too.
+    """
+    import polars as pl
+
+    def named(place: int) -> pl.LazyFrame:
+        topic = pl.col(f"topic{place}")
+        is_account = topic.str.starts_with(AS_TOPIC) & ~topic.str.starts_with(NO_ACCOUNT)
+        account = pl.concat_str(pl.lit("0x"), topic.str.slice(len(AS_TOPIC))).alias("account")
+        return logs.filter(is_account).with_columns(account, pl.lit(place, pl.Int32).alias("place"))
+
+    return pl.concat([named(place) for place in PLACES])
+
+
 DATASET = EvmDataset(
-    "events", LOGS, filtered_by="event", by_account="logs", parties=("topic1", "topic2", "topic3"),
-    history=ACCOUNT_EVENTS.name,
+    "events", LOGS, filtered_by="event", by_account="logs", parties=TOPICS, history=ACCOUNT_EVENTS.name,
+    account_rows=AccountRows(TOPICS, account_rows, as_topic),
 )  # fmt: skip
