@@ -273,6 +273,10 @@ class Chain(Protocol):
 class Approves(Protocol):
     """Behind `Capability.APPROVALS`."""
 
+    @property
+    def edition_standards(self) -> Collection[str]:
+        """The standards of collections of which an account can hold several of one id."""
+
     def allowances(self, approvals: Sequence[Approved]) -> Plan[Any, Any, Sequence[AllowanceState]]:
         """What is left of approvals, in their order."""
 

@@ -45,36 +45,40 @@ def run(options: argparse.Namespace) -> int:
             raise BadRequest("address", f"{owner} is not an account of {key}")
         return key, await Engine(system).allowances(key, owner)
 
-    chain, found = with_system(options, read)
+    chain, standing = with_system(options, read)
     if options.json:
-        show_json(document(owner.address, chain, found))
+        show_json(document(owner.address, chain, standing))
     elif options.csv:
-        show_csv(SHEET, _sheet(document(owner.address, chain, found)))
+        show_csv(SHEET, _sheet(document(owner.address, chain, standing), standing))
     else:
-        show(owner.address, found)
+        show(owner.address, standing)
     return 0
 
 
-def document(address: str, chain: str, found: Standing) -> dict[str, Any]:
+def document(address: str, chain: str, standing: Standing) -> dict[str, Any]:
     """All of it for programs: amounts raw as text, USD as decimal text, null where nobody knows."""
     from chainfolio.amounts import text
 
     return {
         "address": address,
         "chain": chain,
-        "block": {"number": str(found.block.height), "hash": found.block.hash},
-        "valueAtRisk": text(found.at_risk),
-        "unpriced": found.unpriced,
-        "approvals": [_allowance(each) for each in found.allowances],
-        "operators": [_operator(each) for each in found.operators],
+        "block": {"number": str(standing.block.height), "hash": standing.block.hash},
+        "valueAtRisk": text(standing.at_risk),
+        "unpriced": standing.unpriced,
+        "approvals": [_allowance(each) for each in standing.allowances],
+        "operators": [_operator(each) for each in standing.operators],
     }
 
 
-def _sheet(found: dict[str, Any]) -> list[list[Any]]:
+def _sheet(shown: dict[str, Any], standing: Standing) -> list[list[Any]]:
     """A row for each approval, amounts raw; tokens first, then collectibles."""
-    tokens = [{**each, **each["token"], "standard": "erc20"} for each in found["approvals"]]
-    others = [{**each, "contract": each["collection"], "balance": each["held"]} for each in found["operators"]]
-    where = {"chain": found["chain"], "block": found["block"]["number"]}
+    standards = [each.token.asset.kind for each in standing.allowances]
+    tokens = [
+        {**each, **each["token"], "standard": standard}
+        for each, standard in zip(shown["approvals"], standards, strict=True)
+    ]
+    others = [{**each, "contract": each["collection"], "balance": each["held"]} for each in shown["operators"]]
+    where = {"chain": shown["chain"], "block": shown["block"]["number"]}
     return [[{**where, **each}.get(name) for name in SHEET] for each in (*tokens, *others)]
 
 
@@ -111,17 +115,17 @@ def _operator(each: Operator) -> dict[str, Any]:
     }
 
 
-def show(address: str, found: Standing) -> None:
+def show(address: str, standing: Standing) -> None:
     """Two tables for people; the exact figures are in --json."""
-    count = len(found.allowances)
-    title = f"{address} at block {found.block.height}: {count} allowances, {found.at_risk:,.2f} USD at risk"
-    show_table(title, COLUMNS, [_cells(each) for each in found.allowances])
-    if found.unpriced:
-        print(f"  {found.unpriced} of them at a risk that nobody can tell: no price, or the contract does not say")
-    if found.operators:
+    count = len(standing.allowances)
+    title = f"{address} at block {standing.block.height}: {count} allowances, {standing.at_risk:,.2f} USD at risk"
+    show_table(title, COLUMNS, [_cells(each) for each in standing.allowances])
+    if standing.unpriced:
+        print(f"  {standing.unpriced} of them at a risk that nobody can tell: no price, or the contract does not say")
+    if standing.operators:
         rows = [
             (each.token, each.label or each.spender, _what(each), "?" if each.held is None else str(each.held))
-            for each in found.operators
+            for each in standing.operators
         ]
         show_table("collectibles", COLLECTIBLES, rows)
 

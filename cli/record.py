@@ -34,15 +34,15 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     file = Path(options.to)
     recording = with_system(options, partial(recorded, options=options, file=file))
-    found, calls = recording.found, len(recording.calls)
+    result, calls = recording.found, len(recording.calls)
     if options.json:
-        shown = {"file": str(file), "block": recording.block, "calls": calls, "found": found}
+        shown = {"file": str(file), "block": recording.block, "calls": calls, "found": result}
         show_json(shown)
         return 0
-    print(f"{file}: block {recording.block.height}, {calls} calls, {len(found.positions)} positions")
-    for position in found.positions:
+    print(f"{file}: block {recording.block.height}, {calls} calls, {len(result.positions)} positions")
+    for position in result.positions:
         print(f"  {position.protocol}: {position.kind} {position.name or position.pool}")
-    for issue in found.issues:
+    for issue in result.issues:
         print(f"  not known: {issue.protocol}: {issue.subject}: {issue.reason}")
     return 0
 

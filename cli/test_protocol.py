@@ -41,18 +41,18 @@ def run(options: argparse.Namespace) -> int:
 
 def files(written: list[str]) -> list[Path]:
     """The recordings that are meant; NotFound where there are none: nothing tested is nothing shown."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for path in map(Path, written):
         if not path.exists():
             raise BadRequest(
                 "file", f"there is no {path}", remedy="chainfolio record ADDRESS --chain CHAIN --to FILE.json"
             )
-        found += sorted(path.glob("*.json")) if path.is_dir() else [path]
-    if not found:
+        paths += sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not paths:
         raise NotFound(
             f"no recordings in {', '.join(written)}", remedy="chainfolio record ADDRESS --chain CHAIN --to FILE.json"
         )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(paths))
 
 
 async def replayed(system: System, paths: list[Path], update: bool) -> list[Replay]:

@@ -22,7 +22,7 @@ from chainfolio.errors import BadAnswer
 from chainfolio.plans import Plan, run_batched
 from chainfolio.tables import ACCOUNT_APPROVALS, ACCOUNT_TRANSFERS
 from engine.answers import Allowance, Approval, ApprovalsPage, Operator, Place
-from engine.approvals import COLUMNS, approval, time_us
+from engine.approvals import AMOUNT, COLUMNS, approval, time_us
 from engine.rows import rows_of
 from engine.snapshot import Snapshotter
 from portfolio.valuation import valued
@@ -40,7 +40,7 @@ UNLIMITED: Final = 2**255  # who is allowed 2^256-1 and has spent some of it is 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What approvals allow at one block: the ERC-20 ones, and who may move collectibles."""
+    """What approvals allow at one block: those of amounts, and who may move collectibles."""
 
     block: Block
     allowances: tuple[Allowance, ...]
@@ -79,19 +79,17 @@ def _value_usd(owner: str, token: Token, raw: int, price: Price | None) -> Decim
 # --- which approvals there are ---------------------------------------------------------------------------------------
 
 
-def latest(
-    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], keys: Sequence[str], standard: str
-) -> pl.DataFrame:
-    """The last approval event of each key of a standard, by owners, the newest first."""
+def latest(lake: Lake, tail: Tail, chain: str, owners: Sequence[str], keys: Sequence[str], column: str) -> pl.DataFrame:
+    """The last approval event of each key, by owners, the newest first: of those that say something in a column."""
     import polars as pl
 
-    rows = rows_of(lake, tail, chain, ACCOUNT_APPROVALS, owners, COLUMNS, where=pl.col("standard") == standard)
+    rows = rows_of(lake, tail, chain, ACCOUNT_APPROVALS, owners, COLUMNS, where=pl.col(column).is_not_null())
     return rows.sort("height", "log_index").unique(keys, keep="last").sort("height", "log_index", descending=True)
 
 
-def latest_erc20(lake: Lake, tail: Tail, chain: str, owners: Sequence[str]) -> list[Approval]:
-    """The last ERC-20 approval of each owner, token and spender, the newest first; revoked ones too."""
-    rows = latest(lake, tail, chain, owners, ("account", "token", "spender"), "erc20")
+def latest_amounts(lake: Lake, tail: Tail, chain: str, owners: Sequence[str]) -> list[Approval]:
+    """The last approval of an amount of each owner, token and spender, the newest first; revoked ones too."""
+    rows = latest(lake, tail, chain, owners, ("account", "token", "spender"), AMOUNT)
     return [approval(row) for row in rows.iter_rows(named=True)]
 
 
@@ -100,9 +98,9 @@ def latest_operators(
 ) -> list[Operator]:
     """Who was last allowed to move collectibles, by the events: all of a collection, or one of them. To allow
     `nobody` is to take back."""
-    for_all = latest(lake, tail, chain, owners, ("account", "token", "spender"), "operator")
-    single = latest(lake, tail, chain, owners, ("token", "token_id"), "erc721")
-    found = [
+    for_all = latest(lake, tail, chain, owners, ("account", "token", "spender"), "approved")
+    single = latest(lake, tail, chain, owners, ("token", "token_id"), "token_id")
+    operators = [
         Operator(
             place=Place(row["height"], row["log_index"], row["tx_hash"]), time_us=time_us(row["time"]),
             token=row["token"], owner=row["account"], spender=row["spender"],
@@ -111,14 +109,16 @@ def latest_operators(
         for row in (*for_all.iter_rows(named=True), *single.iter_rows(named=True))
         if row["approved"] is not False and row["spender"] not in nobody
     ]  # fmt: skip
-    return sorted(found, key=lambda each: (each.place.height, each.place.log_index), reverse=True)
+    return sorted(operators, key=lambda each: (each.place.height, each.place.log_index), reverse=True)
 
 
-def editions(lake: Lake, tail: Tail, chain: str, owners: Sequence[str]) -> dict[str, dict[str, set[int]]]:
-    """The ERC-1155 ids that accounts have met, by account and contract."""
+def editions(
+    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], standards: Collection[str]
+) -> dict[str, dict[str, set[int]]]:
+    """The ids of editions, of which several can be held, that accounts have met, by account and contract."""
     import polars as pl
 
-    columns, edition = ("account", "token", "token_id"), pl.col("standard") == "erc1155"
+    columns, edition = ("account", "token", "token_id"), pl.col("standard").is_in(sorted(standards))
     rows = rows_of(lake, tail, chain, ACCOUNT_TRANSFERS, owners, columns, where=edition)
     ids: dict[str, dict[str, set[int]]] = {owner: {} for owner in owners}
     for owner, token, number in rows.iter_rows():
@@ -166,8 +166,9 @@ async def operators(
     """Those who may still move collectibles at a block, in their order, each with how many it could take."""
     owners = sorted({each.owner for each in approved})
     lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
-    ids = await asyncio.to_thread(editions, lake, tail, key, owners)
-    states = await _run(snapshotter, block, having(snapshotter.chain, Capability.APPROVALS).operators(approved, ids))
+    approves = having(snapshotter.chain, Capability.APPROVALS)
+    ids = await asyncio.to_thread(editions, lake, tail, key, owners, approves.edition_standards)
+    states = await _run(snapshotter, block, approves.operators(approved, ids))
     return tuple(
         replace(each, standard=state.standard, held=state.held, label=labels.get(each.spender))
         for each, state in zip(approved, states, strict=True)
@@ -190,7 +191,7 @@ async def standing(snapshotter: Snapshotter, owners: Sequence[str], labels: Labe
     nobody can tell."""
     lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
     block = await snapshotter.now()
-    events = await asyncio.to_thread(latest_erc20, lake, tail, key, owners)
+    events = await asyncio.to_thread(latest_amounts, lake, tail, key, owners)
     allowed = await asyncio.to_thread(
         latest_operators, lake, tail, key, owners, rules_of(snapshotter.chain.kind).nobody
     )
@@ -245,5 +246,5 @@ async def included(
 def current(approvals: Collection[Approval], lake: Lake, tail: Tail, chain: str) -> list[Approval]:
     """Those of some approvals that no later one of the same owner, token and spender has replaced."""
     owners = sorted({each.owner for each in approvals})
-    newest = {each.place for each in latest_erc20(lake, tail, chain, owners)} if owners else set()
+    newest = {each.place for each in latest_amounts(lake, tail, chain, owners)} if owners else set()
     return [each for each in approvals if each.place in newest]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = (
     "account", "height", "tx_index", "log_index", "time", "tx_hash", "token", "spender", "token_id", "raw", "approved",
 )  # fmt: skip
+AMOUNT: Final = "raw"  # the column that an approval of an amount fills; others allow collectibles
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 STALE: Final = "the chain has changed since that page: begin again without a cursor"
 
@@ -49,12 +50,12 @@ def page(
         if not rows or rows[0].place != start:
             raise BadRequest("cursor", STALE)
         rows = rows[1:]
-    found = rows[:limit]
-    if len(rows) > limit or (found and covered.first > 0):
-        return found, found[-1].place
+    items = rows[:limit]
+    if len(rows) > limit or (items and covered.first > 0):
+        return items, items[-1].place
     if covered.first > 0:
         raise _hole(tail, chain, covered.first - 1)
-    return found, None
+    return items, None
 
 
 def check_whole(tail: Tail, chain: str, head: int) -> None:
@@ -90,7 +91,7 @@ def _rows(
     """The newest rows from the start on."""
     import polars as pl
 
-    mine = pl.col("standard") == "erc20"
+    mine = pl.col(AMOUNT).is_not_null()
     if isinstance(start, Place):
         below = pl.col("height") < start.height
         mine &= below | ((pl.col("height") == start.height) & (pl.col("log_index") <= start.log_index))
@@ -100,7 +101,7 @@ def _rows(
 
 
 def approval(row: Mapping[str, Any]) -> Approval:
-    """An ERC-20 approval of a row of `account_approvals`."""
+    """An approval of an amount, from a row of `account_approvals`."""
     place = Place(row["height"], row["log_index"], row["tx_hash"])
     raw = amounts.raw_from_bytes(row["raw"])
     return Approval(place, time_us(row["time"]), row["token"], row["account"], row["spender"], raw)
@@ -137,13 +138,13 @@ async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> 
         return {}
     quotes: Quotes = reports["prices"].result or Quotes()
     raws = dict(zip(wanted, reports["balances"].result or (), strict=False))
-    said = book | (reports["tokens"].result or {})
-    told = {contract: said[asset] for contract, asset in tokens.items()}
+    described = book | (reports["tokens"].result or {})
+    token_at = {contract: described[asset] for contract, asset in tokens.items()}
     usd = {price.asset: price.usd for price in quotes.prices}
     return {
-        pair: _asset(told[pair[1]], raw, usd[told[pair[1]].asset])
+        pair: _asset(token_at[pair[1]], raw, usd[token_at[pair[1]].asset])
         for pair, raw in raws.items()
-        if isinstance(raw, int) and told[pair[1]].asset in usd and told[pair[1]].decimals is not None
+        if isinstance(raw, int) and token_at[pair[1]].asset in usd and token_at[pair[1]].decimals is not None
     }
 
 

@@ -47,21 +47,21 @@ async def permitted(
     approves = having(chain, Capability.APPROVALS)
     filters = approves.permission_filters(contracts)
     _check(snapshotter.tail, chain.key, filters, block.height)
-    found = await asyncio.to_thread(latest, snapshotter.lake, snapshotter.tail, chain, owners, filters, block)
-    if not found:
+    granted = await asyncio.to_thread(latest, snapshotter.lake, snapshotter.tail, chain, owners, filters, block)
+    if not granted:
         return ()
-    tokens = {each.token: chain.info.token_asset(each.token) for each in found}
+    tokens = {each.token: chain.info.token_asset(each.token) for each in granted}
     about = await snapshotter.known(tokens.values(), block)
     if about.issues:
         raise BadAnswer(chain.key, f"{about.issues[0].adapter}: {about.issues[0].reason}")
-    plan = approves.permissions(found)
+    plan = approves.permissions(granted)
     report = (await run_batched({"permit2": plan}, lambda reads: chain.answer(reads, block)))["permit2"]
     if report.result is None:
         raise BadAnswer(chain.key, f"what is left inside Permit2 could not be read: {report.reason}")
     prices = {price.asset: price for price in about.quotes.prices}
     left = (
         _left(each, state, about.tokens[tokens[each.token]], prices, block)
-        for each, state in zip(found, report.result, strict=True)
+        for each, state in zip(granted, report.result, strict=True)
     )
     return tuple(each for each in left if each is not None)
 

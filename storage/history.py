@@ -95,9 +95,7 @@ def history(
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def count_places(
-    table: Table, files: Iterable[Written], account: str, most: int, folder: Folder | Bucket, footers: Footers
-) -> int:
+def count_places(files: Iterable[Written], account: str, most: int, folder: Folder | Bucket, footers: Footers) -> int:
     """In how many transactions an account's rows lie; row group by row group, and no further once above `most`."""
     place = ["height", "tx_index"]
     found: set[tuple[int, int]] = set()

@@ -412,7 +412,7 @@ class Lake:
         """In how many transactions an account's rows of a table by account lie; no further once above `most`."""
         with _said(table):
             files = self._files(table, chain, bucket(account))
-            return count_places(table, files, account, most, self._folder(table), self._footers)
+            return count_places(files, account, most, self._folder(table), self._footers)
 
     def window(self, table: Table, chain: str, span: Span) -> pa.Table:
         """A chain's rows at some heights, in the table's order. Without Polars: loading that takes longer than this."""

@@ -34,6 +34,8 @@ Results = Mapping[Call, Any]
 class Approvals:
     """The methods behind `Capability.APPROVALS`."""
 
+    edition_standards = frozenset(["erc1155"])
+
     def permission_filters(self, contracts: Collection[str]) -> tuple[str, ...]:
         """The filters of the dataset `events` for these Permit2 contracts."""
         from adapters.evm.permit2 import filters

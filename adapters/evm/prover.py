@@ -98,7 +98,7 @@ async def prove(node: Node, block: Block, account: str, native: int | None, toke
     source = node.endpoints[0].name
     found = {}
     for token in wanted:
-        found[token.contract] = _token(source, root, account, token, others.pop(0) if token.keys else None)
+        found[token.contract] = _token(source, root, token, others.pop(0) if token.keys else None)
     await _explain(node, block, account, wanted, found)
     return Findings(header, _native(source, root, account, native, first), found)
 
@@ -227,7 +227,7 @@ def _state(source: str, root: bytes, account: str, proof: _Proof) -> AccountStat
     return account_at(source, root, account, [data(source, node) for node in proof.accountProof])
 
 
-def _token(source: str, root: bytes, account: str, token: _Token, answer: Answer | None) -> Finding:
+def _token(source: str, root: bytes, token: _Token, answer: Answer | None) -> Finding:
     """The finding of one token from the proofs of its keys."""
     if answer is None:
         return Finding("unprovable", _why_no_key(token))

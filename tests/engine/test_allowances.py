@@ -10,7 +10,7 @@ import pytest
 
 from chainfolio.contracts import Price, Token
 from chainfolio.errors import BadRequest, NotIndexed
-from engine.allowances import Standing, current, latest_erc20, standing
+from engine.allowances import Standing, current, latest_amounts, standing
 from engine.answers import Allowance, Approval, Operator, Place
 from engine.approvals import check_whole, page
 from engine.snapshot import Snapshotter
@@ -139,7 +139,7 @@ async def test_what_was_replaced_is_known_on_whichever_page(subject: EvmSubject,
             now += current(items, indexed.lake, indexed.tail, indexed.key)
         raws = [item.raw for item in seen if item.spender == FRIEND]
         assert (raws, [item.raw for item in now if item.spender == FRIEND]) == ([7, 6, 5], [7])
-        assert now == latest_erc20(indexed.lake, indexed.tail, indexed.key, [ivan.lower()])
+        assert now == latest_amounts(indexed.lake, indexed.tail, indexed.key, [ivan.lower()])
 
 
 @pytest.mark.node
