@@ -16,7 +16,6 @@ from adapters.evm import facts as chain_facts
 from adapters.evm.approvals import Approvals
 from adapters.evm.datasets import events as event_logs
 from adapters.evm.datasets import logs
-from adapters.evm.datasets.dataset import EvmDataset
 from adapters.evm.datasets.every import DATASETS, TAKEN
 from adapters.evm.endpoint import Endpoint, identity
 from adapters.evm.facts import Facts
@@ -66,7 +65,7 @@ class EvmChain(Approvals):
         self.facts, self.node, self.settings, self.explorer = facts, node, settings, explorer
         self.key, self.kind, self.caip2, self.info = facts.key, facts.kind, facts.caip2, facts.info
         self.traces = True if explorer else None
-        self._reader = LogReader(node, integrity=settings.integrity, sample=settings.sample)
+        self.reader = LogReader(node, integrity=settings.integrity, sample=settings.sample)
 
     @cached_property
     def _accounts(self) -> AccountHistory:
@@ -231,20 +230,22 @@ class EvmChain(Approvals):
             queries.append(event_logs.query(events))
         if queries:
             headers = len(queries) > 1 or any(each.of_headers or each.of_bodies or each.of_traces for each in wanted)
-            chunk = await self._reader.read(span, queries[0], before, headers=headers, also=queries[1:])
+            chunk = await self.reader.read(span, queries[0], before, headers=headers, also=queries[1:])
         else:
-            chunk = await self._reader.read_headers(span, before)
+            chunk = await self.reader.read_headers(span, before)
         if events:
             chunk.logs = event_logs.wanted(chunk.logs, events)
+        from adapters.evm.datasets.common import add
+
         tables = await asyncio.to_thread(self.decode, chunk.logs, datasets)
         if any(each.of_bodies for each in wanted):
             done = await self._bodies(chunk)
-            _add(tables, [(each, each.of_bodies(done, self.key)) for each in wanted if each.of_bodies])
+            add(tables, [(each, each.of_bodies(done, self.key)) for each in wanted if each.of_bodies])
         if any(each.of_traces for each in wanted):
             inside = await self._inside(chunk)
-            _add(tables, [(each, each.of_traces(inside, self.key)) for each in wanted if each.of_traces])
+            add(tables, [(each, each.of_traces(inside, self.key)) for each in wanted if each.of_traces])
         # After the bodies, which prove how many transactions there are.
-        _add(tables, [(each, each.of_headers(chunk.headers, self.key)) for each in wanted if each.of_headers])
+        add(tables, [(each, each.of_headers(chunk.headers, self.key)) for each in wanted if each.of_headers])
         linked = [header.block() for header in chunk.headers]
         return Collected(
             span, tables, linked[-1] if linked else None, linked, len(chunk.logs), chunk.restored, bool(linked)
@@ -353,16 +354,6 @@ class EvmChain(Approvals):
         else:
             transactions.check_listed(source, done, header)
         return done
-
-
-def _add(tables: dict[str, pa.Table], made: Sequence[tuple[EvmDataset, pa.Table]]) -> None:
-    """Put the rows of datasets into their tables, beside those of others, in the order of the chain."""
-    from adapters.evm.datasets.common import in_order
-
-    for dataset, rows in made:
-        name = dataset.table.name
-        before = [tables[name]] if name in tables else []
-        tables[name] = in_order([*before, rows], rows.schema) if dataset.standards else rows
 
 
 def details(done: Done) -> TransactionDetails:

@@ -110,6 +110,7 @@ class Endpoint:
         self.checked = False
         self.handshake: Handshake | None = None
         self.down_until_s = 0.0
+        self.lacks_state_at = -1  # the highest block whose state it said to have no more
         self._transport, self._seams, self._timeout_s = transport, seams, timeout_s
         self._gate = asyncio.Semaphore(concurrency)
         self._gap_s = 1.0 / max_rps if max_rps else 0.0

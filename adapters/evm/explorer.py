@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from adapters.evm.accounts.touched import Touched
 from adapters.evm.datasets.internal import Listed, Moved, Place, of_list
 from adapters.evm.endpoint import Endpoint
 from adapters.evm.exchange import Posted
@@ -22,6 +23,7 @@ from adapters.evm.wire import quantity, typed
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
 
+WAY = "explorer"
 # The most that such an interface lists at once.
 MAX_ROWS = 10_000
 HEAD = {"module": "proxy", "action": "eth_blockNumber"}
@@ -64,6 +66,49 @@ class Explorer(Endpoint):
         if strangers := rows.keys() - {place.height for place in blocks}:
             raise BadAnswer(self.name, f"lists transfers in block {min(strangers)}, which has no transaction")
         return {place: of_list(self.name, rows[place.height], place) for place in blocks}
+
+    async def touched(self, span: Span, accounts: Sequence[str]) -> Touched:
+        """The blocks that concern some accounts, from the start of a span as far as the explorer lists them at once."""
+        await self._reach(span.last)
+        heights: set[int] = set()
+        inside: defaultdict[int, set[str]] = defaultdict(set)
+        for account in accounts:
+            for action in ("txlist", "txlistinternal"):
+                rows = await self._of_account(action, account, span)
+                if len(rows) >= MAX_ROWS:  # the rest is for the next window
+                    span = Span(span.first, self._whole(rows, span))
+                heights.update(int(row.blockNumber) for row in rows)
+                if action == "txlistinternal":
+                    for row in rows:
+                        inside[int(row.blockNumber)].add((row.hash or row.transactionHash).lower())
+        window = {height: frozenset(hashes) for height, hashes in inside.items() if height in span}
+        return Touched(span, WAY, tuple(sorted(each for each in heights if each in span)), window)
+
+    async def _of_account(self, action: str, account: str, span: Span) -> list[Listed]:
+        query = {
+            "module": "account", "action": action, "address": account, "startblock": span.first, "endblock": span.last,
+            "page": 1, "offset": MAX_ROWS, "sort": "asc",
+        }  # fmt: skip
+        rows = typed(self.name, await self._said(query), list[Listed])
+        if any(int(row.blockNumber) not in span for row in rows):
+            raise BadAnswer(self.name, "lists transactions from outside the blocks that were asked for")
+        return rows
+
+    def _whole(self, rows: Sequence[Listed], span: Span) -> int:
+        """Up to which block a list is whole that may have been cut short."""
+        last = int(rows[-1].blockNumber) - 1
+        if last < span.first:
+            raise BadAnswer(self.name, f"lists no more than {MAX_ROWS:,} transactions, and block {span.first} has them")
+        return last
+
+    async def inside(self, place: Place, index: int) -> list[Moved]:
+        """What moved inside one transaction of a block."""
+        tx_hash = place.transactions[index]
+        query = {"module": "account", "action": "txlistinternal", "txhash": tx_hash}
+        rows = typed(self.name, await self._said(query), list[Listed])
+        for row in rows:
+            row.hash = row.hash or tx_hash  # it was asked by its hash, and need not repeat it
+        return of_list(self.name, rows, place)
 
     async def _reach(self, height: int) -> None:
         try:

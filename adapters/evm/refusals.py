@@ -101,7 +101,7 @@ def meaning(source: str, method: str, error: RpcError, height: int = 0) -> Sourc
         return Reverting(source, safe, _revert_data(error))
     if error.code == 429 or (_LIMITED.search(said) and not (method == "eth_call" and _REVERT.search(said))):
         return Unavailable(source, f"it limits us: {safe}")
-    for pattern, kind in {"eth_call": _CALLS, "eth_getLogs": _LOGS}.get(method, ()) + _ANY:
+    for pattern, kind in {"eth_call": _CALLS, "eth_getLogs": _LOGS, "trace_filter": _LOGS}.get(method, ()) + _ANY:
         if pattern.search(said):
             return kind(source, said, error, height)
     if error.code in (-32005, -32016):

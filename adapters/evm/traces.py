@@ -29,7 +29,7 @@ class Route:
     read: Callable[[str, Sequence[bytes], Place], list[Moved]]
 
 
-_CALLS: dict[str, Any] = {"tracer": "callTracer"}
+CALLS: dict[str, Any] = {"tracer": "callTracer"}
 
 
 class _Steps(msgspec.Struct):
@@ -38,7 +38,7 @@ class _Steps(msgspec.Struct):
     structLogs: Any = None
 
 
-def _of_transactions(source: str, answers: Sequence[bytes], place: Place) -> list[Moved]:
+def of_transactions(source: str, answers: Sequence[bytes], place: Place) -> list[Moved]:
     """Traces of single transactions as those of their block."""
     if any(typed(source, answer, _Steps).structLogs is not None for answer in answers):
         raise Unsupported(source, "debug_traceTransaction ignores the callTracer")
@@ -55,11 +55,11 @@ def _of_block(read: Callable[[str, bytes, Place], list[Moved]]) -> Callable[[str
 
 ROUTES: dict[int, Route] = {
     1: Route(lambda place: [Request("trace_block", (hex_of(place.height),))], _of_block(of_traces)),
-    2: Route(lambda place: [Request("debug_traceBlockByHash", (place.hash, _CALLS))], _of_block(of_frames)),
-    3: Route(lambda place: [Request("debug_traceBlockByNumber", (hex_of(place.height), _CALLS))], _of_block(of_frames)),
+    2: Route(lambda place: [Request("debug_traceBlockByHash", (place.hash, CALLS))], _of_block(of_frames)),
+    3: Route(lambda place: [Request("debug_traceBlockByNumber", (hex_of(place.height), CALLS))], _of_block(of_frames)),
     4: Route(
-        lambda place: [Request("debug_traceTransaction", (tx_hash, _CALLS)) for tx_hash in place.transactions],
-        _of_transactions,
+        lambda place: [Request("debug_traceTransaction", (tx_hash, CALLS)) for tx_hash in place.transactions],
+        of_transactions,
     ),
 }
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from adapters.evm.accounts.logs import ANY_EVENT, PIECES, AccountLogs
+from adapters.evm.accounts.logs import ANY_EVENT, AccountLogs
+from adapters.evm.accounts.places import AccountPlaces, Found
+from adapters.evm.accounts.windows import PIECES
+from adapters.evm.datasets.common import add
+from adapters.evm.datasets.dataset import EvmDataset
 from adapters.evm.datasets.every import DATASETS, TAKEN
 from adapters.evm.logs import Logs
 from adapters.evm.spans import Chunk
@@ -28,56 +33,110 @@ class AccountHistory:
 
     def __init__(self, chain: EvmChain) -> None:
         self.chain = chain
+        self.places = AccountPlaces(chain)
         self.logs = AccountLogs(chain.node, sorted(TAKEN), integrity=chain.settings.integrity)
 
     async def collect(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None, budget: Budget | None
     ) -> Collected:
         """As `ReadsAccounts.collect_accounts`."""
-        accounts = sorted(dict.fromkeys(each.lower() for each in accounts))
-        of_logs = [name for name in datasets if DATASETS[name].by_account == "logs"]
-        linked = before is not None or not self.chain.is_final(span.first)
-        if linked:
-            chunk = await self.logs.read_linked(_first(span, LINKED_AT_ONCE), accounts, before)
-        else:
-            chunk = await self.logs.read(_first(span, self._final(span)), accounts)
-        return await self._collected(chunk, accounts, of_logs, linked=linked)
-
-    def _final(self, span: Span) -> int:
-        """How many blocks of a span are final."""
-        return max(1, min(span.last, self.chain.node.finalized) - span.first + 1)
-
-    async def _collected(
-        self, chunk: Chunk, accounts: Sequence[str], datasets: Sequence[str], *, linked: bool
-    ) -> Collected:
-        tables = await asyncio.to_thread(self._rows, chunk.logs, accounts, datasets)
-        blocks = [header.block() for header in chunk.headers]
-        way = "logs" if self._asks_any() else "logs of known events"
+        accounts = sorted({each.lower() for each in accounts})
+        found = await self._linked(span, accounts, datasets, before) or await self._final(span, accounts, datasets)
+        wanted = [DATASETS[name] for name in datasets]
+        tables = await asyncio.to_thread(self._rows, found, accounts, wanted)
+        blocks = [header.block() for header in found.chunk.headers]
         return Collected(
-            chunk.span, tables, blocks[-1] if blocks else None, blocks if linked else [], len(chunk.logs),
-            is_linked=linked, ways=dict.fromkeys(datasets, way),
+            found.chunk.span, tables, blocks[-1] if blocks else None, blocks if found.is_linked else [],
+            len(found.chunk.logs), is_linked=found.is_linked, ways=self._ways(found, wanted),
+            unexplained=found.places.unexplained if found.places else (),
         )  # fmt: skip
+
+    async def _linked(
+        self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
+    ) -> _Found | None:
+        """Blocks that may still go, or that have to follow another one: with all headers. None where neither is so."""
+        if before is None and self.chain.is_final(span.first):
+            return None
+        span = _first(span, LINKED_AT_ONCE)
+        if _of(datasets, "logs"):
+            chunk = await self.logs.read_linked(span, accounts, before)
+        else:
+            chunk = await self.chain.reader.read_headers(span, before)
+        places = None
+        if _of(datasets, "places"):
+            hashes = {header.height: header.hash for header in chunk.headers}
+            hashes |= {before.height: before.hash} if before else {}
+            places = await self._places(span, accounts, datasets, hashes)
+            if places.touched.span != span:
+                return await self._linked(places.touched.span, accounts, datasets, before)
+        return _Found(chunk, places, is_linked=True)
+
+    async def _final(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> _Found:
+        """Final blocks, as many as go at once; the header of the last one."""
+        span = Span(span.first, max(span.first, min(span.last, self.chain.node.finalized)))
+        places = chunk = None
+        if _of(datasets, "places"):
+            places = await self._places(span, accounts, datasets, {})
+            span = places.touched.span
+        if _of(datasets, "logs"):
+            chunk = await self.logs.read(span, accounts)
+            if places is not None and chunk.span != span:
+                return await self._final(chunk.span, accounts, datasets)
+        if chunk is None:
+            chunk = Chunk(span, Logs.blank(0), await self.chain.node.headers([span.last]))
+        return _Found(chunk, places)
+
+    async def _places(
+        self, span: Span, accounts: Sequence[str], datasets: Sequence[str], hashes: Mapping[int, str]
+    ) -> Found:
+        inside = any(DATASETS[name].of_traces for name in datasets)
+        return await self.places.read(span, accounts, hashes, inside=inside)
+
+    def _ways(self, found: _Found, wanted: Sequence[EvmDataset]) -> dict[str, str]:
+        """How each dataset was read; one that no endpoint gives is left out."""
+        ways = {}
+        for each in wanted:
+            if each.by_account == "logs":
+                ways[each.name] = "logs" if self._asks_any() else "logs of known events"
+            elif found.places and not (each.of_traces and found.places.inside is None):
+                ways[each.name] = found.places.touched.way
+            elif each.of_headers and found.is_linked:
+                ways[each.name] = "headers"
+        return ways
 
     def _asks_any(self) -> bool:
         """Whether questions leave the event open."""
         return all(endpoint.capabilities.get(ANY_EVENT, 1) for endpoint in self.chain.node.endpoints)
 
-    def _rows(self, logs: Logs, accounts: Sequence[str], datasets: Sequence[str]) -> dict[str, pa.Table]:
-        """The rows that a whole index has of these logs, and those alone that concern the accounts."""
+    def _rows(self, found: _Found, accounts: Sequence[str], wanted: Sequence[EvmDataset]) -> dict[str, pa.Table]:
+        """The rows that a whole index has of these blocks, and those alone that concern the accounts."""
+        tables = self._of_logs(found.chunk.logs, accounts, [each for each in wanted if each.by_account == "logs"])
+        made = []
+        for each in wanted:
+            if found.places and each.of_bodies:
+                done = [done for body in found.places.bodies.values() for done in body.own]
+                made.append((each, each.concerning(each.of_bodies(done, self.chain.key), accounts)))
+            elif found.places and each.of_traces and found.places.inside is not None:
+                inside = {found.places.bodies[height].place: moves for height, moves in found.places.inside.items()}
+                made.append((each, each.concerning(each.of_traces(inside, self.chain.key), accounts)))
+            elif each.of_headers and found.is_linked:
+                made.append((each, each.of_headers(found.chunk.headers, self.chain.key)))
+        add(tables, made)
+        return tables
+
+    def _of_logs(self, logs: Logs, accounts: Sequence[str], wanted: Sequence[EvmDataset]) -> dict[str, pa.Table]:
+        """Rows of logs, each where a whole index has it; what a decoder could not read stays raw beside its rows."""
         import pyarrow.compute as pc
 
-        decoders = [each.name for each in DATASETS.values() if each.decode]
-        tables = self.chain.decode(logs, decoders)
-        wanted = {DATASETS[name].table.name for name in datasets}
-        if LOGS.name in tables and "events" not in datasets:  # what a decoder could not read stays raw beside its rows
-            topics = pa.array([topic for name in datasets for topic in DATASETS[name].topics], pa.string())
-            raw = tables[LOGS.name]
-            tables[LOGS.name] = raw.filter(pc.is_in(raw["topic0"], value_set=topics))
-        return {
-            name: _concerning(name, rows, accounts)
-            for name, rows in tables.items()
-            if name in wanted or name == LOGS.name
-        }
+        tables = self.chain.decode(logs, [each.name for each in DATASETS.values() if each.decode])
+        if LOGS.name in tables and all(each.table is not LOGS for each in wanted):
+            topics = pa.array([topic for each in wanted for topic in each.topics], pa.string())
+            tables[LOGS.name] = tables[LOGS.name].filter(pc.is_in(tables[LOGS.name]["topic0"], value_set=topics))
+        found = {}
+        for each in (*wanted, DATASETS["events"]):
+            if each.table.name in tables:
+                found[each.table.name] = each.concerning(tables[each.table.name], accounts)
+        return found
 
     def estimate(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Estimate:
         """As `ReadsAccounts.account_estimate`."""
@@ -86,9 +145,17 @@ class AccountHistory:
         return Estimate(2 * -(-pieces // PIECES), 3 * pieces)
 
 
-def _concerning(table: str, rows: pa.Table, accounts: Sequence[str]) -> pa.Table:
-    dataset = next(each for each in DATASETS.values() if each.table.name == table and each.by_account == "logs")
-    return dataset.concerning(rows, accounts)
+@dataclass(slots=True)
+class _Found:
+    """What was read of a window."""
+
+    chunk: Chunk
+    places: Found | None
+    is_linked: bool = False
+
+
+def _of(datasets: Sequence[str], kind: str) -> bool:
+    return any(DATASETS[name].by_account == kind for name in datasets)
 
 
 def _first(span: Span, count: int) -> Span:

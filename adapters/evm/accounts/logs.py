@@ -1,21 +1,20 @@
 """Every log that names some accounts, whatever the event: three questions for all accounts, in spans as wide as a node
 serves.
 
-Final blocks are read in windows: a few pieces of the width that the node takes, all in one batch. A window ends before
-the first piece that was refused, or whose answer may have been cut off, and those after it have smaller pieces. Blocks
-that may still go are read by their headers: one whose bloom allows a log of these accounts is asked by its hash.
+Final blocks are read in windows. Blocks that may still go are read by their headers: one whose bloom allows a log of
+these accounts is asked by its hash.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from adapters.evm import logs as columns
 from adapters.evm.accounts.naming import Naming, names, promised, questions
+from adapters.evm.accounts.windows import Windows
 from adapters.evm.endpoint import Endpoint
 from adapters.evm.integrity import blooms, check_links, may_hold
 from adapters.evm.logs import Logs
@@ -23,23 +22,9 @@ from adapters.evm.node import Header, Node, hex_of
 from adapters.evm.spans import Chunk, chunk_key
 from adapters.evm.wire import Request
 from chainfolio.blocks import Block, Span
-from chainfolio.errors import BadAnswer, Reorged, SourceError, TooMuch, Unavailable, Unsupported
+from chainfolio.errors import BadAnswer, Reorged, SourceError, Unavailable, Unsupported
 
-PIECES = 10  # pieces of a window
-MAX_LOGS = 200_000  # logs of a window
-DENSE_CUT, GROW_AFTER = 8, 4
-# An answer of so many logs may have been cut off: where it is a round number, or as many as another one had.
-SUSPECT = 1_000
 ANY_EVENT = "any_event"  # what is learnt of an endpoint: whether it takes a question that leaves the event open
-
-
-@dataclass(slots=True)
-class _Width:
-    """How many blocks an endpoint takes where logs are dense, which is forgotten as answers stay small."""
-
-    dense: int | None = None
-    calm: int = 0
-    counts: set[int] = field(default_factory=set)
 
 
 class AccountLogs:
@@ -48,7 +33,7 @@ class AccountLogs:
 
     def __init__(self, node: Node, known: Sequence[str], *, integrity: str = "bloom") -> None:
         self.node, self.known, self.integrity = node, tuple(known), integrity
-        self._widths: dict[str, _Width] = {}
+        self.windows: Windows[Logs] = Windows("max_span", "logs")
 
     async def read(self, span: Span, accounts: Sequence[str]) -> Chunk:
         """The logs of final blocks, from the start of a span as far as goes at once; the header of the last block."""
@@ -90,29 +75,9 @@ class AccountLogs:
     # --- one window --------------------------------------------------------------------------------------------------
 
     async def _window(self, endpoint: Endpoint, span: Span, accounts: Sequence[str]) -> tuple[Span, Logs]:
-        """The logs of the next pieces of a span, as far as every question was answered."""
-        width = self._widths.setdefault(endpoint.name, _Width())
-        while True:
-            pieces = list(Span(span.first, min(span.last, span.first + PIECES * self._cap(endpoint, span) - 1)).cut(
-                self._cap(endpoint, span)
-            ))  # fmt: skip
-            found: list[Logs] = []
-            for piece, answers in zip(pieces, await self._ask(endpoint, pieces, accounts), strict=True):
-                refusal = _refusal(answers) or self._cut_off(endpoint, piece, answers)
-                if refusal is None and sum(map(len, (*found, *_whole(answers)))) > MAX_LOGS and len(piece) > 1:
-                    refusal = TooMuch(endpoint.name, f"more than {MAX_LOGS:,} logs in {len(piece)} blocks", dense=True)
-                if isinstance(refusal, TooMuch):
-                    self._shrink(endpoint, piece, refusal)
-                    break
-                if refusal is not None:
-                    raise refusal
-                found.append(_once(endpoint.name, _whole(answers)))
-            else:
-                width.calm += 1
-                if width.dense is not None and width.calm >= GROW_AFTER:
-                    width.dense, width.calm = width.dense * 2, 0
-            if found:
-                return Span(span.first, pieces[len(found) - 1].last), columns.join(found)
+        """The logs of the next pieces of a span."""
+        window, found = await self.windows.read(endpoint, span, lambda pieces: self._ask(endpoint, pieces, accounts))
+        return window, columns.join([_once(endpoint.name, answers) for answers in found])
 
     async def _ask(
         self, endpoint: Endpoint, pieces: Sequence[Span], accounts: Sequence[str]
@@ -149,36 +114,6 @@ class AccountLogs:
                 logs = await asyncio.to_thread(columns.parse, endpoint.name, answer)
                 found[-1].append(each.check(endpoint.name, _within(endpoint.name, piece, logs)))
         return found
-
-    def _cap(self, endpoint: Endpoint, span: Span) -> int:
-        dense = self._widths[endpoint.name].dense
-        return max(1, min(len(span), endpoint.capabilities.get("max_span", len(span)), dense or len(span)))
-
-    def _cut_off(self, endpoint: Endpoint, piece: Span, answers: Sequence[Logs | SourceError]) -> TooMuch | None:
-        """A refusal in place of an answer that a silent limit may have cut off; what one block gives is believed."""
-        counts = self._widths[endpoint.name].counts
-        for count in map(len, _whole(answers)):
-            if count >= SUSPECT and len(piece) > 1:
-                if count % SUSPECT == 0 or count & (count - 1) == 0 or count in counts:
-                    return TooMuch(endpoint.name, f"just {count:,} logs: the answer may have been cut off", dense=True)
-                counts.add(count)
-        return None
-
-    def _shrink(self, endpoint: Endpoint, piece: Span, refusal: TooMuch) -> None:
-        """Ask for strictly less from now on: a rule of the node is remembered, a dense stretch for a while."""
-        endpoint.errors.note(refusal)
-        if len(piece) == 1:
-            raise BadAnswer(
-                endpoint.name, f"refuses the logs of the single block {piece.first}: {refusal.reason}",
-                remedy="use an endpoint with higher limits, or watch fewer accounts",
-            )  # fmt: skip
-        size = -(-len(piece) // (DENSE_CUT if refusal.dense else 2))
-        if refusal.max_span is not None:
-            size = min(refusal.max_span, len(piece) - 1)
-        if refusal.dense:
-            self._widths[endpoint.name].dense, self._widths[endpoint.name].calm = size, 0
-        else:
-            endpoint.learn("max_span", size)
 
     # --- checks ------------------------------------------------------------------------------------------------------
 
@@ -228,16 +163,6 @@ class AccountLogs:
                 raise BadAnswer(endpoint.name, "logs that name other accounts than were asked for")
             found.append(logs)
         return _once(endpoint.name, found)
-
-
-def _refusal(answers: Sequence[Logs | SourceError]) -> SourceError | None:
-    """What keeps a piece from being whole: what is no question of size first."""
-    refusals = [each for each in answers if isinstance(each, SourceError)]
-    return next((each for each in refusals if not isinstance(each, TooMuch)), refusals[0] if refusals else None)
-
-
-def _whole(answers: Sequence[Logs | SourceError]) -> list[Logs]:
-    return [each for each in answers if not isinstance(each, SourceError)]
 
 
 def _within(source: str, piece: Span, logs: Logs) -> Logs:

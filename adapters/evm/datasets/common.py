@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,9 @@ import pyarrow as pa
 from adapters.evm.columns import constant, ints, longs, of_ints, table, text, times
 from adapters.evm.logs import Logs
 from chainfolio.tables import TRANSFERS
+
+if TYPE_CHECKING:
+    from adapters.evm.datasets.dataset import EvmDataset
 
 
 def place(logs: Logs, chain: str) -> dict[str, Any]:
@@ -62,3 +65,11 @@ def in_order(groups: Sequence[pa.Table], empty: pa.Schema) -> pa.Table:
     rows = pa.concat_tables(groups).combine_chunks()
     keys = [rows[name].to_numpy() for name in ("item", "log_index", "tx_index", "height") if name in rows.column_names]
     return rows.take(pa.array(np.lexsort(keys)))
+
+
+def add(tables: dict[str, pa.Table], made: Sequence[tuple[EvmDataset, pa.Table]]) -> None:
+    """Put the rows of datasets into their tables, beside those of others, in the order of the chain."""
+    for dataset, rows in made:
+        name = dataset.table.name
+        before = [tables[name]] if name in tables else []
+        tables[name] = in_order([*before, rows], rows.schema) if dataset.standards else rows

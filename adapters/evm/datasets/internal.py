@@ -80,15 +80,16 @@ class Trace(msgspec.Struct, gc=False):
     result: Created | None = None
 
 
-def of_traces(source: str, answer: bytes, place: Place) -> list[Moved]:
-    """The movements in an answer of `trace_block`; BadAnswer where it is not about that block, or not about all."""
+def of_traces(source: str, answer: bytes, place: Place, first: int = 0) -> list[Moved]:
+    """The movements in an answer of `trace_block`; BadAnswer where it is not about that block, or not about all. The
+    transactions of a place may be some that lie together in the block: `first` is the position of the first of them."""
     found: list[Moved] = []
     failed: dict[tuple[int, ...], bool] = {}
     roots = 0
     for trace in typed(source, answer, list[Trace]):
         if trace.transactionPosition is None:
             continue
-        index, path = trace.transactionPosition, tuple(trace.traceAddress)
+        index, path = trace.transactionPosition - first, tuple(trace.traceAddress)
         if not path:
             _check_transaction(source, place, roots, index, trace.transactionHash)
             _check_block(source, place, trace.blockHash)
@@ -98,12 +99,12 @@ def of_traces(source: str, answer: bytes, place: Place) -> list[Moved]:
             raise BadAnswer(source, f"traces of block {place.height} that are out of order")
         failed[path] = failed[path[:-1]] or trace.error is not None
         if not failed[path]:
-            found += _moved(source, index, *_boundaries(trace))
+            found += movements(source, index, *boundaries(trace))
     _check_count(source, place, roots)
     return found
 
 
-def _boundaries(trace: Trace) -> tuple[str, str, int]:
+def boundaries(trace: Trace) -> tuple[str, str, int]:
     """Who gave, who got and how much; nothing for what moves none."""
     action = trace.action
     if trace.type == "suicide":
@@ -150,7 +151,7 @@ def of_frames(source: str, answer: bytes, place: Place) -> list[Moved]:
         if traced.result is None:
             raise BadAnswer(source, f"transaction {index} of block {place.height} is not traced")
         for frame in _inside(traced.result):
-            found += _moved(source, index, frame.sender, frame.to or "", int(frame.value or "0x0", 16))
+            found += movements(source, index, frame.sender, frame.to or "", int(frame.value or "0x0", 16))
     return found
 
 
@@ -198,14 +199,14 @@ def of_list(source: str, listed: Sequence[Listed], place: Place) -> list[Moved]:
             raise BadAnswer(source, f"lists a transaction in block {place.height} which that block does not have")
         moves = row.isError == "0" and row.type in LISTED_AS and row.callType in ("", "call")
         if moves:
-            found += _moved(source, index, row.sender, row.to or row.contractAddress, int(row.value))
+            found += movements(source, index, row.sender, row.to or row.contractAddress, int(row.value))
     return sorted(found, key=lambda moved: moved.tx_index)
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 
-def _moved(source: str, index: int, sender: str, recipient: str, raw: int) -> list[Moved]:
+def movements(source: str, index: int, sender: str, recipient: str, raw: int) -> list[Moved]:
     if not raw or sender == recipient:
         return []
     if not sender or not recipient:

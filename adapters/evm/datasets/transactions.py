@@ -11,7 +11,20 @@ import pyarrow as pa
 
 from adapters.evm.columns import constant, of_ints, table, times
 from adapters.evm.datasets.common import Coins, coin_rows
-from adapters.evm.forms import Address, Data, Gas, Hash, Height, Price, Scalar, Seconds, Status, Word
+from adapters.evm.forms import (
+    Address,
+    Data,
+    Gas,
+    Hash,
+    Height,
+    MaybeAddress,
+    MaybeHash,
+    Price,
+    Scalar,
+    Seconds,
+    Status,
+    Word,
+)
 from adapters.evm.node import Header
 from adapters.evm.wire import typed
 from chainfolio.errors import BadAnswer
@@ -32,6 +45,13 @@ class Transaction(msgspec.Struct, gc=False):
     transactionIndex: Height | None = None
 
 
+class Withdrawal(msgspec.Struct, gc=False):
+    """Coins that a validator withdrew: `amount` is in gwei."""
+
+    address: Address
+    amount: Scalar
+
+
 class FullBlock(msgspec.Struct):
     """A block with its transactions."""
 
@@ -39,6 +59,11 @@ class FullBlock(msgspec.Struct):
     hash: Hash
     timestamp: Seconds
     transactions: list[Transaction]
+    withdrawals: list[Withdrawal] | None = None
+    miner: MaybeAddress = ""
+    gasLimit: Gas = "0x0"
+    baseFeePerGas: Word | None = None
+    mixHash: MaybeHash = ""
 
 
 class Receipt(msgspec.Struct, gc=False):
@@ -101,14 +126,18 @@ def done(source: str, block: bytes, receipts: bytes, header: Header) -> list[Don
         raise BadAnswer(source, f"block {height} has a transaction twice")
     if len(given) != len(full.transactions):
         raise BadAnswer(source, f"block {height} has {len(full.transactions)} transactions and {len(given)} receipts")
-    result = []
-    for index, (sent, receipt) in enumerate(zip(full.transactions, given, strict=True)):
-        if receipt.transactionHash.lower() != sent.hash.lower() or receipt.blockHash.lower() != header.hash:
-            raise BadAnswer(source, f"receipt {index} of block {height} belongs to another transaction")
-        if {int(place, 16) for place in (sent.transactionIndex, receipt.transactionIndex) if place} != {index}:
-            raise BadAnswer(source, f"transaction {index} of block {height} is said to lie at another place")
-        result.append(finished(height, time_s, index, sent, receipt))
-    return result
+    pairs = enumerate(zip(full.transactions, given, strict=True))
+    return [matched(source, full, index, sent, receipt) for index, (sent, receipt) in pairs]
+
+
+def matched(source: str, full: FullBlock, index: int, sent: Transaction, receipt: Receipt) -> Done:
+    """A transaction of a block with its receipt; BadAnswer where they do not belong together."""
+    height, time_s = int(full.number, 16), int(full.timestamp, 16)
+    if receipt.transactionHash.lower() != sent.hash.lower() or receipt.blockHash.lower() != full.hash.lower():
+        raise BadAnswer(source, f"receipt {index} of block {height} belongs to another transaction")
+    if {int(place, 16) for place in (sent.transactionIndex, receipt.transactionIndex) if place} != {index}:
+        raise BadAnswer(source, f"transaction {index} of block {height} is said to lie at another place")
+    return finished(height, time_s, index, sent, receipt)
 
 
 def check_listed(source: str, found: Sequence[Done], header: Header) -> None:

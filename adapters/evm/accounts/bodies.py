@@ -1,0 +1,103 @@
+"""The transactions of some accounts, from full blocks at the heights where they did something."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adapters.evm.datasets.internal import Place
+from adapters.evm.datasets.transactions import Done, FullBlock, Receipt, Transaction, done_key, matched
+from adapters.evm.endpoint import Endpoint
+from adapters.evm.node import raw_blocks, results_of
+from adapters.evm.wire import Request, typed
+from chainfolio.errors import BadAnswer, Reorged
+
+if TYPE_CHECKING:
+    from adapters.evm.chain import EvmChain
+
+AT_ONCE = 20  # full blocks of one request
+GWEI = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A block, and those of its transactions that concern some accounts."""
+
+    full: FullBlock
+    own: tuple[Done, ...]
+
+    @property
+    def place(self) -> Place:
+        """The block as its inside is asked for."""
+        full = self.full
+        hashes = tuple(sent.hash.lower() for sent in full.transactions)
+        return Place(int(full.number, 16), int(full.timestamp, 16), full.hash.lower(), hashes)
+
+    def paid(self, account: str) -> int:
+        """What the transactions, and the withdrawals of validators, changed of an account's coins."""
+        total = 0
+        for done in self.own:
+            raw = int(done.sent.value, 16) if done.status != 0 and done.recipient else 0
+            total += raw * ((done.recipient == account) - (done.sent.sender.lower() == account))
+            total -= done.fee * (done.sent.sender.lower() == account)
+        withdrawn = sum(int(each.amount, 16) for each in self.full.withdrawals or () if each.address.lower() == account)
+        return total + withdrawn * GWEI
+
+    def key(self) -> Hashable:
+        """What two equal ones share."""
+        return self.full.hash.lower(), tuple(done_key(each) for each in self.own)
+
+
+async def bodies(
+    chain: EvmChain, heights: Sequence[int], accounts: Collection[str], hashes: Mapping[int, str]
+) -> dict[int, Body]:
+    """The blocks at some heights, each with the transactions of the accounts. `hashes`: which block it has to be, where
+    that is known; Reorged where it is another one now."""
+
+    async def at(endpoint: Endpoint) -> list[Body]:
+        found: list[Body] = []
+        for start in range(0, len(heights), AT_ONCE):
+            part = heights[start : start + AT_ONCE]
+            found += await _read(endpoint, part, accounts, hashes)
+        return found
+
+    if not heights:
+        return {}
+    read = await chain.node.agreed(
+        at,
+        key=Body.key,
+        asked=lambda question: f"the transactions of block {heights[question]}",
+        final=lambda question: chain.node.is_final(heights[question]),
+        kind="account bodies",
+    )
+    return dict(zip(heights, read, strict=True))
+
+
+async def _read(
+    endpoint: Endpoint, heights: Sequence[int], accounts: Collection[str], hashes: Mapping[int, str]
+) -> list[Body]:
+    blocks = []
+    for height, answer in zip(heights, await raw_blocks(endpoint, heights, "eth_getBlockByNumber", True), strict=True):
+        full = typed(endpoint.name, answer, FullBlock)
+        if int(full.number, 16) != height:
+            raise BadAnswer(endpoint.name, f"another block in answer to block {height}")
+        if hashes.get(height, full.hash.lower()) != full.hash.lower():
+            raise Reorged(endpoint.name, height, hashes[height])
+        blocks.append(full)
+    mine = [(full, index, sent) for full in blocks for index, sent in enumerate(full.transactions)]
+    asked = [each for each in mine if _may_concern(each[2], accounts)]
+    receipts = await results_of(
+        endpoint, [Request("eth_getTransactionReceipt", (sent.hash,)) for _, _, sent in asked]
+    )  # fmt: skip
+    own: dict[str, list[Done]] = {full.hash: [] for full in blocks}
+    for (full, index, sent), answer in zip(asked, receipts, strict=True):
+        done = matched(endpoint.name, full, index, sent, typed(endpoint.name, answer, Receipt))
+        if {done.sent.sender.lower(), done.recipient} & set(accounts):
+            own[full.hash].append(done)
+    return [Body(full, tuple(own[full.hash])) for full in blocks]
+
+
+def _may_concern(sent: Transaction, accounts: Collection[str]) -> bool:
+    """Whether a transaction is of these accounts: a contract that it created is named by the receipt alone."""
+    return sent.to is None or sent.sender.lower() in accounts or sent.to.lower() in accounts

@@ -1,0 +1,164 @@
+"""The transactions of some accounts and the coins that calls moved for them: what no log tells.
+
+Where they did something is found by the best way that an endpoint has, which is remembered: `trace_filter`, the search
+of Erigon's kin, an explorer, else the state of past blocks. Bodies and receipts are read of these blocks alone. By the
+state it shows, too, what a block changed of an account's coins: what its transactions and withdrawals do not explain,
+calls have moved; what is not found inside of them either is told as unexplained.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adapters.evm.accounts import otterscan, state
+from adapters.evm.accounts.bodies import Body, bodies
+from adapters.evm.accounts.inside import Wanted, moved_in
+from adapters.evm.accounts.simulate import simulated
+from adapters.evm.accounts.touched import Touched
+from adapters.evm.accounts.trace_filter import TraceFilter
+from adapters.evm.datasets.internal import Moved
+from adapters.evm.endpoint import Endpoint
+from chainfolio.blocks import Span
+from chainfolio.chains import Unexplained
+from chainfolio.errors import HistoryUnavailable, Unsupported
+
+if TYPE_CHECKING:
+    from adapters.evm.chain import EvmChain
+
+WAY = "places"  # what is learnt of an endpoint: by which way it finds them
+
+
+@dataclass(slots=True)
+class Found:
+    """What a window has of some accounts. `inside` is None where no endpoint can tell what calls moved."""
+
+    touched: Touched
+    bodies: Mapping[int, Body]
+    inside: Mapping[int, Sequence[Moved]] | None
+    unexplained: tuple[Unexplained, ...] = ()
+
+
+class AccountPlaces:
+    """Reads the places of one chain."""
+
+    def __init__(self, chain: EvmChain) -> None:
+        self.chain = chain
+        self._traces = TraceFilter()
+
+    async def read(self, span: Span, accounts: Sequence[str], hashes: Mapping[int, str], *, inside: bool) -> Found:
+        """Everything from the start of a span as far as goes at once. `hashes`: of blocks that may still go."""
+        touched = await self._touched(span, accounts, hashes)
+        read = await bodies(self.chain, touched.heights, accounts, hashes)
+        found = Found(touched, read, {})
+        if touched.way == state.WAY:
+            await self._explain(found)
+        elif inside:
+            found.inside = await self._moved(read, touched.inside)
+        return found
+
+    async def _touched(self, span: Span, accounts: Sequence[str], hashes: Mapping[int, str]) -> Touched:
+        async def at(endpoint: Endpoint) -> Touched:
+            ways = (self._traces.find, otterscan.find)
+            for number in range(endpoint.capabilities.get(WAY, 0), len(ways)):
+                try:
+                    found = await ways[number](endpoint, span, accounts)
+                except Unsupported as refusal:
+                    endpoint.errors.note(refusal)
+                    continue
+                endpoint.learn(WAY, number)
+                return found
+            endpoint.learn(WAY, len(ways))
+            if self.chain.explorer is not None:
+                return await self.chain.explorer.touched(span, accounts)
+            return await state.find(endpoint, span, accounts, hashes)
+
+        return await self.chain.node.with_any(at, kind="account places")
+
+    async def _moved(
+        self, read: Mapping[int, Body], inside: Mapping[int, frozenset[str]]
+    ) -> dict[int, list[Moved]] | None:
+        """What some transactions moved inside; None where nobody can tell."""
+        asked = [
+            Wanted(read[height], index)
+            for height, hashes in inside.items()
+            for index, tx_hash in enumerate(read[height].place.transactions)
+            if tx_hash in hashes
+        ]
+        found: defaultdict[int, list[Moved]] = defaultdict(list)
+        try:
+            moves = await self._inside(asked)
+        except (Unsupported, HistoryUnavailable):
+            return None
+        for wanted, several in zip(asked, moves, strict=True):
+            found[wanted.body.place.height] += several
+        return found
+
+    async def _inside(self, asked: Sequence[Wanted]) -> list[list[Moved]]:
+        if self.chain.explorer is not None:
+            return [await self.chain.explorer.inside(each.body.place, each.index) for each in asked]
+        return await moved_in(self.chain.node, asked)
+
+    # --- by the state ------------------------------------------------------------------------------------------------
+
+    async def _explain(self, found: Found) -> None:
+        """Look inside the blocks whose transactions do not explain how an account's coins changed."""
+        left: dict[int, dict[str, int]] = {}
+        for each in found.touched.changes:
+            changed = each.after.coins - each.before.coins - found.bodies[each.height].paid(each.account)
+            if changed:
+                left.setdefault(each.height, {})[each.account] = changed
+        opened = await self._opened([found.bodies[height] for height in left])
+        found.inside = {height: moves for height, moves in zip(left, opened.moves, strict=True) if moves}
+        for (height, mine), moves in zip(left.items(), opened.moves, strict=True):
+            rest = {account: raw - _gained(moves or [], account) for account, raw in mine.items()}
+            if any(rest.values()) and not opened.are_traced:
+                found.inside.pop(height, None)  # a run that does not agree with the balances says nothing
+                rest = mine
+            found.unexplained += self._unexplained(height, rest, _why(moves))
+        found.unexplained += self._unexplained(found.touched.span.last, dict.fromkeys(found.touched.coded), CODED)
+
+    def _unexplained(self, height: int, rest: Mapping[str, int | None], reason: str) -> tuple[Unexplained, ...]:
+        """What is left of changes; None where it is not known how much."""
+        coin = self.chain.info.native.asset
+        return tuple(
+            Unexplained(account, height, coin, raw or 0, reason) for account, raw in rest.items() if raw != 0
+        )  # fmt: skip
+
+    async def _opened(self, blocks: Sequence[Body]) -> _Opened:
+        """What moved inside each block, by traces where a node has them, else by having a node run it again."""
+        asked = [Wanted(body, index) for body in blocks for index in range(len(body.full.transactions))]
+        try:
+            moves = await moved_in(self.chain.node, asked)
+        except (Unsupported, HistoryUnavailable):
+            return _Opened(await simulated(self.chain.node, blocks), are_traced=False)
+        found: dict[int, list[Moved]] = {body.place.height: [] for body in blocks}
+        for wanted, several in zip(asked, moves, strict=True):
+            found[wanted.body.place.height] += several
+        return _Opened([found[body.place.height] for body in blocks], are_traced=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What moved inside some blocks; None of one that no endpoint can look into."""
+
+    moves: Sequence[list[Moved] | None]
+    are_traced: bool
+
+
+CODED = (
+    "the account has code: its coins can go and come within one interval of the search, and nonces do not show it; use "
+    "an endpoint with trace_filter"
+)
+
+
+def _gained(moves: Sequence[Moved], account: str) -> int:
+    return sum(each.raw * ((each.recipient == account) - (each.sender == account)) for each in moves)
+
+
+def _why(moves: Sequence[Moved] | None) -> str:
+    if moves is None:
+        return "no endpoint traces or simulates the block: calls inside its transactions may have moved these coins"
+    return "neither transactions, withdrawals nor calls of the block explain this change"

@@ -1,0 +1,60 @@
+"""Where accounts did something, by nothing but the state of past blocks: their nonces and their native coins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adapters.evm.accounts.search import Probe, changes
+from adapters.evm.accounts.touched import Status, Touched
+from adapters.evm.endpoint import Endpoint
+from adapters.evm.node import hex_of
+from adapters.evm.wire import Request, quantity, typed
+from chainfolio.blocks import Span
+from chainfolio.errors import HistoryUnavailable, SourceError
+
+WAY = "state"
+CALLS = 1_000  # of one request, where the node takes so many
+MOST = 5_000  # changes of a window
+METHODS = ("eth_getTransactionCount", "eth_getBalance")
+
+
+async def find(endpoint: Endpoint, span: Span, accounts: Sequence[str], hashes: Mapping[int, str]) -> Touched:
+    """The blocks of a window; those that may still go are named by their hashes. HistoryUnavailable where the node has
+    no such state."""
+
+    async def read(probes: Sequence[Probe]) -> list[Status]:
+        return await _read(endpoint, probes, hashes)
+
+    at_once = max(2, min(CALLS, endpoint.capabilities.get("max_batch", CALLS))) // len(METHODS)
+    window, found = await changes(read, accounts, span, at_once=at_once, most=MOST)
+    if hashes:
+        return Touched(window, WAY, tuple(sorted({each.height for each in found})), changes=tuple(found))
+    codes = await _answers(endpoint, [("eth_getCode", (each, window.last)) for each in accounts], hashes)
+    coded = tuple(each for each, code in zip(accounts, codes, strict=True) if code != "0x")
+    return Touched(window, WAY, tuple(sorted({each.height for each in found})), changes=tuple(found), coded=coded)
+
+
+async def _read(endpoint: Endpoint, probes: Sequence[Probe], hashes: Mapping[int, str]) -> list[Status]:
+    told = await _answers(endpoint, [(method, probe) for probe in probes for method in METHODS], hashes)
+    numbers = [quantity(endpoint.name, each) for each in told]
+    return [Status(*pair) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
+
+
+async def _answers(endpoint: Endpoint, asked: Sequence[tuple[str, Probe]], hashes: Mapping[int, str]) -> list[str]:
+    lowest = min(height for _, (_, height) in asked)
+    if lowest <= endpoint.lacks_state_at:
+        raise HistoryUnavailable(endpoint.name, lowest, "it said so before")
+    reads = [Request(method, (account, _tag(height, hashes))) for method, (account, height) in asked]
+    found = []
+    for answer, (_, (_, height)) in zip(await endpoint.ask(reads, height=lowest), asked, strict=True):
+        if isinstance(answer, HistoryUnavailable):
+            endpoint.lacks_state_at = max(endpoint.lacks_state_at, height)
+        if isinstance(answer, SourceError):
+            raise answer
+        found.append(typed(endpoint.name, answer, str))
+    return found
+
+
+def _tag(height: int, hashes: Mapping[int, str]) -> Any:
+    return {"blockHash": hashes[height]} if height in hashes else hex_of(height)

@@ -1,0 +1,152 @@
+"""A real node as a provider serves it: without some methods, with limits, with an explorer beside it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs
+
+import msgspec
+
+from adapters.evm.chain import EvmChain
+from adapters.evm.endpoint import Endpoint
+from adapters.evm.exchange import Posted
+from adapters.evm.explorer import Explorer
+from adapters.evm.facts import Wrapped, load
+from adapters.evm.node import Node
+from adapters.evm.settings import EvmSettings
+from adapters.evm.transport import HttpTransport
+from chainfolio.seams import Seams
+from localchain.deploy import Deployment
+from localchain.node import LocalNode
+from tests.evm.anvil import LOCAL
+
+TRACES = ("trace_", "debug_")
+SEARCH = ("ots_",)
+SIMULATION = ("eth_simulateV1",)
+# What providers have beside logs, blocks and state; each leaves out what the others have.
+SETS: dict[str, tuple[str, ...]] = {
+    "traces": SEARCH + SIMULATION,
+    "search": TRACES + SIMULATION,
+    "explorer": TRACES + SEARCH + SIMULATION,
+    "state": TRACES + SEARCH,
+}
+Fault = Callable[[dict[str, Any]], dict[str, Any] | None]
+
+
+@dataclass
+class Provider:
+    """A transport that refuses methods, and whatever `fault` answers instead of the node."""
+
+    url: str
+    without: Sequence[str] = ()
+    fault: Fault = lambda ask: None
+    largest: int = 10_000
+    asked: Counter[str] = field(default_factory=Counter)
+    requests: int = 0
+    _real: HttpTransport = field(default_factory=HttpTransport)
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        told = json.loads(body)
+        reads = told if isinstance(told, list) else [told]
+        self.requests += 1
+        self.asked.update(read["method"] for read in reads)
+        if len(reads) > self.largest:
+            refusal = {"code": -32600, "message": f"batch of more than {self.largest} requests"}
+            return _posted({"jsonrpc": "2.0", "id": None, "error": refusal})
+        own = {read["id"]: self._own(read) for read in reads}
+        left = [read for read in reads if own[read["id"]] is None]
+        real = await self._forward(source, left, timeout_s) if left else {}
+        answers = [own[read["id"]] or real[read["id"]] for read in reads]
+        return _posted(answers if isinstance(told, list) else answers[0])
+
+    def _own(self, read: dict[str, Any]) -> dict[str, Any] | None:
+        if read["method"].startswith(tuple(self.without)):
+            error = {"code": -32601, "message": f"the method {read['method']} does not exist/is not available"}
+            return {"jsonrpc": "2.0", "id": read["id"], "error": error}
+        said = self.fault(read)
+        return None if said is None else {"jsonrpc": "2.0", "id": read["id"], **said}
+
+    async def _forward(self, source: str, reads: list[dict[str, Any]], timeout_s: float) -> dict[int, dict[str, Any]]:
+        posted = await self._real.post(source, self.url, json.dumps(reads).encode(), timeout_s)
+        answers = json.loads(posted.body)
+        posted.give_back()
+        return {answer["id"]: answer for answer in answers}
+
+    async def close(self) -> None:
+        await self._real.close()
+
+
+def _posted(reply: Any) -> Posted:
+    return Posted(200, None, json.dumps(reply).encode())
+
+
+@dataclass
+class Listing:
+    """The transport of an explorer, which knows all from the node's own traces."""
+
+    node: LocalNode
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        query = {name: values[0] for name, values in parse_qs(body.decode()).items()}
+        if query["action"] == "eth_blockNumber":
+            return _posted({"jsonrpc": "2.0", "id": 1, "result": hex(self.node.height)})
+        rows = self._inside() if query["action"] == "txlistinternal" else self._sent()
+        if "txhash" in query:
+            rows = [row for row in rows if row["hash"] == query["txhash"]]
+        if "address" in query:
+            rows = [row for row in rows if query["address"] in (row["from"], row["to"], row["contractAddress"])]
+        first, last = int(query.get("startblock", 0)), int(query.get("endblock", 10**9))
+        return _posted({"status": "1", "message": "OK", "result": [
+            row for row in rows if first <= int(row["blockNumber"]) <= last
+        ][: int(query.get("offset", 10_000))]})  # fmt: skip
+
+    def _sent(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "blockNumber": str(int(sent["blockNumber"], 16)), "hash": sent["hash"], "from": sent["from"],
+                "to": sent["to"] or "", "value": str(int(sent["value"], 16)), "isError": "0", "contractAddress":
+                self.node.rpc("eth_getTransactionReceipt", sent["hash"])["contractAddress"] or "",
+            }
+            for height in range(self.node.height + 1)
+            for sent in self.node.rpc("eth_getBlockByNumber", hex(height), True)["transactions"]
+        ]  # fmt: skip
+
+    def _inside(self) -> list[dict[str, Any]]:
+        found = []
+        for height in range(1, self.node.height + 1):
+            for trace in self.node.rpc("trace_block", hex(height)):
+                action, made = trace["action"], trace.get("result") or {}
+                if trace["traceAddress"]:
+                    found.append({
+                        "blockNumber": str(height), "hash": trace["transactionHash"], "type": trace["type"],
+                        "callType": action.get("callType", ""), "from": action.get("from") or action.get("address"),
+                        "to": action.get("to") or action.get("refundAddress") or "",
+                        "value": str(int(action.get("value") or action.get("balance") or "0x0", 16)),
+                        "isError": "1" if "error" in trace else "0", "contractAddress": made.get("address", ""),
+                    })  # fmt: skip
+        return found
+
+    async def close(self) -> None:
+        pass
+
+
+@asynccontextmanager
+async def served(
+    node: LocalNode, deployment: Deployment, *providers: Provider, explorer: bool = False, **settings: Any
+) -> AsyncIterator[EvmChain]:
+    """Our chain over some providers."""
+    facts = msgspec.structs.replace(load(LOCAL), wrapped=Wrapped(deployment.tokens["WETH"].address.lower(), "WETH"))
+    seams = Seams()
+    urls = [f"http://provider-{number}.test" for number, _ in enumerate(providers)]
+    endpoints = [Endpoint(url, each, seams) for url, each in zip(urls, providers, strict=True)]
+    listing = Explorer("http://explorer.test/api", Listing(node), seams) if explorer else None
+    chain = EvmChain(facts, Node(facts, endpoints, seams), EvmSettings(rpc=urls, **settings), listing)
+    try:
+        yield chain
+    finally:
+        await chain.close()

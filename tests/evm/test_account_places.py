@@ -1,0 +1,155 @@
+"""What accounts did that no log tells, by every set of methods that providers have: the rows are those of an index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from chainfolio.blocks import Span
+from chainfolio.errors import HistoryUnavailable
+from localchain.deploy import WAD
+from localchain.evm import Tx, tx
+from localchain.node import LocalNode
+from tests.evm.anvil import Local, chain_of, populated
+from tests.evm.limited import SETS, Provider, served
+from tests.evm.scoped import Rows, scoped, together, whole
+
+OF_PLACES = ("transactions", "native", "internal")
+pytestmark = pytest.mark.node
+
+
+@pytest.fixture(scope="module")
+def lived() -> Iterator[Local]:
+    """A chain on which wallets pay, are paid by contracts, fail, and do nothing for long."""
+    with LocalNode() as node:
+        local = populated(node)
+        alice, bob, carol = (local.deployment.accounts[name] for name in ("alice", "bob", "carol"))
+        weth = local.deployment.tokens["WETH"].address
+        for k in range(6):
+            node.mine(30 + 7 * k)
+            node.settle([tx(alice, weth, "deposit()", value=WAD + k), Tx(carol, bob, value=k + 1)])
+            node.mine(3)
+            node.settle([tx(alice, weth, "withdraw(uint256)", WAD), tx(carol, weth, "deposit()", value=5)])
+            with node.by_hand():
+                node.send(tx(alice, weth, "withdraw(uint256)", 10**30, gas=200_000))  # fails
+                node.send(Tx(bob, alice, value=7))
+                node.mine()
+        yield local
+
+
+async def reference(local: Local, accounts: list[str], span: Span) -> Rows:
+    async with chain_of(local) as chain:
+        await chain.heads()
+        return await whole(chain, span, accounts, OF_PLACES)
+
+
+@pytest.mark.parametrize("has", list(SETS))
+async def test_every_set_of_methods_gives_the_rows_of_a_whole_index(lived: Local, has: str) -> None:
+    accounts = [lived.deployment.accounts[name].lower() for name in ("alice", "bob", "carol")]
+    span = Span(0, lived.node.height)
+    provider = Provider(lived.node.url, SETS[has])
+    async with served(lived.node, lived.deployment, provider, explorer=has == "explorer") as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        pieces = await scoped(chain, span, accounts, OF_PLACES)
+        found, wanted = together(pieces), await reference(lived, accounts, span)
+        assert len(wanted["transactions"]) > 30
+        assert {row["standard"] for row in wanted["transfers"]} == {"native", "internal"}
+        assert found == wanted
+        way = {"traces": "trace_filter", "search": "ots"}.get(has, has)
+        assert pieces[-1].ways == dict.fromkeys(OF_PLACES, way)
+        assert not [each for piece in pieces for each in piece.unexplained]
+
+
+async def test_by_the_state_a_hundred_own_transactions_cost_at_most_forty_requests(lived: Local) -> None:
+    accounts = [lived.deployment.accounts[name].lower() for name in ("alice", "bob", "carol")]
+    span = Span(lived.deployment.height, lived.node.height)
+    provider = Provider(lived.node.url, SETS["state"])
+    async with served(lived.node, lived.deployment, provider) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        before = provider.requests
+        pieces = await scoped(chain, span, accounts, OF_PLACES)
+        own = len(together(pieces)["transactions"])
+        assert own > 30
+        assert 100 * (provider.requests - before) <= 40 * max(own, 100)
+
+
+@pytest.mark.parametrize("has", ["traces", "state"])
+async def test_blocks_that_may_still_go_are_read_by_their_hashes_and_give_the_same_rows(lived: Local, has: str) -> None:
+    accounts = [lived.deployment.accounts["alice"].lower()]
+    span = Span(lived.node.height - 20, lived.node.height)
+    async with served(lived.node, lived.deployment, Provider(lived.node.url, SETS[has])) as chain:
+        await chain.heads()
+        before = await chain.block(span.first - 1)
+        (piece,) = await scoped(chain, span, accounts, ("blocks", *OF_PLACES), before=before)
+        assert piece.is_linked
+        assert piece.tables.pop("blocks")["height"].to_pylist() == list(range(span.first, span.last + 1))
+        assert together([piece]) == await reference(lived, accounts, span)
+        assert set(piece.ways) == {"blocks", *OF_PLACES}
+
+
+async def test_what_nobody_can_look_into_is_told_as_unexplained_and_never_left_out_silently(lived: Local) -> None:
+    alice = lived.deployment.accounts["alice"].lower()
+    span = Span(0, lived.node.height)
+    provider = Provider(lived.node.url, (*SETS["state"], "eth_simulateV1"))
+    async with served(lived.node, lived.deployment, provider) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        pieces = await scoped(chain, span, [alice], OF_PLACES)
+        wanted = await reference(lived, [alice], span)
+        inside = [row for row in wanted["transfers"] if row["standard"] == "internal"]
+        missing = [each for piece in pieces for each in piece.unexplained]
+        assert [(each.height, each.amount) for each in missing] == [
+            (row["height"], int.from_bytes(row["raw"], "big")) for row in inside
+        ]
+        assert all(each.account == alice and "calls inside" in each.reason for each in missing)
+        assert together(pieces)["transactions"] == wanted["transactions"]
+
+
+async def test_an_account_with_code_is_told_to_be_no_proof_by_the_state(lived: Local) -> None:
+    weth = lived.deployment.tokens["WETH"].address.lower()
+    span = Span(0, lived.node.height)
+    async with served(lived.node, lived.deployment, Provider(lived.node.url, SETS["state"])) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        pieces = await scoped(chain, span, [weth], ("native",))
+        notes = [each for piece in pieces for each in piece.unexplained if each.amount == 0]
+        assert [(each.account, each.height) for each in notes] == [(weth, span.last)]
+        assert "has code" in notes[0].reason
+
+
+async def test_two_endpoints_of_different_depth_share_the_work(lived: Local) -> None:
+    """The first has methods and no state of the past; the second has nothing but that."""
+    alice = lived.deployment.accounts["alice"].lower()
+    span = Span(0, lived.node.height)
+
+    def pruned(ask: dict[str, Any]) -> dict[str, Any] | None:
+        if ask["method"] in ("eth_getBalance", "eth_getTransactionCount", "eth_simulateV1"):
+            return {"error": {"code": -32000, "message": "missing trie node 0xabc (path ) state is not available"}}
+        return None
+
+    shallow, deep = Provider(lived.node.url, SETS["state"], pruned), Provider(lived.node.url, SETS["state"])
+    async with served(lived.node, lived.deployment, shallow, deep) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        pieces = await scoped(chain, span, [alice], ("transfers", *OF_PLACES))
+        assert together(pieces)["transactions"] == (await reference(lived, [alice], span))["transactions"]
+        assert shallow.asked["eth_getLogs"] > 0
+        assert deep.asked["eth_getLogs"] == 0
+        assert shallow.asked["eth_getBalance"] <= 6, "it said that it has no such state, and is not asked again"
+        assert deep.asked["eth_getBalance"] > 50
+
+
+async def test_without_state_of_the_past_and_without_any_other_way_the_error_says_so(lived: Local) -> None:
+    def pruned(ask: dict[str, Any]) -> dict[str, Any] | None:
+        if ask["method"] in ("eth_getBalance", "eth_getTransactionCount"):
+            return {"error": {"code": -32000, "message": "missing trie node 0xabc (path ) state is not available"}}
+        return None
+
+    async with served(lived.node, lived.deployment, Provider(lived.node.url, SETS["state"], pruned)) as chain:
+        await chain.heads()
+        with pytest.raises(HistoryUnavailable, match="archive"):
+            await chain.collect_accounts(Span(0, 9), [lived.wallets[1]], OF_PLACES)
