@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from chainfolio import amounts
+from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
-from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS
+from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS
 from engine.rows import rows_of
 from engine.sent import PAID, sent
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from chainfolio.chains import ChainInfo
+    from chainfolio.chains import Chain, ChainInfo
+    from chainfolio.datasets import Dataset
     from storage.lake import Lake
     from storage.tail import Tail
 
-NEEDED: Final = ("transfers", "native", "internal", "transactions")
+HISTORIES: Final = (ACCOUNT_TRANSFERS, ACCOUNT_TRANSACTIONS)  # what moved, and what was paid for it
 DAY_US: Final = 86_400_000_000
 PLACE: Final = ("account", "height", "tx_index")
 KEY: Final = (*PLACE, "log_index", "item", "direction")
@@ -46,30 +48,22 @@ class Daily:
         return {*self.came, *self.left}
 
 
-def daily(
-    lake: Lake,
-    tail: Tail,
-    chain: str,
-    accounts: Sequence[str],
-    block: Block,
-    info: ChainInfo,
-    nobody: Collection[str] = (),
-) -> tuple[dict[str, Daily], str]:
+def daily(lake: Lake, tail: Tail, chain: Chain, accounts: Sequence[str], block: Block) -> tuple[dict[str, Daily], str]:
     """What moved between accounts and others by account, with the block's own; no account is absent from it.
 
     Empty, with the reason, where the day is not indexed up to this block in all that it takes, or where the index has
     another block at its height. What the chain tells of its native coin a second time, as of a token, counts once.
-    `nobody`: the accounts that mint and burn.
     """
     import polars as pl
 
     since = midnight(block)
     if lacking := _lacking(lake, tail, chain, block, since):
         return {}, lacking
-    index, span, today = (lake, tail, chain), Span(0, block.height), pl.col("time") >= since
+    nobody = rules_of(chain.kind).nobody
+    index, span, today = (lake, tail, chain.key), Span(0, block.height), pl.col("time") >= since
     found = {account: Daily() for account in accounts}
-    _add_moved(found, rows_of(*index, ACCOUNT_TRANSFERS, accounts, MOVED, span=span, where=today), info, nobody)
-    _add_fees(found, sent(*index, accounts, PAID, span, today), info.native.asset)
+    _add_moved(found, rows_of(*index, ACCOUNT_TRANSFERS, accounts, MOVED, span=span, where=today), chain.info, nobody)
+    _add_fees(found, sent(*index, accounts, PAID, span, today), chain.info.native.asset)
     # Once more: what has left the chain meanwhile may have been read in part.
     lacking = _lacking(lake, tail, chain, block, since)
     return ({}, lacking) if lacking else (found, "")
@@ -80,15 +74,23 @@ def midnight(block: Block) -> datetime:
     return Block(0, "", "", block.time_us - block.time_us % DAY_US).time
 
 
-def _lacking(lake: Lake, tail: Tail, chain: str, block: Block, since: datetime) -> str:
+def needed(datasets: Iterable[Dataset]) -> tuple[str, ...]:
+    """The datasets of a chain without which a day is not whole: all that say what moved and what was paid for it."""
+    return tuple(each.name for each in datasets if each.history in {history.name for history in HISTORIES})
+
+
+def _lacking(lake: Lake, tail: Tail, chain: Chain, block: Block, since: datetime) -> str:
     """Which datasets the index lacks, and from which block on, to have this block and all earlier blocks of its day;
     empty where it has them."""
-    kept = {each.height: each for each in tail.blocks(chain)}
+    kept = {each.height: each for each in tail.blocks(chain.key)}
     if kept.get(block.height, block).hash != block.hash:
         return f"the index has another block {block.height}"
+    filled = {each.history for each in chain.datasets.values()}
+    if unfilled := [f"`{history.name}`" for history in HISTORIES if history.name not in filled]:
+        return f"no dataset of {chain.key} fills {' and '.join(unfilled)}"
     missing, begins = list[str](), dict[str, int]()
-    for dataset in NEEDED:
-        *_, newest = None, *(tail.indexed_ranges(chain, dataset) & [Span(0, block.height)])
+    for dataset in needed(chain.datasets.values()):
+        *_, newest = None, *(tail.indexed_ranges(chain.key, dataset) & [Span(0, block.height)])
         if newest is None or newest.last < block.height:
             missing.append(f"`{dataset}` is not indexed from block {newest.last + 1 if newest else 0} on")
         else:
@@ -96,9 +98,9 @@ def _lacking(lake: Lake, tail: Tail, chain: str, block: Block, since: datetime) 
     if missing:
         return ", ".join(missing)
     first = max(begins.values())
-    if first == 0 or _began(lake, tail, chain, first - 1, block, since):
+    if first == 0 or _began(lake, tail, chain.key, first - 1, block, since):
         return ""
-    late = ", ".join(f"`{dataset}`" for dataset in NEEDED if begins[dataset] == first)
+    late = ", ".join(f"`{dataset}`" for dataset in begins if begins[dataset] == first)
     return f"the day may have begun before block {first}, from which on {late} are indexed"
 
 

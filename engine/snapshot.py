@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
 from chainfolio.contracts import Day, Holding, Issue, Quoted, Snapshot, Spam, Token
@@ -106,10 +105,9 @@ class Snapshotter:
         recent = await self._recent(block)
         index, info = (self.lake, self.tail, self.chain.key, accounts), self.chain.info
         loose = recent.tables["transfers"] if recent else None
-        nobody = rules_of(self.chain.kind).nobody
         interactions, (moved, no_days) = await asyncio.gather(
             asyncio.to_thread(account_index.interactions_of, *index, block.height, info, unindexed, loose),
-            asyncio.to_thread(daily, *index, block, info, nobody),
+            asyncio.to_thread(daily, self.lake, self.tail, self.chain, accounts, block),
         )
         met = {account: {*interactions[account].tokens, *extra} for account in accounts}
         wanted = {account: self._wanted(met[account]) for account in accounts}

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final
 from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.chains import Capability, KnownTransaction, having
+from chainfolio.chains import Capability, Chain, KnownTransaction, having
 from chainfolio.contracts import Issue, Token
 from chainfolio.datasets import Dataset
 from chainfolio.errors import NotIndexed
+from chainfolio.tables import TRANSACTIONS
 from engine.activities import Activities, indexed_hashes, indexed_transactions, missing, read
 from engine.answers import Reached, TransactionFilter
 from engine.rows import check_ceiling
@@ -303,9 +304,7 @@ class Statement:
         stored = await asyncio.to_thread(indexed_transactions, source.lake, source.tail, subject.key, unknown)
         asked = {activity.tx_hash: activity for activity in unknown if activity.tx_hash not in stored}
         self._lookups += len(asked)
-        if self._lookups > MAX_LOOKUPS:
-            heights = [activity.height for activity in asked.values()]
-            raise NotIndexed(subject.key, "transactions", min(heights), max(heights))
+        self._check_lookups(source.chain, [activity.height for activity in asked.values()])
         final = {activity.height for activity in asked.values()} - history.hashes.keys()
         hashes = {**await asyncio.to_thread(indexed_hashes, source.lake, subject.key, final), **history.hashes}
         known = [
@@ -317,6 +316,16 @@ class Statement:
             found = await having(source.chain, Capability.TRANSACTIONS).look_up(known)
             stored |= {each.tx_hash: details for each, details in zip(known, found, strict=True)}
         return [one if one.details else replace(one, details=stored[one.tx_hash]) for one in ours]
+
+    def _check_lookups(self, chain: Chain, heights: Sequence[int]) -> None:
+        """NotIndexed where the index has to say what the chain cannot be asked, or not so often; Incapable where
+        neither could ever say it."""
+        if not heights:
+            return
+        if all(each.table is not TRANSACTIONS for each in chain.datasets.values()):
+            having(chain, Capability.TRANSACTIONS)
+        if self._lookups > MAX_LOOKUPS or Capability.TRANSACTIONS not in chain.capabilities:
+            raise NotIndexed(chain.key, "transactions", min(heights), max(heights))
 
 
 def _by_chain(found: Sequence[Record]) -> dict[str, list[Record]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -11,10 +12,19 @@ import pytest
 from chainfolio.blocks import Block
 from chainfolio.chains import PROTOCOLS, Capability, Chain, having
 from chainfolio.datasets import Dataset
-from chainfolio.errors import Incapable
+from chainfolio.errors import ChainfolioError, Incapable, NotIndexed
+from chainfolio.kinds import kind_of
 from chainfolio.proofs import Findings
 from chainfolio.tables import APPROVALS
-from tests.chains.index import FETCHED
+from engine.answers import TransactionFilter
+from engine.daily import needed
+from engine.snapshot import Snapshotter
+from engine.tokens import TokenBook
+from engine.transactions import Statement, Subject
+from indexer.registry import Registry
+from portfolio.activity import Functions
+from portfolio.facts import ChainFacts
+from tests.chains.index import FETCHED, index
 from tests.chains.invented.chainfolio_invented.chain import InventedChain
 from tests.chains.invented_subject import InventedSubject
 from tests.chains.subject import ChainUnderTest
@@ -84,3 +94,49 @@ def test_a_gap_that_was_closed_turns_its_declaration_red(changed: type[InventedC
     chain = changed("moon", subject.chain().settings, lambda: subject.ledger)
     with pytest.raises(AssertionError):
         check_declared(subject, chain)
+
+
+class Silent(InventedChain):
+    """A chain that says what moved, and nothing of transactions: neither to an index nor to who looks one up."""
+
+    datasets = MappingProxyType({name: InventedChain.datasets[name] for name in ("native", "transfers")})
+    usual = tuple(datasets)
+    capabilities = InventedChain.capabilities - {Capability.TRANSACTIONS}
+
+
+class Unasked(InventedChain):
+    """A chain whose transactions can be indexed only."""
+
+    capabilities = Silent.capabilities
+
+
+@pytest.mark.parametrize(
+    ("adapter", "error", "words"),
+    [
+        (Silent, Incapable, "`transactions` of moon cannot be answered by this server .moon lacks it"),
+        (Unasked, NotIndexed, "transactions of moon are not indexed for blocks"),
+        (InventedChain, None, ""),
+    ],
+)
+async def test_transactions_that_no_part_of_a_chain_can_say_are_a_typed_error(
+    tmp_path: Path, adapter: type[InventedChain], error: type[ChainfolioError] | None, words: str
+) -> None:
+    subject = InventedSubject(90)
+    subject.adapter = adapter
+    async with index(subject, tmp_path, datasets=("native", "transfers")) as indexed:
+        await indexed.fill_final()
+        await indexed.follower().step()
+        book = TokenBook(indexed.key, indexed.lake, {})
+        snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
+        shown = Subject(snapshotter, ChainFacts(indexed.key, "Moon", 7777), indexed.datasets)
+        statement = Statement(Registry(()), Functions(), 1000, TransactionFilter(limit=10, offset=0))
+        if error is None:
+            assert (await statement.page([shown], [subject.accounts[0]]))[0]
+            return
+        with pytest.raises(error, match=words):
+            await statement.page([shown], [subject.accounts[0]])
+
+
+def test_a_day_takes_every_dataset_that_moves_or_charges_something() -> None:
+    assert needed(InventedChain.datasets.values()) == ("transactions", "native", "transfers")
+    assert set(needed(kind_of("evm").datasets.values())) == {"transfers", "native", "internal", "transactions"}

@@ -250,7 +250,7 @@ async def test_a_day_that_is_not_indexed_whole_is_unknown_and_the_reason_is_told
 
     async def asked(indexed: Index, height: int) -> tuple[dict[str, Daily], str]:
         block = await indexed.chain.block(height)
-        return daily(indexed.lake, indexed.tail, indexed.key, accounts, block, indexed.chain.info)
+        return daily(indexed.lake, indexed.tail, indexed.chain, accounts, block)
 
     async def of(indexed: Index, height: int = top) -> dict[str, Daily]:
         found, lacking = await asked(indexed, height)
@@ -314,7 +314,7 @@ async def test_a_reorg_takes_back_what_came(tmp_path: Path) -> None:
             await follower.step()
             assert await coins() == before + 3
             lacking = f"the index has another block {gone.height}"
-            assert daily(indexed.lake, indexed.tail, indexed.key, [grace], gone, indexed.chain.info) == ({}, lacking)
+            assert daily(indexed.lake, indexed.tail, indexed.chain, [grace], gone) == ({}, lacking)
 
 
 def test_what_a_chain_tells_twice_of_its_coin_counts_once_and_what_it_tells_once_counts_too() -> None:
