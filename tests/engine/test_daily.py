@@ -271,7 +271,7 @@ async def test_a_day_that_is_not_indexed_whole_is_unknown_and_the_reason_is_told
         assert await of(indexed) == {}
         await indexed.fill(today.first, today.first)
         began = f"the day may have begun before block {today.first}, from which on "
-        lacking = "`transfers`, `native`, `internal`, `transactions` are indexed"
+        lacking = "`transactions`, `native`, `transfers`, `internal` are indexed"
         assert await asked(indexed, top) == ({}, began + lacking), "nobody knows that it did not"
         await indexed.fill(today.first - 1, today.first - 1)
         whole = await of(indexed)
