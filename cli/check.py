@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from chainfolio.errors import BadRequest
 from chainfolio.tables import TABLES
 from cli.common import Commands, one_line, with_system
-from cli.watch import watch
+from cli.progress_bar import watch
 
 if TYPE_CHECKING:
     from indexer.scrub import Checked

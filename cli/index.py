@@ -15,7 +15,7 @@ from chainfolio.chains import error_counts
 from chainfolio.errors import BadRequest, Unavailable
 from cli.common import Commands, one_line, settings, with_system
 from cli.process import for_bulk
-from cli.watch import clock, watch
+from cli.progress_bar import clock, watch
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain

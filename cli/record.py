@@ -75,7 +75,7 @@ async def recorded(system: System, options: argparse.Namespace, file: Path) -> R
     height = (await chain.heads()).finalized if options.block is None else options.block
     block = await chain.block(height)
     events = chain.account_reader(InstalledProtocols(rows)).events
-    unindexed = account_index.unindexed(system.tail, chain.key, height, events)
+    unindexed = account_index.unindexed(system.tail, chain.key, height, events, [account])
     met = await asyncio.to_thread(
         account_index.interactions_of, system.lake, system.tail, chain.key, [account], height, chain.info, unindexed
     )

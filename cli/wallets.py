@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from chainfolio.assets import Account, account
 from chainfolio.errors import BadRequest
 from cli.common import money
-from cli.watch import Watch, clock, watch
+from cli.progress_bar import Watch, clock, watch
 
 if TYPE_CHECKING:
     from chainfolio.seams import Clock

@@ -14,6 +14,7 @@ from chainfolio.interactions import EventRow, Interactions, contract_of
 from chainfolio.tables import ACCOUNT_EVENTS, ACCOUNT_TRANSFERS
 from engine.rows import rows_of
 from indexer.materialise import of_events
+from indexer.scopes import indexed_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from storage.tail import Tail
 
 ADAPTER = "index"
+EVENTS = "events"
 NOTHING = bytes(32)
 KINDS = ("account", "direction", "counterparty", "standard", "token", "token_id")
 NAMED = ("account", "address", "topic0", "place", "topic1", "topic2", "topic3", "data")
@@ -35,13 +37,14 @@ def interactions_of(
     accounts: Sequence[str],
     height: int,
     info: ChainInfo,
-    events: Mapping[str, Spans] | None = None,
+    events: Mapping[str, Mapping[str, Spans]] | None = None,
     recent: pa.Table | None = None,
 ) -> dict[str, Interactions]:
     """What accounts met up to a height, by account, read once for all of them; also in `recent` transfers that are not
     indexed yet.
 
-    `events`: filters to look for, each with the heights that nobody indexed, as `unindexed` gave them before.
+    `events`: by account the filters to look for, each with the heights that nobody indexed, as `unindexed` gave them
+    before.
     """
     import polars as pl
 
@@ -57,11 +60,15 @@ def interactions_of(
     for account, *row in rows.iter_rows():
         gathered[account].add(*row)
     interactions = {account: each.interactions for account, each in gathered.items()}
-    if not events:
+    filters = {event for own in (events or {}).values() for event in own}
+    if not events or not filters:
         return interactions
-    covered = frozenset(event for event, left in events.items() if not left)
-    named = _events(lake, tail, chain, accounts, height, events)
-    return {account: replace(each, events=named[account], covered=covered) for account, each in interactions.items()}
+    named = _events(lake, tail, chain, accounts, height, filters)
+    covered = {account: frozenset(event for event, left in own.items() if not left) for account, own in events.items()}
+    return {
+        account: replace(each, events=named[account], covered=covered[account])
+        for account, each in interactions.items()
+    }
 
 
 def _events(
@@ -114,28 +121,43 @@ class _Gathered:
         )
 
 
-def unindexed(tail: Tail, chain: str, height: int, events: Collection[str]) -> dict[str, Spans]:
-    """Some filters of the dataset `events`, each with the heights up to this one that nobody indexed."""
-    return {event: Spans([Span(0, height)]) - tail.indexed_ranges(chain, "events", event) for event in events}
+def unindexed(
+    tail: Tail, chain: str, height: int, events: Collection[str], accounts: Collection[str]
+) -> dict[str, dict[str, Spans]]:
+    """By account, some filters of the dataset `events`, each with the heights up to this one that nobody indexed. All
+    events that name an account are among those that are indexed of it alone."""
+    whole = Spans([Span(0, height)])
+    left = {event: whole - tail.indexed_ranges(chain, EVENTS, event) for event in events}
+    own = {account: indexed_for(tail, chain, EVENTS, account) for account in accounts}
+    return {account: {event: spans - own[account] for event, spans in left.items()} for account in accounts}
 
 
 def gaps(
-    tail: Tail, chain: str, height: int, unindexed: Mapping[str, Spans], recent: Span | None = None
+    tail: Tail, chain: str, height: int, unindexed: Mapping[str, Mapping[str, Spans]], recent: Span | None = None
 ) -> list[Issue]:
     """What the index cannot know about, as issues: blocks that nobody indexed, and contracts whose events are lacking
-    in others. The transfers of `recent` blocks were read from the node."""
-    left = Spans([Span(0, height)]) - tail.indexed_ranges(chain, "transfers")
-    left -= Spans([recent] if recent else [])
-    reason = f"token transfers are not indexed for blocks {_some(left)}: what was met only there may be missing"
-    return [*([Issue(ADAPTER, chain, reason)] if left else []), *_silences(unindexed, left)]
+    in others, by account as `unindexed` gave them. The transfers of `recent` blocks were read from the node."""
+    found: dict[tuple[Issue, ...], list[str]] = {}
+    for account, events in unindexed.items():
+        left = Spans([Span(0, height)]) - indexed_for(tail, chain, "transfers", account)
+        left -= Spans([recent] if recent else [])
+        found.setdefault(tuple(_gaps(chain, left, events)), []).append(account)
+    if len(found) == 1:  # about everybody who was asked for
+        return list(next(iter(found)))
+    return [
+        replace(issue, account=account) for issues, accounts in found.items() for account in accounts for issue in issues
+    ]
 
 
-def _silences(unindexed: Mapping[str, Spans], known: Spans) -> Iterator[Issue]:
-    """An issue for each contract whose events are lacking in more blocks than are known to be."""
+def _gaps(chain: str, left: Spans, events: Mapping[str, Spans]) -> Iterator[Issue]:
+    """What one account lacks: heights without transfers, and contracts whose events are lacking in others."""
+    if left:
+        reason = f"token transfers are not indexed for blocks {_some(left)}: what was met only there may be missing"
+        yield Issue(ADAPTER, chain, reason)
     lacking: dict[str, Spans] = {}
-    for event, spans in unindexed.items():
+    for event, spans in events.items():
         contract = contract_of(event)
-        lacking[contract] = lacking.get(contract, Spans()) | (spans - known)
+        lacking[contract] = lacking.get(contract, Spans()) | (spans - left)
     for contract, spans in lacking.items():
         if spans:
             reason = f"events of {contract} are not indexed for blocks {_some(spans)}"

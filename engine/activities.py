@@ -19,6 +19,7 @@ from chainfolio.contracts import TransactionDetails
 from chainfolio.errors import Reorged
 from chainfolio.tables import ACCOUNT_APPROVALS, ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS
 from engine.rows import check_ceiling, rows_at, rows_of
+from indexer.scopes import indexed_for_all
 from portfolio.activity import Activity, Movement, Permission
 from portfolio.poisoning import Counterparties, Interaction
 
@@ -233,11 +234,13 @@ def _details(row: Mapping[str, Any]) -> TransactionDetails:
     )  # fmt: skip
 
 
-def missing(tail: Tail, chain: str, datasets: Sequence[str], head: int, lag: int) -> tuple[Spans, Spans]:
-    """The heights that all of some datasets are indexed at, and those up to the head that are not; an index that is
-    so many blocks behind the head is not behind."""
+def missing(
+    tail: Tail, chain: str, accounts: Collection[str], datasets: Sequence[str], head: int, lag: int
+) -> tuple[Spans, Spans]:
+    """The heights that all of some datasets are indexed at for some accounts, and those up to the head that are not; an
+    index that is so many blocks behind the head is not behind."""
     indexed_ranges = Spans([Span(0, head)])
     for name in datasets:
-        indexed_ranges &= tail.indexed_ranges(chain, name)
+        indexed_ranges &= indexed_for_all(tail, chain, name, accounts)
     left = [span for span in Spans([Span(0, head)]) - indexed_ranges if span.last < head or span.first <= head - lag]
     return indexed_ranges, Spans(left)

@@ -20,6 +20,7 @@ from chainfolio.tables import ACCOUNT_APPROVALS, APPROVALS
 from engine.answers import Approval, ApprovedAsset, Place
 from engine.rows import rows_of
 from engine.snapshot import LIVE_LAG, Snapshotter
+from indexer.scopes import indexed_for_all
 from pricing.quotes import Quotes
 from pricing.source_chain import source_chain
 
@@ -43,7 +44,7 @@ def page(
     `start` is the chain's head for the newest, or the place that an earlier page ended at. BadRequest where that place
     has left the chain; NotIndexed where the index does not reach.
     """
-    covered = _covered(tail, chain, start)
+    covered = _covered(tail, chain, owners, start)
     wanted = limit + (2 if isinstance(start, Place) else 1)
     rows = _rows(lake, tail, chain, owners, covered, wanted, start)
     if isinstance(start, Place):
@@ -54,20 +55,20 @@ def page(
     if len(rows) > limit or (items and covered.first > 0):
         return items, items[-1].place
     if covered.first > 0:
-        raise _hole(tail, chain, covered.first - 1)
+        raise _hole(tail, chain, owners, covered.first - 1)
     return items, None
 
 
-def check_whole(tail: Tail, chain: str, head: int) -> None:
+def check_whole(tail: Tail, chain: str, owners: Sequence[str], head: int) -> None:
     """NotIndexed where a block up to the head (or close to it) is not indexed."""
-    covered = _covered(tail, chain, head)
+    covered = _covered(tail, chain, owners, head)
     if covered.first > 0:
-        raise _hole(tail, chain, covered.first - 1)
+        raise _hole(tail, chain, owners, covered.first - 1)
 
 
-def _covered(tail: Tail, chain: str, start: Place | int) -> Span:
+def _covered(tail: Tail, chain: str, owners: Sequence[str], start: Place | int) -> Span:
     """The span of the index to read, from where the page starts down to where nothing is indexed."""
-    spans = list(tail.indexed_ranges(chain, APPROVALS.name))
+    spans = list(indexed_for_all(tail, chain, APPROVALS.name, owners))
     if isinstance(start, Place):
         for span in spans:
             if start.height in span:
@@ -78,9 +79,9 @@ def _covered(tail: Tail, chain: str, start: Place | int) -> Span:
     return spans[-1]
 
 
-def _hole(tail: Tail, chain: str, last: int) -> NotIndexed:
+def _hole(tail: Tail, chain: str, owners: Sequence[str], last: int) -> NotIndexed:
     """What is missing below a span."""
-    missing = Spans([Span(0, last)]) - tail.indexed_ranges(chain, APPROVALS.name)
+    missing = Spans([Span(0, last)]) - indexed_for_all(tail, chain, APPROVALS.name, owners)
     first = max((span.first for span in missing), default=0)
     return NotIndexed(chain, APPROVALS.name, first, last)
 

@@ -14,6 +14,7 @@ from chainfolio.blocks import Block, Span
 from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS
 from engine.rows import rows_of
 from engine.sent import PAID, sent
+from indexer.scopes import indexed_for_all
 
 if TYPE_CHECKING:
     import polars as pl
@@ -57,7 +58,7 @@ def daily(lake: Lake, tail: Tail, chain: Chain, accounts: Sequence[str], block: 
     import polars as pl
 
     since = midnight(block)
-    if lacking := _lacking(lake, tail, chain, block, since):
+    if lacking := _lacking(lake, tail, chain, accounts, block, since):
         return {}, lacking
     nobody = rules_of(chain.kind).nobody
     index, span, today = (lake, tail, chain.key), Span(0, block.height), pl.col("time") >= since
@@ -65,7 +66,7 @@ def daily(lake: Lake, tail: Tail, chain: Chain, accounts: Sequence[str], block: 
     _add_moved(found, rows_of(*index, ACCOUNT_TRANSFERS, accounts, MOVED, span=span, where=today), chain.info, nobody)
     _add_fees(found, sent(*index, accounts, PAID, span, today), chain.info.native.asset)
     # Once more: what has left the chain meanwhile may have been read in part.
-    lacking = _lacking(lake, tail, chain, block, since)
+    lacking = _lacking(lake, tail, chain, accounts, block, since)
     return ({}, lacking) if lacking else (found, "")
 
 
@@ -79,8 +80,8 @@ def needed(datasets: Iterable[Dataset]) -> tuple[str, ...]:
     return tuple(each.name for each in datasets if each.history in {history.name for history in HISTORIES})
 
 
-def _lacking(lake: Lake, tail: Tail, chain: Chain, block: Block, since: datetime) -> str:
-    """Which datasets the index lacks, and from which block on, to have this block and all earlier blocks of its day;
+def _lacking(lake: Lake, tail: Tail, chain: Chain, accounts: Sequence[str], block: Block, since: datetime) -> str:
+    """Which datasets the index of some accounts lacks, and from which block on, to have this block and all earlier blocks of its day;
     empty where it has them."""
     kept = {each.height: each for each in tail.blocks(chain.key)}
     if kept.get(block.height, block).hash != block.hash:
@@ -90,7 +91,7 @@ def _lacking(lake: Lake, tail: Tail, chain: Chain, block: Block, since: datetime
         return f"no dataset of {chain.key} fills {' and '.join(unfilled)}"
     missing, begins = list[str](), dict[str, int]()
     for dataset in needed(chain.datasets.values()):
-        *_, newest = None, *(tail.indexed_ranges(chain.key, dataset) & [Span(0, block.height)])
+        *_, newest = None, *(indexed_for_all(tail, chain.key, dataset, accounts) & [Span(0, block.height)])
         if newest is None or newest.last < block.height:
             missing.append(f"`{dataset}` is not indexed from block {newest.last + 1 if newest else 0} on")
         else:

@@ -46,7 +46,7 @@ async def permitted(
         raise Unserved(f"the allowances inside Permit2 on {chain.key}", remedy=remedy)
     approves = having(chain, Capability.APPROVALS)
     filters = approves.permission_filters(contracts)
-    _check(snapshotter.tail, chain.key, filters, block.height)
+    _check(snapshotter.tail, chain.key, owners, filters, block.height)
     granted = await asyncio.to_thread(latest, snapshotter.lake, snapshotter.tail, chain, owners, filters, block)
     if not granted:
         return ()
@@ -102,11 +102,11 @@ def latest(
     return sorted(last.values(), key=lambda each: (each.place.height, each.place.log_index), reverse=True)
 
 
-def _check(tail: Tail, chain: str, wanted: Sequence[str], height: int) -> None:
-    """NotIndexed where one of the filters lacks a block."""
+def _check(tail: Tail, chain: str, owners: Sequence[str], wanted: Sequence[str], height: int) -> None:
+    """NotIndexed where one of the filters lacks a block for one of the owners."""
     lacking = Spans()
-    for spans in unindexed(tail, chain, height, wanted).values():
-        lacking |= spans
+    for own in unindexed(tail, chain, height, wanted, owners).values():
+        lacking |= Spans(span for spans in own.values() for span in spans)
     if lacking:
         first: Span = next(iter(lacking))
         raise NotIndexed(chain, "events", first.first, first.last)

@@ -9,6 +9,7 @@ from chainfolio import amounts
 from chainfolio.blocks import Block, Span
 from chainfolio.tables import ACCOUNT_TRANSACTIONS
 from engine.rows import rows_of
+from indexer.scopes import indexed_for_all
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,7 +38,7 @@ def paid(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], block: Blo
     Empty where not every block up to this one is indexed, or where the index has another block at its height.
     """
     whole = Span(0, block.height)
-    if not tail.indexed_ranges(chain, "transactions").covers(whole):
+    if not indexed_for_all(tail, chain, "transactions", accounts).covers(whole):
         return {}
     rows = sent(lake, tail, chain, accounts, PAID, whole)
     kept = {each.height: each.hash for each in tail.blocks(chain)}

@@ -262,7 +262,7 @@ class Engine:
 
         evm = self._configured(chain, "approvals")
         having(evm, Capability.APPROVALS)
-        check_whole(self.system.tail, evm.key, (await evm.heads()).latest.height)
+        check_whole(self.system.tail, evm.key, [account.address], (await evm.heads()).latest.height)
         return await standing(self._snapshotter(evm), [account.address], self.system.labels)
 
     async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> TransactionsPage:
@@ -280,7 +280,7 @@ class Engine:
         if not addresses:
             return TransactionsPage(Transactions(()), None)
         subjects = [
-            Subject(self._snapshotter(chain), self.facts()[chain.key], system.answered(chain)) for chain in chains
+            Subject(self._snapshotter(chain), self.facts()[chain.key], system.answered(chain, addresses)) for chain in chains
         ]
         self._functions = self._functions or functions(system)
         statement = Statement(system.registry, self._functions, system.settings.server.max_transactions, wanted)

@@ -101,7 +101,7 @@ class Snapshotter:
 
     async def _read(self, accounts: Sequence[str], block: Block, extra: Sequence[Asset]) -> Reading:
         # Before the rows are read: what is covered by now is there then.
-        unindexed = account_index.unindexed(self.tail, self.chain.key, block.height, self.reader.events)
+        unindexed = account_index.unindexed(self.tail, self.chain.key, block.height, self.reader.events, accounts)
         recent = await self._recent(block)
         index, info = (self.lake, self.tail, self.chain.key, accounts), self.chain.info
         loose = recent.tables["transfers"] if recent else None

@@ -24,6 +24,7 @@ from engine.activities import Activities, indexed_hashes, indexed_transactions, 
 from engine.answers import Reached, TransactionFilter
 from engine.rows import check_ceiling
 from engine.snapshot import LIVE_LAG, Snapshotter
+from indexer.scopes import indexed_for_all
 from portfolio.activity import Activity, Functions, together
 from portfolio.facts import ChainFacts, ProtocolFacts
 from portfolio.poisoning import Counterparties
@@ -157,14 +158,14 @@ class Statement:
         source = subject.snapshotter
         head = (await source.chain.heads()).latest.height
         indexed_ranges, left = await asyncio.to_thread(
-            missing, source.tail, subject.key, subject.wanted, head, LIVE_LAG
+            missing, source.tail, subject.key, accounts, subject.wanted, head, LIVE_LAG
         )
-        await self._look_for_holes(subject, left)
+        await self._look_for_holes(subject, left, accounts)
         self._histories[subject.key] = await asyncio.to_thread(
             read, source.lake, source.tail, subject.key, source.chain.info, accounts, indexed_ranges, self.most
         )
 
-    async def _look_for_holes(self, subject: Subject, left: Spans) -> None:
+    async def _look_for_holes(self, subject: Subject, left: Spans, accounts: Sequence[str]) -> None:
         """Keep the first span in the way of the list, by the times of its ends: others come after it."""
         if not left:
             return
@@ -175,7 +176,10 @@ class Statement:
             since_us, until_us = self.wanted.since_us, self.wanted.until_us
             if (until_us is None or first_us <= until_us) and (since_us is None or last_us >= since_us):
                 tail = subject.snapshotter.tail
-                lacks = {name: len(Spans([span]) - tail.indexed_ranges(subject.key, name)) for name in subject.wanted}
+                lacks = {
+                    name: len(Spans([span]) - indexed_for_all(tail, subject.key, name, accounts))
+                    for name in subject.wanted
+                }
                 self._holes.append(Hole(subject.key, max(lacks, key=lacks.__getitem__), span, first_us, last_us))
                 return
 

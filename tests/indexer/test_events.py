@@ -48,7 +48,7 @@ def written(subject: EvmSubject) -> list[tuple[int, str]]:
 
 def found(indexed: Index, subject: EvmSubject, account: str) -> tuple[NamedEvent, ...]:
     wanted = EVENT.filter(chef(subject))
-    unindexed = account_index.unindexed(indexed.tail, indexed.key, subject.height, [wanted])
+    unindexed = account_index.unindexed(indexed.tail, indexed.key, subject.height, [wanted], [account])
     met = account_index.interactions_of(
         indexed.lake, indexed.tail, indexed.key, [account], subject.height, indexed.chain.info, unindexed
     )[account]
@@ -159,7 +159,7 @@ async def test_an_index_that_begins_after_a_deposit_says_what_it_cannot_know(
         async with index(traded, tmp_path / name, datasets=DATASETS) as indexed:
             await filled(indexed, traded, start, events)
             told[name] = await farmed(indexed, traded, account)
-            left = account_index.unindexed(indexed.tail, indexed.key, traded.height, indexed.events)
+            left = account_index.unindexed(indexed.tail, indexed.key, traded.height, indexed.events, [account])
             met = account_index.interactions_of(
                 indexed.lake, indexed.tail, indexed.key, [account], traded.height, indexed.chain.info, left
             )[account]
