@@ -7,6 +7,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("", "--blocks 600 --port 8081"),
     "serve": ("", "--workers 4", "--no-indexing"),
     "worker": ("", "--config /etc/chainfolio/chainfolio.toml"),
+    "watch": (WALLET, f"{WALLET} --chain ethereum --estimate", f"{WALLET} --chain ethereum --from 19000000 --json"),
     "index": ("ethereum", "ethereum --estimate", "ethereum --from 19000000 --datasets transfers,approvals"),
     "materialise": ("ethereum", "ethereum --tables balances"),
     "portfolio": (WALLET, f"{WALLET} --chain ethereum --block 19000000 --json", "--from wallets.txt --chain ethereum"),

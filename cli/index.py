@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import evm
+from chainfolio.chain_settings import EVERYTHING
 from chainfolio.chains import error_counts
 from chainfolio.errors import BadRequest, Unavailable
 from cli.common import Commands, one_line, settings, with_system
@@ -67,13 +68,14 @@ async def _index(system: System, options: argparse.Namespace, worker_processes: 
     from indexer.progress import Progress
     from indexer.rewind import check_anchor, check_span
     from indexer.wiring import check_datasets
-    from indexer.work import heights, missing
+    from indexer.work import heights, missing, missing_of
 
     chain = system.chain(options.chain)
     contracts = [evm(contract) for contract in _names(options.contracts)] or chain.settings.contracts
     if not options.datasets and not chain.settings.datasets:
         await chain.probe(chain.settings.start_block if options.first is None else options.first)
-    named = _names(options.datasets) or [*system.datasets(chain), *materialise.HISTORIES]
+    whole = system.datasets(chain) if chain.settings.index == EVERYTHING else ()
+    named = _names(options.datasets) or [*whole, *materialise.HISTORIES]
     derived = [name for name in named if name in materialise.DERIVED]
     datasets = check_datasets(chain, [name for name in named if name not in materialise.DERIVED])
     events = system.events(chain, datasets)
@@ -96,7 +98,9 @@ async def _index(system: System, options: argparse.Namespace, worker_processes: 
         progress = Progress(system.seams.clock, 0, on_change=watcher(chain.key, quiet=options.json))
         collector = Collector(chain, system.lake, system.tail, system.seams, progress)
         recovered = await collector.recover()
-        work = missing(system.tail, chain.key, span, datasets, contracts, events)
+        # Accounts first: they take minutes, and the rest of a chain may take days.
+        work = missing_of(system.tail, chain, system.scope(chain), span.last) if is_whole(options) else []
+        work += missing(system.tail, chain.key, span, datasets, contracts, events)
         progress.blocks_total, progress.heights = sum(len(item.spans) for item in work), heights(work)
         await collector.run(work, worker_processes)
         if is_whole(options):
@@ -182,21 +186,23 @@ async def _estimate(system: System, chain: Chain, work: Sequence[Work], options:
           f"{result['requests']:,} requests, {result['megabytes']:,} MB on disk, {result['seconds']:,} s")  # fmt: skip
 
 
-def watcher(name: str, *, quiet: bool = False) -> Callable[[Progress], None]:
-    """Shows progress on standard error."""
+def watcher(
+    name: str, *, quiet: bool = False, state: Callable[[Progress], str] | None = None
+) -> Callable[[Progress], None]:
+    """Shows progress on standard error, in the words of `state`."""
     if quiet:
         return lambda progress: None
-    shown = watch(name)
+    shown, said = watch(name), state or of_blocks
 
     def show(progress: Progress) -> None:
         done = progress.blocks >= progress.blocks_total
         share = 1.0 if done else progress.blocks / progress.blocks_total
-        shown(share, progress.seconds, lambda: state(progress))
+        shown(share, progress.seconds, lambda: said(progress))
 
     return show
 
 
-def state(progress: Progress) -> str:
+def of_blocks(progress: Progress) -> str:
     """Where a run stands, in one line."""
     blocks, events = progress.rates
     eta, share = progress.eta_s, 100 * progress.blocks // max(1, progress.blocks_total)

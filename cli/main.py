@@ -18,8 +18,8 @@ from chainfolio.errors import ChainfolioError, StoreError
 from cli.examples import EXAMPLES
 
 GROUPS = (
-    "demo", "serve", "worker", "index", "materialise", "portfolio", "nav", "approvals", "transactions", "verify",
-    "account", "key", "addressbook", "subscription", "virtual-user", "sql", "check", "status", "doctor",
+    "demo", "serve", "worker", "watch", "index", "materialise", "portfolio", "nav", "approvals", "transactions",
+    "verify", "account", "key", "addressbook", "subscription", "virtual-user", "sql", "check", "status", "doctor",
     "init", "completion", "new-protocol", "record", "test-protocol",
 )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from cli.common import Commands, add_csv, check_chains, show_csv, show_json, sho
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from indexer.wiring import System
+    from storage.tail import Watch
 
 SHEET = ("chain", "head", "final", "newest", "behind", "dataset", "blocks", "missingBlocks", "missing", "problem")
 SHOWN = 3  # missing ranges that are named for people
@@ -60,7 +62,7 @@ async def _chain(system: System, chain: Chain) -> dict[str, Any]:
     except ChainfolioError as error:
         problem = error.message
     top = system.tail.top(chain.key) or system.tail.anchor(chain.key)
-    found = {name: _indexed_ranges(system, chain, name) for name in system.datasets(chain)}
+    found = {name: _indexed_ranges(system, chain, name) for name in system.followed(chain)}
     covers = {name: indexed_ranges for name, indexed_ranges in found.items() if indexed_ranges is not None}
     ends = [span.last for indexed_ranges in covers.values() for span in indexed_ranges]
     end = max([*ends, chain.settings.start_block - 1]) if final is None else final
@@ -70,6 +72,7 @@ async def _chain(system: System, chain: Chain) -> dict[str, Any]:
         "kind": chain.kind, "capabilities": sorted(chain.capabilities), "lacks": lacking(chain),
         "behind": None if head is None or top is None else max(0, head - top.height), "problem": problem,
         "datasets": [_dataset(name, indexed_ranges, wanted) for name, indexed_ranges in covers.items()],
+        "accounts": [of_account(system, chain, each) for each in system.scope(chain).watches],
     }  # fmt: skip
 
 
@@ -91,6 +94,50 @@ def _dataset(name: str, indexed_ranges: Spans, wanted: Spans) -> dict[str, Any]:
         "indexed": [[span.first, span.last] for span in indexed_ranges],
         "missing": [[span.first, span.last] for span in missing],
     }  # fmt: skip
+
+
+def of_account(system: System, chain: Chain, watch: Watch) -> dict[str, Any]:
+    """What is indexed of an account, how it was found, and what of it nobody could explain."""
+    from indexer.scopes import indexed_for
+
+    ways: dict[str, list[str]] = {}
+    for dataset, way in system.tail.ways(chain.key, watch.account):
+        ways.setdefault(dataset, []).append(way)
+    found = {
+        name: indexed_for(system.tail, chain.key, name, watch.account)
+        for name, each in chain.datasets.items()
+        if each.by_account
+    }
+    top = system.tail.top(chain.key) or system.tail.anchor(chain.key)
+    end = top.height if watch.last is None and top is not None else watch.last or 0
+    wanted = Spans([Span(watch.first, end)] if watch.first <= end else [])
+    return {
+        "account": watch.account,
+        "datasets": [
+            {
+                "dataset": name, "ways": ways.get(name, []), "indexed": [[s.first, s.last] for s in spans],
+                "missing": [[s.first, s.last] for s in wanted - spans],
+            }
+            for name, spans in found.items()
+        ],
+        "unexplained": [
+            {"height": height, "asset": asset, "raw": str(raw), "reason": reason}
+            for height, asset, raw, reason in system.tail.unexplained(chain.key, watch.account)
+        ],
+    }  # fmt: skip
+
+
+def show_accounts(accounts: Sequence[Mapping[str, Any]]) -> None:
+    """The accounts that are watched, a table of each."""
+    for each in accounts:
+        rows = [
+            (of["dataset"], ", ".join(of["ways"]), _ranges(of["indexed"]), _ranges(of["missing"]))
+            for of in each["datasets"]
+        ]
+        columns = [("dataset", ""), ("read by", ""), ("indexed", ""), ("missing", "")]
+        show_table(f"  {each['account']}", columns, rows)
+        for one in each["unexplained"]:
+            print(f"    not explained: block {one['height']:,}: {one['raw']} of {one['asset']}: {one['reason']}")
 
 
 def _bytes(folder: Path) -> int:
@@ -117,6 +164,7 @@ def _show(report: dict[str, Any]) -> None:
         ]
         columns = [("dataset", ""), ("blocks", "right"), ("missing", "right"), ("missing blocks", "")]
         show_table(f"{chain['chain']}: followed to {far}; {node}", columns, rows)
+        show_accounts(chain["accounts"])
         if chain["lacks"]:
             print(f"  it lacks: {', '.join(chain['lacks'])}")
         if any(each["missingBlocks"] for each in chain["datasets"]):

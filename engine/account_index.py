@@ -145,7 +145,10 @@ def gaps(
     if len(found) == 1:  # about everybody who was asked for
         return list(next(iter(found)))
     return [
-        replace(issue, account=account) for issues, accounts in found.items() for account in accounts for issue in issues
+        replace(issue, account=account)
+        for issues, accounts in found.items()
+        for account in accounts
+        for issue in issues
     ]
 
 

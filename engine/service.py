@@ -280,7 +280,8 @@ class Engine:
         if not addresses:
             return TransactionsPage(Transactions(()), None)
         subjects = [
-            Subject(self._snapshotter(chain), self.facts()[chain.key], system.answered(chain, addresses)) for chain in chains
+            Subject(self._snapshotter(chain), self.facts()[chain.key], system.answered(chain, addresses))
+            for chain in chains
         ]
         self._functions = self._functions or functions(system)
         statement = Statement(system.registry, self._functions, system.settings.server.max_transactions, wanted)

@@ -175,9 +175,10 @@ class System:
     def followed(self, chain: Chain) -> tuple[str, ...]:
         """The datasets that are indexed for everybody: where a chain is indexed for accounts only, the headers of the
         blocks alone."""
-        if chain.settings.index == ACCOUNTS:
-            return tuple(name for name in (BLOCKS.name,) if name in chain.datasets)
-        return self.datasets(chain)
+        return self._headers(chain) if chain.settings.index == ACCOUNTS else self.datasets(chain)
+
+    def _headers(self, chain: Chain) -> tuple[str, ...]:
+        return tuple(name for name in (BLOCKS.name,) if name in chain.datasets)
 
     def scope(self, chain: Chain) -> Scope:
         """The accounts whose histories are wanted: those that are watched, and those of the settings."""
@@ -192,8 +193,9 @@ class System:
     def answered(self, chain: Chain, accounts: Sequence[str] = ()) -> tuple[str, ...]:
         """The datasets that answers about accounts count on: of one that is not usual, and that nobody named, only
         where it is indexed as far as the dataset that is named after its table. A chain that was indexed without it
-        goes on answering, and says what is missing. Where only accounts are indexed, the nodes may lack some."""
-        if chain.settings.index == ACCOUNTS:
+        goes on answering, and says what is missing. Of accounts that are watched, the nodes may lack some."""
+        watched = {each.account for each in self.scope(chain).watches}
+        if chain.settings.index == ACCOUNTS or (accounts and watched.issuperset(accounts)):
             every = chain.datasets.values()
             return tuple(
                 each.name
@@ -224,11 +226,16 @@ class System:
         of_permits = having(chain, Capability.APPROVALS).permission_filters(permits) if permits else ()
         return tuple(sorted({*of_rules, *of_permits}))
 
-    def follower(self, chain: Chain) -> Follower:
-        """What follows a chain at its head, with all that is indexed of it; whoever uses it holds the chain's lock."""
+    def follower(self, chain: Chain, *, alone: bool = False) -> Follower:
+        """What follows a chain at its head, with all that is indexed of it; whoever uses it holds the chain's lock.
+
+        `alone`: the accounts that are watched, and what is indexed for everybody only where that was begun.
+        """
         from indexer.follow import Follower
 
         datasets = self.followed(chain)
+        if alone and not any(self.tail.indexed_ranges(chain.key, name) for name in datasets if name != BLOCKS.name):
+            datasets = self._headers(chain)
         events = self.events(chain, datasets)
         return Follower(chain, self.lake, self.tail, self.seams, datasets, events, self.scope(chain))
 

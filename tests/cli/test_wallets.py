@@ -14,9 +14,9 @@ import pytest
 
 from chainfolio.settings import Settings
 from cli.demo import _index, prepare
+from cli.progress_bar import Bar, Lines
 from cli.wallets import Run as Progress
 from cli.wallets import listed
-from cli.progress_bar import Bar, Lines
 from indexer.wiring import System
 from localchain.deploy import Deployment, deploy
 from localchain.node import LocalNode

@@ -1,0 +1,153 @@
+"""`chainfolio watch`: index the whole histories of some accounts, and of nobody else, up to the newest block.
+
+They stay watched: `chainfolio worker` and `chainfolio serve` go on with them. Run again, it goes on where it ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from chainfolio.addresses import rules_of
+from chainfolio.assets import Account, account
+from chainfolio.chains import Capability, having
+from chainfolio.errors import BadRequest, Busy
+from cli.common import Commands, check_chains, show_json, with_system
+from cli.index import watcher
+from cli.progress_bar import clock
+from cli.status import of_account, show_accounts
+
+if TYPE_CHECKING:
+    from chainfolio.chains import Chain
+    from indexer.progress import Progress
+    from indexer.scopes import Scope
+    from indexer.wiring import System
+
+ALL = "an account that mints and burns for everybody has no history of its own"
+
+
+def add(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Register the command."""
+    command = commands.add_parser(
+        "watch", parents=[common], help="index the histories of some accounts", description=__doc__
+    )
+    command.add_argument("address", nargs="+", help="addresses of any kind")
+    command.add_argument("--chain", action="append", default=[], metavar="KEY", help="only on this chain; repeatable")
+    command.add_argument("--from", dest="first", type=int, metavar="N", help="first block (default: start_block)")
+    command.add_argument("--to", dest="last", type=int, metavar="N", help="last block (default: the newest, and on)")
+    command.add_argument("--max-requests", type=int, metavar="N", help="end after so many requests to each chain")
+    command.add_argument("--estimate", action="store_true", help="say what it would cost, and do not run")
+    command.add_argument("--stop", action="store_true", help="watch them no longer; what is stored stays")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    accounts = list(dict.fromkeys(account(written) for written in options.address))
+    if options.first is not None and options.first < 0:
+        raise BadRequest("from", "a block height is at least 0")
+    if options.last is not None and options.last < (options.first or 0):
+        raise BadRequest("to", f"{options.last} is before {options.first or 0}")
+    if options.max_requests is not None and options.max_requests < 1:
+        raise BadRequest("max-requests", "at least 1")
+    report = with_system(options, lambda system: _all(system, accounts, options))
+    if options.json:
+        show_json(report)
+    else:
+        for chain in report:
+            _show(chain)
+    return 0
+
+
+async def _all(system: System, accounts: Sequence[Account], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Each chain in turn, with the accounts of its kind."""
+    chains = _chains(system, accounts, options.chain)
+    work = {chain: [each.address for each in accounts if each.kind == chain.kind] for chain in chains}
+    return [await _one(system, chain, addresses, options) for chain, addresses in work.items() if addresses]
+
+
+def _chains(system: System, accounts: Sequence[Account], named: Sequence[str]) -> list[Chain]:
+    """The chains to read; BadRequest where an account has none."""
+    from indexer.scopes import can_be_read
+
+    check_chains(system)
+    chains = [system.chain(key) for key in dict.fromkeys(named)]
+    for chain in chains:
+        having(chain, Capability.ACCOUNT_HISTORY)
+    chains = chains or [chain for chain in system.chains if can_be_read(chain)]
+    for each in accounts:
+        if each.kind not in {chain.kind for chain in chains}:
+            remedy = "add one to the settings, or name another one with --chain"
+            raise BadRequest("address", f"{each.address} is on no chain whose accounts can be read", remedy=remedy)
+        if each.address in rules_of(each.kind).nobody:
+            raise BadRequest("address", f"{each.address}: {ALL}")
+    return chains
+
+
+async def _one(system: System, chain: Chain, addresses: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
+    from chainfolio.budgets import Budget
+    from indexer.scopes import Scope
+    from indexer.watching import bring_up
+    from storage.tail import Watch
+
+    first = chain.settings.start_block if options.first is None else options.first
+    watches = [Watch(address, first, options.last) for address in addresses]
+    if options.estimate:
+        return await _estimate(system, chain, Scope(tuple(watches)))
+    if options.stop:
+        stopped = [address for address in addresses if system.tail.unwatch(chain.key, address)]
+        return {"chain": chain.key, "state": "stopped", "accounts": [{"account": each} for each in stopped]}
+    system.tail.watch(chain.key, watches)
+    budget, shown = Budget(max_requests=options.max_requests), watcher(chain.key, quiet=options.json, state=_state)
+    try:
+        with system.tail.lock(chain.key):
+            progress = await bring_up(system, chain, Scope(tuple(watches)), budget=budget, on_change=shown)
+    except Busy as error:  # who has the chain takes them up
+        found: dict[str, Any] = {"chain": chain.key, "state": "queued", "why": error.message}
+    else:
+        found = {
+            "chain": chain.key, "state": "watched", "blocks": progress.heights, "events": progress.events,
+            "rows": progress.rows, "requests": chain.requests, "seconds": round(progress.seconds, 3),
+        }  # fmt: skip
+    return {**found, "accounts": [of_account(system, chain, each) for each in watches]}
+
+
+async def _estimate(system: System, chain: Chain, scope: Scope) -> dict[str, Any]:
+    """What is missing would cost so many requests, and compute units."""
+    from indexer.work import heights, missing_of
+
+    reader = having(chain, Capability.ACCOUNT_HISTORY)
+    work = missing_of(system.tail, chain, scope, (await chain.heads()).finalized, again=True)
+    costs = [reader.account_estimate(span, item.accounts, item.datasets) for item in work for span in item.spans]
+    return {
+        "chain": chain.key, "state": "estimated", "blocks": heights(work),
+        "requests": sum(each.requests for each in costs), "units": sum(each.units for each in costs),
+    }  # fmt: skip
+
+
+def _state(progress: Progress) -> str:
+    """Where a run stands, in one line, with what is left to ask."""
+    done, total = progress.blocks, max(1, progress.blocks_total)
+    eta, left = progress.eta_s, progress.requests * (total - done) // done if done else None
+    return (
+        f"{100 * done // total} % of {progress.heights:,} blocks, {progress.events:,} events, "
+        f"{progress.requests:,} requests"
+        + (f", about {left:,} more" if left else "")
+        + (f", {clock(eta)} left" if eta is not None and done < total else "")
+    )
+
+
+def _show(found: dict[str, Any]) -> None:
+    name, accounts = found["chain"], found.get("accounts", ())
+    if found["state"] == "estimated":
+        print(f"{name}: {found['blocks']:,} blocks are missing: about {found['requests']:,} requests, "
+              f"{found['units']:,} compute units")  # fmt: skip
+    elif found["state"] == "stopped":
+        print(f"{name}: watched no longer: {', '.join(each['account'] for each in accounts) or 'none was'}")
+    elif found["state"] == "queued":
+        print(f"{name}: watched from now on; whoever indexes the chain takes them up: {found['why']}")
+    else:
+        print(f"{name}: {found['blocks']:,} blocks, {found['events']:,} events, {found['rows']:,} rows "
+              f"in {found['seconds']:.1f} s with {found['requests']:,} requests")  # fmt: skip
+        show_accounts(accounts)
