@@ -144,12 +144,8 @@ def gaps(
         found.setdefault(tuple(_gaps(chain, left, events)), []).append(account)
     if len(found) == 1:  # about everybody who was asked for
         return list(next(iter(found)))
-    return [
-        replace(issue, account=account)
-        for issues, accounts in found.items()
-        for account in accounts
-        for issue in issues
-    ]
+    own = [(issue, account) for issues, several in found.items() for issue in issues for account in several]
+    return [replace(issue, account=account) for issue, account in own]
 
 
 def _gaps(chain: str, left: Spans, events: Mapping[str, Spans]) -> Iterator[Issue]:

@@ -34,11 +34,12 @@ async def bring_up(
     """
     lake, tail = system.lake, system.tail
     consistency.check(lake, tail, chain.key)
-    await system.follower(chain, alone=True).settle()
+    await asyncio.to_thread(system.follower(chain, alone=True).recover)
     await check_anchor(chain, tail)
     progress = Progress(system.seams.clock, 0, on_change=on_change)
     collector = Collector(chain, lake, tail, system.seams, progress, budget=budget)
     await collector.recover()
+    await system.follower(chain, alone=True).settle()
     kept, final = tail.blocks(chain.key), (await chain.heads()).finalized
     work = missing_of(tail, chain, scope, min(final, kept[0].height - 1 if kept else final), again=True)
     progress.blocks_total, progress.heights = sum(len(item.spans) for item in work), heights(work)
