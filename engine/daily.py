@@ -81,8 +81,8 @@ def needed(datasets: Iterable[Dataset]) -> tuple[str, ...]:
 
 
 def _lacking(lake: Lake, tail: Tail, chain: Chain, accounts: Sequence[str], block: Block, since: datetime) -> str:
-    """Which datasets the index of some accounts lacks, and from which block on, to have this block and all earlier blocks of its day;
-    empty where it has them."""
+    """Which datasets the index of some accounts lacks, and from which block on, to have this block and all earlier
+    blocks of its day; empty where it has them."""
     kept = {each.height: each for each in tail.blocks(chain.key)}
     if kept.get(block.height, block).hash != block.hash:
         return f"the index has another block {block.height}"

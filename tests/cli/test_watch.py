@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from chainfolio.blocks import Span
-from chainfolio.scopes import account_filter
 from chainfolio.tables import TABLES
 from storage.lake import Lake
-from storage.tail import Tail
 from tests.chains.evm import EvmSubject, evm
 from tests.cli.conftest import Run, configure
 
