@@ -145,3 +145,15 @@ async def index(
     finally:
         tail.close()
         await chain.close()
+
+
+def filled_whole(subject: Subject[ChainT], folder: Path) -> Path:
+    """A folder with an index that has rows in all tables."""
+
+    async def fill() -> None:
+        async with index(subject, folder, datasets=(*EVERYTHING, "events")) as indexed:
+            await indexed.fill(0, 24)
+            await indexed.materialise()
+
+    asyncio.run(fill())
+    return folder

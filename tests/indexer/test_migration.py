@@ -21,7 +21,7 @@ from chainfolio.tables import TABLES, Column, Table
 from indexer import materialise, migration
 from storage.lake import Lake
 from tests.chains.evm import KEY, EvmSubject, evm
-from tests.chains.index import EVERYTHING, FETCHED, Index, index
+from tests.chains.index import EVERYTHING, FETCHED, Index, filled_whole, index
 from tests.indexer.dying import Died, Fuse, mortal
 from tests.indexer.test_kills import environment
 
@@ -43,15 +43,7 @@ def subject() -> Iterator[EvmSubject]:
 @pytest.fixture(scope="module")
 def filled(subject: EvmSubject, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an index that has all tables."""
-    folder = tmp_path_factory.mktemp("filled")
-
-    async def fill() -> None:
-        async with index(subject, folder, datasets=(*EVERYTHING, "events")) as indexed:
-            await indexed.fill(0, 24)
-            await indexed.materialise()
-
-    asyncio.run(fill())
-    return folder
+    return filled_whole(subject, tmp_path_factory.mktemp("filled"))
 
 
 def older(table: Table, without: str = "") -> Table:

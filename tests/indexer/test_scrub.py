@@ -19,7 +19,7 @@ from indexer.progress import Progress
 from indexer.repair import repair
 from indexer.scrub import SCRUB_EVERY_S, Checked, Scrub, checked, listed
 from tests.chains.evm import KEY, EvmSubject, evm
-from tests.chains.index import EVERYTHING, FETCHED, Index, in_order, index
+from tests.chains.index import FETCHED, Index, filled_whole, in_order, index
 from tests.chains.subject import Row
 from tests.indexer.clock import ManualClock
 from tests.storage.older import as_older
@@ -58,15 +58,7 @@ def subject() -> Iterator[EvmSubject]:
 @pytest.fixture(scope="module")
 def whole(subject: EvmSubject, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an index that has all tables."""
-    folder = tmp_path_factory.mktemp("whole")
-
-    async def fill() -> None:
-        async with index(subject, folder, datasets=(*EVERYTHING, "events")) as indexed:
-            await indexed.fill(0, 24)
-            await indexed.materialise()
-
-    asyncio.run(fill())
-    return folder
+    return filled_whole(subject, tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture
