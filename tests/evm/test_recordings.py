@@ -15,6 +15,8 @@ from typing import Any, cast
 import pytest
 
 from adapters.evm.chain import EvmChain
+from adapters.evm.facts import load
+from adapters.evm.kit.kit import KIT
 from adapters.evm.kit.recordings import Recording, read, record, replay, save, text
 from adapters.evm.positions.events import declared
 from adapters.evm.positions.interactions import ContractInteractions, NamedEvent
@@ -32,6 +34,7 @@ from adapters.evm.positions.rules import (
 from adapters.evm.reads import Call, NativeBalance, Read
 from chainfolio.blocks import Block
 from chainfolio.errors import BadRequest, ChainfolioError, NotFound, Unavailable
+from chainfolio.interactions import Interactions
 from chainfolio.plans import Reverted, Unknown
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
 from indexer.registry import Protocol, Registry
@@ -301,3 +304,28 @@ def test_a_recording_made_before_there_were_events_is_read() -> None:
     interactions = json.loads(text(recorded()))["interactions"]
     assert "events" not in interactions
     assert "covered" not in interactions
+
+
+def test_what_is_named_is_met_as_a_token_and_exchanged_and_joins_what_is_indexed() -> None:
+    info = load(Path(__file__).parents[2] / "configs" / "chains" / "ethereum.toml").info
+    named = KIT.interactions(info, [FARM.upper().replace("0X", "0x"), f"{OTHER}/3", f"{OTHER}/4"])
+    assert ContractInteractions.of(named) == ContractInteractions(
+        frozenset([FARM]), {OTHER: frozenset([3, 4])}, {FARM: frozenset()}, {FARM: frozenset([FARM])}
+    )
+    token, collection = info.token_asset(TOKEN), info.asset("erc721", OTHER, 5).collection
+    indexed = Interactions(
+        frozenset([token]), {collection: frozenset([5])}, {FARM: frozenset([token])}, {FARM: frozenset([token])},
+        {"e": ({"place": 1},)}, frozenset(["e"]),
+    )  # fmt: skip
+    farm = info.token_asset(FARM)
+    assert indexed | named == Interactions(
+        frozenset([token, farm]), {collection: frozenset([3, 4, 5])}, {FARM: frozenset([token])},
+        {FARM: frozenset([token, farm])}, {"e": ({"place": 1},)}, frozenset(["e"]),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("written", [f"{FARM}/x", f"{FARM}/", "0x12"])
+def test_what_cannot_be_met_is_refused(written: str) -> None:
+    info = load(Path(__file__).parents[2] / "configs" / "chains" / "ethereum.toml").info
+    with pytest.raises(BadRequest):
+        KIT.interactions(info, [written])

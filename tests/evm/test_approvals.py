@@ -1,0 +1,99 @@
+"""What contracts say of approvals, answered from a dictionary: what is gone, what is left, and what nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from adapters.evm import approvals
+from adapters.evm.approvals import (
+    ALLOWANCE,
+    APPROVED,
+    BALANCE_OF_ID,
+    FOR_ALL,
+    MAX_IDS,
+    OWNER,
+    PERMIT2_ALLOWANCE,
+    SUPPLY,
+    SUPPORTS,
+    Approvals,
+)
+from adapters.evm.reads import BALANCE_OF, Call, Read
+from chainfolio.approvals import AllowanceState, OperatorState, PermissionState
+from chainfolio.plans import Reverted, Unknown, run_known
+from engine.answers import Approval, Operator, Permitted, Place
+
+TOKEN, ALICE, SPENDER, INSIDE = ("0x" + pair * 20 for pair in ("70", "aa", "5e", "22"))
+PLACE = Place(1, 0, "0x01")
+APPROVAL = Approval(PLACE, 0, TOKEN, ALICE, SPENDER, 5)
+ALL = Operator(place=PLACE, time_us=0, token=TOKEN, owner=ALICE, spender=SPENDER)
+ONE = Operator(place=PLACE, time_us=0, token=TOKEN, owner=ALICE, spender=SPENDER, token_id=9)
+PERMITTED = Permitted(PLACE, 0, INSIDE, TOKEN, ALICE, SPENDER)
+UNKNOWN = Unknown("out of gas")
+
+
+def says(by_function: Mapping[str, Any], by_call: Mapping[tuple[str, tuple[Any, ...]], Any] | None = None) -> Any:
+    """A chain that says this of every contract; what is not among it is Unknown."""
+
+    def answer(read: Read) -> Any:
+        assert isinstance(read, Call)
+        known = (by_call or {}).get((read.signature, read.args))
+        return by_function.get(read.signature, UNKNOWN) if known is None else known
+
+    return answer
+
+
+def operator(one: Operator, answer: Any, ids: Mapping[str, set[int]] | None = None) -> OperatorState | None:
+    (state,) = run_known(Approvals().operators([one], {ALICE: ids or {}}), answer)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("allowed", "state"), [(False, None), (True, OperatorState("erc721", 3)), (UNKNOWN, OperatorState("erc721", 3))]
+)
+def test_who_may_no_longer_move_a_collection_is_left_out_and_who_is_not_known_to_is_not(
+    allowed: Any, state: OperatorState | None
+) -> None:
+    answer = says({FOR_ALL: allowed, BALANCE_OF: 3}, {(SUPPORTS, (approvals.ERC721,)): True})
+    assert operator(ALL, answer) == state
+
+
+def test_of_editions_each_id_that_was_met_is_counted_where_some_is_held() -> None:
+    answer = says(
+        {FOR_ALL: True},
+        {(SUPPORTS, (approvals.ERC1155,)): True} | {(BALANCE_OF_ID, (ALICE, n)): raw for n, raw in ((1, 5), (2, 0))},
+    )
+    assert operator(ALL, answer, {TOKEN: {1, 2}}) == OperatorState("erc1155", 1)
+    assert operator(ALL, answer, {TOKEN: {1, 2, 3}}) == OperatorState("erc1155", None)
+    assert operator(ALL, answer, {TOKEN: set(range(MAX_IDS + 1))}) == OperatorState("erc1155", None)
+
+
+@pytest.mark.parametrize(
+    ("approved", "owner", "state"),
+    [
+        (SPENDER, ALICE, OperatorState("erc721", 1)),
+        (INSIDE, ALICE, None),
+        (SPENDER, INSIDE, None),
+        (Reverted(), Reverted(), None),
+        (UNKNOWN, ALICE, OperatorState("erc721", None)),
+    ],
+)
+def test_one_collectible_may_be_moved_by_whom_its_contract_names_while_its_owner_has_it(
+    approved: Any, owner: Any, state: OperatorState | None
+) -> None:
+    assert operator(ONE, says({APPROVED: approved, OWNER: owner})) == state
+
+
+def test_what_a_contract_does_not_say_of_an_allowance_is_none_and_not_zero() -> None:
+    answer = says({ALLOWANCE: 4, BALANCE_OF: Reverted(), SUPPLY: True})
+    assert list(run_known(Approvals().allowances([APPROVAL]), answer)) == [AllowanceState(4, None, None)]
+
+
+@pytest.mark.parametrize(
+    ("left", "state"), [((4, 90, 0), PermissionState(4, 90, 7, 8)), (UNKNOWN, PermissionState(None, None, 7, 8))]
+)
+def test_a_permission_is_what_is_left_of_it_and_what_limits_it(left: Any, state: PermissionState) -> None:
+    answer = says({PERMIT2_ALLOWANCE: left, BALANCE_OF: 8}, {(ALLOWANCE, (ALICE, INSIDE)): 7})
+    assert list(run_known(Approvals().permissions([PERMITTED]), answer)) == [state]
