@@ -314,12 +314,12 @@ def test_what_is_named_is_met_as_a_token_and_exchanged_and_joins_what_is_indexed
     )
     token, collection = info.token_asset(TOKEN), info.asset("erc721", OTHER, 5).collection
     indexed = Interactions(
-        frozenset([token]), {collection: frozenset([5])}, {FARM: frozenset([token])}, {FARM: frozenset([token])},
+        frozenset([token]), {collection: frozenset([5])}, {OTHER: frozenset([token])}, {FARM: frozenset([token])},
         {"e": ({"place": 1},)}, frozenset(["e"]),
     )  # fmt: skip
     farm = info.token_asset(FARM)
     assert indexed | named == Interactions(
-        frozenset([token, farm]), {collection: frozenset([3, 4, 5])}, {FARM: frozenset([token])},
+        frozenset([token, farm]), {collection: frozenset([3, 4, 5])}, {OTHER: frozenset([token]), FARM: frozenset()},
         {FARM: frozenset([token, farm])}, {"e": ({"place": 1},)}, frozenset(["e"]),
     )  # fmt: skip
 
