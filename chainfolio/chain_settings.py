@@ -45,6 +45,9 @@ class ChainSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ] = EVERYTHING
     datasets: Annotated[list[str], doc("what to index; empty: every usual dataset")] = []
     contracts: Annotated[list[str], doc("index only these token contracts; empty: all")] = []
+    registry_lists: Annotated[
+        int, doc("where transfers are not indexed, tokens that so many public lists name are looked for; 0: none")
+    ] = 2
     span: Annotated[int, doc("blocks in one request to index")] = 100
     concurrency: Annotated[int, doc("requests on their way at once")] = 2
     worker_processes: Annotated[int, doc("processes of `chainfolio index` that work on this chain side by side")] = 1
@@ -64,8 +67,8 @@ class ChainSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             raise BadSettings(section, "span, concurrency and worker_processes are at least 1")
         if self.index not in (EVERYTHING, ACCOUNTS):
             raise BadSettings(f"{section}.index", f'`{self.index}` is neither "{EVERYTHING}" nor "{ACCOUNTS}"')
-        if self.start_block < 0 or self.reorg_depth < 0:
-            raise BadSettings(section, "start_block and reorg_depth are at least 0")
+        if self.start_block < 0 or self.reorg_depth < 0 or self.registry_lists < 0:
+            raise BadSettings(section, "start_block, reorg_depth and registry_lists are at least 0")
 
     @property
     def endpoints(self) -> list[str]:

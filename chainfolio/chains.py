@@ -135,6 +135,17 @@ class ChainInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Cost:
+    """What an endpoint was asked so far: bytes in both directions, calls by method, and reads of contracts by function
+    (many of which share one call)."""
+
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    calls: Mapping[str, int] = field(default_factory=dict)
+    reads: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class EndpointHealth:
     """How well an endpoint does, without its address: the name is safe to show. `height` is the newest block that it
     claimed, `head_us` the time of that block; None is not known."""
@@ -149,6 +160,7 @@ class EndpointHealth:
     requests: int = 0
     hedged: int = 0
     errors: Mapping[str, int] = field(default_factory=dict)
+    cost: Cost = field(default_factory=Cost)
 
     @property
     def latency_ms(self) -> int | None:

@@ -108,6 +108,16 @@ def decoder_kit(name: str) -> DecoderKit:
     return kind.decoder_kit
 
 
+class IdentifiesChains(Protocol):
+    """A kind of chain whose endpoints say which chain they serve."""
+
+    def chain_id(self, key: str, settings: Any, *, configs: Path) -> int:
+        """The number of a chain, from its settings and from the files below `configs`."""
+
+    async def served(self, settings: Any, seams: Seams) -> int:
+        """The number of the chain that the first endpoint of some settings serves."""
+
+
 @lru_cache(16)
 def kind_of(name: str) -> ChainKind:
     """The kind with a name; BadSettings where none is installed, or where it cannot be used."""

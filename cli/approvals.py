@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import account
 from chainfolio.errors import BadRequest
-from cli.common import Commands, add_csv, one_chain, show_csv, show_json, show_table, with_system
+from cli.common import Commands, add_csv, add_rpc, one_chain, show_csv, show_json, show_table, with_system
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -30,6 +30,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument("address")
     command.add_argument("--chain", help="the chain, by its key; needed where several are configured")
     add_csv(command)
+    add_rpc(command)
     command.set_defaults(run=run)
 
 

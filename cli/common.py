@@ -27,7 +27,10 @@ HERE = Path("chainfolio.toml")
 # What a spreadsheet takes for the beginning of a formula, full-width characters too, and what it does not.
 FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
-NO_CHAIN = 'add [chains.ethereum] with rpc = ["http://…"] to chainfolio.toml, or try: chainfolio demo'
+NO_CHAIN = (
+    'name a node with --rpc http://…, or add [chains.ethereum] with rpc = ["http://…"] to chainfolio.toml, '
+    "or try: chainfolio demo"
+)
 
 
 def settings_file(options: argparse.Namespace) -> Path | None:
@@ -59,18 +62,62 @@ def moment(at_us: int | None) -> str | None:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{us // 1000:03d}Z"
 
 
+def add_rpc(command: argparse.ArgumentParser, *, keeps: bool = False) -> None:
+    """The options of commands that can do without settings. One that `keeps` nothing writes no file where there are
+    neither settings nor a data folder."""
+    command.add_argument(
+        "--rpc", action="append", default=[], metavar="URL",
+        help="a node to read from instead of those of the settings, of the chain that it serves; may be repeated",
+    )  # fmt: skip
+    command.add_argument("--explain", action="store_true", help="show on standard error what the nodes were asked")
+    command.set_defaults(keeps=keeps)
+
+
 def with_system(options: argparse.Namespace, work: Callable[[System], Awaitable[T]]) -> T:
     """Run some work on the system of the settings, and let go of everything afterwards."""
-    from indexer.wiring import System
 
     async def run() -> T:
-        system = System(settings(options))
+        system = await _system(options)
         try:
             return await work(system)
         finally:
+            if getattr(options, "explain", False):
+                _explain(system, len(options.rpc))
             await system.close()
 
     return asyncio.run(run())
+
+
+async def _system(options: argparse.Namespace) -> System:
+    """The system of the settings; with `--rpc` that of the chains which these nodes serve."""
+    from indexer.wiring import CONFIGS, System
+
+    found, urls = settings(options), getattr(options, "rpc", [])
+    if not urls:
+        return System(found)
+    from chainfolio.seams import Seams
+    from indexer.endpoints import at_endpoints
+
+    seams = Seams()
+    elsewhere = found.lake.uri or found.tail.url
+    is_new = settings_file(options) is None and not elsewhere and not found.data_dir.exists()
+    found = await at_endpoints(found, urls, seams, configs=CONFIGS)
+    return System(found, seams, keeps_nothing=is_new and not options.keeps)
+
+
+def _explain(system: System, named: int) -> None:
+    """What each node was asked, on standard error: requests, bytes, calls by method, and reads by function. So many
+    nodes were `named` on the command line, and asked once more for the chain that they serve."""
+    if named:
+        print(f"{named} requests for the chains of the nodes", file=sys.stderr)
+    for chain in system.used:
+        for each in chain.health():
+            size = f"{each.cost.sent_bytes:,} bytes sent, {each.cost.received_bytes:,} received"
+            print(f"{chain.key}: {each.endpoint}: {each.requests} requests, {size}", file=sys.stderr)
+            for what, counts in (("calls", each.cost.calls), ("reads inside them", each.cost.reads)):
+                counted = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+                shown = ", ".join(f"{name} {count:,}" for name, count in counted)
+                print(f"  {sum(counts.values()):,} {what}: {shown}", file=sys.stderr)
 
 
 def check_chains(system: System) -> None:

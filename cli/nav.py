@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import account
-from cli.common import Commands, check_chains, with_system
+from cli.common import Commands, add_rpc, check_chains, with_system
 
 if TYPE_CHECKING:
     from indexer.wiring import System
@@ -18,6 +18,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command = commands.add_parser("nav", parents=[common], help="net asset value", description=__doc__)
     command.add_argument("address", nargs="+")
     command.add_argument("--currency", default="USD")
+    add_rpc(command)
     command.set_defaults(run=run)
 
 

@@ -11,6 +11,7 @@ from chainfolio.errors import BadRequest
 from cli.common import (
     Commands,
     add_csv,
+    add_rpc,
     check_chains,
     known,
     money,
@@ -58,6 +59,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument("--include-spam", action="store_true", help="let sums have what is taken for spam in them")
     command.add_argument("--sources", action="store_true", help="name block and price source of each number")
     add_csv(command)
+    add_rpc(command)
     command.set_defaults(run=run)
 
 
@@ -85,6 +87,9 @@ def run(options: argparse.Namespace) -> int:
         return 0
     for document in documents:
         show(document)
+        if options.rpc and any(issue.adapter == "index" for issue in document.issues):
+            nodes = " ".join(f"--rpc {url}" for url in options.rpc)
+            print(f"  to read what is missing: chainfolio watch {document.address} {nodes}")
     return 0
 
 

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 
 from chainfolio.assets import account
 from chainfolio.errors import BadRequest
-from cli.common import Commands, add_csv, check_chains, show_csv, show_issues, show_json, show_table, with_system
+from cli.common import (
+    Commands,
+    add_csv,
+    add_rpc,
+    check_chains,
+    show_csv,
+    show_issues,
+    show_json,
+    show_table,
+    with_system,
+)
 
 if TYPE_CHECKING:
     from indexer.wiring import System
@@ -31,6 +41,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument("--chain", help="only this chain, by its key")
     command.add_argument("--limit", type=int, default=LIMIT, metavar="N", help=f"at most so many (default {LIMIT})")
     add_csv(command)
+    add_rpc(command)
     command.set_defaults(run=run)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.assets import account
 from chainfolio.errors import BadRequest
-from cli.common import Commands, check_chains, show_json, show_table, with_system
+from cli.common import Commands, add_rpc, check_chains, show_json, show_table, with_system
 
 if TYPE_CHECKING:
     from engine.verification import Check, Verification
@@ -30,6 +30,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
         "--against", action="append", default=[], metavar="URL",
         help="an endpoint to compare with, may be repeated (default: the other endpoints of the settings)",
     )  # fmt: skip
+    add_rpc(command)
     command.set_defaults(run=run)
 
 

@@ -1,8 +1,9 @@
 """Facts of configs/ out of public registries:  python -m configs.generate REGISTRY
 
 REGISTRY is a folder with `protocols.csv.gz` and `tokens/<chain>.csv.gz`: registries that were collected from public
-repositories, with the source of each row. Written are `protocols/forks.csv` and `tokens/<chain>.csv`. The same input
-gives the same bytes. What is taken, from whom, and what is left out: docs/how-to/configs.md.
+repositories, with the source of each row. Written are `protocols/forks.csv` and the token registries
+`tokens/<chain>.csv`. The same input gives the same bytes. What is taken, from whom, and what is left out:
+docs/how-to/configs.md.
 """
 
 from __future__ import annotations
@@ -45,12 +46,13 @@ FORKS = ("protocol", "name", "family", "chain", "role", "address")
 
 # Lists of tokens whose own licence lets facts be carried over (MIT, Apache-2.0, ISC, MPL-2.0). Others do not count.
 LISTS = frozenset((
-    "aave", "arbitrum", "balancer", "blockscout", "celo", "coingecko", "cow", "ethlists", "ledger", "lifi", "linea",
-    "mantle", "metamask", "optimism", "paraswap", "pancakeswap", "rainbow", "scroll", "sequence", "superchain",
+    "aave", "arbitrum", "balancer", "bitgo", "blockscout", "celo", "coingecko", "cow", "ethlists", "ledger", "lifi",
+    "linea", "mantle", "metamask", "optimism", "paraswap", "pancakeswap", "rainbow", "scroll", "sequence", "superchain",
     "superfluid", "swapkit", "traderjoe", "trustwallet", "viaprotocol",
 ))  # fmt: skip
 ENOUGH_LISTS = 2
-TOKENS = ("address", "symbol", "name", "decimals")
+MAX_DECIMALS = 36
+TOKENS = ("address", "lists", "decimals", "symbol", "name")
 
 
 def main(registry: Path) -> None:
@@ -60,8 +62,8 @@ def main(registry: Path) -> None:
         rows = list(forks(csv.DictReader(file), chains, by_hand()))
     write(CONFIGS / "protocols" / "forks.csv", FORKS, rows)
     print(f"protocols/forks.csv: {len({row[0] for row in rows})} protocols, {len(rows)} contracts")
-    for chain in sorted(chains - {path.stem for path in (CONFIGS / "tokens").glob("*.toml")}):
-        if found := list(tokens(registry / "tokens", chain)):
+    for chain in sorted(chains):
+        if found := tokens(registry / "tokens", chain):
             write(CONFIGS / "tokens" / f"{chain}.csv", TOKENS, found)
             print(f"tokens/{chain}.csv: {len(found)} tokens")
 
@@ -122,14 +124,25 @@ def _name(slug: str) -> str:
     return " ".join(word[:1].upper() + word[1:] for word in re.split(r"[-_ ]+", slug) if word)
 
 
-def tokens(folder: Path, chain: str) -> Iterator[tuple[str, ...]]:
-    """The tokens of a chain that enough lists name, by address."""
+def tokens(folder: Path, chain: str) -> list[tuple[str, ...]]:
+    """The tokens of a chain that enough lists name: those that most lists name first. A name is left out where it is
+    the symbol."""
     own, others = folder / f"{chain}.csv.gz", folder / "other_evm.csv.gz"
-    with gzip.open(own if own.exists() else others, "rt", newline="") as file:
-        for row in csv.DictReader(file):
-            enough = len(LISTS & set(row["lists"].split("|"))) >= ENOUGH_LISTS
-            if row.get("chain", chain) == chain and enough and ADDRESS.match(row["address"]):
-                yield row["address"], row["symbol"], row["name"] or row["symbol"], row["decimals"]
+    with gzip.open(own if own.exists() else others, "rt", newline="", encoding="utf-8") as file:
+        found = [
+            (count, row["address"], row["decimals"], symbol, name if name != symbol else "")
+            for row in csv.DictReader(file)
+            if row.get("chain", chain) == chain and ADDRESS.match(row["address"]) and row["address"] != ZERO
+            if (count := len(LISTS & set(row["lists"].split("|")))) >= ENOUGH_LISTS
+            if int(row["decimals"]) <= MAX_DECIMALS and (symbol := printable(row["symbol"]))
+            for name in [printable(row["name"])]
+        ]
+    return [(address, str(count), *rest) for count, address, *rest in sorted(found, key=lambda row: (-row[0], row[1]))]
+
+
+def printable(text: str) -> str:
+    """A text on one line, without what is not seen."""
+    return " ".join("".join(char for char in text if char.isprintable() or char.isspace()).split())
 
 
 def write(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from storage.tail import Tail
 
 ADAPTER = "index"
-EVENTS = "events"
+EVENTS, TRANSFERS = "events", "transfers"
 NOTHING = bytes(32)
 KINDS = ("account", "direction", "counterparty", "standard", "token", "token_id")
 NAMED = ("account", "address", "topic0", "place", "topic1", "topic2", "topic3", "data")
@@ -132,27 +132,37 @@ def unindexed(
     return {account: {event: spans - own[account] for event, spans in left.items()} for account in accounts}
 
 
+def unindexed_transfers(tail: Tail, chain: str, height: int, accounts: Collection[str]) -> dict[str, Spans]:
+    """By account, the heights up to this one whose transfers nobody indexed."""
+    whole = Spans([Span(0, height)])
+    return {account: whole - indexed_for(tail, chain, TRANSFERS, account) for account in accounts}
+
+
 def gaps(
-    tail: Tail, chain: str, height: int, unindexed: Mapping[str, Mapping[str, Spans]], recent: Span | None = None
+    chain: str, left: Mapping[str, Spans], unindexed: Mapping[str, Mapping[str, Spans]], candidates: int = 0
 ) -> list[Issue]:
-    """What the index cannot know about, as issues: blocks that nobody indexed, and contracts whose events are lacking
-    in others, by account as `unindexed` gave them. The transfers of `recent` blocks were read from the node."""
+    """What the index cannot know about, as issues by account: blocks without transfers (`left`), and contracts whose
+    events are lacking in others (`unindexed`). So many `candidates` were asked in the place of what is `left`."""
     found: dict[tuple[Issue, ...], list[str]] = {}
+    whose = next(iter(left)) if len(left) == 1 else "ADDRESS"
+    remedy = f"; chainfolio watch {whose} --chain {chain} reads it"
     for account, events in unindexed.items():
-        left = Spans([Span(0, height)]) - indexed_for(tail, chain, "transfers", account)
-        left -= Spans([recent] if recent else [])
-        found.setdefault(tuple(_gaps(chain, left, events)), []).append(account)
+        issues = tuple(_gaps(chain, left[account], events, candidates, remedy))
+        found.setdefault(issues, []).append(account)
     if len(found) == 1:  # about everybody who was asked for
         return list(next(iter(found)))
     own = [(issue, account) for issues, several in found.items() for issue in issues for account in several]
     return [replace(issue, account=account) for issue, account in own]
 
 
-def _gaps(chain: str, left: Spans, events: Mapping[str, Spans]) -> Iterator[Issue]:
+def _gaps(
+    chain: str, left: Spans, events: Mapping[str, Spans], candidates: int, remedy: str
+) -> Iterator[Issue]:
     """What one account lacks: heights without transfers, and contracts whose events are lacking in others."""
     if left:
         reason = f"token transfers are not indexed for blocks {_some(left)}: what was met only there may be missing"
-        yield Issue(ADAPTER, chain, reason)
+        but = f", except the {candidates:,} tokens that public lists name" if candidates else ""
+        yield Issue(ADAPTER, chain, f"{reason}{but}{remedy}")
     lacking: dict[str, Spans] = {}
     for event, spans in events.items():
         contract = contract_of(event)

@@ -65,10 +65,10 @@ class Judge:
         """What of the held tokens (None: how much is not known) is taken for spam, by account and token. An account
         is judged by its `own` tokens and the list, whoever else is in the snapshot. `backed`: shares of what has a
         price."""
-        listed = self.listed
+        wrapped = self.chain.info.wrapped
         suspects: dict[str, list[Asset]] = {}
         for account, asset, _ in held:
-            if asset not in listed:
+            if asset != wrapped and not self.book.is_trusted(asset):
                 suspects.setdefault(account, []).append(asset)
         if not suspects:
             return {}
@@ -121,12 +121,13 @@ class Judge:
         return arrivals(self.lake, self.tail, self.chain.key, suspects, priced, height, self.listed)
 
     def _originals(self, several: Set[frozenset[Asset]], about: About) -> dict[frozenset[Asset], Originals]:
-        """What a token may be an imitation of: the list, the native coin, and each of several sets of priced tokens."""
+        """What a token may be an imitation of: tokens that everybody knows, and each of several sets of priced ones."""
         native, tokens = self.chain.info.native, about.tokens
-        everybodys = Originals.of((each, token.symbol, token.name) for each, token in self.book.listed.items())
-        everybodys.add(native.asset, native.symbol, native.name)
+        coin = (native.asset, native.symbol, native.name)
         return {
-            priced: everybodys.more((each, tokens[each].symbol, tokens[each].name) for each in priced)
+            priced: self.book.originals.more(
+                [coin, *((each, tokens[each].symbol, tokens[each].name) for each in priced)]
+            )
             for priced in several
         }
 

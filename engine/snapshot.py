@@ -8,12 +8,12 @@ positions about six, however many tokens, positions and accounts there are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import Asset
-from chainfolio.blocks import Block, Span
+from chainfolio.blocks import Block, Span, Spans
 from chainfolio.contracts import Day, Holding, Issue, Quoted, Snapshot, Spam, Token
 from chainfolio.errors import BadAnswer, Reorged, SourceError
 from chainfolio.interactions import Interactions
@@ -25,7 +25,7 @@ from engine.daily import Daily, daily
 from engine.descriptions import About
 from engine.judging import Judge, Judgement
 from engine.past_prices import Past
-from engine.reading import Reading, holdings_of, natives_of
+from engine.reading import Held, Reading, holdings_of, natives_of
 from engine.sent import paid
 from engine.tokens import TokenBook
 from pricing.fixed import pegged
@@ -102,6 +102,7 @@ class Snapshotter:
     async def _read(self, accounts: Sequence[str], block: Block, extra: Sequence[Asset]) -> Reading:
         # Before the rows are read: what is covered by now is there then.
         unindexed = account_index.unindexed(self.tail, self.chain.key, block.height, self.reader.events, accounts)
+        left = account_index.unindexed_transfers(self.tail, self.chain.key, block.height, accounts)
         recent = await self._recent(block)
         index, info = (self.lake, self.tail, self.chain.key, accounts), self.chain.info
         loose = recent.tables["transfers"] if recent else None
@@ -110,7 +111,12 @@ class Snapshotter:
             asyncio.to_thread(daily, self.lake, self.tail, self.chain, accounts, block),
         )
         met = {account: {*interactions[account].tokens, *extra} for account in accounts}
-        wanted = {account: self._wanted(met[account]) for account in accounts}
+        fresh = Spans([recent.span] if recent else [])
+        left = {account: spans - fresh for account, spans in left.items()}
+        candidates = self._candidates() if any(left.values()) else frozenset()
+        wanted = {
+            account: self._wanted(met[account], candidates if left[account] else frozenset()) for account in accounts
+        }
         about = self._about(block)
         plans = await asyncio.to_thread(self._plans, interactions, met, wanted, moved, about)
         states, fees = await asyncio.gather(self._answered(plans, block), asyncio.to_thread(paid, *index, block))
@@ -119,8 +125,8 @@ class Snapshotter:
         await self._learn(about, {token for each in states.values() for one in each.positions for token in one.tokens})
         issues = [*self.reader.issues]
         issues += [issue for account in accounts for issue in self.reader.unknown(account, interactions[account])]
-        span = recent.span if recent else None
-        issues += account_index.gaps(self.tail, self.chain.key, block.height, unindexed, span)
+        issues += account_index.gaps(self.chain.key, left, unindexed, len(candidates))
+        issues += self._little_known(held, about)
         reading = Reading(
             block=block, states=states, held=tuple(held), about=about, unknown=tuple(unknown), issues=tuple(issues),
             moved=moved, no_days=no_days, fees=fees,
@@ -180,10 +186,24 @@ class Snapshotter:
         top = self.tail.top(self.chain.key)
         return top if top is not None and head.height - LIVE_LAG <= top.height <= head.height else head
 
-    def _wanted(self, met: Set[Asset]) -> dict[Asset, bool]:
+    def _wanted(self, met: Set[Asset], candidates: Set[Asset]) -> dict[Asset, bool]:
         """The tokens to ask for an account, and whether there is reason to think that it holds some."""
-        also_at = self.chain.info.also_at
-        return {asset: asset in met for asset in sorted((met | self._judge.listed) - {also_at}, key=_reference)}
+        wanted = (met | self._judge.listed | candidates) - {self.chain.info.also_at}
+        return {asset: asset in met for asset in sorted(wanted, key=_reference)}
+
+    def _candidates(self) -> frozenset[Asset]:
+        """The tokens that an account may hold, for all that the index knows: those that public lists name."""
+        lists = self.chain.settings.registry_lists
+        return frozenset(self.book.registry.named_by(lists)) if lists and self.book.registry else frozenset()
+
+    def _little_known(self, held: Sequence[Held], about: About) -> Iterator[Issue]:
+        """An issue for each held token of the registry that few lists name and nobody priced."""
+        priced = {price.asset for price in about.quotes.prices}
+        for account, asset, _ in held:
+            lists = self.book.registry.lists(asset) if self.book.registry else 0
+            if lists and asset not in priced and not self.book.is_trusted(asset):
+                reason = f"only {lists} public lists name this token and it has no price: it is in no sum"
+                yield Issue("registry", asset.reference, reason, makes_partial=False, account=account)
 
     async def judge(
         self, pairs: Collection[tuple[str, Asset]], assets: Collection[Asset], block: Block

@@ -1,4 +1,4 @@
-"""The book of tokens: the chain's token list, and what other contracts say of themselves, block by block.
+"""The book of tokens: the chain's token list, its token registry, and what contracts say of themselves, by block.
 
 What a contract says of itself holds for the block at which it was asked, for it may change its name and its decimals:
 nothing that was said at one block is shown in an answer about another. Only the token list holds for all blocks. What
@@ -7,10 +7,10 @@ was seen before serves to ask in time: together with the balances.
 
 from __future__ import annotations
 
-import csv
 import tomllib
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -18,6 +18,8 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Token
 from chainfolio.tables import TOKENS
+from engine.token_registry import FAMOUS, KNOWN, TokenRegistry
+from portfolio.spam import Originals
 
 if TYPE_CHECKING:
     from chainfolio.chains import ChainInfo
@@ -31,13 +33,25 @@ V = TypeVar("V")
 
 
 class TokenBook:
-    """The tokens of one chain."""
+    """The tokens of one chain. Without a `lake`, what contracts say is not kept."""
 
-    def __init__(self, chain: str, lake: Lake, listed: Mapping[Asset, Token]) -> None:
-        self._chain, self._lake, self.listed = chain, lake, dict(listed)
+    def __init__(
+        self, chain: str, lake: Lake | None, listed: Mapping[Asset, Token], registry: TokenRegistry | None = None
+    ) -> None:
+        self._chain, self._lake, self.listed, self.registry = chain, lake, dict(listed), registry
         self._seen: set[str] | None = None
         self._at: OrderedDict[str, dict[Asset, Token]] = OrderedDict()
         self._named: OrderedDict[str, frozenset[Asset]] = OrderedDict()
+
+    def is_trusted(self, asset: Asset) -> bool:
+        """Whether a token is taken for what it says: it is on the chain's list, or enough public lists name it."""
+        return asset in self.listed or (self.registry is not None and self.registry.lists(asset) >= KNOWN)
+
+    @cached_property
+    def originals(self) -> Originals:
+        """The tokens that others pretend to be: those of the chain's list, and those that most public lists name."""
+        famous = self.registry.tokens(FAMOUS) if self.registry is not None else ()
+        return Originals.of((each.asset, each.symbol, each.name) for each in (*self.listed.values(), *famous))
 
     def known(self, assets: Collection[Asset], block: Block) -> dict[Asset, Token]:
         """Those of some tokens that need not be asked at a block."""
@@ -69,7 +83,7 @@ class TokenBook:
         return self._seen
 
     def _stored(self) -> set[str]:
-        if not self._lake.exists(TOKENS):
+        if self._lake is None or not self._lake.exists(TOKENS):
             return set()
         return set(self._lake.scan(TOKENS, chain=self._chain).select("token").collect()["token"])
 
@@ -78,7 +92,7 @@ class TokenBook:
         import pyarrow as pa
 
         by_contract = {asset.reference: token for asset, token in told.items()}
-        if by_contract.keys() <= self.seen:
+        if self._lake is None or by_contract.keys() <= self.seen:
             return
         # Another process may keep tokens too. Its number comes before its rows, so that two of one number are seen.
         stream, table = f"{self._chain}/tokens", TOKENS
@@ -105,25 +119,16 @@ def _put(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
 
 
 def token_list(path: Path, info: ChainInfo) -> dict[Asset, Token]:
-    """The tokens of `configs/tokens/<chain>.toml` or, where there is no such file, of the `.csv` of that name."""
+    """The chain's token list: `configs/tokens/<chain>.toml` or, where there is no such file, the tokens of the registry
+    that are taken for what they say."""
     if not path.exists():
-        rows = path.with_suffix(".csv")
-        return _rows(rows, info) if rows.exists() else {}
+        registry = TokenRegistry(path.with_suffix(".csv"), info)
+        return {token.asset: token for token in registry.tokens(KNOWN)}
     listed = (
         Token(info.token_asset(row["address"]), row["symbol"], row.get("name", row["symbol"]), row["decimals"])
         for row in tomllib.loads(path.read_text())["tokens"]
     )
     return {token.asset: token for token in listed}
-
-
-def _rows(path: Path, info: ChainInfo) -> dict[Asset, Token]:
-    """The tokens of a list with a line for each."""
-    with path.open(newline="", encoding="utf-8") as file:
-        listed = (
-            Token(info.token_asset(row["address"]), row["symbol"], row["name"], int(row["decimals"]))
-            for row in csv.DictReader(file)
-        )
-        return {token.asset: token for token in listed}
 
 
 def token_images(path: Path, info: ChainInfo) -> dict[Asset, dict[str, str]]:

@@ -10,6 +10,7 @@ from chainfolio.errors import BadSettings
 from chainfolio.kinds import SelectsFunctions, kind_of
 from engine.mixed_reads import mixed
 from engine.snapshot import Snapshotter
+from engine.token_registry import TokenRegistry
 from engine.tokens import TokenBook, token_images, token_list
 from portfolio.facts import ChainFacts
 from pricing.registry import sources
@@ -25,7 +26,10 @@ def snapshotter_of(system: System, chain: Chain) -> Snapshotter:
     source_chain = sources(
         price_sections(system), system.settings.prices, chain.key, chain.kind, file=_prices(system).name
     )
-    book = TokenBook(chain.key, system.lake, token_list(_tokens(system, chain), chain.info))
+    path = _tokens(system, chain)
+    registry = TokenRegistry(path.with_suffix(".csv"), chain.info)
+    lake = None if system.keeps_nothing else system.lake
+    book = TokenBook(chain.key, lake, token_list(path, chain.info), registry)
     chain = mixed(chain, system.http)
     return Snapshotter(chain, system.lake, system.tail, book, source_chain, system.installed(chain))
 

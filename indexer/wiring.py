@@ -37,11 +37,13 @@ log = logging.getLogger("chainfolio.protocols")
 
 @dataclass(slots=True)
 class System:
-    """Everything one process works with. Chains are built when they are first asked for."""
+    """Everything one process works with. Chains are built when they are first asked for. One that `keeps_nothing` has
+    an empty lake and a tail in memory, and writes no file."""
 
     settings: Settings
     seams: Seams = field(default_factory=Seams)
     configs: Path = CONFIGS
+    keeps_nothing: bool = False
     _lake: Lake | None = None
     _tail: Tail | None = None
     _chains: dict[str, Chain] = field(default_factory=dict)
@@ -62,8 +64,11 @@ class System:
     def tail(self) -> Tail:
         """The tail of the settings."""
         if self._tail is None:
-            from storage.tail import Tail
+            from storage.tail import IN_MEMORY, Tail
 
+            if self.keeps_nothing:
+                self._tail = Tail(IN_MEMORY)
+                return self._tail
             url = self.settings.tail_url
             if not url.startswith("sqlite:///"):
                 raise BadSettings("tail.url", "only sqlite:///… is served by this release")
@@ -100,6 +105,11 @@ class System:
     def chains(self) -> list[Chain]:
         """All configured chains, by key."""
         return [self.chain(key) for key in sorted(self.settings.chains)]
+
+    @property
+    def used(self) -> list[Chain]:
+        """The chains that somebody has asked for, by key."""
+        return [self._chains[key] for key in sorted(self._chains)]
 
     @property
     def registry(self) -> Registry:

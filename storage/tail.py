@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from chainfolio.chains import Unexplained
 
 EVERYTHING = ("",)
+IN_MEMORY = ":memory:"  # the path of a tail that is gone with its process
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Tail:
     def __init__(self, path: Path | str, *, reader: bool = False) -> None:
         self.path = Path(path)
         self._lock = threading.RLock()
-        if not self.path.exists():
+        if path != IN_MEMORY and not self.path.exists():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             prepare(_connected(self.path), self.path).close()
         self._connection = _connected(self.path, reader=reader)

@@ -375,9 +375,7 @@ def build(
     memory: EndpointMemory = NO_MEMORY,
 ) -> EvmChain:
     """Build one chain from its settings and its file of facts."""
-    if settings.facts and not Path(settings.facts).is_file():
-        raise BadSettings(f"chains.{key}.facts", f"there is no file {settings.facts}", remedy="correct the path")
-    facts = chain_facts.load(Path(settings.facts) if settings.facts else configs / "chains" / f"{key}.toml")
+    facts = chain_facts.of(key, settings, configs)
     if settings.chain_id and settings.chain_id != facts.chain_id:
         raise BadRequest(
             f"chains.{key}.chain_id", f"{settings.chain_id} in the settings, {facts.chain_id} in the chain's facts"

@@ -17,7 +17,7 @@ from adapters.evm.health import Evidence, Health
 from adapters.evm.refusals import meaning
 from adapters.evm.transport import Transport
 from adapters.evm.wire import Request, RpcError, decode, encode, whole
-from chainfolio.chains import EndpointHealth
+from chainfolio.chains import Cost, EndpointHealth
 from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable, Unsupported
 from chainfolio.seams import Seams
 
@@ -106,7 +106,9 @@ class Endpoint:
         self.capabilities: dict[str, int] = dict(capabilities or {})
         self.errors = ErrorCounters()
         self.health = Health(evidence=evidence)
-        self.requests = self.hedged = 0
+        self.requests = self.hedged = self.sent_bytes = self.received_bytes = 0
+        self.calls: Counter[str] = Counter()
+        self.reads: Counter[str] = Counter()
         self.checked = False
         self.handshake: Handshake | None = None
         self.down_until_s = 0.0
@@ -122,7 +124,7 @@ class Endpoint:
         return EndpointHealth(
             self.name, self.health.height, self.health.head_us, self.health.lag_blocks(best_height),
             self.health.latency_s, self.health.faults, self.health.evidence is not None, self.requests, self.hedged,
-            self.errors.counts,
+            self.errors.counts, Cost(self.sent_bytes, self.received_bytes, self.calls, self.reads),
         )  # fmt: skip
 
     async def close(self) -> None:
@@ -202,6 +204,7 @@ class Endpoint:
             return parse(self.name, answer)
 
         await self._handshake()
+        self.calls[request.method] += 1
         return await self._retrying(encode([request]), read)
 
     async def _ask_part(self, requests: Sequence[Request], height: int) -> list[Answer]:
@@ -221,6 +224,7 @@ class Endpoint:
                 answers.append(refusal)
             return answers
 
+        self.calls.update(request.method for request in requests)
         return await self._retrying(encode(requests), read)
 
     async def _retrying(self, body: bytes, read: Callable[[bytes], T]) -> T:
@@ -259,8 +263,10 @@ class Endpoint:
         async with self._gate:
             await self._pace()
             self.requests += 1
+            self.sent_bytes += len(body)
             start_s = self._seams.clock.monotonic_s()
             posted = await self._transport.post(self.name, self.url, body, self._timeout_s)
+            self.received_bytes += len(posted.body)
             refusal = _refused(self.name, posted)
             if refusal is not None:
                 posted.give_back()

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from adapters.evm.settings import EvmSettings
 from chainfolio.assets import Asset
 from chainfolio.chains import ChainInfo
 from chainfolio.contracts import Token
@@ -77,6 +78,13 @@ class Facts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     def token_asset(self, contract: str) -> Asset:
         """An ERC-20's CAIP-19 name."""
         return Asset(self.caip2, TOKENS, contract)
+
+
+def of(key: str, settings: EvmSettings, configs: Path) -> Facts:
+    """The facts of a chain, from the file that its settings name, else from the configs."""
+    if settings.facts and not Path(settings.facts).is_file():
+        raise BadSettings(f"chains.{key}.facts", f"there is no file {settings.facts}", remedy="correct the path")
+    return load(Path(settings.facts) if settings.facts else configs / "chains" / f"{key}.toml")
 
 
 def load(path: Path) -> Facts:

@@ -59,6 +59,18 @@ class EvmKind:
 
         return KIT
 
+    def chain_id(self, key: str, settings: EvmSettings, *, configs: Path) -> int:
+        """The chain id in the chain's file of facts."""
+        from adapters.evm import facts
+
+        return facts.of(key, settings, configs).chain_id
+
+    async def served(self, settings: EvmSettings, seams: Seams) -> int:
+        """What the first endpoint answers to `eth_chainId`."""
+        from adapters.evm.served import served
+
+        return await served(settings, seams)
+
     def selector(self, function: str) -> bytes:
         """The first four bytes of the call data of a function such as `transfer(address,uint256)`."""
         from adapters.evm.call import signature

@@ -100,6 +100,7 @@ async def answer(node: Node, queries: Sequence[Read], block: Block) -> list[Any]
     """The answers to some reads at one block, in order. Raises HistoryUnavailable, Reorged or the node's failure."""
 
     async def at(endpoint: Endpoint) -> list[Any]:
+        endpoint.reads.update(map(_function, queries))
         return await _answers(endpoint, queries, block)
 
     return await node.agreed(
@@ -115,6 +116,7 @@ async def answer_each(node: Node, asked: Sequence[tuple[Block, Sequence[Read]]])
 
     async def at(endpoint: Endpoint) -> list[list[Any] | SourceError]:
         shared = Shared(endpoint)
+        endpoint.reads.update(_function(query) for _, queries in asked for query in queries)
         tasks = [asyncio.create_task(_answers(shared, queries, block)) for block, queries in asked]
         try:
             given = await asyncio.gather(*tasks, return_exceptions=True)
@@ -160,6 +162,11 @@ def _key(answer: Any) -> Hashable | None:
     if isinstance(answer, Unknown):
         return None
     return ("reverted",) if isinstance(answer, Reverted) else ("value", repr(answer))
+
+
+def _function(ask: Read) -> str:
+    """The function that a read calls, as a cost names it."""
+    return "native balance" if isinstance(ask, NativeBalance) else ask.signature.partition("(")[0]
 
 
 def _worded(ask: Read) -> str:

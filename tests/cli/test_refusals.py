@@ -40,7 +40,7 @@ def test_without_settings_nothing_is_known_which_is_not_zero(run: Run, command: 
     ran = run(*command)
     assert (ran.code, ran.out) == (2, "")
     assert "no chain is configured" in ran.err
-    assert "remedy: add [chains.ethereum]" in ran.err
+    assert "remedy: name a node with --rpc http://…, or add [chains.ethereum]" in ran.err
     assert "chainfolio demo" in ran.err
 
 

@@ -14,6 +14,8 @@ import pytest
 from adapters.evm.facts import load
 from chainfolio.errors import BadSettings
 from configs import generate
+from configs.generate import ENOUGH_LISTS
+from engine.token_registry import TokenRegistry
 from engine.tokens import token_list
 
 ROOT = Path(__file__).parents[2]
@@ -106,14 +108,26 @@ def test_names_of_listed_tokens_are_those_of_the_registry(key: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((CONFIGS / "tokens").glob("*.csv")), ids=lambda path: path.stem)
-def test_a_generated_list_of_tokens_is_read_like_one_written_by_hand(path: Path) -> None:
-    assert path.stem in CHAINS.keys() - TOKENS.keys()
-    facts = load(CONFIGS / "chains" / f"{path.stem}.toml")
-    tokens = token_list(path.with_suffix(".toml"), facts.info)
-    assert len(tokens) == len(path.read_text().splitlines()) - 1
-    assert all(ADDRESS.fullmatch(asset.reference) for asset in tokens)
-    assert all(token.symbol and token.name for token in tokens.values())
-    assert {token.decimals for token in tokens.values()} <= set(range(37))
+def test_a_token_registry_has_each_token_once_and_those_that_most_lists_name_first(path: Path) -> None:
+    info = load(CONFIGS / "chains" / f"{path.stem}.toml").info
+    registry = TokenRegistry(path, info)
+    tokens = list(registry.tokens(ENOUGH_LISTS))
+    assert len({token.asset for token in tokens}) == len(registry) == len(path.read_text().splitlines()) - 1
+    assert [token.asset for token in tokens] == registry.named_by(ENOUGH_LISTS)
+    lists = [registry.lists(token.asset) for token in tokens]
+    assert lists == sorted(lists, reverse=True)
+    assert lists[-1] >= ENOUGH_LISTS
+    assert all(ADDRESS.fullmatch(token.asset.reference) and token.symbol and token.name for token in tokens)
+    assert all(f"{token.symbol}{token.name}".isprintable() for token in tokens)
+    assert {token.decimals for token in tokens} <= set(range(37))
+
+
+def test_a_chain_without_a_list_of_its_own_lists_what_three_public_lists_name() -> None:
+    info = load(CONFIGS / "chains" / "fantom.toml").info
+    path = CONFIGS / "tokens" / "fantom.toml"
+    registry = TokenRegistry(path.with_suffix(".csv"), info)
+    assert list(token_list(path, info)) == registry.named_by(3)
+    assert len(registry.named_by(3)) < len(registry.named_by(2))
 
 
 def test_a_chain_that_names_its_family_is_told_to_name_its_kind(tmp_path: Path) -> None:

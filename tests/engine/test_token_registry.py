@@ -1,0 +1,167 @@
+"""Tokens of the registry are found without an index, shown with what is known of them, and asked for at little cost."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from adapters.evm.facts import load
+from adapters.evm.settings import EvmSettings
+from chainfolio.assets import account
+from chainfolio.blocks import Span
+from chainfolio.errors import BadSettings
+from chainfolio.settings import Settings
+from engine.service import Engine
+from engine.token_registry import HEADER, TokenRegistry
+from indexer.wiring import CONFIGS, System
+from localchain.artifacts import artifact
+from localchain.evm import Tx, created_address, tx, words
+from portfolio.document import AssetDocument, Portfolio, every_asset
+from portfolio.facts import Options
+from tests.chains.evm import EvmSubject, evm
+
+HOLDER = account("0x" + "b0" * 20)
+INFO = load(CONFIGS / "chains" / "local.toml").info
+
+
+def line(contract: str, lists: int, symbol: str) -> str:
+    return f"{contract},{lists},18,{symbol},"
+
+
+def write(path: Path, lines: list[str]) -> TokenRegistry:
+    path.write_text("\n".join([HEADER, *lines]) + "\n")
+    return TokenRegistry(path, INFO)
+
+
+def test_tokens_are_found_by_the_number_of_lists_that_name_them(tmp_path: Path) -> None:
+    contracts = [f"0x{k:040x}" for k in range(6)]
+    registry = write(tmp_path / "local.csv", [line(each, 8 - k, f"T{k}") for k, each in enumerate(contracts)])
+    assert [asset.reference for asset in registry.named_by(6)] == contracts[:3]
+    assert [token.symbol for token in registry.tokens(8)] == ["T0"]
+    assert registry.named_by(9) == []
+    assert len(registry.named_by(1)) == len(registry) == 6
+    assert registry.lists(INFO.token_asset(contracts[5])) == 3
+    assert registry.lists(INFO.token_asset("0x" + "ff" * 20)) == 0
+
+
+def test_a_chain_without_a_registry_has_no_candidates(tmp_path: Path) -> None:
+    registry = TokenRegistry(tmp_path / "local.csv", INFO)
+    assert (len(registry), registry.named_by(1), list(registry.tokens(1))) == (0, [], [])
+
+
+@pytest.mark.parametrize("lines", [["address,symbol"], [HEADER, "0x" + "11" * 20 + ",many,18,T,"]])
+def test_a_registry_that_cannot_be_meant_is_refused_with_its_name(tmp_path: Path, lines: list[str]) -> None:
+    path = tmp_path / "local.csv"
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(BadSettings, match=r"local\.csv"):
+        TokenRegistry(path, INFO).named_by(1)
+
+
+# --- on a node -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def subject() -> Iterator[EvmSubject]:
+    with evm(0) as found:
+        yield found
+
+
+@asynccontextmanager
+async def engine(subject: EvmSubject, folder: Path, lines: list[str], registry_lists: int = 2) -> AsyncIterator[Engine]:
+    """An engine with nothing indexed, whose chain has this registry and no list of its own."""
+    configs = folder / "configs"
+    shutil.copytree(CONFIGS, configs)
+    write(configs / "tokens" / "local.csv", lines)
+    chain = EvmSettings(rpc=[subject.node.url], registry_lists=registry_lists)
+    system = System(Settings(data=str(folder / "data"), chains={"local": chain}), configs=configs)
+    try:
+        yield Engine(system)
+    finally:
+        await system.close()
+
+
+def mint(subject: EvmSubject, symbol: str, name: str) -> str:
+    """A new token, some of which the holder has."""
+    deployer = subject.deployment.accounts["deployer"]
+    nonce = int(subject.node.rpc("eth_getTransactionCount", deployer, "latest"), 16)
+    creation = artifact("Token").creation(words(["string", "string", "uint8"], name, symbol, 18))
+    contract = created_address(deployer, nonce)
+    subject.node.settle([Tx(deployer, None, creation, gas=5_000_000)])
+    subject.node.settle([tx(deployer, contract, "mint(address,uint256)", HOLDER.address, 5)])
+    subject.mine(1)
+    return contract.lower()
+
+
+def loose(document: Portfolio) -> dict[str, AssetDocument]:
+    chains = document.asset_by_protocols["wallet"].chains.values()
+    return {asset.contract: asset for chain in chains for asset in every_asset(chain)}
+
+
+async def read(engine: Engine) -> Portfolio:
+    return (await engine.portfolios([HOLDER], Options(), wait=True, wallet_only=False))[0]
+
+
+@pytest.mark.node
+async def test_without_an_index_what_the_registry_names_is_found_and_what_is_not_held_is_not_shown(
+    subject: EvmSubject, tmp_path: Path
+) -> None:
+    held, unheld, unnamed = mint(subject, "HELD", "Held"), subject.token("DAI"), mint(subject, "NEW", "New")
+    lines = [line(held, 5, "HELD"), line(unheld, 5, "DAI"), *(line(f"0xc0de{k:036x}", 2, "X") for k in range(5_000))]
+    async with engine(subject, tmp_path, lines) as asked:
+        document = await read(asked)
+        chain = asked.system.chain("local")
+        (health,) = chain.health()
+        found = loose(document)
+        assert found.keys() == {held}
+        assert unnamed not in found
+        assert (found[held].symbol, found[held].balance) == ("held", "0.000000000000000005")
+        assert health.cost.reads["balanceOf"] == 5_002
+        assert chain.requests == health.requests <= 4
+        (missing,) = [issue for issue in document.issues if issue.adapter == "index"]
+    assert document.completeness == "partial"
+    assert "except the 5,002 tokens that public lists name" in missing.reason
+    assert f"chainfolio watch {HOLDER} --chain local" in missing.reason
+
+
+@pytest.mark.node
+async def test_a_token_that_few_lists_name_is_said_to_be_so_and_one_that_looks_like_a_known_one_is_spam(
+    subject: EvmSubject, tmp_path: Path
+) -> None:
+    known, few = mint(subject, "KNOWN", "Known"), mint(subject, "FEW", "Few")
+    lookalike = mint(subject, "FAM\u039fUS", "Token")  # a Greek letter
+    famous = "0x" + "fa" * 20
+    lines = [line(famous, 9, "FAMOUS"), line(known, 3, "KNOWN"), line(few, 2, "FEW"), line(lookalike, 2, "FAMOUS")]
+    async with engine(subject, tmp_path, lines) as asked:
+        document = await read(asked)
+    found = loose(document)
+    assert {known, few, lookalike} <= found.keys()
+    assert {issue.subject for issue in document.issues if issue.adapter == "registry"} == {few, lookalike}
+    assert document.spam_assets == 1
+    assert "LOOKALIKE" in found[lookalike].spam.reasons  # type: ignore[union-attr]
+    assert document.networth == "0"
+
+
+@pytest.mark.node
+async def test_an_operator_says_how_many_lists_have_to_name_a_token_that_is_looked_for(
+    subject: EvmSubject, tmp_path: Path
+) -> None:
+    two, five = mint(subject, "TWO", "Two"), mint(subject, "FIVE", "Five")
+    lines = [line(five, 5, "FIVE"), line(two, 2, "TWO")]
+    for lists, wanted in ((2, {two, five}), (4, {five}), (0, {five})):  # five lists make it one of the chain's list
+        async with engine(subject, tmp_path / str(lists), lines, registry_lists=lists) as asked:
+            assert loose(await read(asked)).keys() == wanted
+
+
+@pytest.mark.node
+async def test_where_transfers_are_indexed_the_registry_is_not_asked(subject: EvmSubject, tmp_path: Path) -> None:
+    held = mint(subject, "HELD", "Held")
+    async with engine(subject, tmp_path, [line(held, 2, "HELD")]) as asked:
+        asked.system.tail.add_indexed_ranges("local", "transfers", "", Span(0, subject.height))
+        document = await read(asked)
+        assert asked.system.chain("local").health()[0].cost.reads["balanceOf"] == 0
+    assert held not in loose(document)
+    assert [issue for issue in document.issues if issue.adapter == "index"] == []
