@@ -367,6 +367,18 @@ class ReadsAccounts(Protocol):
         """What `collect_accounts` will probably ask for a whole span, by what is known of the nodes so far."""
 
 
+@runtime_checkable
+class NamesAccounts(Protocol):
+    """A chain on which accounts have names that people can write instead of an address."""
+
+    async def address_of(self, name: str) -> str:
+        """The account that a name stands for. BadRequest where it is no name; NotFound where it stands for none, and
+        where it has expired."""
+
+    async def name_of(self, address: str) -> str | None:
+        """The name that an account gives itself, where the name stands for this account."""
+
+
 PROTOCOLS: Mapping[Capability, type] = {
     Capability.PROOFS: Proves,
     Capability.TRANSACTIONS: LooksUp,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.assets import account
 from cli.common import Commands, moment, moment_us, one_line, show_json, show_table
+from cli.names import read_account
 from cli.state_store import kept
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _plan(options: argparse.Namespace) -> int:
     from storage.state import accounts, address_book
 
     until_us = moment_us(options.expires) if options.expires else None
-    address = account(options.address).address
+    address = read_account(options, options.address).address
     with kept(options) as state:
         now_us = state.clock.now_us()
 

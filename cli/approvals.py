@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.assets import account
+from chainfolio.assets import Account
 from chainfolio.errors import BadRequest
 from cli.common import Commands, add_csv, add_rpc, one_chain, show_csv, show_json, show_table, with_system
+from cli.names import account_of
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -36,17 +37,17 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    owner = account(options.address)
 
-    async def read(system: System) -> tuple[str, Standing]:
+    async def read(system: System) -> tuple[Account, str, Standing]:
         from engine.service import Engine
 
+        owner = await account_of(system, options.address)
         key = one_chain(system, options.chain, "approvals are those of one chain")
         if system.chain(key).kind != owner.kind:
             raise BadRequest("address", f"{owner} is not an account of {key}")
-        return key, await Engine(system).allowances(key, owner)
+        return owner, key, await Engine(system).allowances(key, owner)
 
-    chain, standing = with_system(options, read)
+    owner, chain, standing = with_system(options, read)
     if options.json:
         show_json(document(owner.address, chain, standing))
     elif options.csv:

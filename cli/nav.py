@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from chainfolio.assets import account
 from cli.common import Commands, add_rpc, check_chains, with_system
+from cli.names import accounts_of
 
 if TYPE_CHECKING:
     from indexer.wiring import System
@@ -26,11 +26,10 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     from portfolio.nav import encode
 
-    accounts = list(dict.fromkeys(account(written) for written in options.address))
-
     async def read(system: System) -> Nav:
         from engine.service import Engine
 
+        accounts = await accounts_of(system, options.address)
         check_chains(system)
         return await Engine(system).nav(accounts, options.currency, wait=True)
 

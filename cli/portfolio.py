@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
-from chainfolio.assets import Account, account
+from chainfolio.assets import Account
 from chainfolio.errors import BadRequest
 from cli.common import (
     Commands,
@@ -22,6 +23,7 @@ from cli.common import (
     show_table,
     with_system,
 )
+from cli.names import accounts_of, is_name, name_of
 
 if TYPE_CHECKING:
     from indexer.wiring import System
@@ -59,6 +61,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument("--include-spam", action="store_true", help="let sums have what is taken for spam in them")
     command.add_argument("--sources", action="store_true", help="name block and price source of each number")
     add_csv(command)
+    command.add_argument("--names", action="store_true", help="show the ENS names of the addresses")
     add_rpc(command)
     command.set_defaults(run=run)
 
@@ -67,17 +70,13 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     import msgspec
 
-    accounts = list(dict.fromkeys(account(written) for written in options.address))
     if options.file is not None:
         if options.csv:
             raise BadRequest("csv", "--from writes a line for each address", remedy="--json has all of it")
-        return _many(accounts, options)
-    if not accounts:
+        return _many(options)
+    if not options.address:
         raise BadRequest("address", "no address is given", remedy="chainfolio portfolio ADDRESS… or --from FILE")
-    documents = with_system(
-        options,
-        lambda system: read(system, accounts, options.chain, options.block, options.sources, spam=options.include_spam),
-    )
+    documents, names = with_system(options, partial(_asked, options=options))
     if options.json:
         show_json(msgspec.to_builtins(documents))
         return 0
@@ -86,23 +85,33 @@ def run(options: argparse.Namespace) -> int:
         show_issues(issue for document in documents for issue in document.issues)
         return 0
     for document in documents:
-        show(document)
+        show(document, names.get(document.address))
         if options.rpc and any(issue.adapter == "index" for issue in document.issues):
             nodes = " ".join(f"--rpc {url}" for url in options.rpc)
             print(f"  to read what is missing: chainfolio watch {document.address} {nodes}")
     return 0
 
 
-def _many(accounts: list[Account], options: argparse.Namespace) -> int:
+async def _asked(system: System, options: argparse.Namespace) -> tuple[list[Portfolio], dict[str, str]]:
+    """The portfolios, and the names of their accounts where names are wanted."""
+    accounts = await accounts_of(system, options.address)
+    documents = await read(system, accounts, options.chain, options.block, options.sources, spam=options.include_spam)
+    named = accounts if options.names or any(map(is_name, options.address)) else []
+    names = {each.address: name for each in named if (name := await name_of(system, each)) is not None}
+    return documents, names
+
+
+def _many(options: argparse.Namespace) -> int:
     """Those on the command line first, then those of the file; one that is in both once."""
     from cli.wallets import MAX_BATCH, listed, show
 
     if not 1 <= options.batch <= MAX_BATCH:
         raise BadRequest("batch", f"{options.batch} is not between 1 and {MAX_BATCH:,}")
-    wanted = dict.fromkeys(accounts, "on the command line")
-    wanted |= {each: place for each, place in listed(options.file).items() if each not in wanted}
+    lines = listed(options.file)
 
     async def read_all(system: System) -> None:
+        wanted = dict.fromkeys(await accounts_of(system, options.address), "on the command line")
+        wanted |= {each: place for each, place in lines.items() if each not in wanted}
         key, height = _chosen(system, options.chain, options.block), options.block
         shown = _shown(options.sources, spam=options.include_spam)
         await show(system, wanted, key, height, shown, options.batch, as_json=options.json)
@@ -139,8 +148,8 @@ async def read(
     return await Engine(system).at_block(accounts, key, height, shown)
 
 
-def show(document: Portfolio) -> None:
-    """One portfolio as a table."""
+def show(document: Portfolio, name: str | None = None) -> None:
+    """One portfolio as a table; its account is called by its name, where it has one."""
     from portfolio.document import SpamDocument
 
     at = f" at block {document.block_number}" if isinstance(document.block_number, str) else ""
@@ -151,7 +160,8 @@ def show(document: Portfolio) -> None:
         for position in chain.protocol_positions.values()
         for nested, side, asset in _assets(position)
     ]
-    show_table(f"{document.address}{at}: {money(document.networth)} USD", COLUMNS, [row[:-1] for row in rows])
+    whose = f"{name} ({document.address})" if name else document.address
+    show_table(f"{whose}{at}: {money(document.networth)} USD", COLUMNS, [row[:-1] for row in rows])
     if document.unpriced_assets:
         print(f"  {document.unpriced_assets} assets have no price and are in no sum")
     if document.spam_assets:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.errors import BadRequest
 from cli.common import Commands, check_chains, show_json, with_system
+from cli.names import account_of
 
 if TYPE_CHECKING:
     from chainfolio.recordings import DecoderKit, Recording
@@ -60,8 +61,8 @@ async def recorded(system: System, options: argparse.Namespace, file: Path) -> R
     kit = decoder_kit(system.chain_kinds.get(options.chain, DEFAULT_KIND))
     _check_replaced(kit, file)
     check_chains(system)
-    chain = system.chain(options.chain)
-    account, named = rules_of(chain.kind).address(options.address), kit.interactions(chain.info, options.met)
+    chain, owner = system.chain(options.chain), await account_of(system, options.address)
+    account, named = rules_of(chain.kind).address(owner.address), kit.interactions(chain.info, options.met)
     if options.block is not None and options.block < 0:
         raise BadRequest("block", "a block height is at least 0")
     rows = system.installed(chain).rows

@@ -6,9 +6,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from api.texts import tidy
-from chainfolio.assets import account
 from chainfolio.errors import BadRequest
 from cli.common import Commands, moment, one_line, show_json, show_table
+from cli.names import read_account
 from cli.state_store import kept
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def _add(options: argparse.Namespace) -> int:
     from cli.account import existing
     from storage.state import accounts, subscriptions
 
-    address = account(options.address).address
+    address = read_account(options, options.address).address
     try:
         description = tidy("description", options.description)
     except ValueError as error:

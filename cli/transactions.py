@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from chainfolio.assets import account
+from chainfolio.assets import Account
 from chainfolio.errors import BadRequest
 from cli.common import (
     Commands,
@@ -20,6 +20,7 @@ from cli.common import (
     show_table,
     with_system,
 )
+from cli.names import account_of
 
 if TYPE_CHECKING:
     from indexer.wiring import System
@@ -47,22 +48,22 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    owner = account(options.address)
     if not 1 <= options.limit <= MAX_LIMIT:
         raise BadRequest("limit", f"{options.limit} is not between 1 and {MAX_LIMIT}")
 
-    async def read(system: System) -> Transactions:
+    async def read(system: System) -> tuple[Account, Transactions]:
         from engine.answers import TransactionFilter
         from engine.service import Engine
 
+        owner = await account_of(system, options.address)
         check_chains(system)
         if options.chain and system.chain(options.chain).kind != owner.kind:
             raise BadRequest("address", f"{owner} is not an account of {options.chain}")
         networks = (options.chain,) if options.chain else ()
         wanted = TransactionFilter(options.limit, 0, networks=networks)
-        return (await Engine(system).transactions([owner], wanted)).document
+        return owner, (await Engine(system).transactions([owner], wanted)).document
 
-    found = with_system(options, read)
+    owner, found = with_system(options, read)
     if options.json:
         show_json(found)
     elif options.csv:

@@ -6,9 +6,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from chainfolio.assets import account
 from chainfolio.errors import BadRequest
 from cli.common import Commands, add_rpc, check_chains, show_json, show_table, with_system
+from cli.names import account_of
 
 if TYPE_CHECKING:
     from engine.verification import Check, Verification
@@ -59,9 +59,8 @@ async def _verified(system: System, options: argparse.Namespace) -> Verification
                 "against", f"{url!r} is not an address", remedy="for example --against http://127.0.0.1:8545"
             )
     told = (lambda text: None) if options.json else (lambda text: print(f"{text} …", file=sys.stderr))
-    return await verify(
-        system, options.chain or keys[0], account(options.address), options.block, options.against, told
-    )
+    owner = await account_of(system, options.address)
+    return await verify(system, options.chain or keys[0], owner, options.block, options.against, told)
 
 
 def _show(found: Verification) -> None:

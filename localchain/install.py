@@ -91,6 +91,18 @@ def packages(manifest: Path, where: Path, patience_s: float) -> Path:
     return where
 
 
+def archives(manifest: Path, where: Path) -> Path:
+    """Takes the files that a manifest names out of npm's packages into a folder, once, and returns it."""
+    key = _hash([manifest])
+    if not _complete(where / "node_modules", key):
+        where.mkdir(parents=True, exist_ok=True)
+        with _alone(where, _nothing) as lock:
+            if not _complete(where / "node_modules", key):
+                _check_node_js()
+                _fresh(where / "node_modules", key, lambda: _unpack_all(manifest, where, lock))
+    return where
+
+
 def _twice(where: Path, lock: int, patience_s: float) -> None:
     """Installs, and once more under the newer Node.js that may have come: npm leaves out what needs a newer one."""
     command = ["npm", "install", "--no-audit", "--no-fund"]
@@ -151,9 +163,13 @@ def _install_packages(where: Path, lock: int) -> None:
         shutil.copyfile(SOURCES / name, where / name)
     command = ["npm", "install", "--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund"]
     _run("npm install", command, where, lock)
-    for package, wanted in json.loads((SOURCES / "package.json").read_text())["archives"].items():
-        _unpack(package, wanted, where, lock)
+    _unpack_all(SOURCES / "package.json", where, lock)
     anvil(where)  # optional for npm, since each machine needs another one; not for us
+
+
+def _unpack_all(manifest: Path, where: Path, lock: int) -> None:
+    for package, wanted in json.loads(manifest.read_text())["archives"].items():
+        _unpack(package, wanted, where, lock)
 
 
 def _unpack(package: str, wanted: Sequence[str], where: Path, lock: int) -> None:

@@ -181,6 +181,18 @@ class EvmChain(Approvals):
 
         return await prove(self.node, block, account, native, tokens)
 
+    async def address_of(self, name: str) -> str:
+        """The account that an ENS name stands for: as `ens.Names`."""
+        from adapters.evm.ens import Names
+
+        return await Names(self.node, (await self.heads()).latest).address(name)
+
+    async def name_of(self, address: str) -> str | None:
+        """The ENS name that an account gives itself: as `ens.Names`."""
+        from adapters.evm.ens import Names
+
+        return await Names(self.node, (await self.heads()).latest).name(address)
+
     def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
         """What was read of a loose holding: its balance, and a token's decimals."""
         from adapters.evm.tokens import wallet_reads

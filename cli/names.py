@@ -1,0 +1,67 @@
+"""Accounts as people write them on the command line: addresses, or names of the Ethereum Name Service."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from chainfolio.assets import Account, account
+from chainfolio.chains import NamesAccounts
+from chainfolio.errors import BadRequest
+from cli.common import with_system
+
+if TYPE_CHECKING:
+    from indexer.wiring import System
+
+CHAIN = "ethereum"  # the chain that has the names
+_NAME = re.compile(r"[^\s.][^\s]*\.[^\s]*[^\s.]")
+
+
+def is_name(written: str) -> bool:
+    """Whether a text is meant as a name: no kind of address has a dot."""
+    return bool(_NAME.fullmatch(written))
+
+
+async def accounts_of(system: System, written: Sequence[str]) -> list[Account]:
+    """The accounts behind some addresses and names, each once. What a name stands for is said on standard error."""
+    found = [await _named(system, each) if is_name(each) else account(each) for each in written]
+    return list(dict.fromkeys(found))
+
+
+async def account_of(system: System, written: str) -> Account:
+    """The account behind an address or a name."""
+    return (await accounts_of(system, [written]))[0]
+
+
+def read_account(options: argparse.Namespace, written: str) -> Account:
+    """The same for a command that needs no chain where it is given an address."""
+    return with_system(options, lambda system: account_of(system, written)) if is_name(written) else account(written)
+
+
+async def name_of(system: System, of: Account) -> str | None:
+    """The name that an account gives itself; None where it has none, or nobody can be asked."""
+    chain = system.chain(CHAIN) if CHAIN in system.settings.chains else None
+    return await chain.name_of(of.address) if isinstance(chain, NamesAccounts) and chain.kind == of.kind else None
+
+
+async def _named(system: System, written: str) -> Account:
+    if CHAIN not in system.settings.chains:
+        raise BadRequest(
+            "address", f"{written} is a name, and names are looked up on {CHAIN}, which is not configured",
+            remedy=f"give the address itself, a node of {CHAIN} with --rpc, or [chains.{CHAIN}] in the settings",
+        )  # fmt: skip
+    chain = system.chain(CHAIN)
+    assert isinstance(chain, NamesAccounts), "the chain of the names has names"
+    address = await chain.address_of(written)
+    print(f"{written} is {address}", file=sys.stderr)
+    if odd := sorted({char for char in written if not char.isascii()}):
+        shown = ", ".join(f"{char} (U+{ord(char):04X})" for char in odd)
+        print(f"  note: the name has letters that may look like others: {shown}", file=sys.stderr)
+    own = await chain.name_of(address)
+    if own != written.lower():
+        calls = f"calls itself {own}" if own else "gives itself no name that stands for it"
+        print(f"  note: {address} {calls}", file=sys.stderr)
+    return account(address)

@@ -1,0 +1,123 @@
+"""Names of the Ethereum Name Service on the command line, by the service's own contracts on a real node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from indexer.wiring import CONFIGS
+from localchain.names import YEAR_S, Names, deploy_names
+from localchain.node import LocalNode
+from tests.cli.conftest import Run, configure
+
+pytestmark = pytest.mark.node
+
+
+@dataclass(frozen=True)
+class Named:
+    """A node with names, and the accounts that have them."""
+
+    node: LocalNode
+    names: Names
+    alice: str
+    bob: str
+    carol: str
+
+
+@pytest.fixture(scope="module")
+def named() -> Iterator[Named]:
+    with LocalNode() as node:
+        names = deploy_names(node)
+        alice, bob, carol = (account.lower() for account in node.accounts[1:4])
+        names.register("alice.eth", alice, alice)
+        names.register("pay.alice.eth", alice, bob)
+        names.call(alice, "alice.eth")
+        names.register("silent.eth", bob)
+        names.register("ghost.eth", carol, carol, seconds=YEAR_S // 2)
+        names.call(carol, "alice.eth")
+        names.register("boss.eth", alice, carol)
+        yield Named(node, names, alice, bob, carol)
+
+
+@pytest.fixture(autouse=True)
+def ethereum(here: Path, named: Named) -> None:
+    """Settings in which the chain of the node is Ethereum."""
+    facts = (CONFIGS / "chains" / "local.toml").read_text().replace('key = "local"', 'key = "ethereum"')
+    (here / "ethereum.toml").write_text(facts)
+    configure(here, named.node.url, more='facts = "ethereum.toml"')
+
+
+def test_a_name_is_read_as_its_address_and_shown_where_the_address_says_the_same(run: Run, named: Named) -> None:
+    ran = run("portfolio", "Alice.eth")
+    assert (ran.code, ran.err) == (0, f"Alice.eth is {named.alice}\n")
+    assert ran.out.startswith(f"alice.eth ({named.alice}): ")
+    assert run("portfolio", "alice.eth", named.alice, "--json").json[0]["address"] == named.alice
+
+
+def test_an_address_is_shown_with_its_name_where_that_is_wanted(run: Run, named: Named) -> None:
+    assert run("portfolio", named.alice).out.startswith(f"{named.alice}: ")
+    assert run("portfolio", named.alice, "--names").out.startswith(f"alice.eth ({named.alice}): ")
+
+
+def test_a_name_that_another_account_stands_behind_is_not_shown_for_the_account_that_claims_it(
+    run: Run, named: Named
+) -> None:
+    assert run("portfolio", named.carol, "--names").out.startswith(f"{named.carol}: ")
+    ran = run("nav", "boss.eth")
+    assert (ran.code, f"{named.carol} gives itself no name that stands for it" in ran.err) == (0, True)
+
+
+def test_a_name_below_another_one_is_a_name_too(run: Run, named: Named) -> None:
+    ran = run("nav", "pay.alice.eth", "--json")
+    assert (ran.code, f"pay.alice.eth is {named.bob}" in ran.err) == (0, True)
+
+
+@pytest.mark.parametrize("command", ["portfolio", "nav", "approvals", "transactions", "verify"])
+@pytest.mark.parametrize("name", ["silent.eth", "nobody.eth", "nobody.example"])
+def test_a_name_that_stands_for_nothing_is_said_to(run: Run, command: str, name: str) -> None:
+    ran = run(command, name, "--json")
+    assert (ran.code, ran.error["kind"]) == (9, "NotFound")
+    assert name in ran.error["message"]
+
+
+@pytest.mark.parametrize("name", ["\u0430lice.eth", "\u0430\u0440\u0435.eth", "a_b.eth", "a..eth", "xn--alice.eth"])
+def test_what_only_looks_like_a_name_is_refused(run: Run, name: str) -> None:
+    ran = run("portfolio", name, "--json")
+    assert (ran.code, ran.error["kind"], ran.error["field"]) == (2, "BadRequest", "address")
+
+
+def test_letters_that_may_look_like_others_or_are_not_seen_are_named(run: Run, named: Named) -> None:
+    named.names.register("\u00e4lice.eth", named.bob, named.bob)
+    for name, letter in (("\u00e4lice.eth", "(U+00E4)"), ("ali\u200bce.eth", "(U+200B)")):
+        ran = run("nav", name)
+        assert (ran.code, letter in ran.err) == (0, True)
+
+
+def test_a_name_that_has_expired_is_refused_with_its_day_and_so_is_what_lies_below_it(run: Run, named: Named) -> None:
+    assert run("nav", "ghost.eth").code == 0
+    snapshot = named.node.rpc("evm_snapshot")
+    try:
+        named.node.rpc("evm_increaseTime", YEAR_S)
+        named.node.mine()
+        ran = run("nav", "ghost.eth", "--json")
+        assert (ran.code, ran.error["kind"]) == (9, "NotFound")
+        assert "expired on 2024-" in ran.error["message"]
+    finally:
+        named.node.rpc("evm_revert", snapshot)
+
+
+def test_a_name_without_a_node_of_ethereum_is_refused_with_the_cure(run: Run, here: Path, named: Named) -> None:
+    (here / "chainfolio.toml").unlink()
+    ran = run("portfolio", "alice.eth", "--rpc", named.node.url, "--json")
+    assert (ran.code, ran.error["kind"]) == (2, "BadRequest")
+    assert "names are looked up on ethereum" in ran.error["message"]
+    assert "--rpc" in ran.error["remedy"]
+
+
+def test_an_address_that_is_kept_may_be_written_as_a_name(run: Run, named: Named) -> None:
+    account = run("account", "create", "--name", "me", "--json").json["accountId"]
+    ran = run("subscription", "add", "alice.eth", "--account", account, "--json")
+    assert ran.json["address"] == named.alice
