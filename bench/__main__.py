@@ -17,7 +17,8 @@ from bench.places import Absent
 # With --quick: once through everything, for whoever wants to see that it works.
 QUICK = {
     "rate": ("--repeat", "2", "--times", "3"), "full": ("--repeat", "1"), "cache": ("--repeat", "2"),
-    "kills": ("--kills", "3"), "snapshot": ("--tokens", "500"), "lookup": ("--rows", "1000000", "--repeat", "5"),
+    "kills": ("--kills", "3"), "snapshot": ("--tokens", "500"), "first": ("--repeat", "1"),
+    "lookup": ("--rows", "1000000", "--repeat", "5"),
     "checksums": ("--rows", "200000", "--repeat", "3"),
     "ledger": ("--calls", "20000", "--every", "3"), "limits": ("--seconds", "65"),
     "byzantine": ("--reads", "3000"), "mutants": ("--mutants", "2000"),

@@ -107,8 +107,8 @@ def latest(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:
 
 
 ORDER = (
-    "rate", "full", "cache", "faults", "byzantine", "mutants", "kills", "snapshot", "wallets", "lookup", "checksums",
-    "progress",
+    "rate", "full", "cache", "faults", "byzantine", "mutants", "kills", "first", "snapshot", "wallets", "lookup",
+    "checksums", "progress",
     "serving", "ledger", "limits", "positions", "matching", "reorgs",
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ import asyncio
 import json
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,8 @@ class Times:
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
     with LocalNode() as node, scratch() as folder:
-        tokens, held = _deploy(node, options.tokens)
+        tokens = [f"0x{(0xC0DE << 140) + k:040x}" for k in range(1, options.tokens + 1)]
+        held = deploy(node, tokens, EVERY)
         at = node.block()
         past = Block(int(at["number"], 16), at["hash"], at["parentHash"], int(at["timestamp"], 16) * 1_000_000)
         node.mine()  # anvil keeps the state of a block when the next one is made: what is put later is not in it
@@ -60,18 +61,17 @@ def run(options: argparse.Namespace) -> list[Figure]:
     return _figures(times, options.tokens)
 
 
-def _deploy(node: LocalNode, count: int) -> tuple[list[str], dict[str, int]]:
-    """Tokens with real code, some of them held."""
+def deploy(node: LocalNode, tokens: Sequence[str], every: int) -> dict[str, int]:
+    """Tokens with real code at these addresses; how much of every so many the wallet holds."""
     about = words(["string", "string", "uint8"], "Candidate", "CAND", 18)
     maker = node.accounts[0]
     node.settle([Tx(maker, None, artifact("Token").creation(about), gas=5_000_000)])
     code = node.rpc("eth_getCode", created_address(maker, 0), "latest")
-    tokens = [f"0x{(0xC0DE << 140) + k:040x}" for k in range(1, count + 1)]
-    for start in range(0, count, CODES):
+    for start in range(0, len(tokens), CODES):
         node.batch(("anvil_setCode", (token, code)) for token in tokens[start : start + CODES])
-    held = {token: 10**18 + k for k, token in enumerate(tokens) if k % EVERY == 0}
+    held = {token: 10**18 + k for k, token in enumerate(tokens) if k % every == 0}
     _hold(node, held)
-    return tokens, held
+    return held
 
 
 def _hold(node: LocalNode, held: dict[str, int]) -> None:

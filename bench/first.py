@@ -1,0 +1,151 @@
+"""The first portfolio of a wallet at a node 50 ms away, without an index: requests, and time with the start of Python.
+
+python -m bench.first [--repeat 5] [--latency 50]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import resource
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from adapters.evm.facts import load
+from bench.figures import Figure, main, spread
+from bench.places import ROOT, scratch
+from bench.runs import environment
+from bench.snapshot import WALLET, deploy
+from engine.token_registry import TokenRegistry
+from indexer.wiring import CONFIGS
+from localchain.node import LocalNode
+
+CHAIN = "ethereum"  # the chain with the largest registry
+EVERY = 200  # the wallet holds every two-hundredth token
+MAX_REQUESTS, MAX_S = 8, 2.0
+
+
+@dataclass(slots=True)
+class Away:
+    """A node behind a line: each request takes that much longer, and is counted."""
+
+    node: str
+    latency_s: float
+    requests: int = 0
+    sizes: list[int] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[str]:
+        """Where it answers."""
+        async with aiohttp.ClientSession() as session:
+
+            async def answer(request: web.Request) -> web.Response:
+                body = await request.read()
+                self.requests += 1
+                self.sizes.append(len(body))
+                await asyncio.sleep(self.latency_s)
+                async with session.post(self.node, data=body, headers={"content-type": "application/json"}) as given:
+                    return web.Response(body=await given.read(), content_type="application/json")
+
+            app = web.Application(client_max_size=64 * 1024**2)
+            app.router.add_post("/", answer)
+            runner = web.AppRunner(app)
+            await runner.setup()
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            try:
+                host, port = runner.addresses[0][:2]
+                yield f"http://{host}:{port}"
+            finally:
+                await runner.cleanup()
+
+
+def run(options: argparse.Namespace) -> list[Figure]:
+    """Measure."""
+    registry = TokenRegistry(CONFIGS / "tokens" / f"{CHAIN}.csv", load(CONFIGS / "chains" / "local.toml").info)
+    tokens = [asset.reference for asset in registry.named_by(2)]
+    with LocalNode() as node, scratch() as folder:
+        held = deploy(node, tokens, EVERY)
+        facts = (CONFIGS / "chains" / "local.toml").read_text().replace('key = "local"', f'key = "{CHAIN}"')
+        (folder / "facts.toml").write_text(facts)
+        found = asyncio.run(_measure(node.url, folder, held, options))
+    walls, cpus, requests = (
+        [each[0] for each in found[1:]],
+        [each[1] for each in found[1:]],
+        {each[2] for each in found},
+    )
+    detail = {"walls_s": walls, "tokens": len(tokens), "held": len(held)}
+    what = f"first portfolio of a wallet, no index, {len(tokens):,} registry tokens, node {options.latency} ms away"
+    spent = f"{spread(walls)} s, of the processor {spread(cpus)} s"
+    return [
+        Figure("first", f"{what}: requests", str(max(requests)), f"≤ {MAX_REQUESTS}", max(requests) <= MAX_REQUESTS),
+        Figure("first", f"{what}: time with the start of Python", spent, f"≤ {MAX_S:g} s", max(walls) <= MAX_S, detail),
+        _loading(),
+    ]
+
+
+async def _measure(
+    url: str, folder: Path, held: dict[str, int], options: argparse.Namespace
+) -> list[tuple[float, float, int]]:
+    """Seconds, seconds of the processor and requests of each run; the first one is not counted among the times."""
+    facts = {f"CHAINFOLIO_CHAINS__{CHAIN.upper()}__FACTS": str(folder / "facts.toml")}
+    env = environment({**facts, "PYTHONPATH": str(ROOT)})
+    found = []
+    for _ in range(options.repeat + 1):
+        away = Away(url, options.latency / 1000)
+        async with away.served() as address:
+            start_s, before_s = time.perf_counter(), _ended_s()
+            command = ["-m", "cli.main", "portfolio", WALLET, "--rpc", address, "--json"]
+            pipe = asyncio.subprocess.PIPE
+            child = await asyncio.create_subprocess_exec(sys.executable, *command, env=env, cwd=folder, stdout=pipe)
+            said, _ = await child.communicate()
+            spent_s = time.perf_counter() - start_s
+        assert child.returncode == 0, said[-500:]
+        _check(json.loads(said), held)
+        found.append((spent_s, _ended_s() - before_s, away.requests))
+    return found
+
+
+def _ended_s() -> float:
+    """The processor time of all processes that this one started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _check(documents: list[dict[str, Any]], held: dict[str, int]) -> None:
+    """Every held token is there with its balance, and no other one."""
+    position = documents[0]["assetByProtocols"]["wallet"]["chains"][CHAIN]["protocolPositions"]["WALLET"]
+    shown = {each["contract"]: Decimal(each["balance"]).scaleb(int(each["decimal"])) for each in position["assets"]}
+    assert shown == held, f"{len(shown)} balances instead of {len(held)}, or others"
+
+
+def _loading() -> Figure:
+    """How long the largest registry takes to load, with all of its tokens as candidates."""
+    info = load(CONFIGS / "chains" / f"{CHAIN}.toml").info
+    times_ms = []
+    for _ in range(9):
+        start_s = time.perf_counter()
+        registry = TokenRegistry(CONFIGS / "tokens" / f"{CHAIN}.csv", info)
+        candidates = registry.named_by(2)
+        times_ms.append((time.perf_counter() - start_s) * 1000)
+    return Figure("first", f"loading a registry of {len(candidates):,} tokens", f"{spread(times_ms, 1)} ms", "", None)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--repeat", type=int, default=5, help="counted rounds")
+    parser.add_argument("--latency", type=int, default=50, help="milliseconds that each request takes longer")
+
+
+if __name__ == "__main__":
+    main(__doc__, run, add)
