@@ -108,6 +108,7 @@ def decoder_kit(name: str) -> DecoderKit:
     return kind.decoder_kit
 
 
+@runtime_checkable
 class IdentifiesChains(Protocol):
     """A kind of chain whose endpoints say which chain they serve."""
 
