@@ -155,9 +155,7 @@ def gaps(
     return [replace(issue, account=account) for issue, account in own]
 
 
-def _gaps(
-    chain: str, left: Spans, events: Mapping[str, Spans], candidates: int, remedy: str
-) -> Iterator[Issue]:
+def _gaps(chain: str, left: Spans, events: Mapping[str, Spans], candidates: int, remedy: str) -> Iterator[Issue]:
     """What one account lacks: heights without transfers, and contracts whose events are lacking in others."""
     if left:
         reason = f"token transfers are not indexed for blocks {_some(left)}: what was met only there may be missing"
