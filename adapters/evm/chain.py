@@ -65,6 +65,7 @@ class EvmChain(Approvals):
         self.facts, self.node, self.settings, self.explorer = facts, node, settings, explorer
         self.key, self.kind, self.caip2, self.info = facts.key, facts.kind, facts.caip2, facts.info
         self.traces = True if explorer else None
+        self.recent: list[Header] = []  # of the last span that was read: what concerns accounts is asked for next
         self.reader = LogReader(node, integrity=settings.integrity, sample=settings.sample)
 
     @cached_property
@@ -259,6 +260,7 @@ class EvmChain(Approvals):
         # After the bodies, which prove how many transactions there are.
         add(tables, [(each, each.of_headers(chunk.headers, self.key)) for each in wanted if each.of_headers])
         linked = [header.block() for header in chunk.headers]
+        self.recent = chunk.headers
         return Collected(
             span, tables, linked[-1] if linked else None, linked, len(chunk.logs), chunk.restored, bool(linked)
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
+from adapters.evm import metering
 from adapters.evm.exchange import Posted, Unreachable
 from adapters.evm.health import Evidence, Health
 from adapters.evm.refusals import meaning
@@ -205,7 +206,7 @@ class Endpoint:
 
         await self._handshake()
         self.calls[request.method] += 1
-        return await self._retrying(encode([request]), read)
+        return await self._retrying(encode([request]), read, metering.units([request]))
 
     async def _ask_part(self, requests: Sequence[Request], height: int) -> list[Answer]:
         def read(body: bytes) -> list[Answer]:
@@ -225,12 +226,14 @@ class Endpoint:
             return answers
 
         self.calls.update(request.method for request in requests)
-        return await self._retrying(encode(requests), read)
+        return await self._retrying(encode(requests), read, metering.units(requests))
 
-    async def _retrying(self, body: bytes, read: Callable[[bytes], T]) -> T:
-        """Post until `read` likes what came back; waits grow, carry jitter, and honour `Retry-After`."""
+    async def _retrying(self, body: bytes, read: Callable[[bytes], T], cost: int = metering.OTHER_UNITS) -> T:
+        """Post until `read` likes what came back; waits grow, carry jitter, and honour `Retry-After`. Each try costs so
+        many compute units."""
         wait_s = FIRST_WAIT_S
         for attempt in range(RETRIES):
+            metering.charge(cost)
             try:
                 return await _decoded(await self._post(body), read)
             except SourceError as error:

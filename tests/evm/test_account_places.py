@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from chainfolio.blocks import Span
-from chainfolio.errors import HistoryUnavailable
+from chainfolio.budgets import Budget
+from chainfolio.chains import Collected
+from chainfolio.errors import OverBudget
 from localchain.deploy import WAD
 from localchain.evm import Tx, tx
 from localchain.node import LocalNode
@@ -143,13 +146,53 @@ async def test_two_endpoints_of_different_depth_share_the_work(lived: Local) -> 
         assert deep.asked["eth_getBalance"] > 50
 
 
-async def test_without_state_of_the_past_and_without_any_other_way_the_error_says_so(lived: Local) -> None:
+async def test_without_state_of_the_past_and_without_any_other_way_nothing_is_said_to_be_read(lived: Local) -> None:
     def pruned(ask: dict[str, Any]) -> dict[str, Any] | None:
         if ask["method"] in ("eth_getBalance", "eth_getTransactionCount"):
             return {"error": {"code": -32000, "message": "missing trie node 0xabc (path ) state is not available"}}
         return None
 
+    alice = lived.deployment.accounts["alice"].lower()
     async with served(lived.node, lived.deployment, Provider(lived.node.url, SETS["state"], pruned)) as chain:
         await chain.heads()
-        with pytest.raises(HistoryUnavailable, match="archive"):
-            await chain.collect_accounts(Span(0, 9), [lived.wallets[1]], OF_PLACES)
+        chain.node.finalized = lived.node.height
+        (piece,) = await scoped(chain, Span(0, 99), [alice], ("transfers", *OF_PLACES))
+        assert piece.ways == {"transfers": "logs"}
+        assert "transactions" not in piece.tables or not len(piece.tables["transactions"])
+        assert [(each.account, each.amount) for each in piece.unexplained] == [(alice, 0)]
+        assert "archive node" in piece.unexplained[0].reason
+
+
+@pytest.mark.parametrize("limit", [{"max_requests": 30}, {"max_units": 60_000}])
+async def test_a_budget_ends_the_work_with_an_error_and_another_one_goes_on(
+    lived: Local, limit: dict[str, int]
+) -> None:
+    accounts = [lived.deployment.accounts[name].lower() for name in ("alice", "bob", "carol")]
+    span = Span(0, lived.node.height)
+    provider = Provider(lived.node.url, SETS["state"], largest=50)
+    async with served(lived.node, lived.deployment, provider) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        pieces: list[Collected] = []
+        budgets = 0
+        while not pieces or pieces[-1].span.last < span.last:
+            budget, budgets = Budget(**limit), budgets + 1
+            before, had = provider.requests, len(pieces)
+            with suppress(OverBudget):
+                while not pieces or pieces[-1].span.last < span.last:
+                    first = pieces[-1].span.last + 1 if pieces else 0
+                    left = Span(first, span.last)
+                    pieces.append(await chain.collect_accounts(left, accounts, OF_PLACES, budget=budget))
+            assert len(pieces) > had, "no budget is spent without getting on"
+            assert provider.requests - before == budget.requests <= (budget.max_requests or budget.requests)
+            assert budget.units <= (budget.max_units or budget.units)
+        assert budgets > 1
+        assert together(pieces) == await reference(lived, accounts, span)
+
+
+async def test_a_budget_that_is_used_up_says_how_to_go_on(lived: Local) -> None:
+    async with served(lived.node, lived.deployment, Provider(lived.node.url)) as chain:
+        await chain.heads()
+        chain.node.finalized = lived.node.height
+        with pytest.raises(OverBudget, match=r"1 requests is used up.*goes on where this ended"):
+            await chain.collect_accounts(Span(0, 9), [lived.wallets[1]], OF_PLACES, budget=Budget(max_requests=1))

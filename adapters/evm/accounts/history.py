@@ -9,17 +9,22 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from adapters.evm import metering
 from adapters.evm.accounts.logs import ANY_EVENT, AccountLogs
 from adapters.evm.accounts.places import AccountPlaces, Found
+from adapters.evm.accounts.state import CALLS
+from adapters.evm.accounts.touched import Touched
 from adapters.evm.accounts.windows import PIECES
 from adapters.evm.datasets.common import add
 from adapters.evm.datasets.dataset import EvmDataset
 from adapters.evm.datasets.every import DATASETS, TAKEN
 from adapters.evm.logs import Logs
+from adapters.evm.node import Header
 from adapters.evm.spans import Chunk
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget, Estimate
-from chainfolio.chains import Collected
+from chainfolio.chains import Collected, Unexplained
+from chainfolio.errors import HistoryUnavailable, SourceError, Unsupported
 from chainfolio.tables import LOGS
 
 if TYPE_CHECKING:
@@ -41,7 +46,9 @@ class AccountHistory:
     ) -> Collected:
         """As `ReadsAccounts.collect_accounts`."""
         accounts = sorted({each.lower() for each in accounts})
-        found = await self._linked(span, accounts, datasets, before) or await self._final(span, accounts, datasets)
+        with metering.on(budget):
+            found = await self._linked(span, accounts, datasets, before)
+            found = found or await self._final(span, accounts, datasets)
         wanted = [DATASETS[name] for name in datasets]
         tables = await asyncio.to_thread(self._rows, found, accounts, wanted)
         blocks = [header.block() for header in found.chunk.headers]
@@ -58,10 +65,14 @@ class AccountHistory:
         if before is None and self.chain.is_final(span.first):
             return None
         span = _first(span, LINKED_AT_ONCE)
+        recent = self._recent(span, before)
         if _of(datasets, "logs"):
-            chunk = await self.logs.read_linked(span, accounts, before)
+            chunk = await self.logs.read_linked(span, accounts, before, recent)
+        elif recent:
+            chunk = Chunk(span, Logs.blank(0), recent)
         else:
             chunk = await self.chain.reader.read_headers(span, before)
+        self.chain.recent = chunk.headers
         places = None
         if _of(datasets, "places"):
             hashes = {header.height: header.hash for header in chunk.headers}
@@ -71,12 +82,22 @@ class AccountHistory:
                 return await self._linked(places.touched.span, accounts, datasets, before)
         return _Found(chunk, places, is_linked=True)
 
+    def _recent(self, span: Span, before: Block | None) -> list[Header]:
+        """The headers of a span where they are the last that were read, and still fit: whoever asks compares hashes.
+        They are given once: a question that fails reads them again."""
+        recent, self.chain.recent = self.chain.recent, []
+        fits = [header.height for header in recent] == list(range(span.first, span.last + 1))
+        return recent if fits and before is not None and recent[0].parentHash == before.hash else []
+
     async def _final(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> _Found:
         """Final blocks, as many as go at once; the header of the last one."""
         span = Span(span.first, max(span.first, min(span.last, self.chain.node.finalized)))
         places = chunk = None
         if _of(datasets, "places"):
-            places = await self._places(span, accounts, datasets, {})
+            try:
+                places = await self._places(span, accounts, datasets, {})
+            except (HistoryUnavailable, Unsupported) as refusal:
+                places = self._not_given(span, accounts, refusal)
             span = places.touched.span
         if _of(datasets, "logs"):
             chunk = await self.logs.read(span, accounts)
@@ -85,6 +106,12 @@ class AccountHistory:
         if chunk is None:
             chunk = Chunk(span, Logs.blank(0), await self.chain.node.headers([span.last]))
         return _Found(chunk, places)
+
+    def _not_given(self, span: Span, accounts: Sequence[str], refusal: SourceError) -> Found:
+        """Places that no endpoint can give: nothing of them is known, and that is told."""
+        coin, reason = self.chain.info.native.asset, f"{refusal.message}; {refusal.remedy or 'use an archive node'}"
+        told = tuple(Unexplained(account, span.last, coin, 0, reason) for account in accounts)
+        return Found(Touched(span, "", ()), {}, None, told)
 
     async def _places(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], hashes: Mapping[int, str]
@@ -97,8 +124,9 @@ class AccountHistory:
         ways = {}
         for each in wanted:
             if each.by_account == "logs":
-                ways[each.name] = "logs" if self._asks_any() else "logs of known events"
-            elif found.places and not (each.of_traces and found.places.inside is None):
+                if each.topics or self._asks_any():  # known events are asked for by name where they have to be
+                    ways[each.name] = "logs"
+            elif found.places and found.places.touched.way and not (each.of_traces and found.places.inside is None):
                 ways[each.name] = found.places.touched.way
             elif each.of_headers and found.is_linked:
                 ways[each.name] = "headers"
@@ -139,10 +167,24 @@ class AccountHistory:
         return found
 
     def estimate(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Estimate:
-        """As `ReadsAccounts.account_estimate`."""
-        widest = max(each.capabilities.get("max_span", len(span)) for each in self.chain.node.endpoints)
-        pieces = -(-len(span) // widest)
-        return Estimate(2 * -(-pieces // PIECES), 3 * pieces)
+        """As `ReadsAccounts.account_estimate`: by the limits that are known of the widest endpoint. By the state it is
+        what a search costs that finds nothing."""
+        known = [endpoint.capabilities for endpoint in self.chain.node.endpoints]
+        requests = units = 0
+        if _of(datasets, "logs"):
+            pieces = _parts(len(span), max(each.get("max_span", len(span)) for each in known))
+            requests += 3 * _parts(pieces, PIECES)
+            units += 3 * pieces * metering.UNITS["eth_getLogs"]
+        if _of(datasets, "places"):
+            batch = max(each.get("max_batch", CALLS) for each in known)
+            calls = 2 * len(accounts) * max(1, len(span).bit_length())
+            requests += _parts(calls, batch) + 2
+            units += calls * metering.OTHER_UNITS
+        return Estimate(requests, units)
+
+
+def _parts(whole: int, size: int) -> int:
+    return -(-whole // size)
 
 
 @dataclass(slots=True)

@@ -15,9 +15,9 @@ from adapters.evm.forms import Address, Word
 from adapters.evm.node import Node, results_of
 from adapters.evm.traces import CALLS, of_transactions
 from adapters.evm.wire import Request, typed
-from chainfolio.errors import Unsupported
+from chainfolio.errors import BadAnswer, Unsupported
 
-ROUTE = "inside"
+ROUTE, NONE = "inside", 9
 AT_ONCE = 100  # transactions of one request
 
 
@@ -92,19 +92,23 @@ async def moved_in(node: Node, asked: Sequence[Wanted]) -> list[list[Moved]]:
 
 
 async def _moved(endpoint: Endpoint, part: Sequence[Wanted]) -> list[list[Moved]]:
-    """By the way that is known to work; else by the first that does."""
-    known = endpoint.capabilities.get(ROUTE, 0)
-    ways = [known, *(number for number in ROUTES if number != known)] if known else [*ROUTES]
-    refusals = []
-    for number in ways:
+    """By the way that is known to work; else by the first that does for one of them."""
+    if not endpoint.capabilities.get(ROUTE):
+        endpoint.learn(ROUTE, await _route(endpoint, part[0]))
+    if endpoint.capabilities[ROUTE] == NONE:
+        raise Unsupported(endpoint.name, "cannot tell what happens inside transactions")
+    return await _asked(endpoint, ROUTES[endpoint.capabilities[ROUTE]], part)
+
+
+async def _route(endpoint: Endpoint, one: Wanted) -> int:
+    for number, route in ROUTES.items():
         try:
-            found = await _asked(endpoint, ROUTES[number], part)
+            await _asked(endpoint, route, [one])
         except Unsupported as refusal:
-            refusals.append(refusal.reason)
+            endpoint.errors.note(refusal)
             continue
-        endpoint.learn(ROUTE, number)
-        return found
-    raise Unsupported(endpoint.name, f"cannot tell what happens inside transactions: {refusals[0]}")
+        return number
+    return NONE
 
 
 async def _asked(endpoint: Endpoint, route: Route, part: Sequence[Wanted]) -> list[list[Moved]]:
@@ -113,7 +117,7 @@ async def _asked(endpoint: Endpoint, route: Route, part: Sequence[Wanted]) -> li
     found = []
     for each, answer in zip(part, answers, strict=True):
         if answer == b"null":
-            raise Unsupported(endpoint.name, f"{ask(each).method} knows nothing of transaction {each.hash}")
+            raise BadAnswer(endpoint.name, f"has no traces of transaction {each.hash}")
         moves = await asyncio.to_thread(read, endpoint.name, answer, each)
         found.append([replace(moved, tx_index=each.index) for moved in moves])
     return found

@@ -47,17 +47,19 @@ class AccountLogs:
 
         return await self._agreed(at, span)
 
-    async def read_linked(self, span: Span, accounts: Sequence[str], before: Block | None) -> Chunk:
-        """The logs of blocks that may still go, with all their headers. A block that does not name the accounts costs
-        no more than its header."""
+    async def read_linked(
+        self, span: Span, accounts: Sequence[str], before: Block | None, headers: Sequence[Header] = ()
+    ) -> Chunk:
+        """The logs of blocks that may still go, with all their headers, where these were not read already. A block that
+        does not name the accounts costs no more than its header."""
 
         async def at(endpoint: Endpoint) -> list[Chunk]:
-            headers = await self.node.headers_at(endpoint, range(span.first, span.last + 1))
-            check_links(endpoint.name, headers, before)
-            asked = headers if self.integrity == "off" else promised(headers, accounts)
+            chain = list(headers) or await self.node.headers_at(endpoint, range(span.first, span.last + 1))
+            check_links(endpoint.name, chain, before)
+            asked = chain if self.integrity == "off" else promised(chain, accounts)
             logs = await self._by_hash(endpoint, [header.hash for header in asked], accounts)
-            self._check(endpoint.name, logs, headers, final=False)
-            return [Chunk(span, logs, headers)]
+            self._check(endpoint.name, logs, chain, final=False)
+            return [Chunk(span, logs, chain)]
 
         return await self._agreed(at, span)
 

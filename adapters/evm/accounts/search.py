@@ -43,22 +43,25 @@ class _Interval:
 
 
 async def changes(
-    read: Read[T], accounts: Sequence[str], span: Span, *, at_once: int, most: int
+    read: Read[T], accounts: Sequence[str], span: Span, *, at_once: Callable[[], int], most: Callable[[], int]
 ) -> tuple[Span, list[Change[T]]]:
-    """The blocks of a span that changed each account, in order. The span ends earlier where they are more than `most`.
+    """The blocks of a span that changed each account, in order. The span ends earlier where they are more than `most`
+    says; `at_once` says how much is read in one round where there is no need for more.
 
     What lies before block 1 is what the genesis block gave.
     """
     known: dict[Probe, T] = {}
 
     async def learn(probes: Sequence[Probe]) -> None:
-        known.update(zip(probes, await read(probes), strict=True))
+        new = [each for each in probes if each not in known]
+        if new:
+            known.update(zip(new, await read(new), strict=True))
 
     low, last = max(0, span.first - 1), span.last
     await learn([(account, height) for height in dict.fromkeys((low, last)) for account in accounts])
     changed = [_Interval(low, last, account) for account in accounts if known[account, low] != known[account, last]]
     while wide := [each for each in changed if each.high - each.low > 1]:
-        parts = max(1, at_once // len(wide))
+        parts = max(1, at_once() // len(wide))
         cuts = {each: each.cuts(parts) for each in wide}
         await learn([(each.account, height) for each, heights in cuts.items() for height in heights])
         smaller = [each for each in changed if each not in cuts]
@@ -69,8 +72,8 @@ async def changes(
                 _Interval(a, b, each.account) for a, b in pairs if known[each.account, a] != known[each.account, b]
             ]
         changed = sorted(smaller)
-        if len(changed) > most and changed[most].low > low:  # the rest is for the next window
-            last = changed[most].low
+        if len(changed) > (limit := most()) and changed[limit].low > low:  # the rest is for the next window
+            last = changed[limit].low
             cut = [each for each in changed if each.low < last < each.high]
             await learn([(each.account, last) for each in cut])
             kept = [each if each.high <= last else _Interval(each.low, last, each.account) for each in changed]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from adapters.evm import metering
 from adapters.evm.accounts.search import Probe, changes
 from adapters.evm.accounts.touched import Status, Touched
 from adapters.evm.endpoint import Endpoint
@@ -16,6 +17,8 @@ from chainfolio.errors import HistoryUnavailable, SourceError
 WAY = "state"
 CALLS = 1_000  # of one request, where the node takes so many
 MOST = 5_000  # changes of a window
+CAREFUL = 4  # calls of a round for each request that is left of a budget, before it is known how many go into one
+CALLS_EACH = 16  # that the search takes for one change, about
 METHODS = ("eth_getTransactionCount", "eth_getBalance")
 
 
@@ -26,8 +29,17 @@ async def find(endpoint: Endpoint, span: Span, accounts: Sequence[str], hashes: 
     async def read(probes: Sequence[Probe]) -> list[Status]:
         return await _read(endpoint, probes, hashes)
 
-    at_once = max(2, min(CALLS, endpoint.capabilities.get("max_batch", CALLS))) // len(METHODS)
-    window, found = await changes(read, accounts, span, at_once=at_once, most=MOST)
+    def at_once() -> int:
+        # What is not known to fit into one request is not tried on a budget.
+        calls = min(CALLS, metering.affords(1 / CAREFUL, 1)) if "max_batch" not in endpoint.capabilities else CALLS
+        return max(2, int(min(calls, endpoint.capabilities.get("max_batch", calls)))) // len(METHODS)
+
+    def most() -> int:
+        """Half of a budget is for the search, by what one change of many costs, the other half for the blocks."""
+        affordable = metering.affords(2 * CALLS_EACH / at_once() + 0.2, 4 * metering.OTHER_UNITS * CALLS_EACH)
+        return max(1, int(min(MOST, affordable)))
+
+    window, found = await changes(read, accounts, span, at_once=at_once, most=most)
     if hashes:
         return Touched(window, WAY, tuple(sorted({each.height for each in found})), changes=tuple(found))
     codes = await _answers(endpoint, [("eth_getCode", (each, window.last)) for each in accounts], hashes)
