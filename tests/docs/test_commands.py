@@ -55,6 +55,7 @@ READER = {
     "KEY": "$(printed apiKey)",
     "KEY_ID": "$(printed keyId)",
     "VIRTUAL": "$(printed address)",
+    "RPC": "$NODE",
     "SPARE_RPC": "$NODE",
     "OTHER_RPC": "$NODE",
     "CHAINFOLIO_DATABASE": "$DATABASE",
