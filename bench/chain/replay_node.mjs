@@ -8,16 +8,22 @@
 //     --rps N             more than N HTTP requests in a second -> 429 with retry-after
 //     --fail P            share P (0..1) of answers is HTTP 502 (deterministic sequence)
 //     --drop P            share P of eth_getLogs answers silently misses its last block's logs (a lagging backend)
+//     --state URL         balances, nonces, code and calls at any block are another node's to answer (wallet_state.mjs)
+//     --payer ADDRESS     the contract whose calls `pay(address[],uint256)` move coins inside: what traces would say
+//     --serve A,B         of `trace`, `ots`: which of these families of methods there are; else none. An explorer is
+//                         always there, at GET /api
 //     --head N            reported head (default: last recorded); --lag N: finalized = head - N (default 0)
 // GET /stats gives counters per method, bytes, requests and the spans that were asked for; GET /reset clears them.
 import http from 'node:http';
 import fs from 'node:fs';
 import path from 'node:path';
 import readline from 'node:readline';
+import { inside } from './inside.mjs';
 
 const arg = (k, d) => { const i = process.argv.indexOf('--' + k); return i < 0 ? d : process.argv[i + 1]; };
 const dir = arg('data', 'recorded'), PORT = +arg('port', 8600), TIMES = +arg('times', 1), LAT = +arg('latency', 0);
 const MAXR = +arg('max-range', 0), MAXL = +arg('max-logs', 0), RPS = +arg('rps', 0);
+const STATE = arg('state', ''), PAYER = arg('payer', ''), SERVE = new Set(arg('serve', '').split(','));
 const FAIL = +arg('fail', 0), DROP = +arg('drop', 0), LAG = +arg('lag', 0);
 const meta = JSON.parse(fs.readFileSync(path.join(dir, 'chain.json'), 'utf8'));
 const lines = async function* (file) {
@@ -149,11 +155,37 @@ function call(m, p = []) {
     case 'eth_getFilterLogs':
     case 'eth_getFilterChanges': return getLogs(live.get(p[0]) ?? {});
     case 'eth_getLogs': return getLogs(p[0] ?? {});
-    default: return err(-32601, 'method not found: ' + m);
+    default: return served[m] ? JSON.stringify(served[m](p, txAt)) : err(-32601, 'method not found: ' + m);
   }
 }
-const answer = (q) => {
-  const r = call(q.method, q.params), id = JSON.stringify(q.id ?? null);
+const within = inside({ full, receipts, receiptsOf, payer: PAYER });
+const served = { ...(SERVE.has('trace') ? within.trace : {}), ...(SERVE.has('ots') ? within.ots : {}) };
+const OF_STATE = new Set([
+  'eth_getBalance', 'eth_getTransactionCount', 'eth_getCode', 'eth_getStorageAt', 'eth_call',
+]);
+const heightOf = (at) => (at?.blockHash ? byHash.get(at.blockHash) : at?.blockNumber ?? at);
+// What the other node says, by position in the batch: one exchange for all.
+async function ofState(questions) {
+  const mine = STATE ? questions.map((q, i) => [q, i]).filter(([q]) => OF_STATE.has(q.method)) : [];
+  const said = new Map();
+  if (mine.length === 0) return said;
+  const body = mine.map(([q, id]) => {
+    const params = [...(q.params ?? [])], place = q.method === 'eth_getStorageAt' ? 2 : 1, n = heightOf(params[place]);
+    if (typeof n === 'number') params[place] = hex(n);
+    else if (n === undefined && params[place]?.blockHash) return null;
+    stats.calls[q.method] = (stats.calls[q.method] ?? 0) + 1;
+    return { jsonrpc: '2.0', id, method: q.method, params };
+  });
+  const asked = body.filter((x) => x !== null);
+  const answers = asked.length === 0 ? [] : await (await fetch(STATE, {
+    method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(asked),
+  })).json();
+  for (const r of answers) said.set(r.id, r.error ? err(-32000, r.error.message) : JSON.stringify(r.result));
+  mine.forEach(([, id]) => { if (!said.has(id)) said.set(id, err(-32000, 'unknown block')); });
+  return said;
+}
+const answer = (q, known) => {
+  const r = known ?? call(q.method, q.params), id = JSON.stringify(q.id ?? null);
   if (r && r.error && !Array.isArray(r)) return [`{"jsonrpc":"2.0","id":${id},"error":${r.error}}`];
   return [`{"jsonrpc":"2.0","id":${id},"result":`, ...(Array.isArray(r) ? r : [r]), '}'];
 };
@@ -162,10 +194,13 @@ function about(req, res) {
   const u = new URL(req.url, 'http://x');
   if (u.pathname === '/reset') stats = fresh();
   if (u.pathname === '/head') head = +u.searchParams.get('n');
+  if (u.pathname === '/api') stats.explorer = (stats.explorer ?? 0) + 1;
+  const said = JSON.stringify(u.pathname === '/api' ? within.explorer(u.searchParams, head) : { ...stats, head });
+  if (u.pathname === '/api') stats.bytes += said.length;
   res.writeHead(200, JSON_TYPE);
-  res.end(JSON.stringify({ ...stats, head }));
+  res.end(said);
 }
-function reply(res, body) {
+async function reply(res, body) {
   if (RPS && ++inWindow > RPS) {
     stats.rejected++;
     res.writeHead(429, { ...JSON_TYPE, 'retry-after': '1' });
@@ -174,8 +209,9 @@ function reply(res, body) {
   if (lucky(FAIL)) { stats.failed++; res.writeHead(502); return res.end('bad gateway'); }
   let q;
   try { q = JSON.parse(body); } catch { res.writeHead(400); return res.end(); }
-  const many = (qs) => ['[', ...qs.flatMap((x, i) => (i ? [',', ...answer(x)] : answer(x))), ']'];
-  const list = Array.isArray(q) ? many(q) : answer(q);
+  const known = await ofState([].concat(q));
+  const many = (qs) => ['[', ...qs.flatMap((x, i) => (i ? [',', ...answer(x, known.get(i))] : answer(x, known.get(0)))), ']'];
+  const list = Array.isArray(q) ? many(q) : answer(q, known.get(0));
   const buffers = list.map((x) => (typeof x === 'string' ? Buffer.from(x) : x));
   const size = buffers.reduce((sum, x) => sum + x.length, 0);
   stats.bytes += size;
