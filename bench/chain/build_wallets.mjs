@@ -8,19 +8,32 @@ import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
 const here = path.dirname(fileURLToPath(import.meta.url));
-const arg = (k, d) => { const i = process.argv.indexOf('--' + k); return i < 0 ? d : process.argv[i + 1]; };
-const BLOCKS = +arg('blocks', 200000), LOGS = +arg('logs', 1000000), SCALE = +arg('scale', 1), BURST = 50;
-const modules = path.resolve(arg('modules', 'node_modules')), dir = path.resolve(arg('out', 'wallets'));
+const arg = (k, d) => {
+  const i = process.argv.indexOf('--' + k);
+  return i < 0 ? d : process.argv[i + 1];
+};
+const BLOCKS = +arg('blocks', 200000),
+  LOGS = +arg('logs', 1000000),
+  SCALE = +arg('scale', 1),
+  BURST = 50;
+const modules = path.resolve(arg('modules', 'node_modules')),
+  dir = path.resolve(arg('out', 'wallets'));
 const require = createRequire(path.join(modules, 'x.js'));
-const ganache = require('ganache'), solc = require('solc');
+const ganache = require('ganache'),
+  solc = require('solc');
 
 const optimizer = { enabled: true, runs: 1000 };
 const outputSelection = { '*': { '*': ['evm.bytecode.object', 'evm.methodIdentifiers'] } };
 const source = (name) => ({ content: fs.readFileSync(path.join(here, name), 'utf8') });
-const compiled = JSON.parse(solc.compile(JSON.stringify({
-  language: 'Solidity', settings: { evmVersion: 'paris', optimizer, outputSelection },
-  sources: { 'W.sol': source('WalletCast.sol') },
-})));
+const compiled = JSON.parse(
+  solc.compile(
+    JSON.stringify({
+      language: 'Solidity',
+      settings: { evmVersion: 'paris', optimizer, outputSelection },
+      sources: { 'W.sol': source('WalletCast.sol') },
+    }),
+  ),
+);
 if ((compiled.errors ?? []).some((e) => e.severity === 'error')) throw new Error(JSON.stringify(compiled.errors));
 const code = Object.assign({}, ...Object.values(compiled.contracts));
 
@@ -41,7 +54,11 @@ const provider = ganache.provider({
   chain: { hardfork: 'london', chainId: 31337, time: new Date(START_S * 1000) },
   database: { dbPath: path.join(dir, 'state') },
   miner: { blockGasLimit: 30000000, timestampIncrement: 12, defaultGasPrice: hex(2000000000), instamine: 'strict' },
-  wallet: { totalAccounts: 8, defaultBalance: 1000000, mnemonic: 'test test test test test test test test test test test junk' },
+  wallet: {
+    totalAccounts: 8,
+    defaultBalance: 1000000,
+    mnemonic: 'test test test test test test test test test test test junk',
+  },
 });
 const rpc = (method, params = []) => provider.request({ method, params });
 const [deployer, crowd, patron, ...rest] = (await rpc('eth_accounts')).map((a) => a.toLowerCase());
@@ -65,7 +82,11 @@ const send = async (from, to, data, value = 0n, gas = 25000000) => {
   return hash;
 };
 let height = 0;
-const mine = async (count = 1) => { await rpc('evm_mine', [{ blocks: count }]); height += count; pending.length = 0; };
+const mine = async (count = 1) => {
+  await rpc('evm_mine', [{ blocks: count }]);
+  height += count;
+  pending.length = 0;
+};
 const deploy = async (contract, args = '') => {
   const hash = await send(deployer, null, '0x' + code[contract].evm.bytecode.object + args);
   await mine();
@@ -73,8 +94,11 @@ const deploy = async (contract, args = '') => {
 };
 
 const noise = await deploy('Crowd');
-const payer = await deploy('Payer'), rebasing = await deploy('RebasingToken'), fee = await deploy('FeeToken');
-const silent = await deploy('SilentToken'), collection = await deploy('Collection');
+const payer = await deploy('Payer'),
+  rebasing = await deploy('RebasingToken'),
+  fee = await deploy('FeeToken');
+const silent = await deploy('SilentToken'),
+  collection = await deploy('Collection');
 const plain = [];
 for (let i = 0; i < 6; i++) plain.push(await deploy('PlainToken', w(32) + str('Plain ' + i)));
 const spam = [];
@@ -83,48 +107,98 @@ const first = height + 1;
 
 // What happens at which height: the wallets' own events over all of the chain, the crowd's bursts between them.
 const events = wallets.map((_, i) => Math.max(10, Math.round([50, 200, 800, 2000, 5000][i] * SCALE)));
-const last = first + BLOCKS - 1, at = new Map(), planted = [];
-const plan = (h, step) => { if (!at.has(h)) at.set(h, []); at.get(h).push(step); };
-const spread = (count, step) => {
-  for (let i = 0; i < count; i++) plan(first + 20 + Math.floor((i * (BLOCKS - 200)) / count) + below(Math.max(1, Math.floor((BLOCKS - 200) / count))), step);
+const last = first + BLOCKS - 1,
+  at = new Map(),
+  planted = [];
+const plan = (h, step) => {
+  if (!at.has(h)) at.set(h, []);
+  at.get(h).push(step);
 };
-for (const wallet of wallets) for (const token of plain) plan(first, () => send(crowd, token, call('PlainToken', 'mint', w(wallet), w(10n ** 24n))));
+const spread = (count, step) => {
+  for (let i = 0; i < count; i++)
+    plan(
+      first + 20 + Math.floor((i * (BLOCKS - 200)) / count) + below(Math.max(1, Math.floor((BLOCKS - 200) / count))),
+      step,
+    );
+};
+for (const wallet of wallets)
+  for (const token of plain)
+    plan(first, () => send(crowd, token, call('PlainToken', 'mint', w(wallet), w(10n ** 24n))));
 const nfts = new Map(wallets.map((x) => [x, []]));
 let id = 0;
 const other = () => w((BigInt(0x1000 + below(4096)) << 32n) + 7n);
 wallets.forEach((wallet, i) => {
-  const count = events[i], share = (part) => Math.max(1, Math.round(count * part));
-  spread(share(0.28), () => send(wallet, plain[below(6)], call('PlainToken', 'transfer', other(), w(1000 + below(10 ** 9))), 0n, 100000));
-  spread(share(0.30), () => send(crowd, plain[below(6)], call('PlainToken', 'mint', w(wallet), w(1000 + below(10 ** 9))), 0n, 100000));
-  spread(share(0.06), () => send(wallet, plain[below(6)], call('PlainToken', 'approve', other(), w(below(10 ** 9))), 0n, 100000));
+  const count = events[i],
+    share = (part) => Math.max(1, Math.round(count * part));
+  spread(share(0.28), () =>
+    send(wallet, plain[below(6)], call('PlainToken', 'transfer', other(), w(1000 + below(10 ** 9))), 0n, 100000),
+  );
+  spread(share(0.3), () =>
+    send(crowd, plain[below(6)], call('PlainToken', 'mint', w(wallet), w(1000 + below(10 ** 9))), 0n, 100000),
+  );
+  spread(share(0.06), () =>
+    send(wallet, plain[below(6)], call('PlainToken', 'approve', other(), w(below(10 ** 9))), 0n, 100000),
+  );
   spread(share(0.06), () => send(wallet, '0x' + other().slice(24), '0x', BigInt(1 + below(10 ** 9)), 21000));
   spread(share(0.06), () => send(patron, wallet, '0x', BigInt(1 + below(10 ** 9)), 21000));
   spread(share(0.08), () => {
     const each = BigInt(1 + below(10 ** 9));
-    return send(patron, payer, call('Payer', 'pay', w(64), w(each), list([wallet, '0x' + other().slice(24)])), 2n * each, 200000);
+    return send(
+      patron,
+      payer,
+      call('Payer', 'pay', w(64), w(each), list([wallet, '0x' + other().slice(24)])),
+      2n * each,
+      200000,
+    );
   });
   spread(share(0.04), () => send(wallet, payer, call('Payer', 'fail'), 5n, 100000));
-  spread(share(0.04), () => { nfts.get(wallet).push(++id); return send(crowd, collection, call('Collection', 'mint', w(wallet), w(id)), 0n, 150000); });
+  spread(share(0.04), () => {
+    nfts.get(wallet).push(++id);
+    return send(crowd, collection, call('Collection', 'mint', w(wallet), w(id)), 0n, 150000);
+  });
   spread(share(0.03), () => {
     const own = nfts.get(wallet).shift();
-    return own === undefined ? undefined : send(wallet, collection, call('Collection', 'transferFrom', w(wallet), other(), w(own)), 0n, 150000);
+    return own === undefined
+      ? undefined
+      : send(wallet, collection, call('Collection', 'transferFrom', w(wallet), other(), w(own)), 0n, 150000);
   });
-  spread(share(0.05), () => send(wallet, plain[below(6)], call('PlainToken', 'transfer', w(wallets[(i + 1 + below(4)) % 5]), w(1 + below(10 ** 6))), 0n, 100000));
+  spread(share(0.05), () =>
+    send(
+      wallet,
+      plain[below(6)],
+      call('PlainToken', 'transfer', w(wallets[(i + 1 + below(4)) % 5]), w(1 + below(10 ** 6))),
+      0n,
+      100000,
+    ),
+  );
 });
 // Differences that a sum of events must show: each with the first block where it appears.
 const differ = (kind, wallet, token, h) => planted.push({ kind, wallet, token, height: h });
 const part = (share) => first + Math.floor(BLOCKS * share);
-plan(part(0.10), () => send(crowd, rebasing, call('RebasingToken', 'mint', w(wallets[2]), w(10n ** 21n))));
-plan(part(0.35), () => { differ('rebasing', wallets[2], rebasing, part(0.35)); return send(crowd, rebasing, call('RebasingToken', 'rebase', w(7))); });
-plan(part(0.70), () => send(crowd, rebasing, call('RebasingToken', 'rebase', w(3))));
-plan(part(0.20), () => send(crowd, fee, call('FeeToken', 'mint', w(wallets[3]), w(10n ** 20n))));
-plan(part(0.45), () => { differ('fee on transfer', wallets[1], fee, part(0.45)); return send(wallets[3], fee, call('FeeToken', 'transfer', w(wallets[1]), w(10n ** 18n))); });
+plan(part(0.1), () => send(crowd, rebasing, call('RebasingToken', 'mint', w(wallets[2]), w(10n ** 21n))));
+plan(part(0.35), () => {
+  differ('rebasing', wallets[2], rebasing, part(0.35));
+  return send(crowd, rebasing, call('RebasingToken', 'rebase', w(7)));
+});
+plan(part(0.7), () => send(crowd, rebasing, call('RebasingToken', 'rebase', w(3))));
+plan(part(0.2), () => send(crowd, fee, call('FeeToken', 'mint', w(wallets[3]), w(10n ** 20n))));
+plan(part(0.45), () => {
+  differ('fee on transfer', wallets[1], fee, part(0.45));
+  return send(wallets[3], fee, call('FeeToken', 'transfer', w(wallets[1]), w(10n ** 18n)));
+});
 plan(part(0.25), () => send(crowd, silent, call('SilentToken', 'mint', w(wallets[4]), w(10n ** 20n))));
-plan(part(0.55), () => { differ('without events', wallets[4], silent, part(0.55)); return send(crowd, silent, call('SilentToken', 'take', w(wallets[4]), w(10n ** 19n))); });
-spam.forEach((token, i) => plan(part(0.6) + i, () => send(crowd, token, call('PlainToken', 'airdrop', w(64), w(10n ** 18n), list(wallets)))));
+plan(part(0.55), () => {
+  differ('without events', wallets[4], silent, part(0.55));
+  return send(crowd, silent, call('SilentToken', 'take', w(wallets[4]), w(10n ** 19n)));
+});
+spam.forEach((token, i) =>
+  plan(part(0.6) + i, () => send(crowd, token, call('PlainToken', 'airdrop', w(64), w(10n ** 18n), list(wallets)))),
+);
 
-const bursts = Math.ceil(LOGS / BURST), step = (BLOCKS - 100) / bursts;
-for (let i = 0; i < bursts; i++) plan(first + 10 + Math.floor(i * step), () => send(crowd, noise, call('Crowd', 'burst', w(i + 1), w(BURST))));
+const bursts = Math.ceil(LOGS / BURST),
+  step = (BLOCKS - 100) / bursts;
+for (let i = 0; i < bursts; i++)
+  plan(first + 10 + Math.floor(i * step), () => send(crowd, noise, call('Crowd', 'burst', w(i + 1), w(BURST))));
 
 const steps = [...at.keys()].sort((a, b) => a - b);
 const began = Date.now();
@@ -141,8 +215,11 @@ await mine(TAIL); // so that whoever waits for finality still finishes
 // Everything as plain lines, and what moved inside the calls of Payer: the only ones that move coins inside.
 const file = (name) => fs.createWriteStream(path.join(dir, name + '.jsonl'));
 const out = { blocks: file('blocks'), logs: file('logs'), receipts: file('receipts') };
-const put = async (s, o) => { if (!s.write(JSON.stringify(o) + '\n')) await new Promise((r) => s.once('drain', r)); };
-let found = 0, txs = 0;
+const put = async (s, o) => {
+  if (!s.write(JSON.stringify(o) + '\n')) await new Promise((r) => s.once('drain', r));
+};
+let found = 0,
+  txs = 0;
 for (let h = 0; h <= height; h++) {
   const block = await rpc('eth_getBlockByNumber', [hex(h), true]);
   const receipts = [];
@@ -153,12 +230,33 @@ for (let h = 0; h <= height; h++) {
   txs += receipts.length;
   await put(out.blocks, block);
   await put(out.logs, logs);
-  await put(out.receipts, receipts.map(({ logs: _, ...r }) => r));
+  await put(
+    out.receipts,
+    receipts.map(({ logs: _, ...r }) => r),
+  );
 }
 for (const s of Object.values(out)) await new Promise((r) => s.end(r));
 const about = {
-  chainId: 31337, firstBlock: first, lastBlock: last, head: height, wallets, planted, payer, spam, plain, rebasing, fee, silent,
-  collection, noise, tokens: [noise, ...plain], events, logs: found, txs, transfers: 0, approvals: 0,
+  chainId: 31337,
+  firstBlock: first,
+  lastBlock: last,
+  head: height,
+  wallets,
+  planted,
+  payer,
+  spam,
+  plain,
+  rebasing,
+  fee,
+  silent,
+  collection,
+  noise,
+  tokens: [noise, ...plain],
+  events,
+  logs: found,
+  txs,
+  transfers: 0,
+  approvals: 0,
 };
 fs.writeFileSync(path.join(dir, 'chain.json'), JSON.stringify(about, null, 1) + '\n');
 console.log(JSON.stringify({ dir, blocks: height + 1, logs: found, txs }));
