@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bench.places import HERE, Absent, recorded
@@ -34,16 +35,24 @@ class ReplayNode:
 
 
 @contextmanager
-def replay(*flags: str) -> Iterator[ReplayNode]:
-    """A replay node of the recorded chain on a free port, with these flags."""
-    command = ["node", str(HERE / "chain" / "replay_node.mjs"), "--data", str(recorded().folder), "--port", "0", *flags]
+def replay(*flags: str, folder: Path | None = None) -> Iterator[ReplayNode]:
+    """A replay node of the recorded chain, or of one in another folder, on a free port, with these flags."""
+    data = ["--data", str(folder or recorded().folder)]
+    script = ["--max-old-space-size=12000", str(HERE / "chain" / "replay_node.mjs")]
+    with served(["node", *script, *data, "--port", "0", *flags]) as url:
+        yield ReplayNode(url)
+
+
+@contextmanager
+def served(command: Sequence[str]) -> Iterator[str]:
+    """A server that says its `url` in a line of JSON, ended afterwards."""
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     except FileNotFoundError:
         raise Absent("node was not found: install Node.js 20 or newer") from None
     try:
         assert process.stdout is not None
-        yield ReplayNode(json.loads(process.stdout.readline())["url"])
+        yield json.loads(process.stdout.readline())["url"]
     finally:
         process.terminate()
         process.wait()

@@ -3,6 +3,7 @@
 # and the peers. Needs node 20 or newer with npm, python3, and for the frameworks Postgres' programs (initdb, pg_ctl).
 #   bench/setup.sh            the chain (1 to 4 minutes) and all peers
 #   bench/setup.sh chain      the chain alone: every benchmark runs, the ones with peers leave them out
+#   bench/setup.sh wallets    the chain, and the long one around five wallets, for `bench.accounts`
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 home=${PEERS_HOME:-$here/home}
@@ -28,6 +29,12 @@ if [ ! -f recorded/chain.json ]; then
   kill "$pid"
 fi
 [ "${1:-all}" = chain ] && exit 0
+
+if [ ! -f wallets/chain.json ]; then # 200,000 blocks around five wallets: a quarter of an hour
+  npmdir ganache ganache@7.9.2 solc@0.8.37
+  node "$here/chain/build_wallets.mjs" --modules ganache/node_modules --out wallets
+fi
+[ "${1:-all}" = wallets ] && exit 0
 
 tokens=$(node -p 'JSON.stringify(JSON.parse(require("fs").readFileSync("recorded/chain.json")).tokens).slice(1, -1)')
 [ -d cryo ] || python3 -m venv cryo

@@ -1,0 +1,216 @@
+"""The histories of five wallets on a chain of 200,000 blocks and a million logs of others, read from ordinary nodes.
+
+python -m bench.accounts [--kills 50] [--wallets FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import wallet_truth
+from bench.figures import Figure, main
+from bench.node import ReplayNode, replay, served
+from bench.places import HERE, Absent, home, scratch
+from bench.runs import empty, ours, product, run
+from bench.wallet_truth import Row, Wallets
+
+# Of what each kind of endpoint is capable beside logs, blocks and state at past blocks.
+ENDPOINTS = {"traces": ("--serve", "trace"), "address search": ("--serve", "ots"), "explorer": (), "state alone": ()}
+SPAN = 10_000
+LOGS, PER_SPAN, BYTES, MANY, PER_OWN = 30, 3 * 1.1, 1 / 50, 1.5, 40
+BATCH = 1000  # questions in one request, at most
+LIMIT_S = 1800
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A replay node of the long chain, and how it is named in settings."""
+
+    node: ReplayNode
+    has_explorer: bool = False
+
+    def env(self, data: Path) -> dict[str, str]:
+        """The environment of a command that works on it."""
+        more = {"CHAINFOLIO_CHAINS__LOCAL__INDEX": "accounts"}
+        if self.has_explorer:
+            more["CHAINFOLIO_CHAINS__LOCAL__EXPLORER"] = f"{self.node.url}/api"
+        return {**ours(self.node.url, data), **more}
+
+
+def watch(node: Node, data: Path, chain: Wallets, accounts: Sequence[str], *more: str) -> dict[str, Any]:
+    """`chainfolio watch` over the whole chain; what the node was asked."""
+    node.node.reset()
+    span = ["--from", str(chain.first), "--to", str(chain.last)]
+    command = [*product(), "watch", *accounts, "--chain", "local", *span, "--json", *more]
+    run(command, node.env(data), limit_s=LIMIT_S).done()
+    return node.node.stats()
+
+
+def run_all(options: argparse.Namespace) -> list[Figure]:
+    """Measure."""
+    folder = Path(options.wallets or home() / "wallets")
+    if not (folder / "chain.json").exists():
+        raise Absent("there is no long chain: run bench/setup.sh wallets, or set PEERS_HOME")
+    chain, figures = wallet_truth.read(folder), []
+    wanted = wallet_truth.expected(chain)
+    modules = str(options.modules or home() / "ganache" / "node_modules")
+    state = ["node", str(HERE / "chain" / "wallet_state.mjs"), "--modules", modules, "--data", str(folder)]
+    with served(state) as url, scratch() as data:
+        for name, flags in ENDPOINTS.items():
+            with _node(chain, url, *flags, has_explorer=name == "explorer") as node:
+                figures += _exact(name, node, data, chain, wanted)
+                if name == "traces":
+                    figures += _against_whole(node, data, chain)
+                    figures += _many(node, data, chain)
+                    figures += _kills(node, data, chain, wanted, options)
+                if name == "state alone":
+                    figures += _reconciled(node, data, chain)
+        with _node(chain, url, "--serve", "trace", "--max-range", str(SPAN)) as node:
+            figures += _narrow(node, data, chain)
+    return figures
+
+
+@contextmanager
+def _node(chain: Wallets, state: str, *flags: str, has_explorer: bool = False) -> Iterator[Node]:
+    with replay("--state", state, "--payer", chain.payer, *flags, folder=chain.folder) as node:
+        yield Node(node, has_explorer)
+
+
+def _exact(name: str, node: Node, data: Path, chain: Wallets, wanted: dict[str, set[Row]]) -> list[Figure]:
+    stats = watch(node, empty(data), chain, chain.wallets)
+    differences = wallet_truth.compared(wanted, wallet_truth.stored(data, chain))
+    total = sum(map(len, wanted.values()))
+    figures = [
+        Figure(
+            "accounts", f"rows of five wallets, by {name}: missing, too many, twice ({total:,} rows)",
+            ", ".join(f"{table} {a}/{b}/{c}" for table, (a, b, c) in differences.items()), "0/0/0",
+            all(not any(each) for each in differences.values()), {"stats": _without_spans(stats)},
+        ),
+    ]  # fmt: skip
+    logs = stats["calls"].get("eth_getLogs", 0)
+    if name == "state alone":
+        own = sum(1 for row in wanted["transactions"] if row[3] in chain.wallets)
+        others = stats["http"] - logs
+        figures.append(Figure(
+            "accounts", f"requests beside those for logs, by {name}, per 100 own transactions ({own:,} own)",
+            f"{100 * others / own:.1f} ({others:,} requests)", f"≤ {PER_OWN}", 100 * others / own <= PER_OWN,
+        ))  # fmt: skip
+    if name == "traces":
+        figures.append(Figure("accounts", "requests for logs, unlimited node", str(logs), f"≤ {LOGS}", logs <= LOGS))
+    return figures
+
+
+def _narrow(node: Node, data: Path, chain: Wallets) -> list[Figure]:
+    """A node that serves logs of 10,000 blocks at once."""
+    logs = watch(node, empty(data), chain, chain.wallets)["calls"]["eth_getLogs"]
+    spans = -(-chain.blocks // SPAN)
+    name = f"requests for logs, spans of {SPAN:,} blocks: per span"
+    return [Figure("accounts", name, f"{logs / spans:.2f} ({logs})", f"≤ {PER_SPAN:.1f}", logs <= PER_SPAN * spans)]
+
+
+def _against_whole(node: Node, data: Path, chain: Wallets) -> list[Figure]:
+    """Bytes beside those of an index of everything, of the same datasets."""
+    scoped = watch(node, empty(data), chain, chain.wallets)["bytes"]
+    node.node.reset()
+    span = ["--from", str(chain.first), "--to", str(chain.last)]
+    datasets = ["--datasets", "blocks,transfers,approvals,transactions,native"]
+    env = {**node.env(empty(data)), "CHAINFOLIO_CHAINS__LOCAL__INDEX": "chain"}
+    run([*product(), "index", "local", *span, *datasets, "--json"], env, limit_s=LIMIT_S).done()
+    whole = node.node.stats()["bytes"]
+    return [Figure(
+        "accounts", "bytes read: histories of five wallets / an index of everything, without traces",
+        f"1/{whole / scoped:.0f} ({scoped / 1e6:.1f} MB, {whole / 1e6:.0f} MB)", "≤ 1/50", scoped / whole <= BYTES,
+    )]  # fmt: skip
+
+
+def _many(node: Node, data: Path, chain: Wallets) -> list[Figure]:
+    """A hundred wallets beside one: the busiest of the five, and 95 without any history."""
+    one = watch(node, empty(data), chain, chain.wallets[-1:])["http"]
+    idle = [f"0x{0x5EED << 144 | number:040x}" for number in range(95)]
+    many = watch(node, empty(data), chain, [*chain.wallets, *idle])["http"]
+    name = "requests for 100 wallets / for one"
+    return [Figure("accounts", name, f"{many / one:.2f} ({many}, {one})", f"≤ {MANY}", many <= MANY * one)]
+
+
+def _kills(
+    node: Node, data: Path, chain: Wallets, wanted: dict[str, set[Row]], options: argparse.Namespace
+) -> list[Figure]:
+    """Killed at random moments, again and again, until it is through; then compared."""
+    chance, kills, bad, again = random.Random(options.seed), 0, 0, 0
+    began_s = time.perf_counter()
+    unbroken = watch(node, empty(data), chain, chain.wallets)["http"]
+    wall_s = time.perf_counter() - began_s
+    while kills < options.kills:
+        empty(data)
+        node.node.reset()
+        while not _killed(node, data, chain, chance.uniform(0.1, 1.0) * wall_s):
+            kills += 1
+            if kills >= options.kills:
+                break
+        asked = node.node.stats()["http"]
+        span = ["--from", str(chain.first), "--to", str(chain.last)]
+        command = [*product(), "watch", *chain.wallets, "--chain", "local", *span, "--json"]
+        run(command, node.env(data), limit_s=LIMIT_S).done()
+        again += max(0, asked + node.node.stats()["http"] - asked - unbroken)
+        differences = wallet_truth.compared(wanted, wallet_truth.stored(data, chain))
+        bad += sum(map(sum, differences.values()))
+    return [Figure(
+        "accounts", f"{kills} kills of a back-fill, seed {options.seed}: rows lost, doubled or wrong; requests more a kill",
+        f"{bad}; {again / max(1, kills):.1f}", "0", bad == 0, {"unbroken": unbroken},
+    )]  # fmt: skip
+
+
+def _killed(node: Node, data: Path, chain: Wallets, after_s: float) -> bool:
+    """Start a back-fill and kill it after some seconds; True where it was through."""
+    span = ["--from", str(chain.first), "--to", str(chain.last)]
+    command = [*product(), "watch", *chain.wallets, "--chain", "local", *span, "--json"]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, env=node.env(data), stdout=quiet, stderr=quiet) as process:
+        try:
+            return process.wait(after_s) == 0
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return False
+
+
+def _reconciled(node: Node, data: Path, chain: Wallets) -> list[Figure]:
+    """Every planted difference is found at its first block, and no other one."""
+    node.node.reset()
+    command = [*product(), "reconcile", *chain.wallets, "--chain", "local", "--json"]
+    done = run(command, node.env(data), limit_s=LIMIT_S)
+    said = json.loads(done.output)
+    found = {
+        (each["account"], each["asset"].rpartition(":")[2], difference["firstBlock"])
+        for each in said for difference in each["differences"]
+    }  # fmt: skip
+    planted = {(wallet, token, height) for _, wallet, token, height in chain.planted}
+    return [Figure(
+        "accounts", f"reconcile: {len(planted)} planted differences: not found at their first block; invented",
+        f"{len(planted - found)}; {len(found - planted)}; {node.node.stats()['http']} requests", "0; 0",
+        planted == found, {"found": sorted(map(str, found))},
+    )]  # fmt: skip
+
+
+def _without_spans(stats: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in stats.items() if name != "asked"}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--wallets", help="the folder of the long chain (default: below PEERS_HOME)")
+    parser.add_argument("--modules", help="where ganache is installed (default: below PEERS_HOME)")
+    parser.add_argument("--kills", type=int, default=50, help="at least so many")
+    parser.add_argument("--seed", type=int, default=7, help="of the moments")
+
+
+if __name__ == "__main__":
+    main(__doc__, run_all, add)

@@ -1,0 +1,136 @@
+"""The history of the wallets of the long chain, from its recorded files by plain Python, and as the product stored it:
+both as the same tuples, to be compared. Nothing here is shared with the product.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.truth import APPROVAL, TRANSFER, rows
+
+Row = tuple[Any, ...]
+PAY = "0xc39328f1"  # pay(address[],uint256), the only call that moves coins inside
+
+
+@dataclass(frozen=True, slots=True)
+class Wallets:
+    """The long chain: which blocks count, who the wallets are, and which differences were planted."""
+
+    folder: Path
+    first: int
+    last: int
+    wallets: tuple[str, ...]
+    payer: str
+    planted: tuple[tuple[str, str, str, int], ...]  # kind, wallet, token, first block
+    logs: int
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks count."""
+        return self.last - self.first + 1
+
+
+def read(folder: Path) -> Wallets:
+    """What `chain.json` says."""
+    about = json.loads((folder / "chain.json").read_text())
+    planted = tuple((each["kind"], each["wallet"], each["token"], each["height"]) for each in about["planted"])
+    return Wallets(
+        folder, about["firstBlock"], about["lastBlock"], tuple(about["wallets"]), about["payer"], planted, about["logs"]
+    )
+
+
+def expected(chain: Wallets) -> dict[str, set[Row]]:
+    """What concerns the wallets, by table: transfers (native and internal ones too), approvals, transactions."""
+    found: dict[str, set[Row]] = {"transfers": set(), "approvals": set(), "transactions": set()}
+    files = [(chain.folder / f"{name}.jsonl").open() for name in ("blocks", "logs", "receipts")]
+    for height, (block, logs, receipts) in enumerate(zip(*files, strict=True)):
+        if chain.first <= height <= chain.last and len(receipts) > 3:
+            for log in json.loads(logs):
+                _log(found, height, log, chain.wallets)
+            for tx, receipt in zip(json.loads(block)["transactions"], json.loads(receipts), strict=True):
+                _transaction(found, height, tx, receipt, chain)
+    return found
+
+
+def _log(found: dict[str, set[Row]], height: int, log: dict[str, Any], wallets: Collection[str]) -> None:
+    topics, place = log["topics"], (height, int(log["logIndex"], 16))
+    if len(topics) < 3 or topics[0] not in (TRANSFER, APPROVAL):
+        return
+    one, other = ("0x" + topic[26:] for topic in topics[1:3])
+    if one not in wallets and other not in wallets:
+        return
+    token = log["address"].lower()
+    if topics[0] == APPROVAL:
+        found["approvals"].add((*place, token, one, other, int(log["data"], 16)))
+    elif len(topics) == 4:
+        found["transfers"].add((*place, "erc721", token, one, other, int(topics[3], 16), 1))
+    else:
+        found["transfers"].add((*place, "erc20", token, one, other, None, int(log["data"], 16)))
+
+
+def _transaction(
+    found: dict[str, set[Row]], height: int, tx: dict[str, Any], receipt: dict[str, Any], chain: Wallets
+) -> None:
+    place, value, is_done = int(tx["transactionIndex"], 16), int(tx["value"], 16), receipt["status"] == "0x1"
+    fee = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
+    sender, recipient = tx["from"], tx["to"]
+    if sender in chain.wallets or recipient in chain.wallets:
+        found["transactions"].add((height, place, tx["hash"], sender, recipient, value, int(is_done), fee))
+        if is_done and value:
+            found["transfers"].add((height, -1, "native", None, sender, recipient, None, value))
+    if recipient == chain.payer and is_done and tx["input"].startswith(PAY):
+        words = [tx["input"][at : at + 64] for at in range(10, len(tx["input"]), 64)]
+        for word in words[3:]:
+            if "0x" + word[24:] in chain.wallets:
+                moved = (height, -1, "internal", None, chain.payer, "0x" + word[24:], None, int(words[1], 16))
+                found["transfers"].add(moved)
+
+
+def stored(data: Path, chain: Wallets) -> dict[str, list[Row]]:
+    """What the product stored that concerns the wallets, by table; a row that is stored twice is twice in the list."""
+    return {
+        "transfers": [
+            (height, log, standard, token, sender, recipient, _int(token_id), _int(raw))
+            for height, log, standard, token, sender, recipient, token_id, raw in _of(
+                data, chain, "transfers", ["log_index", "standard", "token", "sender", "recipient", "token_id", "raw"],
+                ("sender", "recipient"),
+            )
+        ],
+        "approvals": [
+            (*row[:-1], _int(row[-1]))
+            for row in _of(
+                data, chain, "approvals", ["log_index", "token", "owner", "spender", "raw"], ("owner", "spender")
+            )
+        ],
+        "transactions": [
+            (height, place, tx_hash, sender, recipient, _int(raw), status, _int(fee))
+            for height, place, tx_hash, sender, recipient, raw, status, fee in _of(
+                data, chain, "transactions", ["tx_index", "hash", "sender", "recipient", "raw", "status", "fee"],
+                ("sender", "recipient"),
+            )
+        ],
+    }  # fmt: skip
+
+
+def _of(data: Path, chain: Wallets, table: str, columns: list[str], parties: tuple[str, str]) -> Iterator[Row]:
+    one, other = (columns.index(name) + 1 for name in parties)
+    for row in rows(data, table, ["height", *columns]):
+        is_theirs = row[one] in chain.wallets or row[other] in chain.wallets
+        if is_theirs and chain.first <= row[0] <= chain.last:
+            yield row
+
+
+def _int(raw: bytes | None) -> int | None:
+    return None if raw is None else int.from_bytes(raw, "big")
+
+
+def compared(wanted: dict[str, set[Row]], got: dict[str, list[Row]]) -> dict[str, tuple[int, int, int]]:
+    """By table: rows that are missing, rows too many, rows that are there twice."""
+    return {
+        name: (len(rows_ - set(got[name])), len(set(got[name]) - rows_), len(got[name]) - len(set(got[name])))
+        for name, rows_ in wanted.items()
+    }
