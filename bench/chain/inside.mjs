@@ -5,7 +5,7 @@ const PAY = '0xc39328f1';
 const hex = (n) => '0x' + n.toString(16);
 const strip = (word) => '0x' + word.slice(24);
 
-export function inside({ full, receipts, receiptsOf, payer, pay = PAY }) {
+export function inside({ full, receipts, receiptsOf, txAt, payer, pay = PAY }) {
   const paid = (tx, status) => {
     if (tx.to !== payer || !tx.input.startsWith(pay) || status !== '0x1') return [];
     const words = tx.input.slice(10).match(/.{64}/g),
@@ -162,14 +162,18 @@ export function inside({ full, receipts, receiptsOf, payer, pay = PAY }) {
         first = Number(query.get('startblock') ?? 0),
         last = Math.min(head, Number(query.get('endblock') ?? head));
       if (action === 'eth_blockNumber') return { jsonrpc: '2.0', id: 1, result: hex(head) };
-      const wanted = query.get('address')?.toLowerCase();
-      const heights = wanted
-        ? [...new Set(within(wanted, first, last).map(([n]) => n))]
-        : Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => first + i);
+      const wanted = query.get('address')?.toLowerCase(),
+        only = query.get('txhash')?.toLowerCase();
+      const heights = only
+        ? [txAt.get(only)?.[0]].filter((n) => n !== undefined)
+        : wanted
+          ? [...new Set(within(wanted, first, last).map(([n]) => n))]
+          : Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => first + i);
       const rows = heights.flatMap((n) => {
         const block = JSON.parse(full[n]),
           time = String(Number(block.timestamp));
         return block.transactions.flatMap((tx, i) => {
+          if (only && tx.hash !== only) return [];
           const receipt = JSON.parse(receipts[n])[i];
           const common = {
             blockNumber: String(n),

@@ -158,7 +158,7 @@ function call(m, p = []) {
     default: return served[m] ? JSON.stringify(served[m](p, txAt)) : err(-32601, 'method not found: ' + m);
   }
 }
-const within = inside({ full, receipts, receiptsOf, payer: PAYER });
+const within = inside({ full, receipts, receiptsOf, txAt, payer: PAYER });
 const served = { ...(SERVE.has('trace') ? within.trace : {}), ...(SERVE.has('ots') ? within.ots : {}) };
 const OF_STATE = new Set([
   'eth_getBalance', 'eth_getTransactionCount', 'eth_getCode', 'eth_getStorageAt', 'eth_call',
@@ -210,7 +210,8 @@ async function reply(res, body) {
   let q;
   try { q = JSON.parse(body); } catch { res.writeHead(400); return res.end(); }
   const known = await ofState([].concat(q));
-  const many = (qs) => ['[', ...qs.flatMap((x, i) => (i ? [',', ...answer(x, known.get(i))] : answer(x, known.get(0)))), ']'];
+  const one = (x, i) => [...(i ? [','] : []), ...answer(x, known.get(i))];
+  const many = (qs) => ['[', ...qs.flatMap(one), ']'];
   const list = Array.isArray(q) ? many(q) : answer(q, known.get(0));
   const buffers = list.map((x) => (typeof x === 'string' ? Buffer.from(x) : x));
   const size = buffers.reduce((sum, x) => sum + x.length, 0);
