@@ -75,7 +75,11 @@ class Engine(Protocol):
         """The transactions of accounts that a filter lets through; Unserved without a source of them."""
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
-        """Begin to read accounts anew in the background; False where every one is being read already."""
+        """Begin to read accounts anew in the background, and have their histories read from now on; False where every
+        one is being read already."""
+
+    async def watch(self, accounts: Sequence[Account]) -> None:
+        """Have the histories of accounts read from now on, by whatever indexes their chains."""
 
     def kinds(self) -> Collection[str]:
         """The kinds of address (`evm`, `solana`…) that some configured chain has."""

@@ -93,7 +93,7 @@ class Subscribed(msgspec.Struct, frozen=True):
 )
 async def subscribe_snapshot(request: Context, body: WantedSnapshots) -> Answer:
     """Subscribes to all of them for one year from now, or to none; 1200 credits an address. An address that is
-    subscribed to already is refused until its year is over."""
+    subscribed to already is refused until its year is over. Their histories are read from now on, too."""
     now_us, principal = request.parts.seams.clock.now_us(), request.principal
     owner, actor = principal.account_id, principal.key_id
     addresses = distinct(each.address for each in body.addresses)
@@ -105,6 +105,8 @@ async def subscribe_snapshot(request: Context, body: WantedSnapshots) -> Answer:
         count = "1 address is" if len(made) == 1 else f"{len(made)} addresses are"
         return Subscribed(f"{count} subscribed to", [_shown(each) for each in made])
 
+    # Before it is paid for: what is watched twice costs nothing, and nobody pays for what nobody reads.
+    await request.engine.watch([account(each) for each in addresses])
     return await change(request, work)
 
 

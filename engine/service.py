@@ -50,6 +50,7 @@ from engine.shared_work import SharedWork
 from engine.validators import Validators, unserved
 from engine.virtual_users import read_group
 from engine.wiring import functions, shown_facts, snapshotter_of
+from indexer import watching
 from indexer.follow import Status
 from indexer.registry import Registry
 from indexer.wiring import System
@@ -292,11 +293,17 @@ class Engine:
         return TransactionsPage(Transactions(tuple(found), completeness, issues), reached)
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
-        """Begin to read accounts anew, behind the caller's back; False where every one is being read already."""
+        """Begin to read accounts anew, behind the caller's back, and have their histories read from now on; False where
+        every one is being read already."""
+        await self.watch(accounts)
         idle = [account for account in accounts if account.address not in self._reads]
         if idle and not self._refresh(idle):
             raise Unavailable("accounts", "too many are being read for later", retry_after_s=5)
         return bool(idle)
+
+    async def watch(self, accounts: Sequence[Account]) -> None:
+        """Have the histories of accounts read, by whatever indexes their chains."""
+        await asyncio.to_thread(watching.want, self.system, accounts)
 
     def _document(
         self, address: str, valuation: Valuation, updated_us: int, options: Options, height: int | None = None
@@ -362,18 +369,11 @@ class Engine:
         result = []
         for account in accounts:
             kept = self._kept.get(account.address)
-            running = account.address in self._reads
-            read_us, indexed_us = kept.updated_us if kept else None, self._indexed_us(account.kind)
+            running = account.address in self._reads or watching.is_being_read(self.system, account)
+            read_us, indexed_us = kept.updated_us if kept else None, watching.read_until_us(self.system, account)
             known_us = None if indexed_us is None else max(indexed_us, read_us or 0)
             result.append(SyncStatus(account.address, read_us, known_us, running))
         return result
-
-    def _indexed_us(self, family: str) -> int | None:
-        """Up to when what accounts of a family did is indexed on all its chains; None where nothing is. An account that
-        is read after that knows at that moment all that is indexed."""
-        chains = [chain.key for chain in self.system.chains if chain.kind == family]
-        tops = [self.system.tail.top(key) or self.system.tail.anchor(key) for key in chains]
-        return min((top.time_us for top in tops if top is not None), default=None)
 
     async def readiness(self) -> Readiness:
         """How far each chain is, from what the worker and the tail know: no node is asked."""

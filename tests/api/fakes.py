@@ -213,6 +213,9 @@ class FakeEngine:
         await self._come("transactions", accounts, wanted)
         return TransactionsPage(Transactions(()), self.reached)
 
+    async def watch(self, accounts: Sequence[Account]) -> None:
+        await self._come("watch", accounts)
+
     async def sync(self, accounts: Sequence[Account]) -> bool:
         await self._come("sync", accounts)
         return not self.syncing
