@@ -72,12 +72,13 @@ def can_be_read(chain: Chain) -> bool:
 
 
 def groups(datasets: Mapping[str, Dataset]) -> list[tuple[str, ...]]:
-    """The datasets that can be read by account: those that are read together, together."""
+    """The datasets that can be read by account: those that are read together, together. Logs come first, for they cost
+    little and tell most."""
     found: dict[str, list[str]] = {}
     for each in datasets.values():
         if each.by_account:
             found.setdefault(each.by_account, []).append(each.name)
-    return [tuple(names) for names in found.values()]
+    return [tuple(names) for _, names in sorted(found.items())]
 
 
 def group_of(datasets: Mapping[str, Dataset], name: str) -> tuple[str, ...]:

@@ -63,11 +63,11 @@ class IndexOf(Generic[ChainT]):
         return progress
 
     async def fill_accounts(
-        self, accounts: Sequence[str], first: int, last: int, budget: Budget | None = None
+        self, accounts: Sequence[str], first: int, last: int, budget: Budget | None = None, *, again: bool = False
     ) -> Progress:
         """Back-fill what is missing of the histories of accounts."""
         scope = Scope(tuple(Watch(each, first, last) for each in accounts))
-        work = missing_of(self.tail, self.chain, scope, last)
+        work = missing_of(self.tail, self.chain, scope, last, again=again)
         progress = Progress(self.seams.clock, sum(len(item.spans) for item in work))
         await Collector(self.chain, self.lake, self.tail, self.seams, progress, budget=budget).run(work)
         return progress

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainfolio.blocks import Span, Spans
+from chainfolio.budgets import Budget
+from chainfolio.errors import OverBudget
 from indexer.rewind import rewind
+from indexer.scopes import indexed_for, lacking
 from tests.chains.index import IndexOf, in_order, index
-from tests.chains.invented.chainfolio_invented.chain import InventedChain
+from tests.chains.invented.chainfolio_invented.chain import HEIGHTS, InventedChain
 from tests.chains.invented.chainfolio_invented.ledger import ACCOUNTS, TOKENS
 from tests.chains.invented_subject import KEY, InventedSubject
 from tests.chains.subject import FINALITY, Row
+from tests.indexer.dying import Died, Fuse, mortal
 
 BLOCKS = 160
 LAST = BLOCKS - FINALITY
@@ -92,3 +98,145 @@ def test_in_whatever_order_a_chain_contracts_and_accounts_are_indexed_every_row_
 
     with TemporaryDirectory() as folder:
         asyncio.run(run(Path(folder)))
+
+
+async def whole_histories(indexed: Invented, subject: InventedSubject) -> None:
+    """What is stored is what ought to be, once, in the lake, the tail and the histories."""
+    assert indexed.rows("transfers") == plain(subject, indexed)
+    await indexed.materialise()
+    stored = in_order(indexed.stored("transfers").to_pylist())
+    assert history(indexed) == by_account(stored)
+    assert indexed.tail.open_batches(KEY) == []
+
+
+async def test_accounts_that_are_killed_at_any_write_lose_and_double_nothing(tmp_path: Path) -> None:
+    """Over a contract and a part of everything, so that rows are looked up on the way."""
+    moment, ended = 0, False
+    while not ended:
+        folder = tmp_path / str(moment)
+        async with index(SUBJECT, folder, datasets=DATASETS) as indexed:
+            await indexed.fill(30, 50, ("transfers",), [next(iter(TOKENS))])
+            await indexed.fill_accounts([C], 0, 60)
+            fuse = Fuse(moment)
+            for store in (indexed.lake, indexed.tail):
+                mortal(store, fuse)
+            with suppress(Died):
+                await indexed.fill_accounts([A, B], 0, LAST)
+                ended = True
+            fuse.left = -1
+        async with index(SUBJECT, folder, datasets=DATASETS) as indexed:
+            await indexed.fill_accounts([A, B], 0, LAST)
+            await whole_histories(indexed, SUBJECT)
+            for name in DATASETS:
+                assert indexed_for(indexed.tail, KEY, name, A) == Spans([Span(0, LAST)])
+        moment += 1
+    assert moment > 8, "there was something to die at"
+
+
+async def test_an_account_that_is_added_is_read_alone_and_what_is_indexed_is_not_read_again(tmp_path: Path) -> None:
+    subject = InventedSubject(BLOCKS)
+    async with index(subject, tmp_path, datasets=DATASETS) as indexed:
+        await indexed.fill_accounts([A], 0, LAST)
+        assert list(lacking(indexed.tail, KEY, ("native",), {A: Span(0, LAST), B: Span(0, LAST)})) == [
+            (Spans([Span(0, LAST)]), (B,))
+        ]
+        asked: list[list[str]] = []
+        usual = indexed.chain.collect_accounts
+
+        async def spied(span: Span, accounts: Sequence[str], *more: object, **named: object) -> object:
+            asked.append(sorted(accounts))
+            return await usual(span, accounts, *more, **named)  # type: ignore[arg-type]
+
+        indexed.chain.collect_accounts = spied  # type: ignore[method-assign, assignment]
+        await indexed.fill_accounts([A, B], 0, LAST)
+        assert asked == [[B]] * (2 * -(-(LAST + 1) // HEIGHTS)), "each group once, in pieces"
+        asked.clear()
+        await indexed.fill_accounts([A, B], 0, LAST)
+        assert asked == []
+        await indexed.fill_accounts([A, B, C], 0, LAST)
+        assert {tuple(each) for each in asked} == {(C,)}
+        await whole_histories(indexed, subject)
+
+
+async def test_a_budget_ends_the_work_and_the_next_run_goes_on_where_it_ended(tmp_path: Path) -> None:
+    async with index(SUBJECT, tmp_path, datasets=DATASETS) as indexed:
+        spent = 0
+        with pytest.raises(OverBudget, match="the budget of 2 requests"):
+            await indexed.fill_accounts([A], 0, LAST, Budget(max_requests=2))
+        known = indexed_for(indexed.tail, KEY, "transfers", A)
+        assert known == Spans([Span(0, 2 * HEIGHTS - 1)]), "what was paid for is kept"
+        while True:
+            budget = Budget(max_requests=2)
+            try:
+                await indexed.fill_accounts([A], 0, LAST, budget)
+                break
+            except OverBudget:
+                spent += budget.requests
+        assert spent + budget.requests == 2 * -(-(LAST + 1) // HEIGHTS) - 2, "nothing was asked for twice"
+        await whole_histories(indexed, SUBJECT)
+
+
+@pytest.mark.parametrize("whole", [(), ("transfers",), DATASETS], ids=["accounts alone", "with some", "with all"])
+async def test_the_head_is_followed_for_accounts_through_reorganisations(tmp_path: Path, whole: Sequence[str]) -> None:
+    subject = InventedSubject(BLOCKS)
+    async with index(subject, tmp_path, datasets=DATASETS) as indexed:
+        indexed.datasets = ("blocks", *whole)
+        if whole:
+            await indexed.fill(0, LAST, whole)
+        await indexed.fill_accounts([A, B], 0, LAST)
+        for turn in range(4):
+            follower = indexed.follower([A, B])
+            await follower.step()
+            subject.reorg(1 + 3 * turn)
+            await follower.step()
+            subject.trade(20, turn)
+            await follower.step()
+            follower.finalise((await indexed.chain.heads()).finalized)
+            for name in DATASETS:
+                assert indexed_for(indexed.tail, KEY, name, A) == Spans([Span(0, subject.height)])
+            await whole_histories(indexed, subject)
+        assert {row["height"] for row in indexed.rows("transfers")} & set(range(LAST + 1, subject.height))
+
+
+async def test_an_account_that_is_watched_later_gets_the_blocks_that_are_not_final_too(tmp_path: Path) -> None:
+    subject = InventedSubject(BLOCKS)
+    async with index(subject, tmp_path, datasets=DATASETS) as indexed:
+        indexed.datasets = ("blocks",)
+        await indexed.fill_accounts([A], 0, LAST)
+        await indexed.follower([A]).step()
+        await indexed.fill_accounts([B], 0, LAST)
+        await indexed.follower([A, B]).step()
+        for account in (A, B):
+            assert indexed_for(indexed.tail, KEY, "transfers", account) == Spans([Span(0, subject.height)])
+        await whole_histories(indexed, subject)
+
+
+async def test_what_no_node_gives_is_not_indexed_nor_asked_for_again_unless_somebody_wants_it(tmp_path: Path) -> None:
+    subject = InventedSubject(BLOCKS)
+    async with index(subject, tmp_path, datasets=DATASETS) as indexed:
+        usual, asked = indexed.chain.collect_accounts, list[tuple[str, ...]]()
+
+        async def poor(span: Span, accounts: Sequence[str], datasets: Sequence[str], *more: object, **named: object):  # type: ignore[no-untyped-def]
+            asked.append(tuple(datasets))
+            found = await usual(span, accounts, datasets, *more, **named)  # type: ignore[arg-type]
+            found.ways = {name: way for name, way in found.ways.items() if name == "transfers"}
+            found.tables = {name: rows for name, rows in found.tables.items() if "transfers" in found.ways}
+            return found
+
+        indexed.chain.collect_accounts = poor  # type: ignore[method-assign]
+        indexed.datasets = ("blocks",)
+        await indexed.fill_accounts([A], 0, LAST)
+        for _ in range(2):
+            await indexed.follower([A]).step()
+        assert indexed_for(indexed.tail, KEY, "transfers", A) == Spans([Span(0, subject.height)])
+        assert not indexed_for(indexed.tail, KEY, "native", A)
+        asked.clear()
+        await indexed.fill_accounts([A], 0, LAST)
+        await indexed.follower([A]).step()
+        assert asked == []
+        again = list(lacking(indexed.tail, KEY, ("transactions", "native"), {A: Span(0, LAST)}, again=True))
+        assert again == [(Spans([Span(0, LAST)]), (A,))]
+        indexed.chain.collect_accounts = usual  # type: ignore[method-assign]
+        await indexed.fill_accounts([A], 0, LAST, again=True)
+        await indexed.materialise()
+        assert indexed_for(indexed.tail, KEY, "native", A) == Spans([Span(0, LAST)])
