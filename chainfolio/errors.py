@@ -121,7 +121,8 @@ class NotIndexed(ChainfolioError):
     def __init__(self, chain: str, dataset: str, first: int, last: int) -> None:
         super().__init__(
             f"{dataset} of {chain} are not indexed for blocks {first}..{last}",
-            remedy=f"chainfolio index {chain} --from {first} --to {last}",
+            remedy=f"chainfolio index {chain} --from {first} --to {last}, or of single accounts: "
+            f"chainfolio watch ADDRESS --chain {chain}",
         )
         self.chain, self.dataset, self.first, self.last = chain, dataset, first, last
 

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.addresses import rules_of
-from chainfolio.assets import Account, account
+from chainfolio.assets import Account
 from chainfolio.chains import Capability, having
 from chainfolio.errors import BadRequest, Busy
-from cli.common import Commands, check_chains, show_json, with_system
+from cli.common import Commands, add_rpc, check_chains, show_json, with_system
 from cli.index import watcher
+from cli.names import accounts_of
 from cli.progress_bar import clock
 from cli.status import of_account, show_accounts
 
@@ -32,26 +33,26 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command = commands.add_parser(
         "watch", parents=[common], help="index the histories of some accounts", description=__doc__
     )
-    command.add_argument("address", nargs="+", help="addresses of any kind")
+    command.add_argument("address", nargs="+", help="addresses of any kind, or names")
     command.add_argument("--chain", action="append", default=[], metavar="KEY", help="only on this chain; repeatable")
     command.add_argument("--from", dest="first", type=int, metavar="N", help="first block (default: start_block)")
     command.add_argument("--to", dest="last", type=int, metavar="N", help="last block (default: the newest, and on)")
     command.add_argument("--max-requests", type=int, metavar="N", help="end after so many requests to each chain")
     command.add_argument("--estimate", action="store_true", help="say what it would cost, and do not run")
     command.add_argument("--stop", action="store_true", help="watch them no longer; what is stored stays")
+    add_rpc(command, keeps=True)
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    accounts = list(dict.fromkeys(account(written) for written in options.address))
     if options.first is not None and options.first < 0:
         raise BadRequest("from", "a block height is at least 0")
     if options.last is not None and options.last < (options.first or 0):
         raise BadRequest("to", f"{options.last} is before {options.first or 0}")
     if options.max_requests is not None and options.max_requests < 1:
         raise BadRequest("max-requests", "at least 1")
-    report = with_system(options, lambda system: _all(system, accounts, options))
+    report = with_system(options, lambda system: _all(system, options))
     if options.json:
         show_json(report)
     else:
@@ -60,8 +61,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _all(system: System, accounts: Sequence[Account], options: argparse.Namespace) -> list[dict[str, Any]]:
+async def _all(system: System, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Each chain in turn, with the accounts of its kind."""
+    accounts = await accounts_of(system, options.address)
     chains = _chains(system, accounts, options.chain)
     work = {chain: [each.address for each in accounts if each.kind == chain.kind] for chain in chains}
     return [await _one(system, chain, addresses, options) for chain, addresses in work.items() if addresses]

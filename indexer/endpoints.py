@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from chainfolio.chain_settings import DEFAULT_KIND, ChainSettings, is_http, masked
+from chainfolio.chain_settings import ACCOUNTS, DEFAULT_KIND, ChainSettings, is_http, masked
 from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.kinds import IdentifiesChains, kind_of
 from chainfolio.seams import Seams
@@ -36,7 +36,10 @@ async def at_endpoints(
             raise BadRequest(FIELD, f"{masked(url)} serves chain {number}, which is not known here", remedy=remedy)
         served.setdefault(known[number], []).append(url)
     chains: dict[str, ChainSettings] = {
-        key: msgspec.structs.replace(settings.chains.get(key) or kind.settings(), **{kind.settings.ENDPOINTS: several})
+        # Who names a node on the command line wants some accounts, not days of indexing.
+        key: msgspec.structs.replace(
+            settings.chains.get(key) or kind.settings(index=ACCOUNTS), **{kind.settings.ENDPOINTS: several}
+        )
         for key, several in served.items()
     }
     found = msgspec.structs.replace(settings, chains=chains)

@@ -119,6 +119,8 @@ def test_every_kind_is_raised_somewhere(name: str) -> None:
 
 
 def test_what_can_be_cured_by_a_command_names_the_whole_command() -> None:
-    assert MADE["NotIndexed"][0].remedy == "chainfolio index ethereum --from 1 --to 9"
+    assert MADE["NotIndexed"][0].remedy == (
+        "chainfolio index ethereum --from 1 --to 9, or of single accounts: chainfolio watch ADDRESS --chain ethereum"
+    )
     assert MADE["StaleTable"][0].remedy == "chainfolio materialise ethereum --tables transfers"
     assert MADE["DeepReorg"][0].remedy.endswith("chainfolio index ethereum --rewind 7")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chainfolio.blocks import Span
 from chainfolio.tables import TABLES
+from indexer import arrow_ipc
 from storage.lake import Lake
-from tests.chains.evm import EvmSubject, evm
+from storage.tail import Tail
+from tests.chains.evm import KEY, EvmSubject, evm
 from tests.cli.conftest import Run, configure
 
 FINALITY = 64
-DATASETS = "blocks,transactions,native,transfers,approvals"
+SOURCES = ("transactions", "transfers", "approvals", "logs")
+HISTORIES = ("account_transactions", "account_transfers", "account_approvals")
 pytestmark = pytest.mark.node
 
 
@@ -27,33 +30,90 @@ def subject() -> Iterator[EvmSubject]:
 
 @pytest.fixture
 def configured(here: Path, subject: EvmSubject) -> Path:
-    configure(here, subject.node.url, chain="local", more=f'facts = "{subject.facts(FINALITY)}"')
+    configure(here, subject.node.url, chain="local", more=f'facts = "{subject.facts(FINALITY)}"\nindex = "accounts"')
     return here
+
+
+def configure_whole(folder: Path, subject: EvmSubject) -> None:
+    datasets = 'datasets = ["blocks", "transactions", "native", "transfers", "approvals", "internal"]'
+    configure(folder, subject.node.url, chain="local", more=f'facts = "{subject.facts(FINALITY)}"\n{datasets}')
 
 
 def account(subject: EvmSubject, name: str = "alice") -> str:
     return subject.deployment.accounts[name].lower()
 
 
-def stored(folder: Path, table: str, concerning: str) -> list[dict[str, object]]:
-    """The rows of the lake that name an account, in the order of the chain."""
-    rows = Lake(str(folder / "data" / "lake")).window(TABLES[table], "local", Span(0, 2**62)).to_pylist()
-    return [row for row in rows if concerning in row.values()]
+def stored(folder: Path, table: str, accounts: set[str]) -> list[dict[str, Any]]:
+    """The rows of lake and tail that name some accounts, in the order of the chain."""
+    lake, tail = Lake(str(folder / "data" / "lake")), Tail(folder / "data" / "tail.db")
+    fresh = arrow_ipc.load((stream for _, stream in tail.rows(KEY, table, 0, 2**40)), TABLES[table])
+    rows = [*lake.window(TABLES[table], KEY, Span(0, 2**62)).to_pylist(), *fresh.to_pylist()]
+    tail.close()
+    names = accounts | {"0x" + each[2:].rjust(64, "0") for each in accounts}
+    mine = [row for row in rows if names & {value for value in row.values() if isinstance(value, str)}]
+    return sorted(mine, key=lambda row: [str(row[name]) for name in TABLES[table].key])
+
+
+def histories(folder: Path, accounts: set[str]) -> dict[str, list[dict[str, Any]]]:
+    found = {name: stored(folder, name, accounts) for name in HISTORIES}
+    return {name: [row for row in rows if row["account"] in accounts] for name, rows in found.items()}
+
+
+def issues(run: Run, address: str) -> list[str]:
+    (portfolio,) = run("portfolio", address, "--json").json
+    return [issue["reason"] for issue in portfolio["issues"]]
 
 
 def test_a_watched_account_is_answered_wholly_by_a_node_without_any_other_index(
     run: Run, configured: Path, subject: EvmSubject
 ) -> None:
-    ran = run("watch", account(subject).upper().replace("0X", "0x"), account(subject), "--json")
+    alice = account(subject)
+    assert any("transfers are not indexed" in reason for reason in issues(run, alice))
+    assert run("transactions", alice, "--json").error["kind"] == "NotIndexed"
+    assert run("approvals", alice, "--json").error["kind"] == "NotIndexed"
+    ran = run("watch", "0x" + alice[2:].upper(), alice, "--json")
     assert ran.code == 0, ran.out + ran.err
     (chain,) = ran.json
-    assert (chain["chain"], chain["state"]) == ("local", "watched")
     (shown,) = chain["accounts"]
-    assert shown["account"] == account(subject), "two spellings are one account"
-    print(json.dumps(shown, indent=1))
-    found = {each["dataset"]: each for each in shown["datasets"]}
-    for name in ("transfers", "approvals", "events"):
-        assert (found[name]["indexed"], found[name]["missing"]) == ([[0, subject.height]], [])
-    (portfolio,) = run("portfolio", account(subject), "--json").json
-    assert not [issue for issue in portfolio["issues"] if "transfers are not indexed" in issue["reason"]], portfolio
-    assert run("approvals", account(subject), "--json").code == 0
+    assert (chain["chain"], chain["state"], shown["account"]) == ("local", "watched", alice), (
+        "two spellings, one account"
+    )
+    for each in shown["datasets"]:
+        assert (each["indexed"], each["missing"]) == ([[0, subject.height]], []), each
+        assert each["ways"], each
+    assert not any("not indexed" in reason for reason in issues(run, alice))
+    ran = run("transactions", alice, "--json")
+    assert (ran.code, ran.json["completeness"]) == (0, "complete")
+    assert ran.json["transactions"]
+    assert run("approvals", alice, "--json").code == 0
+    (chain,) = run("status", "--json").json["chains"]
+    assert (chain["newest"], chain["accounts"]) == (subject.height, [shown])
+    other = account(subject, "bob")
+    assert any("transfers are not indexed" in reason for reason in issues(run, other)), "nobody else is known"
+    assert f"chainfolio watch ADDRESS --chain {KEY}" in run("transactions", other, "--json").error["remedy"]
+
+
+def test_what_is_stored_of_accounts_is_what_a_whole_index_has_of_them_whichever_came_first(
+    run: Run, configured: Path, subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = {account(subject, name) for name in ("alice", "bob")}
+    assert run("watch", account(subject)).code == 0
+    assert run("watch", account(subject, "bob")).code == 0
+    alone = {name: stored(configured, name, mine) for name in SOURCES}, histories(configured, mine)
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    monkeypatch.chdir(whole)
+    configure_whole(whole, subject)
+    assert run("index", "local").code == 0
+    of_whole = {name: stored(whole, name, mine) for name in SOURCES}, histories(whole, mine)
+    events = [row for row in alone[0]["logs"] if row not in of_whole[0]["logs"]]
+    assert (alone[0] | {"logs": of_whole[0]["logs"]}, alone[1]) == of_whole
+    assert run("watch", *sorted(mine)).code == 0
+    both = {name: stored(whole, name, mine) for name in SOURCES}, histories(whole, mine)
+    assert both == (of_whole[0] | {"logs": alone[0]["logs"]}, of_whole[1]), "the events that nobody else asked for came"
+    monkeypatch.chdir(configured)
+    configure_whole(configured, subject)
+    assert run("index", "local").code == 0
+    assert ({name: stored(configured, name, mine) for name in SOURCES}, histories(configured, mine)) == both
+    assert all(both[0][name] for name in SOURCES if name != "logs"), "there was something to compare"
+    assert events == [row for row in both[0]["logs"] if row not in of_whole[0]["logs"]]
