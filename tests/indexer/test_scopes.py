@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.budgets import Budget
+from chainfolio.chains import Collected
 from chainfolio.errors import OverBudget
 from indexer.rewind import rewind
 from indexer.scopes import indexed_for, lacking
@@ -143,11 +145,11 @@ async def test_an_account_that_is_added_is_read_alone_and_what_is_indexed_is_not
         asked: list[list[str]] = []
         usual = indexed.chain.collect_accounts
 
-        async def spied(span: Span, accounts: Sequence[str], *more: object, **named: object) -> object:
+        async def spied(span: Span, accounts: Sequence[str], *more: Any, **named: Any) -> Collected:
             asked.append(sorted(accounts))
-            return await usual(span, accounts, *more, **named)  # type: ignore[arg-type]
+            return await usual(span, accounts, *more, **named)
 
-        indexed.chain.collect_accounts = spied  # type: ignore[method-assign, assignment]
+        indexed.chain.collect_accounts = spied  # type: ignore[method-assign]
         await indexed.fill_accounts([A, B], 0, LAST)
         assert asked == [[B]] * (2 * -(-(LAST + 1) // HEIGHTS)), "each group once, in pieces"
         asked.clear()
@@ -216,9 +218,11 @@ async def test_what_no_node_gives_is_not_indexed_nor_asked_for_again_unless_some
     async with index(subject, tmp_path, datasets=DATASETS) as indexed:
         usual, asked = indexed.chain.collect_accounts, list[tuple[str, ...]]()
 
-        async def poor(span: Span, accounts: Sequence[str], datasets: Sequence[str], *more: object, **named: object):  # type: ignore[no-untyped-def]
+        async def poor(
+            span: Span, accounts: Sequence[str], datasets: Sequence[str], *more: Any, **named: Any
+        ) -> Collected:
             asked.append(tuple(datasets))
-            found = await usual(span, accounts, datasets, *more, **named)  # type: ignore[arg-type]
+            found = await usual(span, accounts, datasets, *more, **named)
             found.ways = {name: way for name, way in found.ways.items() if name == "transfers"}
             found.tables = {name: rows for name, rows in found.tables.items() if "transfers" in found.ways}
             return found
