@@ -137,6 +137,7 @@ REMEDIES: Final = (
     Remedy(errors.StorageFull, 503, words="the server has run out of space", retry_after_s=60),
     Remedy(errors.StoreError, 503, words="the store cannot answer at the moment", retry_after_s=30),
     Remedy(errors.DeepReorg, 503, "Chain Halted", retry_after_s=60),
+    Remedy(errors.OverBudget, 503, "Service Unavailable", "what may be asked of the chain's nodes is used up"),
     Remedy(errors.Missing, 503),
     Remedy(errors.Unserved, 501),
     Remedy(errors.NotFound, 404),

@@ -198,7 +198,7 @@ class FakeNode:
         return [
             log
             for log in found
-            if log["topics"] and log["topics"][0] in wanted["topics"][0]
+            if _answers(log["topics"], wanted["topics"])
             if not contracts or log["address"] in contracts
         ]
 
@@ -213,6 +213,12 @@ class FakeNode:
     def _known(self, tag: Any) -> None:
         if self.chain.height_of(tag) is None:
             raise Refused(-32000, "header not found")
+
+
+def _answers(topics: Sequence[str], wanted: Sequence[Sequence[str] | None]) -> bool:
+    """Whether a log has the topics of a filter, each in its place; None is any."""
+    enough = len(topics) >= len(wanted)
+    return enough and all(any_ is None or topic in any_ for topic, any_ in zip(topics, wanted, strict=False))
 
 
 def _unknown(params: list[Any]) -> Any:

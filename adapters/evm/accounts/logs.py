@@ -19,11 +19,15 @@ from adapters.evm.endpoint import Endpoint
 from adapters.evm.integrity import blooms, check_links, may_hold
 from adapters.evm.logs import Logs
 from adapters.evm.node import Header, Node, hex_of
-from adapters.evm.spans import Chunk, chunk_key
+from adapters.evm.spans import Chunk, Omitted, chunk_key
 from adapters.evm.wire import Request
 from chainfolio.blocks import Block, Span
 from chainfolio.errors import BadAnswer, Reorged, SourceError, Unavailable, Unsupported
 
+SHORT = "short_answers"  # and whether it left logs out without saying so
+SAMPLES, NARROW = 16, 200  # parts of a window that are asked again, and how much smaller than it they are
+LARGE = 48  # calls of a batch that takes all of them
+PATIENCE = 6
 ANY_EVENT = "any_event"  # what is learnt of an endpoint: whether it takes a question that leaves the event open
 
 
@@ -39,11 +43,14 @@ class AccountLogs:
         """The logs of final blocks, from the start of a span as far as goes at once; the header of the last block."""
 
         async def at(endpoint: Endpoint) -> list[Chunk]:
-            window, logs = await self._window(endpoint, span, accounts)
-            while self.node.quorum > 1 and window.last < span.last:  # what is compared is read alike
-                more, others = await self._window(endpoint, Span(window.last + 1, span.last), accounts)
-                window, logs = Span(window.first, more.last), columns.join([logs, others])
-            return [await self._held(endpoint, window, logs)]
+            if self.node.quorum > 1:  # what is compared is read alike
+                window, logs = span, await self._span(endpoint, span, accounts)
+            else:
+                window, logs = await self._window(endpoint, span, accounts)
+            whole = await self._complete(endpoint, window, logs, accounts)
+            chunk = await self._held(endpoint, window, whole)
+            chunk.restored = len(whole) - len(logs)
+            return [chunk]
 
         return await self._agreed(at, span)
 
@@ -81,6 +88,15 @@ class AccountLogs:
         window, found = await self.windows.read(endpoint, span, lambda pieces: self._ask(endpoint, pieces, accounts))
         return window, columns.join([_once(endpoint.name, answers) for answers in found])
 
+    async def _span(self, endpoint: Endpoint, span: Span, accounts: Sequence[str]) -> Logs:
+        """The logs of a whole span, window by window."""
+        window, logs = await self._window(endpoint, span, accounts)
+        parts = [logs]
+        while window.last < span.last:
+            window, logs = await self._window(endpoint, Span(window.last + 1, span.last), accounts)
+            parts.append(logs)
+        return columns.join(parts)
+
     async def _ask(
         self, endpoint: Endpoint, pieces: Sequence[Span], accounts: Sequence[str]
     ) -> list[list[Logs | SourceError]]:
@@ -116,6 +132,48 @@ class AccountLogs:
                 logs = await asyncio.to_thread(columns.parse, endpoint.name, answer)
                 found[-1].append(each.check(endpoint.name, _within(endpoint.name, piece, logs)))
         return found
+
+    # --- answers that lack some logs ---------------------------------------------------------------------------------
+
+    async def _complete(self, endpoint: Endpoint, window: Span, logs: Logs, accounts: Sequence[str]) -> Logs:
+        """The logs of a window, by an endpoint that gives the same ones when it is asked once more for small parts.
+
+        One that does not is left to others; where there are none, it is asked again until nothing new comes.
+        """
+        if self.integrity == "off" or self.node.quorum > 1:
+            return logs
+        if not endpoint.capabilities.get(SHORT):
+            parts = self._sample(endpoint, window, logs)
+            for part, answers in zip(parts, await self._ask(endpoint, parts, accounts), strict=True):
+                if any(isinstance(each, SourceError) for each in answers):
+                    continue  # the same was answered a moment ago: what cannot be asked twice shows nothing
+                again = _once(endpoint.name, [each for each in answers if not isinstance(each, SourceError)])
+                if _places(again) != {place for place in _places(logs) if place[0] in part}:
+                    endpoint.learn(SHORT, 1)
+                    break
+            else:
+                return logs
+        if any(not each.capabilities.get(SHORT) for each in self.node.ranked()):
+            raise Omitted(endpoint.name, f"gives other logs of blocks {window.first}..{window.last} when asked again")
+        return await self._patiently(endpoint, window, logs, accounts)
+
+    def _sample(self, endpoint: Endpoint, window: Span, logs: Logs) -> list[Span]:
+        """Small parts of a window: some that end with a known log, and some anywhere."""
+        count = SAMPLES if endpoint.capabilities.get("max_batch", LARGE) >= LARGE else 1
+        chance, width = self.node.seams.random, max(1, len(window) // NARROW)
+        known = sorted({int(height) for height in logs.height})
+        ends = [known[-1], *(chance.choice(known) for _ in range(count - 1))] if known else []
+        ends += [chance.randint(window.first, window.last) for _ in range(count // 4)]
+        return [Span(max(window.first, end - width + 1), end) for end in sorted(set(ends))]
+
+    async def _patiently(self, endpoint: Endpoint, window: Span, logs: Logs, accounts: Sequence[str]) -> Logs:
+        """All that an endpoint gives when it is asked again and again, until nothing new came for some times."""
+        calm = 0
+        while calm < PATIENCE:
+            more = _once(endpoint.name, [logs, await self._span(endpoint, window, accounts)])
+            calm = 0 if len(more) > len(logs) else calm + 1
+            logs = more
+        return logs
 
     # --- checks ------------------------------------------------------------------------------------------------------
 
@@ -165,6 +223,10 @@ class AccountLogs:
                 raise BadAnswer(endpoint.name, "logs that name other accounts than were asked for")
             found.append(logs)
         return _once(endpoint.name, found)
+
+
+def _places(logs: Logs) -> set[tuple[int, int]]:
+    return set(zip(logs.height.tolist(), logs.log_index.tolist(), strict=True))
 
 
 def _within(source: str, piece: Span, logs: Logs) -> Logs:

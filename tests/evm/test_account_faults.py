@@ -1,0 +1,203 @@
+"""Nodes that refuse, cut off or leave out the logs of accounts."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from adapters.evm.accounts.logs import ANY_EVENT, SHORT, AccountLogs
+from adapters.evm.datasets.every import TAKEN
+from adapters.evm.spans import Chunk
+from chainfolio.blocks import Span
+from chainfolio.errors import BadAnswer, HistoryUnavailable, Reorged
+from tests.evm.contracts import Refused
+from tests.evm.fakes import ALICE, BOB, FakeChain, FakeNode, Wired, hash_of, topic_of, transfer, wired
+
+CAROL = "0x" + "cc" * 20
+BLOCKS = 240
+
+
+def chain_of_events(blocks: int = BLOCKS, each: int = 1) -> FakeChain:
+    """Every third block has logs of Alice and Bob, the others of somebody else."""
+    chain = FakeChain()
+    for height in range(1, blocks + 1):
+        who = (ALICE, BOB) if height % 3 == 0 else (CAROL, "0x" + "dd" * 20)
+        chain.mine(*(transfer(*who, raw=height * 1_000 + k) for k in range(each)))
+    return chain
+
+
+async def everything(over: Wired, accounts: list[str], last: int, *, integrity: str = "bloom") -> list[Chunk]:
+    """All windows of final blocks."""
+    reader, first, chunks = AccountLogs(over.node, sorted(TAKEN), integrity=integrity), 0, []
+    over.node.finalized = last
+    while first <= last:
+        chunks.append(await reader.read(Span(first, last), accounts))
+        assert chunks[-1].span.first == first
+        first = chunks[-1].span.last + 1
+    return chunks
+
+
+def heights(chunks: list[Chunk]) -> list[int]:
+    return [height for chunk in chunks for height in chunk.logs.height.tolist()]
+
+
+async def test_a_node_without_limits_is_asked_three_questions_for_all_accounts_together() -> None:
+    chain = chain_of_events()
+    node = FakeNode(chain)
+    over = wired(node, checked=True)
+    many = [ALICE, BOB, *(f"0x{k:040x}" for k in range(1, 99))]
+    (chunk,) = await everything(over, many, BLOCKS)
+    assert heights([chunk]) == list(range(3, BLOCKS + 1, 3)), "a log that names two of them is there once"
+    for_many = over.node.requests
+    one = wired(FakeNode(chain), checked=True)
+    assert heights(await everything(one, [ALICE], BLOCKS)) == heights([chunk])
+    assert for_many <= 1.5 * one.node.requests
+    assert for_many <= 30
+
+
+async def test_spans_that_a_node_limits_cost_no_more_than_three_requests_each() -> None:
+    node = FakeNode(chain_of_events())
+
+    def limited(params: list[Any]) -> Any:
+        if "fromBlock" in params[0] and int(params[0]["toBlock"], 16) - int(params[0]["fromBlock"], 16) >= 10:
+            raise Refused(-32602, "eth_getLogs is limited to a 10 block range")
+        return FakeNode.eth_getLogs(node, params)
+
+    node.on["eth_getLogs"] = limited
+    over = wired(node, checked=True)
+    assert heights(await everything(over, [ALICE], BLOCKS)) == list(range(3, BLOCKS + 1, 3))
+    assert over.endpoint.capabilities["max_span"] == 10
+    assert over.node.requests <= 3 * (BLOCKS // 10) * 1.1
+
+
+async def test_answers_that_a_silent_limit_cut_off_are_divided_until_they_are_whole() -> None:
+    chain = chain_of_events(90, each=101)
+    node = FakeNode(chain)
+    node.on["eth_getLogs"] = lambda params: FakeNode.eth_getLogs(node, params)[:1_000]
+    over = wired(node, checked=True)
+    found = heights(await everything(over, [ALICE], 90))
+    assert len(found) == 30 * 101
+    assert over.endpoint.errors.counts["TooMuch"] > 0
+
+
+async def test_answers_of_the_same_size_twice_are_divided_though_the_size_is_not_round() -> None:
+    chain = chain_of_events(90, each=101)
+    node = FakeNode(chain)
+    node.on["eth_getLogs"] = lambda params: FakeNode.eth_getLogs(node, params)[:1_234]
+    over = wired(node, checked=True)
+    reader = AccountLogs(over.node, sorted(TAKEN))
+    over.node.finalized = 90
+    over.endpoint.learn("max_span", 45)
+    first = await reader.read(Span(0, 90), [ALICE])
+    assert first.span.last < 90, "the second half had as many logs as the first, which was cut off like it"
+    assert over.endpoint.errors.counts["TooMuch"] == 1
+
+
+async def test_a_node_that_leaves_logs_out_is_left_to_another_one() -> None:
+    chain = chain_of_events()
+    short, whole = FakeNode(chain), FakeNode(chain)
+    chance = random.Random(5)
+
+    def cut(params: list[Any]) -> Any:
+        found = FakeNode.eth_getLogs(short, params)
+        lacks = found and chance.random() < 0.3
+        return [log for log in found if log["blockNumber"] != found[-1]["blockNumber"]] if lacks else found
+
+    short.on["eth_getLogs"] = cut
+    over = wired(short, whole, checked=True)
+    assert heights(await everything(over, [ALICE], BLOCKS)) == list(range(3, BLOCKS + 1, 3))
+    assert over.endpoint.capabilities[SHORT] == 1
+    assert over.endpoint.errors.counts["Omitted"] == 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_the_only_node_is_asked_again_until_nothing_new_comes_where_a_third_of_its_answers_is_short(
+    seed: int,
+) -> None:
+    node = FakeNode(chain_of_events())
+    chance = random.Random(seed)
+
+    def cut(params: list[Any]) -> Any:
+        found = FakeNode.eth_getLogs(node, params)
+        lacks = found and chance.random() < 0.3
+        return [log for log in found if log["blockNumber"] != found[-1]["blockNumber"]] if lacks else found
+
+    node.on["eth_getLogs"] = cut
+    over = wired(node, checked=True)
+    chunks = await everything(over, [ALICE], BLOCKS)
+    assert heights(chunks) == list(range(3, BLOCKS + 1, 3))
+    assert over.endpoint.capabilities[SHORT] == 1
+
+
+async def test_a_node_that_refuses_open_topics_is_asked_for_known_events() -> None:
+    chain = chain_of_events(30)
+    chain.mine({"address": CAROL, "topics": [hash_of("Ping"), topic_of(ALICE)], "data": "0x"})
+    node = FakeNode(chain)
+
+    def closed(params: list[Any]) -> Any:
+        if params[0]["topics"][0] is None:
+            raise Refused(-32602, "invalid argument 0: topic 0 must be specified")
+        return FakeNode.eth_getLogs(node, params)
+
+    node.on["eth_getLogs"] = closed
+    over = wired(node, checked=True)
+    assert heights(await everything(over, [ALICE], 31)) == list(range(3, 31, 3))
+    assert over.endpoint.capabilities[ANY_EVENT] == 0
+
+
+async def test_logs_that_a_node_has_pruned_are_read_from_another_one_or_are_an_error() -> None:
+    def pruned(params: list[Any]) -> Any:
+        raise Refused(-32000, "pruned history unavailable")
+
+    chain = chain_of_events(30)
+    alone = wired(FakeNode(chain, eth_getLogs=pruned), checked=True)
+    with pytest.raises(HistoryUnavailable, match="archive node"):
+        await everything(alone, [ALICE], 30)
+    two = wired(FakeNode(chain, eth_getLogs=pruned), FakeNode(chain), checked=True)
+    assert heights(await everything(two, [ALICE], 30)) == list(range(3, 31, 3))
+
+
+async def test_logs_of_a_fork_are_an_error_and_read_from_another_node() -> None:
+    chain, fork = chain_of_events(30), chain_of_events(30)
+    fork.reorganise(20, "b")
+    strange = FakeNode(chain, eth_getLogs=lambda params: FakeNode.eth_getLogs(FakeNode(fork), params))
+    with pytest.raises(BadAnswer, match="a log of another block 21 than the one on its chain"):
+        await everything(wired(strange, checked=True), [ALICE], 30)
+    two = wired(strange, FakeNode(chain), checked=True)
+    assert heights(await everything(two, [ALICE], 30)) == list(range(3, 31, 3))
+
+
+async def test_logs_of_others_are_refused_for_a_node_that_ignores_a_filter_hides_what_it_leaves_out() -> None:
+    chain = chain_of_events(30)
+    node = FakeNode(chain)
+    node.on["eth_getLogs"] = lambda params: FakeNode.eth_getLogs(node, [{**params[0], "topics": []}])
+    with pytest.raises(BadAnswer, match="ignores the filter"):
+        await everything(wired(node, checked=True), [ALICE], 30)
+
+
+async def test_a_block_that_does_not_name_the_accounts_costs_nothing_more_than_its_header() -> None:
+    chain = chain_of_events(30)
+    node = FakeNode(chain)
+    over = wired(node, checked=True)
+    reader = AccountLogs(over.node, sorted(TAKEN))
+    quiet = await reader.read_linked(Span(25, 26), [ALICE], chain.block(24))
+    assert (len(quiet.logs), node.count("eth_getLogs"), over.node.requests) == (0, 0, 1)
+    loud = await reader.read_linked(Span(26, 27), [ALICE], chain.block(25))
+    assert loud.logs.height.tolist() == [27]
+    assert {params[0]["blockHash"] for name, params in node.asked if name == "eth_getLogs"} == {chain.block(27).hash}
+    headers = loud.headers
+    before = over.node.requests
+    await reader.read_linked(Span(25, 26), [ALICE], chain.block(24), quiet.headers)
+    assert over.node.requests == before, "headers that were just read are not read again"
+    assert [header.height for header in headers] == [26, 27]
+
+
+async def test_a_block_that_does_not_follow_the_newest_one_of_the_scope_is_a_reorg() -> None:
+    chain = chain_of_events(30)
+    before = chain.block(24)
+    chain.reorganise(20, "b")
+    reader = AccountLogs(wired(FakeNode(chain), checked=True).node, sorted(TAKEN))
+    with pytest.raises(Reorged):
+        await reader.read_linked(Span(25, 30), [ALICE], before)
