@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import Account, account
-from chainfolio.chains import NamesAccounts
 from chainfolio.errors import BadRequest
 from cli.common import with_system
 
@@ -43,11 +42,15 @@ def read_account(options: argparse.Namespace, written: str) -> Account:
 
 async def name_of(system: System, of: Account) -> str | None:
     """The name that an account gives itself; None where it has none, or nobody can be asked."""
+    from chainfolio.chains import NamesAccounts
+
     chain = system.chain(CHAIN) if CHAIN in system.settings.chains else None
     return await chain.name_of(of.address) if isinstance(chain, NamesAccounts) and chain.kind == of.kind else None
 
 
 async def _named(system: System, written: str) -> Account:
+    from chainfolio.chains import NamesAccounts
+
     if CHAIN not in system.settings.chains:
         raise BadRequest(
             "address", f"{written} is a name, and names are looked up on {CHAIN}, which is not configured",

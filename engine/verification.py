@@ -205,7 +205,8 @@ def _fault(chain: Chain, error: SourceError) -> Fault:
 async def _read(system: System, chain: Chain, account: str, block: Block, book: type[TokenBook]) -> _Reading:
     """What one endpoint says of an account at a block; with what is known of tokens, or asking them anew."""
     snapshotter = snapshotter_of(system, chain)
-    snapshotter.book = book(chain.key, system.lake, snapshotter.book.listed)
+    known, lake = snapshotter.book, None if system.keeps_nothing else system.lake
+    snapshotter.book = book(chain.key, lake, known.listed, known.registry)
     return _Reading(chain, await snapshotter.take([account], block))
 
 

@@ -88,6 +88,18 @@ def test_other_commands_take_a_node_too(run: Run, local: LocalNode, here: Path, 
     assert files(here) == []
 
 
+def test_a_registry_token_that_is_held_is_verified_and_nothing_is_written(
+    run: Run, fantom: LocalNode, here: Path
+) -> None:
+    held = TokenRegistry(CONFIGS / "tokens" / "fantom.csv", INFO).named_by(2)[-1].reference
+    fantom.rpc("anvil_setCode", held, TOKEN)
+    fantom.mine()
+    ran = run("verify", ALICE, "--rpc", fantom.url, "--block", str(fantom.height), "--json")
+    assert ran.code in (0, 11)
+    assert f"eip155:250/erc20:{held}" in {check["asset"] for check in ran.json["checks"]}
+    assert files(here) == []
+
+
 def test_what_needs_an_index_says_so_at_a_node_too(run: Run, local: LocalNode) -> None:
     ran = run("approvals", ALICE, "--rpc", local.url, "--json")
     assert (ran.code, ran.error["kind"]) == (4, "NotIndexed")
