@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from chainfolio.blocks import Span, Spans
 from chainfolio.chains import lacking
 from chainfolio.errors import ChainfolioError
-from cli.common import Commands, add_csv, check_chains, show_csv, show_json, show_table, with_system
+from cli.common import Commands, add_csv, add_rpc, check_chains, show_csv, show_json, show_table, with_system
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
@@ -26,6 +26,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
     command = commands.add_parser("status", parents=[common], help="what is indexed, and how far", description=__doc__)
     add_csv(command)
+    add_rpc(command)
     command.set_defaults(run=run)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from engine.token_registry import TokenRegistry
 from indexer.wiring import CONFIGS
 from localchain.deploy import deploy
 from localchain.node import LocalNode
+from localchain.trade import trade
 from tests.cli.conftest import ALICE, Run, configure
 from tests.engine.test_token_registry import INFO
 
@@ -33,6 +35,15 @@ def local() -> Iterator[LocalNode]:
     with LocalNode() as node:
         deploy(node)
         yield node
+
+
+@pytest.fixture(scope="module")
+def traded() -> Iterator[tuple[LocalNode, str]]:
+    """A chain on which Alice has traded, and her address."""
+    with LocalNode() as node:
+        deployment = deploy(node)
+        trade(node, deployment, 40)
+        yield node, deployment.accounts["alice"]
 
 
 def files(folder: Path) -> list[str]:
@@ -148,3 +159,25 @@ def test_a_data_folder_that_is_there_is_used(run: Run, local: LocalNode, here: P
     (here / "data").mkdir()
     assert run("nav", ALICE, "--rpc", local.url).code == 0
     assert "data/tail.db" in files(here)
+
+
+def test_what_is_watched_at_a_node_is_what_later_answers_at_it_are_made_of(
+    run: Run, traded: tuple[LocalNode, str], here: Path
+) -> None:
+    node, alice = traded
+    before = run("portfolio", alice, "--rpc", node.url, "--json").json[0]
+    assert files(here) == []
+    assert run("watch", alice, "--rpc", node.url, "--json").code == 0
+    (after,) = run("portfolio", alice, "--rpc", node.url, "--json").json
+    assert [issue["subject"] for issue in before["issues"] if issue["adapter"] == "index"] == ["local"]
+    assert [issue["subject"] for issue in after["issues"] if issue["adapter"] == "index"] == []
+    assert len(wallet(before)) < len(wallet(after))
+    assert run("transactions", alice, "--rpc", node.url, "--json").json["transactions"]
+    assert run("approvals", alice, "--rpc", node.url).code == 0
+    assert alice.lower() in run("status", "--rpc", node.url, "--json").out
+
+
+def wallet(document: dict[str, Any]) -> list[str]:
+    """The contracts of what lies loose in a portfolio."""
+    (chain,) = document["assetByProtocols"]["wallet"]["chains"].values()
+    return [asset["contract"] for asset in chain["protocolPositions"]["WALLET"]["assets"]]
