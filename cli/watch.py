@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.addresses import rules_of
+from chainfolio.addresses import nobody
 from chainfolio.assets import Account
 from chainfolio.chains import Capability, having
 from chainfolio.errors import BadRequest, Busy
@@ -82,7 +82,7 @@ def _chains(system: System, accounts: Sequence[Account], named: Sequence[str]) -
         if each.kind not in {chain.kind for chain in chains}:
             remedy = "add one to the settings, or name another one with --chain"
             raise BadRequest("address", f"{each.address} is on no chain whose accounts can be read", remedy=remedy)
-        if each.address in rules_of(each.kind).nobody:
+        if each.address in nobody():
             raise BadRequest("address", f"{each.address}: {ALL}")
     return chains
 

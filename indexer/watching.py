@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from chainfolio.addresses import rules_of
+from chainfolio.addresses import nobody
 from chainfolio.blocks import Span
 from chainfolio.budgets import Budget
 from chainfolio.chain_settings import EVERYTHING
@@ -34,7 +34,7 @@ def want(system: System, accounts: Sequence[Account]) -> None:
         watched = {each.account for each in system.scope(chain).watches}
         room = system.settings.accounts.max_watched - len(system.tail.watches(chain.key))
         new = [each.address for each in accounts if each.kind == chain.kind and each.address not in watched]
-        new = [each for each in new if each not in rules_of(chain.kind).nobody]
+        new = [each for each in new if each not in nobody()]
         if not new or not can_be_read(chain) or all(_is_known(system, chain, each) for each in new):
             continue
         if len(new) > room:

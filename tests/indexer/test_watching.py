@@ -1,0 +1,173 @@
+"""Watched accounts in a process that goes on: they are taken up while it works, and requests have them watched."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from chainfolio.assets import Account
+from chainfolio.blocks import Span, Spans
+from chainfolio.chain_settings import ACCOUNTS, EVERYTHING
+from chainfolio.chains import Collected
+from chainfolio.seams import Seams
+from chainfolio.settings import Accounts, Settings
+from chainfolio.supervisor import Supervisor
+from chainfolio.tables import TABLES
+from engine.service import Engine
+from indexer import collect
+from indexer.reorg_recovery import recover_reorg
+from indexer.repair import repair
+from indexer.scopes import Scope, indexed_for
+from indexer.scrub import checked, listed
+from indexer.watching import bring_up, want
+from indexer.wiring import System
+from indexer.worker import Worker
+from storage.tail import Watch
+from tests.chains.index import IndexOf, index
+from tests.chains.invented.chainfolio_invented.chain import InventedChain
+from tests.chains.invented.chainfolio_invented.ledger import ACCOUNTS as WALLETS
+from tests.chains.invented_subject import KEY, InventedSubject
+from tests.chains.subject import FINALITY
+from tests.indexer.test_scopes import plain, whole_histories
+from tests.indexer.test_supervised import Quick, until
+
+A, B = WALLETS[:2]
+BLOCKS = 160
+Invented = IndexOf[InventedChain]
+
+
+def system_of(live: Invented, scope: str, most: int = 10) -> System:
+    settings = msgspec.structs.replace(live.chain.settings, index=scope)
+    live.chain.settings = settings
+    given = Settings(chains={KEY: settings}, accounts=Accounts(max_watched=most))
+    system = System(given, Seams(clock=Quick(1_800_000_000.0)))
+    system._lake, system._tail, system._chains = live.lake, live.tail, {KEY: live.chain}
+    return system
+
+
+@asynccontextmanager
+async def working(live: Invented, scope: str) -> AsyncIterator[Engine]:
+    system = system_of(live, scope)
+    supervisor = Supervisor(system.seams.clock)
+    worker = Worker(system, supervisor)
+    async with worker.running():
+        yield Engine(system, worker.status, supervisor)
+
+
+def is_whole(live: Invented, subject: InventedSubject, account: str) -> Callable[[], bool]:
+    def known() -> bool:
+        return indexed_for(live.tail, KEY, "transfers", account) == Spans([Span(0, subject.height)])
+
+    return known
+
+
+async def test_a_worker_takes_up_what_requests_have_watched_and_follows_it(tmp_path: Path) -> None:
+    """Of a chain of which nothing else is indexed, and a reorganisation goes through the newest block."""
+    subject = InventedSubject(BLOCKS)
+    async with index(subject, tmp_path) as live:
+        async with working(live, ACCOUNTS) as engine:
+            await asyncio.sleep(0.05)
+            assert live.tail.covers(KEY) == [], "nobody is watched yet, and nothing else is wanted"
+            for account in (A, B):
+                await engine.watch([Account("invented", account)])
+                await until(is_whole(live, subject, account))
+                (status,) = await engine.status([Account("invented", account)])
+                assert not status.in_progress
+                subject.reorg(3)
+                subject.trade(5, seed=len(account))
+                await until(is_whole(live, subject, account))
+        await whole_histories(live, subject)
+        assert not live.tail.indexed_ranges(KEY, "transfers"), "nothing of anybody else"
+        assert len(live.rows("transfers")) < len(subject.rows(Span(0, subject.height))["transfers"])
+
+
+async def test_an_account_that_is_watched_while_the_whole_chain_is_indexed_is_read_first_and_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collect, "BATCH_BLOCKS", 10)
+    subject = InventedSubject(400)
+    async with index(subject, tmp_path, span=5) as live:
+        usual, whole = live.chain.collect_accounts, list[int]()
+
+        async def spied(span: Span, accounts: Sequence[str], *more: Any, **named: Any) -> Collected:
+            whole.append(len(live.tail.indexed_ranges(KEY, "transfers")))
+            return await usual(span, accounts, *more, **named)
+
+        live.chain.collect_accounts = spied  # type: ignore[method-assign]
+        async with working(live, EVERYTHING) as engine:
+            await until(lambda: live.tail.covers(KEY))
+            live.tail.watch(KEY, [Watch(A, 0)])
+            await until(is_whole(live, subject, A))
+            assert 0 < whole[0] < subject.height - FINALITY, "in the middle of the index of everything"
+            await until(lambda: live.tail.indexed_ranges(KEY, "transfers") == Spans([Span(0, subject.height)]))
+            (status,) = await engine.status([Account("invented", A)])
+            assert status.transactions_us is not None
+        await whole_histories(live, subject)
+        assert live.rows("transfers") == plain(subject, live)
+
+
+async def test_requests_have_no_more_accounts_watched_than_the_operator_lets_them(tmp_path: Path) -> None:
+    subject = InventedSubject(BLOCKS)
+    async with index(subject, tmp_path) as live:
+        system = system_of(live, ACCOUNTS, most=2)
+        for wallet in WALLETS:
+            want(system, [Account("invented", wallet), Account("evm", "0x" + "1" * 40)])
+            want(system, [Account("invented", wallet)])
+        assert [each.account for each in live.tail.watches(KEY)] == sorted(WALLETS[:2])
+
+
+async def test_requests_have_nobody_watched_on_a_chain_that_is_indexed_for_everybody(tmp_path: Path) -> None:
+    subject = InventedSubject(BLOCKS)
+    async with index(subject, tmp_path) as live:
+        await live.fill_final()
+        await live.follower().step()
+        want(system_of(live, EVERYTHING), [Account("invented", A)])
+        assert live.tail.watches(KEY) == []
+
+
+async def test_a_final_past_that_changed_is_read_again_for_the_accounts(tmp_path: Path) -> None:
+    subject = InventedSubject(BLOCKS)
+    subject.fork(30)
+    async with index(subject, tmp_path) as live:
+        system, scope = system_of(live, ACCOUNTS), Scope((Watch(A, 0),))
+        live.tail.watch(KEY, scope.watches)
+        await bring_up(system, live.chain, scope)
+        for _ in range(3):  # so that the blocks that change are final, and were followed
+            subject.mine(40)
+            follower = system.follower(live.chain)
+            await follower.step()
+            follower.finalise((await live.chain.heads()).finalized)
+        subject.ledger.reorg(90, "deep")
+        first = await recover_reorg(live.chain, live.lake, live.tail)
+        assert first is not None
+        assert indexed_for(live.tail, KEY, "transfers", A) == Spans([Span(0, first - 1)])
+        await bring_up(system, live.chain, scope)
+        assert is_whole(live, subject, A)()
+        await whole_histories(live, subject)
+
+
+async def test_a_damaged_file_is_made_good_for_the_accounts_that_it_was_of(tmp_path: Path) -> None:
+    subject = InventedSubject(BLOCKS)
+    async with index(subject, tmp_path) as live:
+        system, scope = system_of(live, ACCOUNTS), Scope((Watch(A, 0), Watch(B, 20, 60)))
+        live.tail.watch(KEY, scope.watches)
+        await bring_up(system, live.chain, scope)
+        before, covers = live.rows("transfers"), live.tail.covers(KEY)
+        for table in ("transfers", "account_transfers"):
+            (file, *_) = (Path(each) for each in live.lake.files(TABLES[table]))
+            content = bytearray(file.read_bytes())
+            content[len(content) // 2] ^= 8
+            file.write_bytes(content)
+        damaged = [each for each in checked(live.lake, listed(live.lake), lambda _: None) if each.state == "damaged"]
+        assert len(damaged) == 2
+        await repair(live.chain, live.lake, live.tail, live.seams, damaged)
+        assert live.rows("transfers") == before
+        assert live.tail.covers(KEY) == covers
+        await whole_histories(live, subject)
+        assert {each.state for each in checked(live.lake, listed(live.lake), lambda _: None)} == {"sound"}
