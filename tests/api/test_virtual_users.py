@@ -11,6 +11,7 @@ import pytest
 
 from api.router import Route, one
 from api.routes import ROUTES
+from chainfolio.assets import account
 from chainfolio.contracts import VirtualHolding, VirtualUser
 from portfolio.facts import Options
 from storage.state import virtual_users
@@ -93,6 +94,13 @@ async def test_ten_are_answered_in_one_call(world: World, ann: Tenant) -> None:
 
 async def subscribe(tenant: Tenant, *wanted: Any) -> Said:
     return await tenant.ask("POST", "/v1/subscribe-snapshot", {"addresses": wanted})
+
+
+async def test_the_histories_of_what_is_subscribed_to_are_read_from_then_on(world: World, ann: Tenant) -> None:
+    assert (await subscribe(ann, {"address": A.replace("0x", "0X")}, {"address": SOL})).status == 200
+    assert [call for call in world.engine.calls if call[0] == "watch"] == [("watch", ([account(A), account(SOL)],))]
+    assert (await subscribe(ann)).status == 400
+    assert [name for name, _ in world.engine.calls] == ["watch"], "nothing is read for what is refused"
 
 
 async def test_subscribing_says_until_when(world: World, ann: Tenant) -> None:

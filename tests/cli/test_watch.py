@@ -117,3 +117,71 @@ def test_what_is_stored_of_accounts_is_what_a_whole_index_has_of_them_whichever_
     assert ({name: stored(configured, name, mine) for name in SOURCES}, histories(configured, mine)) == both
     assert all(both[0][name] for name in SOURCES if name != "logs"), "there was something to compare"
     assert events == [row for row in both[0]["logs"] if row not in of_whole[0]["logs"]]
+
+
+def test_what_it_would_cost_is_said_before_and_a_budget_ends_it_without_losing_anything(
+    run: Run, configured: Path, subject: EvmSubject
+) -> None:
+    (estimated,) = run("watch", account(subject), "--estimate", "--json").json
+    assert (estimated["state"], estimated["blocks"]) == ("estimated", subject.height - FINALITY + 1)
+    assert estimated["requests"] > 0
+    assert run("status", "--json").json["chains"][0]["accounts"] == [], "nobody is watched for asking"
+    ran = run("watch", account(subject), "--max-requests", "1", "--json")
+    assert (ran.code, ran.error["kind"]) == (10, "OverBudget")
+    ran = run("watch", account(subject), "--json")
+    assert (ran.code, ran.json[0]["accounts"][0]["datasets"][0]["missing"]) == (0, [])
+    assert run("watch", account(subject), "--estimate", "--json").json[0]["blocks"] == 0
+    again = run("watch", account(subject), "--json").json[0]
+    assert (again["blocks"], again["rows"]) == (0, 0), "what is there is not read again"
+
+
+def test_a_chain_that_another_process_indexes_takes_up_who_is_watched_meanwhile(
+    run: Run, configured: Path, subject: EvmSubject
+) -> None:
+    tail = Tail(configured / "data" / "tail.db")
+    with tail.lock(KEY):
+        (chain,) = run("watch", account(subject), "--json").json
+    assert (chain["state"], [each.account for each in tail.watches(KEY)]) == ("queued", [account(subject)])
+    tail.close()
+    assert run("index", KEY).code == 0
+    (shown,) = run("status", "--json").json["chains"][0]["accounts"]
+    assert [each["missing"] for each in shown["datasets"]] == [[]] * len(shown["datasets"])
+    (stopped,) = run("watch", account(subject), "--stop", "--json").json
+    assert stopped["accounts"] == [{"account": account(subject)}]
+    assert run("status", "--json").json["chains"][0]["accounts"] == []
+
+
+def test_a_part_of_a_history_is_read_and_the_rest_is_said_to_be_missing(
+    run: Run, configured: Path, subject: EvmSubject
+) -> None:
+    assert run("watch", account(subject), "--from", "10", "--to", "30").code == 0
+    (shown,) = run("status", "--json").json["chains"][0]["accounts"]
+    assert {tuple(map(tuple, each["indexed"])) for each in shown["datasets"]} == {((10, 30),)}
+    assert any("0..9, 31.." in reason for reason in issues(run, account(subject)))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["0x" + "0" * 40], "no history of its own"),
+        (["0x1234"], "not"),
+        (["7EcDhSYGxXyscszYEp35KHN8vvw3svAuLKTzXwCFLtV"], "is on no chain whose accounts can be read"),
+        (["0x" + "1" * 40, "--chain", "nowhere"], "nowhere is not configured"),
+        (["0x" + "1" * 40, "--from", "9", "--to", "8"], "8 is before 9"),
+        (["0x" + "1" * 40, "--from", "-1"], "at least 0"),
+        (["0x" + "1" * 40, "--max-requests", "0"], "at least 1"),
+    ],
+)
+def test_who_cannot_be_watched_is_refused(run: Run, configured: Path, given: list[str], said: str) -> None:
+    ran = run("watch", *given)
+    assert ran.code == 2, ran.err
+    assert said in ran.err
+
+
+def test_accounts_of_the_settings_are_read_by_an_index(run: Run, configured: Path, subject: EvmSubject) -> None:
+    with (configured / "chainfolio.toml").open("a") as settings:
+        settings.write(f'[accounts]\nwatch = ["{account(subject)}"]\n')
+    assert run("index", KEY).code == 0
+    (shown,) = run("status", "--json").json["chains"][0]["accounts"]
+    assert (shown["account"], shown["datasets"][0]["missing"]) == (account(subject), [])
+    assert not any("not indexed" in reason for reason in issues(run, account(subject)))
