@@ -263,7 +263,8 @@ class Chain(Protocol):
         """The reads that say how much of something lies loose in a wallet, each with the name of its number."""
 
     def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any, Sequence[Any]]:
-        """How much accounts have of tokens, in one round and in this order: an int, or what came in its place."""
+        """How much accounts have of assets, in one round and in this order: an int, or what came in its place. Of a
+        collectible it is how many of this one."""
 
     def describe(self, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
         """What some tokens say of themselves: symbol, name, decimals."""

@@ -226,10 +226,10 @@ class OverBudget(ChainfolioError):
 
     exit_code = 10
 
-    def __init__(self, what: str, limit: int) -> None:
+    def __init__(self, what: str, limit: int, *, remedy: str = "") -> None:
         super().__init__(
             f"the budget of {limit:,} {what} is used up",
-            remedy="start the same again with another budget: it goes on where this ended",
+            remedy=remedy or "start the same again with another budget: it goes on where this ended",
         )
         self.what, self.limit = what, limit
 

@@ -38,7 +38,7 @@ def balances(transfers: pl.DataFrame | pl.LazyFrame, *, height: int | None = Non
     sums = (
         pl.concat([_legs(transfers, "recipient", NO_CREDIT, 1), _legs(transfers, "sender", NO_DEBIT, -1)])
         .group_by(key)
-        .agg(*(_summed(index) for index in range(4)), pl.col("height").max(), malformed)
+        .agg(*(summed(index) for index in range(4)), pl.col("height").max(), malformed)
         .filter(pl.col("account").is_in(nobody()).not_())
         .collect()
     )
@@ -58,7 +58,7 @@ def _legs(transfers: pl.DataFrame | pl.LazyFrame, side: str, without: str, sign:
     return ours.select("chain", "height", account, "token", "raw", signed)
 
 
-def _summed(index: int) -> pl.Expr:
+def summed(index: int) -> pl.Expr:
     """The signed sum of one limb of the raws."""
     import polars as pl
 

@@ -176,6 +176,9 @@ class Tail:
             connection.execute(
                 "DELETE FROM unexplained WHERE chain = ? AND height BETWEEN ? AND ?", (chain, first, last)
             )
+            connection.execute(
+                "DELETE FROM reconciliations WHERE chain = ? AND first <= ? AND last >= ?", (chain, last, first)
+            )
             connection.execute("UPDATE batches SET done = 1 WHERE chain = ? AND number = ?", (chain, batch.number))
 
     def covers(self, chain: str) -> list[tuple[str, str, Spans]]:
@@ -335,6 +338,24 @@ class Tail:
         )  # fmt: skip
         return [(height, asset, int(raw), reason) for height, asset, raw, reason in found]
 
+    def keep_reconciliation(self, chain: str, account: str, span: Span, block_hash: str, result: bytes) -> None:
+        """Keep what a comparison of an account's balances with its movements found, in the place of the last one. It
+        ends with the block at its end: StoreError where that block has left the tail meanwhile."""
+        with self._write() as connection:
+            here: list[Any] = connection.execute(
+                "SELECT hash FROM blocks WHERE chain = ? AND height = ?", (chain, span.last)
+            ).fetchall()
+            if here and here[0][0] != block_hash:
+                raise StoreError("tail", f"{chain}: block {span.last} is {here[0][0]} now, and no longer {block_hash}")
+            connection.execute(
+                "INSERT OR REPLACE INTO reconciliations VALUES (?, ?, ?, ?, ?, ?)",
+                (chain, account, span.first, span.last, block_hash, result),
+            )
+
+    def reconciliations(self, chain: str) -> list[tuple[str, bytes]]:
+        """The accounts whose balances were compared with their movements, and what was found, where it still stands."""
+        return self._read("SELECT account, result FROM reconciliations WHERE chain = ? ORDER BY account", chain)
+
     # --- what endpoints taught us ------------------------------------------------------------------------------------
 
     def capabilities(self, endpoint: str) -> dict[str, int]:
@@ -441,6 +462,7 @@ def _forget_above(connection: apsw.Connection, chain: str, height: int) -> None:
     connection.execute("DELETE FROM cover WHERE chain = ? AND first > ?", (chain, height))
     connection.execute("UPDATE cover SET last = ? WHERE chain = ? AND last > ?", (height, chain, height))
     connection.execute("DELETE FROM unexplained WHERE chain = ? AND height > ?", (chain, height))
+    connection.execute("DELETE FROM reconciliations WHERE chain = ? AND last > ?", (chain, height))
 
 
 def _indexed_ranges(

@@ -11,7 +11,7 @@ from storage.sqlite import said, writing
 if TYPE_CHECKING:
     import apsw
 
-VERSION = 3
+VERSION = 4
 SCHEMA = """
 CREATE TABLE blocks (
     chain TEXT NOT NULL, height INTEGER NOT NULL, hash TEXT NOT NULL, parent TEXT NOT NULL, time_us INTEGER NOT NULL,
@@ -60,10 +60,18 @@ CREATE TABLE unexplained (
     reason TEXT NOT NULL, PRIMARY KEY (chain, account, height, asset)
 ) STRICT, WITHOUT ROWID
 """
+# Version 4. What the last comparison of an account's balances with its movements found, as JSON.
+RECONCILIATIONS = """
+CREATE TABLE reconciliations (
+    chain TEXT NOT NULL, account TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, hash TEXT NOT NULL,
+    result BLOB NOT NULL, PRIMARY KEY (chain, account)
+) STRICT, WITHOUT ROWID
+"""
 STATEMENTS = (
     *((1, each) for each in SCHEMA.split(";\n")),
     (2, QUARANTINES),
     *((3, each) for each in (WATCHES, WAYS, UNEXPLAINED)),
+    (4, RECONCILIATIONS),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from adapters.evm.reads import Call, Read, balance_of
+from adapters.evm.reads import BALANCE_OF_ID, OWNER, Call, Read, balance_of
 from chainfolio.approvals import (
     AllowanceState,
     Approved,
@@ -21,8 +21,6 @@ SUPPLY: Final = "totalSupply()(uint256)"
 FOR_ALL: Final = "isApprovedForAll(address,address)(bool)"
 SUPPORTS: Final = "supportsInterface(bytes4)(bool)"
 APPROVED: Final = "getApproved(uint256)(address)"
-OWNER: Final = "ownerOf(uint256)(address)"
-BALANCE_OF_ID: Final = "balanceOf(address,uint256)(uint256)"
 PERMIT2_ALLOWANCE: Final = "allowance(address,address,address)(uint160,uint48,uint48)"
 ERC721, ERC1155 = bytes.fromhex("80ac58cd"), bytes.fromhex("d9b67a26")
 MAX_IDS: Final = 1_000  # of one collection: who has met more of them is not counted

@@ -201,10 +201,10 @@ class EvmChain(Approvals):
         return wallet_reads(holding)
 
     def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Read, Any, Sequence[Any]]:
-        """How much accounts have of tokens, as the contracts say it."""
-        from adapters.evm.reads import balance_of
+        """How much accounts have of assets, as the chain and the contracts say it."""
+        from adapters.evm.tokens import balances
 
-        return (yield [balance_of(token.reference, account) for account, token in pairs]) if pairs else ()
+        return (yield from balances(pairs)) if pairs else ()
 
     def describe(self, assets: Sequence[Asset]) -> Plan[Read, Any, Mapping[Asset, Token]]:
         """What the contracts of some tokens say of themselves, in one round."""

@@ -8,6 +8,8 @@ from typing import Any, Final
 from chainfolio.plans import Plan
 
 BALANCE_OF: Final = "balanceOf(address)(uint256)"
+OWNER: Final = "ownerOf(uint256)(address)"
+BALANCE_OF_ID: Final = "balanceOf(address,uint256)(uint256)"
 DECIMALS: Final = "decimals()(uint8)"
 
 

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from adapters.evm.facts import Facts
-from adapters.evm.reads import DECIMALS, Call, NativeBalance, Read, balance_of
+from adapters.evm.reads import BALANCE_OF_ID, DECIMALS, OWNER, Call, NativeBalance, Read, balance_of
+from chainfolio.assets import Asset
 from chainfolio.contracts import Holding, Token
-from chainfolio.plans import Plan
+from chainfolio.plans import Plan, Unknown
 from chainfolio.reads import ReadResult
 
 MAX_SYMBOL, MAX_NAME = 32, 96
+SINGLE = "erc721"  # the standard of what is one of a kind: who has it is asked, not how many
 SIGNATURES = ("symbol()(*)", "name()(*)", "decimals()(*)")
 
 
@@ -37,6 +39,33 @@ def wallet_reads(holding: Holding) -> list[tuple[str, ReadResult]]:
     if decimals is not None:
         reads.append(("decimal", ReadResult(Call(asset.reference, DECIMALS), decimals)))
     return reads
+
+
+def balances(pairs: Sequence[tuple[str, Asset]]) -> Plan[Read, Any, list[Any]]:
+    """How much accounts have of assets, in one round. What cannot be owned by two is owned or not: a collectible that
+    its contract refuses to name an owner of is nobody's (EIP-721)."""
+    results = yield [_held(account, asset) for account, asset in pairs]
+    return [_raw(account, asset, result) for (account, asset), result in zip(pairs, results, strict=True)]
+
+
+def _held(account: str, asset: Asset) -> Read:
+    if asset.is_native:
+        return NativeBalance(account)
+    if _is_single(asset):
+        return Call(asset.reference, OWNER, (int(asset.token_id),))
+    if asset.token_id:
+        return Call(asset.reference, BALANCE_OF_ID, (account, int(asset.token_id)))
+    return balance_of(asset.reference, account)
+
+
+def _raw(account: str, asset: Asset, result: Any) -> Any:
+    if not _is_single(asset) or isinstance(result, Unknown):
+        return result
+    return int(result == account)
+
+
+def _is_single(asset: Asset) -> bool:
+    return asset.kind == SINGLE and asset.is_collectible
 
 
 def decimals_of(answer: object) -> int | None:

@@ -11,16 +11,14 @@ from adapters.evm import approvals
 from adapters.evm.approvals import (
     ALLOWANCE,
     APPROVED,
-    BALANCE_OF_ID,
     FOR_ALL,
     MAX_IDS,
-    OWNER,
     PERMIT2_ALLOWANCE,
     SUPPLY,
     SUPPORTS,
     Approvals,
 )
-from adapters.evm.reads import BALANCE_OF, Call, Read
+from adapters.evm.reads import BALANCE_OF, BALANCE_OF_ID, OWNER, Call, Read
 from chainfolio.approvals import AllowanceState, OperatorState, PermissionState
 from chainfolio.plans import Reverted, Unknown, run_known
 from engine.answers import Approval, Operator, Permitted, Place

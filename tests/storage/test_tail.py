@@ -304,7 +304,7 @@ def test_a_file_of_the_first_release_gets_what_it_lacks_and_keeps_what_it_has(tm
     tail.learn("one", "max_span", 50)
     tail.close()
     with closing(apsw.Connection(str(path))) as connection:
-        for table in ("cordons", "watches", "ways", "unexplained"):
+        for table in ("cordons", "watches", "ways", "unexplained", "reconciliations"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version = 1")
     for _ in range(2):
@@ -315,7 +315,27 @@ def test_a_file_of_the_first_release_gets_what_it_lacks_and_keeps_what_it_has(tm
         assert (tail.quarantined("one"), tail.quarantined("two")) == (b"first", None)
         tail.watch("a", [Watch("0xa", 5, 9)])
         assert tail.watches("a") == [Watch("0xa", 5, 9)]
+        tail.keep_reconciliation("a", "0xa", Span(5, 9), "0x9", b"{}")
+        assert tail.reconciliations("a") == [("0xa", b"{}")]
         tail.close()
+
+
+def test_a_comparison_of_an_account_stands_until_a_block_of_its_range_goes(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "tail.db")
+    blocks = [Block(at, f"0x{at}", f"0x{at - 1}", at) for at in range(10, 14)]
+    tail.put("a", [TailBlock(block, {}) for block in blocks], datasets=["logs"])
+    with pytest.raises(StoreError, match="block 12 is 0x12 now"):
+        tail.keep_reconciliation("a", "0xa", Span(5, 12), "0xother", b"gone")
+    for account, last in (("0xa", 12), ("0xb", 11), ("0xc", 13)):
+        tail.keep_reconciliation("a", account, Span(5, last), f"0x{last}", b"1")
+    tail.keep_reconciliation("a", "0xa", Span(6, 12), "0x12", b"2")
+    assert tail.reconciliations("a") == [("0xa", b"2"), ("0xb", b"1"), ("0xc", b"1")]
+    tail.rollback("a", 12)
+    assert [account for account, _ in tail.reconciliations("a")] == ["0xa", "0xb"]
+    tail.forget(tail.open_batch("a", Span(5, 5), ["logs"]))
+    assert [account for account, _ in tail.reconciliations("a")] == ["0xa"]
+    tail.rewind("a", 11, None)
+    assert tail.reconciliations("a") == []
 
 
 def test_an_account_is_watched_once_and_all_that_was_ever_wanted_of_it_is_wanted(tmp_path: Path) -> None:

@@ -259,8 +259,9 @@ class InventedChain:
         return ()
 
     def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Read, Any, Sequence[Any]]:
-        """How much accounts have of tokens."""
-        return (yield [Balance(account, token.reference) for account, token in pairs]) if pairs else ()
+        """How much accounts have of coins and tokens."""
+        asked = [Balance(account, None if asset.is_native else asset.reference) for account, asset in pairs]
+        return (yield asked) if pairs else ()
 
     def describe(self, assets: Sequence[Asset]) -> Plan[Read, Any, Mapping[Asset, Token]]:
         """Symbol, name and decimals of tokens, in one round."""

@@ -1,0 +1,153 @@
+"""What shows why a balance and the movements of an account part in a block: its rows on the chain, read again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from chainfolio.blocks import Span
+from chainfolio.datasets import Dataset
+from chainfolio.errors import SourceError
+from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TABLES
+from indexer.scopes import indexed_for
+from portfolio.causes import Evidence
+from portfolio.ledger import by_account
+from portfolio.reconciliation import Key, courses, told_once
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from chainfolio.chains import Chain
+    from storage.tail import Tail
+
+HISTORIES: Final = (ACCOUNT_TRANSFERS.name, ACCOUNT_TRANSACTIONS.name)
+MAX_BLOCKS: Final = 64  # that are read again; causes of differences in others are named by the index alone
+Moves = Mapping[tuple[str, Key], int]  # by dataset, account and asset
+
+
+def datasets_of(chain: Chain, *, native: bool) -> list[Dataset]:
+    """The datasets that tell what moves of the native coin, or of tokens."""
+    kinds = {"logs"} if not native else {"places", "logs"} if chain.info.also_at else {"places"}
+    return [each for each in chain.datasets.values() if each.history in HISTORIES and each.by_account in kinds]
+
+
+@dataclass(slots=True)
+class _Again:
+    """One block, read again. `miner` gets its fees; what could not be read is None."""
+
+    moves: Moves | None = None
+    untraced: bool = False
+    miner: str | None = None
+    transactions: int | None = None
+
+
+@dataclass(slots=True)
+class Evident:
+    """Evidence about some accounts of one chain. `transfers` and `fees` are what the index has of them."""
+
+    chain: Chain
+    tail: Tail
+    accounts: Sequence[str]
+    transfers: pl.DataFrame
+    fees: pl.DataFrame
+    check: Callable[[], None]
+    _read: dict[int, _Again] = field(default_factory=dict)
+    _said: dict[Key, dict[int, str]] = field(default_factory=dict)
+
+    async def gather(self, wanted: Iterable[tuple[Key, int]]) -> None:
+        """Read again the blocks in which some balances are not explained, the lowest first."""
+        heights: dict[int, bool] = {}
+        for key, height in wanted:
+            heights[height] = heights.get(height, False) or key.asset.is_native
+        for height in sorted(heights)[:MAX_BLOCKS]:
+            self.check()
+            self._read[height] = await self._again(height, native=heights[height])
+
+    def of(self, key: Key, height: int) -> Evidence:
+        """What is known of an asset of an account at a height."""
+        again = self._read.get(height, _Again())
+        wanted = datasets_of(self.chain, native=key.asset.is_native)
+        lacking = {}
+        if again.moves is not None:
+            stored = self._moves(self._stored(self.transfers, height), self._stored(self.fees, height))
+            for each in wanted:
+                place = (each.name, key)
+                lacking[each.name] = again.moves.get(place, 0) - stored.get(place, 0)
+        return Evidence(
+            unindexed=self._unindexed(wanted, key.account, height), lacking=lacking, is_read=again.moves is not None,
+            untraced=again.untraced, is_rewarded=again.miner == key.account, transactions=again.transactions,
+            said=self._told(key, height),
+        )  # fmt: skip
+
+    def _unindexed(self, wanted: Collection[Dataset], account: str, height: int) -> tuple[str, ...]:
+        """Of some datasets those that are not indexed of an account at a height."""
+        return tuple(
+            each.name
+            for each in wanted
+            if height not in indexed_for(self.tail, self.chain.key, each.name, account)
+        )  # fmt: skip
+
+    def _told(self, key: Key, height: int) -> str:
+        """What the reader of an account's history could not explain of a block."""
+        told = self._said.get(key)
+        if told is None:
+            rows = self.tail.unexplained(self.chain.key, key.account)
+            told = {at: reason for at, asset, _, reason in rows if asset == str(key.asset)}
+            self._said[key] = told
+        return told.get(height, "")
+
+    async def _again(self, height: int, *, native: bool) -> _Again:
+        """A block's rows as the chain gives them now, without what only traces show where it gives none."""
+        wanted = datasets_of(self.chain, native=False) + (datasets_of(self.chain, native=True) if native else [])
+        names = dict.fromkeys(each.name for each in wanted)
+        blocks = [each.name for each in self.chain.datasets.values() if each.table is BLOCKS] if native else []
+        usual = [name for name in names if self.chain.datasets[name].is_usual]
+        for some in dict.fromkeys([(*names, *blocks), (*usual, *blocks)]):
+            try:
+                found = await self.chain.collect(Span(height, height), some)
+            except SourceError:
+                continue
+            again = await asyncio.to_thread(self._of_tables, found.tables)
+            again.untraced = any(name not in some for name in names)
+            return again
+        return _Again(untraced=native)
+
+    def _of_tables(self, tables: Mapping[str, Any]) -> _Again:
+        import polars as pl
+
+        def rows(name: str) -> pl.LazyFrame:
+            table = tables.get(name)
+            found = pl.from_arrow(TABLES[name].schema().empty_table() if table is None else table)
+            assert isinstance(found, pl.DataFrame)
+            return found.lazy()
+
+        own = pl.col("account").is_in(self.accounts)
+        transfers = by_account(ACCOUNT_TRANSFERS, rows("transfers")).filter(own).collect()
+        paid = by_account(ACCOUNT_TRANSACTIONS, rows("transactions"))
+        fees = paid.filter(own & (pl.col("sender") == pl.col("account"))).collect()
+        blocks = rows("blocks").select("miner", "tx_count").collect()
+        miner, count = blocks.row(0) if blocks.height else (None, None)
+        return _Again(self._moves(told_once(transfers, self.chain.info), fees), False, miner, count)
+
+    @staticmethod
+    def _stored(rows: pl.DataFrame, height: int) -> pl.DataFrame:
+        import polars as pl
+
+        return rows.filter(pl.col("height") == height)
+
+    def _moves(self, transfers: pl.DataFrame, fees: pl.DataFrame) -> Moves:
+        """What the rows of one block come to, by the dataset that they are of."""
+        import polars as pl
+
+        found: dict[tuple[str, Key], int] = {}
+        every = [each for each in self.chain.datasets.values() if each.history in HISTORIES]
+        named = {standard for each in every for standard in each.standards}
+        for each in every:
+            mine = pl.col("standard").is_in(each.standards) if each.standards else ~pl.col("standard").is_in(named)
+            paid = each.history == ACCOUNT_TRANSACTIONS.name
+            some = transfers.clear() if paid else transfers.filter(mine)
+            for key, course in courses(some, fees if paid else fees.clear(), self.chain.info).items():
+                found[each.name, key] = course.sums[-1]
+        return found

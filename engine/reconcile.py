@@ -1,0 +1,384 @@
+"""Is the history of an account complete? Its balances on chain, compared with the sum of its movements in the index.
+
+Balances are read at the hashes of a ladder of blocks, for all accounts and assets together; then only where the two
+part, until the first block of each difference is known. That block is read again, to say why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from chainfolio.blocks import Block, Span, Spans
+from chainfolio.chains import newest_in
+from chainfolio.errors import BadRequest, HistoryUnavailable, NotIndexed, OverBudget, Reorged, SourceError
+from chainfolio.plans import Unknown
+from chainfolio.tables import ACCOUNT_TRANSFERS
+from engine.evidence import Evident, datasets_of
+from engine.rows import rows_of
+from engine.sent import PAID, sent
+from indexer.scopes import indexed_for
+from portfolio.causes import cause_of
+from portfolio.reconciliation import (
+    ASSET,
+    MOVED,
+    Absent,
+    Answer,
+    Compared,
+    Course,
+    Key,
+    Point,
+    courses,
+    ladder,
+    search,
+    told_once,
+)
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from chainfolio.chains import Chain
+    from storage.lake import Lake
+    from storage.tail import Tail
+
+CHECKPOINTS: Final = 32
+AT_ONCE: Final = 20_000  # balances that are asked for together
+BLOCKS_AT_ONCE: Final = 200
+STATUSES: Final = ("equal", "differs", "unreadable", "unindexed")
+AGAIN: Final = "start the same again with a larger budget, or with fewer checkpoints"
+Told = Callable[[str], None]
+
+
+class Difference(msgspec.Struct, rename="camel", frozen=True):
+    """A block in which the balance of an asset changed by `amount` more than the movements of the index say.
+
+    `after` is the height before it, at which the two were still equal; a lower one where no balance between them could
+    be read. `cause` is a name, `reason` a sentence."""
+
+    asset: str
+    block: int
+    after: int
+    amount: str
+    cause: str
+    reason: str
+
+
+class Reconciled(msgspec.Struct, rename="camel", frozen=True):
+    """One asset: what was there before the range, what moved in it, what is there at its end. Null: it could not be
+    read."""
+
+    asset: str
+    status: str
+    opening: str | None
+    movements: str
+    balance: str | None
+
+
+class Reconciliation(msgspec.Struct, rename="camel", frozen=True):
+    """One account on one chain. `unread_checkpoints` are those whose state nobody serves any more. `more`: assets that
+    have more differences than are listed. `notes` say what the result is worth."""
+
+    address: str
+    chain: str
+    first_block: int
+    last_block: int
+    block_hash: str
+    checkpoints: tuple[int, ...]
+    unread_checkpoints: tuple[int, ...]
+    counts: dict[str, int]
+    assets: tuple[Reconciled, ...]
+    differences: tuple[Difference, ...]
+    more: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether every asset was read, and none differs."""
+        return not self.differs and not self.counts["unreadable"] and not self.counts["unindexed"]
+
+    @property
+    def differs(self) -> bool:
+        """Whether something differs."""
+        return bool(self.differences)
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """Reconciles accounts of one chain. `max_requests` bounds what it asks of nodes: OverBudget."""
+
+    chain: Chain
+    lake: Lake
+    tail: Tail
+    checkpoints: int = CHECKPOINTS
+    max_requests: int | None = None
+    told: Told = lambda text: None
+    _asked_before: int = 0
+    _blocks: dict[int, Block | None] = field(default_factory=dict)
+    _gone: set[int] = field(default_factory=set)  # heights without state
+
+    async def run(
+        self, accounts: Sequence[str], first: int | None = None, last: int | None = None
+    ) -> list[Reconciliation]:
+        """Every account over a range: by default as far as all of them are indexed. The results are kept."""
+        self._asked_before = self.chain.requests
+        span = await self._span(accounts, first, last)
+        end = await self._end(span.last)
+        opening = max(0, span.first - 1)
+        steps = ladder(opening, span.last, self.checkpoints)
+        transfers, fees = await asyncio.to_thread(self._rows, accounts, span.last)
+        known = await asyncio.to_thread(self._courses, accounts, transfers, fees, opening, span)
+        await self._end(span.last)  # what was read meanwhile belongs to this block
+        compared = await self._search(known, steps, is_start=span.first == 0)
+        evident = Evident(self.chain, self.tail, accounts, transfers, fees, self._check_budget)
+        found = [(key, each.height) for key, one in compared.items() for each in one.changes if each.is_found]
+        if found:
+            self.told(f"reading {len({height for _, height in found}):,} blocks again")
+        await evident.gather(found)
+        results = [
+            await asyncio.to_thread(self._result, account, span, end, steps, known, compared, evident)
+            for account in accounts
+        ]
+        for each in results:
+            await asyncio.to_thread(keep, self.tail, each)
+        return results
+
+    # --- what is compared --------------------------------------------------------------------------------------------
+
+    async def _span(self, accounts: Sequence[str], first: int | None, last: int | None) -> Span:
+        head = (await self.chain.heads()).latest.height
+        if last is not None and last > head:
+            raise BadRequest("to", f"block {last} is above the head, which is block {head}")
+        indexed = await asyncio.to_thread(self._indexed, accounts)
+        whole = [*indexed]
+        if not whole and None in (first, last):
+            names = [each.name for each in self._wanted()]
+            raise NotIndexed(self.chain.key, names[0] if names else "transfers", first or 0, head)
+        begin = whole[0].first if first is None else first
+        end = min(whole[-1].last, head) if last is None else last
+        if begin > end:
+            raise BadRequest("from", f"{begin} is above block {end}, the last of the range")
+        return Span(begin, end)
+
+    def _wanted(self) -> list[Any]:
+        """The datasets that are indexed where nobody names any, of those whose rows are movements."""
+        every = {each.name: each for native in (False, True) for each in datasets_of(self.chain, native=native)}
+        return [each for each in every.values() if each.is_usual]
+
+    def _indexed(self, accounts: Sequence[str]) -> Spans:
+        """The heights that are indexed of all accounts, for all datasets that are indexed of them at all."""
+        every = [
+            found
+            for each in self._wanted()
+            for account in accounts
+            if (found := indexed_for(self.tail, self.chain.key, each.name, account))
+        ]
+        return reduce(Spans.__and__, every) if every else Spans()
+
+    async def _end(self, height: int) -> Block:
+        """The last block of the range, which must be the one that is indexed."""
+        end = await self._state_of(height)
+        if end is None:
+            raise BadRequest("to", f"the chain has no block up to {height}")
+        kept = {each.height: each for each in await asyncio.to_thread(self.tail.blocks, self.chain.key)}
+        if kept.get(end.height, end).hash != end.hash:
+            raise Reorged(self.chain.key, end.height, kept[end.height].hash)
+        return end
+
+    def _rows(self, accounts: Sequence[str], last: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The transfers of the accounts, and what they paid."""
+        index, span = (self.lake, self.tail, self.chain.key), Span(0, last)
+        transfers = rows_of(*index, ACCOUNT_TRANSFERS, accounts, (*MOVED, *ASSET, "raw"), span=span)
+        return told_once(transfers, self.chain.info), sent(*index, accounts, PAID, span)
+
+    def _courses(
+        self, accounts: Sequence[str], transfers: pl.DataFrame, fees: pl.DataFrame, opening: int, span: Span
+    ) -> dict[Key, Course]:
+        """The course behind the opening of everything that the accounts met, and of the native coin where it is indexed
+        at all."""
+        import polars as pl
+
+        info, behind = self.chain.info, pl.col("height") > opening
+        found = dict.fromkeys(courses(transfers, fees, info), Course())
+        found |= courses(transfers.filter(behind), fees.filter(behind), info)
+        native = {Key(account, info.native.asset) for account in accounts}
+        places = [each for each in datasets_of(self.chain, native=True) if each.is_usual]
+        for key in native:
+            ranges = [indexed_for(self.tail, self.chain.key, each.name, key.account) & [span] for each in places]
+            if all(ranges):
+                found.setdefault(key, Course())
+            else:
+                found.pop(key, None)
+        return dict(sorted(found.items()))
+
+    # --- balances ----------------------------------------------------------------------------------------------------
+
+    async def _search(
+        self, known: Mapping[Key, Course], steps: Sequence[int], *, is_start: bool
+    ) -> dict[Key, Compared]:
+        running, rounds = search(known, steps, is_start=is_start), 0
+        answers: dict[Point, Answer] | None = None
+        while True:
+            try:
+                asked = next(running) if answers is None else running.send(answers)
+            except StopIteration as stop:
+                found: dict[Key, Compared] = stop.value
+                return found
+            rounds += 1
+            heights = len({height for _, height in asked})
+            self.told(f"round {rounds}: {len(asked):,} balances at {heights:,} blocks")
+            answers = await self._balances(asked)
+
+    async def _balances(self, asked: Sequence[Point]) -> dict[Point, Answer]:
+        at: dict[int, list[Key]] = {}
+        for key, height in asked:
+            at.setdefault(height, []).append(key)
+        found: dict[Point, Answer] = {}
+        for heights in _parts(at):
+            self._check_budget()
+            await self._know(heights)
+            for height, answers in zip(heights, await self._answered([(h, at[h]) for h in heights]), strict=True):
+                found |= {(key, height): answer for key, answer in zip(at[height], answers, strict=True)}
+        return found
+
+    async def _answered(self, asked: Sequence[tuple[int, Sequence[Key]]]) -> list[list[Answer]]:
+        """What the balances are at some heights. Before the first block nobody has anything."""
+        blocks = [self._blocks[height] for height, _ in asked]
+        plans = [self.chain.balances([(key.account, key.asset) for key in keys]) for _, keys in asked]
+        wanted = [(block, next(plan)) for block, plan in zip(blocks, plans, strict=True) if block is not None]
+        try:
+            given = iter(await self.chain.answer_each(wanted))
+        except HistoryUnavailable as error:  # at all of them
+            given = iter([error] * len(wanted))
+        answers: list[list[Answer]] = []
+        for (height, keys), block, plan in zip(asked, blocks, plans, strict=True):
+            results = [0] * len(keys) if block is None else next(given)
+            if isinstance(results, SourceError):
+                if not isinstance(results, HistoryUnavailable):
+                    raise results
+                self._gone.add(height)
+                answers.append([None] * len(keys))
+            else:
+                answers.append([_answer(each) for each in (results if block is None else _end_of(plan, results))])
+        return answers
+
+    async def _state_of(self, height: int) -> Block | None:
+        await self._know([height])
+        return self._blocks[height]
+
+    async def _know(self, heights: Sequence[int]) -> None:
+        """Find the blocks whose state counts at some heights: the newest up to each."""
+        missing = [height for height in heights if height not in self._blocks]
+        if not missing:
+            return
+        self._blocks |= {block.height: block for block in await self.chain.blocks(missing)}
+        for height in missing:
+            if height not in self._blocks:
+                self._blocks[height] = await newest_in(self.chain, Span(0, height))
+
+    def _check_budget(self) -> None:
+        """Before something is asked."""
+        if self.max_requests is not None and self.chain.requests - self._asked_before >= self.max_requests:
+            raise OverBudget("requests", self.max_requests, remedy=AGAIN)
+
+    # --- what it comes to --------------------------------------------------------------------------------------------
+
+    def _result(
+        self, account: str, span: Span, end: Block, steps: Sequence[int], known: Mapping[Key, Course],
+        compared: Mapping[Key, Compared], evident: Evident,
+    ) -> Reconciliation:  # fmt: skip
+        own = {key: one for key, one in compared.items() if key.account == account}
+        assets = [_asset(key, known[key], one) for key, one in own.items()]
+        native = Key(account, self.chain.info.native.asset)
+        if native not in own:
+            assets.append(Reconciled(str(native.asset), "unindexed", None, "0", None))
+        counts = Counter(each.status for each in assets)
+        return Reconciliation(
+            account, self.chain.key, span.first, span.last, end.hash, tuple(steps),
+            tuple(height for height in steps if height in self._gone),
+            {status: counts[status] for status in STATUSES}, tuple(sorted(assets, key=lambda each: each.asset)),
+            tuple(_differences(own, known, evident)),
+            tuple(str(key.asset) for key, one in own.items() if one.has_more),
+            tuple(self._notes(account, span, steps)),
+        )  # fmt: skip
+
+    def _notes(self, account: str, span: Span, steps: Sequence[int]) -> Iterator[str]:
+        if steps[0] in self._gone:
+            yield (
+                f"the state at block {steps[0]} is gone: what was there before is taken to be nothing"
+                if span.first == 0
+                else "the state before the range is gone: what is compared begins at the first checkpoint that was read"
+            )
+        if self._gone:
+            yield "no endpoint serves the state of all checkpoints: an archive node shows the blocks of differences"
+        wanted = {each.name: each for native in (False, True) for each in datasets_of(self.chain, native=native)}
+        for name in wanted:
+            left = Spans([span]) - indexed_for(self.tail, self.chain.key, name, account)
+            if left:
+                yield f"`{name}` is not indexed at {len(left):,} of the {len(span):,} blocks"
+
+
+def _parts(at: Mapping[int, Sequence[Key]]) -> Iterator[list[int]]:
+    """Heights in order, as many as go together."""
+    part: list[int] = []
+    count = 0
+    for height in sorted(at):
+        if part and (count + len(at[height]) > AT_ONCE or len(part) == BLOCKS_AT_ONCE):
+            yield part
+            part, count = [], 0
+        part.append(height)
+        count += len(at[height])
+    if part:
+        yield part
+
+
+def _end_of(plan: Any, results: Sequence[Any]) -> Sequence[Any]:
+    """The result of a plan of one round."""
+    try:
+        plan.send(results)
+    except StopIteration as stop:
+        found: Sequence[Any] = stop.value
+        return found
+    raise AssertionError("balances are asked for in one round")
+
+
+def _answer(result: Any) -> Answer:
+    if isinstance(result, Unknown) and result.cause == "absent":
+        return Absent()
+    return result if isinstance(result, int) else None
+
+
+def _asset(key: Key, course: Course, one: Compared) -> Reconciled:
+    status = "unreadable" if one.balance is None else "differs" if one.changes else "equal"
+    opening, balance = (None if raw is None else str(raw) for raw in (one.opening, one.balance))
+    return Reconciled(str(key.asset), status, opening, str(course.sums[-1] if course.sums else 0), balance)
+
+
+def _differences(own: Mapping[Key, Compared], known: Mapping[Key, Course], evident: Evident) -> Iterator[Difference]:
+    for key, one in own.items():
+        for each in one.changes:
+            evidence = evident.of(key, each.height)
+            cause, reason = cause_of(key, known[key], each, one.changes, evidence)
+            yield Difference(str(key.asset), each.height, each.after, str(each.amount), cause, reason)
+
+
+def keep(tail: Tail, found: Reconciliation) -> None:
+    """Keep a result in the place of the account's last one; assets that are equal are only counted."""
+    kept = msgspec.structs.replace(found, assets=tuple(each for each in found.assets if each.status != "equal"))
+    span = Span(found.first_block, found.last_block)
+    tail.keep_reconciliation(found.chain, found.address, span, found.block_hash, msgspec.json.encode(kept))
+
+
+def kept(tail: Tail, chain: str, accounts: Sequence[str] | None = None) -> list[Reconciliation]:
+    """The last results of some accounts, or of all, where they still stand."""
+    rows = tail.reconciliations(chain)
+    return [
+        msgspec.json.decode(result, type=Reconciliation)
+        for account, result in rows
+        if accounts is None or account in accounts
+    ]  # fmt: skip

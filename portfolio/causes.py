@@ -1,0 +1,106 @@
+"""Why a balance and the movements of an account part in a block: a name for each difference, and a sentence.
+
+A cause is named where something shows it. What nothing shows is `unknown`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from portfolio.reconciliation import Change, Course, Key
+
+NOT_INDEXED: Final = "not_indexed"
+MISSING_TRACE: Final = "missing_trace"
+MISSING_ROW: Final = "missing_row"
+WITHDRAWAL: Final = "withdrawal"
+BLOCK_REWARD: Final = "block_reward"
+REBASING: Final = "rebasing"
+FEE_ON_TRANSFER: Final = "fee_on_transfer"
+WITHOUT_EVENTS: Final = "without_events"
+EVENTS_WITHOUT_EFFECT: Final = "events_without_effect"
+UNKNOWN: Final = "unknown"
+# Differences that say that the index lacks something; of the others the token itself tells less, or more, than it does.
+OF_THE_INDEX: Final = frozenset([NOT_INDEXED, MISSING_TRACE, MISSING_ROW, WITHDRAWAL, BLOCK_REWARD, UNKNOWN])
+# The datasets whose rows are what only traces show, and what the protocol itself pays.
+OF_DATASETS: Final = {"internal": MISSING_TRACE, "withdrawals": WITHDRAWAL}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of one asset of one account in one block.
+
+    `unindexed` are the datasets of such an asset that are not indexed there. `lacking`: by dataset, what the chain's
+    own rows of the block, read again, move more than those of the index; `is_read`: whether they could be,
+    `untraced`: but for what calls moved. `is_rewarded`: the block names the account as who gets its fees.
+    `transactions` is how many the block has. `said`: what the reader of the account's history said of the block.
+    """
+
+    unindexed: tuple[str, ...] = ()
+    lacking: Mapping[str, int] = field(default_factory=dict)
+    is_read: bool = False
+    untraced: bool = False
+    is_rewarded: bool = False
+    transactions: int | None = None
+    said: str = ""
+
+
+Cause = tuple[str, str]  # its name, and a sentence
+
+
+def cause_of(key: Key, course: Course, change: Change, every: Sequence[Change], evidence: Evidence) -> Cause:
+    """The cause of one of the changes of an asset. `every`: all that were found of it."""
+    if not change.is_found:
+        return UNKNOWN, "the balances between these blocks could not be read, so that the block is not known"
+    if change.amount == sum(evidence.lacking.values()) and any(evidence.lacking.values()):
+        return _of_rows(evidence)
+    if key.asset.is_native:
+        return _of_native(change, evidence)
+    if evidence.unindexed and not evidence.is_read:
+        return NOT_INDEXED, _not_indexed(evidence.unindexed)
+    return _of_token(key, course, change, every)
+
+
+def _of_rows(evidence: Evidence) -> Cause:
+    """The chain has rows that explain all of it."""
+    names = sorted(name for name, raw in evidence.lacking.items() if raw)
+    known = [OF_DATASETS[name] for name in names if name in OF_DATASETS]
+    if known:
+        named = ", ".join(f"`{name}`" for name in names)
+        return known[0], f"the chain has the movement (dataset {named}), and the index does not"
+    if set(names) & set(evidence.unindexed):
+        return NOT_INDEXED, _not_indexed(evidence.unindexed)
+    return MISSING_ROW, f"the chain has rows of `{'`, `'.join(names)}` that the index lacks, though it read the block"
+
+
+def _of_native(change: Change, evidence: Evidence) -> Cause:
+    lost = [name for name in evidence.unindexed if name not in OF_DATASETS]
+    if lost and not evidence.is_read:
+        return NOT_INDEXED, _not_indexed(lost)
+    if evidence.is_rewarded and change.amount > 0:
+        return BLOCK_REWARD, "the block names the account as the one who gets its fees"
+    if evidence.transactions == 0 and change.amount > 0:
+        return WITHDRAWAL, "the block has no transactions: the protocol itself paid, as it does for validators"
+    if evidence.untraced or "internal" in evidence.unindexed:
+        why = "a call inside a transaction moved coins, as it seems, and what calls move is not known of this block"
+        return MISSING_TRACE, f"{why}: {evidence.said}" if evidence.said else why
+    return UNKNOWN, evidence.said or "nothing that is known of the block explains it"
+
+
+def _of_token(key: Key, course: Course, change: Change, every: Sequence[Change]) -> Cause:
+    silent = [each for each in every if each.is_found and not course.has(each.height)]
+    if sum(each.before > 0 and each.then > 0 for each in silent) > 1:
+        return REBASING, "its balances change again and again without an event: accounts hold shares of it"
+    if not course.has(change.height):
+        return WITHOUT_EVENTS, "the balance changed, and no event of the token says so"
+    moved = course.moved(change.height)
+    if change.amount == -moved:
+        return EVENTS_WITHOUT_EFFECT, "its events say that it moved, and the balance did not change"
+    if not key.asset.is_collectible and change.amount < 0:
+        return FEE_ON_TRANSFER, "less came than was sent, or more left: the token keeps a part of what is transferred"
+    return UNKNOWN, "the balance changed by something else than what its events of this block say"
+
+
+def _not_indexed(datasets: Sequence[str]) -> str:
+    return f"not indexed at this block: {', '.join(f'`{name}`' for name in datasets)}"

@@ -1,0 +1,254 @@
+"""Whether the movements of an account explain its balances: where they do not, the blocks where the two part.
+
+The *excess* of an asset at a height is its balance on chain less the sum of its movements up to there. An index that
+knows everything has the same excess at all heights: what was there before the first of them. A change of the excess is
+a difference. `search` asks for balances at a ladder of heights, and then only where the excess changes, with several
+heights between two that differ, until they are neighbours. It is a plan: it does no I/O.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from portfolio.ledger import LIMB, LIMBS, summed
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from chainfolio.assets import Asset
+    from chainfolio.chains import ChainInfo
+
+FAN: Final = 8  # parts into which one round cuts two heights that differ
+MAX_CHANGES: Final = 16  # of one asset that are looked for, from the lowest block on
+SIDES: Final = {"in": 1, "out": -1}
+MOVED: Final = ("account", "height", "tx_index", "log_index", "item", "direction")
+ASSET: Final = ("standard", "token", "token_id")
+
+
+class Key(NamedTuple):
+    """What has a balance: an account, and an asset that it met."""
+
+    account: str
+    asset: Asset
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The sum of the movements of an asset after each height at which some are."""
+
+    heights: tuple[int, ...] = ()
+    sums: tuple[int, ...] = ()
+
+    def at(self, height: int) -> int:
+        """The sum of all movements up to a height."""
+        place = bisect_right(self.heights, height)
+        return self.sums[place - 1] if place else 0
+
+    def moved(self, height: int) -> int:
+        """The sum of the movements at a height."""
+        return self.at(height) - self.at(height - 1)
+
+    def has(self, height: int) -> bool:
+        """Whether something moved at a height, be it nothing at all or back and forth."""
+        place = bisect_right(self.heights, height)
+        return place > 0 and self.heights[place - 1] == height
+
+
+class Absent:
+    """In the place of a balance: there is no contract at that block."""
+
+
+Answer = int | Absent | None  # None: it cannot be read
+Point = tuple[Key, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The excess at `height` is not that at `after`, by `amount`. The block is found where they are neighbours."""
+
+    after: int
+    height: int
+    amount: int
+    before: int  # balances on chain, at both
+    then: int
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the block is known, and not only that there is one."""
+        return self.height == self.after + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """How one asset ended. `opening` is the excess at the first height, None where it could not be read there;
+    `balance` that at the last. `unread` are heights behind the first movement at which it could not be read.
+    `has_more`: there are more changes than are looked for."""
+
+    opening: int | None
+    balance: int | None
+    changes: tuple[Change, ...] = ()
+    unread: tuple[int, ...] = ()
+    has_more: bool = False
+
+
+def ladder(first: int, last: int, count: int) -> list[int]:
+    """So many heights from the first to the last, both among them, as even as can be."""
+    steps = max(1, min(count, last - first))
+    return sorted({first + (last - first) * step // steps for step in range(steps + 1)})
+
+
+def courses(transfers: pl.DataFrame, fees: pl.DataFrame, info: ChainInfo) -> dict[Key, Course]:
+    """The course of each asset that accounts met, and of the native coin of all that paid: from rows of
+    `account_transfers`, and from heights and fees of the transactions that accounts sent."""
+    import polars as pl
+
+    native = pl.lit(None, pl.String)
+    side = pl.col("direction").replace_strict(SIDES, return_dtype=pl.Int128)
+    paid = fees.select(
+        "account", "height", native.alias("standard"), native.alias("token"),
+        pl.lit(None, pl.Binary).alias("token_id"), pl.col("fee").alias("raw"), pl.lit(-1, pl.Int128).alias("sign"),
+    )  # fmt: skip
+    # The standard only names assets with a number: wrapping moves the same token as a transfer.
+    named = pl.when(pl.col("token_id").is_not_null()).then(pl.col("standard"))
+    moved = told_once(transfers, info).with_columns(named.alias("standard"), side.alias("sign"))
+    steps = (
+        pl.concat([moved.select(paid.columns), paid])
+        .group_by("account", *ASSET, "height")
+        .agg(*(summed(index) for index in range(len(LIMBS))))
+        .sort("account", *ASSET, "height")
+    )
+    found: dict[Key, tuple[list[int], list[int]]] = {}
+    assets: dict[tuple[str | None, str | None, bytes | None], Asset] = {}
+    for account, standard, token, token_id, height, *limbs in steps.iter_rows():
+        named_as = standard, token, token_id
+        if named_as not in assets:
+            number = None if token_id is None else int.from_bytes(token_id, "big")
+            assets[named_as] = info.asset(standard or "", token, number)
+        heights, moves = found.setdefault(Key(account, assets[named_as]), ([], []))
+        heights.append(height)
+        moves.append(reduce(lambda total, limb: total * LIMB + limb, limbs, 0))
+    return {key: Course(tuple(heights), tuple(accumulate(moves))) for key, (heights, moves) in found.items()}
+
+
+def told_once(transfers: pl.DataFrame, info: ChainInfo) -> pl.DataFrame:
+    """Transfers without those of the native coin that the chain tells a second time, as a token's; such a token's
+    others are movements of the native coin."""
+    import polars as pl
+
+    if info.also_at is None:
+        return transfers
+    also = pl.col("token").eq_missing(info.also_at.reference)
+    movement = ["account", "height", "tx_index", "direction", "raw"]
+    told = transfers.filter(pl.col("token").is_null())
+    others = transfers.filter(also).join(told, on=movement, how="anti")
+    others = others.with_columns(pl.lit(None, pl.String).alias("token"))
+    return pl.concat([transfers.filter(~also), others])
+
+
+Search = Generator[Sequence[Point], Mapping[Point, Answer], dict[Key, Compared]]
+
+
+def search(known: Mapping[Key, Course], heights: Sequence[int], *, is_start: bool = False) -> Search:
+    """Every asset compared at the heights of a ladder, and the blocks found where its excess changes.
+
+    `is_start`: nothing was before the first height. There an asset that cannot be read has an excess of zero.
+    """
+    seen = {key: _Seen(course, is_start) for key, course in known.items()}
+    asked = [(key, height) for key in known for height in heights]
+    while asked:
+        answers = yield asked
+        for key, height in asked:
+            seen[key].take(height, answers[key, height])
+        if heights:
+            for each in seen.values():
+                each.begin(heights)
+            heights = ()
+        asked = [(key, height) for key, each in seen.items() for height in each.next()]
+    return {key: each.compared() for key, each in seen.items()}
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is known of one asset so far. `open` are pairs of heights between which its excess changes."""
+
+    course: Course
+    is_start: bool
+    balances: dict[int, int] = field(default_factory=dict)
+    unread: set[int] = field(default_factory=set)
+    heights: Sequence[int] = ()
+    open: list[tuple[int, int]] = field(default_factory=list)
+    closed: set[tuple[int, int]] = field(default_factory=set)
+    has_more: bool = False
+
+    def take(self, height: int, answer: Answer) -> None:
+        """One balance. Before an asset first moves there need not be a contract."""
+        if isinstance(answer, Absent):
+            answer = 0 if not self._has_moved(height) else None
+        if answer is None:
+            self.unread.add(height)
+        else:
+            self.balances[height] = answer
+
+    def begin(self, heights: Sequence[int]) -> None:
+        """The ladder was read: look between its steps."""
+        self.heights = heights
+        if self.is_start and heights[0] in self.unread:
+            self.balances[heights[0]] = self.course.at(heights[0])
+        self._cut([height for height in heights if height in self.balances])
+
+    def next(self) -> list[int]:
+        """The heights to ask for now."""
+        asked: list[int] = []
+        still: list[tuple[int, int]] = []
+        for low, high in self.open:
+            inside = self._inside(low, high)
+            known = [height for height in inside if height in self.balances]
+            if known:  # asked in the round before
+                still += self._parts([low, *known, high])
+            else:
+                still.append((low, high))
+        self._keep(still)
+        for low, high in self.open:
+            if (low, high) in self.closed:
+                continue
+            fresh = [height for height in self._inside(low, high) if height not in self.unread]
+            if not fresh:
+                self.closed.add((low, high))
+            asked += fresh
+        return asked
+
+    def compared(self) -> Compared:
+        """How it ended."""
+        first, last = self.heights[0], self.heights[-1]
+        unread = sorted(height for height in self.unread if self._has_moved(height))
+        changes = [
+            Change(low, high, self._excess(high) - self._excess(low), self.balances[low], self.balances[high])
+            for low, high in self.open
+        ]
+        opening = None if first in self.unread or first not in self.balances else self._excess(first)
+        return Compared(opening, self.balances.get(last), tuple(changes), tuple(unread), self.has_more)
+
+    def _has_moved(self, height: int) -> bool:
+        return bool(self.course.heights) and self.course.heights[0] <= height
+
+    def _excess(self, height: int) -> int:
+        return self.balances[height] - self.course.at(height)
+
+    def _cut(self, heights: Sequence[int]) -> None:
+        self._keep(self._parts(heights))
+
+    def _parts(self, heights: Sequence[int]) -> list[tuple[int, int]]:
+        return [(low, high) for low, high in pairwise(heights) if self._excess(low) != self._excess(high)]
+
+    def _keep(self, pairs: list[tuple[int, int]]) -> None:
+        self.has_more |= len(pairs) > MAX_CHANGES
+        self.open = pairs[:MAX_CHANGES]
+
+    @staticmethod
+    def _inside(low: int, high: int) -> list[int]:
+        return [height for height in ladder(low, high, FAN) if low < height < high]

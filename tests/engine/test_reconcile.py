@@ -1,0 +1,294 @@
+"""What balances on a real chain and movements of an index do not share is found in its first block, and named."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainfolio.blocks import Span
+from chainfolio.errors import BadRequest, NotIndexed, OverBudget
+from engine.reconcile import Reconciler, Reconciliation, kept
+from indexer.rewind import rewind
+from localchain.deploy import WAD, Deployment, deploy
+from localchain.evm import Tx, tx
+from localchain.node import LocalNode
+from storage.lake import Lake
+from storage.tail import Tail
+from tests.chains.index import EVERYTHING, Index, IndexOf
+from tests.engine.drifting import drifting
+from tests.evm.limited import SEARCH, SIMULATION, TRACES, Provider, served
+from tests.evm.programs import program, send
+
+pytestmark = pytest.mark.node
+WHOLE = (*EVERYTHING, "internal")
+BEHIND = 80  # blocks behind the last deed: more than are final
+Planted = tuple[int, int, str]  # the block, the amount, the cause
+
+
+@dataclass
+class Lived:
+    """A chain, and what was planted in it."""
+
+    node: LocalNode
+    deployment: Deployment
+    planted: dict[str, dict[str, list[Planted]]] = field(default_factory=dict)
+
+    def who(self, name: str) -> str:
+        return self.deployment.accounts[name].lower()
+
+    def plant(self, name: str, asset: str, height: int, amount: int, cause: str) -> None:
+        """What is to be found."""
+        self.planted.setdefault(self.who(name), {}).setdefault(asset, []).append((height, amount, cause))
+
+
+def erc20(token: str) -> str:
+    return f"eip155:31337/erc20:{token}"
+
+
+COIN = "eip155:31337/slip44:60"
+
+
+@pytest.fixture(scope="module")
+def lived() -> Iterator[Lived]:
+    with LocalNode() as node:
+        lived = Lived(node, deploy(node))
+        honestly(lived)
+        node.mine(40)
+        tokens(lived)
+        node.mine(30)
+        coins(lived)
+        node.mine(BEHIND)
+        yield lived
+
+
+def honestly(lived: Lived) -> None:
+    """Alice and bob trade as people do: wrap, pay, fail, collect."""
+    node, deployed = lived.node, lived.deployment
+    alice, bob = (deployed.accounts[name] for name in ("alice", "bob"))
+    weth, dai = (deployed.tokens[symbol].address for symbol in ("WETH", "DAI"))
+    node.settle([tx(alice, weth, "deposit()", value=3 * WAD), Tx(alice, bob, value=5), Tx(alice, alice, value=7)])
+    node.settle(
+        [tx(bob, dai, "transfer(address,uint256)", alice, 9), tx(bob, dai, "transfer(address,uint256)", bob, 4)]
+    )
+    with node.by_hand():
+        node.send(tx(alice, weth, "withdraw(uint256)", 10**30, value=0, gas=200_000))  # fails, and is paid for
+        node.mine()
+    single, edition = (deployed.contracts[name] for name in ("Collectible", "Edition"))
+    node.settle([tx(alice, single, "mint(address,uint256)", alice, number) for number in (7, 8, 9)])
+    node.settle([tx(alice, edition, "mintBatch(address,uint256[],uint256[])", alice, [1, 2], [10, 20])])
+    node.settle([
+        tx(alice, single, "transferFrom(address,address,uint256)", alice, bob, 8),
+        tx(alice, single, "burn(uint256)", 9),
+        tx(alice, edition, "safeTransferFrom(address,address,uint256,uint256,bytes)", alice, bob, 1, 4, b""),
+    ])  # fmt: skip
+
+
+def tokens(lived: Lived) -> None:
+    """Tokens of each unusual kind, for alice and carol; bob's stay plain."""
+    node = lived.node
+    owner, alice, carol = (lived.deployment.accounts[name] for name in ("deployer", "alice", "carol"))
+    grows, charges, moves, pretends = (drifting(node, owner) for _ in range(4))
+    node.settle([tx(owner, grows, "mint(address,uint256)", who, 1_000) for who in (alice, carol)])
+    for rate in (11, 12, 13):
+        node.mine(5)
+        height = node.settle([tx(owner, grows, "rebase(uint256)", rate * WAD // 10)])
+        for name in ("alice", "carol"):
+            lived.plant(name, erc20(grows), height, 100, "rebasing")
+    node.settle([tx(owner, charges, "charge(uint256)", 500), tx(owner, charges, "mint(address,uint256)", alice, 1_000)])
+    height = node.settle([tx(alice, charges, "transfer(address,uint256)", carol, 400)])
+    lived.plant("carol", erc20(charges), height, -20, "fee_on_transfer")
+    node.settle([tx(owner, moves, "mint(address,uint256)", alice, 5)])
+    node.mine(9)
+    lived.plant(
+        "alice",
+        erc20(moves),
+        node.settle([tx(owner, moves, "put(address,uint256)", alice, 905)]),
+        900,
+        "without_events",
+    )
+    height = node.settle([tx(owner, pretends, "pretend(address,uint256)", carol, 10**20)])
+    lived.plant("carol", erc20(pretends), height, -(10**20), "events_without_effect")
+
+
+def coins(lived: Lived) -> None:
+    """Coins that no transaction shows: a call pays dave, the protocol pays erin, frank has the fees of a block."""
+    node, deployer = lived.node, lived.deployment.accounts["deployer"]
+    dave, erin, frank = (lived.deployment.accounts[name] for name in ("dave", "erin", "frank"))
+    for value in (3, 4):
+        height = node.settle([Tx(deployer, None, "0x" + program([send(dave, value)]).hex(), value=value)])
+        lived.plant("dave", COIN, height, value, "missing_trace")
+        node.mine(6)
+    node.rpc("anvil_setBalance", erin, hex(int(node.rpc("eth_getBalance", erin, "latest"), 16) + 32 * WAD))
+    lived.plant("erin", COIN, node.height, 32 * WAD, "withdrawal")
+    node.mine()
+    node.rpc("anvil_setCoinbase", frank)
+    before = int(node.rpc("eth_getBalance", frank, "latest"), 16)
+    height = node.settle([Tx(deployer, deployer, value=1)])
+    node.rpc("anvil_setCoinbase", "0x" + "00" * 20)
+    lived.plant("frank", COIN, height, int(node.rpc("eth_getBalance", frank, "latest"), 16) - before, "block_reward")
+
+
+@asynccontextmanager
+async def indexed(
+    lived: Lived, folder: Path, datasets: Sequence[str] = WHOLE, without: Sequence[str] = (), **provider: Any
+) -> AsyncIterator[Index]:
+    """The whole chain in an index, up to its newest final block."""
+    async with served(lived.node, lived.deployment, Provider(lived.node.url, without, **provider)) as chain:
+        tail = Tail(folder / "tail.db")
+        try:
+            index = IndexOf(chain, Lake(str(folder / "lake")), tail, tuple(datasets))
+            await index.fill_final()
+            yield index
+        finally:
+            tail.close()
+
+
+async def reconciled(index: Index, accounts: Sequence[str], **bounds: Any) -> list[Reconciliation]:
+    return await Reconciler(index.chain, index.lake, index.tail, checkpoints=6).run(accounts, **bounds)
+
+
+def differences(found: Reconciliation) -> dict[str, list[Planted]]:
+    named: dict[str, list[Planted]] = {}
+    for each in found.differences:
+        assert each.after == each.block - 1
+        named.setdefault(each.asset, []).append((each.block, int(each.amount), each.cause))
+    return named
+
+
+async def test_every_planted_difference_is_found_in_its_first_block_and_named_and_none_is_invented(
+    lived: Lived, tmp_path: Path
+) -> None:
+    """With traces only what the index cannot know is left: the moves inside calls are rows."""
+    accounts = [each.lower() for each in lived.deployment.accounts.values()]
+    async with indexed(lived, tmp_path) as index:
+        results = await reconciled(index, accounts)
+        for each in results:
+            wanted = lived.planted.get(each.address, {})
+            if each.address == lived.who("dave"):
+                wanted = {}
+            assert differences(each) == wanted, each.address
+            assert each.counts["equal"] > 3
+            assert each.counts["unreadable"] == each.counts["unindexed"] == 0
+            assert each.is_equal == (not wanted)
+        assert (results[0].first_block, results[0].last_block) == (0, lived.node.height - 8)
+        alice = {each.asset: each for each in results[accounts.index(lived.who("alice"))].assets}
+        single = f"eip155:31337/erc721:{lived.deployment.contracts['Collectible'].lower()}"
+        assert [alice[f"{single}/{number}"].balance for number in (7, 8, 9)] == ["1", "0", "0"]
+
+
+async def test_without_traces_coins_moved_by_calls_are_missed_and_found_in_the_block_of_each(
+    lived: Lived, tmp_path: Path
+) -> None:
+    dave = lived.who("dave")
+    async with indexed(lived, tmp_path, EVERYTHING) as index:
+        (found,) = await reconciled(index, [dave])
+        assert differences(found) == lived.planted[dave]
+        assert {each.reason for each in found.differences} == {
+            "the chain has the movement (dataset `internal`), and the index does not"
+        }
+        assert "`internal` is not indexed at" in " ".join(found.notes)
+    async with indexed(lived, tmp_path, EVERYTHING, without=(*TRACES, *SEARCH, *SIMULATION)) as index:
+        (found,) = await reconciled(index, [dave])
+        assert differences(found) == lived.planted[dave]
+
+
+async def test_blocks_that_nobody_indexed_are_named_as_such(lived: Lived, tmp_path: Path) -> None:
+    alice, height = lived.who("alice"), lived.deployment.height
+    async with served(lived.node, lived.deployment, Provider(lived.node.url)) as chain:
+        tail = Tail(tmp_path / "tail.db")
+        index = IndexOf(chain, Lake(str(tmp_path / "lake")), tail, WHOLE)
+        last = (await chain.heads()).finalized
+        with pytest.raises(NotIndexed):
+            await reconciled(index, [alice])
+        await index.fill(0, height)
+        await index.fill(height + 2, last)
+        (found,) = await reconciled(index, [alice])
+        lost = [each for each in found.differences if each.block == height + 1]
+        assert {each.cause for each in lost} == {"not_indexed"}
+        assert {each.asset.split("/")[1].split(":")[0] for each in lost} == {"slip44", "erc20"}
+        left = {asset: some for asset, some in differences(found).items() if some[0][0] != height + 1}
+        assert left == lived.planted[alice]
+        tail.close()
+
+
+async def test_a_row_that_the_index_lacks_in_a_block_that_it_read_is_named(lived: Lived, tmp_path: Path) -> None:
+    """A node that left out a log without a word, when it was indexed."""
+    alice, height = lived.who("alice"), lived.deployment.height + 2
+    async with indexed(lived, tmp_path) as index:
+        index.lake.forget(index.key, Span(height, height))
+        (found,) = await reconciled(index, [alice])
+        lost = [each for each in found.differences if each.block == height]
+        assert [(each.cause, each.amount) for each in lost] == [("missing_row", "9")]
+
+
+async def test_without_an_archive_the_end_is_compared_and_no_block_is_made_up(lived: Lived, tmp_path: Path) -> None:
+    gone = lived.node.height - 20
+
+    def pruned(ask: dict[str, Any]) -> dict[str, Any] | None:
+        if ask["method"] not in ("eth_call", "eth_getBalance"):
+            return None
+        at = ask["params"][1]
+        block = lived.node.rpc("eth_getBlockByHash", at["blockHash"], False) if isinstance(at, dict) else None
+        if block is None or int(block["number"], 16) >= gone:
+            return None
+        return {"error": {"code": -32000, "message": "missing trie node: state is not available"}}
+
+    bob, carol = lived.who("bob"), lived.who("carol")
+    async with indexed(lived, tmp_path, fault=pruned) as index:
+        plain, other = await reconciled(index, [bob, carol])
+        assert other.unread_checkpoints == tuple(height for height in other.checkpoints if height < gone)
+        assert {each.cause for each in other.differences} == {"unknown"}
+        assert {each.asset for each in other.differences} >= set(lived.planted[carol])
+        assert all(each.after < gone <= each.block for each in other.differences)
+        assert any("archive" in note for note in other.notes)
+        assert not plain.is_equal, "of genesis nobody knows"
+        (coin,) = (each for each in plain.assets if each.asset == COIN)
+        assert (coin.status, coin.opening) == ("differs", None)
+        assert {each.status for each in plain.assets if each.asset != COIN} == {"equal"}
+
+
+async def test_a_part_of_the_range_begins_with_what_was_there(lived: Lived, tmp_path: Path) -> None:
+    carol = lived.who("carol")
+    async with indexed(lived, tmp_path) as index:
+        second = next(iter(lived.planted[carol].values()))[1][0]
+        (found,) = await reconciled(index, [carol], first=second, last=second)
+        assert [(each.block, each.amount) for each in found.differences] == [(second, "100")]
+        (found,) = await reconciled(index, [carol], first=second + 1, last=second + 4)
+        assert found.is_equal
+        coin = next(each for each in found.assets if each.asset == COIN)
+        assert int(coin.opening or 0) + int(coin.movements) == int(coin.balance or 0) > WAD
+        with pytest.raises(BadRequest, match="above the head"):
+            await reconciled(index, [carol], last=10**6)
+        with pytest.raises(BadRequest, match="the last of the range"):
+            await reconciled(index, [carol], first=10**6)
+
+
+async def test_a_result_is_kept_until_a_block_of_its_range_goes(lived: Lived, tmp_path: Path) -> None:
+    alice, bob = lived.who("alice"), lived.who("bob")
+    async with indexed(lived, tmp_path) as index:
+        results = await reconciled(index, [alice, bob])
+        assert [each.address for each in kept(index.tail, index.key)] == sorted([alice, bob])
+        (again,) = kept(index.tail, index.key, [alice])
+        assert again.differences == results[0].differences
+        assert {each.status for each in again.assets} == {"differs"}
+        rewind(index.lake, index.tail, index.key, results[0].last_block + 1)
+        assert len(kept(index.tail, index.key)) == 2
+        rewind(index.lake, index.tail, index.key, results[0].last_block)
+        assert kept(index.tail, index.key) == []
+
+
+async def test_a_budget_ends_it_before_more_is_asked(lived: Lived, tmp_path: Path) -> None:
+    async with indexed(lived, tmp_path) as index:
+        reconciler = Reconciler(index.chain, index.lake, index.tail, max_requests=4)
+        before = index.chain.requests
+        with pytest.raises(OverBudget, match="budget of 4 requests"):
+            await reconciler.run([lived.who("alice")])
+        assert index.chain.requests - before <= 8
+        assert kept(index.tail, index.key) == []
+        await Reconciler(index.chain, index.lake, index.tail, max_requests=1_000).run([lived.who("alice")])
+        assert len(kept(index.tail, index.key)) == 1

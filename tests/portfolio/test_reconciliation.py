@@ -1,0 +1,210 @@
+"""Differences between balances and movements: each planted one is found at its block, and none is invented."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import accumulate
+from typing import Any
+
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainfolio import tables
+from chainfolio.amounts import MAX_RAW
+from chainfolio.assets import Asset
+from chainfolio.chains import ChainInfo
+from chainfolio.contracts import Token
+from portfolio import causes
+from portfolio.causes import Evidence, cause_of
+from portfolio.ledger import by_account
+from portfolio.reconciliation import (
+    FAN,
+    MAX_CHANGES,
+    Absent,
+    Answer,
+    Change,
+    Compared,
+    Course,
+    Key,
+    Point,
+    courses,
+    ladder,
+    search,
+    told_once,
+)
+from tests.portfolio.test_ledger import ACCOUNTS, TOKENS, TRANSFERS, frame
+
+LAST = 5_000
+ALICE = ACCOUNTS[1]
+INFO = ChainInfo("Local", 1, Token(Asset("eip155:1", "slip44", "60"), "ETH", "Ether", 18), "erc20", 12_000)
+TOKEN = Key(ALICE, INFO.token_asset(TOKENS[0]))
+COIN = Key(ALICE, INFO.native.asset)
+STEPS = st.dictionaries(st.integers(1, LAST), st.integers(-(2**255), 2**255).filter(bool), max_size=12)
+Balance = Callable[[int], Answer]
+
+
+def course(moves: Mapping[int, int]) -> Course:
+    return Course(tuple(sorted(moves)), tuple(accumulate(moves[height] for height in sorted(moves))))
+
+
+def compare(
+    known: Mapping[Key, Course],
+    balances: Mapping[Key, Balance],
+    count: int = 16,
+    *,
+    is_start: bool = True,
+    on_asked: Callable[[list[Point]], None] = lambda asked: None,
+) -> tuple[dict[Key, Compared], int]:
+    """What a search comes to, and how many rounds it took."""
+    running, rounds = search(known, ladder(0, LAST, count), is_start=is_start), 0
+    answers: dict[tuple[Key, int], Answer] | None = None
+    while True:
+        try:
+            asked = next(running) if answers is None else running.send(answers)
+        except StopIteration as stop:
+            return stop.value, rounds
+        assert len(set(asked)) == len(asked)
+        rounds += 1
+        on_asked(list(asked))
+        answers = {(key, height): balances[key](height) for key, height in asked}
+
+
+def balance_of(moves: Mapping[int, int], planted: Mapping[int, int], opening: int = 0) -> Balance:
+    every, extra = course(moves), course(planted)
+    return lambda height: opening + every.at(height) + extra.at(height)
+
+
+@given(
+    moves=STEPS,
+    planted=STEPS.map(lambda steps: {height: abs(raw) for height, raw in steps.items()}),
+    opening=st.integers(0, 9),
+)
+def test_every_planted_difference_is_found_at_its_block_and_none_is_invented(
+    moves: dict[int, int], planted: dict[int, int], opening: int
+) -> None:
+    found, rounds = compare({TOKEN: course(moves)}, {TOKEN: balance_of(moves, planted, opening)})
+    (one,) = found.values()
+    assert {each.height: each.amount for each in one.changes} == planted
+    assert all(each.is_found for each in one.changes)
+    assert (one.opening, one.has_more, one.unread) == (opening, False, ())
+    assert one.balance == opening + sum(moves.values()) + sum(planted.values())
+    assert rounds <= 6, "rounds grow with the logarithm of the chain"
+
+
+@given(moves=STEPS, planted=STEPS)
+def test_differences_that_cancel_each_other_are_told_as_blocks_that_differ(
+    moves: dict[int, int], planted: dict[int, int]
+) -> None:
+    """What is there and gone again between two checkpoints is not seen; whatever is told is true."""
+    (one,) = compare({TOKEN: course(moves)}, {TOKEN: balance_of(moves, planted)})[0].values()
+    assert {each.height: each.amount for each in one.changes}.items() <= planted.items()
+    assert bool(one.changes) >= bool(sum(planted.values()))
+
+
+def test_of_many_differences_the_first_are_told_and_that_there_are_more() -> None:
+    planted = dict.fromkeys(range(100, LAST, 7), 3)
+    (one,) = compare({TOKEN: Course()}, {TOKEN: balance_of({}, planted)})[0].values()
+    assert [each.height for each in one.changes] == sorted(planted)[:MAX_CHANGES]
+    assert one.has_more
+
+
+def test_only_what_differs_is_asked_for_again() -> None:
+    others = {Key(ALICE, INFO.token_asset(f"0x{n:040x}")): Course() for n in range(50)}
+    known = {**others, TOKEN: Course()}
+    balances: dict[Key, Balance] = {key: balance_of({}, {}) for key in others} | {TOKEN: balance_of({}, {77: 5})}
+    asked: list[list[Point]] = []
+    found, rounds = compare(known, balances, 4, on_asked=asked.append)
+    assert {key for key, one in found.items() if one.changes} == {TOKEN}
+    assert len(asked[0]) == len(known) * 5
+    assert {key for again in asked[1:] for key, _ in again} == {TOKEN}
+    assert max(map(len, asked[1:])) < FAN
+    assert rounds == len(asked) > 2
+
+
+def test_a_token_is_nothing_before_its_contract_is_there_and_unreadable_where_it_is_gone() -> None:
+    moves = {1_000: 7}
+
+    def before(height: int) -> Answer:
+        return Absent() if height < 900 else course(moves).at(height)
+
+    def gone(height: int) -> Answer:
+        return Absent() if height > 4_000 else before(height)
+
+    (one,) = compare({TOKEN: course(moves)}, {TOKEN: before})[0].values()
+    assert (one.balance, one.changes, one.unread) == (7, (), ())
+    (one,) = compare({TOKEN: course(moves)}, {TOKEN: gone})[0].values()
+    assert (one.balance, one.changes) == (None, ())
+    assert min(one.unread) > 4_000
+
+
+def test_without_the_state_of_old_blocks_a_difference_has_no_block_and_is_not_given_one() -> None:
+    def pruned(height: int) -> Answer:
+        return None if height < LAST - 100 else 12
+
+    (one,) = compare({COIN: course({50: 10})}, {COIN: pruned})[0].values()
+    (change,) = one.changes
+    assert (change.amount, change.is_found, change.after, change.height) == (2, False, 0, LAST)
+    assert one.opening is None
+    (one,) = compare({COIN: course({50: 10})}, {COIN: pruned}, is_start=False)[0].values()
+    assert one.changes == ()
+
+
+@given(rows=TRANSFERS, fees=st.lists(st.tuples(st.integers(1, 3), st.integers(0, MAX_RAW)), max_size=3))
+def test_courses_are_the_sums_of_all_movements_exact_for_all_of_uint256(
+    rows: list[dict[str, Any]], fees: list[tuple[int, int]]
+) -> None:
+    history = by_account(tables.ACCOUNT_TRANSFERS, frame(tables.TRANSFERS, rows).lazy()).collect()
+    paid = pl.DataFrame(
+        {"account": [ALICE] * len(fees), "height": [height for height, _ in fees],
+         "fee": [raw.to_bytes(32, "big") for _, raw in fees]},
+        schema={"account": pl.String, "height": pl.Int64, "fee": pl.Binary},
+    )  # fmt: skip
+    found = courses(told_once(history, INFO), paid, INFO)
+    expected: dict[tuple[Key, int], int] = {}
+    for row in rows:
+        number = row.get("token_id")
+        asset = INFO.asset(row["standard"], row["token"], number)
+        for side, sign in (("recipient", 1), ("sender", -1)):
+            place = Key(row[side], asset), row["height"]
+            expected[place] = expected.get(place, 0) + sign * row["raw"]
+    for height, raw in fees:
+        expected[COIN, height] = expected.get((COIN, height), 0) - raw
+    assert {(key, height): one.moved(height) for key, one in found.items() for height in one.heights} == expected
+
+
+def change(height: int, amount: int, before: int = 100) -> Change:
+    return Change(height - 1, height, amount, before, before + amount)
+
+
+def test_what_changes_again_and_again_without_events_is_rebasing_and_what_changes_once_is_not() -> None:
+    once, twice = [change(10, 5)], [change(10, 5), change(20, 6), change(30, -1)]
+    moved = course({30: 50})
+    assert cause_of(TOKEN, moved, once[0], once, Evidence())[0] == causes.WITHOUT_EVENTS
+    assert {cause_of(TOKEN, moved, each, twice, Evidence())[0] for each in twice} == {causes.REBASING}
+    filled = [change(10, 100, 0), change(20, -100, 100), change(30, 7, 0)]
+    assert {cause_of(TOKEN, Course(), each, filled, Evidence())[0] for each in filled} == {causes.WITHOUT_EVENTS}
+
+
+def test_what_a_token_keeps_of_a_transfer_is_a_fee_and_what_moves_nothing_is_an_event_without_effect() -> None:
+    moved = course({10: 100})
+    for amount, cause in ((-1, causes.FEE_ON_TRANSFER), (-100, causes.EVENTS_WITHOUT_EFFECT), (3, causes.UNKNOWN)):
+        assert cause_of(TOKEN, moved, change(10, amount), [change(10, amount)], Evidence())[0] == cause
+
+
+def test_coins_are_named_by_what_the_block_shows_and_unknown_where_nothing_shows_it() -> None:
+    def named(amount: int, **evidence: Any) -> str:
+        return cause_of(COIN, Course(), change(10, amount), [], Evidence(**evidence))[0]
+
+    assert named(5, is_read=True, lacking={"internal": 5}) == causes.MISSING_TRACE
+    assert named(5, is_read=True, lacking={"native": 5}) == causes.MISSING_ROW
+    assert named(5, is_read=True, lacking={"native": 5}, unindexed=("native",)) == causes.NOT_INDEXED
+    assert named(5, unindexed=("transactions",)) == causes.NOT_INDEXED
+    assert named(5, is_read=True, is_rewarded=True, transactions=3) == causes.BLOCK_REWARD
+    assert named(5, is_read=True, transactions=0) == causes.WITHDRAWAL
+    assert named(-5, is_read=True, transactions=0) == causes.UNKNOWN
+    assert named(5, is_read=True, transactions=2, untraced=True) == causes.MISSING_TRACE
+    assert named(5, is_read=True, transactions=2) == causes.UNKNOWN
+    assert named(5, is_read=True, transactions=2, lacking={"native": 4}) == causes.UNKNOWN
+    far = Change(0, 10, 5, 0, 5)
+    assert cause_of(COIN, Course(), far, [far], Evidence(transactions=0))[0] == causes.UNKNOWN
