@@ -14,6 +14,7 @@ from adapters.evm.settings import EvmSettings
 from chainfolio.assets import account
 from chainfolio.blocks import Span
 from chainfolio.errors import BadSettings
+from chainfolio.scopes import account_filter
 from chainfolio.settings import Settings
 from engine.service import Engine
 from engine.token_registry import HEADER, TokenRegistry
@@ -165,3 +166,18 @@ async def test_where_transfers_are_indexed_the_registry_is_not_asked(subject: Ev
         assert asked.system.chain("local").health()[0].cost.reads["balanceOf"] == 0
     assert held not in loose(document)
     assert [issue for issue in document.issues if issue.adapter == "index"] == []
+
+
+@pytest.mark.node
+async def test_the_registry_is_asked_for_the_accounts_alone_whose_transfers_are_not_indexed(
+    subject: EvmSubject, tmp_path: Path
+) -> None:
+    held, watched = mint(subject, "HELD", "Held"), account("0x" + "b1" * 20)
+    async with engine(subject, tmp_path, [line(held, 2, "HELD")]) as asked:
+        whole, tail = Span(0, subject.height), asked.system.tail
+        tail.add_indexed_ranges("local", "transfers", account_filter(watched.address), whole)
+        block = await asked.system.chain("local").block(subject.height)
+        both = await asked.at_pinned([HOLDER, watched], "local", block, Options())
+        assert asked.system.chain("local").health()[0].cost.reads["balanceOf"] == 1
+    assert [issue.adapter for issue in both[1].issues if issue.adapter == "index"] == []
+    assert held in loose(both[0])
