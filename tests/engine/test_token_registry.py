@@ -78,7 +78,8 @@ async def engine(subject: EvmSubject, folder: Path, lines: list[str], registry_l
     shutil.copytree(CONFIGS, configs)
     write(configs / "tokens" / "local.csv", lines)
     chain = EvmSettings(rpc=[subject.node.url], registry_lists=registry_lists)
-    system = System(Settings(data=str(folder / "data"), chains={"local": chain}), configs=configs)
+    settings = Settings(data=str(folder / "data"), chains={"local": chain}, protocols=str(folder / "protocols"))
+    system = System(settings, configs=configs)
     try:
         yield Engine(system)
     finally:
@@ -181,3 +182,24 @@ async def test_the_registry_is_asked_for_the_accounts_alone_whose_transfers_are_
         assert asked.system.chain("local").health()[0].cost.reads["balanceOf"] == 1
     assert [issue.adapter for issue in both[1].issues if issue.adapter == "index"] == []
     assert held in loose(both[0])
+
+
+@pytest.mark.node
+async def test_without_an_index_a_share_that_the_registry_names_is_a_position(tmp_path: Path) -> None:
+    with evm(0) as subject:
+        subject.trade(150, 1)
+        vault = subject.deployment.contracts["Vault"].lower()
+        own = [
+            each
+            for each in subject.deployment.accounts.values()
+            if subject.balance(each.lower(), vault, subject.height)
+        ]
+        (tmp_path / "protocols").mkdir()
+        described = f'key = "vault"\nname = "Vault"\nfamilies = ["erc4626"]\n[contracts.local]\nvault = ["{vault}"]\n'
+        (tmp_path / "protocols" / "vault.toml").write_text(described)
+        async with engine(subject, tmp_path, [line(vault, 2, "VAULT")]) as asked:
+            holder = account(own[0])
+            (document,) = await asked.portfolios([holder], Options(), wait=True, wallet_only=False)
+            assert asked.system.chain("local").requests <= 7
+    assert document.asset_by_protocols.keys() == {"wallet", "vault"}
+    assert vault not in loose(document)
