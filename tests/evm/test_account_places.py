@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from adapters.evm.accounts import replayed
 from chainfolio.blocks import Span
 from chainfolio.budgets import Budget
 from chainfolio.chains import Collected
@@ -16,9 +17,11 @@ from localchain.deploy import WAD
 from localchain.evm import Tx, tx
 from localchain.node import LocalNode
 from tests.evm.anvil import Local, chain_of, populated
+from tests.evm.fakes import topic_of
 from tests.evm.limited import SETS, Provider, served
 from tests.evm.scoped import Rows, scoped, together, whole
 
+FORWARDER = "0x" + "f0" * 20  # pays whom the call data name all that comes, with all of its gas
 OF_PLACES = ("transactions", "native", "internal")
 pytestmark = pytest.mark.node
 
@@ -30,8 +33,10 @@ def lived() -> Iterator[Local]:
         local = populated(node)
         alice, bob, carol = (local.deployment.accounts[name] for name in ("alice", "bob", "carol"))
         weth = local.deployment.tokens["WETH"].address
+        node.rpc("anvil_setCode", FORWARDER, "0x6000600060006000346000355af100")
         for k in range(6):
             node.mine(30 + 7 * k)
+            node.settle([Tx(carol, FORWARDER, topic_of(bob), value=100 + k)])
             node.settle([tx(alice, weth, "deposit()", value=WAD + k), Tx(carol, bob, value=k + 1)])
             node.mine(3)
             node.settle([tx(alice, weth, "withdraw(uint256)", WAD), tx(carol, weth, "deposit()", value=5)])
@@ -80,6 +85,35 @@ async def test_by_the_state_a_hundred_own_transactions_cost_at_most_forty_reques
         assert 100 * (provider.requests - before) <= 40 * max(own, 100)
 
 
+async def test_calls_that_paid_an_account_are_found_by_making_their_transactions_again(lived: Local) -> None:
+    """With archive state and `eth_call` alone: the wrapped coin pays with a stipend, the other contract with all of its
+    gas."""
+    accounts = [lived.deployment.accounts[name].lower() for name in ("alice", "bob", "carol")]
+    span = Span(0, lived.node.height)
+    provider = Provider(lived.node.url, (*SETS["state"], "eth_simulateV1"))
+    async with served(lived.node, lived.deployment, provider) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        pieces = await scoped(chain, span, accounts, OF_PLACES)
+        assert together(pieces) == await reference(lived, accounts, span)
+        assert not [each for piece in pieces for each in piece.unexplained]
+
+
+async def test_before_cancun_what_was_paid_with_all_of_the_gas_is_found(
+    lived: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replayed, "MEMORIES", (("54", "55"),))
+    bob, span = lived.deployment.accounts["bob"].lower(), Span(lived.deployment.height + 5, lived.node.height)
+    provider = Provider(lived.node.url, (*SETS["state"], "eth_simulateV1"))
+    async with served(lived.node, lived.deployment, provider) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        found = together(await scoped(chain, span, [bob], OF_PLACES))
+        inside = [row for row in found["transfers"] if row["standard"] == "internal"]
+        assert [int.from_bytes(row["raw"], "big") for row in inside] == [100 + k for k in range(6)]
+        assert {row["sender"] for row in inside} == {FORWARDER}
+
+
 @pytest.mark.parametrize("has", ["traces", "state"])
 async def test_blocks_that_may_still_go_are_read_by_their_hashes_and_give_the_same_rows(lived: Local, has: str) -> None:
     accounts = [lived.deployment.accounts["alice"].lower()]
@@ -97,7 +131,7 @@ async def test_blocks_that_may_still_go_are_read_by_their_hashes_and_give_the_sa
 async def test_what_nobody_can_look_into_is_told_as_unexplained_and_never_left_out_silently(lived: Local) -> None:
     alice = lived.deployment.accounts["alice"].lower()
     span = Span(0, lived.node.height)
-    provider = Provider(lived.node.url, (*SETS["state"], "eth_simulateV1"))
+    provider = Provider(lived.node.url, (*SETS["state"], "eth_simulateV1", "eth_call"))
     async with served(lived.node, lived.deployment, provider) as chain:
         await chain.heads()
         chain.node.finalized = span.last

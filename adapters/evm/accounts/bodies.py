@@ -20,7 +20,7 @@ AT_ONCE = 20  # full blocks of one request
 GWEI = 10**9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Body:
     """A block, and those of its transactions that concern some accounts."""
 

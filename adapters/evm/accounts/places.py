@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from adapters.evm.accounts import otterscan, state
 from adapters.evm.accounts.bodies import Body, bodies
 from adapters.evm.accounts.inside import Wanted, moved_in
+from adapters.evm.accounts.replayed import Rest, replayed
 from adapters.evm.accounts.simulate import simulated
 from adapters.evm.accounts.touched import Touched
 from adapters.evm.accounts.trace_filter import TraceFilter
@@ -112,13 +113,31 @@ class AccountPlaces:
                 left.setdefault(each.height, {})[each.account] = changed
         opened = await self._opened([found.bodies[height] for height in left])
         found.inside = {height: moves for height, moves in zip(left, opened.moves, strict=True) if moves}
+        rests: dict[int, dict[str, int]] = {}
         for (height, mine), moves in zip(left.items(), opened.moves, strict=True):
-            rest = {account: raw - _gained(moves or [], account) for account, raw in mine.items()}
-            if any(rest.values()) and not opened.are_traced:
+            rests[height] = {account: raw - _gained(moves or [], account) for account, raw in mine.items()}
+            if any(rests[height].values()) and not opened.are_traced:
                 found.inside.pop(height, None)  # a run that does not agree with the balances says nothing
-                rest = mine
-            found.unexplained += self._unexplained(height, rest, _why(moves))
+                rests[height] = mine
+        if not opened.are_traced:
+            await self._replay(found, rests)
+        for height, rest in rests.items():
+            found.unexplained += self._unexplained(height, rest, UNTRACED if height in opened.closed else UNKNOWN)
         found.unexplained += self._unexplained(found.touched.span.last, dict.fromkeys(found.touched.coded), CODED)
+
+    async def _replay(self, found: Found, rests: dict[int, dict[str, int]]) -> None:
+        """Make transactions again whose calls must have paid accounts; what comes out even is a rest no more."""
+        asked = [
+            Rest(found.bodies[height], account, raw)
+            for height, mine in rests.items()
+            for account, raw in mine.items()
+            if raw > 0 and account not in found.touched.coded
+        ]
+        for rest, moves in (await replayed(self.chain.node, asked)).items():
+            height = rest.body.place.height
+            rests[height] = {account: raw for account, raw in rests[height].items() if account != rest.account}
+            assert found.inside is not None
+            found.inside = {**found.inside, height: sorted([*found.inside.get(height, ()), *moves], key=_place)}
 
     def _unexplained(self, height: int, rest: Mapping[str, int | None], reason: str) -> tuple[Unexplained, ...]:
         """What is left of changes; None where it is not known how much."""
@@ -133,7 +152,9 @@ class AccountPlaces:
         try:
             moves = await moved_in(self.chain.node, asked)
         except (Unsupported, HistoryUnavailable):
-            return _Opened(await simulated(self.chain.node, blocks), are_traced=False)
+            ran = await simulated(self.chain.node, blocks)
+            closed = (body.place.height for body, moves in zip(blocks, ran, strict=True) if moves is None)
+            return _Opened(ran, are_traced=False, closed=frozenset(closed))
         found: dict[int, list[Moved]] = {body.place.height: [] for body in blocks}
         for wanted, several in zip(asked, moves, strict=True):
             found[wanted.body.place.height] += several
@@ -142,12 +163,15 @@ class AccountPlaces:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """What moved inside some blocks; None of one that no endpoint can look into."""
+    """What moved inside some blocks; None of one that no endpoint can look into, whose height is in `closed`."""
 
     moves: Sequence[list[Moved] | None]
     are_traced: bool
+    closed: frozenset[int] = frozenset()
 
 
+UNTRACED = "no endpoint traces or simulates the block: calls inside its transactions may have moved these coins"
+UNKNOWN = "neither transactions, withdrawals nor calls of the block explain this change"
 CODED = (
     "the account has code: its coins can go and come within one interval of the search, and nonces do not show it; use "
     "an endpoint with trace_filter"
@@ -158,7 +182,5 @@ def _gained(moves: Sequence[Moved], account: str) -> int:
     return sum(each.raw * ((each.recipient == account) - (each.sender == account)) for each in moves)
 
 
-def _why(moves: Sequence[Moved] | None) -> str:
-    if moves is None:
-        return "no endpoint traces or simulates the block: calls inside its transactions may have moved these coins"
-    return "neither transactions, withdrawals nor calls of the block explain this change"
+def _place(moved: Moved) -> int:
+    return moved.tx_index
