@@ -1,1 +1,1 @@
-"""The HTTP door: parse, call, render."""
+"""The HTTP interface: parse, call, render."""

@@ -103,8 +103,8 @@ def _route(method: str, path: str, tag: str, summary: str, more: Mapping[str, An
     def made(handler: Handler) -> Route:
         text = " ".join((handler.__doc__ or "").split())
         route = Route(method, path, handler, tag, summary, text, **more)
-        strangers = [name for name in route.hints if name not in (*SEGMENTS, "request", "return")]
-        assert not strangers, f"{route.name}: arguments are request, path, query and body, not {strangers}"
+        unknown = [name for name in route.hints if name not in (*SEGMENTS, "request", "return")]
+        assert not unknown, f"{route.name}: arguments are request, path, query and body, not {unknown}"
         return route
 
     return made

@@ -84,8 +84,8 @@ async def _body(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
         raise Problem(415, "the body is JSON: send Content-Type: application/json")
     try:
         return strict(await content(context), kind)
-    except ValidationError as misfit:
-        raise invalid("body", [FieldError(str(misfit), misfit.path)]) from None
+    except ValidationError as error:
+        raise invalid("body", [FieldError(str(error), error.path)]) from None
 
 
 async def content(context: Context) -> bytes:

@@ -109,7 +109,7 @@ def measure(registry: Registry, repeat: int) -> Measured:
     for _ in range(repeat + 1):  # the first one makes the indexes
         start_s = time.perf_counter()
         found = [*protocols.by_contract(ACCOUNT, met), *shares.by_token(ACCOUNT, tokens, met.sent)]
-        found += shares.strangers(ACCOUNT, tokens, met.sent)
+        found += shares.third_parties(ACCOUNT, tokens, met.sent)
         found += [share for token in tokens if (share := shares.share(ACCOUNT, token, met.sent))]
         took.append(1000 * (time.perf_counter() - start_s))
         matches = len(found)

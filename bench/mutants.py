@@ -158,7 +158,7 @@ class Attack:
     last: int
     events: Sequence[str]
     outcome: Outcome = field(default_factory=Outcome)
-    _greeting: list[str] = field(default_factory=list)
+    _handshake: list[str] = field(default_factory=list)
     _clean: dict[tuple[Span, tuple[str, ...]], tuple[Tables, list[str]]] = field(default_factory=dict)
 
     async def until(self, mutants: int, rounds: Sequence[int]) -> Outcome:
@@ -180,7 +180,7 @@ class Attack:
     async def _learn(self) -> None:
         """What the handshake asks; not before the first round, for a round must not depend on those before it."""
         await self._chain(random.Random(0), "roots").heads()
-        self._greeting = sorted(self.replay.met)
+        self._handshake = sorted(self.replay.met)
 
     async def _truth(self, span: Span, datasets: tuple[str, ...]) -> tuple[Tables, list[str]]:
         """The clean rows of a span, and which fields are in the replies that they are made of."""
@@ -225,7 +225,7 @@ class Attack:
         for _ in range(A_ROUND):
             greets = chance.random() < GREETS
             await self._mutant(
-                number, self._plan(self._greeting if greets else fields), partial(self._read, now, greets)
+                number, self._plan(self._handshake if greets else fields), partial(self._read, now, greets)
             )
         self.replay.plan = None
         await self._honest(number, now.chain.heads, partial(self._read, now, greets=False))

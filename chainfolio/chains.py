@@ -314,8 +314,8 @@ class Approves(Protocol):
 class Proves(Protocol):
     """Behind `Capability.PROOFS`."""
 
-    async def prove(self, block: Block, account: str, native: int | None, tokens: Mapping[str, int]) -> Findings:
-        """What proofs under the hash of a block say of balances that were read."""
+    async def prove(self, block: Block, account: str, balances: Mapping[Asset, int | None]) -> Findings:
+        """What proofs under the hash of a block say of balances that were read; None where one could not be read."""
 
 
 @runtime_checkable

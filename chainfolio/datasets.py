@@ -6,13 +6,13 @@ rows are its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
 from chainfolio.blocks import Span
-from chainfolio.tables import Table
+from chainfolio.tables import LOGS, Table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class AccountRows:
     """How the rows of a table become those of its table by account: `rows` gives each once for each account that it
-    concerns, as its `account`. `columns` are those that may name the account, in the spelling that `named` gives."""
+    concerns, as its `account`. `columns` are those that may name the account."""
 
     columns: tuple[str, ...]
     rows: Callable[[pl.LazyFrame], pl.LazyFrame]
-    named: Callable[[str], str] = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +35,10 @@ class Dataset:
     `filtered_by`: what it can be indexed for alone, the contracts or the events that somebody names. `history`: the
     table by account that its rows go into, too; `account_rows`: how, where that table is not one of all kinds.
     `by_account`: how it can be read for some accounts alone: from the `logs` that name them, or from the `places` of
-    the chain where they did something; `parties` are the columns in which its rows name accounts. `is_usual`: whether
-    it is indexed where nobody names any. `restores`: whether its rows can be decoded again without a node.
-    `in_activity`: whether what accounts did is made of it; then `loss` is what an answer lacks that has to do without,
-    and empty where there is no answer without.
-    """
+    the chain where they did something; `parties` are the columns in which its rows name accounts, and
+    `written` is how they write one. `is_usual`: whether it is indexed where nobody names any. `restores`: whether its
+    rows can be decoded again without a node. `in_activity`: whether what accounts did is made of it; then `loss` is
+    what an answer lacks that has to do without, and empty where there is no answer without."""
 
     name: str
     table: Table
@@ -48,6 +46,7 @@ class Dataset:
     filtered_by: Literal["", "contract", "event"] = ""
     by_account: Literal["", "logs", "places"] = ""
     parties: tuple[str, ...] = ()
+    written: Callable[[str], str] = str
     history: str = ""
     account_rows: AccountRows | None = None
     is_usual: bool = True
@@ -68,9 +67,11 @@ class Dataset:
         mine = [pc.is_in(rows[name], value_set=wanted) for name in self.parties]
         return rows.filter(reduce(pc.or_, mine))
 
-    def written(self, account: str) -> str:
-        """How the rows write an account."""
-        return account
+
+def restored(datasets: Iterable[Dataset]) -> tuple[Table, ...]:
+    """The tables that are decoded again from what is stored. Raw logs come last: they are what no other row says."""
+    tables = dict.fromkeys(each.table for each in datasets if each.restores)
+    return (*(table for table in tables if table is not LOGS), LOGS) if tables else ()
 
 
 def dropped(

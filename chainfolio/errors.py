@@ -209,7 +209,7 @@ class StaleTable(StoreError):
 
 
 class DeepReorg(ChainfolioError):
-    """A chain left its finalised past: that chain halts, visibly, until the lake is mended."""
+    """A chain left its finalised past: that chain halts, visibly, until the lake is repaired."""
 
     exit_code = 6
 

@@ -92,7 +92,7 @@ def contract_calls(name: str) -> Callable[[str, str], Read]:
 
 @runtime_checkable
 class HasDecoderKit(Protocol):
-    """A kind of chain whose decoders of protocols can be drafted, recorded and replayed."""
+    """A kind of chain whose decoders of protocols can be scaffolded, recorded and replayed."""
 
     @property
     def decoder_kit(self) -> DecoderKit:
@@ -104,7 +104,7 @@ def decoder_kit(name: str) -> DecoderKit:
     kind = kind_of(name)
     if not isinstance(kind, HasDecoderKit):
         remedy = "its package can offer `decoder_kit`, as chainfolio.recordings.DecoderKit says"
-        raise Unserved(f"what drafts, records or replays decoders of the kind `{name}`", remedy=remedy)
+        raise Unserved(f"what scaffolds, records or replays decoders of the kind `{name}`", remedy=remedy)
     return kind.decoder_kit
 
 

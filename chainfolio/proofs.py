@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from chainfolio.assets import Asset
+
 Status = Literal["proven", "contradicted", "unprovable", "broken"]
 
 
@@ -21,8 +23,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Of the header, of the native balance, and of each token that was asked about."""
+    """Of the header, and of each asset that was asked about."""
 
     header: Finding
-    native: Finding
-    tokens: Mapping[str, Finding]
+    balances: Mapping[Asset, Finding]

@@ -163,7 +163,7 @@ class DecoderKit(Protocol):
     ) -> Replay:
         """Run the installed families on a recording, with the protocols of this installation."""
 
-    def draft(self, key: str, title: str) -> str:
+    def scaffold(self, key: str, title: str) -> str:
         """The source of a new protocol's shortest decoder: one that finds accounts by contracts in the role `pool`."""
 
 

@@ -1,1 +1,1 @@
-"""The command-line door: parse, call, render."""
+"""The command-line interface: parse, call, render."""

@@ -85,14 +85,14 @@ def _create(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     with kept(options) as state:
-        found = [(each, state.balance(each.id)) for each in state.accounts()]
+        accounts = [(each, state.balance(each.id)) for each in state.accounts()]
     if options.json:
         show_json([
             {"accountId": a.id, "name": a.name, "plan": a.plan, "grants": sorted(a.grants), "credits": credits}
-            for a, credits in found
+            for a, credits in accounts
         ])  # fmt: skip
         return 0
-    rows = [(a.id, a.name, a.plan, ", ".join(sorted(a.grants)), f"{credits:,}") for a, credits in found]
+    rows = [(a.id, a.name, a.plan, ", ".join(sorted(a.grants)), f"{credits:,}") for a, credits in accounts]
     show_table("", [("id", ""), ("name", ""), ("plan", ""), ("grants", ""), ("credits", "right")], rows)
     return 0
 
@@ -100,13 +100,13 @@ def _list(options: argparse.Namespace) -> int:
 def _show(options: argparse.Namespace) -> int:
     from storage.state import delegations, quotas
 
-    given = settings(options)
+    config = settings(options)
     with kept(options) as state:
         account = state.account(options.id)
         if account is None:
             raise BadRequest("account", f"there is no account {options.id}", remedy="chainfolio account list")
         keys, balance = state.keys(account.id), state.balance(account.id)
-        limits = state.database.look(lambda tx: quotas.limits(tx, options.id, given.quotas))
+        limits = state.database.look(lambda tx: quotas.limits(tx, options.id, config.quotas))
         delegates = state.database.look(lambda tx: delegations.delegates(tx, options.id))
     show_json({
         "accountId": account.id, "name": account.name, "plan": account.plan,
@@ -170,7 +170,7 @@ def _plan(options: argparse.Namespace) -> int:
 def _quota(options: argparse.Namespace) -> int:
     from storage.state import quotas
 
-    given = settings(options)
+    config = settings(options)
     changes: dict[str, int | None] = dict.fromkeys(options.default)
     for name in QUOTAS:
         value = getattr(options, name.replace("-", "_"))
@@ -188,7 +188,7 @@ def _quota(options: argparse.Namespace) -> int:
 
         if changes:
             state.database.change(change)
-        limits = state.database.look(lambda tx: quotas.limits(tx, options.id, given.quotas))
+        limits = state.database.look(lambda tx: quotas.limits(tx, options.id, config.quotas))
     words = ", ".join(f"{name} {value:,}" for name, value in limits.items())
     _tell(options, {"accountId": options.id, **limits}, f"{options.id}: {words}")
     return 0
@@ -231,15 +231,15 @@ def _ledger(options: argparse.Namespace) -> int:
         raise BadRequest("limit", "1 to 1,000,000")
     with kept(options) as state:
         existing(state, options.id)
-        found = state.database.look(lambda tx: ledger.history(tx, options.id, options.limit))
+        entries = state.database.look(lambda tx: ledger.history(tx, options.id, options.limit))
     if options.json:
         show_json([
             {"id": r.id, "at": moment(r.at_us), "kind": r.kind, "amount": r.amount, "debit": r.debit,
              "credit": r.credit, "callId": r.call_id, "memo": r.memo}
-            for r in found
+            for r in entries
         ])  # fmt: skip
         return 0
-    rows = [(moment(r.at_us) or "", r.kind, f"{r.amount:,}", r.debit, r.credit, r.memo) for r in found]
+    rows = [(moment(r.at_us) or "", r.kind, f"{r.amount:,}", r.debit, r.credit, r.memo) for r in entries]
     columns = [("at", ""), ("kind", ""), ("amount", "right"), ("from", ""), ("to", ""), ("memo", "")]
     show_table("", columns, rows)
     return 0

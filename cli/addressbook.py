@@ -65,12 +65,12 @@ def _list(options: argparse.Namespace) -> int:
     with kept(options) as state:
         existing(state, options.account)
         now_us = state.clock.now_us()
-        found = state.database.look(lambda tx: address_book.entries(tx, options.account))
+        entries = state.database.look(lambda tx: address_book.entries(tx, options.account))
     if options.json:
-        show_json([_document(entry, now_us) for entry in found])
+        show_json([_document(entry, now_us) for entry in entries])
         return 0
     rows = [
-        (e.address, e.label, e.plan, moment(e.expires_us) or "", "yes" if e.owner_authorized else "") for e in found
+        (e.address, e.label, e.plan, moment(e.expires_us) or "", "yes" if e.owner_authorized else "") for e in entries
     ]
     show_table("", [("address", ""), ("label", ""), ("plan", ""), ("expires", ""), ("authorized", "")], rows)
     return 0

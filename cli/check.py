@@ -72,11 +72,11 @@ async def _checked(system: System, options: argparse.Namespace, names: Sequence[
             share = min(1.0, done / max(1, total))
             shown(share, time.monotonic() - start_s, lambda: f"{done >> 20:,} of {total >> 20:,} MiB")
 
-    found = list(scrub.checked(system.lake, files, read))
-    damaged = [each for each in found if each.state == "damaged"]
-    states = Counter(each.state for each in found)
+    results = list(scrub.checked(system.lake, files, read))
+    damaged = [each for each in results if each.state == "damaged"]
+    states = Counter(each.state for each in results)
     report |= {
-        "files": len(found), "bytes": total, "sound": states["sound"], "withoutChecksums": states["unsummed"],
+        "files": len(results), "bytes": total, "sound": states["sound"], "withoutChecksums": states["unsummed"],
         "damaged": [
             {"table": each.table, "file": each.file.path, "chain": each.file.chain, "fromBlock": each.file.first,
              "toBlock": each.file.last, "problem": each.problem}

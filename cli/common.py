@@ -35,8 +35,8 @@ NO_CHAIN = (
 
 def settings_file(options: argparse.Namespace) -> Path | None:
     """The settings file a command runs with; None where there is none, and all is as by default."""
-    given = options.config or os.environ.get("CHAINFOLIO_CONFIG")
-    return Path(given) if given else HERE if HERE.exists() else None
+    path = options.config or os.environ.get("CHAINFOLIO_CONFIG")
+    return Path(path) if path else HERE if HERE.exists() else None
 
 
 def settings(options: argparse.Namespace) -> Settings:
@@ -92,17 +92,17 @@ async def _system(options: argparse.Namespace) -> System:
     """The system of the settings; with `--rpc` that of the chains which these nodes serve."""
     from indexer.wiring import CONFIGS, System
 
-    found, urls = settings(options), getattr(options, "rpc", [])
+    config, urls = settings(options), getattr(options, "rpc", [])
     if not urls:
-        return System(found)
+        return System(config)
     from chainfolio.seams import Seams
     from indexer.endpoints import at_endpoints
 
     seams = Seams()
-    elsewhere = found.lake.uri or found.tail.url
-    is_new = settings_file(options) is None and not elsewhere and not found.data_dir.exists()
-    found = await at_endpoints(found, urls, seams, configs=CONFIGS)
-    return System(found, seams, keeps_nothing=is_new and not options.keeps)
+    elsewhere = config.lake.uri or config.tail.url
+    is_new = settings_file(options) is None and not elsewhere and not config.data_dir.exists()
+    config = await at_endpoints(config, urls, seams, configs=CONFIGS)
+    return System(config, seams, keeps_nothing=is_new and not options.keeps)
 
 
 def _explain(system: System, named: int) -> None:

@@ -112,8 +112,8 @@ def run(options: argparse.Namespace) -> int:
             say(f"{count:,} transactions in {options.blocks} blocks, {len(traded.failed)} of them failed on purpose")
             spam = airdrop(node, deployment)
             say(f"{len(spam)} spam tokens sent to {len(SPAMMED)} wallets and many strangers")
-            given = prepare(Path(options.data), node, deployment, options.port)
-            return asyncio.run(_show(given, deployment, options, say))
+            config = prepare(Path(options.data), node, deployment, options.port)
+            return asyncio.run(_show(config, deployment, options, say))
     except LocalChainError as error:
         raise Missing(str(error)) from None
 
@@ -182,13 +182,13 @@ def _feeds(deployment: Deployment) -> Iterator[str]:
 
 
 async def _show(
-    given: Settings, deployment: Deployment, options: argparse.Namespace, say: Callable[[str], None]
+    config: Settings, deployment: Deployment, options: argparse.Namespace, say: Callable[[str], None]
 ) -> int:
     from chainfolio.assets import account
     from cli.portfolio import read, show
     from indexer.wiring import System
 
-    system = System(given)
+    system = System(config)
     indexed = await _index(system, quiet=options.json)
     top = system.tail.top("local")
     height = "all" if top is None else f"up to block {top.height:,}"
@@ -204,7 +204,7 @@ async def _show(
             print(f"\n{name}")
             show(document)
     if not options.once:
-        await _serve(given, {name: wallet.address for name, wallet in accounts.items()}, options, say)
+        await _serve(config, {name: wallet.address for name, wallet in accounts.items()}, options, say)
     return 0
 
 
@@ -248,21 +248,21 @@ def furnish(tx: Transaction, account: str, wallets: Mapping[str, str], now_us: i
 
 
 async def _serve(
-    given: Settings, wallets: Mapping[str, str], options: argparse.Namespace, say: Callable[[str], None]
+    config: Settings, wallets: Mapping[str, str], options: argparse.Namespace, say: Callable[[str], None]
 ) -> None:
     """The API with a key, a ready command to try, and the worker following the chain, until interrupted."""
     from api.serve import configure_log, listening
     from cli.serve import indexing
     from cli.state_store import open_state
 
-    state = open_state(given)
+    state = open_state(config)
     account, key = state.create_account("demo", "PRO", 10_000, ("portfolio", "at-block", "enterprise"))
     state.database.change(lambda tx: furnish(tx, account.id, wallets, state.clock.now_us()))
     state.close()
     configure_log("warning")
-    app = await indexing(given)
-    async with listening(app, given.server.host, given.server.port) as port:
-        url = f"http://{given.server.host}:{port}"
+    app = await indexing(config)
+    async with listening(app, config.server.host, config.server.port) as port:
+        url = f"http://{config.server.host}:{port}"
         say("ready")
         file = Path(options.data) / "chainfolio.toml"
         if options.json:
@@ -272,8 +272,8 @@ async def _serve(
             print(f"\nDocumentation: {url}/docs    Key: {key}\nTry:\n")
             print(f"  curl -s -H 'Authorization: Bearer {key}' '{url}/v1/portfolio?addresses={wallets['alice']}'\n")
             print(f"  chainfolio --help    settings: --config {file}\n\nCtrl-C ends it.", flush=True)
-        told = asyncio.Event()
+        stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, told.set)
-        await told.wait()
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        await stopped.wait()
     say("stopped")

@@ -92,8 +92,8 @@ def shown(chain: Chain) -> dict[str, Any]:
 async def reinstate(system: System, name: str) -> None:
     """Forget the evidence against an endpoint; BadRequest where none of that name is quarantined."""
     chains = system.settings.chains.values()
-    found = {each for chain in chains for named, each in kind_of(chain.adapter).identities(chain) if named == name}
-    if not sum(system.tail.reinstate(each) for each in found):
+    identities = {each for chain in chains for named, each in kind_of(chain.adapter).identities(chain) if named == name}
+    if not sum(system.tail.reinstate(each) for each in identities):
         raise BadRequest(
             "reinstate", f"no endpoint `{name}` is quarantined", remedy="take the name from `chainfolio doctor`"
         )
@@ -105,10 +105,10 @@ def _show(report: dict[str, Any]) -> None:
     for store in (*report["stores"], *report["files"]):
         print(f"{store['store']}: {'ok' if store['ok'] else store['problem']} ({store['remedy'] or store['place']})")
     for package in report["protocols"]:
-        said = (
+        outcome = (
             f"{len(package['families'])} installed" if package["ok"] else f"{package['problem']}; {package['remedy']}"
         )
-        print(f"protocols of {package['provider']} ({package['module']}): {said}")
+        print(f"protocols of {package['provider']} ({package['module']}): {outcome}")
     for each in report["unread"]:
         print(f"protocol {each['protocol']}: {each['problem']}; {each['remedy']}")
     for chain in report["chains"]:

@@ -54,12 +54,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def start_worker_processes(given: Settings, chain: str) -> list[WorkerProcess]:
-    """The other processes of a bulk run: one less than the lanes of the settings, for this process is the first."""
+def start_worker_processes(config: Settings, chain: str) -> list[WorkerProcess]:
+    """The other processes of a bulk run: one less than the settings say, for this process is the first."""
     from indexer.worker_pool import WorkerProcess
 
-    count = given.chains[chain].worker_processes if chain in given.chains else 1
-    return [WorkerProcess(number, count, given, chain) for number in range(1, count)]
+    count = config.chains[chain].worker_processes if chain in config.chains else 1
+    return [WorkerProcess(number, count, config, chain) for number in range(1, count)]
 
 
 async def _index(system: System, options: argparse.Namespace, worker_processes: Sequence[WorkerProcess]) -> None:
@@ -123,8 +123,8 @@ async def _follow(system: System, chain: Chain) -> None:
         print(f"{chain.key}: the blocks that are not final yet were not read: {error}", file=sys.stderr)
 
 
-def _names(given: str | None) -> list[str]:
-    return [name for name in (given or "").split(",") if name]
+def _names(names: str | None) -> list[str]:
+    return [name for name in (names or "").split(",") if name]
 
 
 def _rewind(system: System, chain: Chain, height: int) -> None:
@@ -192,12 +192,12 @@ def watcher(
     """Shows progress on standard error, in the words of `state`."""
     if quiet:
         return lambda progress: None
-    shown, said = watch(name), state or of_blocks
+    shown, describe = watch(name), state or of_blocks
 
     def show(progress: Progress) -> None:
         done = progress.blocks >= progress.blocks_total
         share = 1.0 if done else progress.blocks / progress.blocks_total
-        shown(share, progress.seconds, lambda: said(progress))
+        shown(share, progress.seconds, lambda: describe(progress))
 
     return show
 

@@ -44,17 +44,17 @@ def run(options: argparse.Namespace) -> int:
 def written(chain: str, rpc: str, adapter: str = DEFAULT_KIND) -> str:
     """The file: all defaults as comments, one chain of a kind with one endpoint."""
     lines = ["# Settings of Chainfolio. A relative path is one from the folder of this file.", ""]
-    given = {kind_of(adapter).settings.ENDPOINTS: f'["{rpc}"]'}
+    values = {kind_of(adapter).settings.ENDPOINTS: f'["{rpc}"]'}
     if adapter != DEFAULT_KIND:
-        given["adapter"] = f'"{adapter}"'
+        values["adapter"] = f'"{adapter}"'
     for section in sections([adapter]):
         if section.kind:
             lines.pop()  # its keys go on in the section before
-        lines += _section(section, chain, given)
+        lines += _section(section, chain, values)
     return "\n".join(lines)
 
 
-def _section(section: Section, chain: str, given: Mapping[str, str]) -> Iterator[str]:
+def _section(section: Section, chain: str, values: Mapping[str, str]) -> Iterator[str]:
     is_chain = section.name == CHAIN
     if section.name:
         yield from textwrap.wrap(section.meaning, WIDTH, initial_indent="# ", subsequent_indent="# ")
@@ -62,7 +62,7 @@ def _section(section: Section, chain: str, given: Mapping[str, str]) -> Iterator
         yield f"[chains.{chain}]" if is_chain else f"[{section.name}]"
     for key in section.keys:
         yield from textwrap.wrap(f"{key.name}: {key.meaning}", WIDTH, initial_indent="# ", subsequent_indent="#   ")
-        yield f"{key.name} = {given[key.name]}" if is_chain and key.name in given else _default(key)
+        yield f"{key.name} = {values[key.name]}" if is_chain and key.name in values else _default(key)
     yield ""
 
 

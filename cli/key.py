@@ -71,9 +71,9 @@ def _list(options: argparse.Namespace) -> int:
 def _accept(options: argparse.Namespace) -> int:
     from cli.state_store import PEPPER, open_state
 
-    given = settings(options)
-    open_state(given, accept=True).close()
-    path = str(given.data_dir / PEPPER)
+    config = settings(options)
+    open_state(config, accept=True).close()
+    path = str(config.data_dir / PEPPER)
     one_line({"accepted": path}) if options.json else print(f"{path} is accepted; make new keys: chainfolio key create")
     return 0
 

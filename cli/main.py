@@ -79,10 +79,10 @@ def _exemplify(of: argparse.ArgumentParser, path: tuple[str, ...]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code says how it ended (0 done, 2 wrong usage, 3 node, 4 not indexed, 5 store…)."""
     os.umask(0o077)  # what stores hold is their owner's: tenants' data, keys, settings of nodes
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    named = given[0] if given else ""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    named = words[0] if words else ""
     top = parser([named] if named in GROUPS else [] if named == "--version" else GROUPS)
-    options, unknown = top.parse_known_args(given)
+    options, unknown = top.parse_known_args(words)
     if unknown:  # said by the command that does not know it, which knows what was meant
         _named(top, options).error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
@@ -104,8 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _named(top: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.ArgumentParser:
-    found = commands_of(top)[options.command]
-    return commands_of(found).get(getattr(options, "verb", ""), found)
+    command = commands_of(top)[options.command]
+    return commands_of(command).get(getattr(options, "verb", ""), command)
 
 
 def _complain(error: ChainfolioError, *, as_json: bool) -> None:

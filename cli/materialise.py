@@ -34,16 +34,16 @@ def run(options: argparse.Namespace) -> int:
         chain = system.chain(options.chain)
         named = [name for name in (options.tables or "").split(",") if name]
         can_decode = Capability.RESTORE in chain.capabilities
-        all_decoded = list(materialise.DECODED) if can_decode else []
-        base = [name for name in named if name in materialise.DECODED] if named else all_decoded
+        decoded = materialise.decoded()
+        base = [name for name in named or (decoded if can_decode else ()) if name in decoded]
         made = [name for name in named if name in materialise.DERIVED] if named else list(materialise.DERIVED)
         materialise.check(named)
         with ExitStack() as locks:
             locks.enter_context(system.tail.lock(chain.key))
             consistency.check(system.lake, system.tail, chain.key)
             written = _migrated(system, chain.key, locks)
-            if not written.keys() & set(base):
-                written |= reprocess(chain, system.lake, base)
+            if base and not written.keys() & set(base):
+                written |= reprocess(chain, system.lake)
             written |= materialise.materialise(
                 system.lake, system.tail, chain.key, [n for n in made if not base or n not in materialise.HISTORIES]
             )

@@ -26,8 +26,8 @@ def is_name(written: str) -> bool:
 
 async def accounts_of(system: System, written: Sequence[str]) -> list[Account]:
     """The accounts behind some addresses and names, each once. What a name stands for is said on standard error."""
-    found = [await _named(system, each) if is_name(each) else account(each) for each in written]
-    return list(dict.fromkeys(found))
+    accounts = [await _named(system, each) if is_name(each) else account(each) for each in written]
+    return list(dict.fromkeys(accounts))
 
 
 async def account_of(system: System, written: str) -> Account:

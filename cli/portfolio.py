@@ -193,8 +193,8 @@ def _cells(asset: AssetDocument, side: str) -> tuple[str, str, str, str]:
     from portfolio.document import SpamDocument
 
     sign = "-" if side == "owed" and known(asset.value, "") else ""
-    said = "spam" if isinstance(asset.spam, SpamDocument) else side
-    named = f"{asset.symbol or asset.contract}{f' ({said})' if said else ''}"
+    remark = "spam" if isinstance(asset.spam, SpamDocument) else side
+    named = f"{asset.symbol or asset.contract}{f' ({remark})' if remark else ''}"
     return named, _short(known(asset.balance, "?")), known(asset.price, "-"), sign + money(asset.value)
 
 
@@ -206,8 +206,8 @@ def _short(amount: str) -> str:
 
 def _assets(position: PositionsDocument) -> list[tuple[str, str, AssetDocument]]:
     """Each asset with the name of its position, where it has one, and the side of it that is not simply owned."""
-    found = [("", "", asset) for asset in position.assets]
+    rows = [("", "", asset) for asset in position.assets]
     for nested in position.protocol_positions:
         sides = (("", nested.supply_assets), ("owed", nested.borrow_assets), ("claimable", nested.reward_assets))
-        found += [(nested.name, side, asset) for side, assets in sides for asset in assets]
-    return found
+        rows += [(nested.name, side, asset) for side, assets in sides for asset in assets]
+    return rows

@@ -10,7 +10,7 @@ from typing import Protocol
 class Watch(Protocol):
     """Is told the share that is done (1 at the end), the seconds since the start, and how to say where the run is."""
 
-    def __call__(self, share: float, seconds: float, said: Callable[[], str]) -> None:
+    def __call__(self, share: float, seconds: float, describe: Callable[[], str]) -> None:
         """Show it, where it is time to."""
 
     def clear(self) -> None:
@@ -28,11 +28,11 @@ class Lines:
     def __init__(self, name: str) -> None:
         self.name, self._next_s = name, 5.0
 
-    def __call__(self, share: float, seconds: float, said: Callable[[], str]) -> None:
+    def __call__(self, share: float, seconds: float, describe: Callable[[], str]) -> None:
         """Write one, where the last is old enough."""
         if seconds >= self._next_s:
             self._next_s = seconds + 5
-            print(f"{self.name}: {said()}", file=sys.stderr)
+            print(f"{self.name}: {describe()}", file=sys.stderr)
 
     def clear(self) -> None:
         """Lines are in nobody's way."""
@@ -44,14 +44,14 @@ class Bar:
     def __init__(self, name: str) -> None:
         self.name, self._next_s = name, 0.0
 
-    def __call__(self, share: float, seconds: float, said: Callable[[], str]) -> None:
+    def __call__(self, share: float, seconds: float, describe: Callable[[], str]) -> None:
         """Draw it anew, ten times a second at most, and at the end."""
         done = share >= 1
         if seconds < self._next_s and not done:
             return
         self._next_s = seconds + 0.1
         bar = "█" * int(16 * share) + "░" * (16 - int(16 * share))
-        sys.stderr.write(f"\r\x1b[2K{self.name} {bar} {said()}" + ("\n" if done else ""))
+        sys.stderr.write(f"\r\x1b[2K{self.name} {bar} {describe()}" + ("\n" if done else ""))
         sys.stderr.flush()
 
     def clear(self) -> None:

@@ -33,26 +33,26 @@ def run(options: argparse.Namespace) -> int:
 
     from api.serve import serve
 
-    given = settings(options)
-    port = given.server.port if options.port is None else options.port
-    workers = given.server.workers if options.workers is None else options.workers
-    given = msgspec.structs.replace(given, server=msgspec.structs.replace(given.server, port=port, workers=workers))
-    check(given)
-    serve(answering if options.no_indexing else indexing, given)
+    config = settings(options)
+    port = config.server.port if options.port is None else options.port
+    workers = config.server.workers if options.workers is None else options.workers
+    config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=port, workers=workers))
+    check(config)
+    serve(answering if options.no_indexing else indexing, config)
     return 0
 
 
-async def answering(given: Settings) -> App:
+async def answering(config: Settings) -> App:
     """The API alone."""
-    return _app(given, work=False)
+    return _app(config, work=False)
 
 
-async def indexing(given: Settings) -> App:
+async def indexing(config: Settings) -> App:
     """The API with a worker beside it; with several processes, whichever holds a chain's lock indexes it."""
-    return _app(given, work=True)
+    return _app(config, work=True)
 
 
-def _app(given: Settings, *, work: bool) -> App:
+def _app(config: Settings, *, work: bool) -> App:
     from api.app import make_app
     from chainfolio.supervisor import Supervisor
     from engine.service import Engine
@@ -60,13 +60,13 @@ def _app(given: Settings, *, work: bool) -> App:
     from indexer.wiring import System
     from indexer.worker import Worker
 
-    system = System(given)
+    system = System(config)
     system.warn()
-    state = open_state(given)
+    state = open_state(config)
     supervisor = state.meter.supervisor = Supervisor(system.seams.clock, system.seams.random)
     worker = Worker(system, supervisor)
     engine = Engine(system, worker.status, supervisor)
-    app = make_app(engine, state, given, system.seams)
+    app = make_app(engine, state, config, system.seams)
 
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -75,9 +75,9 @@ def _app(given: Settings, *, work: bool) -> App:
             async with contextlib.AsyncExitStack() as stack:
                 if work:
                     await stack.enter_async_context(worker.running())
-                if port := given.server.metrics_port:
+                if port := config.server.metrics_port:
                     read = [app.parts.traffic, Tasks(supervisor), *([Exported(worker)] if work else [])]
-                    stack.enter_context(listening(read, given.server.host, port))
+                    stack.enter_context(listening(read, config.server.host, port))
                 yield
         finally:
             await state.meter.close()

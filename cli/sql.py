@@ -47,16 +47,16 @@ def run(options: argparse.Namespace) -> int:
     async def files(system: System) -> Sources:
         return sources(system.lake)
 
-    found = with_system(options, files)
+    tables = with_system(options, files)
     if options.query is None:
         from storage.views import views
 
-        print("\n".join(views(found.files, found.refused)))
+        print("\n".join(views(tables.files, tables.refused)))
         return 0
     query = sys.stdin.read() if options.query == "-" else options.query
     for literal in dict.fromkeys(MIXED.findall(query)):
         print(f"note: '{literal}' is in no table: they hold '{literal.lower()}', in lower case", file=sys.stderr)
-    answer = ask(query, found, limit=options.limit, seconds=options.seconds)
+    answer = ask(query, tables, limit=options.limit, seconds=options.seconds)
     if options.json:
         show_json([dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]])
         return 0
@@ -79,14 +79,14 @@ class Sources:
 
 def sources(lake: Lake) -> Sources:
     """What a query can read. A table of another release refuses only the queries that read it."""
-    found = Sources()
+    readable = Sources()
     for name, table in TABLES.items():
         try:
             if lake.exists(table):
-                found.files[name] = lake.files(table)
+                readable.files[name] = lake.files(table)
         except StaleTable as error:
-            found.refused[name] = f"{error.message}: {error.remedy}"
-    return found
+            readable.refused[name] = f"{error.message}: {error.remedy}"
+    return readable
 
 
 def _table(answer: dict[str, Any]) -> None:

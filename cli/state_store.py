@@ -26,7 +26,7 @@ def kept(options: argparse.Namespace) -> Iterator[State]:
         state.close()
 
 
-def open_state(given: Settings, *, accept: bool = False) -> State:
+def open_state(config: Settings, *, accept: bool = False) -> State:
     """The state store of the settings, with the secret of its keys; StoreError where the secret was lost, or is another
     one and this one is not to be accepted from now on."""
     import random
@@ -36,16 +36,16 @@ def open_state(given: Settings, *, accept: bool = False) -> State:
     from storage.state import State, accounts, open_database, secret
     from storage.state.credentials import OTHER, pepper
 
-    database, path = open_database(given.state_url), given.data_dir / PEPPER
+    database, path = open_database(config.state_url), config.data_dir / PEPPER
     try:
         has_accounts = database.look(accounts.anybody)
-        found = pepper(path, accounts=has_accounts)
+        key = pepper(path, accounts=has_accounts)
         if accept:
-            secret.accept(database, found)
-        elif has_accounts and not secret.is_own(database, found):
+            secret.accept(database, key)
+        elif has_accounts and not secret.is_own(database, key):
             words = "is not the secret under which the keys of this store are hashed: every key would be refused"
             raise StoreError("state", f"{path} {words}", remedy=OTHER)
     except BaseException:  # whatever stopped it: the database is let go of
         database.close()
         raise
-    return State(database, found, SystemClock(), random.SystemRandom(), given.limits.hold_s)
+    return State(database, key, SystemClock(), random.SystemRandom(), config.limits.hold_s)

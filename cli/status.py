@@ -63,16 +63,16 @@ async def _chain(system: System, chain: Chain) -> dict[str, Any]:
     except ChainfolioError as error:
         problem = error.message
     top = system.tail.top(chain.key) or system.tail.anchor(chain.key)
-    found = {name: _indexed_ranges(system, chain, name) for name in system.followed(chain)}
-    covers = {name: indexed_ranges for name, indexed_ranges in found.items() if indexed_ranges is not None}
-    ends = [span.last for indexed_ranges in covers.values() for span in indexed_ranges]
+    ranges = {name: _indexed_ranges(system, chain, name) for name in system.followed(chain)}
+    indexed = {name: indexed_ranges for name, indexed_ranges in ranges.items() if indexed_ranges is not None}
+    ends = [span.last for indexed_ranges in indexed.values() for span in indexed_ranges]
     end = max([*ends, chain.settings.start_block - 1]) if final is None else final
     wanted = Spans([Span(chain.settings.start_block, end)] if end >= chain.settings.start_block else [])
     return {
         "chain": chain.key, "head": head, "final": final, "newest": top.height if top else None,
         "kind": chain.kind, "capabilities": sorted(chain.capabilities), "lacks": lacking(chain),
         "behind": None if head is None or top is None else max(0, head - top.height), "problem": problem,
-        "datasets": [_dataset(name, indexed_ranges, wanted) for name, indexed_ranges in covers.items()],
+        "datasets": [_dataset(name, indexed_ranges, wanted) for name, indexed_ranges in indexed.items()],
         "accounts": [of_account(system, chain, each) for each in system.scope(chain).watches],
     }  # fmt: skip
 
@@ -104,7 +104,7 @@ def of_account(system: System, chain: Chain, watch: Watch) -> dict[str, Any]:
     ways: dict[str, list[str]] = {}
     for dataset, way in system.tail.ways(chain.key, watch.account):
         ways.setdefault(dataset, []).append(way)
-    found = {
+    indexed = {
         name: indexed_for(system.tail, chain.key, name, watch.account)
         for name, each in chain.datasets.items()
         if each.by_account
@@ -119,7 +119,7 @@ def of_account(system: System, chain: Chain, watch: Watch) -> dict[str, Any]:
                 "dataset": name, "ways": ways.get(name, []), "indexed": [[s.first, s.last] for s in spans],
                 "missing": [[s.first, s.last] for s in wanted - spans],
             }
-            for name, spans in found.items()
+            for name, spans in indexed.items()
         ],
         "unexplained": [
             {"height": height, "asset": asset, "raw": str(raw), "reason": reason}

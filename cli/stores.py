@@ -20,20 +20,20 @@ SQLITE = "sqlite:///"
 
 def examined(system: System) -> list[dict[str, Any]]:
     """A row for each store: where it is, and what is wrong with it."""
-    given = system.settings
+    config = system.settings
     return [
-        _row("lake", given.lake_uri, lambda: _lake(system)),
-        _row("tail", given.tail_url, lambda: _tail(system)),
-        _row("state", given.state_url, lambda: _state(system)),
+        _row("lake", config.lake_uri, lambda: _lake(system)),
+        _row("tail", config.tail_url, lambda: _tail(system)),
+        _row("state", config.state_url, lambda: _state(system)),
     ]
 
 
 def files(system: System) -> list[dict[str, Any]]:
     """A row for each file and folder that the settings name; those of chains are in the rows of their endpoints."""
-    given = system.settings
+    config = system.settings
     return [
-        *([_row("prices_file", given.prices_file, partial(price_sections, system))] if given.prices_file else []),
-        *([_row("protocols", given.protocols, lambda: _folder(given.protocols))] if given.protocols else []),
+        *([_row("prices_file", config.prices_file, partial(price_sections, system))] if config.prices_file else []),
+        *([_row("protocols", config.protocols, lambda: _folder(config.protocols))] if config.protocols else []),
     ]
 
 
@@ -68,14 +68,14 @@ def _state(system: System) -> None:
     """The state store answers, and the right secret of its keys is there. A store that nobody made yet stays unmade."""
     from cli.state_store import PEPPER, open_state
 
-    given, secret = system.settings, system.settings.data_dir / PEPPER
-    path = Path(given.state_url.removeprefix(SQLITE))
-    if given.state_url.startswith(SQLITE) and not path.exists():
+    config, secret = system.settings, system.settings.data_dir / PEPPER
+    path = Path(config.state_url.removeprefix(SQLITE))
+    if config.state_url.startswith(SQLITE) and not path.exists():
         if secret.exists():
             remedy = f"put {path.name} back from the backup, or delete {secret} to begin without accounts"
             raise StoreError("state", f"{path} is missing, although {secret} is there", remedy=remedy)
         return
-    open_state(given).close()
+    open_state(config).close()
 
 
 def _folder(written: str) -> None:

@@ -59,11 +59,11 @@ def _list(options: argparse.Namespace) -> int:
 
     with kept(options) as state:
         existing(state, options.account)
-        found = state.database.look(lambda tx: subscriptions.every(tx, options.account))
+        listed = state.database.look(lambda tx: subscriptions.every(tx, options.account))
     if options.json:
-        show_json([_document(each) for each in found])
+        show_json([_document(each) for each in listed])
         return 0
-    rows = [(s.address, moment(s.began_us) or "", moment(s.expires_us) or "", s.description) for s in found]
+    rows = [(s.address, moment(s.began_us) or "", moment(s.expires_us) or "", s.description) for s in listed]
     show_table("", [("address", ""), ("began", ""), ("expires", ""), ("description", "")], rows)
     return 0
 

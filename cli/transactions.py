@@ -63,25 +63,25 @@ def run(options: argparse.Namespace) -> int:
         wanted = TransactionFilter(options.limit, 0, networks=networks)
         return owner, (await Engine(system).transactions([owner], wanted)).document
 
-    owner, found = with_system(options, read)
+    owner, page = with_system(options, read)
     if options.json:
-        show_json(found)
+        show_json(page)
     elif options.csv:
-        show_csv(SHEET, (row for each in found.transactions for row in _sheet(each, owner.address)))
-        show_issues(found.issues)
+        show_csv(SHEET, (row for each in page.transactions for row in _sheet(each, owner.address)))
+        show_issues(page.issues)
     else:
-        show(owner.address, found)
+        show(owner.address, page)
     return 0
 
 
-def show(address: str, found: Transactions) -> None:
+def show(address: str, page: Transactions) -> None:
     """A table for people; hashes, counterparties and everything else are in --json."""
-    shown = found.transactions
+    shown = page.transactions
     several = len({each.chain.key for each in shown}) > 1
     columns = (("chain", ""), *COLUMNS) if several else COLUMNS
     title = f"{address}: {len(shown)} transactions"
     show_table(title, columns, [((each.chain.key,) if several else ()) + _cells(each, address) for each in shown])
-    for issue in found.issues:
+    for issue in page.issues:
         print(f"  {issue.adapter}: {issue.subject}: {issue.reason}")
 
 
@@ -98,8 +98,8 @@ def _sheet(each: TransactionDocument, address: str) -> Iterator[list[object]]:
     moved = [("in", asset) for asset in each.assets_in] + [("out", asset) for asset in each.assets_out]
     for direction, asset in moved:
         number = None if asset.nft is UNSET else asset.nft.token_id
-        said = [direction, asset.symbol, asset.contract, number, asset.balance, asset.price, asset.value]
-        yield [*about, *said, *fee]
+        cells = [direction, asset.symbol, asset.contract, number, asset.balance, asset.price, asset.value]
+        yield [*about, *cells, *fee]
         fee = [None, None]
     if not moved:
         yield [*about, *[None] * 7, *fee]

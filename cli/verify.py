@@ -36,12 +36,12 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; the exit code is 10 where something differs, 11 where something could not be shown."""
-    found = with_system(options, lambda system: _verified(system, options))
+    verification = with_system(options, lambda system: _verified(system, options))
     if options.json:
-        show_json(found)
+        show_json(verification)
     else:
-        _show(found)
-    return DIFFERS if found.differs else 0 if found.complete else NOT_SHOWN
+        _show(verification)
+    return DIFFERS if verification.differs else 0 if verification.complete else NOT_SHOWN
 
 
 async def _verified(system: System, options: argparse.Namespace) -> Verification:
@@ -58,35 +58,36 @@ async def _verified(system: System, options: argparse.Namespace) -> Verification
             raise BadRequest(
                 "against", f"{url!r} is not an address", remedy="for example --against http://127.0.0.1:8545"
             )
-    told = (lambda text: None) if options.json else (lambda text: print(f"{text} …", file=sys.stderr))
+    on_step = (lambda text: None) if options.json else (lambda text: print(f"{text} …", file=sys.stderr))
     owner = await account_of(system, options.address)
-    return await verify(system, options.chain or keys[0], owner, options.block, options.against, told)
+    return await verify(system, options.chain or keys[0], owner, options.block, options.against, on_step)
 
 
-def _show(found: Verification) -> None:
+def _show(verification: Verification) -> None:
     """The verification as a table, and what it comes to."""
-    title = f"{found.address} on {found.chain} at block {found.block_number}"
-    show_table(title, COLUMNS, [_row(check) for check in found.checks])
-    print(f"answered by {found.answered_by}; block hash {found.block_hash}")
-    print(f"compared with {', '.join(found.compared_with) or 'nobody'}; proofs from {found.proven_by or 'nobody'}")
-    for note in found.notes:
+    title = f"{verification.address} on {verification.chain} at block {verification.block_number}"
+    show_table(title, COLUMNS, [_row(check) for check in verification.checks])
+    print(f"answered by {verification.answered_by}; block hash {verification.block_hash}")
+    compared_with = ", ".join(verification.compared_with) or "nobody"
+    print(f"compared with {compared_with}; proofs from {verification.proven_by or 'nobody'}")
+    for note in verification.notes:
         print(f"  note: {note}")
-    for fault in found.silent:
+    for fault in verification.silent:
         print(f"  no help: {fault.endpoint}: {fault.kind}: {fault.reason}")
-    for fault in found.faults:
+    for fault in verification.faults:
         print(f"  FAULT: {fault.endpoint}: {fault.kind}: {fault.reason}")
-    print(", ".join(f"{count} {status}" for status, count in found.counts.items() if count))
+    print(", ".join(f"{count} {status}" for status, count in verification.counts.items() if count))
 
 
 def _row(check: Check) -> tuple[str, ...]:
     others = [f"{each.endpoint}: {each.value if each.value is not None else '?'}" for each in check.elsewhere]
     if check.status == "equal" or (check.status == "proven" and others):
         others = [f"equal at {', '.join(each.endpoint for each in check.elsewhere)}"]
-    said = [check.proof, *others] if check.status != "unprovable" else [check.reason, *others]
+    remarks = [check.proof, *others] if check.status != "unprovable" else [check.reason, *others]
     return (
         check.number,
         check.symbol.lower() or check.asset,
         check.value or "?",
         check.status,
-        "; ".join(filter(None, said)),
+        "; ".join(filter(None, remarks)),
     )

@@ -71,11 +71,11 @@ def _list(options: argparse.Namespace) -> int:
 
     with kept(options) as state:
         existing(state, options.account)
-        found = state.database.look(lambda tx: virtual_users.every(tx, options.account))
+        users = state.database.look(lambda tx: virtual_users.every(tx, options.account))
     if options.json:
-        show_json([_document(user) for user in found])
+        show_json([_document(user) for user in users])
         return 0
-    rows = [(f"virtual:{u.id}", u.type, u.label, str(len(u.holdings) or len(u.accounts))) for u in found]
+    rows = [(f"virtual:{u.id}", u.type, u.label, str(len(u.holdings) or len(u.accounts))) for u in users]
     show_table("", [("address", ""), ("type", ""), ("label", ""), ("lines", "right")], rows)
     return 0
 

@@ -63,7 +63,7 @@ class Run:
             then_s, before = self._start_s, 0
         return (self.done - before) / max(self.clock.monotonic_s() - then_s, 1e-6)
 
-    def said(self) -> str:
+    def described(self) -> str:
         """Where the run is, in one line."""
         left = f", {clock((self.total - self.done) / self.rate)} left" if 0 < self.done < self.total else ""
         return (
@@ -84,17 +84,17 @@ def listed(name: str) -> dict[Account, str]:
 
 
 def _parsed(lines: Iterable[str], name: str) -> dict[Account, str]:
-    found: dict[Account, str] = {}
+    places: dict[Account, str] = {}
     for number, line in enumerate(lines, 1):
         written = line.partition("#")[0].strip().removeprefix("\ufeff")
         if not written:
             continue
         place = f"line {number} of {name}"
         try:
-            found.setdefault(account(written), place)
+            places.setdefault(account(written), place)
         except BadRequest as error:
             raise BadRequest("from", f"{place}: {error.reason}", remedy=error.remedy) from None
-    return found
+    return places
 
 
 async def show(
@@ -119,7 +119,7 @@ async def show(
         documents = await engine.at_pinned(batch, key, block, shown)
         _write(documents, bar, as_json=as_json)
         run.add(len(batch), chain.requests)
-        bar(run.share, run.seconds, run.said)
+        bar(run.share, run.seconds, run.described)
 
 
 HEAD = f"{'address':<42}  {'net worth USD':>20}  {'positions':>9}  {'issues':>6}"

@@ -39,17 +39,21 @@ async def _work(system: System) -> None:
     supervisor = Supervisor(system.seams.clock, system.seams.random)
     worker = Worker(system, supervisor)
     server = system.settings.server
-    told = asyncio.Event()
+    stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     with contextlib.ExitStack() as stack:
         if server.metrics_port:
             stack.enter_context(listening([Exported(worker), Tasks(supervisor)], server.host, server.metrics_port))
-        await _until(told, worker)
+        await _until(stopped, worker)
 
 
-async def _until(told: asyncio.Event, worker: Worker) -> None:
-    tasks = [asyncio.create_task(worker.run()), asyncio.create_task(_report(worker)), asyncio.create_task(told.wait())]
+async def _until(stopped: asyncio.Event, worker: Worker) -> None:
+    tasks = [
+        asyncio.create_task(worker.run()),
+        asyncio.create_task(_report(worker)),
+        asyncio.create_task(stopped.wait()),
+    ]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -62,14 +66,14 @@ async def _until(told: asyncio.Event, worker: Worker) -> None:
 
 async def _report(worker: Worker) -> None:
     """A line a chain every few seconds, when something changed."""
-    said: dict[str, str] = {}
+    reported: dict[str, str] = {}
     while True:
-        await asyncio.sleep(REPORT_EVERY_S if said else 2.0)
+        await asyncio.sleep(REPORT_EVERY_S if reported else 2.0)
         for key, status in worker.status.items():
             problem = status.halted or status.problem
             line = f"{key}: block {status.indexed:,} of {status.head:,}, final {status.finalized:,}"
             line += f", {status.reorgs} reorgs" if status.reorgs else ""
             line += f"; {'HALTED' if status.halted else 'waiting'}: {problem}" if problem else ""
-            if said.get(key) != line:
-                said[key] = line
+            if reported.get(key) != line:
+                reported[key] = line
                 print(line, file=sys.stderr)

@@ -107,16 +107,16 @@ class Activities:
         movements, permissions, details = (
             _by_place(rows.join(chosen, on=list(WHERE), how="semi")) for rows in (self.moved, self.allowed, self.named)
         )
-        found = []
+        activities = []
         for key in keys:
             place = (key.account, key.height, key.tx_index)
-            found.append(replace(
+            activities.append(replace(
                 key,
                 movements=tuple(self._movement(row) for row in movements.get(place, ())),
                 permissions=tuple(self._permission(row) for row in permissions.get(place, ())),
                 details=next((_details(row) for row in details.get(place, ())), None),
             ))  # fmt: skip
-        return found
+        return activities
 
 
 def read(
@@ -126,9 +126,9 @@ def read(
     Reorged where blocks leave the chain faster than they can be read."""
     for _ in range(TRIES):
         before = _hashes(tail, chain)
-        found = _read(lake, tail, chain, info, accounts, heights, most, before)
+        activities = _read(lake, tail, chain, info, accounts, heights, most, before)
         if _stands(before, _hashes(tail, chain)):
-            return found
+            return activities
     raise Reorged(chain, max(before), before[max(before)])
 
 
@@ -217,10 +217,10 @@ def indexed_hashes(lake: Lake, chain: str, heights: Collection[int]) -> dict[int
 
 
 def _by_place(rows: pl.DataFrame) -> dict[tuple[str, int, int], list[dict[str, Any]]]:
-    found: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
+    rows_by_place: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
     for row in rows.iter_rows(named=True):
-        found.setdefault((row["account"], row["height"], row["tx_index"]), []).append(row)
-    return found
+        rows_by_place.setdefault((row["account"], row["height"], row["tx_index"]), []).append(row)
+    return rows_by_place
 
 
 def _key(chain: str, account: str, height: int, tx_index: int, time: datetime, tx_hash: str) -> Activity:

@@ -1,4 +1,4 @@
-"""What assets were worth at past blocks: the ladder at many blocks at once, in as few requests as at one.
+"""What assets were worth at past blocks: the source chain at many blocks at once, in as few requests as at one.
 
 What is read at a final block is kept: it cannot change. A price is of its own block or there is none; where the node
 has forgotten that block, that is said.

@@ -1,6 +1,6 @@
 """What a new protocol starts from: the file of a fork, or a small package with a decoder of its own and its test.
 
-The decoder itself is drafted by the kit of its kind of chain."""
+The decoder itself is scaffolded by the kit of its kind of chain."""
 
 from __future__ import annotations
 
@@ -135,14 +135,14 @@ def file_text(key: str, family: str, where: Deployment, wanted: Wants) -> str:
 
 
 def package(key: str, like: ProtocolFamily | None, where: Deployment, kit: DecoderKit) -> dict[str, str]:
-    """The files of a package, by path: the decoder is that of the family it is like, or the draft of the kit."""
+    """The files of a package, by path: the decoder is that of the family it is like, or the scaffold of the kit."""
     names = {"key": key, "dashed": key.replace("_", "-"), "title": title(key)}
     inside = f"chainfolio_{key}"
     wanted = Wants(("pool",), ()) if like is None else wants(like)
     return {
         "pyproject.toml": PYPROJECT.format(**names),
         f"{inside}/__init__.py": PACKAGE.format(**names),
-        f"{inside}/{key}.py": kit.draft(key, title(key)) if like is None else renamed(like, key),
+        f"{inside}/{key}.py": kit.scaffold(key, title(key)) if like is None else renamed(like, key),
         f"{inside}/{key}.toml": file_text(key, key, where, wanted),
         f"tests/test_{key}.py": TEST,
     }

@@ -37,7 +37,7 @@ Status = Literal["equal", "differs", "proven", "unprovable", "unread"]
 STATUSES: Final = ("proven", "equal", "unprovable", "unread", "differs")
 ONE_ENDPOINT: Final = "there is one endpoint only, so that only proofs were made: name another with --against"
 NO_PROOF: Final = "only another endpoint could confirm it"
-Told = Callable[[str], None]
+OnStep = Callable[[str], None]
 
 
 class Elsewhere(msgspec.Struct, frozen=True):
@@ -140,7 +140,7 @@ async def verify(
     account: Account,
     height: int | None,
     against: Sequence[str] = (),
-    told: Told = lambda text: None,
+    on_step: OnStep = lambda text: None,
 ) -> Verification:
     """The answer of a chain's first endpoint about an account, held against the other endpoints (`against` URLs, else
     those of the settings) and against proofs, at the newest final block where no height is given.
@@ -157,16 +157,16 @@ async def verify(
     urls = [*own[:1], *(against or own[1:])]
     chains = [system.alone(key, url) for url in urls]
     try:
-        return await _verified(system, chains, account.address, height, told)
+        return await _verified(system, chains, account.address, height, on_step)
     finally:
         await asyncio.gather(*(each.close() for each in chains))
 
 
 async def _verified(
-    system: System, chains: Sequence[Chain], account: str, height: int | None, told: Told
+    system: System, chains: Sequence[Chain], account: str, height: int | None, on_step: OnStep
 ) -> Verification:
     first, *rest = chains
-    told(f"asking {_name(first)}")
+    on_step(f"asking {_name(first)}")
     heads = await first.heads()
     height = heads.finalized if height is None else height
     if height > heads.latest.height:
@@ -174,7 +174,7 @@ async def _verified(
     ours = await _read(system, first, account, await first.block(height), TokenBook)
     others, hashes, silent = [], [], []
     for other in rest:
-        told(f"reading the same again from {_name(other)}")
+        on_step(f"reading the same again from {_name(other)}")
         try:
             block = await other.block(height)
             hashes.append(Elsewhere(_name(other), block.hash))
@@ -182,7 +182,7 @@ async def _verified(
         except SourceError as error:
             silent.append(_fault(other, error))
     await _complete([ours, *others], account)
-    findings, proven_by, faults, unable = await _proofs(system, ours, others, chains, account, told)
+    findings, proven_by, faults, unable = await _proofs(system, ours, others, chains, account, on_step)
     silent += unable
     checks = (*_checks(ours, others, tuple(hashes), findings),)
     counts = Counter(check.status for check in checks)
@@ -236,26 +236,24 @@ async def _proofs(
     others: Sequence[_Reading],
     chains: Sequence[Chain],
     account: str,
-    told: Told,
+    on_step: OnStep,
 ) -> tuple[Findings | None, str | None, list[Fault], list[Fault]]:
     """The proofs of the first endpoint whose proofs hold, others before the one that answered; what was wrong on the
     way, and who could not prove anything. Tokens that the index met and nobody says to be held are looked at too."""
     if Capability.PROOFS not in ours.chain.capabilities:
         return None, None, [], []
     block = ours.snapshot.block
-    claimed = {asset.reference: raw for asset, raw in ours.held.items() if not asset.is_native}
-    tokens = {asset.reference: 0 for other in others for asset in other.held if not asset.is_native}
-    native = ours.held.get(ours.chain.info.native.asset)
     index, info = (system.lake, system.tail, ours.chain.key), ours.chain.info
     interactions = await asyncio.to_thread(account_index.interactions_of, *index, [account], block.height, info)
-    tokens = {asset.reference: 0 for asset in interactions[account].tokens} | tokens | claimed
+    unclaimed = dict.fromkeys([*interactions[account].tokens, *(asset for other in others for asset in other.held)], 0)
+    balances: dict[Asset, int | None] = {**unclaimed, info.native.asset: None, **ours.held}
     best: tuple[Findings | None, str | None] = None, None
     faults: list[Fault] = []
     unable: list[Fault] = []
     for chain in (*chains[1:], chains[0]):
-        told(f"proving {len(tokens) + 1} balances with proofs from {_name(chain)}")
+        on_step(f"proving {len(balances)} balances with proofs from {_name(chain)}")
         try:
-            found = await having(chain, Capability.PROOFS).prove(block, account, native, tokens)
+            found = await having(chain, Capability.PROOFS).prove(block, account, balances)
         except BadAnswer as error:
             contradicts = type(error) is BadAnswer  # its kinds say that something is not served
             (faults if contradicts else unable).append(_fault(chain, error))
@@ -263,7 +261,7 @@ async def _proofs(
         except SourceError as error:
             unable.append(_fault(chain, error))
             continue
-        broken = [finding for finding in (found.native, *found.tokens.values()) if finding.status == "broken"]
+        broken = [finding for finding in found.balances.values() if finding.status == "broken"]
         faults += [Fault(_name(chain), "BadProof", reason) for reason in dict.fromkeys(f.reason for f in broken)]
         best = (found, _name(chain)) if best[0] is None or not broken else best
         if not broken:
@@ -278,11 +276,11 @@ def _checks(
     header = None if findings is None else findings.header
     rows = [_check("block", "", "", ours.snapshot.block.hash, hashes, header)]
     held = {ours.chain.info.native.asset, *(asset for reading in (ours, *others) for asset in reading.held)}
-    contracts = {asset.shown_contract for asset in held}
     for asset in sorted(held, key=lambda each: each.shown_contract):
         rows += _of_asset(asset, ours, others, findings)
-    rows += _hidden(contracts, ours, findings)
+    rows += _hidden(held, findings)
     rows += _of_positions(ours, others)
+    contracts = {asset.shown_contract for asset in held}
     rows += [
         Check("balance", issue.subject, "", None, "unread", reason=issue.reason)
         for issue in ours.snapshot.issues
@@ -296,9 +294,8 @@ def _checks(
 
 def _of_asset(asset: Asset, ours: _Reading, others: Sequence[_Reading], findings: Findings | None) -> list[Check]:
     named = (reading.tokens[asset].symbol for reading in (ours, *others) if asset in reading.tokens)
-    symbol, finding, name = next(named, ours.chain.info.native.symbol), None, str(asset)
-    if findings is not None:
-        finding = findings.native if asset.is_native else findings.tokens.get(asset.reference)
+    symbol, name = next(named, ours.chain.info.native.symbol), str(asset)
+    finding = None if findings is None else findings.balances.get(asset)
     balances = tuple(Elsewhere(other.name, other.balance(asset)) for other in others)
     rows = [_check("balance", name, symbol, ours.balance(asset), balances, finding)]
     holders = [other for other in others if asset in other.tokens]  # who holds none has no reason to look at it
@@ -361,13 +358,13 @@ def _is_native(asset: str) -> bool:
     return "/slip44:" in asset
 
 
-def _hidden(shown: Collection[str], ours: _Reading, findings: Findings | None) -> list[Check]:
+def _hidden(shown: Collection[Asset], findings: Findings | None) -> list[Check]:
     """Tokens that everybody says are not held, and of which a proof says otherwise."""
-    tokens = {} if findings is None else findings.tokens
+    balances = {} if findings is None else findings.balances
     return [
-        Check("balance", str(ours.chain.info.token_asset(contract)), "", "0", "differs", (), "", finding.reason)
-        for contract, finding in sorted(tokens.items())
-        if contract not in shown and finding.status == "contradicted"
+        Check("balance", str(asset), "", "0", "differs", (), "", finding.reason)
+        for asset, finding in sorted(balances.items(), key=lambda each: str(each[0]))
+        if asset not in shown and finding.status == "contradicted"
     ]
 
 

@@ -84,7 +84,7 @@ class _Pending:
 
 
 def stream(chain: str, worker_process: int) -> str:
-    """Under which name a lane marks its commits: the numbers of one stream only rise."""
+    """Under which name a process marks its commits: the numbers of one stream only rise."""
     return f"{chain}/collect/{worker_process}" if worker_process else f"{chain}/collect"
 
 
@@ -133,7 +133,7 @@ class Collector:
         self._budget, self._stops = budget, stops
 
     async def run(self, work: Sequence[Work], worker_processes: Sequence[WorkerProcess] = ()) -> None:
-        """Carry out all work, here and in the lanes given. What was committed stays; an error leaves the rest."""
+        """Carry out all work, here and in the worker processes. What was committed stays; an error leaves the rest."""
         await self.recover()
         for item in work:
             for span in item.spans:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from storage.lake import Lake
     from storage.tail import Tail
 
-# Of a chain's streams those that every index has; the other lanes never write without the first.
+# Of a chain's streams those that every index has; the other worker processes never write without the first.
 STREAMS = ("collect", "follow", "derive")
 
 

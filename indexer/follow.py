@@ -320,7 +320,8 @@ class Follower:
         self.tail.drop(batch.chain, batch.span.last)
 
     def recover(self) -> None:
-        """Finish what a killed process had begun: moves, whose rows are still in the tail, and half-told cover."""
+        """Finish what a killed process had begun: moves, whose rows are still in the tail, and half-told indexed
+        ranges."""
         key = self.chain.key
         finish_rewind(self.lake, self.tail, key)
         kept = {block.height: block for block in self.tail.blocks(key)}

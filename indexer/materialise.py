@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio import kinds
 from chainfolio.blocks import Span, Spans
+from chainfolio.datasets import restored
 from chainfolio.errors import BadRequest
 from chainfolio.scopes import account_of
 from chainfolio.tables import ALLOWANCES, APPROVALS, BALANCES, LOGS, TABLES, TRANSACTIONS, TRANSFERS, Table
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from storage.lake import Lake
     from storage.tail import Tail
-
-DECODED = ("transfers", "approvals", "logs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ def materialise(lake: Lake, tail: Tail, chain: str, wanted: Sequence[str] = DERI
 
 
 def indexed_in_lake(tail: Tail, chain: str, dataset: str, filter_: str = "") -> Spans:
-    """The part of a dataset's cover that is in the lake: what the tail still holds is not there yet."""
+    """The part of a dataset's indexed ranges that is in the lake: what the tail still holds is not there yet."""
     return _by_filter_in_lake(tail, chain, dataset).get(filter_, Spans())
 
 
@@ -272,9 +271,14 @@ def _windows(lake: Lake, chain: str, span: Span, source: Table) -> Iterator[Span
 # --- decoding again --------------------------------------------------------------------------------------------------
 
 
+def decoded() -> tuple[str, ...]:
+    """The names of the tables that are decoded from logs, on chains of any kind."""
+    return tuple(table.name for table in restored(kinds.datasets().values()))
+
+
 def check(names: Sequence[str]) -> None:
     """Every name is a table that is decoded from logs or derived from others; BadRequest with what there is."""
-    known = (*DECODED, *DERIVED)
+    known = (*decoded(), *DERIVED)
     for name in names:
         if name not in known:
             raise BadRequest("tables", f"`{name}` cannot be derived", remedy=f"there are: {', '.join(known)}")
@@ -301,7 +305,7 @@ def history_again(lake: Lake, tail: Tail, chain: str, name: str) -> int:
 
 
 def history_of_indexed(lake: Lake, tail: Tail, chain: str, name: str) -> Iterator[pa.RecordBatch]:
-    """The rows that a history of a chain has by its cover, made again: for a table of another revision.
+    """The rows that a history of a chain has by its indexed ranges, made again: for a table of another revision.
 
     What a killed process had committed, and not closed, counts as covered.
     """

@@ -1,8 +1,8 @@
 """Tables that another revision wrote, made again in the columns of this one, from what is stored: no node is asked.
 
-A table has one revision for all chains, so all chains are mended at once; the caller holds all their locks. What is
+A table has one revision for all chains, so all chains are migrated at once; the caller holds all their locks. What is
 decoded from logs is decoded again as in `reprocess`. Its first commit gives `logs` a revision that no release has, and
-its last one takes that away: a mend that was killed in between is one that is still due.
+its last one takes that away: a migration that was killed in between is still due.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.tables import LOGS, TABLES, Table
 from indexer import reprocess
-from indexer.materialise import DECODED, DERIVED, HISTORIES, WHOLE, Counted, history_of_indexed, whole
+from indexer.materialise import DERIVED, HISTORIES, WHOLE, Counted, decoded, history_of_indexed, whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,19 +29,19 @@ HALF_WAY = replace(LOGS, revision=0)
 
 def stale(lake: Lake) -> list[str]:
     """The tables that can be made again, and have to be."""
-    return [name for name in (*DECODED, *DERIVED) if lake.is_stale(TABLES[name])]
+    return [name for name in (*decoded(), *DERIVED) if lake.is_stale(TABLES[name])]
 
 
 def chains(lake: Lake) -> list[str]:
     """The chains that have rows in any table that can be made again, whoever wrote it."""
-    return sorted({key for name in (*DECODED, *DERIVED) for key in lake.chains(lake.as_written(TABLES[name]))})
+    return sorted({key for name in (*decoded(), *DERIVED) for key in lake.chains(lake.as_written(TABLES[name]))})
 
 
 def migrate(every: Sequence[Chain], lake: Lake, tail: Tail) -> dict[str, int]:
     """Make all stale tables again, of all chains; how many rows each has now."""
     names, written = stale(lake), dict[str, int]()
     histories = [name for name in names if name in HISTORIES]
-    if set(names) & set(DECODED):
+    if set(names) & set(decoded()):
         written |= _decoded(every, lake, tail)
         histories = [name for name in histories if name not in written]
     written |= _histories(every, lake, tail, histories)
@@ -57,7 +57,7 @@ def _decoded(every: Sequence[Chain], lake: Lake, tail: Tail) -> dict[str, int]:
     with tempfile.TemporaryDirectory(prefix="chainfolio-") as folder:
         asides = [_aside(chain, lake, Path(folder, chain.key)) for chain in every]
         lake.recreate(HALF_WAY, _all(asides, reprocess.KEPT))
-        written = {name: _recreate(lake, TABLES[name], _all(asides, name)) for name in DECODED if name != LOGS.name}
+        written = {name: _recreate(lake, TABLES[name], _all(asides, name)) for name in decoded() if name != LOGS.name}
         # Those of `logs` cannot be read half-way, and need not be: no decoder takes what protocols ask for.
         written |= _histories(every, lake, tail, [name for name in HISTORIES if HISTORIES[name].source is not LOGS])
         return written | {LOGS.name: _recreate(lake, LOGS, _all(asides, LOGS.name))}
@@ -86,9 +86,10 @@ def _all(asides: Sequence[reprocess.Staging], name: str) -> Iterator[pa.RecordBa
 def _aside(chain: Chain, lake: Lake, folder: Path) -> reprocess.Staging:
     """All logs of a chain by the decoder of today, in files aside."""
     folder.mkdir()
-    aside = reprocess.Staging(folder)
-    tables = [lake.as_written(table) for table in reprocess.STORED]
-    for stored in lake.windows(tables, chain.key, reprocess.WINDOW_ROWS):
+    tables = [TABLES[name] for name in decoded()]
+    aside = reprocess.Staging(folder, tables)
+    as_written = [lake.as_written(table) for table in tables]
+    for stored in lake.windows(as_written, chain.key, reprocess.WINDOW_ROWS):
         aside.add({LOGS.name: reprocess.fitted(LOGS, stored[LOGS.name])}, reprocess.decoded(chain, stored))
     aside.close()
     return aside

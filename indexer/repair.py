@@ -1,8 +1,8 @@
 """Damaged files made good: what nodes gave is read from them again, what was derived is derived again.
 
-All rows of the heights of a damaged file are forgotten, in every table that follows the cover, and these heights are
-indexed again. That is written down before it is begun: a repair that was killed is finished by the next run.
-"""
+All rows of the heights of a damaged file are forgotten, in every table that follows the indexed ranges, and these
+heights are indexed again. That is written down before it is begun: a repair that was killed is finished by the next
+run."""
 
 from __future__ import annotations
 

@@ -19,36 +19,35 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chainfolio.chains import Capability, having
+from chainfolio.datasets import restored
 from chainfolio.errors import StoreError
-from chainfolio.tables import APPROVALS, LOGS, TABLES, TRANSFERS, Table
-from indexer.materialise import DECODED, Counted
+from chainfolio.tables import LOGS, TABLES, Table
+from indexer.materialise import Counted
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from storage.lake import Lake
 
-STORED = (TRANSFERS, APPROVALS, LOGS)
 KEPT = "kept"
 WINDOW_ROWS = 65_536
 
 
-def reprocess(chain: Chain, lake: Lake, tables: Sequence[str] = DECODED) -> dict[str, int]:
-    """Decode everything again; rows by table. The three are one body: whichever is named, all are made again."""
-    if not tables:
-        return {}
+def reprocess(chain: Chain, lake: Lake) -> dict[str, int]:
+    """Decode everything again; rows by table. The tables are one body: a log may move from one to another."""
+    tables = restored(chain.datasets.values())
     with tempfile.TemporaryDirectory(prefix="chainfolio-") as folder:
-        aside = Staging(Path(folder))
-        for stored in _windows(lake, chain.key):
+        aside = Staging(Path(folder), tables)
+        for stored in _windows(lake, chain.key, tables):
             aside.add(stored, decoded(chain, stored))
         aside.close()
         if aside.logs_change:
             lake.replace(LOGS, chain.key, aside.batches(KEPT))
-        return {name: _replace(lake, chain.key, TABLES[name], aside) for name in DECODED}
+        return {table.name: _replace(lake, chain.key, table, aside) for table in tables}
 
 
-def _windows(lake: Lake, chain: str) -> Iterator[dict[str, pa.Table]]:
+def _windows(lake: Lake, chain: str, tables: Sequence[Table]) -> Iterator[dict[str, pa.Table]]:
     """What is stored, window by window; the next one is read while the one before is worked on."""
-    windows = lake.windows(STORED, chain, WINDOW_ROWS)
+    windows = lake.windows(tables, chain, WINDOW_ROWS)
     with ThreadPoolExecutor(1, "windows") as thread:
         coming = thread.submit(next, windows, None)
         while (stored := coming.result()) is not None:
@@ -65,16 +64,24 @@ def _replace(lake: Lake, chain: str, table: Table, aside: Staging) -> int:
 
 
 def decoded(chain: Chain, stored: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    """The rows of one window by the decoder of today; those of native coins stand for no log and pass as they are."""
-    others = [each for each in chain.datasets.values() if each.table is TRANSFERS and not each.restores]
-    standards = pa.array([standard for each in others for standard in each.standards], pa.string())
-    is_native = pc.is_in(stored["transfers"]["standard"], value_set=standards)
-    native = fitted(TRANSFERS, stored["transfers"].filter(is_native))
-    tables = {table.name: table.schema().empty_table() for table in STORED}
-    tables |= _again(chain, {**stored, "transfers": stored["transfers"].filter(pc.invert(is_native))})
-    if len(native):
-        both = pa.concat_tables([tables["transfers"], native])
-        tables["transfers"] = both.sort_by([(key, "ascending") for key in TRANSFERS.order])
+    """The rows of one window by the decoder of today; those of datasets that do not restore, such as native coins,
+    stand for no log and pass as they are, as do all rows of a chain that cannot restore."""
+    if Capability.RESTORE not in chain.capabilities:
+        return {name: fitted(TABLES[name], rows) for name, rows in stored.items()}
+    made = restored(chain.datasets.values())
+    restoring, passing = dict(stored), dict[Table, pa.Table]()
+    for table in made:
+        others = [each for each in chain.datasets.values() if each.table is table and not each.restores]
+        if standards := [standard for each in others for standard in each.standards]:
+            rows = stored[table.name]
+            passes = pc.is_in(rows["standard"], value_set=pa.array(standards, pa.string()))
+            restoring[table.name] = rows.filter(pc.invert(passes))
+            passing[table] = fitted(table, rows.filter(passes))
+    tables = {table.name: table.schema().empty_table() for table in made} | _again(chain, restoring)
+    for table, rows in passing.items():
+        if len(rows):
+            both = pa.concat_tables([tables[table.name], rows])
+            tables[table.name] = both.sort_by([(key, "ascending") for key in table.order])
     return tables
 
 
@@ -109,18 +116,20 @@ def _lacks(what: str) -> StoreError:
 class Staging:
     """Decoded rows on their way, a file a table, so that memory does not grow with history."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tables: Sequence[Table]) -> None:
         self.logs_change = False
-        self._folder = folder
-        self._writers = {name: self._writer(name, TABLES[name]) for name in DECODED} | {KEPT: self._writer(KEPT, LOGS)}
+        self._folder, self._tables = folder, tables
+        self._writers = {table.name: self._writer(table.name, table) for table in tables}
+        self._writers[KEPT] = self._writer(KEPT, LOGS)
 
     def _writer(self, name: str, table: Table) -> pa.ipc.RecordBatchFileWriter:
         return pa.ipc.new_file(str(self._folder / name), table.schema())
 
     def add(self, stored: dict[str, pa.Table], tables: dict[str, pa.Table]) -> None:
         """Take in one window."""
-        for name in DECODED:
-            self._writers[name].write_table(tables[name])
+        for table in self._tables:
+            if table.name in tables:
+                self._writers[table.name].write_table(tables[table.name])
         changed = not tables[LOGS.name].equals(stored[LOGS.name])
         self.logs_change |= changed
         self._writers[KEPT].write_table(_either(tables[LOGS.name], stored[LOGS.name]) if changed else tables[LOGS.name])

@@ -40,8 +40,8 @@ def finish_rewind(lake: Lake, tail: Tail, chain: str) -> None:
 
 
 def finish_forgetting(lake: Lake, tail: Tail, chain: str) -> None:
-    """Forget the rows of repairs that were begun: those of all tables that follow the cover, but for the histories that
-    the intent spares, for they are damaged too and made again as a whole."""
+    """Forget the rows of repairs that were begun: those of all tables that follow the indexed ranges, but for the
+    histories that the intent spares, for they are damaged too and made again as a whole."""
     for batch in tail.open_batches(chain):
         if batch.datasets == REPAIR:
             spared = {*batch.filters, "balances", "allowances", "tokens"}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
 
 # The tasks of each chain, as logs and metrics name them.
-INDEXING, UPKEEP, SCRUB = "indexing", "derivation", "scrub"
+INDEXING, MAINTENANCE, SCRUB = "indexing", "derivation", "scrub"
 RETRY_S = 5.0
 # For so long a chain stays halted, and its nodes have to stay with what they say, before its past is forgotten.
 RECOVER_AFTER_S = 30.0
@@ -71,8 +71,8 @@ class Worker:
             await asyncio.Event().wait()
 
     async def _keep(self, chain: Chain, task: Task) -> None:
-        """A chain, again and again: what may pass is waited out, what can be mended is mended; any other error halts
-        the chain until the supervisor's next try succeeds."""
+        """A chain, again and again: what may pass is waited out, what can be repaired is repaired; any other error
+        halts the chain until the supervisor's next try succeeds."""
         status = self.status[chain.key]
         try:
             while True:
@@ -167,7 +167,7 @@ class Worker:
     async def _follow(self, chain: Chain, follower: Follower, task: Task, stops: Callable[[], bool]) -> None:
         system = self.system
         maintenance = Maintenance(system.lake, system.tail, chain.key, system.seams.clock)
-        async with self.supervisor.running(UPKEEP, maintenance.run, chain=chain.key):
+        async with self.supervisor.running(MAINTENANCE, maintenance.run, chain=chain.key):
             if chain.settings.index == EVERYTHING or follower.scope.goes_on:
                 await follower.run(task.progressed, stops)
             while not (follower.status.halted or stops()):  # nobody wants new blocks

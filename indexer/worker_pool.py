@@ -1,9 +1,9 @@
 """More than one processor: other processes that fetch, decode and commit pieces of a span side by side with this one.
 
 Python runs one thing at a time in a process, and bulk indexing is bound by the processor. So a back-fill is cut into
-pieces and each lane takes the next one. A lane has its own connections and writes to the lake itself, under marks of
-its own; what has been promised and what is covered stays with this process, which it asks over a pipe. A worker process
-ends with the process that started it, so that no commit comes after somebody else took over."""
+pieces and each worker process takes the next one. It has its own connections and writes to the lake itself, under marks
+of its own; what has been promised and what is covered stays with this process, which it asks over a pipe. A worker
+process ends with the process that started it, so that no commit comes after somebody else took over."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class WorkerProcess:
         self.number = number
         self.requests = 0
         self.error_counts: Mapping[str, Mapping[str, int]] = {}
-        from multiprocessing.connection import Connection  # here, for most runs have no lane to talk to
+        from multiprocessing.connection import Connection  # here, for most runs have one process only
 
         ours, theirs = socket.socketpair()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -113,7 +113,7 @@ class WorkerProcess:
                     else:
                         raise content[0]
             except (EOFError, OSError):
-                raise StoreError("lane", f"the process of lane {self.number} ended in the middle of its work") from None
+                raise StoreError("worker", f"worker process {self.number} ended in the middle of its work") from None
 
         await asyncio.to_thread(talk)
 
@@ -125,9 +125,9 @@ class WorkerProcess:
 
 
 def _answered(owner: Any, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[str, Any]:
-    """What a lane asked for, or the error it met."""
-    assert name in CALLS, f"a lane does not need {name}"
+    """What a worker process asked for, or the error it met."""
+    assert name in CALLS, f"a worker process does not need {name}"
     try:
         return "value", getattr(owner, name)(*arguments, **named)
-    except Exception as error:  # it is the lane's call: the lane gets the error
+    except Exception as error:  # it is the worker's call: the worker gets the error
         return "error", error

@@ -31,7 +31,8 @@ PR_SET_PDEATHSIG = 1
 
 
 class RemoteTail:
-    """The tail, and the ends of pieces, as seen from a lane: each call is a question to the process that holds them."""
+    """The tail, and the ends of pieces, as seen from a worker: each call is a question to the process that holds
+    them."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe, self._lock = pipe, threading.Lock()
@@ -67,7 +68,7 @@ def main(handle: int) -> None:
 
 
 def _share(settings: Settings, key: str, worker_processes: int) -> Settings:
-    """A lane's part of what the node is asked at once."""
+    """A worker process's part of what the node is asked at once."""
     return msgspec.structs.replace(settings, chains={key: settings.chains[key].share(worker_processes)})
 
 

@@ -38,24 +38,24 @@ def airdrop(node: LocalNode, deployment: Deployment) -> dict[str, str]:
     lucky = [deployment.accounts[name] for name in SPAMMED] + [f"0x{0xBEEF0000 + n:040x}" for n in range(STRANGERS)]
     found: dict[str, str] = {}
     txs: list[Tx] = []
-    for bait in PHISHING_TOKENS:
-        address = found[bait.symbol] = created_address(sender, nonce + len(txs))
-        txs += [_creation(sender, bait), _drop(sender, address, deployment.contracts["Multicall3"], lucky, bait.raw)]
+    for token in PHISHING_TOKENS:
+        address = found[token.symbol] = created_address(sender, nonce + len(txs))
+        txs += [_creation(sender, token), _drop(sender, address, deployment.contracts["Multicall3"], lucky, token.raw)]
     node.settle(txs)
     return found
 
 
-def _creation(sender: str, bait: PhishingToken) -> Tx:
+def _creation(sender: str, token: PhishingToken) -> Tx:
     answers = {
         **GOOD,
-        "name()": gives("string", bait.name),
-        "symbol()": gives("string", bait.symbol),
-        "decimals()": gives("uint8", bait.decimals),
-        "balanceOf(address)": gives("uint256", bait.raw),
+        "name()": gives("string", token.name),
+        "symbol()": gives("string", token.symbol),
+        "decimals()": gives("uint8", token.decimals),
+        "balanceOf(address)": gives("uint256", token.raw),
     }
     rows = [answer.row(signature) for signature, answer in answers.items()]
     data = artifact("Hostile").creation(words(["(bytes4,uint8,uint256,bytes)[]"], rows))
-    return Tx(sender, None, data, gas=4_000_000, label=f"spam {bait.symbol}")
+    return Tx(sender, None, data, gas=4_000_000, label=f"spam {token.symbol}")
 
 
 def _drop(sender: str, token: str, multicall: str, lucky: Sequence[str], raw: int) -> Tx:

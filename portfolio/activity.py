@@ -89,14 +89,14 @@ def together(activities: Collection[Activity], newest_first: bool) -> list[Activ
 def signs(
     activity: Activity,
     function: str,
-    baits: Collection[Asset] = (),
+    spam: Collection[Asset] = (),
     *,
     called: str = "",
     listed: Collection[Asset] = (),
     nobody: Collection[str] = (),
     imitated: bool = False,
 ) -> frozenset[str]:
-    """What can be said of an activity for certain, as words. `baits` are tokens that are taken for spam, those of
+    """What can be said of an activity for certain, as words. `spam` are tokens that are taken for spam, those of
     `listed` are beyond suspicion; `called` is the type that the function stands for, `imitated` whether look-alikes
     made all of it; `nobody` are the addresses that mint and burn."""
     details, movements = activity.details, activity.movements
@@ -120,7 +120,7 @@ def signs(
         "poison": not sent and bool(movements) and not any(move.raw for move in movements),
         "imitated": imitated,
         f"called {called}": bool(called),
-        "bait": not sent and bool(gains | losses) and all(move.asset.collection in baits for move in movements),
+        "spam": not sent and bool(gains | losses) and all(move.asset.collection in spam for move in movements),
         **_wrapping(movements, gains | losses),
         **_minting(movements, gains, losses, nobody),
         **_issuing(movements, gains, losses, nobody),
@@ -214,7 +214,7 @@ def _rule(type_: TransactionType, needs: str = "", bars: str = "") -> Rule:
 FIRST: Final[tuple[Rule, ...]] = (
     _rule("FAILED", "failed"),
     _rule("SPAM", "poison", "approval"),
-    _rule("SPAM", "bait", "approval"),
+    _rule("SPAM", "spam", "approval"),
     _rule("SPAM", "imitated", "approval"),
 )
 RULES: Final[tuple[Rule, ...]] = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from chainfolio import kinds, tables
 from chainfolio.addresses import nobody
-from chainfolio.datasets import AccountRows
+from chainfolio.datasets import AccountRows, Dataset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,9 +128,9 @@ def concerns(history: tables.Table, accounts: Sequence[str]) -> pl.Expr:
     """Which rows of the source of a history `by_account` gives to one of some accounts, or may: it decides."""
     import polars as pl
 
-    how = _account_rows(history)
-    names = [how.named(account) for account in accounts]
-    return pl.any_horizontal(pl.col(column).is_in(names) for column in how.columns)
+    written = str if history.name in SHARED else _maker(history).written
+    names = [written(account) for account in accounts]
+    return pl.any_horizontal(pl.col(column).is_in(names) for column in _account_rows(history).columns)
 
 
 def by_account(history: tables.Table, rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -143,9 +143,15 @@ def _account_rows(history: tables.Table) -> AccountRows:
     """How the rows of a history are made: as of all kinds of chain, or as the dataset says that fills it."""
     if history.name in SHARED:
         return SHARED[history.name]
-    found = [each.account_rows for each in kinds.datasets().values() if each.history == history.name]
-    (how,) = (each for each in found if each is not None)
+    how = _maker(history).account_rows
+    assert how is not None
     return how
+
+
+def _maker(history: tables.Table) -> Dataset:
+    """The dataset that says how the rows of its history are made."""
+    (dataset,) = (each for each in kinds.datasets().values() if each.history == history.name and each.account_rows)
+    return dataset
 
 
 def in_buckets(history: tables.Table, source: pl.DataFrame) -> pl.DataFrame:

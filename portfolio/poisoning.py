@@ -100,7 +100,7 @@ def _is_worthless(move: Movement, listed: Collection[Asset]) -> bool:
     return move.raw == 0 or not (move.asset.is_native or move.asset.collection in listed)
 
 
-def flags(activity: Activity, found: Poisoning, signs: Collection[str], baits: Collection[Asset]) -> tuple[Flag, ...]:
+def flags(activity: Activity, found: Poisoning, signs: Collection[str], spam: Collection[Asset]) -> tuple[Flag, ...]:
     """The warnings of an activity, the most certain first. `signs` are those of `activity.signs`."""
     warnings = [
         Flag("POISONING", "begins and ends like an address met before", address=other, resembles=real)
@@ -112,7 +112,7 @@ def flags(activity: Activity, found: Poisoning, signs: Collection[str], baits: C
     warnings += [
         Flag("SPAM", "the token is taken for spam: by what it is called, or by how it came", address=token)
         for token in sorted(
-            {bait.reference for bait in {move.asset.collection for move in activity.movements} & set(baits)}
+            {asset.reference for asset in {move.asset.collection for move in activity.movements} & set(spam)}
         )
     ]
     return tuple(warnings)

@@ -62,10 +62,10 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
     selector = details.selector or b""  # by which no function is found
     function = context.functions.names.get(selector, "")
     moved = {move.asset.collection for move in activity.movements if not move.asset.is_native}
-    baits = {asset for asset in moved if _is_suspect(context, activity.account, asset)}
+    spam = {asset for asset in moved if _is_suspect(context, activity.account, asset)}
     looks = poisoning(activity, context.counterparties.get(activity.account), context.listed)
     found = signs(
-        activity, function, baits, called=context.functions.types.get(selector, ""), listed=context.listed,
+        activity, function, spam, called=context.functions.types.get(selector, ""), listed=context.listed,
         nobody=context.nobody, imitated=looks.only,
     )  # fmt: skip
     shown = [(move.direction, _asset(activity, move, context)) for move in activity.movements]
@@ -88,7 +88,7 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
         user=TransactionUser(address=activity.account),
         protocol=_protocol(called or _met(activity, context)),
         function_name=function[:1].upper() + function[1:],
-        flags=flags(activity, looks, found, baits),
+        flags=flags(activity, looks, found, spam),
         explorer_url=link.replace("{hash}", activity.tx_hash) if link else UNSET,
     )
 

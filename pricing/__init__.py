@@ -1,1 +1,1 @@
-"""What an asset was worth at a moment: one file a source, and a ladder that says which source answered."""
+"""What an asset was worth at a moment: one file a source, and a chain of sources that says which one answered."""

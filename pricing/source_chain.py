@@ -37,7 +37,7 @@ def source_chain(sources: Sequence[PriceSource], assets: Iterable[Asset], block:
 
 
 def _asked(source: PriceSource, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
-    """One rung. A source that breaks prices nothing, says so for each asset, and the next is asked."""
+    """One source of the chain. A source that breaks prices nothing, says so for each asset, and the next is asked."""
     try:
         return (yield from source.prices(assets, block))
     except Exception as error:  # a source may be third-party code: its fault is not the chain's

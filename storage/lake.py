@@ -144,7 +144,7 @@ class Lake:
 
     def forget(self, chain: str, span: Span, tables: Iterable[Table] = TABLES.values()) -> None:
         """Delete what tables hold of a chain at some heights; a file that has no others is not read for it. For
-        mending; running it again does no harm."""
+        repairs; running it again does no harm."""
         for table in tables:
             with _said(table):
                 hit = [

@@ -98,8 +98,9 @@ class Tail:
         ranges: Iterable[tuple[str, str]] = (),
         span: Span | None = None,
     ) -> None:
-        """Add blocks on top, and a span (theirs, where none is given) to the cover of `datasets` for everything, and of
-        `ranges`, each a dataset and a filter, in one transaction. A span may have heights without a block."""
+        """Add blocks on top, and a span (theirs, where none is given) to the indexed ranges of `datasets` for
+        everything, and of `ranges`, each a dataset and a filter, in one transaction. A span may have heights without a
+        block."""
         if span is None:
             if not entries:
                 return
@@ -132,7 +133,7 @@ class Tail:
         )  # fmt: skip
 
     def rollback(self, chain: str, height: int) -> None:
-        """Forget every block above `height`, its rows and its cover. Below the anchor that is `rewind`."""
+        """Forget every block above `height`, its rows and its indexed ranges. Below the anchor that is `rewind`."""
         with self._write() as connection:
             anchor = _anchor(connection, chain)
             if anchor is not None and height < anchor.height:
@@ -140,13 +141,14 @@ class Tail:
             _forget_above(connection, chain, height)
 
     def drop(self, chain: str, up_to: int) -> None:
-        """Forget blocks up to `up_to`, which the lake has now; the cover stays."""
+        """Forget blocks up to `up_to`, which the lake has now; the indexed ranges stay."""
         with self._write() as connection:
             for table in ("blocks", "rows"):
                 connection.execute(f"DELETE FROM {table} WHERE chain = ? AND height <= ?", (chain, up_to))
 
     def rewind(self, chain: str, height: int, anchor: Block | None) -> None:
-        """Forget everything above `height`, final or not: blocks, cover, open batches. For mending, with the lake's."""
+        """Forget everything above `height`, final or not: blocks, indexed ranges, open batches. For repairs, with the
+        lake's."""
         assert anchor is None or anchor.height <= height, "the anchor is a block that stays"
         with self._write() as connection:
             _forget_above(connection, chain, height)
@@ -155,8 +157,8 @@ class Tail:
             _set_anchor(connection, chain, anchor)
 
     def forget(self, batch: Batch) -> None:
-        """Forget the cover of the heights of an intent, and mark it done, in one transaction. For mending, after the
-        lake's rows of these heights."""
+        """Forget the indexed ranges of the heights of an intent, and mark it done, in one transaction. For repairs,
+        after the lake's rows of these heights."""
         chain, first, last = batch.chain, batch.span.first, batch.span.last
         with self._write() as connection:
             connection.execute(
@@ -274,7 +276,7 @@ class Tail:
         ]
 
     def close_batch(self, batch: Batch, anchor: Block | None = None) -> None:
-        """Mark a batch done, add its cover and raise the anchor, in one transaction. Again: nothing changes.
+        """Mark a batch done, add its indexed range and raise the anchor, in one transaction. Again: nothing changes.
 
         The anchor only rises: a hole that is filled lies below what is final already.
         """

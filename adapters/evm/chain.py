@@ -176,11 +176,11 @@ class EvmChain(Approvals):
 
         return [details(done) for done in await look_up(self.node, known)] if known else []
 
-    async def prove(self, block: Block, account: str, native: int | None, tokens: Mapping[str, int]) -> Findings:
+    async def prove(self, block: Block, account: str, balances: Mapping[Asset, int | None]) -> Findings:
         """What proofs under the hash of a block say of balances that were read of an account: as `prover.prove`."""
         from adapters.evm.prover import prove
 
-        return await prove(self.node, block, account, native, tokens)
+        return await prove(self.node, block, account, balances)
 
     async def address_of(self, name: str) -> str:
         """The account that an ENS name stands for: as `ens.Names`."""

@@ -63,8 +63,8 @@ class Explorer(Endpoint):
         rows: dict[int, list[Listed]] = defaultdict(list)
         for row in await self._listed(Span(blocks[0].height, blocks[-1].height)):
             rows[int(row.blockNumber)].append(row)
-        if strangers := rows.keys() - {place.height for place in blocks}:
-            raise BadAnswer(self.name, f"lists transfers in block {min(strangers)}, which has no transaction")
+        if unknown := rows.keys() - {place.height for place in blocks}:
+            raise BadAnswer(self.name, f"lists transfers in block {min(unknown)}, which has no transaction")
         return {place: of_list(self.name, rows[place.height], place) for place in blocks}
 
     async def touched(self, span: Span, accounts: Sequence[str]) -> Touched:

@@ -54,7 +54,7 @@ class EvmKind:
 
     @property
     def decoder_kit(self) -> EvmKit:
-        """What drafts, records and replays decoders."""
+        """What scaffolds, records and replays decoders."""
         from adapters.evm.kit.kit import KIT
 
         return KIT

@@ -99,9 +99,9 @@ class Node(Pool):
         self._surveyed_s: float | None = None
         tag = "finalized" if facts.finality == "finalized" else "latest"
         blocks = [Request("eth_getBlockByNumber", (name, False)) for name in ("latest", tag, "0x0")]
-        self._greeting = Handshake([Request("eth_chainId"), *blocks], self._heard)
+        self._handshake = Handshake([Request("eth_chainId"), *blocks], self._heard)
         for endpoint in self.endpoints:
-            endpoint.handshake = self._greeting
+            endpoint.handshake = self._handshake
 
     def is_final(self, height: int) -> bool:
         """Whether what lies at this height cannot change any more."""
@@ -118,7 +118,7 @@ class Node(Pool):
         return heads
 
     async def _agreed_heads(self) -> Heads:
-        """The highest that so many quorum have reached: nobody alone can push the head, or hold it back."""
+        """The highest that a quorum has reached: nobody alone can push the head, or hold it back."""
         told = [heads for heads in await self._all_heads() if isinstance(heads, Heads)]
         if len(told) < self.quorum:
             raise self._too_few(len(told))
@@ -149,7 +149,7 @@ class Node(Pool):
         return list(await asyncio.gather(*(heads(endpoint) for endpoint in asked)))
 
     async def _heads(self, endpoint: Endpoint) -> Heads:
-        return self._heard(endpoint, await endpoint.put(self._greeting.reads))
+        return self._heard(endpoint, await endpoint.put(self._handshake.reads))
 
     def _heard(self, endpoint: Endpoint, answers: Sequence[Answer]) -> Heads:
         """Where the chain stands by an endpoint's answers to the handshake. WrongChain where it is another chain."""

@@ -1,9 +1,9 @@
 """Which of a chain's endpoints is asked, when another one is asked too, and whom to believe when they contradict.
 
-One witness: the best endpoint answers; another one is asked once it takes unusually long, or cannot. Several quorum:
-so many have to say the same, question by question; further ones are asked until a majority does. Whoever says otherwise
-about what cannot change any more, or is contradicted by a hash, is quarantined with the evidence. What has no majority
-is an error, never a value."""
+With a quorum of one, the best endpoint answers; another one is asked once it takes unusually long, or cannot. With a
+greater one, so many have to say the same, question by question; further ones are asked until a majority does. Whoever
+says otherwise about what cannot change any more, or is contradicted by a hash, is quarantined with the evidence. What
+has no majority is an error, never a value."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Pool:
             now_us = self.seams.clock.now_us()
             endpoint.quarantine(Evidence(self.key, endpoint.name, asked, given, truth, now_us))
 
-    # --- one witness -------------------------------------------------------------------------------------------------
+    # --- a quorum of one ----------------------------------------------------------------------------------------------
 
     async def with_any(self, read: Read[T], *, kind: str = "other") -> T:
         """`read` at the best endpoint that can answer it; the others after it could not, or took unusually long."""
@@ -165,7 +165,7 @@ class Pool:
         endpoint.health.read(kind, self.seams.clock.monotonic_s() - start_s)
         return result
 
-    # --- several quorum -------------------------------------------------------------------------------------------
+    # --- a greater quorum ---------------------------------------------------------------------------------------------
 
     async def agreed(
         self,
@@ -176,7 +176,7 @@ class Pool:
         final: Callable[[int], bool] = lambda question: True,
         kind: str = "other",
     ) -> list[T]:
-        """One answer a question, each given by as many endpoints as there have to be quorum.
+        """One answer a question, each given by a quorum of endpoints.
 
         `key` is what two equal answers share; None abstains. `asked` words a question, `final` says whether its answer
         can still change. Disputed where a final one has no majority, Unavailable where another one has none.

@@ -22,6 +22,7 @@ from adapters.evm.reads import Call, balance_of
 from adapters.evm.roots import header_hash
 from adapters.evm.slots import FIRST_SLOTS, MAX_SLOTS, Slot, reading, slots
 from adapters.evm.wire import Request, data, quantity, typed
+from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError, Unsupported
 from chainfolio.proofs import Finding, Findings
@@ -66,7 +67,7 @@ class _Token:
     """One token on its way to a proof. `named`: the node said which keys the call reads; `sole`: it reads but one, so
     that its result follows from that word; `elsewhere`: another contract that keeps balances for it."""
 
-    contract: str
+    asset: Asset
     raw: int
     keys: list[Slot] = field(default_factory=list)
     sole: bool = False
@@ -74,8 +75,12 @@ class _Token:
     elsewhere: str = ""
     words: list[tuple[Slot, int]] = field(default_factory=list)
 
+    @property
+    def contract(self) -> str:
+        return self.asset.reference
 
-async def prove(node: Node, block: Block, account: str, native: int | None, tokens: Mapping[str, int]) -> Findings:
+
+async def prove(node: Node, block: Block, account: str, balances: Mapping[Asset, int | None]) -> Findings:
     """What proofs say of balances that were read of an account at a block; `node` has one endpoint.
 
     Raises Unsupported where it gives no proofs, HistoryUnavailable where it gives none of that block, BadAnswer where
@@ -83,8 +88,8 @@ async def prove(node: Node, block: Block, account: str, native: int | None, toke
     """
     root, header = await _root(node, block)
     if root is None:
-        return Findings(header, header, dict.fromkeys(tokens, header))
-    wanted = [_Token(contract, raw) for contract, raw in tokens.items()]
+        return Findings(header, dict.fromkeys(balances, header))
+    wanted = [_Token(asset, raw or 0) for asset, raw in balances.items() if not asset.is_native]
     await _locate(node, block, account, wanted)
     asked = [Request("eth_getProof", (account, [], _at(block)))]
     asked += [
@@ -96,11 +101,11 @@ async def prove(node: Node, block: Block, account: str, native: int | None, toke
     if isinstance(first, SourceError):
         raise first
     source = node.endpoints[0].name
-    found = {}
+    found = {asset: _native(source, root, account, raw, first) for asset, raw in balances.items() if asset.is_native}
     for token in wanted:
-        found[token.contract] = _token(source, root, token, others.pop(0) if token.keys else None)
+        found[token.asset] = _token(source, root, token, others.pop(0) if token.keys else None)
     await _explain(node, block, account, wanted, found)
-    return Findings(header, _native(source, root, account, native, first), found)
+    return Findings(header, found)
 
 
 def _at(block: Block) -> dict[str, str]:
@@ -289,7 +294,9 @@ def _why_no_key(token: _Token) -> str:
     return f"none of the {len(slots('0x' + '0' * 40, FIRST_SLOTS))} usual places holds it"
 
 
-async def _explain(node: Node, block: Block, account: str, tokens: Sequence[_Token], found: dict[str, Finding]) -> None:
+async def _explain(
+    node: Node, block: Block, account: str, tokens: Sequence[_Token], found: dict[Asset, Finding]
+) -> None:
     """Tokens whose balance is made from a share: the share is what is proven, also where the two are equal."""
     open_ = [token for token in tokens if any(word for _, word in token.words) and not token.sole]
     queries = [Call(token.contract, share, (account,)) for token in open_ for share in SHARES]
@@ -299,7 +306,7 @@ async def _explain(node: Node, block: Block, account: str, tokens: Sequence[_Tok
             rules = [slot.rule for slot, word in token.words if _is_share(word, held)]
             if rules:
                 what = f"{share.partition('(')[0]} of {held} is proven ({rules[0]}), the balance is that times an index"
-                found[token.contract] = Finding("unprovable", f"rebasing: {what}")
+                found[token.asset] = Finding("unprovable", f"rebasing: {what}")
 
 
 def _is_share(word: int, held: object) -> bool:

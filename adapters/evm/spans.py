@@ -94,7 +94,7 @@ class LogReader:
         return await self._agreed(at, span, f"the headers of blocks {span.first}..{span.last}")
 
     async def _agreed(self, read: Callable[[Endpoint], Awaitable[Chunk]], span: Span, asked: str) -> Chunk:
-        """One span as so many endpoints give it as there have to be quorum."""
+        """One span as a quorum of endpoints gives it."""
 
         async def at(endpoint: Endpoint) -> list[Chunk]:
             return [await read(endpoint)]

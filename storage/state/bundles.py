@@ -176,12 +176,12 @@ def _fits(tx: Transaction, account_id: str, size: int, defaults: Quotas) -> None
 
 
 def _in_book(tx: Transaction, account_id: str, addresses: Iterable[str]) -> None:
-    strangers = [each for each in addresses if not tx.rows(_IN_BOOK, account_id=account_id, address=each)]
-    if strangers:
+    unknown = [each for each in addresses if not tx.rows(_IN_BOOK, account_id=account_id, address=each)]
+    if unknown:
         raise Refusal(
             "BUNDLE_ADDRESS_NOT_IN_ADDRESS_BOOK",
-            f"not in the address book: {', '.join(strangers)}",
-            addresses=strangers,
+            f"not in the address book: {', '.join(unknown)}",
+            addresses=unknown,
         )
 
 

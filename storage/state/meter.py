@@ -268,11 +268,11 @@ class Meter:
         """Ids for calls that begin now, growing: SQLite appends them instead of looking for their place."""
         with self._lock:  # changes are paid in threads
             last = self._last_id
-            if last is None or call_id(now_us + BACK_US, 0) < last:  # a lane of its own for a time that is had twice
-                first, worker_process = now_us, self.random.randrange(1, 2**PROCESS_BITS)
+            if last is None or call_id(now_us + BACK_US, 0) < last:  # another number for a time that is had twice
+                first, process = now_us, self.random.randrange(1, 2**PROCESS_BITS)
             else:
-                first, worker_process = max(now_us, (last >> PROCESS_BITS) + EPOCH_US + 1), last & (2**PROCESS_BITS - 1)
-            ids = [call_id(at_us, worker_process) for at_us in range(first, first + count)]
+                first, process = max(now_us, (last >> PROCESS_BITS) + EPOCH_US + 1), last & (2**PROCESS_BITS - 1)
+            ids = [call_id(at_us, process) for at_us in range(first, first + count)]
             self._last_id = ids[-1]
         return ids
 

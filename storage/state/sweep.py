@@ -81,6 +81,6 @@ def _given_back(tx: Transaction, calls: list[tuple[str, int, int]], at_us: int) 
     return expired
 
 
-def call_id(at_us: int, worker_process: int) -> int:
-    """The id of a call that began at a moment of the store's time; no two processes have the same lane."""
-    return (at_us - EPOCH_US) << PROCESS_BITS | worker_process
+def call_id(at_us: int, process: int) -> int:
+    """The id of a call that began at a moment of the store's time; each process has a number of its own."""
+    return (at_us - EPOCH_US) << PROCESS_BITS | process

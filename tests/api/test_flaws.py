@@ -56,7 +56,7 @@ def replaced(query: str, name: str, *values: str) -> str:
 def of_queries(route: Route) -> Iterator[Case]:
     """An unknown parameter; each one of the route left out, given twice, empty, or something that it cannot be."""
     query, body = asked(route)
-    yield Case(route, "unknown parameter", 400, replaced(query, "unheard", "1"), body)
+    yield Case(route, "unknown parameter", 400, replaced(query, "unknown", "1"), body)
     kind = route.arguments.get("query")
     if kind is None:
         return
@@ -81,7 +81,7 @@ def of_bodies(route: Route) -> Iterator[Case]:
     query, body = asked(route)
     assert body is not None
     fields = json.loads(body)
-    wrong: dict[str, Any] = {"an unknown field": {**fields, "unheard": 1}, "a list": [], "null": None}
+    wrong: dict[str, Any] = {"an unknown field": {**fields, "unknown": 1}, "a list": [], "null": None}
     for name in fields:
         wrong[f"no {name}"] = {key: value for key, value in fields.items() if key != name}
         wrong |= {f"{name} is {other}": {**fields, name: json.loads(other)} for other in ("null", "1", "{}")}

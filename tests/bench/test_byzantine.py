@@ -1,4 +1,5 @@
-"""The benchmark of liars in short: with quorum nothing is wrong, without them it is, so that it would be seen."""
+"""The benchmark of byzantine nodes in short: with a quorum nothing is wrong, without one it is, so that it would be
+seen."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Proving(InventedChain):
 
     capabilities = InventedChain.capabilities | {Capability.PROOFS}
 
-    async def prove(self, block: Block, account: str, native: int | None, tokens: Any) -> Findings:
+    async def prove(self, block: Block, account: str, balances: Any) -> Findings:
         raise AssertionError("nobody asks here")
 
 

@@ -137,16 +137,16 @@ def test_a_file_without_an_address_is_no_wallet_and_no_error(
 def test_a_run_says_its_rate_its_requests_and_what_is_left() -> None:
     clock = ManualClock()
     progress = Progress(clock, 2_000)
-    assert progress.said() == "0 % of 2,000 wallets, 0/s, 0 requests"
+    assert progress.described() == "0 % of 2,000 wallets, 0/s, 0 requests"
     clock.now_s += 10  # the first batch pays for what is loaded
     progress.add(500, 9)
-    assert progress.said() == "25 % of 2,000 wallets, 50/s, 9 requests, 30 s left"
+    assert progress.described() == "25 % of 2,000 wallets, 50/s, 9 requests, 30 s left"
     clock.now_s += 2
     progress.add(500, 12)
-    assert progress.said() == "50 % of 2,000 wallets, 250/s, 12 requests, 4 s left"
+    assert progress.described() == "50 % of 2,000 wallets, 250/s, 12 requests, 4 s left"
     clock.now_s += 4
     progress.add(1_000, 18)
-    assert progress.said() == "100 % of 2,000 wallets, 250/s, 18 requests"
+    assert progress.described() == "100 % of 2,000 wallets, 250/s, 18 requests"
 
 
 def test_a_bar_is_drawn_over_itself_and_ended_lines_come_apart(capsys: pytest.CaptureFixture[str]) -> None:

@@ -213,9 +213,9 @@ async def test_a_history_of_an_older_release_has_the_calls_after_the_command_tha
             await ask(indexed, [wallet.address])
     env = environment(wallet.subject, tmp_path, EVERYTHING)
     command = [sys.executable, "-m", "cli.main", "materialise", KEY, "--tables", was.name, "--json"]
-    mended = await asyncio.to_thread(called, command, env, tmp_path)
-    assert mended.returncode == 0, mended.stderr
-    assert json.loads(mended.stdout)["requests"] == 0
+    migrated = await asyncio.to_thread(called, command, env, tmp_path)
+    assert migrated.returncode == 0, migrated.stderr
+    assert json.loads(migrated.stdout)["requests"] == 0
     async with index(wallet.subject, tmp_path) as indexed:
         assert indexed.stored(was.name) == before
         assert hashes(await ask(indexed, [wallet.address])) == wallet.newest_first

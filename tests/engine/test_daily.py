@@ -118,13 +118,13 @@ def today() -> Iterator[Today]:
         yield Today(subject, before + 1, spam, gone)
 
 
-def dropped(subject: EvmSubject, bait: PhishingToken, raw: int) -> str:
+def dropped(subject: EvmSubject, kind: PhishingToken, raw: int) -> str:
     """A spam token that logs that it came to many, Alice among them, and says that nobody has any."""
     who, node = subject.deployment.accounts, subject.node
     sender = who["ivan"]
     token = created_address(sender, int(node.rpc("eth_getTransactionCount", sender, "pending"), 16))
     lucky = [who["alice"], *(f"0x{0xFEED0000 + number:040x}" for number in range(30))]
-    node.settle([_creation(sender, bait), _drop(sender, token, subject.deployment.contracts["Multicall3"], lucky, raw)])
+    node.settle([_creation(sender, kind), _drop(sender, token, subject.deployment.contracts["Multicall3"], lucky, raw)])
     return token.lower()
 
 

@@ -58,7 +58,7 @@ async def test_another_genesis_is_refused_though_the_number_is_right() -> None:
         await one.node.block(1)
 
 
-async def test_the_first_read_and_the_greeting_are_one_request() -> None:
+async def test_the_first_read_and_the_handshake_are_one_request() -> None:
     chain = FakeChain(9)
     one = wired(FakeNode(chain))
     assert await one.node.block(4) == chain.block(4)
@@ -67,7 +67,7 @@ async def test_the_first_read_and_the_greeting_are_one_request() -> None:
     assert one.node.requests == 2
 
 
-async def test_what_a_stranger_says_is_not_believed_though_it_came_with_the_greeting() -> None:
+async def test_what_a_stranger_says_is_not_believed_though_it_came_with_the_handshake() -> None:
     node = FakeNode(FakeChain(3), eth_chainId=lambda params: "0x1")
     one = wired(node)
     for _ in range(2):
@@ -84,7 +84,7 @@ async def test_much_is_not_asked_of_a_stranger() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 4])
-async def test_a_batch_that_is_too_large_with_the_greeting_says_nothing_of_the_read(limit: int) -> None:
+async def test_a_batch_that_is_too_large_with_the_handshake_says_nothing_of_the_read(limit: int) -> None:
     chain = FakeChain(9)
     node = FakeNode(chain)
     node.batch_limit = limit
@@ -93,7 +93,7 @@ async def test_a_batch_that_is_too_large_with_the_greeting_says_nothing_of_the_r
     assert one.endpoint.capabilities.get("max_batch", 4) == limit
 
 
-async def test_a_body_refused_with_the_greeting_is_asked_for_again_without_it() -> None:
+async def test_a_body_refused_with_the_handshake_is_asked_for_again_without_it() -> None:
     chain = FakeChain(9)
     node = FakeNode(chain)
     node.exchanges = [Posted(413, None, b"")]

@@ -17,13 +17,13 @@ from adapters.evm.endpoint import Endpoint
 from adapters.evm.exchange import Posted
 from adapters.evm.facts import load
 from adapters.evm.node import Node
-from adapters.evm.prover import prove
 from adapters.evm.reads import NativeBalance, balance_of
 from adapters.evm.settings import EvmSettings
 from adapters.evm.slots import OPENZEPPELIN, reading, slots
 from adapters.evm.transport import HttpTransport
+from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer, Reorged, Unsupported
-from chainfolio.proofs import Findings
+from chainfolio.proofs import Finding
 from chainfolio.seams import Seams
 from localchain.node import LocalNode
 from tests.evm.anvil import LOCAL, Local
@@ -74,16 +74,33 @@ async def over(node: LocalNode, lie: Lie | None = None) -> AsyncIterator[tuple[E
         await chain.close()
 
 
+@dataclass(frozen=True)
+class Proven:
+    """Findings by the contracts of the tokens."""
+
+    header: Finding
+    native: Finding
+    tokens: dict[str, Finding]
+
+
+async def prove(chain: EvmChain, block: Block, account: str, native: int | None, tokens: dict[str, Any]) -> Proven:
+    coin = chain.info.native.asset
+    raws = {coin: native} | {chain.info.token_asset(contract): raw for contract, raw in tokens.items()}
+    found = await chain.prove(block, account, raws)
+    balances = dict(found.balances)
+    return Proven(found.header, balances.pop(coin), {asset.reference: each for asset, each in balances.items()})
+
+
 async def proven(
     node: LocalNode, account: str, tokens: list[str], height: int, lie: Lie | None = None, **raws: int
-) -> tuple[Findings, dict[str, Any]]:
+) -> tuple[Proven, dict[str, Any]]:
     """What is proven of the balances that an honest reader gets, or of these instead."""
     async with over(node) as (honest, _):
         block = await honest.block(height)
         native, *read = await honest.answer([NativeBalance(account), *(balance_of(t, account) for t in tokens)], block)
     held = {token: raw for token, raw in zip(tokens, read, strict=True) if isinstance(raw, int)} | raws
     async with over(node, lie) as (chain, _):
-        return await prove(chain.node, block, account, native, held), {"": native, **held}
+        return await prove(chain, block, account, native, held), {"": native, **held}
 
 
 def address(local: Local, name: str) -> str:
@@ -130,7 +147,7 @@ async def test_it_takes_four_requests_however_many_tokens_there_are(local: Local
         block = await chain.block(local.heights[-1])
         transport.asked.clear()
         before = chain.requests
-        await prove(chain.node, block, local.wallets[1], 1, {address(local, name): 1 for name in PLAIN})
+        await prove(chain, block, local.wallets[1], 1, {address(local, name): 1 for name in PLAIN})
         assert chain.requests - before <= 5
         assert "eth_getStorageAt" not in transport.asked
 
@@ -248,11 +265,11 @@ async def test_a_balance_that_is_not_the_chains_is_contradicted(local: Local) ->
         native, *held = await chain.answer([NativeBalance(alice), *(balance_of(t, alice) for t in tokens)], block)
         for by in (1, -1, 10**30, 256):
             said = {token: raw + by for token, raw in zip(tokens, held, strict=True)}
-            findings = await prove(chain.node, block, alice, native + by, said)
+            findings = await prove(chain, block, alice, native + by, said)
             assert (findings.native.status, findings.native.value) == ("contradicted", native)
             for token, raw in zip(tokens, held, strict=True):
                 assert (findings.tokens[token].status, findings.tokens[token].value) == ("contradicted", raw)
-        hidden = await prove(chain.node, block, alice, native, dict.fromkeys(tokens, 0))
+        hidden = await prove(chain, block, alice, native, dict.fromkeys(tokens, 0))
         assert {finding.status for finding in hidden.tokens.values()} == {"contradicted"}
 
 
@@ -422,7 +439,7 @@ async def test_a_native_balance_that_nobody_read_is_told_and_confirms_nothing(lo
     async with over(local.node) as (chain, _):
         block = await chain.block(local.heights[-1])
         (held,) = await chain.answer([NativeBalance(alice)], block)
-        native = (await prove(chain.node, block, alice, None, {})).native
+        native = (await prove(chain, block, alice, None, {})).native
     assert (native.status, native.value) == ("unprovable", held)
 
 

@@ -1,4 +1,4 @@
-"""Several quorum: what a majority says is believed, who says otherwise is quarantined, no majority is no value."""
+"""A quorum of several: what a majority says is believed, who says otherwise is quarantined, no majority is no value."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ async def test_who_is_behind_is_waited_for() -> None:
     assert pool.clock.slept == [0.5, 1.0, 2.0]
 
 
-# --- one witness: what a bloom promises ------------------------------------------------------------------------------
+# --- a quorum of one: what a bloom promises ---------------------------------------------------------------------------
 
 
 async def test_a_silence_that_another_endpoint_breaks_is_not_believed() -> None:

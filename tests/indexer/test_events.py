@@ -155,7 +155,7 @@ async def test_an_index_that_begins_after_a_deposit_says_what_it_cannot_know(
     (first, account), *_ = written(traded)
     later = traded.height - FINALITY  # nothing happens from there on
     told = {}
-    for name, start, events in (("whole", 0, 0), ("late", later, later), ("unheard", 0, first + 1)):
+    for name, start, events in (("whole", 0, 0), ("late", later, later), ("unindexed", 0, first + 1)):
         async with index(traded, tmp_path / name, datasets=DATASETS) as indexed:
             await filled(indexed, traded, start, events)
             told[name] = await farmed(indexed, traded, account)
@@ -164,10 +164,10 @@ async def test_an_index_that_begins_after_a_deposit_says_what_it_cannot_know(
                 indexed.lake, indexed.tail, indexed.key, [account], traded.height, indexed.chain.info, left
             )[account]
             assert met.covered == (set(indexed.events) if name == "whole" else set())
-    assert {name: len(each.positions) for name, each in told.items()} == {"whole": 1, "late": 0, "unheard": 1}
+    assert {name: len(each.positions) for name, each in told.items()} == {"whole": 1, "late": 0, "unindexed": 1}
     spoiling = {name: [issue for issue in each.issues if issue.makes_partial] for name, each in told.items()}
     assert spoiling["whole"] == []
-    (late,), (unindexed,) = spoiling["late"], spoiling["unheard"]
+    (late,), (unindexed,) = spoiling["late"], spoiling["unindexed"]
     assert (late.adapter, late.subject) == ("index", "local")
     assert f"not indexed for blocks 0..{later - 1}: what was met only there may be missing" in late.reason
     assert (unindexed.adapter, unindexed.subject) == ("index", chef(traded))

@@ -26,7 +26,7 @@ from tests.indexer.dying import Died, Fuse, mortal
 from tests.indexer.test_kills import environment
 
 pytestmark = pytest.mark.node
-MADE = (*materialise.DECODED, *materialise.DERIVED)
+MADE = (*materialise.decoded(), *materialise.DERIVED)
 LATER = {
     "account_transactions": "sender",
     "account_events": "place",
@@ -162,7 +162,7 @@ async def test_a_history_that_was_killed_while_it_was_derived_is_whole_after_a_m
         await indexed.fill(0, 12)
         await indexed.materialise()
         await indexed.fill(13, 24)
-        mortal(indexed.tail, Fuse(1))  # the intent is written, the rows are, the cover is not
+        mortal(indexed.tail, Fuse(1))  # the intent is written, the rows are, the indexed range is not
         with pytest.raises(Died):
             materialise.materialise(indexed.lake, indexed.tail, KEY, ("account_transfers",))
     async with index(subject, tmp_path) as indexed:

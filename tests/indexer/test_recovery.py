@@ -58,7 +58,7 @@ def remember(indexed: Index, known: Known) -> None:
 
 
 async def contents(indexed: Index) -> dict[str, Any]:
-    """All rows, and where each table's cover ends."""
+    """All rows, and where each table's indexed ranges end."""
     rows: dict[str, Any] = {table: indexed.rows(table) for table in TABLES}
     return rows | {"open": indexed.tail.open_batches(indexed.key)}
 
@@ -145,7 +145,7 @@ async def test_a_move_to_the_lake_may_die_at_any_moment(subject: EvmSubject, kno
 
 
 async def test_following_may_die_at_any_moment(subject: EvmSubject, known: Known, tmp_path: Path) -> None:
-    """By contract, too: there blocks and their cover are two writes."""
+    """By contract, too: there blocks and their indexed ranges are two writes."""
 
     async def run(indexed: Index) -> None:
         indexed.chain.settings = subject.chain(contracts=subject.plain[1:3]).settings
@@ -217,15 +217,14 @@ async def test_a_log_that_changes_its_table_is_neither_lost_nor_doubled(
         assert indexed.rows("transfers") == [row for row in transfers if row["token"] != token]
         assert len(indexed.rows("logs")) == len(before["logs"]) + len(mine)
         chain.decode = real
-        for table in ("logs", "transfers"):  # whichever is named
-            reprocess.reprocess(indexed.chain, indexed.lake, [table])
-            assert indexed.read_all() == before
+        reprocess.reprocess(indexed.chain, indexed.lake)
+        assert indexed.read_all() == before
 
 
 async def test_a_log_on_its_way_to_another_table_outlives_any_death(
     subject: EvmSubject, known: Known, tmp_path: Path
 ) -> None:
-    """Between two of the four writes of a re-derivation a log may lie in two tables, and never in none."""
+    """Between two of the four writes of `reprocess` a log may lie in two tables, and never in none."""
     async with index(subject, tmp_path, datasets=DATASETS, span=5) as indexed:
         remember(indexed, known)
         await indexed.fill(0, LAST)

@@ -102,7 +102,7 @@ async def test_a_damaged_file_is_found_and_made_good(subject: EvmSubject, filled
         assert found(indexed) == []
         assert rows(indexed) == before
         await indexed.fill(0, 24)
-        assert rows(indexed) == before, "nothing is missing from the cover, and nothing comes twice"
+        assert rows(indexed) == before, "nothing is missing from the indexed ranges, and nothing comes twice"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from adapters.evm.prover import prove
 from chainfolio.amounts import raw_from_bytes
 from chainfolio.blocks import Span
 from chainfolio.contracts import Snapshot
@@ -92,10 +91,12 @@ async def test_balances_are_proven_against_the_root_of_a_past_block(other: Small
         height = other.birth + 3
         block, raw = await chain.block(height), other.balance(alice, weth, height)
         assert raw
-        found = await prove(chain.node, block, alice, other.native(alice, height), {weth: raw})
-        assert [found.header.status, found.native.status, found.tokens[weth].status] == ["proven"] * 3
-        wrong = await prove(chain.node, block, alice, 1, {})
-        assert (wrong.native.status, wrong.native.value) == ("contradicted", other.native(alice, height))
+        coin, token = chain.info.native.asset, chain.info.token_asset(weth)
+        found = await chain.prove(block, alice, {coin: other.native(alice, height), token: raw})
+        assert found.header.status == "proven"
+        assert [found.balances[each].status for each in (coin, token)] == ["proven"] * 2
+        wrong = (await chain.prove(block, alice, {coin: 1})).balances[coin]
+        assert (wrong.status, wrong.value) == ("contradicted", other.native(alice, height))
     finally:
         await chain.close()
 

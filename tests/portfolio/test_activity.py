@@ -201,7 +201,7 @@ def test_an_approval_along_a_transfer_is_a_transfer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("symbol", "name", "bait"),
+    ("symbol", "name", "phishing"),
     [
         ("USDC", "USD Coin", False),
         ("CRO", "Crypto.com Coin", False),
@@ -215,8 +215,8 @@ def test_an_approval_along_a_transfer_is_a_transfer() -> None:
         ("ETH\u200b", "Ether", True),
     ],
 )
-def test_bait_is_a_link_a_site_that_lures_or_a_name_that_hides(symbol: str, name: str, bait: bool) -> None:
-    assert is_phishing(SHARE, symbol, name) is bait
+def test_phishing_is_a_link_a_site_that_lures_or_a_name_that_hides(symbol: str, name: str, phishing: bool) -> None:
+    assert is_phishing(SHARE, symbol, name) is phishing
 
 
 # --- records ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Fixed prices, Chainlink, the ladder and the registry, answered from dictionaries."""
+"""Fixed prices, Chainlink, the chain of sources and the registry, answered from dictionaries."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_feeds_of_two_chains_in_one_section_are_a_settings_error() -> None:
         chainlink({ETH: FEEDS[ETH], "eip155:8453/slip44:60": FEEDS[ETH]}, "x")
 
 
-# --- the ladder -------------------------------------------------------------------------------------------------------
+# --- the chain of sources ---------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -172,22 +172,22 @@ def price(written: str, usd: str, source: str) -> Price:
     return Price(asset(written), Decimal(usd), source, BLOCK.time_us, Decimal(1))
 
 
-def climbed(rungs: list[Any], *written: str) -> Quotes:
-    return run_known(source_chain(rungs, [asset(each) for each in written], BLOCK), lambda _: 1)
+def chain_quoted(chained: list[Any], *written: str) -> Quotes:
+    return run_known(source_chain(chained, [asset(each) for each in written], BLOCK), lambda _: 1)
 
 
 def test_the_next_source_is_asked_only_for_what_is_unpriced_and_each_price_names_its_source() -> None:
     first = Scripted("first", Quotes((price(ETH, "2000", "first"),), (Refusal(asset(USDC), "first", "stale"),)))
     second = Scripted("second", Quotes((price(USDC, "1", "second"),)))
     third = Scripted("third", Quotes())
-    got = climbed([first, second, third], USDC, ETH, USDC)
+    got = chain_quoted([first, second, third], USDC, ETH, USDC)
     assert [(str(each.asset), each.source) for each in got.prices] == [(USDC, "second"), (ETH, "first")]
     assert got.refused == (Refusal(asset(USDC), "first", "stale"),)
     assert (first.asked, second.asked, third.asked) == ((asset(USDC), asset(ETH)), (asset(USDC),), ())
 
 
 def test_a_source_that_breaks_is_a_refusal_and_the_next_is_asked() -> None:
-    got = climbed(
+    got = chain_quoted(
         [Scripted("broken", ZeroDivisionError("oh")), Scripted("whole", Quotes((price(ETH, "2", "whole"),)))], ETH
     )
     assert [each.source for each in got.prices] == ["whole"]
@@ -197,15 +197,15 @@ def test_a_source_that_breaks_is_a_refusal_and_the_next_is_asked() -> None:
 
 
 def test_an_impossible_price_is_refused_and_one_nobody_asked_for_ignored() -> None:
-    got = climbed([Scripted("odd", Quotes((price(ETH, "0", "odd"), price(USDC, "1", "odd"))))], ETH)
+    got = chain_quoted([Scripted("odd", Quotes((price(ETH, "0", "odd"), price(USDC, "1", "odd"))))], ETH)
     assert got.prices == ()
     assert [each.asset for each in got.refused] == [asset(ETH)]
 
 
 def test_no_assets_and_no_sources_are_no_quotes() -> None:
-    assert climbed([]) == Quotes()
-    assert climbed([], ETH) == Quotes()
-    assert climbed([Scripted("never", Quotes())]) == Quotes()
+    assert chain_quoted([]) == Quotes()
+    assert chain_quoted([], ETH) == Quotes()
+    assert chain_quoted([Scripted("never", Quotes())]) == Quotes()
 
 
 # --- the registry -----------------------------------------------------------------------------------------------------
@@ -213,9 +213,9 @@ def test_no_assets_and_no_sources_are_no_quotes() -> None:
 
 def test_the_settings_come_first_then_fixed_then_feeds_then_pegs() -> None:
     tree = {"peg": {USDC: "1", WETH: "5"}, "chainlink": {"ethereum": FEEDS}, "fixed": {ETH: "3"}}
-    rungs = sources(tree, {ETH: "4"}, "ethereum", "evm")
+    chained = sources(tree, {ETH: "4"}, "ethereum", "evm")
     got = run_known(
-        source_chain(rungs, [asset(ETH), asset(WETH), asset(USDC)], BLOCK), SAID | {Call(USDC_USD, DECIMALS): 6}
+        source_chain(chained, [asset(ETH), asset(WETH), asset(USDC)], BLOCK), SAID | {Call(USDC_USD, DECIMALS): 6}
     )
     assert [(each.source, each.usd) for each in got.prices] == [
         ("fixed", Decimal(4)),

@@ -35,10 +35,6 @@ class EvmDataset(Dataset):
     of_bodies: Callable[[Sequence[Any], str], pa.Table] | None = None
     of_traces: Callable[[Mapping[Any, Any], str], pa.Table] | None = None
 
-    def written(self, account: str) -> str:
-        """How the rows write an account: topics of raw logs have 32 bytes."""
-        return topic_of(account) if self.table is LOGS else account
-
     def without(self, tables: dict[str, pa.Table], contract: str, span: Span) -> dict[str, pa.Table]:
         """As every dataset, and without the contract's raw logs of its events: those of other datasets' events were not
         fetched with the contract's."""

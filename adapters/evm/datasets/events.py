@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from adapters.evm.datasets.dataset import EvmDataset
+from adapters.evm.datasets.dataset import EvmDataset, topic_of
 from adapters.evm.integrity import Query
 from adapters.evm.logs import Logs
 from chainfolio.datasets import AccountRows
@@ -43,11 +43,6 @@ def wanted(logs: Logs, filters: Sequence[str]) -> Logs:
     return logs.take(np.flatnonzero(~stray)) if stray.any() else logs
 
 
-def as_topic(account: str) -> str:
-    """How a topic names an account."""
-    return AS_TOPIC + account[2:]
-
-
 def account_rows(logs: pl.LazyFrame) -> pl.LazyFrame:
     """The accounts that the topics of each log name.
 
@@ -66,6 +61,6 @@ def account_rows(logs: pl.LazyFrame) -> pl.LazyFrame:
 
 
 DATASET = EvmDataset(
-    "events", LOGS, filtered_by="event", by_account="logs", parties=TOPICS, history=ACCOUNT_EVENTS.name,
-    account_rows=AccountRows(TOPICS, account_rows, as_topic),
+    "events", LOGS, filtered_by="event", by_account="logs", parties=TOPICS, written=topic_of,
+    history=ACCOUNT_EVENTS.name, account_rows=AccountRows(TOPICS, account_rows),
 )  # fmt: skip

@@ -86,7 +86,7 @@ def _two_arrays(items: bytes, count: int) -> bytes:
 
 
 def once(logs: Logs) -> Logs:
-    """Sorted logs without those that two tables stood for: a kill in the middle of a re-derivation leaves such."""
+    """Sorted logs without those that two tables stood for: a kill while decoding again leaves such."""
     again = (np.diff(logs.height) == 0) & (np.diff(logs.log_index) == 0)
     return logs.take(np.flatnonzero(np.concatenate([[True], ~again]))) if again.any() else logs
 

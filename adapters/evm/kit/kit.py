@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain, ChainInfo
     from chainfolio.protocols import InstalledProtocol
 
-DRAFT = '''\
+SCAFFOLD = '''\
 """{title}: what an account keeps there."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FAMILY = Family("{key}", rules=(Counterparty("pool"),), position=position)
 
 
 class EvmKit:
-    """Recordings of EVM decoders, and the draft of one."""
+    """Recordings of EVM decoders, and the scaffold of one."""
 
     read = staticmethod(recordings.read)
     save = staticmethod(recordings.save)
@@ -72,9 +72,9 @@ class EvmKit:
         plain = frozenset([chain.info.wrapped.reference] if chain.info.wrapped else [])
         return await recordings.record(chain, block, account, ContractInteractions.of(interactions), rows, plain)
 
-    def draft(self, key: str, title: str) -> str:
+    def scaffold(self, key: str, title: str) -> str:
         """The shortest decoder that there is."""
-        return DRAFT.format(key=key, title=title)
+        return SCAFFOLD.format(key=key, title=title)
 
 
 KIT = EvmKit()

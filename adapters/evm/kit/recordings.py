@@ -286,10 +286,10 @@ def _concerned(
 
 def _led(shares: Shares, account: str, interactions: ContractInteractions) -> Iterator[RuleMatch]:
     """The meetings by tokens of contracts to which those of files lead, where that was asked."""
-    for stranger in shares.strangers(account, interactions.tokens, interactions.sent):
-        row = run_known(shares.whose(stranger), lambda read: Unknown(NOT_RECORDED, "absent"))
+    for third_party in shares.third_parties(account, interactions.tokens, interactions.sent):
+        row = run_known(shares.whose(third_party), lambda read: Unknown(NOT_RECORDED, "absent"))
         if row is not None:
-            yield replace(stranger, row=row)
+            yield replace(third_party, row=row)
 
 
 def _described(rows: Sequence[InstalledProtocol]) -> tuple[Contracts, ...]:

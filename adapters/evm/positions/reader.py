@@ -89,8 +89,9 @@ class OneAccount:
         yield from self.shares.ask(held)
         matches = self.shares.by_token(self.account, {*self.interactions.tokens, *held}, self.interactions.sent)
         by_token = {str(at): self._position(each) for at, each in enumerate(matches)}
-        strangers = self.shares.strangers(self.account, {*self.interactions.tokens, *held}, self.interactions.sent)
-        by_token |= {f"led {at}": self._position(each, self.shares.whose(each)) for at, each in enumerate(strangers)}
+        known = {*self.interactions.tokens, *held}
+        others = self.shares.third_parties(self.account, known, self.interactions.sent)
+        by_token |= {f"led {at}": self._position(each, self.shares.whose(each)) for at, each in enumerate(others)}
         shares = {token: self._share(token, raw) for token, raw in held.items()}
         silent = {token for token in self.interactions.tokens if not isinstance(balances.get(token, 0), int)}
         named = {"": self.named({*held, *silent})} if self.named is not None else {}

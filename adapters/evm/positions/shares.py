@@ -105,8 +105,8 @@ class Shares:
                 match = match_of(row, account, contract, answer=answers[several[0]], tokens=tuple(several), sent=sent)
                 yield RuleMatch(row, match, sure=_is_sure(match), vouches=rule.together and not row.is_fork)
 
-    def strangers(self, account: str, tokens: Iterable[str], sent: Sent) -> Iterator[RuleMatch]:
-        """Meetings by tokens that gave an answer to which contracts of files may lead, each as if one of each family
+    def third_parties(self, account: str, tokens: Iterable[str], sent: Sent) -> Iterator[RuleMatch]:
+        """Matches by tokens that gave an answer to which contracts of files may lead, each as if one of each family
         did: `whose` says which does."""
         for (_, question), row in self.protocols.led_kinds:
             groups: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""A stranger's package, written by `new-protocol` and built as a wheel, is found, run, recorded and replayed."""
+"""A third-party package, written by `new-protocol` and built as a wheel, is found, run, recorded and replayed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ KEY = "strange_farm"
 
 
 @dataclass(frozen=True)
-class Stranger:
-    """An operator's settings in which nothing reads the farm, and an environment with the stranger's package."""
+class Operator:
+    """An operator's settings in which nothing reads the farm, and an environment with a third-party package."""
 
     config: Path
     package: Path
@@ -48,12 +48,12 @@ class Stranger:
 
 
 @pytest.fixture(scope="module")
-def stranger(demo_world: World, tmp_path_factory: pytest.TempPathFactory) -> Stranger:
+def operator(demo_world: World, tmp_path_factory: pytest.TempPathFactory) -> Operator:
     async def nothing(system: System) -> None:
         pass
 
     demo_world.run(nothing)
-    data, folder = demo_world.folder / "data", tmp_path_factory.mktemp("stranger")
+    data, folder = demo_world.folder / "data", tmp_path_factory.mktemp("operator")
     (data / "protocols" / "synthetix.toml").unlink()  # so that nothing of the operator's reads the farm
     farm = demo_world.deployment.contracts["StakingRewards"].lower()
     account = next(
@@ -61,14 +61,14 @@ def stranger(demo_world: World, tmp_path_factory: pytest.TempPathFactory) -> Str
         for name, address in demo_world.deployment.accounts.items()
         if name != "deployer" and demo_world.node.call(farm, "balanceOf(address)(uint256)", address)
     )
-    stranger = Stranger(data / "chainfolio.toml", folder / "chainfolio-strange-farm", folder / "site", farm, account)
-    code, made = stranger.command(
+    operator = Operator(data / "chainfolio.toml", folder / "chainfolio-strange-farm", folder / "site", farm, account)
+    code, made = operator.command(
         "new-protocol", KEY, "--like", "staking_rewards", "--chain", "local",
         "--contract", f"staking_rewards={farm}", "--dir", str(folder),
     )  # fmt: skip
     assert code == 0, made
-    installed(stranger.package, stranger.site)
-    return stranger
+    installed(operator.package, operator.site)
+    return operator
 
 
 def installed(package: Path, site: Path) -> None:
@@ -83,28 +83,28 @@ def installed(package: Path, site: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_wheel_is_all_that_it_takes(stranger: Stranger, tmp_path: Path) -> None:
-    assert KEY not in stranger.positions(site=tmp_path)
-    found = stranger.positions()
+def test_the_wheel_is_all_that_it_takes(operator: Operator, tmp_path: Path) -> None:
+    assert KEY not in operator.positions(site=tmp_path)
+    found = operator.positions()
     (position,) = found[KEY]["chains"]["local"]["protocolPositions"]["FARMING"]["protocolPositions"]
     assert {asset["symbol"] for asset in position["supplyAssets"]} == {"weth", "usdc"}  # unfolded by the core
     assert not any("protocol" in issue["adapter"] for issue in found[""])
-    report = stranger.command("doctor")[1]
+    report = operator.command("doctor")[1]
     (package,) = [each for each in report["protocols"] if each["module"] == f"chainfolio_{KEY}"]
     assert (package["ok"], package["families"]) == (True, [KEY])
     assert package["provider"] == "chainfolio-strange-farm 0.1.0"
 
 
 def test_a_package_that_cannot_be_loaded_is_an_issue_of_every_answer_and_stops_no_other(
-    stranger: Stranger, tmp_path: Path
+    operator: Operator, tmp_path: Path
 ) -> None:
     site = tmp_path / "site"
-    shutil.copytree(stranger.site, site)
+    shutil.copytree(operator.site, site)
     (site / "p_torn.py").write_text("raise RuntimeError('torn')")
     (site / "p_torn-2.0.dist-info").mkdir()
     (site / "p_torn-2.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: p-torn\nVersion: 2.0\n")
     (site / "p_torn-2.0.dist-info" / "entry_points.txt").write_text("[chainfolio.protocols]\ntorn = p_torn\n")
-    whole, found = stranger.positions(), stranger.positions(site=site)
+    whole, found = operator.positions(), operator.positions(site=site)
     (issue,) = [each for each in found[""] if each not in whole[""]]
     assert (issue["adapter"], issue["subject"]) == ("protocols", "p_torn")
     assert "p-torn 2.0 is not used" in issue["reason"]
@@ -113,86 +113,86 @@ def test_a_package_that_cannot_be_loaded_is_an_issue_of_every_answer_and_stops_n
 
 
 def test_it_is_recorded_on_a_node_and_replayed_without_one(
-    stranger: Stranger, demo_world: World, tmp_path: Path
+    operator: Operator, demo_world: World, tmp_path: Path
 ) -> None:
     file = tmp_path / "recordings" / "farmer.json"
-    words = ("record", stranger.account, "--chain", "local", "--protocol", KEY, "--to", str(file))
-    code, told = stranger.command(*words)
+    words = ("record", operator.account, "--chain", "local", "--protocol", KEY, "--to", str(file))
+    code, told = operator.command(*words)
     assert code == 0, told
     (position,) = told["found"]["positions"]
     staked = demo_world.node.call(
-        stranger.farm, "balanceOf(address)(uint256)", stranger.account, block=told["block"]["height"]
+        operator.farm, "balanceOf(address)(uint256)", operator.account, block=told["block"]["height"]
     )
     assert [part["raw"] for part in position["supplied"]] == [str(staked)]
     first = file.read_bytes()
     assert demo_world.node.url.removeprefix("http://").encode() not in first
-    assert stranger.command(*words, "--block", str(told["block"]["height"]))[0] == 0
+    assert operator.command(*words, "--block", str(told["block"]["height"]))[0] == 0
     assert file.read_bytes() == first
 
     alone = tmp_path / "chainfolio.toml"
     alone.write_text("")
-    code, report = stranger.command("test-protocol", str(file.parent), config=alone)
+    code, report = operator.command("test-protocol", str(file.parent), config=alone)
     assert (code, [each["status"] for each in report["recordings"]]) == (0, ["same"])
-    own = stranger.package / "tests" / "recordings"
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(stranger.site)])}
+    own = operator.package / "tests" / "recordings"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(operator.site)])}
     for copied in (False, True):  # the package's own test wants a recording
         if copied:
             own.mkdir()
             shutil.copy(file, own)
         tested = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
-        done = subprocess.run(tested, cwd=stranger.package, env=env, capture_output=True, text=True, check=False)
+        done = subprocess.run(tested, cwd=operator.package, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == (0 if copied else 1), done.stdout
-    code, report = stranger.command("test-protocol", str(file.parent), config=alone, site=tmp_path)
+    code, report = operator.command("test-protocol", str(file.parent), config=alone, site=tmp_path)
     assert code == 11
     assert report["recordings"][0]["reason"] == f"no protocol family `{KEY}` is installed"
 
 
-def test_a_decoder_that_changed_is_told_by_what_it_finds_and_what_it_asks(stranger: Stranger, tmp_path: Path) -> None:
+def test_a_decoder_that_changed_is_told_by_what_it_finds_and_what_it_asks(operator: Operator, tmp_path: Path) -> None:
     file = tmp_path / "farmer.json"
     assert (
-        stranger.command("record", stranger.account, "--chain", "local", "--protocol", KEY, "--to", str(file))[0] == 0
+        operator.command("record", operator.account, "--chain", "local", "--protocol", KEY, "--to", str(file))[0] == 0
     )
     recorded = json.loads(file.read_text())
-    module = stranger.site / f"chainfolio_{KEY}" / f"{KEY}.py"
+    module = operator.site / f"chainfolio_{KEY}" / f"{KEY}.py"
     source = module.read_text()
     share = recorded["found"]["positions"][0]["supplied"][0]
     try:
         module.write_text(source.replace("TokenAmount(share, staked)", "TokenAmount(share, staked // 2)"))
-        code, report = stranger.command("test-protocol", str(file))
+        code, report = operator.command("test-protocol", str(file))
         assert code == 10
         half = int(share["raw"]) // 2
         (line,) = report["recordings"][0]["differences"]
         assert line.endswith(f"supplied {share['token']}: {half}, recorded {share['raw']}")
 
-        code, report = stranger.command("test-protocol", str(file), "--update")
+        code, report = operator.command("test-protocol", str(file), "--update")
         assert (code, report["recordings"][0]["status"]) == (0, "updated")
-        assert stranger.command("test-protocol", str(file))[0] == 0
+        assert operator.command("test-protocol", str(file))[0] == 0
         now = json.loads(file.read_text())
         assert now["found"]["positions"][0]["supplied"] == [{"token": share["token"], "raw": str(half)}]
         assert now["calls"] == recorded["calls"]
 
         module.write_text(source.replace("stakingToken()(address)", "stakedToken()(address)"))
         before = file.read_bytes()
-        code, report = stranger.command("test-protocol", str(file), "--update")
+        code, report = operator.command("test-protocol", str(file), "--update")
         assert code == 11
-        assert report["recordings"][0]["missing"] == [f"stakedToken()(address) of {stranger.farm} with ()"]
+        assert report["recordings"][0]["missing"] == [f"stakedToken()(address) of {operator.farm} with ()"]
         assert file.read_bytes() == before
     finally:
         module.write_text(source)
 
 
 def test_a_recording_needs_no_index_where_it_is_told_what_was_met(
-    stranger: Stranger, demo_world: World, tmp_path: Path
+    operator: Operator, demo_world: World, tmp_path: Path
 ) -> None:
     # Beside the other settings, whose paths are relative to where they lie.
-    empty, file = stranger.config.with_name("empty.toml"), tmp_path / "farmer.json"
-    empty.write_text(stranger.config.read_text().replace('data = "', f'data = "{tmp_path}/empty" #'))
-    words = ("record", stranger.account, "--chain", "local", "--protocol", KEY, "--to", str(file))
-    code, told = stranger.command(*words, config=empty)
+    empty, file = operator.config.with_name("empty.toml"), tmp_path / "farmer.json"
+    empty.write_text(operator.config.read_text().replace('data = "', f'data = "{tmp_path}/empty" #'))
+    words = ("record", operator.account, "--chain", "local", "--protocol", KEY, "--to", str(file))
+    code, told = operator.command(*words, config=empty)
     assert code == 9
     assert "--met" in told["error"]["remedy"]
     assert not file.exists()
-    code, told = stranger.command(*words, "--met", stranger.farm, config=empty)
+    code, told = operator.command(*words, "--met", operator.farm, config=empty)
     assert code == 0
     assert len(told["found"]["positions"]) == 1
 

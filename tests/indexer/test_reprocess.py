@@ -1,0 +1,35 @@
+"""The tables decoded again are a question to the datasets; rows of a chain that cannot restore pass as they are."""
+
+from __future__ import annotations
+
+from chainfolio import kinds
+from chainfolio.blocks import Span
+from chainfolio.datasets import Dataset, restored
+from chainfolio.tables import APPROVALS, BLOCKS, LOGS, TRANSFERS
+from indexer import materialise, reprocess
+from tests.chains.invented_subject import InventedSubject
+
+
+def test_the_tables_decoded_again_are_those_of_the_datasets_that_restore_and_raw_logs_last() -> None:
+    datasets = [
+        Dataset("logs", LOGS, restores=True),
+        Dataset("blocks", BLOCKS),
+        Dataset("native", TRANSFERS, standards=("native",)),
+        Dataset("transfers", TRANSFERS, restores=True),
+    ]
+    assert restored(datasets) == (TRANSFERS, LOGS)
+    assert restored([*datasets, Dataset("approvals", APPROVALS, restores=True)]) == (TRANSFERS, APPROVALS, LOGS)
+    assert restored(datasets[1:3]) == ()
+    assert materialise.decoded() == tuple(table.name for table in restored(kinds.datasets().values()))
+
+
+async def test_rows_of_a_chain_that_cannot_restore_pass_as_they_are() -> None:
+    subject = InventedSubject(3)
+    chain = subject.chain()
+    collected = await chain.collect(Span(0, subject.ledger.head.height), ("transfers", "native"))
+    stored = {"transfers": collected.tables["transfers"]}
+    assert len(stored["transfers"])
+    again = reprocess.decoded(chain, stored)
+    assert again.keys() == stored.keys()
+    assert again["transfers"].equals(stored["transfers"])
+    await chain.close()
