@@ -83,7 +83,10 @@ def _by_filter_in_lake(tail: Tail, chain: str, dataset: str) -> dict[str, Spans]
     found = tail.ranges_by_filter(chain, dataset)
     kept += tail.blocks(chain)[:1]
     lowest = min((block.height for block in kept), default=None)
-    return found if lowest is None else {filter_: spans - [Span(lowest, NO_END)] for filter_, spans in found.items()}
+    if lowest is None:
+        return found
+    below = {spans: spans - [Span(lowest, NO_END)] for spans in set(found.values())}
+    return {filter_: below[spans] for filter_, spans in found.items()}
 
 
 def pending(tail: Tail, chain: str, source: str, filter_: str) -> Spans:
@@ -96,11 +99,12 @@ def _pending(tail: Tail, chain: str, source: str) -> dict[str, Spans]:
     name = next(f"{name}/{source}" for name, history in HISTORIES.items() if source in history.datasets)
     done = tail.ranges_by_filter(chain, name)
     everything = done.get("", Spans())
-    left = {
-        filter_: spans - done.get(filter_, ()) - everything
+    both = {
+        filter_: (spans, done.get(filter_, Spans()))
         for filter_, spans in _by_filter_in_lake(tail, chain, source).items()
     }
-    return {filter_: spans for filter_, spans in left.items() if spans}
+    left = {each: each[0] - each[1] - everything for each in set(both.values())}
+    return {filter_: left[each] for filter_, each in both.items() if left[each]}
 
 
 def unmaterialised(tail: Tail, chain: str, history: Table) -> Spans:
@@ -110,7 +114,7 @@ def unmaterialised(tail: Tail, chain: str, history: Table) -> Spans:
 
 
 def _spans(several: Mapping[str, Spans]) -> Iterator[Span]:
-    yield from {span for spans in several.values() for span in spans}
+    yield from {span for spans in set(several.values()) for span in spans}
 
 
 def whole(lake: Lake, tail: Tail, chain: str, name: str) -> pa.Table:

@@ -210,13 +210,15 @@ class Tail:
         )
 
     def ranges_by_filter(self, chain: str, dataset: str) -> dict[str, Spans]:
-        """Which heights are indexed of a dataset, by filter."""
-        found: dict[str, list[Span]] = {}
+        """Which heights are indexed of a dataset, by filter: accounts that are watched together share theirs."""
+        found: dict[str, list[tuple[int, int]]] = {}
         for filter_, first, last in self._read(
-            "SELECT filter, first, last FROM cover WHERE chain = ? AND dataset = ? ORDER BY filter", chain, dataset
-        ):
-            found.setdefault(filter_, []).append(Span(first, last))
-        return {filter_: Spans(spans) for filter_, spans in found.items()}
+            "SELECT filter, first, last FROM cover WHERE chain = ? AND dataset = ? ORDER BY filter, first",
+            chain, dataset,
+        ):  # fmt: skip
+            found.setdefault(filter_, []).append((first, last))
+        made = {ends: Spans(Span(*each) for each in ends) for ends in {tuple(each) for each in found.values()}}
+        return {filter_: made[tuple(each)] for filter_, each in found.items()}
 
     def add_indexed_ranges(self, chain: str, dataset: str, filter: str, span: Span) -> None:
         """Say that a span is indexed."""

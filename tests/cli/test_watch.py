@@ -185,3 +185,38 @@ def test_accounts_of_the_settings_are_read_by_an_index(run: Run, configured: Pat
     (shown,) = run("status", "--json").json["chains"][0]["accounts"]
     assert (shown["account"], shown["datasets"][0]["missing"]) == (account(subject), [])
     assert not any("not indexed" in reason for reason in issues(run, account(subject)))
+
+
+def test_answers_about_a_watched_account_are_those_of_a_whole_index(
+    run: Run, configured: Path, subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice, past = account(subject), str(subject.height - FINALITY // 2)
+
+    def answers() -> list[Any]:
+        found = [
+            run("portfolio", alice, "--json").json, run("portfolio", alice, "--block", past, "--json").json,
+            run("nav", alice, "--json").json, run("transactions", alice, "--limit", "250", "--json").json,
+            run("approvals", alice, "--json").json,
+        ]  # fmt: skip
+        return [_timeless(each) for each in found]
+
+    assert run("watch", alice).code == 0
+    alone = answers()
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    monkeypatch.chdir(whole)
+    configure_whole(whole, subject)
+    assert run("index", "local").code == 0
+    assert answers() == alone
+    (portfolio,), (past_portfolio,), _, transactions, approvals = alone
+    assert (portfolio["completeness"], past_portfolio["completeness"]) == ("complete", "complete")
+    assert transactions["transactions"]
+    assert approvals
+
+
+def _timeless(document: Any) -> Any:
+    """A document without what depends on when and how it was made."""
+    if isinstance(document, dict):
+        skipped = {"lastUpdated", "requests", "updatedAt"}
+        return {name: _timeless(each) for name, each in document.items() if name not in skipped}
+    return [_timeless(each) for each in document] if isinstance(document, list) else document

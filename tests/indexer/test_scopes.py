@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,8 @@ from chainfolio.blocks import Span, Spans
 from chainfolio.budgets import Budget
 from chainfolio.chains import Collected
 from chainfolio.errors import OverBudget
+from chainfolio.tables import ACCOUNT_TRANSFERS
+from indexer.materialise import history_of_indexed
 from indexer.rewind import rewind
 from indexer.scopes import indexed_for, lacking
 from tests.chains.index import IndexOf, in_order, index
@@ -108,6 +111,9 @@ async def whole_histories(indexed: Invented, subject: InventedSubject) -> None:
     await indexed.materialise()
     stored = in_order(indexed.stored("transfers").to_pylist())
     assert history(indexed) == by_account(stored)
+    again = history_of_indexed(indexed.lake, indexed.tail, KEY, "account_transfers")
+    made = pa.Table.from_batches(again, ACCOUNT_TRANSFERS.schema()).to_pylist()
+    assert in_order(made) == in_order(indexed.stored("account_transfers").to_pylist()), "a migration makes the same"
     assert indexed.tail.open_batches(KEY) == []
 
 
