@@ -104,7 +104,7 @@ def _exact(name: str, node: Node, data: Path, chain: Wallets, wanted: dict[str, 
             all(not any(each) for each in differences.values()), {"stats": _without_spans(stats)},
         ),
     ]  # fmt: skip
-    logs = stats["calls"].get("eth_getLogs", 0)
+    logs = stats["requests"].get("eth_getLogs", 0)
     if name == "state alone":
         own = sum(1 for row in wanted["transactions"] if row[3] in chain.wallets)
         others = stats["http"] - logs
@@ -119,7 +119,7 @@ def _exact(name: str, node: Node, data: Path, chain: Wallets, wanted: dict[str, 
 
 def _narrow(node: Node, data: Path, chain: Wallets) -> list[Figure]:
     """A node that serves logs of 10,000 blocks at once."""
-    logs = watch(node, empty(data), chain, chain.wallets)["calls"]["eth_getLogs"]
+    logs = watch(node, empty(data), chain, chain.wallets)["requests"]["eth_getLogs"]
     spans = -(-chain.blocks // SPAN)
     name = f"requests for logs, spans of {SPAN:,} blocks: per span"
     return [Figure("accounts", name, f"{logs / spans:.2f} ({logs})", f"≤ {PER_SPAN:.1f}", logs <= PER_SPAN * spans)]

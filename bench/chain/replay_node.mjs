@@ -13,7 +13,8 @@
 //     --serve A,B         of `trace`, `ots`: which of these families of methods there are; else none. An explorer is
 //                         always there, at GET /api
 //     --head N            reported head (default: last recorded); --lag N: finalized = head - N (default 0)
-// GET /stats gives counters per method, bytes, requests and the spans that were asked for; GET /reset clears them.
+// GET /stats gives counters per method (`calls`, and `requests` that have it), bytes, and the spans that were asked
+// for; GET /reset clears them.
 import http from 'node:http';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -95,7 +96,7 @@ function tag(t) {
   return t === 'earliest' ? 0 : t === 'finalized' || t === 'safe' ? Math.max(0, head - LAG) : Number(t);
 }
 const err = (code, message) => ({ error: JSON.stringify({ code, message }) });
-const fresh = () => ({ http: 0, rejected: 0, failed: 0, bytes: 0, calls: {}, asked: [] });
+const fresh = () => ({ http: 0, rejected: 0, failed: 0, bytes: 0, calls: {}, requests: {}, asked: [] });
 const live = new Map();
 let seq = 0, fid = 0, stats = fresh(), win = 0, inWindow = 0;
 const lucky = (p) => p > 0 && ((++seq * 2654435761) >>> 0) / 4294967296 < p;
@@ -209,6 +210,7 @@ async function reply(res, body) {
   if (lucky(FAIL)) { stats.failed++; res.writeHead(502); return res.end('bad gateway'); }
   let q;
   try { q = JSON.parse(body); } catch { res.writeHead(400); return res.end(); }
+  for (const m of new Set([].concat(q).map((x) => x.method))) stats.requests[m] = (stats.requests[m] ?? 0) + 1;
   const known = await ofState([].concat(q));
   const one = (x, i) => [...(i ? [','] : []), ...answer(x, known.get(i))];
   const many = (qs) => ['[', ...qs.flatMap(one), ']'];

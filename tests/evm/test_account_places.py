@@ -114,6 +114,21 @@ async def test_before_cancun_what_was_paid_with_all_of_the_gas_is_found(
         assert {row["sender"] for row in inside} == {FORWARDER}
 
 
+async def test_a_fork_that_does_not_know_the_words_of_a_stand_in_is_asked_with_older_ones(
+    lived: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As before Cancun: the first words are no instructions, the account remembers nothing, and nothing comes back."""
+    monkeypatch.setattr(replayed, "MEMORIES", (("0c", "0d"), ("54", "55")))
+    bob, span = lived.deployment.accounts["bob"].lower(), Span(lived.deployment.height + 5, lived.node.height)
+    provider = Provider(lived.node.url, (*SETS["state"], "eth_simulateV1"))
+    async with served(lived.node, lived.deployment, provider) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        found = together(await scoped(chain, span, [bob], OF_PLACES))
+        inside = [row for row in found["transfers"] if row["standard"] == "internal"]
+        assert [int.from_bytes(row["raw"], "big") for row in inside] == [100 + k for k in range(6)]
+
+
 @pytest.mark.parametrize("has", ["traces", "state"])
 async def test_blocks_that_may_still_go_are_read_by_their_hashes_and_give_the_same_rows(lived: Local, has: str) -> None:
     accounts = [lived.deployment.accounts["alice"].lower()]
