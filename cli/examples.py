@@ -15,6 +15,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "approvals": (WALLET, f"{WALLET} --chain ethereum --json"),
     "transactions": (WALLET, f"{WALLET} --chain ethereum --limit 50 --csv"),
     "verify": (f"{WALLET} --block 19000000", f"{WALLET} --block 19000000 --against https://node.example"),
+    "reconcile": (WALLET, f"{WALLET} --chain ethereum --checkpoints 100", f"{WALLET} --to 19100000 --json"),
     "account create": ("--name team --grant portfolio --credits 1000", "--name me --plan PRO --json"),
     "account list": ("",),
     "account show": ("acc_1", "acc_1 --json"),

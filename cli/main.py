@@ -19,8 +19,8 @@ from cli.examples import EXAMPLES
 
 GROUPS = (
     "demo", "serve", "worker", "watch", "index", "materialise", "portfolio", "nav", "approvals", "transactions",
-    "verify", "account", "key", "addressbook", "subscription", "virtual-user", "sql", "check", "status", "doctor",
-    "init", "completion", "new-protocol", "record", "test-protocol",
+    "verify", "reconcile", "account", "key", "addressbook", "subscription", "virtual-user", "sql", "check", "status",
+    "doctor", "init", "completion", "new-protocol", "record", "test-protocol",
 )  # fmt: skip
 
 RENAMED = {"derive": "materialise", "--readmit": "--reinstate"}  # words of earlier releases

@@ -8,13 +8,17 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from chainfolio.addresses import nobody
 from chainfolio.assets import Account, account
-from chainfolio.errors import BadRequest
-from cli.common import with_system
+from chainfolio.chains import Capability
+from chainfolio.errors import BadRequest, Incapable
+from cli.common import check_chains, with_system
 
 if TYPE_CHECKING:
+    from chainfolio.chains import Chain
     from indexer.wiring import System
 
+ALL = "an account that mints and burns for everybody has no history of its own"
 CHAIN = "ethereum"  # the chain that has the names
 _NAME = re.compile(r"[^\s.][^\s]*\.[^\s]*[^\s.]")
 
@@ -28,6 +32,23 @@ async def accounts_of(system: System, written: Sequence[str]) -> list[Account]:
     """The accounts behind some addresses and names, each once. What a name stands for is said on standard error."""
     accounts = [await _named(system, each) if is_name(each) else account(each) for each in written]
     return list(dict.fromkeys(accounts))
+
+
+def chains_of(system: System, accounts: Sequence[Account], named: Sequence[str], capability: Capability) -> list[Chain]:
+    """The chains that accounts are read on: the named ones, else all that can. BadRequest where an account has none."""
+    check_chains(system)
+    chains = [system.chain(key) for key in dict.fromkeys(named)]
+    for chain in chains:
+        if capability not in chain.capabilities:
+            raise Incapable(chain.key, capability.value)
+    chains = chains or [chain for chain in system.chains if capability in chain.capabilities]
+    for each in accounts:
+        if each.kind not in {chain.kind for chain in chains}:
+            remedy = "add one to the settings, or name another one with --chain"
+            raise BadRequest("address", f"{each.address} is on no chain whose accounts can be read", remedy=remedy)
+        if each.address in nobody():
+            raise BadRequest("address", f"{each.address}: {ALL}")
+    return chains
 
 
 async def account_of(system: System, written: str) -> Account:

@@ -15,6 +15,7 @@ from cli.common import Commands, add_csv, add_rpc, check_chains, show_csv, show_
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
+    from engine.reconciled import Reconciliation
     from indexer.wiring import System
     from storage.tail import Watch
 
@@ -55,6 +56,8 @@ async def examine(system: System) -> dict[str, Any]:
 
 async def _chain(system: System, chain: Chain) -> dict[str, Any]:
     """What is indexed up to the newest final block; where no node answers, up to the newest block that is indexed."""
+    from engine.reconciled import kept
+
     head = final = None
     problem = ""
     try:
@@ -74,6 +77,7 @@ async def _chain(system: System, chain: Chain) -> dict[str, Any]:
         "behind": None if head is None or top is None else max(0, head - top.height), "problem": problem,
         "datasets": [_dataset(name, indexed_ranges, wanted) for name, indexed_ranges in indexed.items()],
         "accounts": [of_account(system, chain, each) for each in system.scope(chain).watches],
+        "reconciled": [_reconciled(each) for each in kept(system.tail, chain.key)],
     }  # fmt: skip
 
 
@@ -128,6 +132,14 @@ def of_account(system: System, chain: Chain, watch: Watch) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _reconciled(found: Reconciliation) -> dict[str, Any]:
+    """What the last `reconcile` of an account found."""
+    return {
+        "account": found.address, "first": found.first_block, "last": found.last_block, "blockHash": found.block_hash,
+        "counts": found.counts, "differences": found.differences,
+    }  # fmt: skip
+
+
 def show_accounts(accounts: Sequence[Mapping[str, Any]]) -> None:
     """The accounts that are watched, a table of each."""
     for each in accounts:
@@ -166,6 +178,9 @@ def _show(report: dict[str, Any]) -> None:
         columns = [("dataset", ""), ("blocks", "right"), ("missing", "right"), ("missing blocks", "")]
         show_table(f"{chain['chain']}: followed to {far}; {node}", columns, rows)
         show_accounts(chain["accounts"])
+        for each in chain["reconciled"]:
+            counts = ", ".join(f"{count:,} {status}" for status, count in each["counts"].items() if count)
+            print(f"  {each['account']} reconciled from block {each['first']:,} to {each['last']:,}: {counts}")
         if chain["lacks"]:
             print(f"  it lacks: {', '.join(chain['lacks'])}")
         if any(each["missingBlocks"] for each in chain["datasets"]):

@@ -9,13 +9,11 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.addresses import nobody
-from chainfolio.assets import Account
 from chainfolio.chains import Capability, having
 from chainfolio.errors import BadRequest, Busy
-from cli.common import Commands, add_rpc, check_chains, show_json, with_system
+from cli.common import Commands, add_rpc, show_json, with_system
 from cli.index import watcher
-from cli.names import accounts_of
+from cli.names import accounts_of, chains_of
 from cli.progress_bar import clock
 from cli.status import of_account, show_accounts
 
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     from indexer.progress import Progress
     from indexer.scopes import Scope
     from indexer.wiring import System
-
-ALL = "an account that mints and burns for everybody has no history of its own"
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -64,27 +60,9 @@ def run(options: argparse.Namespace) -> int:
 async def _all(system: System, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Each chain in turn, with the accounts of its kind."""
     accounts = await accounts_of(system, options.address)
-    chains = _chains(system, accounts, options.chain)
+    chains = chains_of(system, accounts, options.chain, Capability.ACCOUNT_HISTORY)
     work = {chain: [each.address for each in accounts if each.kind == chain.kind] for chain in chains}
     return [await _one(system, chain, addresses, options) for chain, addresses in work.items() if addresses]
-
-
-def _chains(system: System, accounts: Sequence[Account], named: Sequence[str]) -> list[Chain]:
-    """The chains to read; BadRequest where an account has none."""
-    from indexer.scopes import can_be_read
-
-    check_chains(system)
-    chains = [system.chain(key) for key in dict.fromkeys(named)]
-    for chain in chains:
-        having(chain, Capability.ACCOUNT_HISTORY)
-    chains = chains or [chain for chain in system.chains if can_be_read(chain)]
-    for each in accounts:
-        if each.kind not in {chain.kind for chain in chains}:
-            remedy = "add one to the settings, or name another one with --chain"
-            raise BadRequest("address", f"{each.address} is on no chain whose accounts can be read", remedy=remedy)
-        if each.address in nobody():
-            raise BadRequest("address", f"{each.address}: {ALL}")
-    return chains
 
 
 async def _one(system: System, chain: Chain, addresses: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:

@@ -21,6 +21,9 @@ Each table is a Delta table of plain Parquet files in the lake: any engine reads
 is the chain's integer in exactly 32 big-endian bytes: exact for all 256 bits, and it sorts. `chainfolio sql`, its views
 and our own frames show a `<name>_dec` DECIMAL(38,0) beside it, null where the value does not fit; it is computed, not
 stored.
+
+What `chainfolio reconcile` found is no table of the lake. It ends when a block of its range is reorganised, forgotten
+or indexed again, so it is kept in the tail, in the same transactions. `chainfolio status --json` shows it.
 """
 
 

@@ -57,11 +57,12 @@ class Evident:
     _said: dict[Key, dict[int, str]] = field(default_factory=dict)
 
     async def gather(self, wanted: Iterable[tuple[Key, int]]) -> None:
-        """Read again the blocks in which some balances are not explained, the lowest first."""
+        """Read again the blocks in which some balances are not explained: first those of coins, for anybody can make
+        tokens that nothing explains."""
         heights: dict[int, bool] = {}
         for key, height in wanted:
             heights[height] = heights.get(height, False) or key.asset.is_native
-        for height in sorted(heights)[:MAX_BLOCKS]:
+        for height in sorted(heights, key=lambda height: (not heights[height], height))[:MAX_BLOCKS]:
             self.check()
             self._read[height] = await self._again(height, native=heights[height])
 

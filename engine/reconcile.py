@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chains import newest_in
 from chainfolio.errors import BadRequest, HistoryUnavailable, NotIndexed, OverBudget, Reorged, SourceError
 from chainfolio.plans import Unknown
 from chainfolio.tables import ACCOUNT_TRANSFERS
 from engine.evidence import Evident, datasets_of
+from engine.reconciled import STATUSES, Difference, Reconciled, Reconciliation, keep
 from engine.rows import rows_of
 from engine.sent import PAID, sent
 from indexer.scopes import indexed_for
@@ -50,62 +49,8 @@ if TYPE_CHECKING:
 CHECKPOINTS: Final = 32
 AT_ONCE: Final = 20_000  # balances that are asked for together
 BLOCKS_AT_ONCE: Final = 200
-STATUSES: Final = ("equal", "differs", "unreadable", "unindexed")
 AGAIN: Final = "start the same again with a larger budget, or with fewer checkpoints"
 Told = Callable[[str], None]
-
-
-class Difference(msgspec.Struct, rename="camel", frozen=True):
-    """A block in which the balance of an asset changed by `amount` more than the movements of the index say.
-
-    `after` is the height before it, at which the two were still equal; a lower one where no balance between them could
-    be read. `cause` is a name, `reason` a sentence."""
-
-    asset: str
-    block: int
-    after: int
-    amount: str
-    cause: str
-    reason: str
-
-
-class Reconciled(msgspec.Struct, rename="camel", frozen=True):
-    """One asset: what was there before the range, what moved in it, what is there at its end. Null: it could not be
-    read."""
-
-    asset: str
-    status: str
-    opening: str | None
-    movements: str
-    balance: str | None
-
-
-class Reconciliation(msgspec.Struct, rename="camel", frozen=True):
-    """One account on one chain. `unread_checkpoints` are those whose state nobody serves any more. `more`: assets that
-    have more differences than are listed. `notes` say what the result is worth."""
-
-    address: str
-    chain: str
-    first_block: int
-    last_block: int
-    block_hash: str
-    checkpoints: tuple[int, ...]
-    unread_checkpoints: tuple[int, ...]
-    counts: dict[str, int]
-    assets: tuple[Reconciled, ...]
-    differences: tuple[Difference, ...]
-    more: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether every asset was read, and none differs."""
-        return not self.differs and not self.counts["unreadable"] and not self.counts["unindexed"]
-
-    @property
-    def differs(self) -> bool:
-        """Whether something differs."""
-        return bool(self.differences)
 
 
 @dataclass(slots=True)
@@ -365,20 +310,3 @@ def _differences(own: Mapping[Key, Compared], known: Mapping[Key, Course], evide
             evidence = evident.of(key, each.height)
             cause, reason = cause_of(key, known[key], each, one.changes, evidence)
             yield Difference(str(key.asset), each.height, each.after, str(each.amount), cause, reason)
-
-
-def keep(tail: Tail, found: Reconciliation) -> None:
-    """Keep a result in the place of the account's last one; assets that are equal are only counted."""
-    kept = msgspec.structs.replace(found, assets=tuple(each for each in found.assets if each.status != "equal"))
-    span = Span(found.first_block, found.last_block)
-    tail.keep_reconciliation(found.chain, found.address, span, found.block_hash, msgspec.json.encode(kept))
-
-
-def kept(tail: Tail, chain: str, accounts: Sequence[str] | None = None) -> list[Reconciliation]:
-    """The last results of some accounts, or of all, where they still stand."""
-    rows = tail.reconciliations(chain)
-    return [
-        msgspec.json.decode(result, type=Reconciliation)
-        for account, result in rows
-        if accounts is None or account in accounts
-    ]  # fmt: skip

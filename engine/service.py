@@ -31,7 +31,7 @@ from chainfolio.errors import (
 )
 from chainfolio.messages import public
 from chainfolio.supervisor import Supervisor, Task
-from engine import account_index, virtual_users
+from engine import account_index, reconciled, virtual_users
 from engine.answers import (
     ApprovalsPage,
     ChainFact,
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("chainfolio.engine")
 KEEP_S = 3600.0
+OF_THE_INDEX = (account_index.ADAPTER, reconciled.ADAPTER)  # what they miss was never asked of a node
 MAX_KEPT = 20_000  # accounts
 MAX_LATER = 100  # accounts that are read though nobody waits for them
 CHAIN_SHARE = 0.75  # of the time that a request has
@@ -288,7 +289,10 @@ class Engine:
         statement = Statement(system.registry, self._functions, system.settings.server.max_transactions, wanted)
         found, reached = await statement.page(subjects, addresses)
         unknown = [issue for subject in subjects for issue in subject.issues]
-        completeness: Literal["complete", "partial"] = "partial" if unknown else "complete"
+        for chain in chains:
+            unknown += reconciled.issues(system.tail, chain.key, addresses, natives=True)
+        is_partial = any(issue.makes_partial for issue in unknown)
+        completeness: Literal["complete", "partial"] = "partial" if is_partial else "complete"
         issues = issue_documents([*unknown, *statement.issues])
         return TransactionsPage(Transactions(tuple(found), completeness, issues), reached)
 
@@ -523,7 +527,7 @@ def _refuse_unread(valuation: Valuation) -> None:
         for issue in issues:
             if issue.reason == NO_FAMILY:
                 raise Unserved(f"the net asset value of {issue.subject}", remedy=f"{NO_FAMILY}: the operator adds one")
-            if issue.makes_partial and issue.adapter != account_index.ADAPTER:
+            if issue.makes_partial and issue.adapter not in OF_THE_INDEX:
                 raise Unavailable(issue.adapter, issue.reason)
 
 

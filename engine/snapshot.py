@@ -20,7 +20,7 @@ from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, run_batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountReader, AccountState
 from chainfolio.protocols import InstalledProtocols
-from engine import account_index
+from engine import account_index, reconciled
 from engine.daily import Daily, daily
 from engine.descriptions import About
 from engine.judging import Judge, Judgement
@@ -127,6 +127,7 @@ class Snapshotter:
         issues += [issue for account in accounts for issue in self.reader.unknown(account, interactions[account])]
         issues += account_index.gaps(self.chain.key, left, unindexed, len(candidates))
         issues += self._little_known(held, about)
+        issues += reconciled.issues(self.tail, self.chain.key, accounts, natives=False)
         reading = Reading(
             block=block, states=states, held=tuple(held), about=about, unknown=tuple(unknown), issues=tuple(issues),
             moved=moved, no_days=no_days, fees=fees,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.errors import StoreError
+from chainfolio.scopes import account_of
 from storage.disk import held
 from storage.sqlite import connect, said, writing
 from storage.tail_schema import prepare
@@ -344,7 +345,7 @@ class Tail:
 
     def keep_reconciliation(self, chain: str, account: str, span: Span, block_hash: str, result: bytes) -> None:
         """Keep what a comparison of an account's balances with its movements found, in the place of the last one. It
-        ends with the block at its end: StoreError where that block has left the tail meanwhile."""
+        ends where a block of its range goes or is indexed for the account. StoreError where its last one is another."""
         with self._write() as connection:
             here: list[Any] = connection.execute(
                 "SELECT hash FROM blocks WHERE chain = ? AND height = ?", (chain, span.last)
@@ -484,3 +485,8 @@ def _indexed_ranges(
             first = min([span.first, *(row[0] for row in touching)])
             last = max([span.last, *(row[1] for row in touching)])
             connection.execute("INSERT INTO cover VALUES (?, ?, ?, ?, ?)", (*key, first, last))
+    for account in {account_of(filter) for filter in filters}:  # None: of every account
+        connection.execute(
+            "DELETE FROM reconciliations WHERE chain = ? AND first <= ? AND last >= ? AND account = ifnull(?, account)",
+            (chain, span.last, span.first, account),
+        )

@@ -12,10 +12,12 @@ import pytest
 
 from chainfolio.blocks import Span
 from chainfolio.errors import BadRequest, NotIndexed, OverBudget
-from engine.reconcile import Reconciler, Reconciliation, kept
+from engine.reconcile import Reconciler
+from engine.reconciled import Reconciliation, kept
 from indexer.rewind import rewind
 from localchain.deploy import WAD, Deployment, deploy
 from localchain.evm import Tx, tx
+from localchain.hostile import BALANCES, deploy_hostile
 from localchain.node import LocalNode
 from storage.lake import Lake
 from storage.tail import Tail
@@ -36,7 +38,13 @@ class Lived:
 
     node: LocalNode
     deployment: Deployment
+    hostile: dict[str, str]
     planted: dict[str, dict[str, list[Planted]]] = field(default_factory=dict)
+
+    start: int = 0  # the last block before anybody did something
+
+    def __post_init__(self) -> None:
+        self.start = self.node.height
 
     def who(self, name: str) -> str:
         return self.deployment.accounts[name].lower()
@@ -56,7 +64,8 @@ COIN = "eip155:31337/slip44:60"
 @pytest.fixture(scope="module")
 def lived() -> Iterator[Lived]:
     with LocalNode() as node:
-        lived = Lived(node, deploy(node))
+        deployed = deploy(node)
+        lived = Lived(node, deployed, deploy_hostile(node, deployed.accounts["grace"]))
         honestly(lived)
         node.mine(40)
         tokens(lived)
@@ -164,7 +173,8 @@ async def test_every_planted_difference_is_found_in_its_first_block_and_named_an
     lived: Lived, tmp_path: Path
 ) -> None:
     """With traces only what the index cannot know is left: the moves inside calls are rows."""
-    accounts = [each.lower() for each in lived.deployment.accounts.values()]
+    hostile = ("deployer", "grace")  # whom hostile tokens tell of
+    accounts = [each.lower() for name, each in lived.deployment.accounts.items() if name not in hostile]
     async with indexed(lived, tmp_path) as index:
         results = await reconciled(index, accounts)
         for each in results:
@@ -198,7 +208,7 @@ async def test_without_traces_coins_moved_by_calls_are_missed_and_found_in_the_b
 
 
 async def test_blocks_that_nobody_indexed_are_named_as_such(lived: Lived, tmp_path: Path) -> None:
-    alice, height = lived.who("alice"), lived.deployment.height
+    alice, height = lived.who("alice"), lived.start
     async with served(lived.node, lived.deployment, Provider(lived.node.url)) as chain:
         tail = Tail(tmp_path / "tail.db")
         index = IndexOf(chain, Lake(str(tmp_path / "lake")), tail, WHOLE)
@@ -218,12 +228,24 @@ async def test_blocks_that_nobody_indexed_are_named_as_such(lived: Lived, tmp_pa
 
 async def test_a_row_that_the_index_lacks_in_a_block_that_it_read_is_named(lived: Lived, tmp_path: Path) -> None:
     """A node that left out a log without a word, when it was indexed."""
-    alice, height = lived.who("alice"), lived.deployment.height + 2
+    alice, height = lived.who("alice"), lived.start + 2
     async with indexed(lived, tmp_path) as index:
         index.lake.forget(index.key, Span(height, height))
         (found,) = await reconciled(index, [alice])
         lost = [each for each in found.differences if each.block == height]
         assert [(each.cause, each.amount) for each in lost] == [("missing_row", "9")]
+
+
+async def test_a_token_that_does_not_say_its_balance_is_unreadable_and_not_equal(lived: Lived, tmp_path: Path) -> None:
+    """Tokens that misbehave in every way that the local chain knows tell of a transfer to grace."""
+    grace = lived.who("grace")
+    async with indexed(lived, tmp_path) as index:
+        (found,) = await reconciled(index, [grace])
+        status = {each.asset: each.status for each in found.assets}
+        balances = {name: status[erc20(token.lower())] for name, token in lived.hostile.items() if name in BALANCES}
+        sound = {"balance of 64 bytes", "balance of max uint256"}
+        assert {name for name, one in balances.items() if one == "unreadable"} == BALANCES.keys() - sound
+        assert not found.is_equal
 
 
 async def test_without_an_archive_the_end_is_compared_and_no_block_is_made_up(lived: Lived, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.errors import Busy, StorageFull, StoreError
+from chainfolio.scopes import account_filter
 from storage.sqlite import said
 from storage.tail import Tail, TailBlock, Watch
 from storage.tail_schema import VERSION
@@ -335,6 +336,14 @@ def test_a_comparison_of_an_account_stands_until_a_block_of_its_range_goes(tmp_p
     tail.forget(tail.open_batch("a", Span(5, 5), ["logs"]))
     assert [account for account, _ in tail.reconciliations("a")] == ["0xa"]
     tail.rewind("a", 11, None)
+    assert tail.reconciliations("a") == []
+    for account in ("0xa", "0xb"):
+        tail.keep_reconciliation("a", account, Span(5, 9), "0x9", b"3")
+    tail.add_indexed_ranges("a", "logs", account_filter("0xb"), Span(10, 20))
+    assert len(tail.reconciliations("a")) == 2
+    tail.add_indexed_ranges("a", "logs", account_filter("0xb"), Span(9, 9))
+    assert [account for account, _ in tail.reconciliations("a")] == ["0xa"]
+    tail.add_indexed_ranges("a", "logs", "", Span(2, 5))
     assert tail.reconciliations("a") == []
 
 

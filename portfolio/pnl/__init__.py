@@ -1,1 +1,0 @@
-"""Profit and loss: what came and left, matched lot by lot; pure, exact, the same result for the same entries."""

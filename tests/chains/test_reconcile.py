@@ -1,0 +1,58 @@
+"""On every kind of chain, balances are the sums of movements, and one that an index lacks is found in its block."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from chainfolio.blocks import Span
+from chainfolio.chains import Capability
+from chainfolio.tables import TRANSFERS
+from engine.reconcile import Reconciler
+from tests.chains.index import AnyIndex, index
+from tests.chains.subject import ChainUnderTest
+
+pytestmark = pytest.mark.needs(Capability.PAST_BALANCES)
+
+
+@asynccontextmanager
+async def whole(traded: ChainUnderTest, folder: Path) -> AsyncIterator[AnyIndex]:
+    """Everything that moves something, up to the newest final block."""
+    async with index(traded, folder) as indexed:
+        indexed.datasets = tuple(each.name for each in indexed.chain.datasets.values() if each.history)
+        await indexed.fill_final()
+        yield indexed
+
+
+async def test_balances_of_coins_and_plain_tokens_are_the_sums_of_their_movements(
+    traded: ChainUnderTest, tmp_path: Path
+) -> None:
+    async with whole(traded, tmp_path) as indexed:
+        info, last = indexed.chain.info, (await indexed.chain.heads()).finalized
+        results = await Reconciler(indexed.chain, indexed.lake, indexed.tail).run(traded.accounts)
+        plain = {str(info.native.asset), *(str(info.token_asset(token)) for token in traded.plain)}
+        met: set[str] = set()
+        for each in results:
+            states = {one.asset: one.status for one in each.assets if one.asset in plain}
+            assert set(states.values()) == {"equal"}, (each.address, each.differences)
+            assert (each.first_block, each.last_block) == (0, last)
+            met |= states.keys()
+        assert str(info.native.asset) in met
+        assert len(met) > len(plain) // 2
+
+
+async def test_a_movement_that_the_index_lacks_is_found_in_its_block(traded: ChainUnderTest, tmp_path: Path) -> None:
+    async with whole(traded, tmp_path) as indexed:
+        rows = [row for row in indexed.stored(TRANSFERS.name).to_pylist() if row["token"] in traded.plain]
+        mine = [row for row in rows if row["recipient"] in traded.accounts and row["sender"] not in traded.accounts]
+        lost = mine[len(mine) // 2]
+        account = lost["recipient"]
+        token = str(indexed.chain.info.token_asset(lost["token"]))
+        indexed.lake.forget(indexed.key, Span(lost["height"], lost["height"]), [TRANSFERS])
+        (found,) = await Reconciler(indexed.chain, indexed.lake, indexed.tail).run([account])
+        told = {each.block for each in found.differences if each.asset == token}
+        assert told == {lost["height"]}
+        assert {each.cause for each in found.differences if each.block == lost["height"]} == {"missing_row"}

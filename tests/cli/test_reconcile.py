@@ -1,0 +1,127 @@
+"""`chainfolio reconcile` through the real command line: what it prints, how it ends, and where its result is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localchain.evm import tx
+from localchain.node import LocalNode
+from tests.cli.conftest import Run, configure
+from tests.engine.drifting import WAD, drifting
+
+ROOT = Path(__file__).resolve().parents[2]
+BEHIND = 10  # blocks behind the last deed: more than are final
+pytestmark = pytest.mark.node
+
+
+class Lived:
+    """A wallet with honest coins, and one whose token grows without events."""
+
+    def __init__(self, node: LocalNode) -> None:
+        self.node = node
+        owner, self.plain, self.other = node.accounts[:3]
+        self.token = drifting(node, owner)
+        node.settle([tx(owner, self.token, "mint(address,uint256)", who, 1_000) for who in (self.plain, self.other)])
+        node.settle([tx(self.plain, self.token, "transfer(address,uint256)", owner, 1_000)])
+        node.mine(5)
+        self.grown = [node.settle([tx(owner, self.token, "rebase(uint256)", rate * WAD)]) for rate in (2, 3)]
+        node.mine(BEHIND)
+
+
+@pytest.fixture(scope="module")
+def lived() -> Iterator[Lived]:
+    with LocalNode() as node:
+        yield Lived(node)
+
+
+@pytest.fixture
+def configured(here: Path, lived: Lived) -> Path:
+    configure(here, lived.node.url, chain="local", more=f'facts = "{ROOT / "configs" / "chains" / "local.toml"}"')
+    return here
+
+
+def test_an_account_without_a_difference_is_proven_and_one_with_some_is_told_block_and_cause(
+    run: Run, configured: Path, lived: Lived
+) -> None:
+    assert run("reconcile", lived.plain, "--json").error["kind"] == "NotIndexed"
+    assert run("watch", lived.plain, lived.other).code == 0
+    ran = run("reconcile", lived.plain, lived.plain.lower(), "--json")
+    assert ran.code == 0, ran.out + ran.err
+    (found,) = ran.json
+    assert (found["address"], found["lastBlock"]) == (lived.plain.lower(), lived.node.height)
+    assert found["blockHash"] == lived.node.block()["hash"]
+    assert (found["counts"]["equal"], found["differences"]) == (2, [])
+    for each in found["assets"]:
+        assert int(each["opening"]) + int(each["movements"]) == int(each["balance"]), each
+    ran = run("reconcile", lived.other, lived.plain, "--checkpoints", "3", "--json")
+    assert ran.code == 12
+    assert [each["address"] for each in ran.json] == [lived.other.lower(), lived.plain.lower()]
+    told = [(each["block"], each["amount"], each["cause"]) for each in ran.json[0]["differences"]]
+    assert told == [(height, "1000", "rebasing") for height in lived.grown]
+
+
+def test_people_read_a_table_and_the_progress_beside_it(run: Run, configured: Path, lived: Lived) -> None:
+    assert run("watch", lived.other).code == 0
+    ran = run("reconcile", lived.other)
+    assert ran.code == 12
+    assert "1 equal, 1 differs" in ran.out
+    assert ran.out.count("rebasing") == 2
+    assert f"{lived.grown[0]}" in ran.out
+    assert "round 1: " in ran.err
+    assert "reading 2 blocks again" in ran.err
+
+
+def test_the_result_is_shown_by_status_and_beside_answers(run: Run, configured: Path, lived: Lived) -> None:
+    assert run("watch", lived.other).code == 0
+    assert run("reconcile", lived.other).code == 12
+    (chain,) = run("status", "--json").json["chains"]
+    (kept,) = chain["reconciled"]
+    assert (kept["account"], kept["last"]) == (lived.other.lower(), lived.node.height)
+    assert kept["counts"] == {"equal": 1, "differs": 1, "unreadable": 0, "unindexed": 0}
+    assert [each["block"] for each in kept["differences"]] == lived.grown
+    assert f"{lived.other.lower()} reconciled from block 0 to {lived.node.height}" in run("status").out
+    (portfolio,) = run("portfolio", lived.other, "--json").json
+    (issue,) = (each for each in portfolio["issues"] if each["adapter"] == "reconcile")
+    assert f"from block {lived.grown[0]} on (rebasing)" in issue["reason"]
+    assert portfolio["completeness"] == "complete", "the token tells less than it does, and nothing is lacking"
+    answer = run("transactions", lived.other, "--json").json
+    assert "reconcile" in {each["adapter"] for each in answer["issues"]}
+    assert answer["completeness"] == "complete"
+
+
+def test_a_history_that_lacks_blocks_makes_answers_partial(run: Run, configured: Path, lived: Lived) -> None:
+    """The movements of the first blocks are not indexed: their coins and tokens came from nowhere."""
+    assert run("watch", lived.plain, "--from", "4").code == 0
+    ran = run("reconcile", lived.plain, "--from", "0", "--json")
+    assert ran.code == 12
+    (found,) = ran.json
+    assert {each["cause"] for each in found["differences"]} == {"not_indexed"}
+    (portfolio,) = run("portfolio", lived.plain, "--json").json
+    assert portfolio["completeness"] == "partial"
+    assert run("watch", lived.plain, "--from", "0").code == 0
+    (chain,) = run("status", "--json").json["chains"]
+    assert chain["reconciled"] == [], "what was lacking is there: the comparison is of another time"
+    assert run("reconcile", lived.plain).code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--checkpoints", "0"), 2, "checkpoints: at least 1"),
+        (("--from", "-1"), 2, "from: a block height is at least 0"),
+        (("--to", "100000"), 2, "above the head"),
+        (("--max-requests", "1"), 10, "with a larger budget"),
+        (("--chain", "nowhere"), 2, "nowhere"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    run: Run, configured: Path, lived: Lived, options: tuple[str, str], code: int, said: str
+) -> None:
+    assert run("watch", lived.other).code == 0
+    ran = run("reconcile", lived.other, *options)
+    assert ran.code == code, ran.err
+    assert said in ran.err
+    assert run("reconcile", "0x" + "00" * 20).code == 2
