@@ -1,0 +1,108 @@
+"""What the calculation of gains starts from: entries, and the unit of money in which it is exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from typing import Final, Literal, NamedTuple
+
+from chainfolio import amounts
+
+MONEY_DIGITS: Final = 30
+Kind = Literal[
+    "buy", "income", "received", "borrow",
+    "sell", "gift", "donate", "fee", "repay",
+    "move", "deposit", "withdraw",
+]  # fmt: skip
+ACQUIRED: Final = frozenset({"buy", "income", "received", "borrow"})
+DISPOSED: Final = frozenset({"sell", "gift", "donate", "fee"})
+NEVER_DEPOSITED: Final = "more was withdrawn than had been deposited"
+_ROUNDED: Final = Context(prec=1000, Emax=10_000, Emin=-10_000, rounding=ROUND_HALF_EVEN)
+
+
+def money(value: Decimal) -> int:
+    """A value as an integer of 10^-30: the unit in which gains are computed, rounded half to even."""
+    return int(_ROUNDED.to_integral_value(_ROUNDED.scaleb(value, MONEY_DIGITS)))
+
+
+def decimal(units: int) -> Decimal:
+    """An integer of money as the exact decimal."""
+    return amounts.EXACT.scaleb(Decimal(units), -MONEY_DIGITS)
+
+
+def share(whole: int, part: int, of: int) -> int:
+    """So many `of` parts of a sum, rounded up to the unit; what is left is the rest, so that no unit is lost."""
+    return -(-whole * part // of)
+
+
+class Entry(NamedTuple):
+    """A quantity (smallest units) of one asset that an account got or gave away, and what it was worth.
+
+    `value` is without the `fee` in money that was paid for it: both belong to the cost of what is acquired, and the
+    fee is taken from the proceeds of what is disposed of. It is None where nobody knows it, and `reason` says why.
+    `order` places what happened at the same time. A `move` goes from `wallet` to the own wallet `to`.
+    """
+
+    time_us: int
+    kind: Kind
+    asset: str
+    quantity: int
+    value: int | None = None
+    fee: int = 0
+    wallet: str = ""
+    transaction: str = ""
+    to: str = ""
+    order: int = 0
+    reason: str = ""
+
+    @property
+    def place(self) -> tuple[int, int, bool, str, str, str, str, int]:
+        """Where it stands among all. At one moment assets come before they leave."""
+        leaves = self.kind not in ACQUIRED
+        return self.time_us, self.order, leaves, self.transaction, self.wallet, self.asset, self.kind, self.quantity
+
+
+def in_order(entries: Iterable[Entry]) -> list[Entry]:
+    """Entries by time: the result does not depend on the order in which they were given."""
+    found = sorted(entries, key=lambda entry: entry.place)
+    assert all(entry.quantity > 0 for entry in found), "what moved is more than nothing"
+    return found
+
+
+def without_loans(entries: Iterable[Entry], *, per_wallet: bool) -> Iterator[Entry]:
+    """Entries in order, without deposits: what is deposited stays the owner's.
+
+    What comes back beyond the deposit is income at spot. What is paid back beyond what was borrowed is interest, a fee.
+    """
+    deposited: dict[tuple[str, str], int] = {}
+    owed: dict[tuple[str, str], int] = {}
+    for entry in entries:
+        kind = entry.kind
+        if kind in ("deposit", "withdraw", "borrow", "repay"):
+            key = entry.asset, entry.wallet if per_wallet else ""
+            if kind == "deposit":
+                deposited[key] = deposited.get(key, 0) + entry.quantity
+            elif kind == "withdraw":
+                back = min(entry.quantity, deposited.get(key, 0))
+                deposited[key] = deposited.get(key, 0) - back
+                if back < entry.quantity:
+                    yield _rest(entry, back, "income")
+            elif kind == "borrow":
+                owed[key] = owed.get(key, 0) + entry.quantity
+                yield entry
+            else:
+                back = min(entry.quantity, owed.get(key, 0))
+                owed[key] = owed.get(key, 0) - back
+                if back:
+                    yield entry._replace(quantity=back, value=None, fee=0)
+                if back < entry.quantity:
+                    yield _rest(entry, back, "fee")
+        else:
+            yield entry
+
+
+def _rest(entry: Entry, back: int, kind: Kind) -> Entry:
+    """What is left of an entry behind the part that only came back, as an entry of another kind."""
+    rest = entry.quantity - back
+    value = None if entry.value is None else share(entry.value, rest, entry.quantity)
+    return entry._replace(kind=kind, quantity=rest, value=value, fee=share(entry.fee, rest, entry.quantity))

@@ -1,0 +1,112 @@
+"""Gains: each disposal matched with what it cost, and what is still held at what cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from portfolio.pnl.entries import Entry, share
+from portfolio.pnl.lots import Lot, Lots
+
+SHORT: Final = "more left than is known to have come"
+NO_PRICE: Final = "no price is known at that time"
+
+
+class Gain(NamedTuple):
+    """A part of a disposal with the lot that it came from, or an income. None is what is not known; `reason` says
+    why. `rule` is how the cost was found, in a method that has several rules."""
+
+    kind: str
+    asset: str
+    wallet: str
+    transaction: str
+    time_us: int
+    quantity: int
+    proceeds: int | None
+    cost: int | None
+    acquired_us: int | None = None
+    acquired_in: str = ""
+    rule: str = ""
+    reason: str = ""
+
+    @property
+    def gain(self) -> int | None:
+        """Proceeds less cost."""
+        return None if self.proceeds is None or self.cost is None else self.proceeds - self.cost
+
+
+class Held(NamedTuple):
+    """What is left of one asset (in one wallet, where lots are kept by wallet), and what it cost. `short` is what left
+    and is not known to have come."""
+
+    asset: str
+    wallet: str
+    quantity: int
+    cost: int | None
+    reason: str = ""
+    short: int = 0
+
+
+@dataclass(slots=True)
+class Gains:
+    """The result: gains in the order of time, and what is held by asset and wallet."""
+
+    gains: list[Gain] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Book:
+    """The lots of one asset, of an account or of a wallet."""
+
+    lots: Lots
+    short: int = 0
+
+    def take(self, quantity: int) -> Iterator[Lot]:
+        """Take a quantity out, as far as there is as much."""
+        for lot in self.lots.take(quantity):
+            quantity -= lot.quantity
+            yield lot
+        self.short += quantity
+
+    def held(self, asset: str, wallet: str) -> Held:
+        """What is left."""
+        lots = self.lots.held()
+        unknown = next((lot.reason for lot in lots if lot.cost is None), "")
+        cost = None if unknown else sum(lot.cost or 0 for lot in lots)
+        return Held(asset, wallet, sum(lot.quantity for lot in lots), cost, unknown, self.short)
+
+
+def acquired(entry: Entry) -> Lot:
+    """The lot that an acquisition makes."""
+    cost = None if entry.value is None else entry.value + entry.fee
+    reason = (entry.reason or NO_PRICE) if cost is None else ""
+    return Lot(entry.quantity, cost, entry.value, entry.time_us, entry.transaction, reason)
+
+
+def income(entry: Entry) -> Gain:
+    """An income is a gain of its whole value, and the cost of what it brought."""
+    reason = (entry.reason or NO_PRICE) if entry.value is None else ""
+    about = entry.kind, entry.asset, entry.wallet, entry.transaction, entry.time_us, entry.quantity
+    return Gain(*about, entry.value, 0, reason=reason)
+
+
+def disposed(entry: Entry, lots: Iterable[tuple[Lot, str]]) -> Iterator[Gain]:
+    """The gains of a disposal by the lots that gave it, each with the rule that chose it. What no lot gives has no
+    known cost."""
+    left = entry.quantity
+    proceeds = None if entry.value is None else entry.value - entry.fee
+    no_price = (entry.reason or NO_PRICE) if proceeds is None else ""
+    about = entry.kind, entry.asset, entry.wallet, entry.transaction, entry.time_us
+    for lot, rule in lots:
+        part = None
+        if proceeds is not None:
+            part = share(proceeds, lot.quantity, left)
+            proceeds -= part
+        left -= lot.quantity
+        yield Gain(
+            *about, lot.quantity, part, lot.cost, lot.time_us, lot.transaction, rule, no_price or lot.reason
+        )  # fmt: skip
+    if left:
+        yield Gain(*about, left, proceeds, None, reason=SHORT)

@@ -1,0 +1,68 @@
+"""Gains by a method: what `gains_of` answers for entries in any order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from datetime import UTC, tzinfo
+from typing import Final
+
+from portfolio.pnl.entries import ACQUIRED, DISPOSED, Entry, in_order, without_loans
+from portfolio.pnl.gains import SHORT, Book, Gains, acquired, disposed, income
+from portfolio.pnl.lots import LOTS, Lot
+from portfolio.pnl.uk import by_uk_rules
+
+UK: Final = "uk"
+METHODS: Final = (*LOTS, UK)
+
+
+def gains_of(
+    entries: Iterable[Entry], method: str, *, per_wallet: bool = False, zone: tzinfo = UTC, unit: int = 1
+) -> Gains:
+    """The gains of an account. Lots are kept over all its wallets, or by wallet.
+
+    `zone` is where the days of the UK rules begin, and `unit` what their costs are rounded up to.
+    """
+    ordered = without_loans(in_order(entries), per_wallet=per_wallet)
+    if method != UK:
+        return _by_lots(ordered, method, per_wallet=per_wallet)
+    assert not per_wallet, "the UK rules pool all that one person holds"
+    return by_uk_rules(ordered, zone, unit)
+
+
+def _by_lots(entries: Iterable[Entry], method: str, *, per_wallet: bool) -> Gains:
+    found, make = Gains(), LOTS[method]
+    books: dict[tuple[str, str], Book] = {}
+
+    def book_of(asset: str, wallet: str) -> Book:
+        key = asset, wallet if per_wallet else ""
+        book = books.get(key)
+        if book is None:
+            book = books[key] = Book(make())
+        return book
+
+    for entry in entries:
+        book = book_of(entry.asset, entry.wallet)
+        if entry.kind in ACQUIRED:
+            book.lots.add(acquired(entry))
+            if entry.kind == "income":
+                found.gains.append(income(entry))
+        elif entry.kind in DISPOSED:
+            found.gains += disposed(entry, ((lot, "") for lot in book.take(entry.quantity)))
+        elif entry.kind == "move":
+            if per_wallet and entry.to != entry.wallet:
+                _move(entry, book, book_of(entry.asset, entry.to))
+        else:  # what is paid back was never the owner's gain: it leaves at its cost
+            deque(book.take(entry.quantity), maxlen=0)
+    found.held = [book.held(*key) for key, book in sorted(books.items(), key=lambda item: item[0])]
+    return found
+
+
+def _move(entry: Entry, source: Book, target: Book) -> None:
+    """Lots go from one wallet to another as they are."""
+    left = entry.quantity
+    for lot in source.take(entry.quantity):
+        target.lots.add(lot)
+        left -= lot.quantity
+    if left:
+        target.lots.add(Lot(left, None, None, entry.time_us, entry.transaction, SHORT))

@@ -1,0 +1,199 @@
+"""Gains as rows for a file or a table, and as sums; what is not known stays `N/A`, with the reason."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from chainfolio import amounts
+from portfolio.document import UNKNOWN, IssueDocument
+from portfolio.pnl.entries import decimal, money
+from portfolio.pnl.gains import Gain, Gains, Held
+
+if TYPE_CHECKING:
+    import polars as pl
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class AssetFacts:
+    """How an asset is shown."""
+
+    symbol: str
+    decimals: int
+    chain: str = ""
+    contract: str = ""
+
+
+class GainDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A part of one disposal, with the lot that gave it; or an income, which has no lot. Values are in USD.
+
+    `acquiredIn` is the transaction that brought the lot (several, apart by a space, where a day counts as one; `pool`
+    where all lots are one), `rule` the rule that chose it. `reason` says why something is `N/A`."""
+
+    time: str
+    kind: str
+    symbol: str
+    chain: str
+    contract: str
+    wallet: str
+    transaction: str
+    amount: str
+    proceeds: str
+    cost: str
+    gain: str
+    acquired: str
+    acquired_in: str
+    rule: str
+    reason: str
+
+
+class HoldingDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """What is left of one asset by the lots, its cost, and its gain as if it was sold at `price`. `short` is what left
+    and is not known to have come."""
+
+    symbol: str
+    chain: str
+    contract: str
+    wallet: str
+    amount: str
+    short: str
+    total_cost_basis: str
+    price: str
+    open_pnl: str
+    closed_pnl: str
+    reason: str
+
+
+class PnlDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """The gains of an account by one method, in USD. `closedPnl` is what disposals gained, `income` what came for
+    nothing, `fees` what was paid to the chains, valued when it was paid. A sum is `N/A` where one of its parts is:
+    `unknown` counts these parts by their reasons."""
+
+    method: str
+    addresses: tuple[str, ...]
+    open_pnl: str
+    closed_pnl: str
+    total_cost_basis: str
+    income: str
+    fees: str
+    holdings: tuple[HoldingDocument, ...]
+    gains: tuple[GainDocument, ...]
+    unknown: dict[str, int]
+    issues: tuple[IssueDocument, ...] = ()
+
+
+COLUMNS: Final = GainDocument.__struct_encode_fields__
+NOT_PRICED: Final = "no price is known now"
+
+
+def document(
+    found: Gains,
+    facts: Mapping[str, AssetFacts],
+    prices: Mapping[str, Decimal],
+    *,
+    method: str,
+    addresses: Sequence[str],
+    issues: Sequence[IssueDocument] = (),
+) -> PnlDocument:
+    """The gains with what is held valued at `prices`, in the order of time; holdings by asset and wallet."""
+    closed: defaultdict[str, list[int | None]] = defaultdict(list)
+    sums: defaultdict[str, list[int | None]] = defaultdict(list)
+    unknown: Counter[str] = Counter()
+    for gain in found.gains:
+        if gain.kind == "income":
+            sums["income"].append(gain.gain)
+        else:
+            closed[gain.asset].append(gain.gain)
+            sums["closed"].append(gain.gain)
+        if gain.kind == "fee":
+            sums["fee"].append(gain.proceeds)
+        if gain.gain is None:
+            unknown[gain.reason] += 1
+    holdings = []
+    for held in found.held:
+        asset = facts[held.asset]
+        opened = _open(held, asset, prices.get(held.asset))
+        reason = held.reason or (NOT_PRICED if opened is None else "")
+        if reason:
+            unknown[reason] += 1
+        sums["cost"].append(held.cost)
+        sums["open"].append(opened)
+        holdings.append(_holding(held, asset, prices.get(held.asset), opened, total(closed[held.asset]), reason))
+    return PnlDocument(
+        method=method, addresses=tuple(addresses), open_pnl=text(total(sums["open"])),
+        closed_pnl=text(total(sums["closed"])), total_cost_basis=text(total(sums["cost"])),
+        income=text(total(sums["income"])), fees=text(total(sums["fee"])), holdings=tuple(holdings),
+        gains=tuple(gain_document(gain, facts[gain.asset]) for gain in found.gains),
+        unknown=dict(sorted(unknown.items())), issues=tuple(issues),
+    )  # fmt: skip
+
+
+def _open(held: Held, asset: AssetFacts, price: Decimal | None) -> int | None:
+    """What is held would gain, sold at a price; nothing where nothing is held."""
+    if not held.quantity:
+        return 0
+    if held.cost is None or price is None:
+        return None
+    return money(amounts.value_of(amounts.amount(held.quantity, asset.decimals), price)) - held.cost
+
+
+def _holding(
+    held: Held, asset: AssetFacts, price: Decimal | None, opened: int | None, closed: int | None, reason: str
+) -> HoldingDocument:
+    return HoldingDocument(
+        symbol=asset.symbol, chain=asset.chain, contract=asset.contract, wallet=held.wallet,
+        amount=amounts.text(amounts.amount(held.quantity, asset.decimals)),
+        short=amounts.text(amounts.amount(held.short, asset.decimals)), total_cost_basis=text(held.cost),
+        price=UNKNOWN if price is None else amounts.text(price), open_pnl=text(opened), closed_pnl=text(closed),
+        reason=reason,
+    )  # fmt: skip
+
+
+def gain_document(gain: Gain, facts: AssetFacts) -> GainDocument:
+    """One row."""
+    return GainDocument(
+        time=moment(gain.time_us), kind=gain.kind, symbol=facts.symbol, chain=facts.chain, contract=facts.contract,
+        wallet=gain.wallet, transaction=gain.transaction,
+        amount=amounts.text(amounts.amount(gain.quantity, facts.decimals)), proceeds=text(gain.proceeds),
+        cost=text(gain.cost), gain=text(gain.gain), acquired=moment(gain.acquired_us), acquired_in=gain.acquired_in,
+        rule=gain.rule, reason=gain.reason,
+    )  # fmt: skip
+
+
+def frame(gains: Sequence[GainDocument]) -> pl.DataFrame:
+    """The rows for Parquet: text, so that every number is exact; empty where there is nothing."""
+    import polars as pl
+
+    names = GainDocument.__struct_fields__
+    rows = {name: [getattr(gain, name) for gain in gains] for name in names}
+    return pl.DataFrame(
+        {shown: rows[name] for name, shown in zip(names, COLUMNS, strict=True)}, dict.fromkeys(COLUMNS, pl.String)
+    )
+
+
+def text(units: int | None) -> str:
+    """Money in plain notation."""
+    return UNKNOWN if units is None else amounts.text(decimal(units))
+
+
+def moment(at_us: int | None) -> str:
+    """A moment in UTC, ISO 8601; empty where there is none."""
+    return "" if at_us is None else f"{EPOCH + timedelta(microseconds=at_us):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def total(parts: Iterable[int | None]) -> int | None:
+    """The sum, unknown where a part is."""
+    found = 0
+    for part in parts:
+        if part is None:
+            return None
+        found += part
+    return found

@@ -1,0 +1,108 @@
+"""The rules of the United Kingdom for shares and tokens (TCGA 1992 s104-106A; HMRC CRYPTO22200): what is disposed of on
+a day came first from what was acquired on that day, then from what is acquired in the 30 days after it, then from the
+pool of all else at its average cost."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final
+
+from portfolio.pnl.entries import ACQUIRED, DISPOSED, Entry
+from portfolio.pnl.gains import Book, Gain, Gains, acquired, disposed, income
+from portfolio.pnl.lots import POOL, AveragedLots, Lot
+
+SAME_DAY: Final = "same day"
+THIRTY_DAYS: Final = "30 days"
+DAYS: Final = 30
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class Day:
+    """One day of one asset: all acquisitions count as one, and so do all disposals."""
+
+    number: int
+    came: AveragedLots
+    last_us: int = 0
+    transactions: dict[str, None] = field(default_factory=dict)
+    left: list[Entry] = field(default_factory=list)
+    unmatched: int = 0
+    matched: list[tuple[Lot, str]] = field(default_factory=list)
+
+    def match(self, source: Day, rule: str) -> None:
+        """Match disposals of this day with acquisitions of a day."""
+        for lot in source.came.take(self.unmatched):
+            lot.time_us, lot.transaction = source.last_us, " ".join(source.transactions)
+            self.matched.append((lot, rule))
+            self.unmatched -= lot.quantity
+
+
+def by_uk_rules(entries: Iterable[Entry], zone: tzinfo, unit: int) -> Gains:
+    """The gains by these rules. Days begin where `zone` says; costs are rounded up to `unit`."""
+    assets: dict[str, dict[int, Day]] = {}
+    found = Gains()
+    for entry in entries:
+        if entry.kind == "move":
+            continue
+        number = (EPOCH + timedelta(microseconds=entry.time_us)).astimezone(zone).toordinal()
+        days = assets.setdefault(entry.asset, {})
+        if number not in days:
+            days[number] = Day(number, AveragedLots(unit))
+        day = days[number]
+        if entry.kind in ACQUIRED:
+            day.came.add(acquired(entry))
+            day.last_us, day.transactions[entry.transaction] = entry.time_us, None
+            if entry.kind == "income":
+                found.gains.append(income(entry))
+        else:
+            day.left.append(entry)
+            day.unmatched += entry.quantity
+    for asset, by_number in sorted(assets.items()):
+        pool = _match([by_number[number] for number in sorted(by_number)], unit)
+        found.gains += (gain for day in by_number.values() for gain in _gains(day))
+        short = sum(day.unmatched for day in by_number.values())
+        found.held.append(Book(pool, short).held(asset, ""))
+    found.gains.sort(key=lambda gain: (gain.time_us, gain.transaction))
+    return found
+
+
+def _match(days: Sequence[Day], unit: int) -> AveragedLots:
+    """Match all days of an asset; the pool that is left."""
+    for day in days:
+        day.match(day, SAME_DAY)
+    for place, day in enumerate(days):
+        later = place + 1
+        while day.unmatched and later < len(days) and days[later].number <= day.number + DAYS:
+            day.match(days[later], THIRTY_DAYS)
+            later += 1
+    pool = AveragedLots(unit)
+    for day in days:
+        for lot in day.came.held():
+            pool.add(lot)
+        for lot in pool.take(day.unmatched):
+            day.matched.append((lot, POOL))
+            day.unmatched -= lot.quantity
+    return pool
+
+
+def _gains(day: Day) -> Iterator[Gain]:
+    """The disposals of a day, one after another, with the lots that were matched with all of them."""
+    queue = deque(day.matched)
+    for entry in day.left:
+        pieces = list(_pieces(queue, entry.quantity))
+        if entry.kind in DISPOSED:
+            yield from disposed(entry, pieces)
+
+
+def _pieces(queue: deque[tuple[Lot, str]], quantity: int) -> Iterator[tuple[Lot, str]]:
+    while quantity and queue:
+        lot, rule = queue[0]
+        if lot.quantity > quantity:
+            yield lot.split(quantity), rule
+            return
+        queue.popleft()
+        quantity -= lot.quantity
+        yield lot, rule
