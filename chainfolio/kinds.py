@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from chainfolio.chain_settings import ChainSettings
-from chainfolio.errors import BadSettings, Unserved
+from chainfolio.errors import BadSettings, ChainfolioError, Unserved
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
@@ -126,17 +126,21 @@ def kind_of(name: str) -> ChainKind:
         return _usable(name, import_module(f"{OURS}.{name}.kind").KIND)
     from importlib.metadata import entry_points
 
-    for entry in entry_points(group=GROUP):
-        if entry.name == name:
-            try:
-                found = entry.load()
-            except (Exception, SystemExit) as error:  # third-party code: the operator hears which package it is
-                reason = f"the package of `{name}` ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
-                raise BadSettings("adapter", reason) from error
-            return _usable(name, found)
-    raise BadSettings(
-        "adapter", f"no kind of chain `{name}` is installed", remedy=f"one of {', '.join(sorted(installed()))}"
-    )
+    entries = {entry.value: entry for entry in entry_points(group=GROUP) if entry.name == name}
+    if not entries:
+        raise BadSettings(
+            "adapter", f"no kind of chain `{name}` is installed", remedy=f"one of {', '.join(sorted(installed()))}"
+        )
+    if len(entries) > 1:
+        reason = f"several packages have a kind of chain `{name}`: {', '.join(sorted(entries))}"
+        raise BadSettings("adapter", reason, remedy="uninstall all but one")
+    (entry,) = entries.values()
+    try:
+        found = entry.load()
+    except (Exception, SystemExit) as error:  # third-party code: the operator hears which package it is
+        reason = f"the package of `{name}` ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
+        raise BadSettings("adapter", reason) from error
+    return _usable(name, found)
 
 
 def datasets() -> dict[str, Dataset]:
@@ -167,5 +171,34 @@ def _usable(name: str, found: Any) -> ChainKind:
     if not (isinstance(settings, type) and issubclass(settings, ChainSettings) and callable(found.build)):
         raise BadSettings("adapter", f"what is installed as `{name}` is no kind of chain")
     kind: ChainKind = found
+    if name not in ours():
+        from chainfolio.kind_checks import kind_fault
+
+        _USED.pop(name, None)
+        if fault := kind_fault(name, kind, datasets()):
+            raise BadSettings("adapter", f"the kind of chain `{name}` cannot be used: {fault}")
     _USED[name] = kind
     return kind
+
+
+def built(
+    kind: str, key: str, settings: ChainSettings, seams: Seams, *, configs: Path, memory: EndpointMemory
+) -> Chain:
+    """One chain of a kind; BadSettings where what a package makes is no chain of this kind."""
+    made_by = kind_of(kind)
+    if kind in ours():
+        return made_by.build(key, settings, seams, configs=configs, memory=memory)
+    from chainfolio.kind_checks import chain_fault
+
+    where = f"chains.{key}"
+    try:
+        chain = made_by.build(key, settings, seams, configs=configs, memory=memory)
+        fault = chain_fault(chain, key, kind, made_by.datasets)
+    except ChainfolioError:
+        raise
+    except Exception as error:  # third-party code: the operator hears which package it is
+        reason = f"the kind of chain `{kind}` cannot make it: {type(error).__name__}: {error}"
+        raise BadSettings(where, reason) from error
+    if fault:
+        raise BadSettings(where, f"what the kind of chain `{kind}` makes is no chain: {fault}")
+    return chain

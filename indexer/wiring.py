@@ -13,7 +13,7 @@ from chainfolio.assets import account
 from chainfolio.chain_settings import ACCOUNTS
 from chainfolio.chains import Capability, having
 from chainfolio.errors import BadRequest, BadSettings
-from chainfolio.kinds import EndpointMemory, kind_of
+from chainfolio.kinds import EndpointMemory, built
 from chainfolio.seams import Seams
 from chainfolio.settings import Settings
 from chainfolio.tables import BLOCKS
@@ -84,8 +84,8 @@ class System:
                 raise BadRequest(
                     "chain", f"{key} is not configured", remedy=f"configured are: {known}; add [chains.{key}]"
                 )
-            self._chains[key] = kind_of(settings.adapter).build(
-                key, settings, self.seams, configs=self.configs, memory=self.memory
+            self._chains[key] = built(
+                settings.adapter, key, settings, self.seams, configs=self.configs, memory=self.memory
             )
         return self._chains[key]
 
@@ -99,7 +99,7 @@ class System:
         it."""
         settings = self.chain(key).settings.at(endpoint)
         memory = EndpointMemory(self.tail.capabilities, self.tail.learn)
-        return kind_of(settings.adapter).build(key, settings, self.seams, configs=self.configs, memory=memory)
+        return built(settings.adapter, key, settings, self.seams, configs=self.configs, memory=memory)
 
     @property
     def chains(self) -> list[Chain]:

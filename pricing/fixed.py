@@ -69,5 +69,3 @@ def _usd(price: object, written: str, where: str) -> Decimal:
 
 
 SECTION = PriceSection(lambda section, chain, where: fixed(section, where), order=0)
-# Last: a peg is an opinion, and must not hide what a feed has seen.
-PEG_SECTION = PriceSection(lambda section, chain, where: fixed(section, where, name=PEG), order=100)

@@ -86,6 +86,16 @@ def answer_fault(what: str, answer: Any) -> str:
     return ""
 
 
+def source_fault(price: Price, source: str) -> str:
+    """Why what a source returned is no price of its own; empty where it is one."""
+    for what, value, kind in (
+        ("usd", price.usd, Decimal), ("time_us", price.time_us, int), ("confidence", price.confidence, Decimal)
+    ):  # fmt: skip
+        if not isinstance(value, kind):
+            return f"the price's {what} is a {type(value).__name__}, not {'an' if kind is int else 'a'} {kind.__name__}"
+    return "" if price.source == source else f"the price names another source: {price.source!s:.100}"
+
+
 def price_fault(price: Price, block: Block) -> str:
     """Why a price of whatever source cannot be used at a block; empty where it can."""
     if not price.usd.is_finite() or price.usd <= 0:

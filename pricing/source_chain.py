@@ -9,7 +9,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.plans import Plan
-from pricing.guards import price_fault
+from pricing.guards import price_fault, source_fault
 from pricing.quotes import PriceSource, Quotes, Refusal
 
 
@@ -28,7 +28,7 @@ def source_chain(sources: Sequence[PriceSource], assets: Iterable[Asset], block:
         quotes = yield from _asked(source, open_, block)
         refused += quotes.refused
         for price in quotes.prices:
-            fault = price_fault(price, block)
+            fault = source_fault(price, source.name) or price_fault(price, block)
             if fault:
                 refused.append(Refusal(price.asset, source.name, fault))
             else:
@@ -39,7 +39,19 @@ def source_chain(sources: Sequence[PriceSource], assets: Iterable[Asset], block:
 def _asked(source: PriceSource, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
     """One source of the chain. A source that breaks prices nothing, says so for each asset, and the next is asked."""
     try:
-        return (yield from source.prices(assets, block))
+        quotes = yield from source.prices(assets, block)
+        _check(quotes)
+        return quotes
     except Exception as error:  # a source may be third-party code: its fault is not the chain's
         reason = f"the source failed: {type(error).__name__}: {error}"
         return Quotes(refused=tuple(Refusal(asset, source.name, reason) for asset in assets))
+
+
+def _check(quotes: object) -> None:
+    """TypeError where a source returned something else than quotes."""
+    if not isinstance(quotes, Quotes):
+        raise TypeError(f"it returned a {type(quotes).__name__}, not Quotes")
+    for several, kind in ((quotes.prices, Price), (quotes.refused, Refusal)):
+        for each in several:
+            if not isinstance(each, kind) or not isinstance(each.asset, Asset):
+                raise TypeError(f"its quotes have a {type(each).__name__} where a {kind.__name__} of an asset belongs")

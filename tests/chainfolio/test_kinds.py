@@ -141,6 +141,54 @@ def test_a_package_that_cannot_be_used_is_named(install: Install, tmp_path: Path
     assert told in problem
 
 
+DATASETS = """
+from dataclasses import replace
+from chainfolio.datasets import AccountRows, Dataset
+from chainfolio.tables import ACCOUNT_EVENTS, BLOCKS, LOGS, TRANSFERS, Table
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("Kind.name = 'joy'", "it calls itself `joy`"),
+        ("Kind.datasets = property(lambda self: 1 / 0)", "ZeroDivisionError"),
+        ("Kind.datasets = {'blocks': BLOCKS}", "the dataset `blocks` is none of this name"),
+        ("Kind.datasets = {'blocks': Dataset('gossip', BLOCKS)}", "the dataset `blocks` is none of this name"),
+        (
+            "Kind.datasets = {'x': Dataset('x', replace(TRANSFERS, columns=TRANSFERS.columns[:3]))}",
+            "fills `transfers`, which is no table here or one of other columns",
+        ),
+        ("Kind.datasets = {'x': Dataset('x', replace(TRANSFERS, name='gossip'))}", "fills `gossip`"),
+        ("Kind.datasets = {'x': Dataset('x', LOGS, history='gossip')}", "goes into `gossip`, which is no table here"),
+        ("Kind.datasets = {'transfers': Dataset('transfers', LOGS)}", "than that of another kind"),
+        ("Kind.datasets = {'native': Dataset('native', TRANSFERS, standards=('x',))}", "than that of another kind"),
+        (
+            "Kind.datasets = {'x': Dataset('x', LOGS, history='account_events', account_rows=AccountRows((), str))}",
+            "says already how the rows of `account_events` are made",
+        ),
+    ],
+)
+def test_a_kind_whose_datasets_contradict_what_there_is_cannot_be_used(
+    install: Install, tmp_path: Path, line: str, told: str
+) -> None:
+    install("toy", f"{TOY}\n{DATASETS}\n{line}\n")
+    problem = refused(tmp_path, '[chains.x]\nadapter = "toy"')
+    assert problem.startswith("chains.x.adapter: the kind of chain `toy` cannot be used: ")
+    assert told in problem
+
+
+def test_a_kind_that_two_packages_have_is_refused_with_both(install: Install, tmp_path: Path) -> None:
+    install("toy", TOY)
+    info = tmp_path / "other-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\ntoy = other.kind:KIND\n")
+    problem = refused(tmp_path, '[chains.x]\nadapter = "toy"')
+    assert "several packages have a kind of chain `toy`" in problem
+    assert "other.kind:KIND" in problem
+
+
 def test_a_kind_that_nobody_installed_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
     problem = refused(tmp_path, '[chains.x]\nadapter = "solaris"')
     assert problem == "chains.x.adapter: no kind of chain `solaris` is installed (one of evm)"

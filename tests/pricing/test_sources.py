@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from chainfolio.errors import BadSettings
 from chainfolio.plans import Plan, Reverted, Unknown, run_known
 from pricing.chainlink import DECIMALS, LATEST, chainlink
 from pricing.fixed import fixed
-from pricing.quotes import PriceSource, Quotes, Refusal
-from pricing.registry import sources
+from pricing.quotes import PriceSection, PriceSource, Quotes, Refusal
+from pricing.registry import sections, sources
 from pricing.source_chain import source_chain
 
 BLOCK = Block(100, "0xaa", "0xbb", 1_760_000_000_500_000)
@@ -202,6 +203,46 @@ def test_an_impossible_price_is_refused_and_one_nobody_asked_for_ignored() -> No
     assert [each.asset for each in got.refused] == [asset(ETH)]
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"usd": float("nan")}, "the price's usd is a float, not a Decimal"),
+        ({"usd": "1.5"}, "the price's usd is a str, not a Decimal"),
+        ({"usd": Decimal("NaN")}, "the price is not above zero: NaN"),
+        ({"usd": Decimal("sNaN")}, "the price is not above zero: sNaN"),
+        ({"usd": Decimal("Infinity")}, "the price is not above zero: Infinity"),
+        ({"usd": Decimal(-3)}, "the price is not above zero: -3"),
+        ({"usd": Decimal("1e400")}, "the price is out of all proportion: 1.000E+400 USD"),
+        ({"time_us": 1.5}, "the price's time_us is a float, not an int"),
+        ({"confidence": None}, "the price's confidence is a NoneType, not a Decimal"),
+        ({"source": "fixed"}, "the price names another source: fixed"),
+    ],
+)
+def test_a_price_that_is_none_is_refused_and_the_next_source_is_asked(change: dict[str, Any], reason: str) -> None:
+    odd = Scripted("odd", Quotes((replace(price(ETH, "1", "odd"), **change), price(USDC, "1", "odd"))))
+    got = chain_quoted([odd, Scripted("whole", Quotes((price(ETH, "2", "whole"),)))], ETH, USDC)
+    assert [(str(each.asset), each.source) for each in got.prices] == [(ETH, "whole"), (USDC, "odd")]
+    assert got.refused == (Refusal(asset(ETH), "odd", reason),)
+
+
+ODD: dict[str, Any] = {
+    "nothing": None,
+    "a tuple": (),
+    "text as a price": Quotes(("1.5",)),  # type: ignore[arg-type]
+    "text as a refusal": Quotes(refused=("no",)),  # type: ignore[arg-type]
+    "text as an asset": Quotes((replace(price(ETH, "1", "odd"), asset=ETH),)),  # type: ignore[arg-type]
+    "a number": Quotes(5),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_is_no_quotes_is_a_refusal_of_the_source(name: str) -> None:
+    got = chain_quoted([Scripted("odd", ODD[name]), Scripted("whole", Quotes((price(ETH, "2", "whole"),)))], ETH)
+    assert [each.source for each in got.prices] == ["whole"]
+    ((source, reason),) = [(each.source, each.reason) for each in got.refused]
+    assert (source, reason.partition(": ")[0]) == ("odd", "the source failed")
+
+
 def test_no_assets_and_no_sources_are_no_quotes() -> None:
     assert chain_quoted([]) == Quotes()
     assert chain_quoted([], ETH) == Quotes()
@@ -250,3 +291,33 @@ def test_the_shipped_prices_can_be_read_for_every_chain(chain: str) -> None:
 def test_a_prices_file_that_is_wrong_says_where(tree: dict[str, Any], message: str) -> None:
     with pytest.raises(BadSettings, match=message):
         sources(tree, {}, "ethereum", "evm")
+
+
+def test_sources_of_ours_are_the_modules_that_have_a_section_and_no_others() -> None:
+    assert sections(["fixed", "chainlink", "peg"], "prices.toml").keys() == {"fixed", "chainlink", "peg"}
+    for name in ("guards", "quotes", "os.path", ""):
+        with pytest.raises(BadSettings, match=rf"unknown section \[{name}\]"):
+            sections([name], "prices.toml")
+
+
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [
+        (lambda section, chain, where: section["url"], "no source can be made of it: KeyError: 'url'"),
+        (lambda section, chain, where: None, "what is made of it is a NoneType, not a source of prices"),
+    ],
+)
+def test_a_section_of_which_no_source_can_be_made_is_a_settings_error_that_names_it(
+    build: Any, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pricing.registry.sections", lambda names, file: {"odd": PriceSection(build)})
+    with pytest.raises(BadSettings) as caught:
+        sources({"odd": {}}, {}, "ethereum", "evm")
+    assert str(caught.value) == f"prices.toml: odd: {told}"
+
+
+def test_a_source_that_two_packages_have_is_refused_with_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [EntryPoint("odd", f"{package}:SECTION", "chainfolio.prices") for package in ("p_one", "p_two")]
+    monkeypatch.setattr("pricing.registry.entry_points", lambda **_: entries)
+    with pytest.raises(BadSettings, match=r"\[odd\]: several packages .* p_one:SECTION, p_two:SECTION"):
+        sections(["odd"], "prices.toml")
