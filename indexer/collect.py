@@ -25,6 +25,7 @@ from chainfolio.errors import BadAnswer, OverBudget
 from chainfolio.scopes import account_filter
 from chainfolio.seams import Seams
 from chainfolio.tables import TABLES
+from indexer.checked import checked
 from indexer.doubles import without_stored
 from indexer.progress import Progress
 from indexer.rewind import finish_forgetting, finish_rewind
@@ -234,7 +235,7 @@ class Collector:
                 while len(flying) < width and (piece := next(pieces, None)) is not None:
                     link = before if width == 1 else None
                     fetch = self.chain.collect(piece, work.datasets, work.contracts, link, work.events)
-                    flying.append(asyncio.create_task(fetch))
+                    flying.append(asyncio.create_task(checked(self.chain, piece, fetch)))
                     begun(len(piece))
                 if not flying:
                     return
@@ -256,7 +257,8 @@ class Collector:
         reader, left = having(self.chain, Capability.ACCOUNT_HISTORY), span
         while True:
             begun(0)
-            chunk = await reader.collect_accounts(left, work.accounts, work.datasets, budget=self._budget)
+            fetch = reader.collect_accounts(left, work.accounts, work.datasets, budget=self._budget)
+            chunk = await checked(self.chain, left, fetch, whole=False)
             assert chunk.span.first == left.first, "a piece begins where it is asked to"
             yield chunk
             if chunk.span.last == span.last:

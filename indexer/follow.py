@@ -22,6 +22,7 @@ from chainfolio.scopes import account_filter
 from chainfolio.seams import Seams
 from chainfolio.tables import LOGS, TABLES
 from indexer import arrow_ipc
+from indexer.checked import checked
 from indexer.doubles import merged
 from indexer.rewind import check_anchor, finish_rewind
 from indexer.scopes import UNREAD, Scope, can_be_read, groups
@@ -202,7 +203,8 @@ class Follower:
         for span in Span(first, heads.latest.height).cut(CHUNK):
             try:
                 contracts = self.chain.settings.contracts
-                chunk = await self.chain.collect(span, self._wanted(), contracts, top, self.events)
+                fetch = self.chain.collect(span, self._wanted(), contracts, top, self.events)
+                chunk = await checked(self.chain, span, fetch)
             except Reorged as error:
                 raise Unavailable(error.source, f"the chain changed while block {error.height} was read") from error
             if not chunk.is_linked or (top is not None and chunk.chain and chunk.chain[0].parent != top.hash):
@@ -232,7 +234,7 @@ class Follower:
         reader, left, given = having(self.chain, Capability.ACCOUNT_HISTORY), chunk.span, set(group)
         hashes = {block.height: block.hash for block in chunk.chain}
         while True:
-            part = await reader.collect_accounts(left, accounts, group, top)
+            part = await checked(self.chain, left, reader.collect_accounts(left, accounts, group, top), whole=False)
             if any(hashes.get(block.height) != block.hash for block in part.chain):
                 raise Unavailable(self.chain.key, "the chain changed while it was read")
             for name, rows in part.tables.items():
