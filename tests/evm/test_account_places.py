@@ -129,6 +129,23 @@ async def test_a_fork_that_does_not_know_the_words_of_a_stand_in_is_asked_with_o
         assert [int.from_bytes(row["raw"], "big") for row in inside] == [100 + k for k in range(6)]
 
 
+@pytest.mark.parametrize("said", ["0x", "0x01", "0x" + "00" * 32, "0x" + "ff" * 64])
+async def test_a_node_that_ignores_overrides_of_the_state_leaves_the_rest_unexplained(lived: Local, said: str) -> None:
+    def ignores(ask: dict[str, Any]) -> dict[str, Any] | None:
+        return {"result": said} if ask["method"] == "eth_call" else None
+
+    alice, span = lived.deployment.accounts["alice"].lower(), Span(0, lived.node.height)
+    async with served(
+        lived.node, lived.deployment, Provider(lived.node.url, (*SETS["state"], "eth_simulateV1"), ignores)
+    ) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        pieces = await scoped(chain, span, [alice], OF_PLACES)
+        missing = [each for piece in pieces for each in piece.unexplained]
+        assert len(missing) == 6
+        assert all(each.amount > 0 for each in missing)
+
+
 @pytest.mark.parametrize("has", ["traces", "state"])
 async def test_blocks_that_may_still_go_are_read_by_their_hashes_and_give_the_same_rows(lived: Local, has: str) -> None:
     accounts = [lived.deployment.accounts["alice"].lower()]
