@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,14 +69,19 @@ def begun(game: str, given: Sequence[str], env: dict[str, str], folder: Path) ->
 
 
 def indexed(subject: EvmSubject, folder: Path) -> dict[str, object]:
-    """What the command says of a run that nobody disturbs."""
+    """What `index` says of a run that nobody disturbs."""
+    said: dict[str, object] = quiet_run(["index", KEY, "--json"], subject, folder)
+    return said
+
+
+def quiet_run(words: Sequence[str], subject: EvmSubject, folder: Path) -> Any:
+    """What a command says of a run that nobody disturbs."""
     folder.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "cli.main", "index", KEY, "--json"]
+    command = [sys.executable, "-m", "cli.main", *words]
     env = environment(subject, folder, DATASETS)
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    said: dict[str, object] = json.loads(done.stdout)
-    return said
+    return json.loads(done.stdout)
 
 
 def repaired(env: dict[str, str], folder: Path) -> None:
@@ -131,6 +137,27 @@ async def test_an_index_that_is_killed_again_and_again_is_the_same_index(
         for dataset in DATASETS:
             assert one.tail.indexed_ranges(KEY, dataset) == Spans([whole])
         await assert_histories_are_whole(one)
+
+
+async def test_a_watch_that_is_killed_again_and_again_is_the_same_watch(long: EvmSubject, tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    print(f"{seed=}")
+    wallets = [long.deployment.accounts[name].lower() for name in ("alice", "bob", "carol")]
+    words, folders = ["watch", *wallets, "--json"], (tmp_path / "broken", tmp_path / "whole")
+    folders[0].mkdir()
+    game = killed(12 * TIMES, seed, 500, words, environment(long, folders[0], DATASETS), folders[0])
+    said, complaint = game.communicate(timeout=120)
+    assert game.returncode == 0, complaint
+    assert int(said.splitlines()[-1]) > 2, "a run that ends at once shows nothing"
+    shown = [quiet_run(words, long, folder)[0]["accounts"] for folder in folders]
+    assert shown[0] == shown[1]
+    async with index(long, folders[0]) as one, index(long, folders[1]) as other:
+        for table in FETCHED:
+            assert one.rows(table) == other.rows(table), table
+        for table in ("account_transfers", "account_approvals", "account_transactions", "account_events"):
+            assert one.stored(table) == other.stored(table), table
+        assert one.rows("transfers"), "there was something to lose"
+        assert one.tail.open_batches(KEY) == []
 
 
 async def test_a_follower_that_is_killed_again_and_again_has_followed(tmp_path: Path) -> None:
