@@ -35,14 +35,18 @@ class Body:
         return Place(int(full.number, 16), int(full.timestamp, 16), full.hash.lower(), hashes)
 
     def paid(self, account: str) -> int:
-        """What the transactions, and the withdrawals of validators, changed of an account's coins."""
+        """What the transactions changed of an account's coins."""
         total = 0
         for done in self.own:
             raw = int(done.sent.value, 16) if done.status != 0 and done.recipient else 0
             total += raw * ((done.recipient == account) - (done.sent.sender.lower() == account))
             total -= done.fee * (done.sent.sender.lower() == account)
-        withdrawn = sum(int(each.amount, 16) for each in self.full.withdrawals or () if each.address.lower() == account)
-        return total + withdrawn * GWEI
+        return total
+
+    def withdrawn(self, account: str) -> int:
+        """What validators withdrew to an account."""
+        every = self.full.withdrawals or ()
+        return GWEI * sum(int(each.amount, 16) for each in every if each.address.lower() == account)
 
     def key(self) -> Hashable:
         """What two equal ones share."""

@@ -108,7 +108,10 @@ class AccountPlaces:
         """Look inside the blocks whose transactions do not explain how an account's coins changed."""
         left: dict[int, dict[str, int]] = {}
         for each in found.touched.changes:
-            changed = each.after.coins - each.before.coins - found.bodies[each.height].paid(each.account)
+            body = found.bodies[each.height]
+            withdrawn = body.withdrawn(each.account)
+            found.unexplained += self._unexplained(each.height, {each.account: withdrawn}, WITHDRAWN)
+            changed = each.after.coins - each.before.coins - body.paid(each.account) - withdrawn
             if changed:
                 left.setdefault(each.height, {})[each.account] = changed
         opened = await self._opened([found.bodies[height] for height in left])
@@ -170,6 +173,7 @@ class _Opened:
     closed: frozenset[int] = frozenset()
 
 
+WITHDRAWN = "withdrawals of validators: no dataset has rows of them"
 UNTRACED = "no endpoint traces or simulates the block: calls inside its transactions may have moved these coins"
 UNKNOWN = "neither transactions, withdrawals nor calls of the block explain this change"
 CODED = (

@@ -72,8 +72,8 @@ async def changes(
                 _Interval(a, b, each.account) for a, b in pairs if known[each.account, a] != known[each.account, b]
             ]
         changed = sorted(smaller)
-        if len(changed) > (limit := most()) and changed[limit].low > low:  # the rest is for the next window
-            last = changed[limit].low
+        if over := [each.low for each in changed[most() :] if each.low > low]:  # the rest is for the next window
+            last = over[0]
             cut = [each for each in changed if each.low < last < each.high]
             await learn([(each.account, last) for each in cut])
             kept = [each if each.high <= last else _Interval(each.low, last, each.account) for each in changed]

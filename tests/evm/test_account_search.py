@@ -1,0 +1,80 @@
+"""The search for the blocks that changed accounts: all of them, none twice, in rounds that grow with the logarithm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.evm.accounts.bodies import GWEI, Body
+from adapters.evm.accounts.places import WITHDRAWN, AccountPlaces, Found
+from adapters.evm.accounts.search import Change, Probe, changes
+from adapters.evm.accounts.touched import Status, Touched
+from adapters.evm.datasets.transactions import FullBlock, Withdrawal
+from chainfolio.assets import Asset
+from chainfolio.blocks import Span
+
+LAST = 5_000
+ALICE, BOB = ("0x" + pair * 20 for pair in ("aa", "bb"))
+heights = st.frozensets(st.integers(1, LAST), max_size=60)
+
+
+class Past:
+    """How often accounts had changed at each height; what is asked is counted."""
+
+    def __init__(self, **changed: frozenset[int]) -> None:
+        self.changed, self.rounds, self.probes = changed, 0, 0
+
+    async def read(self, probes: Sequence[Probe]) -> list[int]:
+        self.rounds += 1
+        self.probes += len(probes)
+        assert len(set(probes)) == len(probes), "nothing is asked twice in one round"
+        return [sum(each <= height for each in self.changed[account]) for account, height in probes]
+
+
+@given(alice=heights, bob=heights, at_once=st.integers(1, 400), most=st.integers(1, 50), first=st.integers(0, LAST))
+async def test_every_change_is_found_once_in_windows_that_follow_each_other(
+    alice: frozenset[int], bob: frozenset[int], at_once: int, most: int, first: int
+) -> None:
+    past, found, begin = Past(alice=alice, bob=bob), list[Change[int]](), first
+    while begin <= LAST:
+        window, some = await changes(
+            past.read, ["alice", "bob"], Span(begin, LAST), at_once=lambda: at_once, most=lambda: most
+        )
+        assert window.first == begin
+        assert all(each.height in window for each in some)
+        assert len(some) <= 2 * most + 2, "a window is bounded"
+        found += some
+        begin = window.last + 1
+    wanted = {(name, height) for name, every in past.changed.items() for height in every if height >= first}
+    assert {(each.account, each.height) for each in found} == wanted
+    assert len(found) == len(wanted)
+    assert all(each.after == each.before + 1 for each in found)
+
+
+@given(at=st.integers(1, LAST))
+async def test_one_change_takes_rounds_by_the_logarithm_and_none_takes_one(at: int) -> None:
+    past = Past(alice=frozenset([at]))
+    await changes(past.read, ["alice"], Span(0, LAST), at_once=lambda: 500, most=lambda: 10)
+    assert past.rounds <= 3
+    quiet = Past(alice=frozenset())
+    assert await changes(quiet.read, ["alice"], Span(0, LAST), at_once=lambda: 500, most=lambda: 10) == (
+        Span(0, LAST), []
+    )  # fmt: skip
+    assert (quiet.rounds, quiet.probes) == (1, 2)
+
+
+async def test_withdrawals_of_validators_explain_a_balance_and_are_told_for_they_have_no_rows() -> None:
+    full = FullBlock("0x5", "0x" + "05" * 32, "0x1", [], [Withdrawal(ALICE, "0x10"), Withdrawal(BOB, "0x1")])
+    coin = Asset("eip155:1", "slip44", "60")
+    chain = SimpleNamespace(info=SimpleNamespace(native=SimpleNamespace(asset=coin)), node=None, explorer=None)
+    change = Change(ALICE, 5, Status(0, 3), Status(0, 3 + 16 * GWEI))
+    found = Found(Touched(Span(5, 5), "state", (5,), changes=(change,)), {5: Body(full, ())}, {})
+    await AccountPlaces(cast(Any, chain))._explain(found)
+    assert [(each.account, each.height, each.amount, each.reason) for each in found.unexplained] == [
+        (ALICE, 5, 16 * GWEI, WITHDRAWN)
+    ]
+    assert found.inside == {}
