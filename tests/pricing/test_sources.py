@@ -282,7 +282,7 @@ def test_the_shipped_prices_can_be_read_for_every_chain(chain: str) -> None:
     ("tree", "message"),
     [
         ({"pegs": {}}, r"did you mean \[peg\]"),
-        ({"coins": {}}, "known are chainlink, fixed, peg"),
+        ({"coins": {}}, "known are .*chainlink.*fixed.*peg"),
         ({"fixed": "1"}, "is not a section"),
         ({"chainlink": {"ethereum": 5}}, "prices.toml: chainlink.ethereum: is not a section"),
         ({"fixed": {ETH: "-1"}}, "prices.toml: fixed"),
