@@ -302,6 +302,8 @@ class Collector:
         if work.accounts:
             chunks = pending.chunks
             batch = replace(batch, datasets=tuple(name for name in batch.datasets if name in pending.read(work)))
+            if any(self.chain.datasets[name].by_account == "places" for name in work.datasets):
+                self.tail.explained(batch.chain, work.accounts, batch.span)
             ways = {(a, *way) for a in work.accounts for chunk in chunks for way in chunk.ways.items()}
             self.tail.note(batch.chain, sorted(ways), [each for chunk in chunks for each in chunk.unexplained])
             # What no node gives is asked for once: lost where the process dies here, and then asked for once more.

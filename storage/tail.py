@@ -331,6 +331,14 @@ class Tail:
                 ],
             )
 
+    def explained(self, chain: str, accounts: Iterable[str], span: Span) -> None:
+        """Forget what was not explained of accounts at some heights: they are read anew."""
+        with self._write() as connection:
+            connection.executemany(
+                "DELETE FROM unexplained WHERE chain = ? AND account = ? AND height BETWEEN ? AND ?",
+                [(chain, account, span.first, span.last) for account in accounts],
+            )
+
     def ways(self, chain: str, account: str) -> list[tuple[str, str]]:
         """The datasets of an account's history, and in which ways they were found."""
         return self._read("SELECT dataset, way FROM ways WHERE chain = ? AND account = ? ORDER BY 1, 2", chain, account)

@@ -11,7 +11,18 @@ from storage.tail import Tail
 
 WRITES = {
     Lake: ("append", "replace", "recreate", "forget"),
-    Tail: ("put", "add_ranges", "note", "rollback", "drop", "rewind", "forget", "open_batch", "close_batch"),
+    Tail: (
+        "put",
+        "add_ranges",
+        "note",
+        "explained",
+        "rollback",
+        "drop",
+        "rewind",
+        "forget",
+        "open_batch",
+        "close_batch",
+    ),
 }
 
 

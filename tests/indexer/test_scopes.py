@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.budgets import Budget
-from chainfolio.chains import Collected
+from chainfolio.chains import Collected, Unexplained
 from chainfolio.errors import OverBudget
 from chainfolio.tables import ACCOUNT_TRANSFERS
 from indexer.materialise import history_of_indexed
@@ -230,6 +230,9 @@ async def test_what_no_node_gives_is_not_indexed_nor_asked_for_again_unless_some
             asked.append(tuple(datasets))
             found = await usual(span, accounts, datasets, *more, **named)
             found.ways = {name: way for name, way in found.ways.items() if name == "transfers"}
+            if "native" in datasets:
+                coin = indexed.chain.info.native.asset
+                found.unexplained = (Unexplained(A, span.first, coin, 0, "nobody can say"),)
             found.tables = {name: rows for name, rows in found.tables.items() if "transfers" in found.ways}
             return found
 
@@ -244,9 +247,11 @@ async def test_what_no_node_gives_is_not_indexed_nor_asked_for_again_unless_some
         await indexed.fill_accounts([A], 0, LAST)
         await indexed.follower([A]).step()
         assert asked == []
+        assert [each[0] for each in indexed.tail.unexplained(KEY, A)][:2] == [0, HEIGHTS]
         again = list(lacking(indexed.tail, KEY, ("transactions", "native"), {A: Span(0, LAST)}, again=True))
         assert again == [(Spans([Span(0, LAST)]), (A,))]
         indexed.chain.collect_accounts = usual  # type: ignore[method-assign]
         await indexed.fill_accounts([A], 0, LAST, again=True)
         await indexed.materialise()
         assert indexed_for(indexed.tail, KEY, "native", A) == Spans([Span(0, LAST)])
+        assert all(each[0] > LAST for each in indexed.tail.unexplained(KEY, A)), "what was read anew is explained"
