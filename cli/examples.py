@@ -14,6 +14,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "nav": (WALLET, f"{WALLET} --json"),
     "approvals": (WALLET, f"{WALLET} --chain ethereum --json"),
     "transactions": (WALLET, f"{WALLET} --chain ethereum --limit 50 --csv"),
+    "pnl": (WALLET, f"{WALLET} --method average --csv", f"{WALLET} --method uk --parquet gains.parquet"),
     "verify": (f"{WALLET} --block 19000000", f"{WALLET} --block 19000000 --against https://node.example"),
     "reconcile": (WALLET, f"{WALLET} --chain ethereum --checkpoints 100", f"{WALLET} --to 19100000 --json"),
     "account create": ("--name team --grant portfolio --credits 1000", "--name me --plan PRO --json"),

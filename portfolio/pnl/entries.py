@@ -11,11 +11,11 @@ from chainfolio import amounts
 MONEY_DIGITS: Final = 30
 Kind = Literal[
     "buy", "income", "received", "borrow",
-    "sell", "gift", "donate", "fee", "repay",
+    "sell", "sent", "gift", "donate", "fee", "repay",
     "move", "deposit", "withdraw",
 ]  # fmt: skip
 ACQUIRED: Final = frozenset({"buy", "income", "received", "borrow"})
-DISPOSED: Final = frozenset({"sell", "gift", "donate", "fee"})
+DISPOSED: Final = frozenset({"sell", "sent", "gift", "donate", "fee"})
 NEVER_DEPOSITED: Final = "more was withdrawn than had been deposited"
 _ROUNDED: Final = Context(prec=1000, Emax=10_000, Emin=-10_000, rounding=ROUND_HALF_EVEN)
 

@@ -26,6 +26,7 @@ class Day:
 
     number: int
     came: AveragedLots
+    open: int = 0  # what came and is not matched yet
     last_us: int = 0
     transactions: dict[str, None] = field(default_factory=dict)
     left: list[Entry] = field(default_factory=list)
@@ -34,7 +35,10 @@ class Day:
 
     def match(self, source: Day, rule: str) -> None:
         """Match disposals of this day with acquisitions of a day."""
+        if not source.open:
+            return
         for lot in source.came.take(self.unmatched):
+            source.open -= lot.quantity
             lot.time_us, lot.transaction = source.last_us, " ".join(source.transactions)
             self.matched.append((lot, rule))
             self.unmatched -= lot.quantity
@@ -54,6 +58,7 @@ def by_uk_rules(entries: Iterable[Entry], zone: tzinfo, unit: int) -> Gains:
         day = days[number]
         if entry.kind in ACQUIRED:
             day.came.add(acquired(entry))
+            day.open += entry.quantity
             day.last_us, day.transactions[entry.transaction] = entry.time_us, None
             if entry.kind == "income":
                 found.gains.append(income(entry))

@@ -1,0 +1,96 @@
+"""Gains of an account with a million transactions in a thousand assets, by every method: time, memory, linearity.
+
+python -m bench.pnl [--entries 1000000] [--assets 1000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from bench.figures import Figure, main
+from portfolio.pnl.entries import MONEY_DIGITS, Entry, Kind
+from portfolio.pnl.methods import METHODS, gains_of
+
+MAX_S, MAX_MB = 60.0, 2048
+SMALL = 10  # how many times fewer entries the comparison has
+MAX_GROWTH = 1.25  # of the time an entry takes
+KINDS: tuple[Kind, ...] = ("buy", "buy", "buy", "income", "sell", "sell", "sent", "fee")
+COIN = 10**18
+YEARS_US = 5 * 365 * 86_400_000_000
+
+
+def entries(count: int, assets: int) -> Iterator[Entry]:
+    """Five years of an account, in no order of assets, the same for the same numbers."""
+    chance = random.Random(count)
+    names = [f"chain:0x{number:040x}" for number in range(assets)]
+    for number in range(count):
+        yield Entry(
+            number * YEARS_US // count, chance.choice(KINDS), chance.choice(names), chance.randrange(1, 10**4 * COIN),
+            chance.randrange(10**4 * 10**MONEY_DIGITS), wallet="0xme", transaction=f"0x{number:064x}",
+        )  # fmt: skip
+
+
+def child(count: int, assets: int, method: str) -> dict[str, float]:
+    """One calculation, measured in a process of its own; without the making of the entries."""
+    made = list(entries(count, assets))
+    began_s, before_s = time.perf_counter(), time.process_time()
+    found = gains_of(made, method)
+    took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - before_s
+    assert len(found.held) == assets
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"took_s": took_s, "cpu_s": cpu_s, "peak_mb": peak_mb, "gains": len(found.gains)}
+
+
+def measured(count: int, assets: int, method: str) -> dict[str, float]:
+    """The same, from outside."""
+    command = [sys.executable, "-m", "bench.pnl", "--child", method, "--entries", str(count), "--assets", str(assets)]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found: dict[str, float] = json.loads(told)
+    return found
+
+
+def run(options: argparse.Namespace) -> list[Figure]:
+    """Measure."""
+    figures, count = [], options.entries
+    for method in METHODS:
+        # A tenth of the entries in a tenth of the assets: the same number of entries for each asset.
+        small = measured(count // SMALL, options.assets // SMALL, method)
+        whole = measured(count, options.assets, method)
+        growth = whole["cpu_s"] / small["cpu_s"] / SMALL
+        about = f"{count:,} transactions in {options.assets:,} assets, {method}"
+        figures += [
+            Figure(
+                "pnl", f"{about}: seconds; peak memory, MB", f"{whole['took_s']:.1f} (CPU {whole['cpu_s']:.1f}); "
+                f"{whole['peak_mb']:,.0f}", f"≤ {MAX_S:.0f}; ≤ {MAX_MB:,}",
+                whole["took_s"] <= MAX_S and whole["peak_mb"] <= MAX_MB, {"whole": whole, "small": small},
+            ),
+            Figure(
+                "pnl", f"{about}: processor time of a transaction / with a tenth of them", f"{growth:.2f}",
+                f"≤ {MAX_GROWTH}", growth <= MAX_GROWTH,
+            ),
+        ]  # fmt: skip
+    return figures
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--entries", type=int, default=1_000_000)
+    parser.add_argument("--assets", type=int, default=1000)
+    parser.add_argument("--child", choices=METHODS, help=argparse.SUPPRESS)
+
+
+if __name__ == "__main__":
+    if "--child" in sys.argv:
+        from bench.figures import options
+
+        chosen = options(__doc__, add, sys.argv[1:])
+        print(json.dumps(child(chosen.entries, chosen.assets, chosen.child)))
+    else:
+        main(__doc__, run, add)

@@ -1,0 +1,85 @@
+"""The gains of accounts by the index: every transaction with the prices of its block, and what is held priced now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from chainfolio.addresses import rules_of
+from chainfolio.errors import BadRequest
+from engine.answers import TransactionFilter
+from portfolio.document import UNKNOWN, Portfolio, every_asset
+from portfolio.facts import Options
+from portfolio.pnl.methods import METHODS, UK, gains_of
+from portfolio.pnl.records import Treatment, entries_of
+from portfolio.pnl.report import PnlDocument, document
+
+if TYPE_CHECKING:
+    from chainfolio.assets import Account
+    from chainfolio.chains import Chain
+    from engine.service import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class PnlRequest:
+    """How gains are to be computed, on all chains or some."""
+
+    method: str = "fifo"
+    per_wallet: bool = False
+    deposits_are_disposals: bool = False
+    received_at_spot: bool = True
+    zone: tzinfo = UTC
+    networks: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """BadRequest where it cannot be done."""
+        if self.method not in METHODS:
+            raise BadRequest("method", f"{self.method!r} is no method", remedy=f"one of {', '.join(METHODS)}")
+        if self.method == UK and self.per_wallet:
+            raise BadRequest("per-wallet", "the rules of the United Kingdom pool all that one person holds")
+
+
+async def pnl(engine: Engine, accounts: Sequence[Account], wanted: PnlRequest) -> PnlDocument:
+    """The gains of some accounts as those of one owner. NotIndexed where the index does not reach the beginning."""
+    wanted.check()
+    system = engine.system
+    chains = [system.chain(key) for key in wanted.networks] or system.chains
+    most = system.settings.server.max_transactions * len(accounts) + 1
+    asked = TransactionFilter(most, 0, newest_first=False, networks=wanted.networks)
+    page = await engine.transactions(accounts, asked)
+    assert page.reached is None, "an account has no more transactions than are allowed"
+    found = entries_of(
+        page.document.transactions, {account.address for account in accounts}, _treatment(chains, wanted)
+    )
+    gains = gains_of(found.entries, wanted.method, per_wallet=wanted.per_wallet, zone=wanted.zone)
+    portfolios = await engine.portfolios(accounts, Options(), wait=True, wallet_only=False)
+    return document(
+        gains, found.facts, _prices(portfolios), method=wanted.method,
+        addresses=[account.address for account in accounts], issues=(*page.document.issues, *found.issues),
+    )  # fmt: skip
+
+
+def _treatment(chains: Sequence[Chain], wanted: PnlRequest) -> Treatment:
+    """A wrapped native coin is the native coin."""
+    same = {
+        f"{chain.key}:{wrapped.shown_contract}": f"{chain.key}:{chain.info.native.asset.shown_contract}"
+        for chain in chains
+        if (wrapped := chain.info.wrapped) is not None
+    }
+    nobody = frozenset(address for chain in chains for address in rules_of(chain.kind).nobody)
+    return Treatment(wanted.deposits_are_disposals, wanted.received_at_spot, same, nobody)
+
+
+def _prices(portfolios: Sequence[Portfolio]) -> dict[str, Decimal]:
+    """What the assets of portfolios are worth a unit, by the keys of their contracts."""
+    return {
+        asset.chain_contract: Decimal(asset.price)
+        for portfolio in portfolios
+        for protocol in portfolio.asset_by_protocols.values()
+        for chain in protocol.chains.values()
+        for asset in every_asset(chain)
+        if asset.price != UNKNOWN
+    }

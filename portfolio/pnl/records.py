@@ -1,0 +1,229 @@
+"""Entries from the records of transactions: which movements are purchases, sales, deposits, loans, and their values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final
+
+from msgspec import UNSET
+
+from chainfolio import amounts
+from portfolio.document import UNKNOWN, IssueDocument
+from portfolio.pnl.entries import Entry, Kind, money, share
+from portfolio.pnl.report import AssetFacts
+from portfolio.transactions import TransactionAssetDocument, TransactionDocument
+
+DEPOSITS: Final = frozenset({"DEPOSIT", "LEND", "STAKE", "ADDLIQUIDITY", "OPENVAULT", "BRIDGEOUT"})
+WITHDRAWALS: Final = frozenset({"WITHDRAW", "UNSTAKE", "REMOVELIQUIDITY", "CLOSEVAULT"})
+INCOME: Final = frozenset({"CLAIM", "AIRDROP", "COLLECT", "MINT"})
+BRIDGED: Final = "it came over a bridge: its cost belongs to another chain"
+OF_OTHERS: Final = "others sent it: its cost is not known"
+NO_FEE_PRICE: Final = "the fee of its transaction has no price"
+NO_AMOUNT: Final = "its decimals are not known: what moved of it is not counted"
+DIGITS: Final = amounts.MAX_DECIMALS + 80
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """What the owner of an account decides: whether a deposit in a protocol is a sale, and whether what others send
+    costs what it was worth then. `same` are assets that count as another one (the wrapped native coin), `nobody` the
+    addresses that mint and burn."""
+
+    deposits_are_disposals: bool = False
+    received_at_spot: bool = True
+    same: Mapping[str, str] = field(default_factory=dict)
+    nobody: Collection[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What records say: entries, how their assets are shown, and what could not be counted."""
+
+    entries: list[Entry]
+    facts: dict[str, AssetFacts]
+    issues: list[IssueDocument]
+
+
+@dataclass(slots=True)
+class Side:
+    """A net movement of one asset in one transaction."""
+
+    asset: str
+    quantity: int
+    value: int | None
+
+
+def entries_of(records: Sequence[TransactionDocument], own: Collection[str], treatment: Treatment) -> Read:
+    """The entries of an account from all records of its `own` wallets, the oldest first. Each record counts once."""
+    found = Read([], {}, [])
+    once = {(record.chain.key, record.hash, record.user.address): record for record in records}
+    for order, record in enumerate(once.values()):
+        _Record(record, order, own, treatment, found).add()
+    return found
+
+
+@dataclass(slots=True)
+class _Record:
+    """One transaction of one wallet."""
+
+    record: TransactionDocument
+    order: int
+    own: Collection[str]
+    treatment: Treatment
+    found: Read
+
+    def add(self) -> None:
+        """Put its entries to those that were found."""
+        record = self.record
+        fee, fee_value = self._fee()
+        if record.type == "SPAM":
+            self.found.entries.extend(fee)
+            return
+        moves = list(self._moves())
+        came, left = self._net(record.assets_in, "in"), self._net(record.assets_out, "out")
+        for asset in came.keys() & left.keys():
+            _net_off(came, left, asset)
+        gains, losses = list(came.values()), list(left.values())
+        kinds = self._kinds(gains, losses)
+        if {"buy", "sell"} <= {kind for kind, _ in kinds}:
+            _balance(gains, losses)
+        self.found.entries.extend([*moves, *self._with_fee(kinds, fee_value), *fee])
+
+    def _entry(self, kind: Kind, asset: str, quantity: int, value: int | None, reason: str = "") -> Entry:
+        record = self.record
+        return Entry(
+            int(record.timestamp) * 1_000_000, kind, asset, quantity, value, wallet=record.user.address,
+            transaction=record.hash, order=self.order, reason=reason,
+        )  # fmt: skip
+
+    def _fee(self) -> tuple[list[Entry], int | None]:
+        """The coin that the sender paid, and what it was worth."""
+        record = self.record
+        quantity = self._quantity(record.native_asset_fees) if record.sender == record.user.address else None
+        if not quantity:
+            return [], 0
+        value = _money(record.fees_fiat)
+        return [self._entry("fee", self._asset(record.native_asset_fees), quantity, value)], value
+
+    def _moves(self) -> Iterator[Entry]:
+        """What went to another wallet of the account; the other wallet's record says it again."""
+        for asset in self.record.assets_out:
+            quantity = self._quantity(asset)
+            if quantity and asset.recipient in self.own and asset.recipient != self.record.user.address:
+                yield self._entry("move", self._asset(asset), quantity, None)._replace(to=asset.recipient)
+
+    def _net(self, assets: Iterable[TransactionAssetDocument], direction: str) -> dict[str, Side]:
+        """By asset what moved between a wallet and others; without the shares that a protocol minted or burnt."""
+        others = [asset for asset in assets if (asset.sender if direction == "in" else asset.recipient) not in self.own]
+        of_protocol = not self.treatment.deposits_are_disposals and self.record.type in DEPOSITS | WITHDRAWALS
+        receipts = (self.record.type in DEPOSITS and direction == "in") or (
+            self.record.type in WITHDRAWALS and direction == "out"
+        )
+        sides: dict[str, Side] = {}
+        for asset in others:
+            key, quantity = self._asset(asset), self._quantity(asset)
+            if not quantity or (of_protocol and receipts and not self._refunds(key, direction)):
+                continue
+            value = _money(asset.value)
+            side = sides.setdefault(key, Side(key, 0, 0))
+            side.quantity += quantity
+            side.value = None if side.value is None or value is None else side.value + value
+        return self._without_debt(others, sides) if self.record.type in ("BORROW", "REPAYVAULT") else sides
+
+    def _refunds(self, asset: str, direction: str) -> bool:
+        """Whether the same asset also went the other way: then the difference counts, and it is no share."""
+        opposite = self.record.assets_out if direction == "in" else self.record.assets_in
+        return any(self._asset(each) == asset for each in opposite)
+
+    def _without_debt(self, others: Sequence[TransactionAssetDocument], sides: dict[str, Side]) -> dict[str, Side]:
+        """Beside what was lent, a protocol mints and burns tokens that stand for the debt: these are nothing held."""
+        nobody = self.treatment.nobody
+        minted = {self._asset(each) for each in others if each.sender in nobody or each.recipient in nobody}
+        kept = {key: side for key, side in sides.items() if key not in minted}
+        return kept or sides
+
+    def _kinds(self, gains: Sequence[Side], losses: Sequence[Side]) -> list[tuple[Kind, Side]]:
+        """What each net movement is, by the type of the transaction."""
+        type_ = self.record.type
+        came, left = _exchanged(bool(gains), bool(losses))
+        if not self.treatment.deposits_are_disposals:
+            if type_ in DEPOSITS:
+                left = "deposit"
+            if type_ in WITHDRAWALS:
+                came = "withdraw"
+        if type_ == "BORROW":
+            came, left = "borrow", "deposit"
+        elif type_ == "REPAYVAULT":
+            came, left = "withdraw", "repay"
+        elif type_ in INCOME and not losses:
+            came = "income"
+        elif type_ == "DONATION" and not gains:
+            left = "donate"
+        return [*((came, side) for side in gains), *((left, side) for side in losses)]
+
+    def _with_fee(self, kinds: Sequence[tuple[Kind, Side]], fee: int | None) -> Iterator[Entry]:
+        """Entries; the fee is part of the costs of what was acquired, else taken from what disposals brought."""
+        bought = [side for kind, side in kinds if kind == "buy"]
+        bearers = bought or [side for kind, side in kinds if kind == "sell"]
+        for kind, side in kinds:
+            entry = self._entry(kind, side.asset, side.quantity, side.value)
+            if kind == "received" and (self.record.type == "BRIDGEIN" or not self.treatment.received_at_spot):
+                entry = entry._replace(value=None, reason=BRIDGED if self.record.type == "BRIDGEIN" else OF_OTHERS)
+            if any(side is bearer for bearer in bearers):
+                if fee is None:
+                    entry = entry._replace(value=None, reason=NO_FEE_PRICE)
+                else:
+                    part = share(fee, 1, len(bearers))
+                    fee, bearers = fee - part, bearers[1:]
+                    entry = entry._replace(fee=part)
+            yield entry
+
+    def _asset(self, asset: TransactionAssetDocument) -> str:
+        """The key of an asset, and how it is shown; one of a collection has its number."""
+        key = asset.chain_contract if asset.nft is UNSET else f"{asset.chain_contract}:{asset.nft.token_id}"
+        key = self.treatment.same.get(key, key)
+        if key not in self.found.facts and asset.decimal != UNKNOWN:
+            chain, _, contract = key.partition(":")
+            self.found.facts[key] = AssetFacts(asset.symbol, int(asset.decimal), chain, contract)
+        return key
+
+    def _quantity(self, asset: TransactionAssetDocument) -> int | None:
+        """Smallest units; None where nobody knows how many."""
+        if asset.balance == UNKNOWN or asset.decimal == UNKNOWN:
+            issue = IssueDocument("pnl", asset.chain_contract, NO_AMOUNT)
+            if issue not in self.found.issues:
+                self.found.issues.append(issue)
+            return None
+        return int(amounts.EXACT.scaleb(amounts.parse(asset.balance, max_digits=DIGITS), int(asset.decimal)))
+
+
+def _exchanged(came: bool, left: bool) -> tuple[Kind, Kind]:
+    """What came and what left, where the type says nothing more: a trade, or one way only."""
+    return ("buy", "sell") if came and left else ("received", "sent")
+
+
+def _net_off(came: dict[str, Side], left: dict[str, Side], asset: str) -> None:
+    """What came and left of one asset is one movement, of the difference."""
+    gain, loss = came.pop(asset), left.pop(asset)
+    quantity = gain.quantity - loss.quantity
+    if quantity:
+        larger = gain if quantity > 0 else loss
+        value = None if larger.value is None else share(larger.value, abs(quantity), larger.quantity)
+        (came if quantity > 0 else left)[asset] = Side(asset, abs(quantity), value)
+
+
+def _balance(gains: Sequence[Side], losses: Sequence[Side]) -> None:
+    """Both sides of a trade are worth the same: this gives the only asset without a value its own."""
+    unknown = [side for side in (*gains, *losses) if side.value is None]
+    if len(unknown) != 1:
+        return
+    known_gains, known_losses = (sum(side.value or 0 for side in sides) for sides in (gains, losses))
+    rest = known_losses - known_gains if any(unknown[0] is side for side in gains) else known_gains - known_losses
+    if rest >= 0:
+        unknown[0].value = rest
+
+
+def _money(value: str) -> int | None:
+    return None if value == UNKNOWN else money(Decimal(value))

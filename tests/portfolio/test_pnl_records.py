@@ -1,0 +1,158 @@
+"""What records of transactions are for gains: purchases, sales, deposits, loans, moves, and what each was worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from portfolio.document import UNKNOWN
+from portfolio.pnl.entries import MONEY_DIGITS, Entry
+from portfolio.pnl.records import BRIDGED, NO_AMOUNT, NO_FEE_PRICE, OF_OTHERS, Treatment, entries_of
+from portfolio.transactions import Named, Nft, TransactionAssetDocument, TransactionDocument, TransactionUser
+
+ME, MINE, OTHER, POOL, NOBODY = "me", "mine", "other", "pool", "nobody"
+USD = 10**MONEY_DIGITS
+
+
+def asset(symbol: str, amount: str, value: str = UNKNOWN, other: str = OTHER, **more: Any) -> TransactionAssetDocument:
+    facts = {
+        "symbol": symbol, "name": symbol, "balance": amount, "price": UNKNOWN, "value": value, "contract": symbol,
+        "chain_contract": f"chain:{symbol}", "chain_key": "chain", "decimal": "0", "sender": other, "recipient": other,
+        "is_asset_in": True,
+    }  # fmt: skip
+    return TransactionAssetDocument(**{**facts, **more})
+
+
+def record(
+    type_: str,
+    came: Sequence[TransactionAssetDocument] = (),
+    left: Sequence[TransactionAssetDocument] = (),
+    fee: tuple[str, str] = ("0", "0"),
+    **more: Any,
+) -> TransactionDocument:
+    facts = {
+        "hash": "0x1", "timestamp": "1600000000", "block_number": 1, "chain": Named(key="chain", name="Chain"),
+        "sender": ME, "recipient": POOL, "type": type_, "value": "0", "value_fiat": "0", "fees": fee[0],
+        "fees_fiat": fee[1], "native_asset_fees": asset("coin", fee[0], fee[1]), "assets_in": tuple(came),
+        "assets_out": tuple(left), "user": TransactionUser(address=ME),
+    }  # fmt: skip
+    return TransactionDocument(**{**facts, **more})
+
+
+def read(*records: TransactionDocument, own: Sequence[str] = (ME, MINE), **treatment: Any) -> list[Entry]:
+    return entries_of(records, own, Treatment(nobody={NOBODY}, **treatment)).entries
+
+
+def brief(entries: Sequence[Entry]) -> set[tuple[str, str, int, int | None]]:
+    """Kind, asset, quantity, and whole USD."""
+    return {
+        (each.kind, each.asset.removeprefix("chain:"), each.quantity, each.value and each.value // USD)
+        for each in entries
+    }
+
+
+def test_a_swap_sells_and_buys_and_its_fee_is_part_of_the_cost() -> None:
+    entries = read(record("SWAP", [asset("a", "5", "50")], [asset("b", "7", "49")], ("2", "3")))
+    assert brief(entries) == {("buy", "a", 5, 50), ("sell", "b", 7, 49), ("fee", "coin", 2, 3)}
+    assert {each.kind: each.fee // USD for each in entries} == {"buy": 3, "sell": 0, "fee": 0}
+
+
+@pytest.mark.parametrize(("came", "left", "values"), [(UNKNOWN, "49", (49, 49)), ("50", UNKNOWN, (50, 50))])
+def test_what_has_no_price_is_worth_what_it_was_swapped_for(
+    came: str, left: str, values: tuple[int | None, int | None]
+) -> None:
+    entries = read(record("SWAP", [asset("a", "5", came)], [asset("b", "7", left)]))
+    assert brief(entries) == {("buy", "a", 5, values[0]), ("sell", "b", 7, values[1])}
+
+
+def test_a_swap_without_any_price_has_no_values() -> None:
+    entries = read(record("SWAP", [asset("a", "5")], [asset("b", "7")]))
+    assert brief(entries) == {("buy", "a", 5, None), ("sell", "b", 7, None)}
+
+
+def test_a_fee_without_a_price_makes_the_cost_unknown_and_says_why() -> None:
+    entries = read(record("SWAP", [asset("a", "5", "50")], [asset("b", "7", "49")], ("2", UNKNOWN)))
+    assert [(each.value, each.reason) for each in entries if each.kind == "buy"] == [(None, NO_FEE_PRICE)]
+
+
+def test_what_came_and_left_of_one_asset_counts_by_the_difference() -> None:
+    entries = read(record("SWAP", [asset("a", "5", "50"), asset("b", "3", "30")], [asset("b", "7", "70")]))
+    assert brief(entries) == {("buy", "a", 5, 50), ("sell", "b", 4, 40)}
+
+
+def test_deposits_and_their_shares_are_neither_sold_nor_bought() -> None:
+    entries = read(
+        record("DEPOSIT", [asset("share", "9", other=NOBODY)], [asset("a", "5", "50", POOL)]),
+        record("WITHDRAW", [asset("a", "6", "66", POOL)], [asset("share", "9", other=NOBODY)], hash="0x2"),
+    )
+    assert brief(entries) == {("deposit", "a", 5, 50), ("withdraw", "a", 6, 66)}
+
+
+def test_deposits_are_disposals_where_the_owner_says_so() -> None:
+    entries = read(
+        record("DEPOSIT", [asset("share", "9", other=NOBODY)], [asset("a", "5", "50", POOL)]),
+        deposits_are_disposals=True,
+    )
+    assert brief(entries) == {("sell", "a", 5, 50), ("buy", "share", 9, 50)}
+
+
+def test_a_loan_is_borrowed_and_paid_back_and_the_token_of_its_debt_is_nothing_held() -> None:
+    entries = read(
+        record("BORROW", [asset("a", "5", "50", POOL), asset("debt", "5", other=NOBODY)]),
+        record("REPAYVAULT", [], [asset("a", "6", "66", POOL), asset("debt", "5", other=NOBODY)], hash="0x2"),
+    )
+    assert brief(entries) == {("borrow", "a", 5, 50), ("repay", "a", 6, 66)}
+    minted = read(record("BORROW", [asset("dai", "5", "5", NOBODY)]))
+    assert brief(minted) == {("borrow", "dai", 5, 5)}
+
+
+@pytest.mark.parametrize("type_", ["CLAIM", "AIRDROP", "COLLECT", "MINT"])
+def test_what_is_claimed_or_given_away_to_all_is_income(type_: str) -> None:
+    assert brief(read(record(type_, [asset("a", "5", "50")]))) == {("income", "a", 5, 50)}
+
+
+def test_what_others_send_costs_its_value_or_is_unknown_as_the_owner_says() -> None:
+    came = record("TRANSFERIN", [asset("a", "5", "50")], sender=OTHER)
+    assert brief(read(came)) == {("received", "a", 5, 50)}
+    (unknown,) = read(came, received_at_spot=False)
+    assert (unknown.value, unknown.reason) == (None, OF_OTHERS)
+
+
+def test_what_crosses_a_bridge_is_no_disposal_and_arrives_at_an_unknown_cost() -> None:
+    entries = read(
+        record("BRIDGEOUT", [], [asset("a", "5", "50")]), record("BRIDGEIN", [asset("b", "5", "50")], hash="0x2")
+    )
+    assert [(each.kind, each.reason) for each in entries] == [("deposit", ""), ("received", BRIDGED)]
+
+
+def test_a_move_between_own_wallets_is_told_once_though_both_have_a_record() -> None:
+    there = record("TRANSFEROUT", [], [asset("a", "5", "50", MINE)], ("1", "2"))
+    here = record("TRANSFERIN", [asset("a", "5", "50", ME)], user=TransactionUser(address=MINE))
+    entries = read(there, here)
+    assert [(each.kind, each.wallet, each.to) for each in entries] == [("move", ME, MINE), ("fee", ME, "")]
+
+
+def test_the_wrapped_coin_is_the_coin() -> None:
+    wrap = record("WRAP", [asset("wcoin", "5", "50")], [asset("coin", "5", "50")], ("1", "10"))
+    assert brief(read(wrap, same={"chain:wcoin": "chain:coin"})) == {("fee", "coin", 1, 10)}
+
+
+def test_of_spam_and_of_failed_transactions_only_the_own_fee_counts() -> None:
+    spam = record("SPAM", [asset("bait", "5", "50")], sender=OTHER, fee=("9", "9"))
+    failed = record("FAILED", fee=("2", "4"), hash="0x2")
+    assert brief(read(spam, failed)) == {("fee", "coin", 2, 4)}
+
+
+def test_what_has_no_decimals_is_an_issue_and_collectibles_are_told_apart() -> None:
+    odd = asset("odd", UNKNOWN, decimal=UNKNOWN)
+    nft = asset("nft", "1", nft=Nft(token_id="7"))
+    found = entries_of([record("TRANSFERIN", [odd, nft])], [ME], Treatment())
+    assert [(issue.subject, issue.reason) for issue in found.issues] == [("chain:odd", NO_AMOUNT)]
+    assert [each.asset for each in found.entries] == ["chain:nft:7"]
+
+
+def test_a_record_that_comes_twice_counts_once() -> None:
+    swap = record("SWAP", [asset("a", "5", "50")], [asset("b", "7", "49")])
+    assert read(swap, swap) == read(swap)
