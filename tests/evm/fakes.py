@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,6 +90,10 @@ class FakeChain:
     @property
     def head(self) -> int:
         return len(self.headers) - 1
+
+    def filled(self, span: range) -> Iterable[int]:
+        """Those of some heights that have a block."""
+        return span
 
     def block(self, height: int) -> Block:
         header = self.headers[height]
@@ -193,7 +197,7 @@ class FakeNode:
             span = range(height, height + 1)
         else:
             span = range(int(wanted["fromBlock"], 16), min(int(wanted["toBlock"], 16), self.chain.head) + 1)
-        found = [log for height in span for log in self.chain.logs[height]]
+        found = [log for height in self.chain.filled(span) for log in self.chain.logs[height]]
         contracts = wanted.get("address")
         return [
             log

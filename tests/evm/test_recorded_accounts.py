@@ -1,0 +1,75 @@
+"""Recorded transactions of Ethereum read for single accounts: the rows are those that all of their logs give."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, cast
+
+from adapters.evm.chain import EvmChain
+from adapters.evm.facts import load
+from adapters.evm.settings import EvmSettings
+from chainfolio.blocks import Span
+from tests.evm.fakes import FakeChain, FakeNode, wired
+from tests.evm.recorded import lines, logs_in, needs_recordings
+from tests.evm.scoped import scoped, together
+
+pytestmark = needs_recordings
+ETHEREUM = Path(__file__).parents[2] / "configs" / "chains" / "ethereum.toml"
+OF_LOGS = ("transfers", "approvals", "events")
+
+
+class Recorded(FakeChain):
+    """What was recorded as a node has it: headers and logs by height."""
+
+    def __init__(self, told: list[Any]) -> None:
+        super().__init__()
+        full = [each["result"] for each in told if each["method"] == "eth_getBlockByNumber"]
+        receipts = [each["result"] for each in told if each["method"] == "eth_getTransactionReceipt"]
+        heights = {int(block["number"], 16): block for block in full}
+        logs: dict[int, list[Any]] = {height: [] for height in heights}
+        for receipt in sorted(receipts, key=lambda each: int(each["transactionIndex"], 16)):
+            logs[int(receipt["blockNumber"], 16)] += receipt["logs"]
+        self.span = Span(min(heights), max(heights))
+        hashes = {height: [sent["hash"] for sent in block["transactions"]] for height, block in heights.items()}
+        self.headers = cast(Any, {h: {**block, "transactions": hashes[h]} for h, block in heights.items()})
+        self.logs = cast(Any, logs)
+
+    @property
+    def head(self) -> int:
+        return self.span.last
+
+    def filled(self, span: range) -> list[int]:
+        return [height for height in sorted(cast(dict[int, Any], self.logs)) if height in span]
+
+    def height_of(self, tag: Any) -> int | None:
+        return int(tag, 16) if isinstance(tag, str) else super().height_of(tag)
+
+
+async def test_the_busiest_accounts_have_the_rows_of_all_recorded_logs() -> None:
+    recorded = Recorded(lines("tx_cases/ethereum.rpc.jsonl.gz"))
+    over = wired(FakeNode(FakeChain()), checked=True)
+    next(iter(over.transport.nodes.values())).chain = recorded
+    chain = EvmChain(load(ETHEREUM), over.node, EvmSettings(rpc=["http://one.test"]))
+    over.node.finalized = recorded.span.last
+    named: Counter[str] = Counter()
+    rows: dict[str, list[Any]] = {"transfers": [], "approvals": [], "logs": []}
+    for height, logs in sorted(cast(dict[int, Any], recorded.logs).items()):
+        found = logs_in([{"logs": logs}], int(recorded.headers[height]["timestamp"], 16))
+        for name, table in chain.decode(found, ["transfers", "approvals"]).items():
+            rows[name] += table.to_pylist()
+    named.update(side for row in rows["transfers"] for side in {row["sender"], row["recipient"]})
+    busiest = [account for account, _ in named.most_common(12) if account != "0x" + "0" * 40]
+    mine = together(await scoped(chain, recorded.span, busiest, OF_LOGS))
+    wanted = [
+        row for row in rows["transfers"]
+        if {row["sender"], row["recipient"], row["operator"]} & set(busiest) and row["layout"] in (None, "batch")
+    ]  # fmt: skip
+    assert len(wanted) > 100
+    assert [row for row in mine["transfers"] if row["layout"] in (None, "batch")] == wanted
+    topics = {"0x" + account[2:].rjust(64, "0") for account in busiest}
+    assert mine["logs"] == [
+        row for row in rows["logs"] if topics & {row["topic1"], row["topic2"], row["topic3"]}
+    ]  # fmt: skip
+    assert mine["approvals"] == [row for row in rows["approvals"] if {row["owner"], row["spender"]} & set(busiest)]
+    assert over.node.requests <= 30
