@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from storage.tail import Tail
 
 CHECKPOINTS: Final = 32
-AT_ONCE: Final = 20_000  # balances that are asked for together
+AT_ONCE: Final = 4_000  # balances that are asked for together
 BLOCKS_AT_ONCE: Final = 200
 AGAIN: Final = "start the same again with a larger budget, or with fewer checkpoints"
 Told = Callable[[str], None]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from chainfolio.chains import ChainInfo
 
 FAN: Final = 8  # parts into which one round cuts two heights that differ
+FEW: Final = 4  # checkpoints of an asset that hardly moves
 MAX_CHANGES: Final = 16  # of one asset that are looked for, from the lowest block on
 SIDES: Final = {"in": 1, "out": -1}
 MOVED: Final = ("account", "height", "tx_index", "log_index", "item", "direction")
@@ -102,6 +103,16 @@ def ladder(first: int, last: int, count: int) -> list[int]:
     return sorted({first + (last - first) * step // steps for step in range(steps + 1)})
 
 
+def checkpoints(key: Key, course: Course, steps: Sequence[int]) -> list[int]:
+    """The heights of a ladder at which an asset is compared. The native coin: all. A token: the first and the last, and
+    between them, behind its first movement, the more the more it moves. Most tokens are sent once, as spam."""
+    if key.asset.is_native or not course.heights:
+        return [*steps]
+    behind = [height for height in steps[1:-1] if height >= course.heights[0]]
+    every = max(1, -(-len(behind) // max(FEW, 2 * len(course.heights))))
+    return sorted({steps[0], *behind[::-every], steps[-1]})
+
+
 def courses(transfers: pl.DataFrame, fees: pl.DataFrame, info: ChainInfo) -> dict[Key, Course]:
     """The course of each asset that accounts met, and of the native coin of all that paid: from rows of
     `account_transfers`, and from heights and fees of the transactions that accounts sent."""
@@ -153,21 +164,21 @@ def told_once(transfers: pl.DataFrame, info: ChainInfo) -> pl.DataFrame:
 Search = Generator[Sequence[Point], Mapping[Point, Answer], dict[Key, Compared]]
 
 
-def search(known: Mapping[Key, Course], heights: Sequence[int], *, is_start: bool = False) -> Search:
-    """Every asset compared at the heights of a ladder, and the blocks found where its excess changes.
+def search(known: Mapping[Key, Course], steps: Sequence[int], *, is_start: bool = False) -> Search:
+    """Every asset compared at its checkpoints of a ladder, and the blocks found where its excess changes.
 
     `is_start`: nothing was before the first height. There an asset that cannot be read has an excess of zero.
     """
-    seen = {key: _Seen(course, is_start) for key, course in known.items()}
-    asked = [(key, height) for key in known for height in heights]
+    seen = {key: _Seen(course, is_start, checkpoints(key, course, steps)) for key, course in known.items()}
+    asked = [(key, height) for key, each in seen.items() for height in each.heights]
+    begun = False
     while asked:
         answers = yield asked
         for key, height in asked:
             seen[key].take(height, answers[key, height])
-        if heights:
-            for each in seen.values():
-                each.begin(heights)
-            heights = ()
+        for each in () if begun else seen.values():
+            each.begin()
+        begun = True
         asked = [(key, height) for key, each in seen.items() for height in each.next()]
     return {key: each.compared() for key, each in seen.items()}
 
@@ -178,9 +189,9 @@ class _Seen:
 
     course: Course
     is_start: bool
+    heights: Sequence[int]
     balances: dict[int, int] = field(default_factory=dict)
     unread: set[int] = field(default_factory=set)
-    heights: Sequence[int] = ()
     open: list[tuple[int, int]] = field(default_factory=list)
     closed: set[tuple[int, int]] = field(default_factory=set)
     has_more: bool = False
@@ -194,12 +205,12 @@ class _Seen:
         else:
             self.balances[height] = answer
 
-    def begin(self, heights: Sequence[int]) -> None:
+    def begin(self) -> None:
         """The ladder was read: look between its steps."""
-        self.heights = heights
-        if self.is_start and heights[0] in self.unread:
-            self.balances[heights[0]] = self.course.at(heights[0])
-        self._cut([height for height in heights if height in self.balances])
+        first = self.heights[0]
+        if self.is_start and first in self.unread:
+            self.balances[first] = self.course.at(first)
+        self._keep(self._parts([height for height in self.heights if height in self.balances]))
 
     def next(self) -> list[int]:
         """The heights to ask for now."""
@@ -238,9 +249,6 @@ class _Seen:
 
     def _excess(self, height: int) -> int:
         return self.balances[height] - self.course.at(height)
-
-    def _cut(self, heights: Sequence[int]) -> None:
-        self._keep(self._parts(heights))
 
     def _parts(self, heights: Sequence[int]) -> list[tuple[int, int]]:
         return [(low, high) for low, high in pairwise(heights) if self._excess(low) != self._excess(high)]

@@ -117,6 +117,9 @@ def test_only_what_differs_is_asked_for_again() -> None:
     found, rounds = compare(known, balances, 4, on_asked=asked.append)
     assert {key for key, one in found.items() if one.changes} == {TOKEN}
     assert len(asked[0]) == len(known) * 5
+    spam = {Key(ALICE, INFO.token_asset(f"0x{n:040x}")): course({3_000: 1}) for n in range(50)}
+    compare(spam, {key: balance_of({3_000: 1}, {}) for key in spam}, 100, on_asked=asked.append)
+    assert len(asked.pop()) <= 6 * len(spam), "what was sent once is not asked for at every checkpoint"
     assert {key for again in asked[1:] for key, _ in again} == {TOKEN}
     assert max(map(len, asked[1:])) < FAN
     assert rounds == len(asked) > 2
