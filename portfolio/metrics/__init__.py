@@ -1,0 +1,1 @@
+"""Metrics of a portfolio over time: one file each; pure, exact where the figure is rational."""

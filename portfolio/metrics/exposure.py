@@ -1,0 +1,64 @@
+"""The exposure of portfolios: how much of the value lies on which chain, in which protocol, in which asset."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from typing import NamedTuple
+
+from msgspec import UNSET
+
+from chainfolio import amounts
+from portfolio.document import UNKNOWN, AssetDocument, Portfolio, ProtocolChainDocument
+
+
+class Exposure(NamedTuple):
+    """Values in USD by the key of a chain, of a protocol, and of an asset (`chain:contract`), what is owed taken off.
+    `unpriced` are assets without a price: they are in no value."""
+
+    chains: dict[str, Decimal]
+    protocols: dict[str, Decimal]
+    assets: dict[str, Decimal]
+    unpriced: frozenset[str]
+
+
+def exposure(portfolios: Iterable[Portfolio]) -> Exposure:
+    """Of several portfolios as one. What is taken for spam is in no value."""
+    chains: defaultdict[str, list[Decimal]] = defaultdict(list)
+    protocols: defaultdict[str, list[Decimal]] = defaultdict(list)
+    assets: defaultdict[str, list[Decimal]] = defaultdict(list)
+    unpriced: set[str] = set()
+    for portfolio in portfolios:
+        for protocol in portfolio.asset_by_protocols.values():
+            for key, chain in protocol.chains.items():
+                for asset, sign in _signed(chain):
+                    if asset.spam is not UNSET:
+                        continue
+                    if asset.value == UNKNOWN:
+                        unpriced.add(asset.chain_contract)
+                        continue
+                    value = Decimal(asset.value)
+                    value = value if sign > 0 else value.copy_negate()
+                    for sums, name in ((chains, key), (protocols, protocol.key), (assets, asset.chain_contract)):
+                        sums[name].append(value)
+    return Exposure(_summed(chains), _summed(protocols), _summed(assets), frozenset(unpriced))
+
+
+def _signed(chain: ProtocolChainDocument) -> Iterator[tuple[AssetDocument, int]]:
+    """All assets of a protocol on a chain, with -1 where they are owed."""
+    for positions in chain.protocol_positions.values():
+        yield from ((asset, 1) for asset in positions.assets)
+        for nested in positions.protocol_positions:
+            for part in (nested.assets, nested.supply_assets, nested.reward_assets, nested.dex_assets):
+                yield from ((asset, 1) for asset in part)
+            yield from ((asset, -1) for asset in nested.borrow_assets)
+
+
+def _summed(values: dict[str, list[Decimal]]) -> dict[str, Decimal]:
+    return {key: amounts.total(parts) for key, parts in sorted(values.items())}
+
+
+def largest_first(values: dict[str, Decimal]) -> Sequence[tuple[str, Decimal]]:
+    """By value, then by key."""
+    return sorted(values.items(), key=lambda item: (item[1].copy_negate(), item[0]))

@@ -1,0 +1,58 @@
+"""The money-weighted return: the yearly rate at which all payments grow to the last value (internal rate of return)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Context, Decimal, localcontext
+from typing import Final
+
+from portfolio.metrics.value_series import Point, check
+
+YEAR_US: Final = 365 * 86_400_000_000
+PLACES: Final = Decimal("1e-12")
+LOWEST, HIGHEST = Decimal("-0.999999999999"), Decimal(1_000_000)
+STEPS: Final = 120
+_CONTEXT: Final = Context(prec=60)  # a root is no decimal: this is rounded, and by itself the same everywhere
+
+
+def money_weighted(series: Sequence[Point]) -> Decimal | None:
+    """The rate a year, 0.1 for ten per cent, to twelve places. The first value counts as paid in, the last as taken
+    out. None where the first or the last value is not known, and where no rate or more than one may fit: payments in
+    must come before payments out, or the sign of the sum must change once."""
+    check(series)
+    if len(series) < 2 or series[0].value is None or series[-1].value is None:
+        return None
+    payments = [(point.time_us, -point.flow) for point in series[1:]]
+    payments = [(series[0].time_us, -series[0].value), *payments, (series[-1].time_us, series[-1].value)]
+    if not _has_one_root(payments):
+        return None
+    with localcontext(_CONTEXT):
+        low, high = LOWEST, HIGHEST
+        if _sum(payments, low) * _sum(payments, high) > 0:
+            return None
+        rising = _sum(payments, high) > 0
+        for _ in range(STEPS):
+            middle = (low + high) / 2
+            if (_sum(payments, middle) > 0) == rising:
+                high = middle
+            else:
+                low = middle
+        return ((low + high) / 2).quantize(PLACES)
+
+
+def _has_one_root(payments: Sequence[tuple[int, Decimal]]) -> bool:
+    """Norstrom's rule: the running sum of payments changes its sign once."""
+    running, signs = Decimal(0), list[bool]()
+    for _, payment in payments:
+        running += payment
+        if running and (not signs or (running > 0) != signs[-1]):
+            signs.append(running > 0)
+    return len(signs) <= 2 and any(payment < 0 for _, payment in payments) and any(p > 0 for _, p in payments)
+
+
+def _sum(payments: Sequence[tuple[int, Decimal]], rate: Decimal) -> Decimal:
+    """What all payments are worth at the first one."""
+    start_us = payments[0][0]
+    return sum(
+        (payment * (1 + rate) ** -(Decimal(time_us - start_us) / YEAR_US) for time_us, payment in payments), Decimal(0)
+    )

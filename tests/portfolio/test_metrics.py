@@ -1,0 +1,134 @@
+"""Metrics against figures worked out by hand, and what none of them can say."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import UNSET, UnsetType
+
+from chainfolio.amounts import ZERO, value_of
+from portfolio.document import (
+    UNKNOWN,
+    AssetDocument,
+    Portfolio,
+    PositionDocument,
+    PositionsDocument,
+    ProtocolChainDocument,
+    ProtocolDocument,
+    SpamDocument,
+)
+from portfolio.metrics.drawdown import Drawdown, drawdown
+from portfolio.metrics.exposure import exposure, largest_first
+from portfolio.metrics.money_weighted import YEAR_US, money_weighted
+from portfolio.metrics.time_weighted import time_weighted
+from portfolio.metrics.value_series import Point, value_series
+
+DAY_US = 86_400_000_000
+
+
+def series(*points: str | tuple[str | None, str] | None, step_us: int = DAY_US) -> list[Point]:
+    """A point a day: its value, or value and flow; None is not known."""
+    pairs = [point if isinstance(point, tuple) else (point, "0") for point in points]
+    return [
+        Point(number * step_us, None if value is None else Decimal(value), Decimal(flow))
+        for number, (value, flow) in enumerate(pairs)
+    ]
+
+
+def test_flows_belong_to_the_value_after_them_and_gaps_stay_gaps() -> None:
+    found = value_series(
+        {30: Decimal(9), 10: Decimal(5), 20: None},
+        [(25, Decimal(2)), (11, Decimal(1)), (20, Decimal("-3")), (31, Decimal(7))],
+    )
+    assert found == [
+        Point(10, Decimal(5), Decimal(0)), Point(20, None, Decimal(-2)), Point(30, Decimal(9), Decimal(2)),
+    ]  # fmt: skip
+
+
+def test_the_time_weighted_return_leaves_out_what_was_paid_in_and_taken_out() -> None:
+    # 100 → 110 (+10 %); 90 are paid in: 200 → 180 (−10 %) of which 80 are taken out: 100 → 150 (+50 %)
+    found = time_weighted(series("100", ("200", "90"), ("100", "-80"), "150"))
+    assert found == Fraction(110, 100) * Fraction(180, 200) * Fraction(150, 100) - 1
+
+
+@pytest.mark.parametrize(
+    "points", [["1"], [], ["1", None, "2"], ["0", "1"], ["-1", "1"], [None, "1"], ["1", None]],
+)  # fmt: skip
+def test_what_begins_with_nothing_with_debt_or_unknown_has_no_return_and_no_drawdown(points: list[str | None]) -> None:
+    assert time_weighted(series(*points)) is None
+    assert drawdown(series(*points)) is None
+
+
+def test_the_money_weighted_return_is_the_rate_at_which_payments_grow_to_the_end() -> None:
+    # 100 for two years and 100 for one, at 10 %: 121 + 110
+    found = money_weighted(series("100", ("210", "100"), "231", step_us=YEAR_US))
+    assert found == Decimal("0.100000000000")
+    assert money_weighted(series("100", "50", step_us=YEAR_US)) == Decimal("-0.500000000000")
+    # Half a year at a factor of 1.1 is 21 % a year.
+    assert money_weighted(series("100", "110", step_us=YEAR_US // 2)) == Decimal("0.210000000000")
+
+
+@pytest.mark.parametrize(
+    "points", [["1"], ["0", "5"], [None, "1"], ["1", None], ["100", ("200", "-400"), ("0", "900")]]
+)  # fmt: skip
+def test_without_a_rate_or_with_more_than_one_there_is_no_money_weighted_return(
+    points: list[str | tuple[str, str] | None],
+) -> None:
+    assert money_weighted(series(*points, step_us=YEAR_US)) is None
+
+
+def test_the_drawdown_is_the_largest_fall_from_a_peak_and_what_is_taken_out_is_no_fall() -> None:
+    assert drawdown(series("100", "120", "90", "130", "65", "200")) == Drawdown(Fraction(1, 2), 3 * DAY_US, 4 * DAY_US)
+    assert drawdown(series("100", ("40", "-60"))) == Drawdown(Fraction(0), 0, 0)
+
+
+amounts = st.integers(1, 10**30).map(lambda number: Decimal(number).scaleb(-18))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(amounts, min_size=2, max_size=12), st.integers(1, 1000))
+def test_returns_without_flows_depend_on_the_ends_only_and_on_no_currency(values: list[Decimal], rate: int) -> None:
+    plain = [Point(at * DAY_US, value) for at, value in enumerate(values)]
+    whole = time_weighted(plain)
+    assert whole == Fraction(values[-1]) / Fraction(values[0]) - 1
+    assert (
+        time_weighted([point._replace(value=value_of(point.value or ZERO, Decimal(rate))) for point in plain]) == whole
+    )
+    fallen = drawdown(plain)
+    assert fallen is not None
+    assert 0 <= fallen.part < 1
+    if all(before <= after for before, after in pairwise(values)):
+        assert fallen.part == 0
+
+
+def asset(contract: str, value: str, spam: SpamDocument | UnsetType = UNSET) -> AssetDocument:
+    return AssetDocument("", "", contract, "a", f"a:{contract}", "1", value, value, "0", spam=spam)
+
+
+def test_exposure_takes_off_what_is_owed_and_leaves_out_what_has_no_price_or_is_spam() -> None:
+    spam = asset("bait", "999", spam=SpamDocument(99, ("x",)))
+    wallet = PositionsDocument("wallet", "10", assets=(asset("eth", "10.5"), asset("odd", UNKNOWN), spam))
+    loan = PositionDocument("loan", "7", supply_assets=(asset("eth", "20"),), borrow_assets=(asset("dai", "13.1"),))
+    lending = PositionsDocument("Lending", "7", protocol_positions=(loan,))
+
+    def protocol(key: str, positions: PositionsDocument) -> ProtocolDocument:
+        chain = ProtocolChainDocument("A", "a", "0", {positions.name: positions})
+        return ProtocolDocument(key, key, "0", {"a": chain})
+
+    portfolio = Portfolio(
+        address="x", networth="17.4", last_updated="0", chains={}, completeness="complete", issues=(),
+        asset_by_protocols={"wallet": protocol("wallet", wallet), "aave3": protocol("aave3", lending)},
+        unpriced_assets=1, price_adapters=(), conversion_rates={},
+    )  # fmt: skip
+    found = exposure([portfolio])
+    assert found.chains == {"a": Decimal("17.4")}
+    assert found.protocols == {"aave3": Decimal("6.9"), "wallet": Decimal("10.5")}
+    assert found.assets == {"a:dai": Decimal("-13.1"), "a:eth": Decimal("30.5")}
+    assert found.unpriced == {"a:odd"}
+    assert [key for key, _ in largest_first(found.assets)] == ["a:eth", "a:dai"]
+    assert exposure([portfolio, portfolio]).chains == {"a": Decimal("34.8")}
