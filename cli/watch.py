@@ -34,6 +34,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument("--from", dest="first", type=int, metavar="N", help="first block (default: start_block)")
     command.add_argument("--to", dest="last", type=int, metavar="N", help="last block (default: the newest, and on)")
     command.add_argument("--max-requests", type=int, metavar="N", help="end after so many requests to each chain")
+    command.add_argument("--max-units", type=int, metavar="N", help="end after so many compute units of a chain")
     command.add_argument("--estimate", action="store_true", help="say what it would cost, and do not run")
     command.add_argument("--stop", action="store_true", help="watch them no longer; what is stored stays")
     add_rpc(command, keeps=True)
@@ -46,8 +47,9 @@ def run(options: argparse.Namespace) -> int:
         raise BadRequest("from", "a block height is at least 0")
     if options.last is not None and options.last < (options.first or 0):
         raise BadRequest("to", f"{options.last} is before {options.first or 0}")
-    if options.max_requests is not None and options.max_requests < 1:
-        raise BadRequest("max-requests", "at least 1")
+    for name, most in (("max-requests", options.max_requests), ("max-units", options.max_units)):
+        if most is not None and most < 1:
+            raise BadRequest(name, "at least 1")
     report = with_system(options, lambda system: _all(system, options))
     if options.json:
         show_json(report)
@@ -79,7 +81,8 @@ async def _one(system: System, chain: Chain, addresses: Sequence[str], options: 
         stopped = [address for address in addresses if system.tail.unwatch(chain.key, address)]
         return {"chain": chain.key, "state": "stopped", "accounts": [{"account": each} for each in stopped]}
     system.tail.watch(chain.key, watches)
-    budget, shown = Budget(max_requests=options.max_requests), watcher(chain.key, quiet=options.json, state=_state)
+    budget = Budget(max_requests=options.max_requests, max_units=options.max_units)
+    shown = watcher(chain.key, quiet=options.json, state=_state)
     try:
         with system.tail.lock(chain.key):
             progress = await bring_up(system, chain, Scope(tuple(watches)), budget=budget, on_change=shown)

@@ -128,6 +128,9 @@ def test_what_it_would_cost_is_said_before_and_a_budget_ends_it_without_losing_a
     assert run("status", "--json").json["chains"][0]["accounts"] == [], "nobody is watched for asking"
     ran = run("watch", account(subject), "--max-requests", "1", "--json")
     assert (ran.code, ran.error["kind"]) == (10, "OverBudget")
+    ran = run("watch", account(subject), "--max-units", "30", "--json")
+    assert (ran.code, ran.error["kind"]) == (10, "OverBudget"), ran.out
+    assert "compute units" in ran.error["message"]
     ran = run("watch", account(subject), "--json")
     assert (ran.code, ran.json[0]["accounts"][0]["datasets"][0]["missing"]) == (0, [])
     assert run("watch", account(subject), "--estimate", "--json").json[0]["blocks"] == 0
@@ -170,6 +173,7 @@ def test_a_part_of_a_history_is_read_and_the_rest_is_said_to_be_missing(
         (["0x" + "1" * 40, "--from", "9", "--to", "8"], "8 is before 9"),
         (["0x" + "1" * 40, "--from", "-1"], "at least 0"),
         (["0x" + "1" * 40, "--max-requests", "0"], "at least 1"),
+        (["0x" + "1" * 40, "--max-units", "0"], "at least 1"),
     ],
 )
 def test_who_cannot_be_watched_is_refused(run: Run, configured: Path, given: list[str], said: str) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from chainfolio.blocks import Span
-from chainfolio.errors import BadRequest, NotIndexed, OverBudget
+from chainfolio.blocks import Block, Span
+from chainfolio.errors import BadRequest, NotIndexed, OverBudget, Reorged
 from engine.reconcile import Reconciler
 from engine.reconciled import Reconciliation, kept
 from indexer.rewind import rewind
@@ -20,7 +20,7 @@ from localchain.evm import Tx, tx
 from localchain.hostile import BALANCES, deploy_hostile
 from localchain.node import LocalNode
 from storage.lake import Lake
-from storage.tail import Tail
+from storage.tail import Tail, TailBlock
 from tests.chains.index import EVERYTHING, Index, IndexOf
 from tests.engine.drifting import drifting
 from tests.evm.limited import SEARCH, SIMULATION, TRACES, Provider, served
@@ -302,6 +302,18 @@ async def test_a_result_is_kept_until_a_block_of_its_range_goes(lived: Lived, tm
         assert len(kept(index.tail, index.key)) == 2
         rewind(index.lake, index.tail, index.key, results[0].last_block)
         assert kept(index.tail, index.key) == []
+
+
+async def test_a_range_whose_last_block_has_left_the_chain_is_refused(lived: Lived, tmp_path: Path) -> None:
+    async with indexed(lived, tmp_path) as index:
+        last = (await index.chain.heads()).finalized
+        below = await index.chain.block(last)
+        other = Block(last + 1, "0x" + "0b" * 32, below.hash, below.time_us + 1)
+        index.tail.put(index.key, [TailBlock(other, {})], datasets=WHOLE)
+        with pytest.raises(Reorged, match=str(last + 1)):
+            await reconciled(index, [lived.who("alice")])
+        assert kept(index.tail, index.key) == []
+        await reconciled(index, [lived.who("alice")], last=last)
 
 
 async def test_a_budget_ends_it_before_more_is_asked(lived: Lived, tmp_path: Path) -> None:
