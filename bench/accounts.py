@@ -43,7 +43,8 @@ class Node:
 
     def env(self, data: Path) -> dict[str, str]:
         """The environment of a command that works on it."""
-        more = {"CHAINFOLIO_CHAINS__LOCAL__INDEX": "accounts"}
+        # Ganache runs contracts in JavaScript: patience is not what is measured.
+        more = {"CHAINFOLIO_CHAINS__LOCAL__INDEX": "accounts", "CHAINFOLIO_CHAINS__LOCAL__TIMEOUT_S": "1800"}
         if self.has_explorer:
             more["CHAINFOLIO_CHAINS__LOCAL__EXPLORER"] = f"{self.node.url}/api"
         return {**ours(self.node.url, data), **more}
