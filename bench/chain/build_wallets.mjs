@@ -180,7 +180,10 @@ plan(part(0.35), () => {
   differ('rebasing', wallets[2], rebasing, part(0.35));
   return send(crowd, rebasing, call('RebasingToken', 'rebase', w(7)));
 });
-plan(part(0.7), () => send(crowd, rebasing, call('RebasingToken', 'rebase', w(3))));
+plan(part(0.7), () => {
+  differ('rebasing', wallets[2], rebasing, part(0.7));
+  return send(crowd, rebasing, call('RebasingToken', 'rebase', w(3)));
+});
 plan(part(0.2), () => send(crowd, fee, call('FeeToken', 'mint', w(wallets[3]), w(10n ** 20n))));
 plan(part(0.45), () => {
   differ('fee on transfer', wallets[1], fee, part(0.45));
