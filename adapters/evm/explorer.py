@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from urllib.parse import urlencode
 
 import msgspec
@@ -26,6 +27,7 @@ from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
 WAY = "explorer"
 # The most that such an interface lists at once.
 MAX_ROWS = 10_000
+SUSPECT = 1_000  # where a list of so many, or of a multiple of it, may have been cut short
 HEAD = {"module": "proxy", "action": "eth_blockNumber"}
 OTHER_HEAD = {"module": "block", "action": "eth_block_number"}
 
@@ -75,7 +77,7 @@ class Explorer(Endpoint):
         for account in accounts:
             for action in ("txlist", "txlistinternal"):
                 rows = await self._of_account(action, account, span)
-                if len(rows) >= MAX_ROWS:  # the rest is for the next window
+                if _may_be_cut(rows):  # the rest is for the next window
                     span = Span(span.first, self._whole(rows, span))
                 heights.update(int(row.blockNumber) for row in rows)
                 if action == "txlistinternal":
@@ -96,9 +98,15 @@ class Explorer(Endpoint):
 
     def _whole(self, rows: Sequence[Listed], span: Span) -> int:
         """Up to which block a list is whole that may have been cut short."""
+        if any(int(a.blockNumber) > int(b.blockNumber) for a, b in pairwise(rows)):
+            raise BadAnswer(
+                self.name, "lists transactions in another order than was asked for: where it ends is unknown"
+            )
         last = int(rows[-1].blockNumber) - 1
         if last < span.first:
-            raise BadAnswer(self.name, f"lists no more than {MAX_ROWS:,} transactions, and block {span.first} has them")
+            raise BadAnswer(
+                self.name, f"lists no more than {len(rows):,} transactions, and block {span.first} has them"
+            )
         return last
 
     async def inside(self, place: Place, index: int) -> list[Moved]:
@@ -143,3 +151,8 @@ class Explorer(Endpoint):
             raise BadAnswer(self.name, f"the explorer says: {shown(words)}")
 
         return await self._retrying(urlencode(query).encode(), read)
+
+
+def _may_be_cut(rows: Sequence[Listed]) -> bool:
+    """Whether a list may lack its end: some list fewer rows than they are asked for, without saying so."""
+    return len(rows) >= MAX_ROWS or (len(rows) > 0 and len(rows) % SUSPECT == 0)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qs
 
 import msgspec
@@ -87,9 +87,12 @@ def _posted(reply: Any) -> Posted:
 
 @dataclass
 class Listing:
-    """The transport of an explorer, which knows all from the node's own traces."""
+    """The transport of an explorer, which knows all from the node's own traces. It lists no more than `most` rows; one
+    that `is_turned` the newest of them."""
 
     node: LocalNode
+    most: ClassVar[int] = 10_000
+    is_turned: ClassVar[bool] = False
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
         query = {name: values[0] for name, values in parse_qs(body.decode()).items()}
@@ -101,9 +104,9 @@ class Listing:
         if "address" in query:
             rows = [row for row in rows if query["address"] in (row["from"], row["to"], row["contractAddress"])]
         first, last = int(query.get("startblock", 0)), int(query.get("endblock", 10**9))
-        return _posted({"status": "1", "message": "OK", "result": [
-            row for row in rows if first <= int(row["blockNumber"]) <= last
-        ][: int(query.get("offset", 10_000))]})  # fmt: skip
+        rows = [row for row in rows if first <= int(row["blockNumber"]) <= last][:: -1 if self.is_turned else 1]
+        listed = rows[: min(self.most, int(query.get("offset", 10_000)))]
+        return _posted({"status": "1", "message": "OK", "result": listed})
 
     def _sent(self) -> list[dict[str, Any]]:
         return [

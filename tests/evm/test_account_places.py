@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from adapters.evm.accounts import replayed
+from adapters.evm import explorer
+from adapters.evm.accounts import otterscan, replayed
 from chainfolio.blocks import Span
 from chainfolio.budgets import Budget
 from chainfolio.chains import Collected
-from chainfolio.errors import OverBudget
+from chainfolio.errors import BadAnswer, OverBudget
 from localchain.deploy import WAD
+from localchain.errors import RpcError
 from localchain.evm import Tx, tx
 from localchain.node import LocalNode
 from tests.evm.anvil import Local, chain_of, populated
 from tests.evm.fakes import topic_of
-from tests.evm.limited import SETS, Provider, served
+from tests.evm.limited import SETS, Listing, Provider, served
 from tests.evm.scoped import Rows, scoped, together, whole
 
 FORWARDER = "0x" + "f0" * 20  # pays whom the call data name all that comes, with all of its gas
@@ -144,6 +146,116 @@ async def test_a_node_that_ignores_overrides_of_the_state_leaves_the_rest_unexpl
         missing = [each for piece in pieces for each in piece.unexplained]
         assert len(missing) == 6
         assert all(each.amount > 0 for each in missing)
+
+
+def only_five(ask: dict[str, Any], result: Any) -> Any:
+    return result[:5] if ask["method"] == "trace_filter" else result
+
+
+def nothing(ask: dict[str, Any], result: Any) -> Any:
+    return [] if ask["method"] == "trace_filter" else result
+
+
+def always_the_newest_page(ask: dict[str, Any], result: Any) -> Any:
+    return result | {"firstPage": True} if ask["method"].startswith("ots_search") else result
+
+
+def empty_pages(ask: dict[str, Any], result: Any) -> Any:
+    page = {"txs": [], "receipts": [], "firstPage": False}
+    return page if ask["method"].startswith("ots_search") else result
+
+
+def the_same_page(ask: dict[str, Any], result: Any) -> Any:
+    is_later = ask["method"].startswith("ots_search") and ask["params"][1] > 0
+    first = [{"hash": "0x" + "ab" * 32, "blockNumber": "0x1"}]
+    return {"txs": first, "receipts": [], "firstPage": False} if is_later else result
+
+
+@pytest.mark.parametrize(
+    ("has", "lie", "way"),
+    [
+        ("traces", only_five, "state"),
+        ("traces", nothing, "state"),
+        ("search", always_the_newest_page, "ots"),
+        ("search", empty_pages, "state"),
+        ("search", the_same_page, "state"),
+        ("explorer", None, "state"),
+    ],
+)
+async def test_a_list_that_leaves_out_what_accounts_sent_is_noticed_and_the_state_is_searched_instead(
+    lived: Local, has: str, lie: Callable[[dict[str, Any], Any], Any] | None, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accounts = [lived.deployment.accounts[name].lower() for name in ("alice", "bob", "carol")]
+    span = Span(0, lived.node.height)
+
+    def fault(ask: dict[str, Any]) -> dict[str, Any] | None:
+        if lie is None or not ask["method"].startswith(("trace_filter", "ots_search")):
+            return None
+        try:
+            return {"result": lie(ask, lived.node.rpc(ask["method"], *ask["params"]))}
+        except RpcError:  # the span is too wide
+            return None
+
+    if lie is None:
+        monkeypatch.setattr(Listing, "_sent", lambda self: [])
+    monkeypatch.setattr(otterscan, "PAGE", 5)
+    provider = Provider(lived.node.url, SETS[has], fault)
+    async with served(lived.node, lived.deployment, provider, explorer=has == "explorer") as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        pieces = await scoped(chain, span, accounts, OF_PLACES)
+        assert together(pieces) == await reference(lived, accounts, span)
+        assert not [each for piece in pieces for each in piece.unexplained]
+        assert pieces[-1].ways == dict.fromkeys(OF_PLACES, way)
+
+
+async def test_coins_that_came_and_that_a_list_leaves_out_are_told_as_unexplained(lived: Local) -> None:
+    """Nobody's nonce shows what others sent; the balance does."""
+    bob, span = lived.deployment.accounts["bob"].lower(), Span(lived.deployment.height + 1, lived.node.height)
+
+    def fault(ask: dict[str, Any]) -> dict[str, Any] | None:
+        return {"result": []} if ask["method"] == "trace_filter" and "toAddress" in ask["params"][0] else None
+
+    async with served(lived.node, lived.deployment, Provider(lived.node.url, SETS["traces"], fault)) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        pieces = await scoped(chain, span, [bob], OF_PLACES)
+        told = sum(each.amount for piece in pieces for each in piece.unexplained)
+        came = [row for row in (await reference(lived, [bob], span))["transfers"] if row["recipient"] == bob]
+        assert told == sum(int.from_bytes(row["raw"], "big") for row in came) > 0
+
+
+async def test_a_node_with_traces_and_without_state_of_the_past_is_believed(lived: Local) -> None:
+    def pruned(ask: dict[str, Any]) -> dict[str, Any] | None:
+        if ask["method"] in ("eth_getBalance", "eth_getTransactionCount"):
+            return {"error": {"code": -32000, "message": "missing trie node 0xabc (path ) state is not available"}}
+        return None
+
+    alice, span = lived.deployment.accounts["alice"].lower(), Span(0, lived.node.height)
+    async with served(lived.node, lived.deployment, Provider(lived.node.url, SETS["traces"], pruned)) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        assert together(await scoped(chain, span, [alice], OF_PLACES)) == await reference(lived, [alice], span)
+
+
+@pytest.mark.parametrize("most", [10, 23])
+async def test_an_explorer_that_lists_fewer_rows_than_it_is_asked_for_is_asked_for_the_rest(
+    lived: Local, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accounts, span = [lived.deployment.accounts["alice"].lower()], Span(0, lived.node.height)
+    monkeypatch.setattr(explorer, "SUSPECT", most)
+    monkeypatch.setattr(Listing, "most", most)
+    provider = Provider(lived.node.url, SETS["explorer"])
+    async with served(lived.node, lived.deployment, provider, explorer=True) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        pieces = await scoped(chain, span, accounts, OF_PLACES)
+        assert together(pieces) == await reference(lived, accounts, span)
+        assert len(pieces) > 1
+        assert pieces[-1].ways == dict.fromkeys(OF_PLACES, "explorer")
+        monkeypatch.setattr(Listing, "is_turned", True)
+        with pytest.raises(BadAnswer, match="in another order than was asked for"):
+            await scoped(chain, span, accounts, OF_PLACES)
 
 
 @pytest.mark.parametrize("has", ["traces", "state"])

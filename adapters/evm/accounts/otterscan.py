@@ -13,7 +13,7 @@ from adapters.evm.forms import Hash, Height, Status
 from adapters.evm.node import results_of
 from adapters.evm.wire import Request, typed
 from chainfolio.blocks import Span
-from chainfolio.errors import BadAnswer
+from chainfolio.errors import Unsupported
 
 WAY = "ots"
 PAGE = 25  # transactions of a page: the most that Erigon gives
@@ -59,10 +59,13 @@ async def find(endpoint: Endpoint, span: Span, accounts: Sequence[str]) -> Touch
 
 
 def _reached(source: str, page: _Page, before: int, span: Span) -> int:
-    """Up to which height the transactions of an account are known now."""
-    if page.firstPage or not page.txs:
+    """Up to which height the transactions of an account are known now. A full page is not the newest one, whatever it
+    says of itself. Unsupported where pages contradict each other: another way has to be taken."""
+    if page.firstPage and len(page.txs) < PAGE:
         return span.last
+    if not page.txs:
+        raise Unsupported(source, "gives an empty page of transactions, and says that there are newer ones")
     highest = max(int(each.blockNumber, 16) for each in page.txs)
     if highest <= before:
-        raise BadAnswer(source, "a page of transactions that does not go on where the last one ended")
+        raise Unsupported(source, "gives a page of transactions that does not go on where the last one ended")
     return highest

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from adapters.evm.accounts import otterscan, state
 from adapters.evm.accounts.bodies import Body, bodies
+from adapters.evm.accounts.ends import Ends, ends_of, gained
 from adapters.evm.accounts.inside import Wanted, moved_in
 from adapters.evm.accounts.replayed import Rest, replayed
 from adapters.evm.accounts.simulate import simulated
@@ -24,7 +25,7 @@ from adapters.evm.datasets.internal import Moved
 from adapters.evm.endpoint import Endpoint
 from chainfolio.blocks import Span
 from chainfolio.chains import Unexplained
-from chainfolio.errors import HistoryUnavailable, Unsupported
+from chainfolio.errors import BadAnswer, HistoryUnavailable, Unsupported
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
@@ -51,7 +52,29 @@ class AccountPlaces:
 
     async def read(self, span: Span, accounts: Sequence[str], hashes: Mapping[int, str], *, inside: bool) -> Found:
         """Everything from the start of a span as far as goes at once. `hashes`: of blocks that may still go."""
-        touched = await self._touched(span, accounts, hashes)
+        source, touched = await self._touched(span, accounts, hashes)
+        found = await self._found(touched, accounts, hashes, inside=inside)
+        if touched.way == state.WAY or (hashes and not touched.heights):  # a quiet block at the head costs no more
+            return found
+        window = touched.span
+        ends = await ends_of(self.chain.node, window, accounts, hashes)
+        if await self._is_short([each for each in ends if each.unsent(found.bodies) > 0], window, hashes):
+            note = f"{touched.way} leaves out transactions of blocks {window.first}..{window.last}"
+            source.errors.note(BadAnswer(source.name, note))
+            source.learn(WAY, 2)  # from now on by whatever does not list them
+            touched = await self.chain.node.with_any(
+                lambda endpoint: state.find(endpoint, window, accounts, hashes), kind="account places"
+            )
+            return await self._found(touched, accounts, hashes, inside=inside)
+        for each in ends:
+            if found.inside is not None and (rest := each.unmoved(found.bodies, found.inside)):
+                found.unexplained += self._unexplained(window.last, {each.account: rest}, BETWEEN)
+        return found
+
+    async def _found(
+        self, touched: Touched, accounts: Sequence[str], hashes: Mapping[int, str], *, inside: bool
+    ) -> Found:
+        """What the blocks of a window hold of some accounts."""
         read = await bodies(self.chain, touched.heights, accounts, hashes)
         found = Found(touched, read, {})
         if touched.way == state.WAY:
@@ -60,8 +83,23 @@ class AccountPlaces:
             found.inside = await self._moved(read, touched.inside)
         return found
 
-    async def _touched(self, span: Span, accounts: Sequence[str], hashes: Mapping[int, str]) -> Touched:
-        async def at(endpoint: Endpoint) -> Touched:
+    async def _is_short(self, suspects: Sequence[Ends], span: Span, hashes: Mapping[int, str]) -> bool:
+        """Whether transactions are missing of accounts: a nonce says it of those without code. The nonce of a contract
+        counts what it created, that of a delegated account what others sent for it."""
+        names = [each.account for each in suspects]
+        if not names:
+            return False
+        coded = await self.chain.node.with_any(
+            lambda endpoint: state.with_code(endpoint, span.last, names, hashes), kind="account code"
+        )
+        return len(coded) < len(names)
+
+    async def _touched(
+        self, span: Span, accounts: Sequence[str], hashes: Mapping[int, str]
+    ) -> tuple[Endpoint, Touched]:
+        """The blocks of a window, and which endpoint found them."""
+
+        async def at(endpoint: Endpoint) -> tuple[Endpoint, Touched]:
             ways = (self._traces.find, otterscan.find)
             for number in range(endpoint.capabilities.get(WAY, 0), len(ways)):
                 try:
@@ -70,11 +108,11 @@ class AccountPlaces:
                     endpoint.errors.note(refusal)
                     continue
                 endpoint.learn(WAY, number)
-                return found
+                return endpoint, found
             endpoint.learn(WAY, len(ways))
             if self.chain.explorer is not None:
-                return await self.chain.explorer.touched(span, accounts)
-            return await state.find(endpoint, span, accounts, hashes)
+                return self.chain.explorer, await self.chain.explorer.touched(span, accounts)
+            return endpoint, await state.find(endpoint, span, accounts, hashes)
 
         return await self.chain.node.with_any(at, kind="account places")
 
@@ -118,7 +156,7 @@ class AccountPlaces:
         found.inside = {height: moves for height, moves in zip(left, opened.moves, strict=True) if moves}
         rests: dict[int, dict[str, int]] = {}
         for (height, mine), moves in zip(left.items(), opened.moves, strict=True):
-            rests[height] = {account: raw - _gained(moves or [], account) for account, raw in mine.items()}
+            rests[height] = {account: raw - gained(moves or [], account) for account, raw in mine.items()}
             if any(rests[height].values()) and not opened.are_traced:
                 found.inside.pop(height, None)  # a run that does not agree with the balances says nothing
                 rests[height] = mine
@@ -175,15 +213,15 @@ class _Opened:
 
 WITHDRAWN = "withdrawals of validators: no dataset has rows of them"
 UNTRACED = "no endpoint traces or simulates the block: calls inside its transactions may have moved these coins"
+BETWEEN = (
+    "since the window before, the coins changed by so much more than what was found explains: calls, fees of proposed "
+    "blocks or withdrawals of validators that no endpoint lists"
+)
 UNKNOWN = "neither transactions, withdrawals nor calls of the block explain this change"
 CODED = (
     "the account has code: its coins can go and come within one interval of the search, and nonces do not show it; use "
     "an endpoint with trace_filter"
 )
-
-
-def _gained(moves: Sequence[Moved], account: str) -> int:
-    return sum(each.raw * ((each.recipient == account) - (each.sender == account)) for each in moves)
 
 
 def _place(moved: Moved) -> int:

@@ -12,7 +12,7 @@ from adapters.evm.endpoint import Endpoint
 from adapters.evm.node import hex_of
 from adapters.evm.wire import Request, quantity, typed
 from chainfolio.blocks import Span
-from chainfolio.errors import HistoryUnavailable, SourceError
+from chainfolio.errors import BadAnswer, HistoryUnavailable, SourceError
 
 WAY = "state"
 CALLS = 1_000  # of one request, where the node takes so many
@@ -27,7 +27,7 @@ async def find(endpoint: Endpoint, span: Span, accounts: Sequence[str], hashes: 
     no such state."""
 
     async def read(probes: Sequence[Probe]) -> list[Status]:
-        return await _read(endpoint, probes, hashes)
+        return await statuses(endpoint, probes, hashes)
 
     def at_once() -> int:
         # What is not known to fit into one request is not tried on a budget.
@@ -40,14 +40,26 @@ async def find(endpoint: Endpoint, span: Span, accounts: Sequence[str], hashes: 
         return max(1, int(min(MOST, affordable)))
 
     window, found = await changes(read, accounts, span, at_once=at_once, most=most)
+    if falls := [each for each in found if each.after.nonce < each.before.nonce]:
+        raise BadAnswer(
+            endpoint.name, f"the nonce of {falls[0].account} is lower after block {falls[0].height} than before"
+        )
     if hashes:
         return Touched(window, WAY, tuple(sorted({each.height for each in found})), changes=tuple(found))
-    codes = await _answers(endpoint, [("eth_getCode", (each, window.last)) for each in accounts], hashes)
-    coded = tuple(each for each, code in zip(accounts, codes, strict=True) if code != "0x")
+    coded = await with_code(endpoint, window.last, accounts, hashes)
     return Touched(window, WAY, tuple(sorted({each.height for each in found})), changes=tuple(found), coded=coded)
 
 
-async def _read(endpoint: Endpoint, probes: Sequence[Probe], hashes: Mapping[int, str]) -> list[Status]:
+async def with_code(
+    endpoint: Endpoint, height: int, accounts: Sequence[str], hashes: Mapping[int, str]
+) -> tuple[str, ...]:
+    """Which accounts have code at a height."""
+    codes = await _answers(endpoint, [("eth_getCode", (each, height)) for each in accounts], hashes)
+    return tuple(each for each, code in zip(accounts, codes, strict=True) if code != "0x")
+
+
+async def statuses(endpoint: Endpoint, probes: Sequence[Probe], hashes: Mapping[int, str]) -> list[Status]:
+    """Accounts at some heights, each by its nonce and its native coins."""
     told = await _answers(endpoint, [(method, probe) for probe in probes for method in METHODS], hashes)
     numbers = [quantity(endpoint.name, each) for each in told]
     return [Status(*pair) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
