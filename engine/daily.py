@@ -15,6 +15,7 @@ from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, T
 from engine.rows import rows_of
 from engine.sent import PAID, sent
 from indexer.scopes import indexed_for_all
+from portfolio.ledger import told_once
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,6 +30,7 @@ DAY_US: Final = 86_400_000_000
 PLACE: Final = ("account", "height", "tx_index")
 KEY: Final = (*PLACE, "log_index", "item", "direction")
 MOVED: Final = (*KEY, "counterparty", "token", "token_id", "raw")
+SHOWN: Final = ("account", "direction", "raw", "token")
 
 
 @dataclass(slots=True)
@@ -128,17 +130,8 @@ def _add_moved(found: dict[str, Daily], moved: pl.DataFrame, info: ChainInfo, no
     native = pl.col("token").is_null()
     nobodys = pl.col("account").is_in(nobody) & ~native
     rows = moved.filter(pl.col("token_id").is_null(), pl.col("account") != pl.col("counterparty"))
-    also_at = info.also_at.reference if info.also_at else None
-    told: set[tuple[object, ...]] = set()
-    # Native coins first, as null sorts: what is told of them a second time is known by then.
-    for row in rows.filter(~nobodys).select(*PLACE, "direction", "raw", "token").sort("token").iter_rows():
-        account, _, _, direction, raw, token = row
-        movement = row[:-1]
-        if token is None:
-            told.add(movement)
-        elif token == also_at and movement in told:
-            continue
-        asset = info.native.asset if token in (None, also_at) else info.token_asset(token)
+    for account, direction, raw, token in told_once(rows.filter(~nobodys), info).select(*SHOWN).iter_rows():
+        asset = info.native.asset if token is None else info.token_asset(token)
         found[account].add(direction, asset, amounts.raw_from_bytes(raw))
 
 

@@ -13,8 +13,8 @@ from chainfolio.errors import SourceError
 from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TABLES
 from indexer.scopes import indexed_for
 from portfolio.causes import Evidence
-from portfolio.ledger import by_account
-from portfolio.reconciliation import Key, courses, told_once
+from portfolio.ledger import by_account, told_once
+from portfolio.reconciliation import Key, courses
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,7 +37,7 @@ def datasets_of(chain: Chain, *, native: bool) -> list[Dataset]:
 class _Again:
     """One block, read again. `miner` gets its fees; what could not be read is None."""
 
-    moves: Moves | None = None
+    lacking: Moves | None = None
     untraced: bool = False
     miner: str | None = None
     transactions: int | None = None
@@ -70,14 +70,10 @@ class Evident:
         """What is known of an asset of an account at a height."""
         again = self._read.get(height, _Again())
         wanted = datasets_of(self.chain, native=key.asset.is_native)
-        lacking = {}
-        if again.moves is not None:
-            stored = self._moves(self._stored(self.transfers, height), self._stored(self.fees, height))
-            for each in wanted:
-                place = (each.name, key)
-                lacking[each.name] = again.moves.get(place, 0) - stored.get(place, 0)
+        found = again.lacking or {}
+        lacking = {each.name: found.get((each.name, key), 0) for each in wanted}
         return Evidence(
-            unindexed=self._unindexed(wanted, key.account, height), lacking=lacking, is_read=again.moves is not None,
+            unindexed=self._unindexed(wanted, key.account, height), lacking=lacking, is_read=again.lacking is not None,
             untraced=again.untraced, is_rewarded=again.miner == key.account, transactions=again.transactions,
             said=self._told(key, height),
         )  # fmt: skip
@@ -110,12 +106,13 @@ class Evident:
                 found = await self.chain.collect(Span(height, height), some)
             except SourceError:
                 continue
-            again = await asyncio.to_thread(self._of_tables, found.tables)
+            again = await asyncio.to_thread(self._of_tables, height, found.tables)
             again.untraced = any(name not in some for name in names)
             return again
         return _Again(untraced=native)
 
-    def _of_tables(self, tables: Mapping[str, Any]) -> _Again:
+    def _of_tables(self, height: int, tables: Mapping[str, Any]) -> _Again:
+        """What the rows of a block say that the index does not."""
         import polars as pl
 
         def rows(name: str) -> pl.LazyFrame:
@@ -130,13 +127,11 @@ class Evident:
         fees = paid.filter(own & (pl.col("sender") == pl.col("account"))).collect()
         blocks = rows("blocks").select("miner", "tx_count").collect()
         miner, count = blocks.row(0) if blocks.height else (None, None)
-        return _Again(self._moves(told_once(transfers, self.chain.info), fees), False, miner, count)
-
-    @staticmethod
-    def _stored(rows: pl.DataFrame, height: int) -> pl.DataFrame:
-        import polars as pl
-
-        return rows.filter(pl.col("height") == height)
+        here = pl.col("height") == height
+        theirs = self._moves(told_once(transfers, self.chain.info), fees)
+        ours = self._moves(self.transfers.filter(here), self.fees.filter(here))
+        lacking = {place: theirs.get(place, 0) - ours.get(place, 0) for place in theirs.keys() | ours.keys()}
+        return _Again(lacking, False, miner, count)
 
     def _moves(self, transfers: pl.DataFrame, fees: pl.DataFrame) -> Moves:
         """What the rows of one block come to, by the dataset that they are of."""

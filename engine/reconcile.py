@@ -24,6 +24,7 @@ from engine.rows import rows_of
 from engine.sent import PAID, sent
 from indexer.scopes import indexed_for
 from portfolio.causes import cause_of
+from portfolio.ledger import told_once
 from portfolio.reconciliation import (
     ASSET,
     MOVED,
@@ -36,7 +37,6 @@ from portfolio.reconciliation import (
     courses,
     ladder,
     search,
-    told_once,
 )
 
 if TYPE_CHECKING:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from chainfolio.chains import ChainInfo
+
 RAW_BYTES: Final = 32
 LIMB: Final = 2**64
 LIMBS: Final = ("limb0", "limb1", "limb2", "limb3")  # the most significant first, as in the bytes
@@ -102,6 +104,21 @@ def _joined(limbs: pl.DataFrame) -> pl.Series:
         words[:, index] = limbs.get_column(name).to_numpy()
     cells = words.view(np.uint8).reshape(limbs.height, RAW_BYTES)
     return pl.Series("raw", cells, dtype=pl.Array(pl.UInt8, RAW_BYTES)).cast(pl.List(pl.UInt8)).cast(pl.Binary)
+
+
+def told_once(transfers: pl.DataFrame, info: ChainInfo) -> pl.DataFrame:
+    """Rows of `account_transfers` without those of the native coin that the chain tells a second time, as a token's.
+    What it tells of that token alone are movements of the native coin."""
+    import polars as pl
+
+    if info.also_at is None:
+        return transfers
+    also = pl.col("token").eq_missing(info.also_at.reference)
+    movement = ["account", "height", "tx_index", "direction", "raw"]
+    told = transfers.filter(pl.col("token").is_null())
+    others = transfers.filter(also).join(told, on=movement, how="anti")
+    others = others.with_columns(pl.lit(None, pl.String).alias("token"))
+    return pl.concat([transfers.filter(~also), others])
 
 
 def allowances(approvals: pl.DataFrame | pl.LazyFrame, *, height: int | None = None) -> pl.DataFrame:

@@ -115,7 +115,7 @@ def checkpoints(key: Key, course: Course, steps: Sequence[int]) -> list[int]:
 
 def courses(transfers: pl.DataFrame, fees: pl.DataFrame, info: ChainInfo) -> dict[Key, Course]:
     """The course of each asset that accounts met, and of the native coin of all that paid: from rows of
-    `account_transfers`, and from heights and fees of the transactions that accounts sent."""
+    `account_transfers`, each movement `told_once`, and from heights and fees of the transactions that accounts sent."""
     import polars as pl
 
     native = pl.lit(None, pl.String)
@@ -126,7 +126,7 @@ def courses(transfers: pl.DataFrame, fees: pl.DataFrame, info: ChainInfo) -> dic
     )  # fmt: skip
     # The standard only names assets with a number: wrapping moves the same token as a transfer.
     named = pl.when(pl.col("token_id").is_not_null()).then(pl.col("standard"))
-    moved = told_once(transfers, info).with_columns(named.alias("standard"), side.alias("sign"))
+    moved = transfers.with_columns(named.alias("standard"), side.alias("sign"))
     steps = (
         pl.concat([moved.select(paid.columns), paid])
         .group_by("account", *ASSET, "height")
@@ -144,21 +144,6 @@ def courses(transfers: pl.DataFrame, fees: pl.DataFrame, info: ChainInfo) -> dic
         heights.append(height)
         moves.append(reduce(lambda total, limb: total * LIMB + limb, limbs, 0))
     return {key: Course(tuple(heights), tuple(accumulate(moves))) for key, (heights, moves) in found.items()}
-
-
-def told_once(transfers: pl.DataFrame, info: ChainInfo) -> pl.DataFrame:
-    """Transfers without those of the native coin that the chain tells a second time, as a token's; such a token's
-    others are movements of the native coin."""
-    import polars as pl
-
-    if info.also_at is None:
-        return transfers
-    also = pl.col("token").eq_missing(info.also_at.reference)
-    movement = ["account", "height", "tx_index", "direction", "raw"]
-    told = transfers.filter(pl.col("token").is_null())
-    others = transfers.filter(also).join(told, on=movement, how="anti")
-    others = others.with_columns(pl.lit(None, pl.String).alias("token"))
-    return pl.concat([transfers.filter(~also), others])
 
 
 Search = Generator[Sequence[Point], Mapping[Point, Answer], dict[Key, Compared]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -17,7 +18,7 @@ from chainfolio.chains import ChainInfo
 from chainfolio.contracts import Token
 from portfolio import causes
 from portfolio.causes import Evidence, cause_of
-from portfolio.ledger import by_account
+from portfolio.ledger import by_account, told_once
 from portfolio.reconciliation import (
     FAN,
     MAX_CHANGES,
@@ -31,7 +32,6 @@ from portfolio.reconciliation import (
     courses,
     ladder,
     search,
-    told_once,
 )
 from tests.portfolio.test_ledger import ACCOUNTS, TOKENS, TRANSFERS, frame
 
@@ -174,6 +174,22 @@ def test_courses_are_the_sums_of_all_movements_exact_for_all_of_uint256(
     for height, raw in fees:
         expected[COIN, height] = expected.get((COIN, height), 0) - raw
     assert {(key, height): one.moved(height) for key, one in found.items() for height in one.heights} == expected
+
+
+def test_coins_that_a_chain_tells_of_a_second_time_as_a_token_count_once() -> None:
+    info = replace(INFO, also_at=INFO.token_asset(TOKENS[0]))
+    coin = {"height": 1, "tx_index": 0, "standard": "native", "token": None, "sender": ACCOUNTS[2], "recipient": ALICE}
+    rows = [
+        {**coin, "raw": 5},
+        {**coin, "raw": 5, "standard": "erc20", "token": TOKENS[0]},
+        {**coin, "raw": 3, "standard": "erc20", "token": TOKENS[0]},
+        {**coin, "raw": 2, "standard": "erc20", "token": TOKENS[1]},
+    ]
+    history = by_account(tables.ACCOUNT_TRANSFERS, frame(tables.TRANSFERS, rows).lazy()).collect()
+    nothing = pl.DataFrame(schema={"account": pl.String, "height": pl.Int64, "fee": pl.Binary})
+    found = courses(told_once(history, info), nothing, info)
+    mine = {key.asset: one.sums for key, one in found.items() if key.account == ALICE}
+    assert mine == {COIN.asset: (8,), INFO.token_asset(TOKENS[1]): (2,)}
 
 
 def change(height: int, amount: int, before: int = 100) -> Change:
