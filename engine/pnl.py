@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from decimal import Decimal
@@ -51,13 +51,12 @@ async def pnl(engine: Engine, accounts: Sequence[Account], wanted: PnlRequest) -
     asked = TransactionFilter(most, 0, newest_first=False, networks=wanted.networks)
     page = await engine.transactions(accounts, asked)
     assert page.reached is None, "an account has no more transactions than are allowed"
-    found = entries_of(
-        page.document.transactions, {account.address for account in accounts}, _treatment(chains, wanted)
-    )
+    treatment = _treatment(chains, wanted)
+    found = entries_of(page.document.transactions, {account.address for account in accounts}, treatment)
     gains = gains_of(found.entries, wanted.method, per_wallet=wanted.per_wallet, zone=wanted.zone)
     portfolios = await engine.portfolios(accounts, Options(), wait=True, wallet_only=False)
     return document(
-        gains, found.facts, _prices(portfolios), method=wanted.method,
+        gains, found.facts, _prices(portfolios, treatment.same), method=wanted.method,
         addresses=[account.address for account in accounts], issues=(*page.document.issues, *found.issues),
     )  # fmt: skip
 
@@ -73,10 +72,10 @@ def _treatment(chains: Sequence[Chain], wanted: PnlRequest) -> Treatment:
     return Treatment(wanted.deposits_are_disposals, wanted.received_at_spot, same, nobody)
 
 
-def _prices(portfolios: Sequence[Portfolio]) -> dict[str, Decimal]:
+def _prices(portfolios: Sequence[Portfolio], same: Mapping[str, str]) -> dict[str, Decimal]:
     """What the assets of portfolios are worth a unit, by the keys of their contracts."""
     return {
-        asset.chain_contract: Decimal(asset.price)
+        same.get(asset.chain_contract, asset.chain_contract): Decimal(asset.price)
         for portfolio in portfolios
         for protocol in portfolio.asset_by_protocols.values()
         for chain in protocol.chains.values()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, tzinfo
 from typing import Final
 
@@ -23,11 +25,24 @@ def gains_of(
 
     `zone` is where the days of the UK rules begin, and `unit` what their costs are rounded up to.
     """
-    ordered = without_loans(in_order(entries), per_wallet=per_wallet)
-    if method != UK:
+    assert not (per_wallet and method == UK), "the UK rules pool all that one person holds"
+    with _collector_paused():
+        ordered = without_loans(in_order(entries), per_wallet=per_wallet)
+        if method == UK:
+            return by_uk_rules(ordered, zone, unit)
         return _by_lots(ordered, method, per_wallet=per_wallet)
-    assert not per_wallet, "the UK rules pool all that one person holds"
-    return by_uk_rules(ordered, zone, unit)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Lots and gains are in no cycles: looking for some among millions takes as long as the calculation."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _by_lots(entries: Iterable[Entry], method: str, *, per_wallet: bool) -> Gains:

@@ -182,9 +182,9 @@ class _Record:
 
     def _asset(self, asset: TransactionAssetDocument) -> str:
         """The key of an asset, and how it is shown; one of a collection has its number."""
-        key = asset.chain_contract if asset.nft is UNSET else f"{asset.chain_contract}:{asset.nft.token_id}"
-        key = self.treatment.same.get(key, key)
-        if key not in self.found.facts and asset.decimal != UNKNOWN:
+        own = asset.chain_contract if asset.nft is UNSET else f"{asset.chain_contract}:{asset.nft.token_id}"
+        key = self.treatment.same.get(own, own)
+        if asset.decimal != UNKNOWN and (key == own or key not in self.found.facts):
             chain, _, contract = key.partition(":")
             self.found.facts[key] = AssetFacts(asset.symbol, int(asset.decimal), chain, contract)
         return key

@@ -46,32 +46,37 @@ class Day:
 
 def by_uk_rules(entries: Iterable[Entry], zone: tzinfo, unit: int) -> Gains:
     """The gains by these rules. Days begin where `zone` says; costs are rounded up to `unit`."""
-    assets: dict[str, dict[int, Day]] = {}
-    found = Gains()
+    assets: dict[str, list[Entry]] = {}
     for entry in entries:
-        if entry.kind == "move":
-            continue
+        if entry.kind != "move":
+            assets.setdefault(entry.asset, []).append(entry)
+    found = Gains()
+    for asset, own in sorted(assets.items()):
+        found.gains += (income(entry) for entry in own if entry.kind == "income")
+        days = _days(own, zone, unit)
+        pool = _match(days, unit)
+        found.gains += (gain for day in days for gain in _gains(day))
+        found.held.append(Book(pool, sum(day.unmatched for day in days)).held(asset, ""))
+    found.gains.sort(key=lambda gain: (gain.time_us, gain.transaction))
+    return found
+
+
+def _days(entries: Iterable[Entry], zone: tzinfo, unit: int) -> list[Day]:
+    """The days of one asset on which something happened, in their order."""
+    days: dict[int, Day] = {}
+    for entry in entries:
         number = (EPOCH + timedelta(microseconds=entry.time_us)).astimezone(zone).toordinal()
-        days = assets.setdefault(entry.asset, {})
-        if number not in days:
-            days[number] = Day(number, AveragedLots(unit))
-        day = days[number]
+        day = days.get(number)
+        if day is None:
+            day = days[number] = Day(number, AveragedLots(unit))
         if entry.kind in ACQUIRED:
             day.came.add(acquired(entry))
             day.open += entry.quantity
             day.last_us, day.transactions[entry.transaction] = entry.time_us, None
-            if entry.kind == "income":
-                found.gains.append(income(entry))
         else:
             day.left.append(entry)
             day.unmatched += entry.quantity
-    for asset, by_number in sorted(assets.items()):
-        pool = _match([by_number[number] for number in sorted(by_number)], unit)
-        found.gains += (gain for day in by_number.values() for gain in _gains(day))
-        short = sum(day.unmatched for day in by_number.values())
-        found.held.append(Book(pool, short).held(asset, ""))
-    found.gains.sort(key=lambda gain: (gain.time_us, gain.transaction))
-    return found
+    return list(days.values())
 
 
 def _match(days: Sequence[Day], unit: int) -> AveragedLots:

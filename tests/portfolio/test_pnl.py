@@ -167,10 +167,10 @@ def test_a_pool_has_a_known_cost_again_when_all_of_unknown_cost_has_left() -> No
 def test_lots_of_unknown_cost_are_the_last_that_highest_and_lowest_in_choose() -> None:
     entries = [
         entry("2020-01-01", "received", 10), entry("2020-01-02", "buy", 10, 50), entry("2020-01-03", "buy", 10, 20),
-        entry("2020-04-01", "sell", 25, 100),
+        entry("2020-01-04", "buy", 10, 0), entry("2020-04-01", "sell", 35, 100),
     ]  # fmt: skip
     costs = {m: [gain.cost and gain.cost // POUND for gain in gains_of(entries, m).gains] for m in ("hifo", "lofo")}
-    assert costs == {"hifo": [50, 20, None], "lofo": [20, 50, None]}
+    assert costs == {"hifo": [50, 20, 0, None], "lofo": [0, 20, 50, None]}
 
 
 # --- what is no disposal ----------------------------------------------------------------------------------------------

@@ -136,7 +136,12 @@ def test_a_move_between_own_wallets_is_told_once_though_both_have_a_record() -> 
 
 def test_the_wrapped_coin_is_the_coin() -> None:
     wrap = record("WRAP", [asset("wcoin", "5", "50")], [asset("coin", "5", "50")], ("1", "10"))
-    assert brief(read(wrap, same={"chain:wcoin": "chain:coin"})) == {("fee", "coin", 1, 10)}
+    same = {"chain:wcoin": "chain:coin"}
+    assert brief(read(wrap, same=same)) == {("fee", "coin", 1, 10)}
+    swap = record("SWAP", [asset("wcoin", "5", "50")], [asset("a", "5", "50")], sender=OTHER, hash="0x2")
+    assert brief(read(swap, same=same)) == {("buy", "coin", 5, 50), ("sell", "a", 5, 50)}
+    for order in ([wrap, swap], [swap, wrap]):
+        assert entries_of(order, [ME], Treatment(same=same)).facts["chain:coin"].symbol == "coin"
 
 
 def test_of_spam_and_of_failed_transactions_only_the_own_fee_counts() -> None:
