@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import Asset
@@ -19,7 +20,7 @@ from indexer.scopes import indexed_for
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from chainfolio.chains import ChainInfo
+    from chainfolio.chains import Chain, ChainInfo
     from storage.lake import Lake
     from storage.tail import Tail
 
@@ -153,6 +154,22 @@ def gaps(
         return list(next(iter(found)))
     own = [(issue, account) for issues, several in found.items() for issue in issues for account in several]
     return [replace(issue, account=account) for issue, account in own]
+
+
+def unexplained(tail: Tail, chain: Chain, accounts: Collection[str]) -> Iterator[Issue]:
+    """What was noticed and not found when accounts were read alone, an issue for each account: movements of theirs are
+    missing. What is indexed of everybody by now lacks nothing."""
+    places = [
+        tail.indexed_ranges(chain.key, each.name) for each in chain.datasets.values() if each.by_account == "places"
+    ]
+    whole = reduce(Spans.__and__, places) if places else Spans()
+    for account in accounts:
+        left = [row for row in tail.unexplained(chain.key, account) if not whole.covers(Span(row[0], row[0]))]
+        if left:
+            height, asset, raw, reason = left[0]
+            what = f"block {height}: {raw} of {asset}: {reason}" if raw else f"up to block {height}: {reason}"
+            more = f" (and {len(left) - 1} more; chainfolio status lists them)" if left[1:] else ""
+            yield Issue(ADAPTER, chain.key, f"movements may be missing: {what}{more}", account=account)
 
 
 def _gaps(chain: str, left: Spans, events: Mapping[str, Spans], candidates: int, remedy: str) -> Iterator[Issue]:

@@ -290,6 +290,7 @@ class Engine:
         found, reached = await statement.page(subjects, addresses)
         unknown = [issue for subject in subjects for issue in subject.issues]
         for chain in chains:
+            unknown += account_index.unexplained(system.tail, chain, addresses)
             unknown += reconciled.issues(system.tail, chain.key, addresses, natives=True)
         is_partial = any(issue.makes_partial for issue in unknown)
         completeness: Literal["complete", "partial"] = "partial" if is_partial else "complete"

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from chainfolio.assets import asset
 from chainfolio.blocks import Span
+from chainfolio.chains import Unexplained
 from chainfolio.tables import TABLES
 from indexer import arrow_ipc
 from storage.lake import Lake
@@ -17,6 +19,7 @@ from tests.chains.evm import KEY, EvmSubject, evm
 from tests.cli.conftest import Run, configure
 
 FINALITY = 64
+NATIVE = asset("eip155:31337/slip44:60")
 SOURCES = ("transactions", "transfers", "approvals", "logs")
 HISTORIES = ("account_transactions", "account_transfers", "account_approvals")
 pytestmark = pytest.mark.node
@@ -117,6 +120,22 @@ def test_what_is_stored_of_accounts_is_what_a_whole_index_has_of_them_whichever_
     assert ({name: stored(configured, name, mine) for name in SOURCES}, histories(configured, mine)) == both
     assert all(both[0][name] for name in SOURCES if name != "logs"), "there was something to compare"
     assert events == [row for row in both[0]["logs"] if row not in of_whole[0]["logs"]]
+
+
+def test_a_change_of_a_balance_that_nobody_explained_makes_the_transactions_partial(
+    run: Run, configured: Path, subject: EvmSubject
+) -> None:
+    alice = account(subject)
+    assert run("watch", alice).code == 0
+    assert run("transactions", alice, "--json").json["completeness"] == "complete"
+    tail = Tail(configured / "data" / "tail.db")
+    tail.note(KEY, [], [Unexplained(alice, 9, NATIVE, 70, "nobody traces")])
+    tail.close()
+    page = run("transactions", alice, "--json").json
+    assert page["completeness"] == "partial"
+    assert [each["reason"] for each in page["issues"]] == [
+        f"movements may be missing: block 9: 70 of {NATIVE}: nobody traces"
+    ]
 
 
 def test_what_it_would_cost_is_said_before_and_a_budget_ends_it_without_losing_anything(
