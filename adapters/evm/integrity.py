@@ -59,6 +59,18 @@ def may_hold(rows: npt.NDArray[np.uint8], value: str) -> Mask:
     return mask
 
 
+def explains(logs: Logs, header: Header) -> bool:
+    """Whether some logs of a block set all that its bloom says: what they do not set, others did, which are missing."""
+    bloom = bytearray(256)
+    values = {each.tobytes().decode() for each in logs.address}
+    for place, topics in enumerate(logs.topics):
+        values |= {topics[k].tobytes().decode() for k in np.flatnonzero(logs.topic_count > place)}
+    for byte, bit in (places for value in values for places in bloom_bits(value)):
+        bloom[byte] |= bit
+    promised = bytes.fromhex(header.logsBloom[2:])
+    return not any(has & ~own for has, own in zip(promised, bloom, strict=True))
+
+
 def check_links(source: str, headers: Sequence[Header], before: Block | None) -> None:
     """Every header names the one before as its parent; `before` is the last block already kept."""
     parent = before

@@ -202,7 +202,7 @@ class FakeNode:
         return [
             log
             for log in found
-            if _answers(log["topics"], wanted["topics"])
+            if _answers(log["topics"], wanted.get("topics", []))
             if not contracts or log["address"] in contracts
         ]
 

@@ -201,3 +201,39 @@ async def test_a_block_that_does_not_follow_the_newest_one_of_the_scope_is_a_reo
     reader = AccountLogs(wired(FakeNode(chain), checked=True).node, sorted(TAKEN))
     with pytest.raises(Reorged):
         await reader.read_linked(Span(25, 30), [ALICE], before)
+
+
+def payments() -> FakeChain:
+    """Every third block has four payments of Alice, each to somebody else."""
+    chain = FakeChain()
+    for height in range(1, 31):
+        chain.mine(*(transfer(ALICE if height % 3 == 0 else CAROL, f"0x{100 * height + k:040x}") for k in range(4)))
+    return chain
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_at_the_head_logs_that_are_left_out_of_a_block_are_noticed_by_its_bloom(seed: int) -> None:
+    chain = payments()
+    node, chance = FakeNode(chain), random.Random(seed)
+
+    def cut(params: list[Any]) -> Any:
+        found = FakeNode.eth_getLogs(node, params)
+        return found[: len(found) // 2] if chance.random() < 0.3 else found
+
+    node.on["eth_getLogs"] = cut
+    over = wired(node, checked=True)
+    reader, before, found = AccountLogs(over.node, sorted(TAKEN)), chain.block(0), list[int]()
+    for first in range(1, 31, 6):
+        chunk = await reader.read_linked(Span(first, first + 5), [ALICE], before)
+        found, before = found + chunk.logs.height.tolist(), chain.block(first + 5)
+    assert found == [height for height in range(3, 31, 3) for _ in range(4)]
+    assert over.endpoint.capabilities[SHORT] == 1
+
+
+async def test_at_the_head_a_node_that_always_leaves_logs_out_is_left_to_another_one() -> None:
+    chain = payments()
+    short, whole = FakeNode(chain), FakeNode(chain)
+    short.on["eth_getLogs"] = lambda params: FakeNode.eth_getLogs(short, params)[:-1]
+    over = wired(short, whole, checked=True)
+    chunk = await AccountLogs(over.node, sorted(TAKEN)).read_linked(Span(1, 30), [ALICE], chain.block(0))
+    assert chunk.logs.height.tolist() == [height for height in range(3, 31, 3) for _ in range(4)]

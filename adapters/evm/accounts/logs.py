@@ -16,7 +16,7 @@ from adapters.evm import logs as columns
 from adapters.evm.accounts.naming import Naming, names, promised, questions
 from adapters.evm.accounts.windows import Windows
 from adapters.evm.endpoint import Endpoint
-from adapters.evm.integrity import blooms, check_links, may_hold
+from adapters.evm.integrity import blooms, check_links, explains, may_hold
 from adapters.evm.logs import Logs
 from adapters.evm.node import Header, Node, hex_of
 from adapters.evm.spans import Chunk, Omitted, chunk_key
@@ -65,6 +65,8 @@ class AccountLogs:
             check_links(endpoint.name, chain, before)
             asked = chain if self.integrity == "off" else promised(chain, accounts)
             logs = await self._by_hash(endpoint, [header.hash for header in asked], accounts)
+            if self.integrity != "off":
+                logs = await self._with_omitted(endpoint, asked, logs, accounts)
             self._check(endpoint.name, logs, chain, final=False)
             return [Chunk(span, logs, chain)]
 
@@ -223,6 +225,40 @@ class AccountLogs:
                 raise BadAnswer(endpoint.name, "logs that name other accounts than were asked for")
             found.append(logs)
         return _once(endpoint.name, found)
+
+    async def _with_omitted(
+        self, endpoint: Endpoint, asked: Sequence[Header], logs: Logs, accounts: Sequence[str]
+    ) -> Logs:
+        """The logs of single blocks, also those that were left out: blocks that name the accounts are read whole, and
+        their blooms say whether that is all. From an endpoint that is known to leave logs out, so is every block that
+        may name them."""
+        is_short, named = bool(endpoint.capabilities.get(SHORT)), {int(height) for height in logs.height}
+        left, parts = [header for header in asked if is_short or header.height in named], [logs]
+        lacks, again = False, list[Header]()
+        for _ in range(PATIENCE):
+            if not left:
+                break
+            answers = await endpoint.ask([Request("eth_getLogs", ({"blockHash": each.hash},)) for each in left])
+            again = []
+            for header, answer in zip(left, answers, strict=True):
+                if isinstance(answer, SourceError):
+                    continue  # what cannot be asked twice shows nothing
+                whole = columns.parse(endpoint.name, answer)
+                if {each.tobytes().decode() for each in whole.block_hash} - {header.hash}:
+                    raise BadAnswer(endpoint.name, "logs of another block than was asked for")
+                parts.append(whole.take(np.flatnonzero(names(whole, accounts))))
+                if not explains(whole, header):
+                    again.append(header)
+            lacks = lacks or bool(again)
+            left = left if is_short else again  # a bloom does not count logs that are alike
+        found = _once(endpoint.name, parts)
+        if lacks or len(found) > len(logs):
+            endpoint.learn(SHORT, 1)
+        if again and any(not each.capabilities.get(SHORT) for each in self.node.ranked() if each is not endpoint):
+            raise Omitted(endpoint.name, f"leaves out logs of block {again[0].height}, which its bloom promises")
+        if endpoint.capabilities.get(SHORT) and not is_short:
+            return await self._with_omitted(endpoint, asked, found, accounts)
+        return found
 
 
 def _places(logs: Logs) -> set[tuple[int, int]]:
