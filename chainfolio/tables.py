@@ -137,7 +137,11 @@ TRANSFERS = Table(
         TIME,
         TX_INDEX,
         LOG_INDEX,
-        Column("item", "int", "position in the log, of an ERC-1155 batch; of internal ones, from 1; else 0"),
+        Column(
+            "item",
+            "int",
+            "position in the log, of an ERC-1155 batch; of internal ones, from 1 (2^30: uncounted); else 0",
+        ),
         TX_HASH,
         Column("standard", "text", "native, internal, erc20, erc721, erc1155, wrap or unwrap"),
         Column("token", "text", "contract of the token; null for the native coin", nullable=True),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.scopes import account_of
-from chainfolio.tables import LOGS, TABLES, Table
+from chainfolio.tables import LOGS, TABLES, TRANSFERS, Table
 from indexer.scopes import accounts_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from chainfolio.datasets import Dataset
     from storage.lake import Lake
     from storage.tail import Tail
+
+INSIDE = ("height", "tx_index", "sender", "recipient", "raw")  # what a movement inside a transaction is known by
 
 
 def without_stored(
@@ -37,7 +39,7 @@ def without_stored(
     left = {}
     for name, rows in tables.items():
         shared = _shared(tail, chain, datasets, TABLES[name], span, filters) if len(rows) else Spans()
-        left[name] = _new(rows, _stored(lake, chain, TABLES[name], shared)) if shared else rows
+        left[name] = _new(TABLES[name], rows, _stored(lake, chain, TABLES[name], shared)) if shared else rows
     return left
 
 
@@ -45,7 +47,7 @@ def merged(table: Table, one: pa.Table, other: pa.Table) -> pa.Table:
     """The rows of two tables in the table's order, each once."""
     import pyarrow as pa
 
-    both = pa.concat_tables([one, _new(other, _keys(table, one))])
+    both = pa.concat_tables([one, _new(table, other, _keys(table, one))])
     return both.sort_by([(name, "ascending") for name in table.order])
 
 
@@ -75,13 +77,13 @@ def _stored(lake: Lake, chain: str, table: Table, heights: Spans) -> pl.DataFram
     import polars as pl
 
     here = pl.any_horizontal(pl.col("height").is_between(each.first, each.last) for each in heights)
-    return lake.scan(table, chain=chain, heights=heights).filter(here).select(_key(table)).collect()
+    return lake.scan(table, chain=chain, heights=heights).filter(here).select(_named(table)).collect()
 
 
 def _keys(table: Table, rows: pa.Table) -> pl.DataFrame:
     import polars as pl
 
-    found = pl.from_arrow(rows.select(_key(table)))
+    found = pl.from_arrow(rows.select(_named(table)))
     assert isinstance(found, pl.DataFrame)
     return found
 
@@ -90,12 +92,24 @@ def _key(table: Table) -> list[str]:
     return [name for name in table.key if name != "chain"]
 
 
-def _new(rows: pa.Table, known: pl.DataFrame) -> pa.Table:
-    """The rows whose keys are not known."""
+def _named(table: Table) -> list[str]:
+    """The columns by which rows are compared."""
+    return list(dict.fromkeys([*_key(table), *(INSIDE if table is TRANSFERS else ())]))
+
+
+def _new(table: Table, rows: pa.Table, known: pl.DataFrame) -> pa.Table:
+    """The rows that are not known, by their keys. A movement inside a transaction is known, too, where the same parties
+    moved as much as often: not everybody who looks inside can count all movements, and numbers differ."""
     import polars as pl
     import pyarrow as pa
 
     own = pl.from_arrow(rows.select(known.columns))
     assert isinstance(own, pl.DataFrame)
-    new = own.with_row_index("place").join(known, on=known.columns, how="anti").sort("place")
+    new = own.with_row_index("place")
+    if table is TRANSFERS:
+        is_inside = (pl.col("log_index") < 0) & (pl.col("item") > 0)
+        nth = pl.when(is_inside).then(pl.int_range(pl.len()).over([*INSIDE, is_inside])).alias("nth")
+        new, known = new.with_columns(nth), known.with_columns(nth)
+        new = new.join(known, on=[*INSIDE, "nth"], how="anti")
+    new = new.join(known, on=_key(table), how="anti").sort("place")
     return rows if len(new) == len(rows) else rows.take(pa.array(new["place"].to_list(), pa.int64()))

@@ -97,7 +97,12 @@ async def test_calls_that_paid_an_account_are_found_by_making_their_transactions
         await chain.heads()
         chain.node.finalized = span.last
         pieces = await scoped(chain, span, accounts, OF_PLACES)
-        assert together(pieces) == await reference(lived, accounts, span)
+        found, wanted = together(pieces), await reference(lived, accounts, span)
+        numbered = [row for row in found["transfers"] if row["item"] >= 2**30]
+        assert len({(row["tx_hash"], row["item"]) for row in numbered}) == len(numbered) > 6
+        for row in (*found["transfers"], *wanted["transfers"]):
+            row["item"] = min(1, row["item"])  # how many payments there were to others is not known
+        assert found == wanted
         assert not [each for piece in pieces for each in piece.unexplained]
 
 

@@ -9,7 +9,7 @@ sums have to be those of the balances. In which order others were paid in betwee
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from adapters.evm.accounts.bodies import Body
@@ -97,12 +97,18 @@ class _Run:
             return []
         pairs = zip(words[1::2], words[2::2], strict=True)
         return [
-            moved
-            for payer, raw in pairs
+            replace(moved, item=number)
+            for number, (payer, raw) in enumerate(pairs, _first_item(self.rest.account))
             for moved in movements(
                 source, self.index, "0x" + payer[12:].hex(), self.rest.account, int.from_bytes(raw, "big")
             )
         ]
+
+
+def _first_item(account: str) -> int:
+    """From where on the payments to an account are numbered: how many others a transaction made is not known. Above the
+    numbers of all that are counted, and apart from those of other accounts."""
+    return 2**30 + int(account, 16) % 2**22 * 2**8
 
 
 async def replayed(node: Node, rests: Sequence[Rest]) -> Mapping[Rest, list[Moved]]:

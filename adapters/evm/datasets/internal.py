@@ -28,12 +28,14 @@ sys.setrecursionlimit(max(sys.getrecursionlimit(), 4096))
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Native coins that went from one account to another inside a transaction."""
+    """Native coins that went from one account to another inside a transaction. `item` is its number there; 0 where all
+    movements of the transaction are known, and counted."""
 
     tx_index: int
     sender: str
     recipient: str
     raw: int
+    item: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +246,9 @@ def rows(blocks: Mapping[Place, Sequence[Moved]], chain: str) -> pa.Table:
         item = Counter[int]()
         for moved in moves:
             item[moved.tx_index] += 1
+            number = moved.item or item[moved.tx_index]
             found.append(Coins(
-                place.height, place.time_s, moved.tx_index, item[moved.tx_index], place.transactions[moved.tx_index],
+                place.height, place.time_s, moved.tx_index, number, place.transactions[moved.tx_index],
                 moved.sender, moved.recipient, moved.raw,
             ))  # fmt: skip
     return coin_rows(found, chain, STANDARD)
