@@ -34,7 +34,8 @@ class Evidence:
     `unindexed` are the datasets of such an asset that are not indexed there. `lacking`: by dataset, what the chain's
     own rows of the block, read again, move more than those of the index; `is_read`: whether they could be,
     `untraced`: but for what calls moved. `is_rewarded`: the block names the account as who gets its fees.
-    `transactions` is how many the block has. `said`: what the reader of the account's history said of the block.
+    `withdrawn` is what the protocol paid it beside fees,
+    `transactions` how many the block has. `said`: what the reader of the account's history said of the block.
     """
 
     unindexed: tuple[str, ...] = ()
@@ -42,6 +43,7 @@ class Evidence:
     is_read: bool = False
     untraced: bool = False
     is_rewarded: bool = False
+    withdrawn: int = 0
     transactions: int | None = None
     said: str = ""
 
@@ -78,6 +80,8 @@ def _of_native(change: Change, evidence: Evidence) -> Cause:
     lost = [name for name in evidence.unindexed if name not in OF_DATASETS]
     if lost and not evidence.is_read:
         return NOT_INDEXED, _not_indexed(lost)
+    if evidence.withdrawn and change.amount == evidence.withdrawn + sum(evidence.lacking.values()):
+        return WITHDRAWAL, "the protocol itself paid, as the block says: a withdrawal of a validator"
     if evidence.is_rewarded and change.amount > 0:
         return BLOCK_REWARD, "the block names the account as the one who gets its fees"
     if evidence.transactions == 0 and change.amount > 0:

@@ -276,6 +276,12 @@ class EvmChain(Approvals):
         """The rows of some datasets that concern some accounts: as `accounts.history`."""
         return await self._accounts.collect(span, accounts, datasets, before, budget)
 
+    async def paid_by_protocol(self, account: str, height: int) -> int:
+        """The withdrawals of validators that came to an account in a block."""
+        from adapters.evm.accounts.bodies import bodies
+
+        return (await bodies(self, [height], [account], {}))[height].withdrawn(account)
+
     def account_estimate(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Estimate:
         """What it will probably ask for them."""
         return self._accounts.estimate(span, accounts, datasets)

@@ -23,7 +23,7 @@ from storage.lake import Lake
 from storage.tail import Tail, TailBlock
 from tests.chains.index import EVERYTHING, Index, IndexOf
 from tests.engine.drifting import drifting
-from tests.evm.limited import SEARCH, SIMULATION, TRACES, Provider, served
+from tests.evm.limited import SEARCH, SIMULATION, TRACES, Fault, Provider, served
 from tests.evm.programs import program, send
 
 pytestmark = pytest.mark.node
@@ -135,11 +135,29 @@ def coins(lived: Lived) -> None:
     node.rpc("anvil_setBalance", erin, hex(int(node.rpc("eth_getBalance", erin, "latest"), 16) + 32 * WAD))
     lived.plant("erin", COIN, node.height, 32 * WAD, "withdrawal")
     node.mine()
+    heidi = lived.deployment.accounts["heidi"]
+    height = node.settle([Tx(deployer, deployer, value=1)])
+    node.rpc("anvil_setBalance", heidi, hex(int(node.rpc("eth_getBalance", heidi, "latest"), 16) + 7 * 10**9))
+    lived.plant("heidi", COIN, height, 7 * 10**9, "withdrawal")
+    node.mine()
     node.rpc("anvil_setCoinbase", frank)
     before = int(node.rpc("eth_getBalance", frank, "latest"), 16)
     height = node.settle([Tx(deployer, deployer, value=1)])
     node.rpc("anvil_setCoinbase", "0x" + "00" * 20)
     lived.plant("frank", COIN, height, int(node.rpc("eth_getBalance", frank, "latest"), 16) - before, "block_reward")
+
+
+def withdrawals(lived: Lived) -> Fault:
+    """Anvil has no validators: the block in which coins came to heidi names a withdrawal."""
+    ((height, amount, _),) = lived.planted[lived.who("heidi")][COIN]
+    paid = {"index": "0x0", "validatorIndex": "0x1", "address": lived.who("heidi"), "amount": hex(amount // 10**9)}
+
+    def told(ask: dict[str, Any]) -> dict[str, Any] | None:
+        if ask["method"] != "eth_getBlockByNumber" or ask["params"] != [hex(height), True]:
+            return None
+        return {"result": {**lived.node.rpc(ask["method"], *ask["params"]), "withdrawals": [paid]}}
+
+    return told
 
 
 @asynccontextmanager
@@ -175,7 +193,7 @@ async def test_every_planted_difference_is_found_in_its_first_block_and_named_an
     """With traces only what the index cannot know is left: the moves inside calls are rows."""
     hostile = ("deployer", "grace")  # whom hostile tokens tell of
     accounts = [each.lower() for name, each in lived.deployment.accounts.items() if name not in hostile]
-    async with indexed(lived, tmp_path) as index:
+    async with indexed(lived, tmp_path, fault=withdrawals(lived)) as index:
         results = await reconciled(index, accounts)
         for each in results:
             wanted = lived.planted.get(each.address, {})
