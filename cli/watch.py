@@ -80,6 +80,8 @@ async def _one(system: System, chain: Chain, addresses: Sequence[str], options: 
     if options.stop:
         stopped = [address for address in addresses if system.tail.unwatch(chain.key, address)]
         return {"chain": chain.key, "state": "stopped", "accounts": [{"account": each} for each in stopped]}
+    if options.first is not None and options.first > (head := (await chain.heads()).latest.height):
+        raise BadRequest("from", f"{options.first} is above the newest block of {chain.key}, which is {head}")
     system.tail.watch(chain.key, watches)
     budget = Budget(max_requests=options.max_requests, max_units=options.max_units)
     shown = watcher(chain.key, quiet=options.json, state=_state)

@@ -191,6 +191,7 @@ def test_a_part_of_a_history_is_read_and_the_rest_is_said_to_be_missing(
         (["0x" + "1" * 40, "--chain", "nowhere"], "nowhere is not configured"),
         (["0x" + "1" * 40, "--from", "9", "--to", "8"], "8 is before 9"),
         (["0x" + "1" * 40, "--from", "-1"], "at least 0"),
+        (["0x" + "1" * 40, "--from", "99999999"], "99999999 is above the newest block of local"),
         (["0x" + "1" * 40, "--max-requests", "0"], "at least 1"),
         (["0x" + "1" * 40, "--max-units", "0"], "at least 1"),
     ],
@@ -199,6 +200,7 @@ def test_who_cannot_be_watched_is_refused(run: Run, configured: Path, given: lis
     ran = run("watch", *given)
     assert ran.code == 2, ran.err
     assert said in ran.err
+    assert run("status", "--json").json["chains"][0]["accounts"] == []
 
 
 def test_accounts_of_the_settings_are_read_by_an_index(run: Run, configured: Path, subject: EvmSubject) -> None:
