@@ -334,6 +334,25 @@ async def test_two_endpoints_of_different_depth_share_the_work(lived: Local) -> 
         assert shallow.asked["eth_getBalance"] == before, "it said that it has no such state, and is not asked again"
 
 
+async def test_a_node_that_gives_the_state_of_today_for_every_block_has_no_past(lived: Local) -> None:
+    """Its nonces never change, so that nothing seems to have happened: that is not an empty history."""
+    accounts, span = [lived.deployment.accounts["alice"].lower()], Span(lived.deployment.height, lived.node.height)
+
+    def today(ask: dict[str, Any]) -> dict[str, Any] | None:
+        if ask["method"] not in ("eth_getBalance", "eth_getTransactionCount"):
+            return None
+        return {"result": lived.node.rpc(ask["method"], ask["params"][0], "latest")}
+
+    async with served(lived.node, lived.deployment, Provider(lived.node.url, SETS["state"], today)) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        pieces = await scoped(chain, span, accounts, OF_PLACES)
+        assert not together(pieces)
+        assert not any(piece.ways for piece in pieces)
+        assert all("before and after blocks" in each.reason for piece in pieces for each in piece.unexplained)
+        assert any(piece.unexplained for piece in pieces)
+
+
 async def test_without_state_of_the_past_and_without_any_other_way_nothing_is_said_to_be_read(lived: Local) -> None:
     def pruned(ask: dict[str, Any]) -> dict[str, Any] | None:
         if ask["method"] in ("eth_getBalance", "eth_getTransactionCount"):

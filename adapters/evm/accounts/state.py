@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapters.evm import metering
+from adapters.evm.accounts import past
 from adapters.evm.accounts.search import Probe, changes
 from adapters.evm.accounts.touched import Status, Touched
 from adapters.evm.endpoint import Endpoint
@@ -39,6 +40,8 @@ async def find(endpoint: Endpoint, span: Span, accounts: Sequence[str], hashes: 
         affordable = metering.affords(2 * CALLS_EACH / at_once() + 0.2, 4 * metering.OTHER_UNITS * CALLS_EACH)
         return max(1, int(min(MOST, affordable)))
 
+    if not hashes:
+        await past.check(endpoint, span)
     window, found = await changes(read, accounts, span, at_once=at_once, most=most)
     if falls := [each for each in found if each.after.nonce < each.before.nonce]:
         raise BadAnswer(
