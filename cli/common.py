@@ -109,14 +109,14 @@ def _explain(system: System, named: int) -> None:
     """What each node was asked, on standard error: requests, bytes, calls by method, and reads by function. So many
     nodes were `named` on the command line, and asked once more for the chain that they serve."""
     if named:
-        print(f"{named} requests for the chains of the nodes", file=sys.stderr)
+        print(f"{counted(named, 'request')} for the chains of the nodes", file=sys.stderr)
     for chain in system.used:
         for each in chain.health():
             size = f"{each.cost.sent_bytes:,} bytes sent, {each.cost.received_bytes:,} received"
             print(f"{chain.key}: {each.endpoint}: {each.requests} requests, {size}", file=sys.stderr)
             for what, counts in (("calls", each.cost.calls), ("reads inside them", each.cost.reads)):
-                counted = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-                shown = ", ".join(f"{name} {count:,}" for name, count in counted)
+                kinds = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+                shown = ", ".join(f"{name} {count:,}" for name, count in kinds)
                 print(f"  {sum(counts.values()):,} {what}: {shown}", file=sys.stderr)
 
 
@@ -232,6 +232,11 @@ def known(text: str, else_shown: str) -> str:
     from portfolio.document import UNKNOWN
 
     return else_shown if text == UNKNOWN else text
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things, as people write it."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def money(value: str) -> str:

@@ -14,6 +14,7 @@ from cli.common import (
     add_csv,
     add_rpc,
     check_chains,
+    counted,
     known,
     money,
     one_chain,
@@ -163,9 +164,10 @@ def show(document: Portfolio, name: str | None = None) -> None:
     whose = f"{name} ({document.address})" if name else document.address
     show_table(f"{whose}{at}: {money(document.networth)} USD", COLUMNS, [row[:-1] for row in rows])
     if document.unpriced_assets:
-        print(f"  {document.unpriced_assets} assets have no price and are in no sum")
+        print(f"  in no sum, for they have no price: {counted(document.unpriced_assets, 'asset')}")
     if document.spam_assets:
-        print(f"  {document.spam_assets} assets are taken for spam and are in no sum unless --include-spam says so:")
+        spam = counted(document.spam_assets, "asset")
+        print(f"  in no sum unless --include-spam says so, for they are taken for spam: {spam}")
         for *_, asset in rows:
             if isinstance(asset.spam, SpamDocument):
                 print(f"    {asset.symbol or asset.contract}: {', '.join(asset.spam.reasons)}")
