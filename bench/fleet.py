@@ -55,6 +55,9 @@ class Answers:
         """Snapshots of EVM addresses can be subscribed to."""
         return {"evm"}
 
+    async def watch(self, accounts: Sequence[Account]) -> None:
+        """Nobody's history is read."""
+
     async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         """Portfolios as JSON."""
         return [await self._one(account.address) for account in accounts]
