@@ -3,7 +3,7 @@ or in other columns would be there for ever. Those of ours are held to it by the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain, Collected
 
 
-async def checked(chain: Chain, asked: Span, reading: Awaitable[Collected], *, whole: bool = True) -> Collected:
+async def checked(
+    chain: Chain, asked: Span, read: Callable[[], Awaitable[Collected]], *, whole: bool = True
+) -> Collected:
     """What `collect` gives of a span, or `collect_accounts` of one that may end earlier. BadAnswer where it is not what
-    was asked for."""
-    collected = await reading
+    was asked for. Nothing is begun before this runs: a task that is cancelled early leaves nothing behind."""
+    collected = await read()
     if chain.kind not in ours() and (fault := _fault(chain.key, asked, collected, whole)):
         raise BadAnswer(chain.key, f"its package gives what nobody asked for: {fault}")
     return collected

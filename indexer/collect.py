@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Block, Span, Spans
@@ -234,7 +235,7 @@ class Collector:
             while True:
                 while len(flying) < width and (piece := next(pieces, None)) is not None:
                     link = before if width == 1 else None
-                    fetch = self.chain.collect(piece, work.datasets, work.contracts, link, work.events)
+                    fetch = partial(self.chain.collect, piece, work.datasets, work.contracts, link, work.events)
                     flying.append(asyncio.create_task(checked(self.chain, piece, fetch)))
                     begun(len(piece))
                 if not flying:
@@ -257,7 +258,7 @@ class Collector:
         reader, left = having(self.chain, Capability.ACCOUNT_HISTORY), span
         while True:
             begun(0)
-            fetch = reader.collect_accounts(left, work.accounts, work.datasets, budget=self._budget)
+            fetch = partial(reader.collect_accounts, left, work.accounts, work.datasets, budget=self._budget)
             chunk = await checked(self.chain, left, fetch, whole=False)
             assert chunk.span.first == left.first, "a piece begins where it is asked to"
             yield chunk

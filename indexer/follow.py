@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -203,7 +204,7 @@ class Follower:
         for span in Span(first, heads.latest.height).cut(CHUNK):
             try:
                 contracts = self.chain.settings.contracts
-                fetch = self.chain.collect(span, self._wanted(), contracts, top, self.events)
+                fetch = partial(self.chain.collect, span, self._wanted(), contracts, top, self.events)
                 chunk = await checked(self.chain, span, fetch)
             except Reorged as error:
                 raise Unavailable(error.source, f"the chain changed while block {error.height} was read") from error
@@ -234,7 +235,8 @@ class Follower:
         reader, left, given = having(self.chain, Capability.ACCOUNT_HISTORY), chunk.span, set(group)
         hashes = {block.height: block.hash for block in chunk.chain}
         while True:
-            part = await checked(self.chain, left, reader.collect_accounts(left, accounts, group, top), whole=False)
+            fetch = partial(reader.collect_accounts, left, accounts, group, top)
+            part = await checked(self.chain, left, fetch, whole=False)
             if any(hashes.get(block.height) != block.hash for block in part.chain):
                 raise Unavailable(self.chain.key, "the chain changed while it was read")
             for name, rows in part.tables.items():

@@ -72,7 +72,7 @@ def test_what_a_chain_has_and_lacks_is_shown_by_doctor_and_by_status(run: Run, h
         assert shown["lacks"] == []
         assert sorted([*shown["capabilities"], *shown["lacks"]]) == sorted(Capability)
     assert {"blocks", "transfers"} <= set(doctor["datasets"])
-    assert "local (evm): has approvals, " in (text := run("doctor").out)
+    assert f"local (evm): has {', '.join(doctor['capabilities'])}" in (text := run("doctor").out)
     assert "lacks" not in text
     assert "it lacks" not in run("status").out
 

@@ -66,9 +66,9 @@ async def test_what_nobody_asked_for_is_a_bad_answer_that_names_it(name: str) ->
     async def given(collected: Collected) -> Collected:
         return collected
 
-    assert await checked(chain, ASKED, given(honest)) is honest
+    assert await checked(chain, ASKED, lambda: given(honest)) is honest
     with pytest.raises(BadAnswer) as caught:
-        await checked(chain, ASKED, given(lie(honest)))
+        await checked(chain, ASKED, lambda: given(lie(honest)))
     assert fault in caught.value.reason
 
 

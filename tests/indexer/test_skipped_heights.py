@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ async def test_a_block_that_becomes_a_skipped_height_is_a_reorganisation(indexed
 
 
 async def test_a_chunk_that_does_not_stand_on_the_one_before_is_refused(indexed: Indexed) -> None:
-    indexed.chain.kept[21] = indexed.chain.kept[22]  # behind a gap, and not the child of 7
+    indexed.chain.kept[21] = replace(indexed.chain.kept[21], parent="0x22")  # behind a gap, and not the child of 7
     with pytest.raises(BadAnswer, match="does not follow the block 7"):
         await indexed.fill()
 
