@@ -106,7 +106,7 @@ class _Run:
     async def all(self, shared: Shared, clients: int, calls: int, kills: int) -> Audit:
         """Call and kill until there was enough of both, and compare."""
         record, servers, hold_s = Record(), self.servers, self.servers.hold_s
-        shoppers = [
+        load_clients = [
             LoadClient(number, servers.port, shared, record, random.Random(self.chance.random()))
             for number in range(clients)
         ]
@@ -115,7 +115,7 @@ class _Run:
             group.create_task(self._watch())
             async with asyncio.TaskGroup() as work:
                 work.create_task(self._kill(record))
-                for each in shoppers:
+                for each in load_clients:
                     work.create_task(each.until(self.over))
                 while len(record) < calls or len(servers.killed) < kills or self._behind(record, 3 * calls):
                     await _within(self.over, LOOK_S / 2)

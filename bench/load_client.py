@@ -19,6 +19,7 @@ OWN: Final = 16  # addresses that a client has for its address book
 KEYED: Final = 0.6  # of the changes that carry an Idempotency-Key
 LEAVING: Final = 0.1  # of the calls are left in their answer, and
 BEHIND: Final = 0.6  # of them as long as there is an offset of an answer at which none was left
+AGAIN_S: Final = 30  # at the end: a change that only fails by then is a fault of the server, and waiting would hide it
 YEAR: Final = 1200  # credits for a subscription
 WEIGHTS: Final = {
     "quick": 380, "slow": 50, "big": 3, "refused": 30, "unavailable": 30, "broken": 20, "hanging": 8, "unknown": 40,
@@ -77,8 +78,10 @@ class LoadClient:
         while not over.is_set():
             due = self._again and self._again[0][0] <= time.monotonic()
             await self._do(heapq.heappop(self._again)[2] if due else self._chosen())
+        last_s = time.monotonic() + AGAIN_S
         while self._again:
             due_s, _, call = heapq.heappop(self._again)
+            assert due_s < last_s, f"{call.method} {call.path} was answered with nothing but failures for {AGAIN_S} s"
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
             await self._do(call)
         self._line.leave()

@@ -109,10 +109,13 @@ async def test_calls_that_paid_an_account_are_found_by_making_their_transactions
         assert not [each for piece in pieces for each in piece.unexplained]
 
 
+@pytest.mark.parametrize("first", [(), (("0c", "0d"),)], ids=["older words", "words that are no instructions"])
 async def test_before_cancun_what_was_paid_with_all_of_the_gas_is_found(
-    lived: Local, monkeypatch: pytest.MonkeyPatch
+    lived: Local, monkeypatch: pytest.MonkeyPatch, first: tuple[tuple[str, str], ...]
 ) -> None:
-    monkeypatch.setattr(replayed, "MEMORIES", (("54", "55"),))
+    """Where a fork does not know the first words, the account remembers nothing, and nothing comes back: the older ones
+    are tried."""
+    monkeypatch.setattr(replayed, "MEMORIES", (*first, ("54", "55")))
     bob, span = lived.deployment.accounts["bob"].lower(), Span(lived.deployment.height + 5, lived.node.height)
     provider = Provider(lived.node.url, (*SETS["state"], "eth_simulateV1"))
     async with served(lived.node, lived.deployment, provider) as chain:
@@ -122,21 +125,6 @@ async def test_before_cancun_what_was_paid_with_all_of_the_gas_is_found(
         inside = [row for row in found["transfers"] if row["standard"] == "internal"]
         assert [int.from_bytes(row["raw"], "big") for row in inside] == [100 + k for k in range(6)]
         assert {row["sender"] for row in inside} == {FORWARDER}
-
-
-async def test_a_fork_that_does_not_know_the_words_of_a_stand_in_is_asked_with_older_ones(
-    lived: Local, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As before Cancun: the first words are no instructions, the account remembers nothing, and nothing comes back."""
-    monkeypatch.setattr(replayed, "MEMORIES", (("0c", "0d"), ("54", "55")))
-    bob, span = lived.deployment.accounts["bob"].lower(), Span(lived.deployment.height + 5, lived.node.height)
-    provider = Provider(lived.node.url, (*SETS["state"], "eth_simulateV1"))
-    async with served(lived.node, lived.deployment, provider) as chain:
-        await chain.heads()
-        chain.node.finalized = span.last
-        found = together(await scoped(chain, span, [bob], OF_PLACES))
-        inside = [row for row in found["transfers"] if row["standard"] == "internal"]
-        assert [int.from_bytes(row["raw"], "big") for row in inside] == [100 + k for k in range(6)]
 
 
 @pytest.mark.parametrize("said", ["0x", "0x01", "0x" + "00" * 32, "0x" + "ff" * 64])
