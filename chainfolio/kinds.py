@@ -82,8 +82,9 @@ class CallsContracts(Protocol):
         """The read of a function such as `balanceOf(address)(uint256)`."""
 
 
-def contract_calls(name: str) -> Callable[[str, str], Read]:
-    """What makes reads of contracts on a kind of chain; Unserved where the kind has none."""
+def contract_calls(name: str) -> Callable[..., Read]:
+    """What makes reads of contracts on a kind of chain, from contract, function and arguments; Unserved where the
+    kind has none."""
     kind = kind_of(name)
     if not isinstance(kind, CallsContracts):
         raise Unserved(f"a read of a contract on a chain of the kind `{name}`")

@@ -20,3 +20,19 @@ class ReadResult:
 
     read: Read
     result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class AtParent:
+    """A read of the state that the block began with: that of its parent, by the parent's hash.
+
+    What one transaction can change, it has not changed there yet. Answered as the read itself; `Unknown` where the
+    block has no parent, or the node no longer has the parent's state."""
+
+    read: Any
+
+    @property
+    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
+        """As the read; the block is the one before."""
+        shown: tuple[str, str | None, str | None, tuple[Any, ...]] = self.read.shown
+        return shown

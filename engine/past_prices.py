@@ -7,7 +7,7 @@ has forgotten that block, that is said.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio.assets import Asset
@@ -124,7 +124,7 @@ class _Node:
         for block, header in headers.items():
             if header is None or header.time_us != block.time_us:
                 raise BadAnswer(self.chain.key, f"block {block.height} is another one than in the index")
-        return {block: replace(block, hash=found[block.height].hash) if block in headers else block for block in blocks}
+        return {block: found[block.height] if block in headers else block for block in blocks}
 
 
 def _at(block: Block, plan: Plan[Any, Any, Quotes]) -> Plan[Located, Any, Quotes]:

@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from adapters.evm.protocols import ticks
-from adapters.evm.protocols.ticks import MAX_TICK, WORD, Growth
+from adapters.evm.protocols.ticks import Growth
+from chainfolio.tick_math import MAX_TICK, WORD, sqrt_price
 from localchain.deploy import Deployer
 from localchain.node import LocalNode
 
@@ -36,14 +37,14 @@ def library() -> Iterator[Library]:
 @example(tick=MAX_TICK)
 @example(tick=-MAX_TICK)
 def test_the_price_at_a_tick_is_tick_math_s(library: Library, tick: int) -> None:
-    assert ticks.sqrt_price(tick) == library("sqrtPrice(int24)(uint160)", tick)
+    assert sqrt_price(tick) == library("sqrtPrice(int24)(uint160)", tick)
 
 
 def test_each_bit_of_a_tick_has_its_factor(library: Library) -> None:
     for bit in range(20):
         for tick in (1 << bit, -(1 << bit)):
             if abs(tick) <= MAX_TICK:
-                assert ticks.sqrt_price(tick) == library("sqrtPrice(int24)(uint160)", tick)
+                assert sqrt_price(tick) == library("sqrtPrice(int24)(uint160)", tick)
 
 
 @FEW
@@ -67,7 +68,7 @@ def test_amounts_are_those_of_the_libraries(library: Library, price: int, bounds
 def test_amounts_near_a_tick_are_those_of_the_libraries(
     library: Library, tick: int, shift: int, bounds: list[int], liquidity: int
 ) -> None:
-    price = min(max(ticks.sqrt_price(tick) + shift, MIN_PRICE), MAX_PRICE - 1)
+    price = min(max(sqrt_price(tick) + shift, MIN_PRICE), MAX_PRICE - 1)
     theirs = library("amounts(uint160,int24,int24,uint128)(uint256,uint256)", price, *bounds, liquidity)
     assert ticks.amounts(liquidity, price, *bounds) == theirs
 

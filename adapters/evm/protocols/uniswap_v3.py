@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from sha3 import keccak_256
 
 from adapters.evm.positions.rules import Collection, DecoderPlan, Family, MayRefuse, ProtocolMatch
-from adapters.evm.protocols.ticks import MAX_TICK, Growth, amounts, inside
+from adapters.evm.protocols.ticks import Growth, amounts, inside
 from adapters.evm.reads import Call, balance_of
 from chainfolio.protocols import DecodedPosition, TokenAmount
+from chainfolio.tick_math import MAX_TICK
 
 POSITIONS = (
     "positions(uint256)(uint96,address,address,address,uint24,int24,int24,uint128,uint256,uint256,uint128,uint128)"
