@@ -79,7 +79,7 @@ def _exemplify(of: argparse.ArgumentParser, path: tuple[str, ...]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code says how it ended (0 done, 2 wrong usage, 3 node, 4 not indexed, 5 store…)."""
     os.umask(0o077)  # what stores hold is their owner's: tenants' data, keys, settings of nodes
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    words = _command_first(sys.argv[1:] if arguments is None else arguments)
     named = words[0] if words else ""
     top = parser([named] if named in GROUPS else [] if named == "--version" else GROUPS)
     options, unknown = top.parse_known_args(words)
@@ -101,6 +101,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         refusal = StoreError("files", f"{error.filename}: {error.strerror}", remedy=WHERE)
         _complain(refusal, as_json=getattr(options, "json", False))
         return refusal.exit_code
+
+
+def _command_first(words: Sequence[str]) -> list[str]:
+    """The words with the options of every command behind it, where somebody wrote them before it."""
+    rest, before = list(words), list[str]()
+    while rest and (rest[0] == "--json" or rest[0].split("=", 1)[0] == "--config"):
+        before += [rest.pop(0) for _ in range(2 if rest[0] == "--config" and len(rest) > 1 else 1)]
+    end = rest.index("--") if "--" in rest else len(rest)
+    return [*rest[:end], *before, *rest[end:]]
 
 
 def _named(top: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.ArgumentParser:

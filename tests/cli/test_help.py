@@ -69,6 +69,16 @@ def test_a_word_that_is_mistyped_is_told_with_what_was_likely_meant(run: Run, wo
     assert f"did you mean {meant}?" in ran.err
 
 
+@pytest.mark.parametrize(
+    "before", [("--config", "mine.toml"), ("--config=mine.toml",), ("--json", "--config", "mine.toml")]
+)
+def test_options_of_every_command_may_stand_before_it(run: Run, here: Path, before: tuple[str, ...]) -> None:
+    (here / "mine.toml").write_text("[server]\nprot = 1")
+    assert "did you mean `port`?" in (ran := run(*before, "status")).out + ran.err
+    assert ran.code == run("status", *before).code
+    assert run("--config").code == 2
+
+
 def test_a_word_like_no_other_is_told_without_a_guess(run: Run) -> None:
     assert "did you mean" not in run("zzzzzzzzz").err
 
