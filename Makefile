@@ -26,7 +26,7 @@ export UV_HTTP_RETRIES ?= 1
 
 # Whatever is there of: our packages that hold Python.
 CODE := $(sort $(patsubst %/,%,$(dir $(wildcard $(addsuffix /*.py,\
-	adapters api bench chainfolio cli configs engine indexer localchain portfolio pricing storage tests)))))
+	adapters api bench chainfolio cli configs engine indexer localchain portfolio pricing storage tests transport)))))
 
 INSTALLED := $(VENV)/.installed
 

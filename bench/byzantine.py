@@ -26,12 +26,10 @@ from typing import Any
 import pyarrow as pa
 
 from adapters.evm.chain import EvmChain, build
-from adapters.evm.exchange import Posted
 from adapters.evm.reads import Call, NativeBalance, Read
 from adapters.evm.roots import header_hash
 from adapters.evm.scan import ROUTE, SINGLES
 from adapters.evm.settings import EvmSettings
-from adapters.evm.transport import HttpTransport
 from bench.figures import Figure, main
 from chainfolio.blocks import Block, Span
 from chainfolio.errors import SourceError
@@ -40,6 +38,8 @@ from chainfolio.seams import Seams
 from localchain.deploy import Deployment, deploy
 from localchain.node import LocalNode
 from localchain.trade import trade
+from transport.exchange import Posted
+from transport.http import HttpTransport
 
 URLS = ("http://one.test", "http://two.test", "http://three.test")
 DATASETS = ("blocks", "transactions", "native", "transfers", "approvals")

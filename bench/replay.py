@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from adapters.evm.exchange import Posted
-from adapters.evm.transport import HttpTransport
 from bench.damage import BATCHES, BYTES, KINDS, SAME, STATUSES, Reply, damaged, pattern, places
 from chainfolio.errors import TooMuch, Unavailable
+from transport.exchange import Posted
+from transport.http import HttpTransport
 
 EXCHANGES = ("status", "broken line", "too much", "of another question", "of an earlier question", "late refusal")
 TRIES = 20  # of kinds of damage, until one applies

@@ -8,7 +8,19 @@ from graphlib import CycleError, TopologicalSorter
 import grimp
 import pytest
 
-PARTS = ("adapters", "api", "chainfolio", "cli", "engine", "indexer", "localchain", "portfolio", "pricing", "storage")
+PARTS = (
+    "adapters",
+    "api",
+    "chainfolio",
+    "cli",
+    "engine",
+    "indexer",
+    "localchain",
+    "portfolio",
+    "pricing",
+    "storage",
+    "transport",
+)
 
 
 def check_no_circle(imports: Mapping[str, Set[str]]) -> None:

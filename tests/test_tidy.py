@@ -27,6 +27,7 @@ PACKAGES = (
     "pricing",
     "storage",
     "tests",
+    "transport",
 )
 # The marks are spelt with a bracket in them so that this file does not contain what it forbids.
 REGISTRIES = re.compile(

@@ -17,15 +17,13 @@ from adapters.evm.approvals import Approvals
 from adapters.evm.datasets import events as event_logs
 from adapters.evm.datasets import logs
 from adapters.evm.datasets.every import DATASETS, TAKEN
-from adapters.evm.endpoint import Endpoint, identity
+from adapters.evm.endpoint import EvmEndpoint
 from adapters.evm.facts import Facts
-from adapters.evm.health import Evidence
 from adapters.evm.integrity import Query
 from adapters.evm.logs import Logs
 from adapters.evm.node import Header, Node, raw_blocks
 from adapters.evm.settings import EvmSettings
 from adapters.evm.spans import Chunk, LogReader
-from adapters.evm.transport import HttpTransport, Transport
 from chainfolio.assets import Asset
 from chainfolio.block_search import block_before
 from chainfolio.blocks import Block, Span
@@ -36,6 +34,9 @@ from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Plan
 from chainfolio.proofs import Findings
 from chainfolio.seams import Seams
+from transport.endpoint import Endpoint, identity
+from transport.health import Evidence
+from transport.http import HttpTransport, Transport
 
 # State, bodies and look-ups are loaded when they are asked for: a back-fill of logs starts without them.
 if TYPE_CHECKING:
@@ -404,7 +405,7 @@ def build(
         raise Unavailable(key, "no endpoint is configured", remedy=f"set chains.{key}.rpc in the settings")
     shared = transport or HttpTransport(seams.answers)
     endpoints = [
-        Endpoint(
+        EvmEndpoint(
             url, shared, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps,
             concurrency=settings.concurrency * 2, capabilities=memory.capabilities(known),
             on_capability=partial(memory.on_capability, known), evidence=_evidence(memory.quarantined(known)),

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from adapters.evm import scan
-from adapters.evm.endpoint import Endpoint
 from adapters.evm.node import Node
 from adapters.evm.reads import NativeBalance
 from chainfolio.blocks import ahead_of_clock
 from chainfolio.errors import SourceError
+from transport.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain

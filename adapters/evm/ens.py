@@ -22,13 +22,13 @@ from web3.middleware import Web3Middleware
 from web3.providers import AsyncBaseProvider
 from web3.types import RPCEndpoint, RPCResponse
 
-from adapters.evm.endpoint import Answer, Endpoint
 from adapters.evm.node import Node, hex_of
 from adapters.evm.refusals import Reverting
-from adapters.evm.wire import Request
 from chainfolio.addresses import EVM
 from chainfolio.blocks import Block
 from chainfolio.errors import BadRequest, NotFound, SourceError
+from transport.endpoint import Answer, Endpoint
+from transport.wire import Request
 
 FIELD = "address"
 NAME_EXPIRES = {

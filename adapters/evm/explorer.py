@@ -16,13 +16,14 @@ import msgspec
 
 from adapters.evm.accounts.touched import Touched
 from adapters.evm.datasets.internal import Listed, Moved, Place, of_list
-from adapters.evm.endpoint import Endpoint
-from adapters.evm.exchange import Posted
-from adapters.evm.messages import shown
-from adapters.evm.transport import HttpTransport
-from adapters.evm.wire import quantity, typed
+from adapters.evm.endpoint import OTHER_UNITS, EvmEndpoint
+from adapters.evm.hexadecimal import quantity
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
+from transport.exchange import Posted
+from transport.http import HttpTransport
+from transport.messages import shown
+from transport.wire import typed
 
 WAY = "explorer"
 # The most that such an interface lists at once.
@@ -54,7 +55,7 @@ class Fetching:
         await self.transport.close()
 
 
-class Explorer(Endpoint):
+class Explorer(EvmEndpoint):
     """One explorer, asked as politely as a node: paced, retried, its key kept out of every text."""
 
     async def moved(self, blocks: Sequence[Place]) -> dict[Place, list[Moved]]:
@@ -150,7 +151,7 @@ class Explorer(Endpoint):
                 raise Unavailable(self.name, f"the explorer says: {shown(words)}")
             raise BadAnswer(self.name, f"the explorer says: {shown(words)}")
 
-        return await self._retrying(urlencode(query).encode(), read)
+        return await self._retrying(urlencode(query).encode(), read, OTHER_UNITS)
 
 
 def _may_be_cut(rows: Sequence[Listed]) -> bool:

@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from adapters.evm.forms import MAX_TIME_S
-from adapters.evm.wire import data as hex_data
-from adapters.evm.wire import quantity, typed
+from adapters.evm.hexadecimal import data as hex_data
+from adapters.evm.hexadecimal import quantity
 from chainfolio.errors import BadAnswer
+from transport.wire import typed
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adapters.evm.datasets.transactions import Done, Receipt, Transaction, done_key, finished
-from adapters.evm.endpoint import Endpoint
 from adapters.evm.forms import Hash, Height
 from adapters.evm.node import Node, results_of
-from adapters.evm.wire import Request, typed
 from chainfolio.chains import KnownTransaction
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
+from transport.endpoint import Endpoint
+from transport.wire import Request, typed
 
 
 class Mined(Transaction):

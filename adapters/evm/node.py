@@ -9,12 +9,10 @@ from typing import Any
 
 import msgspec
 
-from adapters.evm.endpoint import Answer, Endpoint, Handshake
 from adapters.evm.facts import Facts
 from adapters.evm.forms import Address, Bloom, Gas, Hash, Height, MaybeHash, Seconds, Word
-from adapters.evm.pool import Pool
+from adapters.evm.hexadecimal import quantity
 from adapters.evm.roots import check_count, check_header
-from adapters.evm.wire import Request, quantity, typed
 from chainfolio.blocks import Block
 from chainfolio.chains import Heads
 from chainfolio.errors import (
@@ -26,6 +24,9 @@ from chainfolio.errors import (
     WrongChain,
 )
 from chainfolio.seams import Seams
+from transport.endpoint import Answer, Endpoint, Handshake
+from transport.pool import Pool
+from transport.wire import Request, typed
 
 # How often every endpoint is looked at where one alone answers.
 SURVEY_S = 30.0

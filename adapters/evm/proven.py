@@ -8,15 +8,15 @@ import msgspec
 import numpy as np
 
 from adapters.evm import logs as columns
-from adapters.evm.endpoint import Endpoint
 from adapters.evm.facts import Facts
 from adapters.evm.integrity import Query
 from adapters.evm.logs import Logs
 from adapters.evm.node import Header
 from adapters.evm.receipts import block_receipts
 from adapters.evm.roots import EMPTY, HEADERS, check_receipts, check_transactions, logs_of, unproven
-from adapters.evm.wire import typed
 from chainfolio.errors import BadAnswer, Contradicted
+from transport.endpoint import Endpoint
+from transport.wire import typed
 
 
 class _Body(msgspec.Struct):

@@ -15,17 +15,18 @@ import msgspec
 
 from adapters.evm import scan
 from adapters.evm.call import encode
-from adapters.evm.endpoint import Answer
+from adapters.evm.hexadecimal import data, quantity
 from adapters.evm.node import Node, hex_of
 from adapters.evm.proof import AccountState, account_at, word_at
 from adapters.evm.reads import Call, balance_of
 from adapters.evm.roots import header_hash
 from adapters.evm.slots import FIRST_SLOTS, MAX_SLOTS, Slot, reading, slots
-from adapters.evm.wire import Request, data, quantity, typed
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError, Unsupported
 from chainfolio.proofs import Finding, Findings
+from transport.endpoint import Answer
+from transport.wire import Request, typed
 
 # Keys that a proxy reads before anything of the token: EIP-1967 implementation and beacon, and ZeppelinOS' before it.
 PROXY: Final = frozenset((

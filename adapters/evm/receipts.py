@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from adapters.evm.endpoint import Endpoint
 from adapters.evm.forms import Hash
 from adapters.evm.node import Header, hex_of, results_of
-from adapters.evm.wire import Request, typed
 from chainfolio.errors import BadAnswer, NodeBehind, Unsupported
+from transport.endpoint import Endpoint
+from transport.wire import Request, typed
 
 ROUTE = "receipts"
 BY_BLOCK, ONE_BY_ONE = 0, 1

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from adapters.evm.messages import shown
-from adapters.evm.wire import RpcError
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, SourceError, TooMuch, Unavailable, Unsupported
+from transport.messages import shown
+from transport.wire import RpcError
 
 
 class Reverting(BadAnswer):

@@ -18,8 +18,9 @@ from sha3 import keccak_256
 
 from adapters.evm import rlp
 from adapters.evm.facts import Facts
-from adapters.evm.wire import data, quantity, typed
+from adapters.evm.hexadecimal import data, quantity
 from chainfolio.errors import BadAnswer, Contradicted
+from transport.wire import typed
 
 HEADERS, TRANSACTIONS, RECEIPTS = "headers", "transactions", "receipts"
 EMPTY = bytes.fromhex("56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421")  # of a trie of nothing

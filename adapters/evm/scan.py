@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapters.evm.call import decode, encode, signature
-from adapters.evm.endpoint import Answer, Endpoint
+from adapters.evm.hexadecimal import data, quantity
 from adapters.evm.node import Node, hex_of
 from adapters.evm.reads import Call, NativeBalance, Read
 from adapters.evm.refusals import OutOfGas, Reverting
 from adapters.evm.shared import Asked, Shared
-from adapters.evm.wire import Request, data, quantity, typed
 from chainfolio.blocks import Block
 from chainfolio.errors import (
     BadAnswer,
@@ -33,6 +32,8 @@ from chainfolio.errors import (
     Unsupported,
 )
 from chainfolio.plans import Reverted, Unknown
+from transport.endpoint import Answer, Endpoint
+from transport.wire import Request, typed
 
 SENDER = "0x00000000000000000000000000000000c4a1f011"
 SCANNER_AT = "0xae4850ac7168b3bf0474b3d6352217c747aeec3c"  # where the creation code, sent by SENDER, puts the scanner

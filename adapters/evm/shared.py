@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from adapters.evm.endpoint import Answer, Endpoint, ErrorCounters
-from adapters.evm.wire import Request
+from transport.endpoint import Answer, Endpoint, ErrorCounters
+from transport.wire import Request
 
 
 class Asked(Protocol):

@@ -16,15 +16,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from adapters.evm import logs as columns
-from adapters.evm.endpoint import Endpoint
 from adapters.evm.integrity import Query, check_links, check_logs
 from adapters.evm.logs import Logs
 from adapters.evm.node import Header, Node, header_key, hex_of
 from adapters.evm.proven import prove_logs
 from adapters.evm.roots import HEADERS, RECEIPTS
-from adapters.evm.wire import Request
 from chainfolio.blocks import Block, Span
 from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable
+from transport.endpoint import Endpoint
+from transport.wire import Request
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from adapters.evm.datasets.internal import Moved, Place, of_frames, of_traces
-from adapters.evm.endpoint import Answer, Endpoint
 from adapters.evm.forms import Hash
 from adapters.evm.node import Header, Node, hex_of
-from adapters.evm.wire import Request, typed
 from chainfolio.errors import BadAnswer, SourceError, Unsupported
+from transport.endpoint import Answer, Endpoint
+from transport.wire import Request, typed
 
 # Traces are large: so many blocks are asked for at once.
 BLOCKS_AT_ONCE = 10

@@ -14,10 +14,8 @@ from random import Random
 from typing import Any
 
 from adapters.evm.chain import EvmChain, build
-from adapters.evm.exchange import Posted
 from adapters.evm.positions.events import declared
 from adapters.evm.settings import EvmSettings
-from adapters.evm.transport import HttpTransport
 from chainfolio.blocks import Span
 from chainfolio.chains import Capability
 from chainfolio.seams import Seams
@@ -29,6 +27,8 @@ from localchain.trade import trade
 from tests.chains.evm_rows import rows_of_block
 from tests.chains.index import EVERYTHING
 from tests.chains.subject import FINALITY, Asked, Row
+from transport.exchange import Posted
+from transport.http import HttpTransport
 
 KEY = "local"
 PLAIN = ("WETH", "USDC", "WBTC", "DAI", "UniswapV2Pair WETH/USDC", "UniswapV2Pair WETH/DAI", "Vault", "SUSHI")

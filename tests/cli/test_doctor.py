@@ -11,8 +11,6 @@ import apsw
 import msgspec
 import pytest
 
-from adapters.evm.endpoint import identity
-from adapters.evm.health import Evidence
 from chainfolio.chains import Capability
 from chainfolio.errors import StoreError
 from chainfolio.settings import Settings, load
@@ -24,6 +22,8 @@ from indexer.wiring import System
 from localchain.node import LocalNode
 from storage.tail import Tail
 from tests.cli.conftest import Run, configure
+from transport.endpoint import identity
+from transport.health import Evidence
 
 BLOCKS = 20
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import msgspec
 
-from adapters.evm.endpoint import identity, name_of
-from adapters.evm.health import Evidence
 from chainfolio.settings import load
 from cli.common import settings_file
 from cli.main import parser
@@ -18,6 +16,8 @@ from cli.state_store import open_state
 from storage.state import address_book
 from storage.tail import Tail
 from tests.e2e.running import ask
+from transport.endpoint import identity, name_of
+from transport.health import Evidence
 
 FINALITY = 8  # of the demo's chain
 BALANCE_OF = "0x70a08231"

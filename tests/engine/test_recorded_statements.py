@@ -18,7 +18,6 @@ from adapters.evm.datasets import approvals, internal, transfers
 from adapters.evm.datasets.internal import Listed, Place
 from adapters.evm.datasets.transactions import Done, Receipt, Transaction, finished, native, rows
 from adapters.evm.kind import KIND
-from adapters.evm.wire import typed
 from chainfolio.addresses import EVM
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.chains import ChainInfo
@@ -36,6 +35,7 @@ from portfolio.statement import RenderContext, record
 from portfolio.transactions import TransactionDocument
 from tests.evm.recorded import body, lines, logs_in, needs_recordings
 from tests.evm.test_recorded_tx_cases import CHAINS, wrapper
+from transport.wire import typed
 
 pytestmark = needs_recordings
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import msgspec
 
 from adapters.evm.chain import EvmChain
-from adapters.evm.endpoint import Endpoint
+from adapters.evm.endpoint import EvmEndpoint
 from adapters.evm.facts import Wrapped, load
 from adapters.evm.node import Node
 from adapters.evm.settings import EvmSettings
-from adapters.evm.transport import HttpTransport
 from chainfolio.seams import Seams
 from localchain.deploy import WAD, Deployment, deploy
 from localchain.evm import Tx, tx
 from localchain.hostile import deploy_hostile
 from localchain.node import LocalNode
+from transport.http import HttpTransport
 
 LOCAL = Path(__file__).parents[2] / "configs" / "chains" / "local.toml"
 
@@ -67,7 +67,7 @@ async def chain_of(local: Local, **capabilities: int) -> AsyncIterator[EvmChain]
     wrapped = Wrapped(local.deployment.tokens["WETH"].address.lower(), "WETH")
     facts = msgspec.structs.replace(load(LOCAL), wrapped=wrapped)
     seams = Seams()
-    endpoint = Endpoint(local.node.url, HttpTransport(), seams, capabilities=capabilities)
+    endpoint = EvmEndpoint(local.node.url, HttpTransport(), seams, capabilities=capabilities)
     chain = EvmChain(facts, Node(facts, [endpoint], seams), EvmSettings(rpc=[local.node.url]))
     try:
         yield chain

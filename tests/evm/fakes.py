@@ -11,9 +11,8 @@ from typing import Any
 
 from sha3 import keccak_256
 
-from adapters.evm.endpoint import Endpoint
+from adapters.evm.endpoint import EvmEndpoint
 from adapters.evm.events import TRANSFER
-from adapters.evm.exchange import Posted
 from adapters.evm.facts import Facts, Native, Wrapped
 from adapters.evm.integrity import Query
 from adapters.evm.node import Node
@@ -21,6 +20,8 @@ from adapters.evm.spans import LogReader
 from chainfolio.blocks import Block
 from chainfolio.seams import Seams
 from tests.evm.contracts import Contracts, Refused
+from transport.endpoint import Endpoint
+from transport.exchange import Posted
 
 CHAIN_ID = 31337
 GENESIS_TIME = 1_700_000_000
@@ -285,7 +286,7 @@ def wired(*nodes: FakeNode, urls: Sequence[str] = (), checked: bool = False) -> 
     seams = Seams(clock=clock, random=random.Random(7))
     names = urls or [f"http://{name}.test" for name, _ in zip(("one", "two", "three"), nodes, strict=False)]
     transport = FakeTransport(dict(zip(names, nodes, strict=True)))
-    endpoints = [Endpoint(url, transport, seams) for url in names]
+    endpoints = [EvmEndpoint(url, transport, seams) for url in names]
     for endpoint in endpoints:
         endpoint.checked = checked
     return Wired(Node(facts_of(nodes[0].chain), endpoints, seams), clock, transport)

@@ -13,17 +13,17 @@ from urllib.parse import parse_qs
 import msgspec
 
 from adapters.evm.chain import EvmChain
-from adapters.evm.endpoint import Endpoint
-from adapters.evm.exchange import Posted
+from adapters.evm.endpoint import EvmEndpoint
 from adapters.evm.explorer import Explorer
 from adapters.evm.facts import Wrapped, load
 from adapters.evm.node import Node
 from adapters.evm.settings import EvmSettings
-from adapters.evm.transport import HttpTransport
 from chainfolio.seams import Seams
 from localchain.deploy import Deployment
 from localchain.node import LocalNode
 from tests.evm.anvil import LOCAL
+from transport.exchange import Posted
+from transport.http import HttpTransport
 
 TRACES = ("trace_", "debug_")
 SEARCH = ("ots_",)
@@ -146,7 +146,7 @@ async def served(
     facts = msgspec.structs.replace(load(LOCAL), wrapped=Wrapped(deployment.tokens["WETH"].address.lower(), "WETH"))
     seams = Seams()
     urls = [f"http://provider-{number}.test" for number, _ in enumerate(providers)]
-    endpoints = [Endpoint(url, each, seams) for url, each in zip(urls, providers, strict=True)]
+    endpoints = [EvmEndpoint(url, each, seams) for url, each in zip(urls, providers, strict=True)]
     listing = Explorer("http://explorer.test/api", Listing(node), seams) if explorer else None
     chain = EvmChain(facts, Node(facts, endpoints, seams), EvmSettings(rpc=urls, **settings), listing)
     try:

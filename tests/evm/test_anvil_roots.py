@@ -12,13 +12,13 @@ import pytest
 
 from adapters.evm.chain import EvmChain, build
 from adapters.evm.datasets.every import DATASETS
-from adapters.evm.exchange import Posted
 from adapters.evm.settings import EvmSettings
-from adapters.evm.transport import HttpTransport
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, Contradicted
 from chainfolio.seams import Seams
 from tests.evm.anvil import LOCAL, Local
+from transport.exchange import Posted
+from transport.http import HttpTransport
 
 pytestmark = pytest.mark.node
 LIAR, HONEST = "http://liar.test", "http://honest.test"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.endpoint import Endpoint, identity, name_of
-from adapters.evm.exchange import Posted
-from adapters.evm.wire import Request
 from chainfolio.errors import BadAnswer, ChainfolioError, SourceError, TooMuch, Unavailable, Unsupported
 from tests.evm.contracts import Refused
 from tests.evm.fakes import FakeChain, FakeNode, Wired, answered, wired
+from transport.endpoint import Endpoint, identity, name_of
+from transport.exchange import Posted
+from transport.wire import Request
 
 KEY = "c4n4ry5ecretk3y"
 URL = f"https://user:{KEY}pw@node.test:8545/v2/{KEY}path?apikey={KEY}query&x=1"

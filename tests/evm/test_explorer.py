@@ -11,12 +11,12 @@ import pytest
 
 from adapters.evm import explorer
 from adapters.evm.datasets.internal import Moved, Place
-from adapters.evm.exchange import Posted
 from adapters.evm.explorer import Explorer
 from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
 from chainfolio.seams import Seams
 from tests.evm.fakes import FakeClock
 from tests.evm.test_internal import ALICE, BOB
+from transport.exchange import Posted
 
 SECRET = "k3y0123456789"
 BLOCKS = [Place(height, 1, "0x" + "ab" * 32, (f"0x{height:064x}",)) for height in (3, 5)]

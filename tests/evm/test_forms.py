@@ -10,9 +10,10 @@ import pytest
 from adapters.evm import forms
 from adapters.evm.datasets.internal import Frame, Listed, Trace
 from adapters.evm.datasets.transactions import Receipt, Transaction, check_listed, done, native, rows
+from adapters.evm.hexadecimal import data, quantity
 from adapters.evm.node import Header
-from adapters.evm.wire import data, quantity, typed
 from chainfolio.errors import BadAnswer
+from transport.wire import typed
 
 HASH, ADDRESS = "0x" + "ab" * 32, "0x" + "cd" * 20
 SENT: dict[str, Any] = {

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.endpoint import Endpoint
-from adapters.evm.health import FEWEST, HEDGE_LEAST_S, HEDGE_SAMPLES, LAG_BLOCKS, Health
 from adapters.evm.node import SURVEY_S
 from chainfolio.chains import EndpointHealth
 from chainfolio.errors import BadAnswer, SourceError, Unavailable
 from chainfolio.seams import Seams
 from tests.evm.fakes import FakeChain, FakeNode, Wired, wired
+from transport.endpoint import Endpoint
+from transport.health import FEWEST, HEDGE_LEAST_S, HEDGE_SAMPLES, LAG_BLOCKS, Health
 
 
 def names(one: Wired) -> list[str]:

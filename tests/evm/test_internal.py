@@ -12,12 +12,11 @@ import pytest
 
 from adapters.evm.chain import EvmChain
 from adapters.evm.datasets.internal import Place, of_frames, of_traces
-from adapters.evm.endpoint import Endpoint
+from adapters.evm.endpoint import EvmEndpoint
 from adapters.evm.facts import load
 from adapters.evm.node import Node
 from adapters.evm.settings import EvmSettings
 from adapters.evm.traces import ROUTE, ROUTES, moved, places
-from adapters.evm.transport import HttpTransport
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, Unsupported
 from chainfolio.seams import Seams
@@ -28,6 +27,7 @@ from tests.evm.anvil import LOCAL
 from tests.evm.fakes import FakeChain, FakeNode, wired
 from tests.evm.programs import create, destroy, program, send
 from tests.evm.recorded import body
+from transport.http import HttpTransport
 
 DATASETS = ("transactions", "native", "internal")
 ALICE, BOB, CAROL = ("0x" + digit * 20 for digit in ("a1", "b2", "c3"))
@@ -70,7 +70,7 @@ def paid() -> Iterator[LocalNode]:
 @asynccontextmanager
 async def chain_of(node: LocalNode, **capabilities: int) -> Any:
     facts, seams = load(LOCAL), Seams()
-    endpoint = Endpoint(node.url, HttpTransport(), seams, capabilities=capabilities)
+    endpoint = EvmEndpoint(node.url, HttpTransport(), seams, capabilities=capabilities)
     chain = EvmChain(facts, Node(facts, [endpoint], seams), EvmSettings(rpc=[node.url]))
     try:
         yield chain

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from adapters.evm.exchange import Posted
 from adapters.evm.integrity import Query
 from adapters.evm.logs import Logs
 from chainfolio.blocks import Span
@@ -25,6 +24,7 @@ from tests.evm.fakes import (
     transfer,
     wired,
 )
+from transport.exchange import Posted
 
 Change = Callable[[list[dict[str, Any]]], Any]
 

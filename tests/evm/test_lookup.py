@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from adapters.evm.lookup import look_up
-from adapters.evm.wire import Request
 from chainfolio.chains import KnownTransaction
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
+from transport.wire import Request
 
 HASH, BLOCK = "0x" + "5c" * 32, "0x" + "b1" * 32
 SENT: dict[str, Any] = {

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.evm.logs import MAX_TEMPLATES, LogRecord, Logs, join, parse, strict
-from adapters.evm.wire import typed
 from chainfolio.errors import BadAnswer
 from tests.evm.generated import answers, records, shown, written
+from transport.wire import typed
 
 ONE = {
     "address": "0x" + "11" * 20, "topics": ["0x" + "22" * 32], "data": "0x" + "00" * 32, "blockNumber": "0x10",

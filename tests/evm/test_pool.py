@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from adapters.evm.chain import build
-from adapters.evm.exchange import Posted
 from adapters.evm.node import Node
 from adapters.evm.settings import EvmSettings
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Unavailable, WrongChain
 from chainfolio.seams import Seams
 from tests.evm.contracts import Refused
 from tests.evm.fakes import FakeChain, FakeNode, Handler, answered, facts_of, wired
+from transport.exchange import Posted
 
 DOWN = Unavailable("one.test", "cannot be reached", remedy="is the node running, and is the address right?")
 

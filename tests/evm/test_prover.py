@@ -13,20 +13,20 @@ import pytest
 from sha3 import keccak_256
 
 from adapters.evm.chain import EvmChain
-from adapters.evm.endpoint import Endpoint
-from adapters.evm.exchange import Posted
+from adapters.evm.endpoint import EvmEndpoint
 from adapters.evm.facts import load
 from adapters.evm.node import Node
 from adapters.evm.reads import NativeBalance, balance_of
 from adapters.evm.settings import EvmSettings
 from adapters.evm.slots import OPENZEPPELIN, reading, slots
-from adapters.evm.transport import HttpTransport
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer, Reorged, Unsupported
 from chainfolio.proofs import Finding
 from chainfolio.seams import Seams
 from localchain.node import LocalNode
 from tests.evm.anvil import LOCAL, Local
+from transport.exchange import Posted
+from transport.http import HttpTransport
 
 pytestmark = pytest.mark.node
 Lie = Callable[[str, list[Any], Any], Any]
@@ -67,7 +67,7 @@ async def over(node: LocalNode, lie: Lie | None = None) -> AsyncIterator[tuple[E
     transport = Scripted(lie) if lie else Scripted()
     facts = msgspec.structs.replace(load(LOCAL))
     seams = Seams()
-    chain = EvmChain(facts, Node(facts, [Endpoint(node.url, transport, seams)], seams), EvmSettings(rpc=[node.url]))
+    chain = EvmChain(facts, Node(facts, [EvmEndpoint(node.url, transport, seams)], seams), EvmSettings(rpc=[node.url]))
     try:
         yield chain, transport
     finally:

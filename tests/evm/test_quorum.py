@@ -11,8 +11,6 @@ import pytest
 
 from adapters.evm import scan
 from adapters.evm.chain import build
-from adapters.evm.endpoint import identity
-from adapters.evm.quorum import count
 from adapters.evm.reads import NativeBalance
 from adapters.evm.settings import EvmSettings
 from adapters.evm.spans import Chunk
@@ -25,6 +23,8 @@ from chainfolio.settings import Settings, check
 from storage.tail import Tail
 from tests.evm.contracts import Contracts, Refused
 from tests.evm.fakes import ALICE, BOB, TRANSFERS, FakeChain, FakeNode, Wired, transfer, wired
+from transport.endpoint import identity
+from transport.quorum import count
 
 URLS = [f"http://{name}.test" for name in ("one", "two", "three")]
 LIAR = 0

@@ -12,8 +12,8 @@ import pytest
 from adapters.evm.datasets import approvals, blocks, logs, transactions, transfers
 from adapters.evm.logs import Logs
 from adapters.evm.node import Header, checked
-from adapters.evm.wire import typed
 from tests.evm.recorded import body, expected, lines, logs_in, needs_recordings, numbers
+from transport.wire import typed
 
 pytestmark = needs_recordings
 NAMES = ("ethereum_1000000", "ethereum_4369999", "arbitrum_150000000", "hyperliquid_50000")

@@ -10,12 +10,13 @@ import pytest
 
 from adapters.evm.datasets.blocks import rows as block_rows
 from adapters.evm.datasets.transactions import FullBlock, Receipt, done
+from adapters.evm.hexadecimal import data, quantity
 from adapters.evm.logs import parse, strict
 from adapters.evm.node import Header, checked
 from adapters.evm.refusals import Reverting, meaning
-from adapters.evm.wire import RpcError, data, decode, quantity, typed
 from chainfolio.errors import NodeBehind, SourceError, TooMuch, Unsupported
 from tests.evm.recorded import body, lines, needs_recordings
+from transport.wire import RpcError, decode, typed
 
 pytestmark = needs_recordings
 

@@ -11,8 +11,8 @@ from adapters.evm.datasets import blocks, transactions, transfers
 from adapters.evm.datasets.internal import Moved, Place, of_frames, of_traces
 from adapters.evm.logs import Logs, parse
 from adapters.evm.node import Header
-from adapters.evm.wire import typed
 from tests.evm.recorded import body, lines, logs_in, needs_recordings
+from transport.wire import typed
 
 pytestmark = needs_recordings
 

@@ -10,9 +10,9 @@ import pytest
 from adapters.evm.datasets import blocks, transactions
 from adapters.evm.integrity import check_links
 from adapters.evm.node import Header, checked
-from adapters.evm.wire import typed
 from chainfolio.errors import BadAnswer, Reorged
 from tests.evm.recorded import body, expected, lines, needs_recordings, numbers
+from transport.wire import typed
 
 pytestmark = needs_recordings
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from adapters.evm.refusals import OutOfGas, Reverting, meaning
-from adapters.evm.wire import RpcError
 from chainfolio.errors import (
     BadAnswer,
     HistoryUnavailable,
@@ -17,6 +16,7 @@ from chainfolio.errors import (
     Unavailable,
     Unsupported,
 )
+from transport.wire import RpcError
 
 ALCHEMY = (
     "Log response size exceeded. You can make eth_getLogs requests with up to a 2K block range and no limit on the "

@@ -15,14 +15,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from adapters.evm.endpoint import Endpoint
-from adapters.evm.exchange import unreachable
-from adapters.evm.transport import HttpTransport
-from adapters.evm.wire import Request, decode, encode
+from adapters.evm.endpoint import EvmEndpoint
 from chainfolio.errors import BadAnswer, TooMuch, Unavailable
 from chainfolio.memory import ByteBudget
 from chainfolio.seams import Seams
 from tests.evm.fakes import FakeClock
+from transport.exchange import unreachable
+from transport.http import HttpTransport
+from transport.wire import Request, decode, encode
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Serve = Callable[[Handler], Awaitable[str]]
@@ -277,7 +277,7 @@ def test_the_cause_is_told_and_nothing_of_the_address(error: Exception, told: st
 
 
 async def test_an_answer_is_bounded_by_what_was_asked(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adapters.evm.exchange.MAX_SMALL_BODY", 1000)
+    monkeypatch.setattr("transport.exchange.MAX_SMALL_BODY", 1000)
     transport = HttpTransport(max_body=10_000)
 
     async def large(request: web.Request) -> web.Response:
@@ -470,7 +470,7 @@ async def test_an_endpoint_gives_bytes_back_when_they_are_decoded_and_not_before
             raise Unavailable(source, "this answer is asked for again")
         return len(content)
 
-    endpoint = Endpoint(await serve(logs), narrow, Seams(clock=FakeClock()))
+    endpoint = EvmEndpoint(await serve(logs), narrow, Seams(clock=FakeClock()))
     assert await endpoint.big(Request("eth_getLogs"), parse) == BUDGET - 98
     assert all(BUDGET - 2000 < size < BUDGET for size in held), "the answers that were refused hold nothing any more"
     assert (len(held), narrow.budget.held, narrow.budget.held_alone) == (2, 0, 0)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.evm.wire import Request, RpcError, data, decode, encode, quantity, typed, whole
+from adapters.evm.hexadecimal import data, quantity
 from chainfolio.errors import BadAnswer, Unavailable
+from transport.wire import Request, RpcError, decode, encode, typed, whole
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5), lambda x: st.lists(x), max_leaves=5

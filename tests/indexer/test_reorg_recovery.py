@@ -13,9 +13,8 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from adapters.evm.endpoint import Endpoint
+from adapters.evm.endpoint import EvmEndpoint
 from adapters.evm.settings import EvmSettings
-from adapters.evm.transport import HttpTransport
 from chainfolio.blocks import Span
 from chainfolio.errors import DeepReorg, Unavailable
 from chainfolio.seams import Seams
@@ -30,6 +29,8 @@ from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import EVERYTHING, FETCHED, Index, in_order, index
 from tests.chains.subject import FINALITY
 from tests.indexer.clock import ManualClock
+from transport.endpoint import Endpoint
+from transport.http import HttpTransport
 
 pytestmark = pytest.mark.node
 DEEPER = FINALITY + 20
@@ -123,7 +124,7 @@ def telling(live: Index, *words: str) -> list[Endpoint]:
     anchor = live.tail.anchor(live.key)
     assert anchor is not None
     node = live.chain.node
-    asked = [Endpoint(f"http://{k}.test", HttpTransport(), live.seams) for k, _ in enumerate(words)]
+    asked: list[Endpoint] = [EvmEndpoint(f"http://{k}.test", HttpTransport(), live.seams) for k, _ in enumerate(words)]
     node.endpoints += asked
     said = [anchor.hash if word == "ours" else f"0x{word}" for word in words]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from adapters.evm.datasets.internal import Place
 from adapters.evm.datasets.transactions import Done, FullBlock, Receipt, Transaction, done_key, matched
-from adapters.evm.endpoint import Endpoint
 from adapters.evm.node import raw_blocks, results_of
-from adapters.evm.wire import Request, typed
 from chainfolio.errors import BadAnswer, Reorged
+from transport.endpoint import Endpoint
+from transport.wire import Request, typed
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain

@@ -14,10 +14,10 @@ from adapters.evm.accounts import state
 from adapters.evm.accounts.bodies import Body
 from adapters.evm.accounts.touched import Status
 from adapters.evm.datasets.internal import Moved
-from adapters.evm.endpoint import Endpoint
 from adapters.evm.node import Node
 from chainfolio.blocks import Span
 from chainfolio.errors import HistoryUnavailable, Unsupported
+from transport.endpoint import Endpoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from adapters.evm import metering
 from adapters.evm.accounts.logs import ANY_EVENT, AccountLogs
 from adapters.evm.accounts.places import AccountPlaces, Found
 from adapters.evm.accounts.state import CALLS
@@ -18,6 +17,7 @@ from adapters.evm.accounts.windows import PIECES
 from adapters.evm.datasets.common import add
 from adapters.evm.datasets.dataset import EvmDataset
 from adapters.evm.datasets.every import DATASETS, TAKEN
+from adapters.evm.endpoint import OTHER_UNITS, UNITS
 from adapters.evm.logs import Logs
 from adapters.evm.node import Header
 from adapters.evm.spans import Chunk
@@ -26,6 +26,7 @@ from chainfolio.budgets import Budget, Estimate
 from chainfolio.chains import Collected, Unexplained
 from chainfolio.errors import HistoryUnavailable, SourceError, Unsupported
 from chainfolio.tables import LOGS
+from transport import metering
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
@@ -174,12 +175,12 @@ class AccountHistory:
         if _of(datasets, "logs"):
             pieces = _parts(len(span), max(each.get("max_span", len(span)) for each in known))
             requests += 3 * _parts(pieces, PIECES)
-            units += 3 * pieces * metering.UNITS["eth_getLogs"]
+            units += 3 * pieces * UNITS["eth_getLogs"]
         if _of(datasets, "places"):
             batch = max(each.get("max_batch", CALLS) for each in known)
             calls = 2 * len(accounts) * max(1, len(span).bit_length())
             requests += _parts(calls, batch) + 2
-            units += calls * metering.OTHER_UNITS
+            units += calls * OTHER_UNITS
         return Estimate(requests, units)
 
 

@@ -10,12 +10,12 @@ import msgspec
 
 from adapters.evm.accounts.bodies import Body
 from adapters.evm.datasets.internal import Moved, Place, movements, of_traces
-from adapters.evm.endpoint import Endpoint
 from adapters.evm.forms import Address, Word
 from adapters.evm.node import Node, results_of
 from adapters.evm.traces import CALLS, of_transactions
-from adapters.evm.wire import Request, typed
 from chainfolio.errors import BadAnswer, Unsupported
+from transport.endpoint import Endpoint
+from transport.wire import Request, typed
 
 ROUTE, NONE = "inside", 9
 AT_ONCE = 100  # transactions of one request

@@ -15,14 +15,14 @@ import numpy as np
 from adapters.evm import logs as columns
 from adapters.evm.accounts.naming import Naming, names, promised, questions
 from adapters.evm.accounts.windows import Windows
-from adapters.evm.endpoint import Endpoint
 from adapters.evm.integrity import blooms, check_links, explains, may_hold
 from adapters.evm.logs import Logs
 from adapters.evm.node import Header, Node, hex_of
 from adapters.evm.spans import Chunk, Omitted, chunk_key
-from adapters.evm.wire import Request
 from chainfolio.blocks import Block, Span
 from chainfolio.errors import BadAnswer, Reorged, SourceError, Unavailable, Unsupported
+from transport.endpoint import Endpoint
+from transport.wire import Request
 
 SHORT = "short_answers"  # and whether it left logs out without saying so
 SAMPLES, NARROW = 16, 200  # parts of a window that are asked again, and how much smaller than it they are

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import msgspec
 
 from adapters.evm.accounts.touched import Touched
-from adapters.evm.endpoint import Endpoint
 from adapters.evm.forms import Hash, Height, Status
 from adapters.evm.node import results_of
-from adapters.evm.wire import Request, typed
 from chainfolio.blocks import Span
 from chainfolio.errors import Unsupported
+from transport.endpoint import Endpoint
+from transport.wire import Request, typed
 
 WAY = "ots"
 PAGE = 25  # transactions of a page: the most that Erigon gives

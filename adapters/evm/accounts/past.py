@@ -10,12 +10,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from adapters.evm.endpoint import Endpoint
 from adapters.evm.forms import Address, Height
+from adapters.evm.hexadecimal import quantity
 from adapters.evm.node import hex_of
-from adapters.evm.wire import Request, quantity, typed
 from chainfolio.blocks import Span
 from chainfolio.errors import HistoryUnavailable, SourceError
+from transport.endpoint import Endpoint
+from transport.wire import Request, typed
 
 PAST = "past"  # learnt of an endpoint: its state follows the block that is named
 TRIED = 4  # of the newest blocks of a span, and of all of it

@@ -22,10 +22,10 @@ from adapters.evm.accounts.simulate import simulated
 from adapters.evm.accounts.touched import Touched
 from adapters.evm.accounts.trace_filter import TraceFilter
 from adapters.evm.datasets.internal import Moved
-from adapters.evm.endpoint import Endpoint
 from chainfolio.blocks import Span
 from chainfolio.chains import Unexplained
 from chainfolio.errors import BadAnswer, HistoryUnavailable, Unsupported
+from transport.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain

@@ -14,10 +14,11 @@ from typing import Final
 
 from adapters.evm.accounts.bodies import Body
 from adapters.evm.datasets.internal import Moved, movements
-from adapters.evm.endpoint import Endpoint
+from adapters.evm.hexadecimal import data
 from adapters.evm.node import Node, hex_of
-from adapters.evm.wire import Request, data, typed
 from chainfolio.errors import HistoryUnavailable, SourceError, Unsupported
+from transport.endpoint import Endpoint
+from transport.wire import Request, typed
 
 ASK: Final = "c0ffee" * 10 + "00c0"  # what the stand-in is asked by: 32 bytes that no call begins with
 # Words of the EVM by which the stand-in remembers: for the transaction alone where it can, for one paid with a stipend

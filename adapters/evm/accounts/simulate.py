@@ -14,11 +14,11 @@ import msgspec
 
 from adapters.evm.accounts.bodies import Body
 from adapters.evm.datasets.internal import Moved, movements
-from adapters.evm.endpoint import Endpoint
 from adapters.evm.forms import Address, Data, Hash
 from adapters.evm.node import Node, hex_of
-from adapters.evm.wire import Request, typed
 from chainfolio.errors import BadAnswer, HistoryUnavailable, SourceError, Unsupported
+from transport.endpoint import Endpoint
+from transport.wire import Request, typed
 
 WAY: Final = "eth_simulateV1"
 COIN: Final = "0x" + "ee" * 20  # ERC-7528: the address that stands for native coins

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adapters.evm import metering
 from adapters.evm.accounts import past
 from adapters.evm.accounts.search import Probe, changes
 from adapters.evm.accounts.touched import Status, Touched
-from adapters.evm.endpoint import Endpoint
+from adapters.evm.endpoint import OTHER_UNITS
+from adapters.evm.hexadecimal import quantity
 from adapters.evm.node import hex_of
-from adapters.evm.wire import Request, quantity, typed
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, HistoryUnavailable, SourceError
+from transport import metering
+from transport.endpoint import Endpoint
+from transport.wire import Request, typed
 
 WAY = "state"
 CALLS = 1_000  # of one request, where the node takes so many
@@ -37,7 +39,7 @@ async def find(endpoint: Endpoint, span: Span, accounts: Sequence[str], hashes: 
 
     def most() -> int:
         """Half of a budget is for the search, by what one change of many costs, the other half for the blocks."""
-        affordable = metering.affords(2 * CALLS_EACH / at_once() + 0.2, 4 * metering.OTHER_UNITS * CALLS_EACH)
+        affordable = metering.affords(2 * CALLS_EACH / at_once() + 0.2, 4 * OTHER_UNITS * CALLS_EACH)
         return max(1, int(min(MOST, affordable)))
 
     if not hashes:

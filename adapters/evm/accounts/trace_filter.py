@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from adapters.evm.accounts.touched import Touched
 from adapters.evm.accounts.windows import Windows
 from adapters.evm.datasets.internal import Trace, boundaries
-from adapters.evm.endpoint import Endpoint
 from adapters.evm.node import hex_of
-from adapters.evm.wire import Request, typed
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, SourceError
+from transport.endpoint import Endpoint
+from transport.wire import Request, typed
 
 WAY = "trace_filter"
 SIDES = ("fromAddress", "toAddress")  # two questions: some nodes take both together for accounts that are both

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from adapters.evm.endpoint import Endpoint
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, SourceError, TooMuch
+from transport.endpoint import Endpoint
 
 PIECES = 10  # pieces of a window
 MOST = 200_000  # results of a window

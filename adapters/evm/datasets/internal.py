@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from adapters.evm.datasets.common import Coins, coin_rows
 from adapters.evm.forms import Address, Decimal256, DecimalHeight, Hash, MaybeAddress, MaybeHash, Word
-from adapters.evm.wire import typed
 from chainfolio.errors import BadAnswer
+from transport.wire import typed
 
 STANDARD = "internal"
 # Calls nest up to 1,024 deep, two JSON levels each: more than what the interpreter allows by itself.

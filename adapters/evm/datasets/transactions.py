@@ -26,9 +26,9 @@ from adapters.evm.forms import (
     Word,
 )
 from adapters.evm.node import Header
-from adapters.evm.wire import typed
 from chainfolio.errors import BadAnswer
 from chainfolio.tables import TRANSACTIONS
+from transport.wire import typed
 
 
 class Transaction(msgspec.Struct, gc=False):

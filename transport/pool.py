@@ -11,9 +11,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
-from adapters.evm.endpoint import Endpoint
-from adapters.evm.health import Evidence
-from adapters.evm.quorum import Tally, count
 from chainfolio.errors import (
     BadAnswer,
     Contradicted,
@@ -25,6 +22,9 @@ from chainfolio.errors import (
     WrongChain,
 )
 from chainfolio.seams import Seams
+from transport.endpoint import Endpoint
+from transport.health import Evidence
+from transport.quorum import Tally, count
 
 T = TypeVar("T")
 Read = Callable[[Endpoint], Awaitable[T]]

@@ -13,8 +13,6 @@ import msgspec
 from chainfolio.errors import BadAnswer, Unavailable
 
 T = TypeVar("T")
-_QUANTITY = re.compile(r"0x(0|[1-9a-fA-F][0-9a-fA-F]{0,63})\Z")
-_DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,25 +149,3 @@ def typed(source: str, content: bytes | memoryview, kind: type[T]) -> T:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadAnswer(source, f"an answer of the wrong shape: {error}") from None
-
-
-def quantity(source: str, text: object, *, bits: int = 256) -> int:
-    """A hex quantity, strictly: no sign, no blanks, no leading zeros, at most `bits` wide."""
-    if not isinstance(text, str) or not _QUANTITY.match(text):
-        raise BadAnswer(source, f"{_sized(text)} where a quantity should be")
-    value = int(text, 16)
-    if value.bit_length() > bits:
-        raise BadAnswer(source, f"a quantity wider than {bits} bits: {text}")
-    return value
-
-
-def data(source: str, text: object) -> bytes:
-    """Hex data, strictly."""
-    if not isinstance(text, str) or not _DATA.match(text):
-        raise BadAnswer(source, f"{_sized(text)} where hex data should be")
-    return bytes.fromhex(text[2:])
-
-
-def _sized(value: object) -> str:
-    """What a value is, without its words: those of a node may hold anything."""
-    return f"a text of {len(value)} characters" if isinstance(value, str) else f"a {type(value).__name__}"

@@ -17,9 +17,9 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from itertools import chain
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from adapters.evm.exchange import CONNECT_S, PIECE, Body, Posted, retry_after, room_for, unreachable
 from chainfolio.errors import Unavailable
 from chainfolio.memory import ByteBudget, Lease
+from transport.exchange import CONNECT_S, PIECE, Body, Posted, retry_after, room_for, unreachable
 
 _AS_IT_IS = "/%:@!$&'()*+,;=~?"
 

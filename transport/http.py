@@ -1,4 +1,4 @@
-"""How bytes reach an endpoint and come back: the only HTTP of the EVM adapter, passed in so that tests can fake it."""
+"""How bytes reach an endpoint and come back: passed in, so that tests can fake it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 import zlib
 from typing import TYPE_CHECKING, Protocol
 
-from adapters.evm.exchange import CONNECT_S, MAX_BODY, PIECE, Body, Posted, retry_after, room_for, unreachable
 from chainfolio.errors import Unavailable
 from chainfolio.memory import ByteBudget, Lease
+from transport.exchange import CONNECT_S, MAX_BODY, PIECE, Body, Posted, retry_after, room_for, unreachable
 
 if TYPE_CHECKING:
     import aiohttp
 
-    from adapters.evm.plain_http import PlainTransport
+    from transport.plain_http import PlainTransport
 
 
 class Transport(Protocol):
@@ -41,7 +41,7 @@ class HttpTransport:
         if not url.lower().startswith("http://"):
             return await self._exchange(source, "POST", url, body, timeout_s)
         if self._plain is None:
-            from adapters.evm.plain_http import PlainTransport
+            from transport.plain_http import PlainTransport
 
             self._plain = PlainTransport(self.budget, connections=self._connections, max_body=self._max_body)
         return await self._plain.post(source, url, body, timeout_s)

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf
-from typing import Final
 
-from adapters.evm.wire import Request
 from chainfolio.budgets import Budget
-
-# Compute units of single calls, about as large providers count them; a batch costs what its calls cost.
-UNITS: Final = {
-    "eth_chainId": 1, "eth_getLogs": 60, "eth_call": 26, "trace_filter": 40, "trace_transaction": 40, "trace_block": 40,
-    "debug_traceTransaction": 40, "debug_traceBlockByHash": 40, "debug_traceBlockByNumber": 40, "eth_simulateV1": 40,
-}  # fmt: skip
-OTHER_UNITS: Final = 20
 
 _budget: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
@@ -29,11 +20,6 @@ def on(budget: Budget | None) -> Iterator[None]:
         yield
     finally:
         _budget.reset(token)
-
-
-def units(requests: Sequence[Request]) -> int:
-    """What some calls cost."""
-    return sum(UNITS.get(request.method, OTHER_UNITS) for request in requests)
 
 
 def charge(cost: int) -> None:

@@ -15,10 +15,14 @@ from io import BytesIO
 from chainfolio.errors import TooMuch, Unavailable
 from chainfolio.memory import Lease
 
-# The most bytes of an answer: of blocks, logs and traces, which fill it where a node puts no bound, and of all else.
+# The most bytes of an answer: of blocks, logs, traces and lists of accounts, which fill it where a node puts no bound;
+# and of all else.
 MAX_BODY = 96 * 1024 * 1024
 MAX_SMALL_BODY = 16 * 1024 * 1024
-_LARGE = re.compile(rb'"method":"(?:eth_getLogs|eth_getBlock|eth_getTransactionReceipt|trace_|debug_trace)')
+_LARGE = re.compile(
+    rb'"method":"(?:eth_getLogs|eth_getBlock|eth_getTransactionReceipt|trace_|debug_trace|'
+    rb'get(?:Block|Transaction|MultipleAccounts|ProgramAccounts|TokenAccountsByOwner)")'
+)
 CONNECT_S = 10.0
 PIECE = 1 << 18
 SMALL = 1 << 20

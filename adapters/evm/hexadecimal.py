@@ -1,0 +1,32 @@
+"""Numbers and data as the nodes of the EVM write them: hexadecimal, and strictly so."""
+
+from __future__ import annotations
+
+import re
+
+from chainfolio.errors import BadAnswer
+
+_QUANTITY = re.compile(r"0x(0|[1-9a-fA-F][0-9a-fA-F]{0,63})\Z")
+_DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*\Z")
+
+
+def quantity(source: str, text: object, *, bits: int = 256) -> int:
+    """A hex quantity, strictly: no sign, no blanks, no leading zeros, at most `bits` wide."""
+    if not isinstance(text, str) or not _QUANTITY.match(text):
+        raise BadAnswer(source, f"{_sized(text)} where a quantity should be")
+    value = int(text, 16)
+    if value.bit_length() > bits:
+        raise BadAnswer(source, f"a quantity wider than {bits} bits: {text}")
+    return value
+
+
+def data(source: str, text: object) -> bytes:
+    """Hex data, strictly."""
+    if not isinstance(text, str) or not _DATA.match(text):
+        raise BadAnswer(source, f"{_sized(text)} where hex data should be")
+    return bytes.fromhex(text[2:])
+
+
+def _sized(value: object) -> str:
+    """What a value is, without its words: those of a node may hold anything."""
+    return f"a text of {len(value)} characters" if isinstance(value, str) else f"a {type(value).__name__}"
