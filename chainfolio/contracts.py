@@ -56,7 +56,8 @@ class Holding:
 class Price:
     """USD per amount of one asset: exact, with its source, when it was observed and how sure the source is (0..1).
 
-    `calls` are the reads that it follows from; a price by decree has none.
+    `calls` are the reads that it follows from; a price by decree has none. `depth_usd` is how much the market that
+    it comes from could pay; None: it comes from no market. `others` are what further sources said of the same moment.
     """
 
     asset: Asset
@@ -66,6 +67,8 @@ class Price:
     confidence: Decimal
     detail: str = ""
     calls: tuple[ReadResult, ...] = field(default=(), compare=False)
+    depth_usd: Decimal | None = None
+    others: tuple[Price, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Token
 from chainfolio.errors import BadRequest, NotIndexed, SourceError
 from chainfolio.plans import Plan, run_batched
+from chainfolio.positions import MAX_ROUNDS
 from chainfolio.tables import ACCOUNT_APPROVALS, APPROVALS
 from engine.answers import Approval, ApprovedAsset, Place
 from engine.rows import rows_of
@@ -134,7 +135,7 @@ async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> 
             "tokens": chain.describe([asset for asset in tokens.values() if asset not in book]),
             "prices": source_chain(snapshotter.sources, tokens.values(), block),
         }
-        reports = await run_batched(plans, lambda reads: chain.answer(reads, block))
+        reports = await run_batched(plans, lambda reads: chain.answer(reads, block), max_rounds=MAX_ROUNDS)
     except SourceError:
         return {}
     quotes: Quotes = reports["prices"].result or Quotes()

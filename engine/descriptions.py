@@ -10,6 +10,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Price, Token
 from chainfolio.plans import Plan, Report, batched
+from chainfolio.positions import MAX_READS, MAX_ROUNDS
 from engine.tokens import TokenBook
 from pricing.quotes import PriceSource, Quotes, Refusal
 from pricing.source_chain import source_chain
@@ -56,7 +57,7 @@ class About:
         plans: dict[str, Plan[Any, Any, Any]] = {"prices": source_chain(self.sources, wanted, self.block)}
         if unknown:
             plans["tokens"] = self.chain.describe(unknown)
-        reports: dict[str, Report[Any]] = yield from batched(plans)
+        reports: dict[str, Report[Any]] = yield from batched(plans, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
         self.issues += [
             Issue(name, self.chain.key, report.reason) for name, report in reports.items() if report.status == "failed"
         ]

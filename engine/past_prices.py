@@ -15,6 +15,7 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Price
 from chainfolio.errors import BadAnswer, SourceError
 from chainfolio.plans import Plan, Unknown, run_batched
+from chainfolio.positions import MAX_READS, MAX_ROUNDS
 from pricing.quotes import PriceSource, Quotes
 from pricing.source_chain import source_chain
 
@@ -57,7 +58,7 @@ class Past:
             str(block.height): _at(block, source_chain(self.sources, assets, block))
             for block, assets in unknown.items()
         }
-        reports = await run_batched(plans, node.answers)
+        reports = await run_batched(plans, node.answers, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
         found: dict[int, dict[Asset, Price | None]] = {}
         for block, assets in unknown.items():
             quotes = reports[str(block.height)].result or Quotes()

@@ -17,7 +17,7 @@ from chainfolio.blocks import Block, Span, Spans
 from chainfolio.contracts import Day, Holding, Issue, Quoted, Snapshot, Spam, Token
 from chainfolio.errors import BadAnswer, Reorged, SourceError
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Plan, run_batched
+from chainfolio.plans import Output, Plan, Report, run_batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountReader, AccountState
 from chainfolio.protocols import InstalledProtocols
 from engine import account_index, reconciled
@@ -171,13 +171,17 @@ class Snapshotter:
         self, plans: Mapping[str, Plan[Any, Any, AccountState]], block: Block
     ) -> dict[str, AccountState]:
         """All accounts together; the decoders inside are bounded one by one."""
-        reports = await run_batched(
-            plans, lambda reads: self.chain.answer(reads, block), max_rounds=MAX_ROUNDS, max_reads=MAX_READS
-        )
+        reports = await self._run(plans, block)
         for report in reports.values():
             if report.result is None:
                 raise report.error or BadAnswer(self.chain.key, report.reason)
         return {account: report.result for account, report in reports.items() if report.result is not None}
+
+    async def _run(self, plans: Mapping[str, Plan[Any, Any, Output]], block: Block) -> dict[str, Report[Output]]:
+        """Plans that may hold whole accounts, or whole source chains: what is inside them is bounded one by one."""
+        return await run_batched(
+            plans, lambda reads: self.chain.answer(reads, block), max_rounds=MAX_ROUNDS, max_reads=MAX_READS
+        )
 
     async def now(self) -> Block:
         """The newest block that is indexed, where indexing keeps up with the head; else the head itself."""
@@ -216,7 +220,7 @@ class Snapshotter:
             "about": about.ask(assets),
             "held": self.chain.balances(asked),
         }
-        reports = await run_batched(plans, lambda reads: self.chain.answer(reads, block))
+        reports = await self._run(plans, block)
         for report in reports.values():
             if report.error is not None:
                 raise report.error
@@ -238,7 +242,7 @@ class Snapshotter:
 
     async def _learn(self, about: About, assets: Iterable[Asset]) -> None:
         """Ask for what is still to be asked, and keep what contracts said of themselves."""
-        reports = await run_batched({"about": about.ask(assets)}, lambda reads: self.chain.answer(reads, about.block))
+        reports = await self._run({"about": about.ask(assets)}, about.block)
         if (error := reports["about"].error) is not None:
             raise error
         await asyncio.to_thread(about.keep)

@@ -14,6 +14,7 @@ from chainfolio import amounts
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.plans import Reverted, Unknown
+from pricing.quotes import Relative
 
 MAX_USD: Final = Decimal(10**12)
 MIN_USD: Final = Decimal("1E-18")
@@ -86,11 +87,10 @@ def answer_fault(what: str, answer: Any) -> str:
     return ""
 
 
-def source_fault(price: Price, source: str) -> str:
-    """Why what a source returned is no price of its own; empty where it is one."""
-    for what, value, kind in (
-        ("usd", price.usd, Decimal), ("time_us", price.time_us, int), ("confidence", price.confidence, Decimal)
-    ):  # fmt: skip
+def source_fault(price: Price | Relative, source: str) -> str:
+    """Why what a source returned is no price of its own, in USD or in other assets; empty where it is one."""
+    typed = [("time_us", price.time_us, int), ("confidence", price.confidence, Decimal)]
+    for what, value, kind in [("usd", price.usd, Decimal), *typed] if isinstance(price, Price) else typed:
         if not isinstance(value, kind):
             return f"the price's {what} is a {type(value).__name__}, not {'an' if kind is int else 'a'} {kind.__name__}"
     return "" if price.source == source else f"the price names another source: {price.source!s:.100}"
@@ -104,6 +104,11 @@ def price_fault(price: Price, block: Block) -> str:
         return f"the price is out of all proportion: {price.usd:.3E} USD"
     if len(price.usd.as_tuple().digits) > MAX_DIGITS:
         return f"the price has more than {MAX_DIGITS} digits"
+    return told_fault(price, block)
+
+
+def told_fault(price: Price | Relative, block: Block) -> str:
+    """Why what a source told of its price cannot be used at a block, whatever the price; empty where it can."""
     if price.time_us > block.time_us:
         return "the price is dated after the block"
     if not (price.confidence.is_finite() and 0 <= price.confidence <= 1):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Protocol
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.plans import Plan
+from chainfolio.reads import ReadResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +25,36 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Relative:
+    """What one unit of an asset is worth in other assets: the sum of amount times asset over `parts`, exactly.
+
+    One part: a market (its quote asset) or a share of a vault. Several: a liquidity token, a basket. `depth` is how
+    much of which asset a market could pay for all that is sold to it; None: this is no market.
+    """
+
+    asset: Asset
+    parts: tuple[tuple[Asset, Fraction], ...]
+    source: str
+    time_us: int
+    confidence: Decimal
+    detail: str = ""
+    calls: tuple[ReadResult, ...] = field(default=(), compare=False)
+    depth: tuple[Asset, Fraction] | None = None
+
+    @property
+    def needs(self) -> tuple[Asset, ...]:
+        """The other assets whose prices it follows from, each once."""
+        depth = () if self.depth is None or self.depth[0] == self.asset else (self.depth[0],)
+        return tuple(dict.fromkeys((*(part for part, _ in self.parts), *depth)))
+
+
+@dataclass(frozen=True, slots=True)
 class Quotes:
-    """At most one price an asset. An asset the source knows nothing of is in neither list."""
+    """At most one price, or one relative price, an asset. An asset the source knows nothing of is in no list."""
 
     prices: tuple[Price, ...] = ()
     refused: tuple[Refusal, ...] = ()
+    relative: tuple[Relative, ...] = ()
 
 
 class PriceSource(Protocol):
