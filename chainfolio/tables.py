@@ -344,10 +344,64 @@ TOKENS = Table(
     order=("token",),
 )
 
+SNAPSHOTS = Table(
+    "snapshots",
+    "What each account held on each chain as a day began (00:00 UTC), read at the last block before. A row is never "
+    "changed: a day that is read again has a higher `attempt`, and the highest one counts.",
+    (
+        CHAIN,
+        BUCKET,
+        Column("account", "text", "whose snapshot it is"),
+        Column("day", "time", "00:00 UTC of the day"),
+        Column("attempt", "int", "0 for the first snapshot of that day, and one more each time the day is read again"),
+        HEIGHT,
+        TIME,
+        Column("hash", "text", "block hash"),
+        Column("taken", "time", "when it was taken"),
+        Column("batch", "long", "which commit of the chain's snapshots it came with"),
+        Column("completeness", "text", "complete, partial, or unreadable: no node has the state of that block"),
+        Column("reason", "text", "what it lacks; null where it is complete", nullable=True),
+        Column("retry", "bool", "whether a read failed, so that reading the day again may give more"),
+        Column("unindexed", "text", "digest of what the index lacked; null where it lacked nothing", nullable=True),
+        Column("value", "text", "net worth in USD, an exact decimal number; null where unreadable", nullable=True),
+        Column("digest", "text", "SHA-256 of the document", nullable=True),
+        Column("document", "text", "the portfolio of the account on this chain, as JSON", nullable=True),
+    ),
+    key=("chain", "account", "day", "attempt"),
+    order=("account", "day", "attempt"),
+    partitions=("chain", "bucket"),
+)
+
+SNAPSHOT_HOLDINGS = Table(
+    "snapshot_holdings",
+    "One row per asset of a snapshot: loose in the wallet, or a part of a position. Made from the snapshot's document.",
+    (
+        CHAIN,
+        BUCKET,
+        *(column for column in SNAPSHOTS.columns if column.name in ("account", "day", "attempt", "height")),
+        Column("item", "int", "position in the document, from 0"),
+        Column("protocol", "text", "key of the protocol; `wallet` for what lies loose"),
+        Column("position", "text", "type of the position, such as WALLET or LIQUIDITYPOOL"),
+        Column("name", "text", "name of the position; empty for what lies loose"),
+        Column("side", "text", "owned, supplied, borrowed or reward; what is borrowed has a positive amount and value"),
+        Column("asset", "text", "contract as answers show it; the native coin has the zero address"),
+        Column("symbol", "text", "symbol"),
+        Column("decimals", "int", "decimals; null where they are not known", nullable=True),
+        Column("raw", "raw", "how much, in the smallest unit; null where the amount is not known", nullable=True),
+        Column("price", "text", "price in USD, an exact decimal number; null where nobody priced it", nullable=True),
+        Column("value", "text", "worth in USD, an exact decimal number; null where nobody priced it", nullable=True),
+        Column("spam", "bool", "whether it is taken for spam, and so is in no sum"),
+    ),
+    key=("chain", "account", "day", "attempt", "item"),
+    order=("account", "day", "attempt", "item"),
+    partitions=("chain", "bucket"),
+    derived_from="snapshots",
+)
+
 TABLES = {
     table.name: table
     for table in (
         BLOCKS, TRANSACTIONS, TRANSFERS, APPROVALS, LOGS, ACCOUNT_TRANSFERS, ACCOUNT_APPROVALS, ACCOUNT_TRANSACTIONS,
-        ACCOUNT_EVENTS, BALANCES, ALLOWANCES, TOKENS,
+        ACCOUNT_EVENTS, BALANCES, ALLOWANCES, TOKENS, SNAPSHOTS, SNAPSHOT_HOLDINGS,
     )
 }  # fmt: skip

@@ -24,7 +24,6 @@ from chainfolio.errors import (
     HistoryUnavailable,
     NoBlock,
     NodeBehind,
-    NotFound,
     SourceError,
     Unavailable,
     Unserved,
@@ -44,7 +43,7 @@ from engine.answers import (
     TransactionFilter,
     TransactionsPage,
 )
-from engine.days import History, midnight_us
+from engine.history import OF_THE_INDEX, History, unreadable
 from engine.rates import rate
 from engine.shared_work import SharedWork
 from engine.validators import Validators, unserved
@@ -71,7 +70,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("chainfolio.engine")
 KEEP_S = 3600.0
-OF_THE_INDEX = (account_index.ADAPTER, reconciled.ADAPTER)  # what they miss was never asked of a node
 MAX_KEPT = 20_000  # accounts
 MAX_LATER = 100  # accounts that are read though nobody waits for them
 CHAIN_SHARE = 0.75  # of the time that a request has
@@ -99,13 +97,14 @@ class Engine:
     supervisor: Supervisor = field(default_factory=Supervisor)
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _reads: SharedWork[_Kept] = field(init=False)
-    _history: History = field(default_factory=History)
+    history: History = field(init=False)
     _snapshotters: dict[str, Snapshotter] = field(default_factory=dict)
     _facts: dict[str, ChainFacts] = field(default_factory=dict)
     _functions: Functions | None = None
 
     def __post_init__(self) -> None:
         self._reads = SharedWork(lambda error: self.supervisor.task(REFRESH).noted(error))
+        self.history = History(self.system, self._snapshotter, self.facts, self._budget)
 
     async def portfolios(
         self, accounts: Sequence[Account], options: Options, *, wait: bool, wallet_only: bool
@@ -170,37 +169,9 @@ class Engine:
             raise HistoryUnavailable(error.source, height, error.reason) from error
 
     async def historical(self, accounts: Sequence[Account], day: date, options: Options) -> list[Portfolio]:
-        """Portfolios at the last block before 00:00 UTC of a day, on every chain there was by then. NotFound where an
-        account has none. A chain that cannot say is an issue; where none can, its error is raised, HistoryUnavailable
-        if all have forgotten."""
-        chains = self.system.chains
-        taken = await asyncio.gather(*(self._past(chain, accounts, day) for chain in chains))
-        begun = {chain.kind for chain, item in zip(chains, taken, strict=True) if item is not None}
-        _check_begun(accounts, begun, day)
-        lived = [item for item in taken if item is not None]
-        failed = [item for item in lived if isinstance(item, SourceError)]
-        if failed and len(failed) == len(lived):
-            raise next((item for item in failed if not isinstance(item, HistoryUnavailable)), failed[0])
-        instant_us = midnight_us(day)
-        snapshots = [
-            _unreadable(chain, _addresses(chain, accounts), item, instant_us) if isinstance(item, SourceError) else item
-            for chain, item in zip(chains, taken, strict=True)
-            if item is not None
-        ]
-        whole = value(snapshots)
-        return [self._document(each.address, whole, instant_us, options) for each in accounts]
-
-    async def _past(self, chain: Chain, accounts: Sequence[Account], day: date) -> Snapshot | SourceError | None:
-        """What accounts of the chain's kind held as the day began; None where there was no chain, or is no account."""
-        addresses = _addresses(chain, accounts)
-        try:
-            async with self._budget(chain):
-                block = await self._history.before(chain, day) if addresses else None
-                if block is not None and Capability.PAST_BALANCES not in chain.capabilities:
-                    raise HistoryUnavailable(chain.key, block.height, "chains of this kind keep no past balances")
-                return None if block is None else await self._snapshotter(chain).take(addresses, block)
-        except SourceError as error:
-            return error
+        """Portfolios at the last block before 00:00 UTC of a day, on every chain there was by then: as they are kept,
+        else read. Errors as of `History.portfolios`."""
+        return await self.history.portfolios(accounts, day, options)
 
     def _configured(self, chain: str, what: str) -> Chain:
         if chain not in self.system.settings.chains:
@@ -456,7 +427,7 @@ class Engine:
             raise failed[0]
         now_us = self.system.seams.clock.now_us()
         snapshots = [
-            _unreadable(chain, [account.address], item, now_us) if isinstance(item, SourceError) else item
+            unreadable(chain, [account.address], item, now_us) if isinstance(item, SourceError) else item
             for chain, item in zip(chains, taken, strict=True)
         ]
         valuation = value(snapshots)
@@ -538,28 +509,6 @@ def _wallet(document: Portfolio) -> Portfolio:
 
 def _no_family(account: Account) -> Issue:
     return Issue(account.kind, account.address, NO_FAMILY, account=account.address)
-
-
-def _check_begun(accounts: Sequence[Account], families: set[str], day: date) -> None:
-    """NotFound where an account has no chain here, by the families of those that had begun by the day."""
-    lacking = [each.address for each in accounts if each.kind not in families]
-    if lacking:
-        raise NotFound(
-            f"no snapshot of {', '.join(lacking)} can be built for {day}: this server has no chain of such addresses "
-            "that had begun by then"
-        )
-
-
-def _addresses(chain: Chain, accounts: Sequence[Account]) -> list[str]:
-    return [each.address for each in accounts if each.kind == chain.kind]
-
-
-def _unreadable(chain: Chain, addresses: Sequence[str], error: SourceError, time_us: int) -> Snapshot:
-    """A snapshot that says only why there is none."""
-    log.warning("%s could not be read: %s", chain.key, error.message)
-    reason = f"the chain could not be read: {error.reason}"
-    issues = tuple(Issue(chain.key, address, reason, account=address) for address in addresses)
-    return Snapshot(chain.key, Block(0, "", "", time_us), tuple(addresses), (), (), issues)
 
 
 def _fact(chain: Chain) -> ChainFact:

@@ -201,6 +201,11 @@ class Snapshotter:
         lists = self.chain.settings.registry_lists
         return frozenset(self.book.registry.named_by(lists)) if lists and self.book.registry else frozenset()
 
+    @property
+    def asked_tokens(self) -> int:
+        """How many tokens are asked of an account of which nothing is indexed."""
+        return len(self._judge.listed | self._candidates())
+
     def _little_known(self, held: Sequence[Held], about: About) -> Iterator[Issue]:
         """An issue for each held token of the registry that few lists name and nobody priced."""
         priced = {price.asset for price in about.quotes.prices}

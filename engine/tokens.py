@@ -7,6 +7,7 @@ was seen before serves to ask in time: together with the balances.
 
 from __future__ import annotations
 
+import threading
 import tomllib
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
@@ -40,6 +41,7 @@ class TokenBook:
     ) -> None:
         self._chain, self._lake, self.listed, self.registry = chain, lake, dict(listed), registry
         self._seen: set[str] | None = None
+        self._learning = threading.Lock()
         self._at: OrderedDict[str, dict[Asset, Token]] = OrderedDict()
         self._named: OrderedDict[str, frozenset[Asset]] = OrderedDict()
 
@@ -61,8 +63,9 @@ class TokenBook:
     def learn(self, tokens: Mapping[Asset, Token], block: Block) -> None:
         """Keep for a block what contracts said there; one that gave no decimals is asked again."""
         told = {asset: token for asset, token in tokens.items() if token.decimals is not None}
-        _put(self._at, block.hash, self._at.get(block.hash, {}) | told, KEPT_BLOCKS)
-        self._record(told, block.height)
+        with self._learning:  # blocks are read in several threads
+            _put(self._at, block.hash, self._at.get(block.hash, {}) | told, KEPT_BLOCKS)
+            self._record(told, block.height)
 
     # --- what will be asked ------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ ROW_GROUP = 1_000_000
 # One account's history is a few hundred rows, and a row group is read whole. Twice this takes 1.6 times as long to
 # read, and makes files a twelfth smaller, the footers half as large.
 ACCOUNT_ROW_GROUP = 2_048
+ACCOUNT_GROUP_BYTES = 4 * 2**20  # documents are long
 # A file is closed when it is this large; larger ones would make every later merge heavier, not the reading lighter.
 FILE_BYTES = 256 * 2**20
 # What a stream may hold in memory at once, in rows or in bytes.
@@ -343,7 +344,9 @@ class _File:
 
     def add(self, rows: pa.Table) -> None:
         """Write rows as one row group, those of a bucket as several small ones."""
-        group = ROW_GROUP if self._bucket is None else ACCOUNT_ROW_GROUP
+        group = ROW_GROUP
+        if self._bucket is not None:
+            group = max(1, min(ACCOUNT_ROW_GROUP, rows.num_rows * ACCOUNT_GROUP_BYTES // max(1, rows.nbytes)))
         self._writer.write_table(rows.select(self._inside), row_group_size=group)
         first, last = limits(rows["height"])
         self._first, self._last = min(self._first, first), max(self._last, last)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from datetime import date, timedelta
 from itertools import accumulate
 from pathlib import Path
@@ -10,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainfolio.block_search import last_before
+from chainfolio.block_search import blocks_before, last_before
 from chainfolio.blocks import Block
 from chainfolio.errors import NodeBehind
 from chainfolio.plans import run_known
-from engine.days import History, midnight_us
+from engine.days import Days, days_from, midnight_us
 from localchain.node import LocalNode
 from tests.chains.evm import evm
 
@@ -63,6 +65,51 @@ def test_heights_without_a_block_change_nothing_of_it(steps: list[int], data: st
     assert rounds <= 12
 
 
+@given(st.lists(st.integers(1, 50), min_size=2, max_size=300), st.data(), st.lists(st.integers(0, 10_000), max_size=20))
+def test_several_moments_together_are_what_each_is_alone(
+    steps: list[int], data: st.DataObject, moments_us: list[int]
+) -> None:
+    times = list(accumulate(steps, initial=1))
+    skipped = data.draw(st.sets(st.integers(0, len(times) - 2)))
+    there = [block(height, time_us) for height, time_us in enumerate(times) if height not in skipped]
+    moments_us = [min(moment_us, times[-1]) for moment_us in moments_us]
+    rounds = 0
+
+    async def blocks(heights: Sequence[int]) -> list[Block]:
+        nonlocal rounds
+        rounds += 1
+        return [each for each in there if each.height in heights]
+
+    found = asyncio.run(blocks_before(there[-1], moments_us, blocks))
+    assert found == {
+        moment_us: next((each for each in reversed(there) if each.time_us < moment_us), None)
+        for moment_us in moments_us
+    }
+    assert rounds <= 20
+
+
+def test_a_year_on_a_chain_of_twenty_million_blocks_takes_ten_rounds_and_a_few_headers_a_day() -> None:
+    def time_us(height: int) -> int:
+        return (1_438_269_973 + 14 * height + (height * 7919) % 11) * 1_000_000
+
+    rounds = asked = 0
+
+    async def blocks(heights: Sequence[int]) -> list[Block]:
+        nonlocal rounds, asked
+        rounds, asked = rounds + 1, asked + len(heights)
+        return [block(height, time_us(height)) for height in heights]
+
+    days = days_from(date(2020, 2, 1), date(2021, 1, 31))
+    head = block(20_000_000, time_us(20_000_000))
+    found = asyncio.run(blocks_before(head, map(midnight_us, days), blocks))
+    for day in days:
+        last = found[midnight_us(day)]
+        assert last is not None
+        assert last.time_us < midnight_us(day) <= time_us(last.height + 1)
+    assert rounds <= 10
+    assert asked <= 20 * len(days)
+
+
 def test_a_chain_of_twenty_million_blocks_takes_a_handful_of_rounds() -> None:
     def time_s(height: int) -> int:  # slow at first, then faster, with a genesis of 1970
         if height == 0:
@@ -86,6 +133,23 @@ def test_a_chain_of_twenty_million_blocks_takes_a_handful_of_rounds() -> None:
         assert asked <= 160
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "interval", "days"),
+    [
+        ("2024-02-28", "2024-03-01", "day", "2024-02-28 2024-02-29 2024-03-01"),
+        ("2023-02-28", "2023-03-01", "day", "2023-02-28 2023-03-01"),
+        ("2024-02-20", "2024-03-05", "week", "2024-02-20 2024-02-27 2024-03-05"),
+        ("2023-12-31", "2024-03-31", "month", "2023-12-31 2024-01-31 2024-02-29 2024-03-31"),
+        ("2024-01-31", "2024-02-28", "month", "2024-01-31"),
+        ("2024-02-29", "2024-02-29", "month", "2024-02-29"),
+        ("2024-03-31", "2024-03-30", "day", ""),
+    ],
+)
+def test_days_weeks_and_months_are_those_of_the_calendar(first: str, last: str, interval: str, days: str) -> None:
+    found = days_from(date.fromisoformat(first), date.fromisoformat(last), interval)
+    assert " ".join(map(str, found)) == days
+
+
 def test_a_day_begins_at_midnight_utc() -> None:
     assert midnight_us(date(1970, 1, 2)) == 86_400_000_000
     assert midnight_us(date(1, 1, 1)) < 0
@@ -100,7 +164,7 @@ async def test_a_block_at_midnight_belongs_to_the_day_and_is_not_before_it() -> 
         node.rpc("evm_setNextBlockTimestamp", MIDNIGHT_S)
         node.mine()
         node.mine(50)
-        chain, history = subject.chain(finality=20), History()
+        chain, history = subject.chain(finality=20), Days()
         found = await history.before(chain, DAY)
         assert found is not None
         assert (found.height, found.hash) == (last, node.block(last)["hash"])
@@ -122,7 +186,7 @@ async def test_what_is_not_final_is_looked_up_again(tmp_path: Path) -> None:
         node.mine()
         node.rpc("evm_setNextBlockTimestamp", MIDNIGHT_S)
         node.mine()
-        chain, history = subject.chain(finality=64), History()
+        chain, history = subject.chain(finality=64), Days()
         first = await history.before(chain, DAY)
         subject.reorg(2)
         node.mine(1, 86_400)

@@ -1,0 +1,84 @@
+"""The portfolio of one account over several chains, from its portfolios on each of them.
+
+A snapshot is kept chain by chain, so an answer about a past day is always put together here, whether its parts were
+kept or have just been read: both give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from chainfolio import amounts
+from portfolio.document import UNKNOWN, IssueDocument, Portfolio, ProtocolDocument, percentages
+
+Coin = tuple[str, int | None]  # symbol and decimals of what fees are paid in
+SUMS = (
+    "cash_balance", "daily_income", "daily_expense", "fees_fiat", "open_pnl", "closed_pnl", "total_cost_basis",
+    "manual_balance_networth",
+)  # fmt: skip
+PNL = ("total_cost_basis", "total_open_pnl", "total_closed_pnl")
+
+
+def joined(parts: Mapping[str, Portfolio], coins: Mapping[str, Coin]) -> Portfolio:
+    """One portfolio of an account, from its portfolios by chain (at least one), none of which has another's chain.
+    `coins` are the coins of the chains. Where there is one part, it is the answer."""
+    documents = [parts[chain] for chain in sorted(parts)]
+    assert documents, "nothing to join"
+    if len(documents) == 1:
+        return documents[0]
+    chains = {key: chain for each in documents for key, chain in each.chains.items()}
+    assert len(chains) == sum(len(each.chains) for each in documents), "a chain is in one part"
+    shares = percentages({key: Decimal(chain.value) for key, chain in chains.items()})
+    named = sorted({key for each in documents for key in each.asset_by_protocols})
+    return msgspec.structs.replace(
+        documents[0],
+        networth=_sum(each.networth for each in documents),
+        asset_by_protocols={
+            key: _protocol([each.asset_by_protocols[key] for each in documents if key in each.asset_by_protocols])
+            for key in named
+        },
+        chains={key: msgspec.structs.replace(chains[key], value_percentile=shares[key]) for key in sorted(chains)},
+        completeness="partial" if any(each.completeness == "partial" for each in documents) else "complete",
+        issues=tuple(sorted({issue for each in documents for issue in each.issues}, key=_place)),
+        unpriced_assets=sum(each.unpriced_assets for each in documents),
+        spam_assets=sum(each.spam_assets for each in documents),
+        price_adapters=tuple(sorted({adapter for each in documents for adapter in each.price_adapters})),
+        conversion_rates={symbol: rate for each in documents for symbol, rate in each.conversion_rates.items()},
+        fees=_fees(parts, coins),
+        **_sums(documents, *SUMS),
+    )
+
+
+def _place(issue: IssueDocument) -> tuple[str, str, str]:
+    return issue.adapter, issue.subject, issue.reason
+
+
+def _protocol(parts: Sequence[ProtocolDocument]) -> ProtocolDocument:
+    chains = {key: chain for each in parts for key, chain in each.chains.items()}
+    return msgspec.structs.replace(
+        parts[0],
+        value=_sum(each.value for each in parts),
+        chains={key: chains[key] for key in sorted(chains)},
+        **_sums(parts, *PNL),
+    )
+
+
+def _fees(parts: Mapping[str, Portfolio], coins: Mapping[str, Coin]) -> str:
+    """Fees in the smallest unit; unknown where those of several coins would have to be added up."""
+    paid = {chain: each.fees for chain, each in parts.items() if each.fees != "0"}
+    several = len({coins[chain] for chain in paid}) > 1
+    return UNKNOWN if several else _sum(paid.values())
+
+
+def _sums(parts: Sequence[Any], *names: str) -> dict[str, str]:
+    return {name: _sum(getattr(each, name) for each in parts) for name in names}
+
+
+def _sum(values: Iterable[str]) -> str:
+    """The exact sum; unknown as soon as one of the values is."""
+    listed = list(values)
+    return UNKNOWN if UNKNOWN in listed else amounts.text(amounts.total([Decimal(each) for each in listed]))

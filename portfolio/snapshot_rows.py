@@ -1,0 +1,59 @@
+"""The rows of `snapshot_holdings` that a snapshot's document has: every asset in it, in the order of the document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from msgspec import UNSET
+
+from chainfolio import amounts
+from portfolio.document import UNKNOWN, AssetDocument, Portfolio, PositionsDocument
+
+Placed = tuple[str, str, AssetDocument]  # name of the position, side, asset
+
+
+def holdings_of(document: Portfolio) -> list[dict[str, Any]]:
+    """The columns of `snapshot_holdings` that say what is held, a row for each asset."""
+    rows = [
+        {"protocol": protocol.key, "position": kind, "name": name, "side": side, **_columns(asset)}
+        for protocol in document.asset_by_protocols.values()
+        for chain in protocol.chains.values()
+        for kind, positions in chain.protocol_positions.items()
+        for name, side, asset in _placed(positions)
+    ]
+    return [{"item": item, **row} for item, row in enumerate(rows)]
+
+
+def _placed(positions: PositionsDocument) -> Iterator[Placed]:
+    for asset in positions.assets:
+        yield "", "owned", asset
+    for nested in positions.protocol_positions:
+        sides = (
+            ("owned", (*nested.assets, *nested.dex_assets)), ("supplied", nested.supply_assets),
+            ("borrowed", nested.borrow_assets), ("reward", nested.reward_assets),
+        )  # fmt: skip
+        for side, assets in sides:
+            for asset in assets:
+                yield nested.name, side, asset
+
+
+def _columns(asset: AssetDocument) -> dict[str, Any]:
+    decimals = None if asset.decimal == UNKNOWN else int(asset.decimal)
+    return {
+        "asset": asset.contract, "symbol": asset.symbol, "decimals": decimals, "raw": _raw(asset.balance, decimals),
+        "price": _known(asset.price), "value": _known(asset.value), "spam": asset.spam is not UNSET,
+    }  # fmt: skip
+
+
+def _raw(balance: str, decimals: int | None) -> bytes | None:
+    """The amount in the smallest unit, as tables have it."""
+    if balance == UNKNOWN or decimals is None:
+        return None
+    raw = int(amounts.EXACT.scaleb(Decimal(balance), decimals))
+    return raw.to_bytes(32, "big") if 0 <= raw <= amounts.MAX_RAW else None
+
+
+def _known(text: str) -> str | None:
+    return None if text == UNKNOWN else text

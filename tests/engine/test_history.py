@@ -1,0 +1,272 @@
+"""Past days of accounts: kept snapshots, and reads of many days at once, which say the same to the byte."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainfolio import amounts
+from chainfolio.assets import account
+from chainfolio.blocks import Span
+from chainfolio.errors import HistoryUnavailable, Unavailable
+from chainfolio.settings import Settings
+from chainfolio.tables import SNAPSHOT_HOLDINGS, SNAPSHOTS
+from engine import snapshot_store
+from engine.days import days_from, midnight_us
+from engine.history import ABSENT, PENDING
+from engine.service import Engine
+from engine.snapshot_store import UNREADABLE, DaySnapshot
+from indexer.wiring import System
+from localchain.evm import Tx
+from localchain.node import LocalNode
+from portfolio.document import encode_one
+from portfolio.facts import Options
+from tests.e2e.conftest import World, configured, history
+from tests.e2e.test_past import indexed
+
+pytestmark = pytest.mark.node
+
+FIRST = date(2024, 2, 26)
+LAST = date(2024, 3, 9)
+DAYS = days_from(FIRST, LAST)
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    """A chain that lives through two weeks, 29 February among them; Alice pays Carol every day."""
+    with LocalNode(timestamp=midnight_us(FIRST) // 1_000_000 - 86_400) as node:
+        found = history(node)
+        alice, carol = (found.deployment.accounts[name] for name in ("alice", "carol"))
+        for day in DAYS:
+            midnight_s = midnight_us(day) // 1_000_000
+            node.rpc("evm_setNextBlockTimestamp", midnight_s - 1)
+            node.mine()
+            node.rpc("evm_setNextBlockTimestamp", midnight_s)
+            node.settle([Tx(alice, carol, value=10**15 * day.day, gas=21_000)])
+        node.mine(200)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def whole(world: World, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """An index of everything."""
+    return indexed(world, tmp_path_factory.mktemp("whole") / "data")
+
+
+@pytest.fixture
+async def system(world: World, whole: Settings) -> AsyncIterator[System]:
+    """Everything is indexed, and no snapshot is kept."""
+    for table in (SNAPSHOTS, SNAPSHOT_HOLDINGS):
+        shutil.rmtree(Path(whole.lake_uri, table.name), ignore_errors=True)
+    made = System(whole)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def unindexed(world: World, tmp_path: Path) -> AsyncIterator[System]:
+    """Nothing is indexed."""
+    made = System(configured(world, tmp_path / "data"))
+    yield made
+    await made.close()
+
+
+async def all_of(
+    system: System, wallets: list[str], days: list[date], *, again: bool = False
+) -> dict[tuple[str, date], DaySnapshot]:
+    """What the history of an engine gives, and each day of each wallet once."""
+    engine, chain = Engine(system), system.chain("local")
+    found = [each async for some in engine.history.read(chain, wallets, days, again=again) for each in some]
+    assert len({(each.account, each.day) for each in found}) == len(found)
+    return {(each.account, each.day): each for each in found}
+
+
+def kept(system: System, table: Any = SNAPSHOTS) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = system.lake.scan(table).collect().sort(table.key).to_dicts()
+    return rows
+
+
+async def test_each_day_is_what_the_last_block_before_it_says_and_so_is_29_february(
+    world: World, system: System
+) -> None:
+    carol = world.wallets["carol"]
+    found = await all_of(system, [carol], DAYS)
+    assert list(found) == [(carol, day) for day in DAYS]
+    for (_, day), each in found.items():
+        block = world.node.block(each.block.height)
+        assert each.block.hash == block["hash"]
+        assert int(block["timestamp"], 16) == midnight_us(day) // 1_000_000 - 1
+        assert (each.completeness, each.reason) == ("complete", "")
+        (row,) = [row for row in kept(system, SNAPSHOT_HOLDINGS)
+                  if row["day"] == datetime(day.year, day.month, day.day, tzinfo=UTC)
+                  and row["asset"] == "0x" + "0" * 40]  # fmt: skip
+        raw = int(world.node.rpc("eth_getBalance", carol, hex(each.block.height)), 16)
+        assert int.from_bytes(row["raw"], "big") == raw
+
+
+async def test_a_day_that_is_read_again_is_the_snapshot_byte_for_byte(world: World, system: System) -> None:
+    wallets = [world.wallets[name] for name in ("alice", "bob", "carol")]
+    first = await all_of(system, wallets, DAYS)
+    for table in (SNAPSHOTS, SNAPSHOT_HOLDINGS):
+        shutil.rmtree(Path(system.lake.uri, table.name))
+    anew = System(system.settings)
+    engine = Engine(anew)
+    for day in DAYS:
+        documents = await engine.historical([account(each) for each in wallets], day, Options())
+        assert [encode_one(each) for each in documents] == [first[each, day].document for each in wallets]
+        before = anew.chain("local").requests
+        again = await engine.historical([account(each) for each in wallets], day, Options())
+        assert anew.chain("local").requests == before
+        assert [encode_one(each) for each in again] == [encode_one(each) for each in documents]
+    assert len(kept(anew)) == len(first)
+    await anew.close()
+
+
+async def test_many_days_take_the_requests_of_one_and_what_is_kept_is_never_asked_again(
+    world: World, system: System
+) -> None:
+    wallets = [world.wallets[name] for name in ("alice", "bob", "carol")]
+    chain = system.chain("local")
+    await chain.heads()
+    before = chain.requests
+    await all_of(system, wallets[:1], DAYS)
+    alone = chain.requests - before
+    assert alone <= len(DAYS) * 3
+    before = chain.requests
+    await all_of(system, wallets, DAYS)
+    assert chain.requests - before <= 1.2 * len(DAYS)
+    before = chain.requests
+    await all_of(system, wallets, DAYS)
+    assert chain.requests == before
+
+
+async def test_without_an_index_days_are_partial_and_are_not_asked_again_until_the_index_has_grown(
+    world: World, unindexed: System
+) -> None:
+    alice = world.wallets["alice"]
+    found = await all_of(unindexed, [alice], DAYS[:3])
+    assert {each.completeness for each in found.values()} == {"partial"}
+    assert all("not indexed" in each.reason and not each.retry for each in found.values())
+    chain = unindexed.chain("local")
+    before = chain.requests
+    assert await all_of(unindexed, [alice], DAYS[:3]) == found
+    assert chain.requests == before
+    height = found[alice, DAYS[0]].block.height
+    unindexed.tail.add_indexed_ranges("local", "transfers", "", Span(0, height))
+    await all_of(unindexed, [alice], DAYS[:3])
+    assert chain.requests > before
+
+
+async def test_days_before_the_chain_and_days_that_are_not_final_are_named_and_not_kept(
+    world: World, system: System
+) -> None:
+    alice = world.wallets["alice"]
+    long_ago, tomorrow = date(1999, 12, 31), LAST + timedelta(days=400)
+    found = await all_of(system, [alice], [long_ago, LAST, tomorrow])
+    assert [found[alice, day].completeness for day in (long_ago, LAST, tomorrow)] == [ABSENT, "complete", PENDING]
+    assert [found[alice, day].value for day in (long_ago, tomorrow)] == [None, None]
+    assert len(kept(system)) == 1
+
+
+class _Killed(BaseException):
+    """The process ends here."""
+
+
+async def test_a_writer_that_dies_between_its_two_commits_costs_no_row_and_no_request(
+    world: World, system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice, bob = world.wallets["alice"], world.wallets["bob"]
+
+    def killed(*_: object) -> None:
+        raise _Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(snapshot_store.SnapshotStore, "_keep_holdings", killed)
+        with pytest.raises(_Killed):
+            await all_of(system, [alice], DAYS[:4])
+    assert (len(kept(system)), len(kept(system, SNAPSHOT_HOLDINGS))) == (4, 0)
+    anew = System(system.settings)
+    before = anew.chain("local").requests
+    found = await all_of(anew, [alice], DAYS[:4])
+    assert anew.chain("local").requests == before
+    await all_of(anew, [bob], DAYS[:1])  # the next one that writes
+    rows = kept(anew, SNAPSHOT_HOLDINGS)
+    assert {row["account"] for row in rows} == {alice, bob}
+    assert len(kept(anew)) == 5
+    for (wallet, day), each in found.items():
+        own = [row for row in rows if (row["account"], row["day"].date()) == (wallet, day)]
+        assert [row["item"] for row in own] == list(range(len(own)))
+        assert {row["symbol"] for row in own} >= {"eth"}
+        assert each.value == kept_value(own)
+    await anew.close()
+
+
+def kept_value(rows: list[dict[str, Any]]) -> str:
+    """The net worth by the holdings."""
+    counted = [row for row in rows if row["value"] is not None and not row["spam"]]
+    values = [(row["side"], Decimal(row["value"])) for row in counted]
+    return amounts.text(amounts.total([each.copy_negate() if side == "borrowed" else each for side, each in values]))
+
+
+async def test_what_two_processes_read_at_once_is_kept_once(world: World, system: System) -> None:
+    alice, other = world.wallets["alice"], System(system.settings)
+    await asyncio.gather(all_of(system, [alice], DAYS[:5]), all_of(other, [alice], DAYS[:5]))
+    assert [(row["day"].date(), row["attempt"]) for row in kept(system)] == [(day, 0) for day in DAYS[:5]]
+    rows = kept(system, SNAPSHOT_HOLDINGS)
+    assert len({tuple(row[name] for name in SNAPSHOT_HOLDINGS.key) for row in rows}) == len(rows)
+    await other.close()
+
+
+async def test_a_day_that_no_node_has_the_state_of_is_kept_with_its_reason_and_read_the_next_time(
+    world: World, system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice, chain = world.wallets["alice"], system.chain("local")
+    real = type(chain).answer_each
+
+    async def pruned(self: Any, asked: Any) -> Any:
+        lost = [HistoryUnavailable("local", block.height, "pruned") for block, _ in asked if block.height < gone]
+        if len(lost) == len(asked):
+            raise lost[0]
+        given = await real(self, [each for each in asked if each[0].height >= gone])
+        return [*lost, *given]  # the oldest were asked for first
+
+    blocks = await Engine(system).history.days.final_before(chain, DAYS)
+    gone = max(block.height for day, block in blocks.items() if block is not None and day < DAYS[3]) + 1
+    with monkeypatch.context() as patched:
+        patched.setattr(type(chain), "answer_each", pruned)
+        found = await all_of(system, [alice], DAYS[:6])
+    assert [found[alice, day].completeness for day in DAYS[:6]] == [UNREADABLE] * 3 + ["complete"] * 3
+    assert [row["value"] is None for row in kept(system)] == [True] * 3 + [False] * 3
+    assert all("no state at block" in row["reason"] for row in kept(system)[:3])
+    again = await all_of(system, [alice], DAYS[:6])
+    assert {each.completeness for each in again.values()} == {"complete"}
+    assert [row["attempt"] for row in kept(system)] == [0, 1, 0, 1, 0, 1, 0, 0, 0]
+
+
+async def test_a_node_that_fails_in_a_window_leaves_nothing_half_kept(
+    world: World, system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice, chain = world.wallets["alice"], system.chain("local")
+    calls = 0
+    real = type(chain).answer_each
+
+    async def failing(self: Any, asked: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise Unavailable("local", "gone")
+        return await real(self, asked)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(chain), "answer_each", failing)
+        with pytest.raises(Unavailable):
+            await all_of(system, [alice], DAYS)
+    assert not system.lake.exists(SNAPSHOTS) or not kept(system)
+    assert len(await all_of(system, [alice], DAYS)) == len(DAYS)

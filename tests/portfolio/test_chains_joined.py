@@ -1,0 +1,57 @@
+"""A portfolio over several chains, from one for each of them: the same as from all of their snapshots together."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainfolio.contracts import Day, Holding, Issue, Snapshot
+from portfolio.chains_joined import joined
+from portfolio.compose import portfolio
+from portfolio.document import Portfolio, encode_one
+from portfolio.valuation import value
+from tests.portfolio.examples import ALICE, CHAINS, native, price, snapshot
+from tests.portfolio.test_document import HOLDINGS, arranged
+
+COINS: dict[str, tuple[str, int | None]] = dict.fromkeys(CHAINS, ("ETH", 18))
+KNOWN = st.dictionaries(st.sampled_from(sorted(CHAINS)), st.integers(0, 10**20))
+LACKING = st.dictionaries(st.sampled_from(sorted(CHAINS)), st.booleans())
+
+
+def shown(snapshots: Sequence[Snapshot]) -> Portfolio:
+    return portfolio(ALICE, value(snapshots), CHAINS, updated_ms=1_760_000_000_000)
+
+
+@given(HOLDINGS, KNOWN, KNOWN, LACKING)
+def test_the_portfolios_of_chains_are_joined_to_what_their_snapshots_give_together(
+    held: list[Any], fees: dict[str, int], came: dict[str, int], lacking: dict[str, bool]
+) -> None:
+    snapshots = []
+    for each in arranged(held, random.Random(1)):
+        coin = native(each.chain)
+        snapshots.append(
+            replace(
+                each,
+                prices=(*each.prices, price(coin, "2000", source=f"feed of {each.chain}")),
+                fees=(Holding(ALICE, coin, fees[each.chain]),) if each.chain in fees else (),
+                days=(Day(ALICE, (Holding(ALICE, coin, came[each.chain]),), ()),) if each.chain in came else (),
+                issues=(Issue("balance", each.chain, "not read", lacking[each.chain]), Issue("a", "b", "c"))
+                if each.chain in lacking
+                else (),
+            )
+        )
+    parts = {each.chain: shown([each]) for each in snapshots}
+    assert encode_one(joined(parts, COINS)) == encode_one(shown(snapshots))
+
+
+def test_fees_in_different_coins_are_not_added_up() -> None:
+    paid = {chain: replace(snapshot(chain=chain), fees=(Holding(ALICE, native(chain), 5),)) for chain in CHAINS}
+    parts = {chain: shown([each]) for chain, each in paid.items()}
+    assert joined(parts, COINS).fees == "10"
+    assert joined(parts, {**COINS, "base": ("POL", 18)}).fees == "N/A"
+    assert joined({"base": parts["base"]}, COINS) is parts["base"]
