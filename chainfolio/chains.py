@@ -380,14 +380,6 @@ class NamesAccounts(Protocol):
         """The name that an account gives itself, where the name stands for this account."""
 
 
-@runtime_checkable
-class PaysAccounts(Protocol):
-    """A chain whose protocol pays accounts without any transaction."""
-
-    async def paid_by_protocol(self, account: str, height: int) -> int:
-        """How much of the native coin came to an account in a block, beside the fees of the block."""
-
-
 PROTOCOLS: Mapping[Capability, type] = {
     Capability.PROOFS: Proves,
     Capability.TRANSACTIONS: LooksUp,

@@ -130,7 +130,7 @@ TRANSACTIONS = Table(
 TRANSFERS = Table(
     "transfers",
     "One row per movement of an asset: native value, what calls inside a transaction moved of it (internal), "
-    "ERC-20/721/1155, wrapping and unwrapping of the native coin.",
+    "what the protocol paid of it, ERC-20/721/1155, wrapping and unwrapping of the native coin.",
     (
         CHAIN,
         HEIGHT,
@@ -140,10 +140,16 @@ TRANSFERS = Table(
         Column(
             "item",
             "int",
-            "position in the log, of an ERC-1155 batch; of internal ones, from 1 (2^30: uncounted); else 0",
+            "position in the log, of an ERC-1155 batch; of internal ones, from 1 (2^30: uncounted); of a mint -1; "
+            "of a withdrawal its position in the block's list; else 0",
         ),
         TX_HASH,
-        Column("standard", "text", "native, internal, erc20, erc721, erc1155, wrap or unwrap"),
+        Column(
+            "standard",
+            "text",
+            "native, internal, erc20, erc721, erc1155, wrap, unwrap, withdrawal (of a validator: no transaction, so "
+            "tx_hash is the block's and tx_index behind the last) or mint (came with a deposit from another chain)",
+        ),
         Column("token", "text", "contract of the token; null for the native coin", nullable=True),
         Column("operator", "text", "who moved it, where the event says so (ERC-1155)", nullable=True),
         Column("sender", "text", "from; the zero address mints"),

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio.blocks import Span
-from chainfolio.chains import PaysAccounts
 from chainfolio.datasets import Dataset
 from chainfolio.errors import SourceError
 from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TABLES
@@ -56,7 +54,6 @@ class Evident:
     fees: pl.DataFrame
     check: Callable[[], None]
     _read: dict[int, _Again] = field(default_factory=dict)
-    _withdrawn: dict[tuple[Key, int], int] = field(default_factory=dict)
     _said: dict[Key, dict[int, str]] = field(default_factory=dict)
 
     async def gather(self, wanted: Sequence[tuple[Key, int]]) -> None:
@@ -68,11 +65,6 @@ class Evident:
         for height in sorted(heights, key=lambda height: (not heights[height], height))[:MAX_BLOCKS]:
             self.check()
             self._read[height] = await self._again(height, native=heights[height])
-        for key, height in wanted:
-            if key.asset.is_native and height in self._read and isinstance(self.chain, PaysAccounts):
-                self.check()
-                with suppress(SourceError):  # what is not told explains nothing
-                    self._withdrawn[key, height] = await self.chain.paid_by_protocol(key.account, height)
 
     def of(self, key: Key, height: int) -> Evidence:
         """What is known of an asset of an account at a height."""
@@ -82,8 +74,8 @@ class Evident:
         lacking = {each.name: found.get((each.name, key), 0) for each in wanted}
         return Evidence(
             unindexed=self._unindexed(wanted, key.account, height), lacking=lacking, is_read=again.lacking is not None,
-            untraced=again.untraced, withdrawn=self._withdrawn.get((key, height), 0),
-            is_rewarded=again.miner == key.account, transactions=again.transactions, said=self._told(key, height),
+            untraced=again.untraced, is_rewarded=again.miner == key.account, transactions=again.transactions,
+            said=self._told(key, height),
         )  # fmt: skip
 
     def _unindexed(self, wanted: Collection[Dataset], account: str, height: int) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from engine.reconciled import STATUSES, Difference, Reconciled, Reconciliation, 
 from engine.rows import rows_of
 from engine.sent import PAID, sent
 from indexer.scopes import indexed_for
-from portfolio.causes import cause_of
+from portfolio.causes import OF_DATASETS, cause_of
 from portfolio.ledger import told_once
 from portfolio.reconciliation import (
     ASSET,
@@ -152,7 +152,9 @@ class Reconciler:
         found = dict.fromkeys(courses(transfers, fees, info), Course())
         found |= courses(transfers.filter(behind), fees.filter(behind), info)
         native = {Key(account, info.native.asset) for account in accounts}
-        places = [each for each in datasets_of(self.chain, native=True) if each.is_usual]
+        # A movement of the others is named where it is lacking.
+        every = [each for each in datasets_of(self.chain, native=True) if each.is_usual]
+        places = [each for each in every if each.name not in OF_DATASETS]
         for key in native:
             ranges = [indexed_for(self.tail, self.chain.key, each.name, key.account) & [span] for each in places]
             if all(ranges):

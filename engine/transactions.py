@@ -16,7 +16,7 @@ from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chains import Capability, Chain, KnownTransaction, having
-from chainfolio.contracts import Issue, Token
+from chainfolio.contracts import Issue, Token, TransactionDetails
 from chainfolio.datasets import Dataset
 from chainfolio.errors import NotIndexed
 from chainfolio.tables import TRANSACTIONS
@@ -304,6 +304,7 @@ class Statement:
     async def _looked_up(self, subject: Subject, history: Activities, ours: list[Activity]) -> list[Activity]:
         """Activities with what their transactions say: those that name the account are at hand, the rest is read."""
         source = subject.snapshotter
+        ours = [replace(each, details=_of_protocol(each)) if each.is_of_protocol else each for each in ours]
         unknown = [activity for activity in ours if activity.details is None]
         stored = await asyncio.to_thread(indexed_transactions, source.lake, source.tail, subject.key, unknown)
         asked = {activity.tx_hash: activity for activity in unknown if activity.tx_hash not in stored}
@@ -330,6 +331,11 @@ class Statement:
             having(chain, Capability.TRANSACTIONS)
         if self._lookups > MAX_LOOKUPS or Capability.TRANSACTIONS not in chain.capabilities:
             raise NotIndexed(chain.key, "transactions", min(heights), max(heights))
+
+
+def _of_protocol(activity: Activity) -> TransactionDetails:
+    """What stands in the place of a transaction where there is none: nobody sent it, and nobody paid for it."""
+    return TransactionDetails(activity.movements[0].counterparty, activity.account, None, 0, 0, False, b"")
 
 
 def _by_chain(found: Sequence[Record]) -> dict[str, list[Record]]:

@@ -18,6 +18,9 @@ from portfolio.transactions import TransactionType
 
 TRANSFERS: Final = frozenset({"transfer", "transferFrom", "safeTransferFrom", "safeBatchTransferFrom"})
 WRAPPING: Final = frozenset({"wrap", "unwrap"})  # standards of movements
+WITHDRAWAL: Final = "withdrawal"  # of a validator: the protocol itself pays it, and no transaction
+# Who stakes less than half a validator is sent away by the protocol: so much at once is a stake that comes back.
+STAKE: Final = 16 * 10**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,11 @@ class Activity:
     def place(self) -> tuple[int, int, int, str, str, str]:
         """Where it stands in a list over chains and accounts: no two have the same."""
         return self.time_us, self.height, self.tx_index, self.tx_hash, self.chain, self.account
+
+    @property
+    def is_of_protocol(self) -> bool:
+        """Whether the protocol itself did it, so that no transaction has its hash, which is that of the block."""
+        return bool(self.movements) and all(move.standard == WITHDRAWAL for move in self.movements)
 
     @property
     def counterparties(self) -> set[str]:
@@ -116,6 +124,9 @@ def signs(
         "known gain": bool(gains) and all(asset.is_native or asset.collection in listed for asset in gains),
         "loss": bool(losses),
         "plain": not details.selector,
+        "withdrawn": activity.is_of_protocol,
+        "stake": activity.is_of_protocol and any(move.raw >= STAKE for move in movements),
+        "bridged": any(move.standard == "mint" for move in movements),
         "transfer": function in TRANSFERS and all(_is_of(move.asset, details.recipient) for move in movements),
         "poison": not sent and bool(movements) and not any(move.raw for move in movements),
         "imitated": imitated,
@@ -218,6 +229,9 @@ FIRST: Final[tuple[Rule, ...]] = (
     _rule("SPAM", "imitated", "approval"),
 )
 RULES: Final[tuple[Rule, ...]] = (
+    _rule("UNSTAKE", "withdrawn, stake"),
+    _rule("COLLECT", "withdrawn"),
+    _rule("BRIDGEIN", "bridged, gain", "loss"),
     _rule("VOTE", "called VOTE, sent"),
     _rule("SIGN", "called SIGN, sent"),
     _rule("FOLLOW", "called FOLLOW, sent"),

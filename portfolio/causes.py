@@ -15,6 +15,7 @@ NOT_INDEXED: Final = "not_indexed"
 MISSING_TRACE: Final = "missing_trace"
 MISSING_ROW: Final = "missing_row"
 WITHDRAWAL: Final = "withdrawal"
+MINT: Final = "mint"
 BLOCK_REWARD: Final = "block_reward"
 REBASING: Final = "rebasing"
 FEE_ON_TRANSFER: Final = "fee_on_transfer"
@@ -22,9 +23,9 @@ WITHOUT_EVENTS: Final = "without_events"
 EVENTS_WITHOUT_EFFECT: Final = "events_without_effect"
 UNKNOWN: Final = "unknown"
 # Differences that say that the index lacks something; of the others the token itself tells less, or more, than it does.
-OF_THE_INDEX: Final = frozenset([NOT_INDEXED, MISSING_TRACE, MISSING_ROW, WITHDRAWAL, BLOCK_REWARD, UNKNOWN])
+OF_THE_INDEX: Final = frozenset([NOT_INDEXED, MISSING_TRACE, MISSING_ROW, WITHDRAWAL, MINT, BLOCK_REWARD, UNKNOWN])
 # The datasets whose rows are what only traces show, and what the protocol itself pays.
-OF_DATASETS: Final = {"internal": MISSING_TRACE, "withdrawals": WITHDRAWAL}
+OF_DATASETS: Final = {"internal": MISSING_TRACE, "mints": MINT, "withdrawals": WITHDRAWAL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,7 @@ class Evidence:
     `unindexed` are the datasets of such an asset that are not indexed there. `lacking`: by dataset, what the chain's
     own rows of the block, read again, move more than those of the index; `is_read`: whether they could be,
     `untraced`: but for what calls moved. `is_rewarded`: the block names the account as who gets its fees.
-    `withdrawn` is what the protocol paid it beside fees,
-    `transactions` how many the block has. `said`: what the reader of the account's history said of the block.
+    `transactions`: how many the block has. `said`: what the reader of the account's history said of the block.
     """
 
     unindexed: tuple[str, ...] = ()
@@ -43,7 +43,6 @@ class Evidence:
     is_read: bool = False
     untraced: bool = False
     is_rewarded: bool = False
-    withdrawn: int = 0
     transactions: int | None = None
     said: str = ""
 
@@ -80,8 +79,6 @@ def _of_native(change: Change, evidence: Evidence) -> Cause:
     lost = [name for name in evidence.unindexed if name not in OF_DATASETS]
     if lost and not evidence.is_read:
         return NOT_INDEXED, _not_indexed(lost)
-    if evidence.withdrawn and change.amount == evidence.withdrawn + sum(evidence.lacking.values()):
-        return WITHDRAWAL, "the protocol itself paid, as the block says: a withdrawal of a validator"
     if evidence.is_rewarded and change.amount > 0:
         return BLOCK_REWARD, "the block names the account as the one who gets its fees"
     if evidence.transactions == 0 and change.amount > 0:

@@ -89,7 +89,7 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
         protocol=_protocol(called or _met(activity, context)),
         function_name=function[:1].upper() + function[1:],
         flags=flags(activity, looks, found, spam),
-        explorer_url=link.replace("{hash}", activity.tx_hash) if link else UNSET,
+        explorer_url=link.replace("{hash}", activity.tx_hash) if link and not activity.is_of_protocol else UNSET,
     )
 
 

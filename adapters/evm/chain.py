@@ -16,7 +16,7 @@ from adapters.evm import facts as chain_facts
 from adapters.evm.approvals import Approvals
 from adapters.evm.datasets import events as event_logs
 from adapters.evm.datasets import logs
-from adapters.evm.datasets.every import DATASETS, TAKEN
+from adapters.evm.datasets.every import DATASETS, TAKEN, datasets_of
 from adapters.evm.endpoint import EvmEndpoint
 from adapters.evm.facts import Facts
 from adapters.evm.integrity import Query
@@ -59,12 +59,12 @@ class EvmChain(Approvals):
     """An EVM chain behind its nodes. `datasets` says which datasets there are and which table each fills. `traces` is
     whether its nodes, or its explorer, tell what happens inside transactions: None as long as nobody has tried."""
 
-    datasets = DATASETS
     capabilities = frozenset(Capability)
 
     def __init__(self, facts: Facts, node: Node, settings: EvmSettings, explorer: Explorer | None = None) -> None:
         self.facts, self.node, self.settings, self.explorer = facts, node, settings, explorer
         self.key, self.kind, self.caip2, self.info = facts.key, facts.kind, facts.caip2, facts.info
+        self.datasets = datasets_of(facts)
         self.traces = True if explorer else None
         self.recent: list[Header] = []  # of the last span that was read: what concerns accounts is asked for next
         self.reader = LogReader(node, integrity=settings.integrity, sample=settings.sample)
@@ -78,7 +78,7 @@ class EvmChain(Approvals):
     @property
     def usual(self) -> tuple[str, ...]:
         """The datasets that are indexed where nobody says otherwise: what needs traces only where there are some."""
-        return tuple(each.name for each in DATASETS.values() if each.is_usual or (each.of_traces and self.traces))
+        return tuple(each.name for each in self.datasets.values() if each.is_usual or (each.of_traces and self.traces))
 
     async def probe(self, first: int) -> None:
         """Find out whether blocks from a height on can be traced: some of the oldest, of the middle and of the newest
@@ -276,12 +276,6 @@ class EvmChain(Approvals):
     ) -> Collected:
         """The rows of some datasets that concern some accounts: as `accounts.history`."""
         return await self._accounts.collect(span, accounts, datasets, before, budget)
-
-    async def paid_by_protocol(self, account: str, height: int) -> int:
-        """The withdrawals of validators that came to an account in a block."""
-        from adapters.evm.accounts.bodies import bodies
-
-        return (await bodies(self, [height], [account], {}))[height].withdrawn(account)
 
     def account_estimate(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Estimate:
         """What it will probably ask for them."""

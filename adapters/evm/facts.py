@@ -16,6 +16,7 @@ from chainfolio.errors import BadRequest, BadSettings
 
 TOKENS = "erc20"
 PARTS = ("headers", "transactions", "receipts")
+WITHDRAWALS, MINTS = PAYMENTS = ("withdrawals", "mints")
 
 
 class Native(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -38,7 +39,8 @@ class Wrapped(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 class Facts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """One chain as its file describes it. `unproven`: which parts of its blocks (headers, transactions, receipts) hash
-    in a way of the chain's own, so that they cannot be computed again."""
+    in a way of the chain's own, so that they cannot be computed again. `pays`: the native coins that the protocol gives
+    to accounts, `withdrawals` of validators, `mints` of deposits from another chain."""
 
     key: str
     kind: str
@@ -53,6 +55,7 @@ class Facts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     explorer: dict[str, str] = {}
     images: dict[str, str] = {}
     unproven: list[str] = []
+    pays: list[str] = []
 
     @property
     def caip2(self) -> str:
@@ -103,4 +106,6 @@ def load(path: Path) -> Facts:
         raise BadSettings(path.name, "finality is `finalized` or a number of blocks")
     if not set(facts.unproven) <= set(PARTS):
         raise BadSettings(path.name, f"unproven names parts of a block: of {', '.join(PARTS)}")
+    if not set(facts.pays) <= set(PAYMENTS):
+        raise BadSettings(path.name, f"pays names what the protocol gives: of {', '.join(PAYMENTS)}")
     return facts

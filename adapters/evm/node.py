@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from adapters.evm.facts import Facts
-from adapters.evm.forms import Address, Bloom, Gas, Hash, Height, MaybeHash, Seconds, Word
+from adapters.evm.forms import Address, Bloom, Gas, Hash, Height, MaybeHash, Scalar, Seconds, Word
 from adapters.evm.hexadecimal import quantity
-from adapters.evm.roots import check_count, check_header
+from adapters.evm.roots import check_count, check_header, check_withdrawals
 from chainfolio.blocks import Block
 from chainfolio.chains import Heads
 from chainfolio.errors import (
@@ -32,6 +32,15 @@ from transport.wire import Request, typed
 SURVEY_S = 30.0
 
 
+class Withdrawal(msgspec.Struct, gc=False):
+    """Coins that a validator withdrew: `amount` is in gwei."""
+
+    address: Address
+    amount: Scalar
+    index: Scalar = "0x0"
+    validatorIndex: Scalar = "0x0"
+
+
 class Header(msgspec.Struct, gc=False):
     """A block as `eth_getBlockByNumber` without bodies gives it; only what is used."""
 
@@ -47,6 +56,8 @@ class Header(msgspec.Struct, gc=False):
     transactions: list[msgspec.Raw] = []
     transactionsRoot: MaybeHash = ""
     receiptsRoot: MaybeHash = ""
+    withdrawals: list[Withdrawal] | None = None
+    withdrawalsRoot: MaybeHash = ""
 
     @property
     def height(self) -> int:
@@ -198,6 +209,8 @@ class Node(Pool):
         reads = [Request("eth_getBlockByNumber", (hex_of(height), False)) for height in heights]
         answers = await endpoint.ask(reads, height=heights[0] if heights else 0)
         found = [checked(endpoint.name, _block(endpoint, a), h) for a, h in zip(answers, heights, strict=True)]
+        for header in found:
+            check_withdrawals(self.facts, endpoint.name, header, hashed=self.hashed)
         if self.hashed:
             for answer, header in zip(answers, found, strict=True):
                 assert isinstance(answer, bytes), "a refusal was raised above"
@@ -267,7 +280,8 @@ def header_key(header: Header) -> Hashable:
     numbers = (header.number, header.timestamp, header.gasUsed, header.gasLimit, header.baseFeePerGas)
     texts = (header.hash, header.parentHash, header.logsBloom.lower(), header.miner.lower())
     roots = (header.transactionsRoot.lower(), header.receiptsRoot.lower())
-    return (*texts, *numbers, *roots, len(header.transactions))
+    paid = tuple((each.address.lower(), int(each.amount, 16)) for each in header.withdrawals or ())
+    return (*texts, *numbers, *roots, len(header.transactions), paid)
 
 
 def _block(endpoint: Endpoint, answer: Answer) -> Header | None:

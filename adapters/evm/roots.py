@@ -11,16 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from sha3 import keccak_256
 
 from adapters.evm import rlp
-from adapters.evm.facts import Facts
+from adapters.evm.facts import WITHDRAWALS, Facts
 from adapters.evm.hexadecimal import data, quantity
 from chainfolio.errors import BadAnswer, Contradicted
 from transport.wire import typed
+
+if TYPE_CHECKING:
+    from adapters.evm.node import Withdrawal
 
 HEADERS, TRANSACTIONS, RECEIPTS = "headers", "transactions", "receipts"
 EMPTY = bytes.fromhex("56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421")  # of a trie of nothing
@@ -219,6 +222,35 @@ def check_count(facts: Facts, source: str, number: str, count: int, root: str) -
     """Raise Contradicted where a header comes with transactions and has the root of none, or the other way round."""
     if not unproven(facts, TRANSACTIONS) and (count == 0) != (data(source, root) == EMPTY):
         raise Contradicted(source, f"header {number}", f"{count} transactions", f"it has the root {root}")
+
+
+class Pays(Protocol):
+    """A block as nodes give it, as far as validators are paid in it."""
+
+    number: str
+    withdrawals: list[Withdrawal] | None
+    withdrawalsRoot: str
+
+
+def check_withdrawals(facts: Facts, source: str, block: Pays, *, hashed: bool) -> None:
+    """Raise Contradicted where the withdrawals of validators in a block are not those of its own root; without `hashed`
+    only where there are none and should be some, or the other way round. A chain that pays none may keep something else
+    there."""
+    if WITHDRAWALS not in facts.pays or not block.withdrawalsRoot:
+        return
+    every, root = block.withdrawals or [], data(source, block.withdrawalsRoot)
+    if hashed:
+        is_right = list_root([_withdrawal(source, each) for each in every]) == root
+    else:
+        is_right = (not every) == (root == EMPTY)
+    if not is_right:
+        asked = f"withdrawals of block {block.number}"
+        raise Contradicted(source, asked, f"{len(every)} withdrawals", f"it has the root {block.withdrawalsRoot}")
+
+
+def _withdrawal(source: str, given: Withdrawal) -> bytes:
+    index, validator, amount = (int(each, 16) for each in (given.index, given.validatorIndex, given.amount))
+    return rlp.encode([rlp.number(index), rlp.number(validator), data(source, given.address), rlp.number(amount)])
 
 
 def check_transactions(facts: Facts, source: str, block: bytes, root: str) -> Unproven | None:

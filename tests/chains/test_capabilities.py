@@ -139,4 +139,5 @@ async def test_transactions_that_no_part_of_a_chain_can_say_are_a_typed_error(
 
 def test_a_day_takes_every_dataset_that_moves_or_charges_something() -> None:
     assert needed(InventedChain.datasets.values()) == ("transactions", "native", "transfers")
-    assert set(needed(kind_of("evm").datasets.values())) == {"transfers", "native", "internal", "transactions"}
+    moved = {"transfers", "native", "internal", "transactions", "withdrawals", "mints"}
+    assert set(needed(kind_of("evm").datasets.values())) == moved

@@ -50,7 +50,7 @@ def registry(name: str) -> Any:
 @every_chain
 def test_a_chain_has_all_the_keys_it_needs_and_no_unknown_one(key: str) -> None:
     chain = CHAINS[key]
-    assert REQUIRED <= chain.keys() <= REQUIRED | OPTIONAL.keys() | {"genesis", "unproven"}
+    assert REQUIRED <= chain.keys() <= REQUIRED | OPTIONAL.keys() | {"genesis", "unproven", "pays"}
     assert chain["native"].keys() - {"also_at", "images"} == {"symbol", "name", "decimals", "slip44"}
     assert all(chain[table].keys() <= keys for table, keys in OPTIONAL.items() if table in chain)
     assert (chain["key"], chain["kind"]) == (key, "evm")

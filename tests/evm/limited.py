@@ -140,10 +140,16 @@ class Listing:
 
 @asynccontextmanager
 async def served(
-    node: LocalNode, deployment: Deployment, *providers: Provider, explorer: bool = False, **settings: Any
+    node: LocalNode,
+    deployment: Deployment,
+    *providers: Provider,
+    explorer: bool = False,
+    pays: Sequence[str] = (),
+    **settings: Any,
 ) -> AsyncIterator[EvmChain]:
-    """Our chain over some providers."""
-    facts = msgspec.structs.replace(load(LOCAL), wrapped=Wrapped(deployment.tokens["WETH"].address.lower(), "WETH"))
+    """Our chain over some providers; `pays` is what its protocol does."""
+    wrapped = Wrapped(deployment.tokens["WETH"].address.lower(), "WETH")
+    facts = msgspec.structs.replace(load(LOCAL), wrapped=wrapped, pays=list(pays))
     seams = Seams()
     urls = [f"http://provider-{number}.test" for number, _ in enumerate(providers)]
     endpoints = [EvmEndpoint(url, each, seams) for url, each in zip(urls, providers, strict=True)]

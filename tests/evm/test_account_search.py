@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.evm.accounts.bodies import GWEI, Body
-from adapters.evm.accounts.places import WITHDRAWN, AccountPlaces, Found
 from adapters.evm.accounts.search import Change, Probe, changes
-from adapters.evm.accounts.touched import Status, Touched
-from adapters.evm.datasets.transactions import FullBlock, Withdrawal
-from chainfolio.assets import Asset
 from chainfolio.blocks import Span
 
 LAST = 5_000
@@ -65,16 +58,3 @@ async def test_one_change_takes_rounds_by_the_logarithm_and_none_takes_one(at: i
         Span(0, LAST), []
     )  # fmt: skip
     assert (quiet.rounds, quiet.probes) == (1, 2)
-
-
-async def test_withdrawals_of_validators_explain_a_balance_and_are_told_for_they_have_no_rows() -> None:
-    full = FullBlock("0x5", "0x" + "05" * 32, "0x1", [], [Withdrawal(ALICE, "0x10"), Withdrawal(BOB, "0x1")])
-    coin = Asset("eip155:1", "slip44", "60")
-    chain = SimpleNamespace(info=SimpleNamespace(native=SimpleNamespace(asset=coin)), node=None, explorer=None)
-    change = Change(ALICE, 5, Status(0, 3), Status(0, 3 + 16 * GWEI))
-    found = Found(Touched(Span(5, 5), "state", (5,), changes=(change,)), {5: Body(full, ())}, {})
-    await AccountPlaces(cast(Any, chain))._explain(found)
-    assert [(each.account, each.height, each.amount, each.reason) for each in found.unexplained] == [
-        (ALICE, 5, 16 * GWEI, WITHDRAWN)
-    ]
-    assert found.inside == {}

@@ -65,11 +65,25 @@ def did(*movements: Movement, by: TransactionDetails | None = None, allowed: boo
     return Activity("local", ME, 7, 1_000_000, 0, "0x" + "77" * 32, movements, permissions, by or details())
 
 
+def paid(raw: int) -> Movement:
+    """What a validator withdrew."""
+    return Movement(-1, 0, "in", "withdrawal", ETHER, raw, ZERO_ADDRESS)
+
+
+def minted(raw: int) -> Movement:
+    """What came from another chain."""
+    return Movement(-1, -1, "in", "mint", ETHER, raw, ZERO_ADDRESS)
+
+
+NOBODYS = details(sender=ZERO_ADDRESS, recipient=ME, selector=b"")
 COLLECTIBLE: Any = {"standard": "erc721", "raw": 1, "number": 115}
 BY_OTHER = details(sender=OTHER)
 PLAIN = details(recipient=OTHER, selector=b"")
 # Rule by rule: the activity, the protocol that was called and the function.
 EXAMPLES: list[tuple[str, Activity, str, str]] = [
+    ("UNSTAKE", did(paid(32 * 10**18), by=NOBODYS), "", ""),
+    ("COLLECT", did(paid(2 * 10**16), paid(3), by=NOBODYS), "", ""),
+    ("BRIDGEIN", did(minted(9)), "", ""),
     ("FAILED", did(by=details(failed=True)), "uniswap2", "addLiquidity"),
     ("SPAM", did(left(USDC, raw=0), by=BY_OTHER), "", "transferFrom"),
     ("SPAM", did(came(SPAM), by=BY_OTHER), "", "airdrop"),

@@ -220,8 +220,9 @@ def test_coins_are_named_by_what_the_block_shows_and_unknown_where_nothing_shows
     assert named(5, is_read=True, lacking={"native": 5}, unindexed=("native",)) == causes.NOT_INDEXED
     assert named(5, unindexed=("transactions",)) == causes.NOT_INDEXED
     assert named(5, is_read=True, is_rewarded=True, transactions=3) == causes.BLOCK_REWARD
-    assert named(5, is_read=True, withdrawn=5, transactions=3) == causes.WITHDRAWAL
-    assert named(5, is_read=True, withdrawn=4, transactions=3) == causes.UNKNOWN
+    assert named(5, is_read=True, lacking={"withdrawals": 5}, transactions=3) == causes.WITHDRAWAL
+    assert named(5, is_read=True, lacking={"mints": 5}, transactions=3) == causes.MINT
+    assert named(5, is_read=True, lacking={"withdrawals": 4}, transactions=3) == causes.UNKNOWN
     assert named(-5, is_read=True, is_rewarded=True, transactions=3) == causes.UNKNOWN
     assert named(5, is_read=True, transactions=0) == causes.WITHDRAWAL
     assert named(-5, is_read=True, transactions=0) == causes.UNKNOWN

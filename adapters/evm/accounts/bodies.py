@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 from adapters.evm.datasets.internal import Place
 from adapters.evm.datasets.transactions import Done, FullBlock, Receipt, Transaction, done_key, matched
+from adapters.evm.datasets.withdrawals import GWEI
+from adapters.evm.facts import MINTS, WITHDRAWALS
 from adapters.evm.node import raw_blocks, results_of
+from adapters.evm.roots import check_withdrawals
 from chainfolio.errors import BadAnswer, Reorged
 from transport.endpoint import Endpoint
 from transport.wire import Request, typed
@@ -17,7 +20,6 @@ if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
 
 AT_ONCE = 50  # full blocks of one request: 15 MB of a busy chain
-GWEI = 10**9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +42,7 @@ class Body:
         for done in self.own:
             raw = int(done.sent.value, 16) if done.status != 0 and done.recipient else 0
             total += raw * ((done.recipient == account) - (done.sent.sender.lower() == account))
-            total -= done.fee * (done.sent.sender.lower() == account)
+            total += (done.minted - done.fee) * (done.sent.sender.lower() == account)
         return total
 
     def withdrawn(self, account: str) -> int:
@@ -50,7 +52,8 @@ class Body:
 
     def key(self) -> Hashable:
         """What two equal ones share."""
-        return self.full.hash.lower(), tuple(done_key(each) for each in self.own)
+        paid = tuple((each.address.lower(), int(each.amount, 16)) for each in self.full.withdrawals or ())
+        return self.full.hash.lower(), paid, tuple(done_key(each) for each in self.own)
 
 
 async def bodies(
@@ -63,7 +66,7 @@ async def bodies(
         found: list[Body] = []
         for start in range(0, len(heights), AT_ONCE):
             part = heights[start : start + AT_ONCE]
-            found += await _read(endpoint, part, accounts, hashes)
+            found += await _read(chain, endpoint, part, accounts, hashes)
         return found
 
     if not heights:
@@ -79,7 +82,7 @@ async def bodies(
 
 
 async def _read(
-    endpoint: Endpoint, heights: Sequence[int], accounts: Collection[str], hashes: Mapping[int, str]
+    chain: EvmChain, endpoint: Endpoint, heights: Sequence[int], accounts: Collection[str], hashes: Mapping[int, str]
 ) -> list[Body]:
     blocks = []
     for height, answer in zip(heights, await raw_blocks(endpoint, heights, "eth_getBlockByNumber", True), strict=True):
@@ -88,7 +91,8 @@ async def _read(
             raise BadAnswer(endpoint.name, f"another block in answer to block {height}")
         if hashes.get(height, full.hash.lower()) != full.hash.lower():
             raise Reorged(endpoint.name, height, hashes[height])
-        blocks.append(full)
+        check_withdrawals(chain.facts, endpoint.name, full, hashed=chain.node.hashed)
+        blocks.append(_of_chain(chain, full))
     mine = [(full, index, sent) for full in blocks for index, sent in enumerate(full.transactions)]
     asked = [each for each in mine if _may_concern(each[2], accounts)]
     receipts = await results_of(
@@ -100,6 +104,16 @@ async def _read(
         if {done.sent.sender.lower(), done.recipient} & set(accounts):
             own[full.hash].append(done)
     return [Body(full, tuple(own[full.hash])) for full in blocks]
+
+
+def _of_chain(chain: EvmChain, full: FullBlock) -> FullBlock:
+    """A block without what the protocol of its chain does not pay in native coins, whatever its fields are for."""
+    if WITHDRAWALS not in chain.facts.pays:
+        full.withdrawals = None
+    if MINTS not in chain.facts.pays:
+        for sent in full.transactions:
+            sent.mint = None
+    return full
 
 
 def _may_concern(sent: Transaction, accounts: Collection[str]) -> bool:

@@ -78,7 +78,7 @@ class AccountHistory:
         if _of(datasets, "places"):
             hashes = {header.height: header.hash for header in chunk.headers}
             hashes |= {before.height: before.hash} if before else {}
-            places = await self._places(span, accounts, datasets, hashes)
+            places = await self._places(span, accounts, datasets, hashes, chunk.headers)
             if places.touched.span != span:
                 return await self._linked(places.touched.span, accounts, datasets, before)
         return _Found(chunk, places, is_linked=True)
@@ -96,7 +96,7 @@ class AccountHistory:
         places = chunk = None
         if _of(datasets, "places"):
             try:
-                places = await self._places(span, accounts, datasets, {})
+                places = await self._places(span, accounts, datasets, {}, ())
             except (HistoryUnavailable, Unsupported) as refusal:
                 places = self._not_given(span, accounts, refusal)
             span = places.touched.span
@@ -115,10 +115,15 @@ class AccountHistory:
         return Found(Touched(span, "", ()), {}, None, told)
 
     async def _places(
-        self, span: Span, accounts: Sequence[str], datasets: Sequence[str], hashes: Mapping[int, str]
+        self,
+        span: Span,
+        accounts: Sequence[str],
+        datasets: Sequence[str],
+        hashes: Mapping[int, str],
+        headers: Sequence[Header],
     ) -> Found:
         inside = any(DATASETS[name].of_traces for name in datasets)
-        return await self.places.read(span, accounts, hashes, inside=inside)
+        return await self.places.read(span, accounts, hashes, headers, inside=inside)
 
     def _ways(self, found: _Found, wanted: Sequence[EvmDataset]) -> dict[str, str]:
         """How each dataset was read; one that no endpoint gives is left out."""
@@ -127,10 +132,10 @@ class AccountHistory:
             if each.by_account == "logs":
                 if each.topics or self._asks_any():  # known events are asked for by name where they have to be
                     ways[each.name] = "logs"
-            elif found.places and found.places.touched.way and not (each.of_traces and found.places.inside is None):
-                ways[each.name] = found.places.touched.way
             elif each.of_headers and found.is_linked:
                 ways[each.name] = "headers"
+            elif found.places and found.places.touched.way and found.places.has(each):
+                ways[each.name] = found.places.touched.way
         return ways
 
     def _asks_any(self) -> bool:
@@ -149,7 +154,11 @@ class AccountHistory:
                 inside = {found.places.bodies[height].place: moves for height, moves in found.places.inside.items()}
                 made.append((each, each.concerning(each.of_traces(inside, self.chain.key), accounts)))
             elif each.of_headers and found.is_linked:
-                made.append((each, each.of_headers(found.chunk.headers, self.chain.key)))
+                rows = each.of_headers(found.chunk.headers, self.chain.key)
+                made.append((each, each.concerning(rows, accounts) if each.by_account else rows))
+            elif each.of_headers and found.places:
+                full = [body.full for body in found.places.bodies.values()]
+                made.append((each, each.concerning(each.of_headers(full, self.chain.key), accounts)))
         add(tables, made)
         return tables
 

@@ -17,11 +17,15 @@ from adapters.evm.accounts import otterscan, state
 from adapters.evm.accounts.bodies import Body, bodies
 from adapters.evm.accounts.ends import Ends, ends_of, gained
 from adapters.evm.accounts.inside import Wanted, moved_in
+from adapters.evm.accounts.payments import paid_in, payments
 from adapters.evm.accounts.replayed import Rest, replayed
 from adapters.evm.accounts.simulate import simulated
 from adapters.evm.accounts.touched import Touched
 from adapters.evm.accounts.trace_filter import TraceFilter
+from adapters.evm.datasets.dataset import EvmDataset
 from adapters.evm.datasets.internal import Moved
+from adapters.evm.facts import WITHDRAWALS
+from adapters.evm.node import Header
 from chainfolio.blocks import Span
 from chainfolio.chains import Unexplained
 from chainfolio.errors import BadAnswer, HistoryUnavailable, Unsupported
@@ -35,12 +39,18 @@ WAY = "places"  # what is learnt of an endpoint: by which way it finds them
 
 @dataclass(slots=True)
 class Found:
-    """What a window has of some accounts. `inside` is None where no endpoint can tell what calls moved."""
+    """What a window has of some accounts. `inside` is None where no endpoint can tell what calls moved, `has_payments`
+    whether the blocks in which the protocol itself paid them are among the bodies."""
 
     touched: Touched
     bodies: Mapping[int, Body]
     inside: Mapping[int, Sequence[Moved]] | None
     unexplained: tuple[Unexplained, ...] = ()
+    has_payments: bool = False
+
+    def has(self, dataset: EvmDataset) -> bool:
+        """Whether the rows of a dataset are known."""
+        return self.inside is not None if dataset.of_traces else self.has_payments or not dataset.of_headers
 
 
 class AccountPlaces:
@@ -50,8 +60,17 @@ class AccountPlaces:
         self.chain = chain
         self._traces = TraceFilter()
 
-    async def read(self, span: Span, accounts: Sequence[str], hashes: Mapping[int, str], *, inside: bool) -> Found:
-        """Everything from the start of a span as far as goes at once. `hashes`: of blocks that may still go."""
+    async def read(
+        self,
+        span: Span,
+        accounts: Sequence[str],
+        hashes: Mapping[int, str],
+        headers: Sequence[Header] = (),
+        *,
+        inside: bool,
+    ) -> Found:
+        """Everything from the start of a span as far as goes at once. `hashes`: of blocks that may still go; `headers`:
+        all of the span, where they were read."""
         source, touched = await self._touched(span, accounts, hashes)
         found = await self._found(touched, accounts, hashes, inside=inside)
         if touched.way == state.WAY or (hashes and not touched.heights):  # a quiet block at the head costs no more
@@ -66,9 +85,30 @@ class AccountPlaces:
                 lambda endpoint: state.find(endpoint, window, accounts, hashes), kind="account places"
             )
             return await self._found(touched, accounts, hashes, inside=inside)
-        for each in ends:
-            if found.inside is not None and (rest := each.unmoved(found.bodies, found.inside)):
+        rests = {each: each.unmoved(found.bodies, found.inside or {}) for each in ends}
+        if headers:
+            rests = {each: rest - paid_in(headers, each.account, self.chain.facts) for each, rest in rests.items()}
+        elif ends and WITHDRAWALS in self.chain.facts.pays:
+            return await self._paid(found, {each: rest for each, rest in rests.items() if rest}, accounts)
+        if found.inside is not None:
+            for each, rest in rests.items():
                 found.unexplained += self._unexplained(window.last, {each.account: rest}, BETWEEN)
+        return found
+
+    async def _paid(self, found: Found, rests: Mapping[Ends, int], accounts: Sequence[str]) -> Found:
+        """With the blocks in which the protocol itself paid accounts: those in which they have more than what was found
+        of them explains."""
+        found.has_payments = True
+        if not rests:
+            return found
+        changed = await payments(self.chain.node, found.touched.span, [*rests], found.bodies, found.inside or {})
+        new = sorted({each.height for each in changed} - found.bodies.keys())
+        read = await bodies(self.chain, new, accounts, {})
+        found.bodies = dict(sorted({**found.bodies, **read}.items()))
+        for each in changed:
+            rest = each.after - each.before - found.bodies[each.height].withdrawn(each.account)
+            if found.inside is not None:
+                found.unexplained += self._unexplained(each.height, {each.account: rest}, UNKNOWN)
         return found
 
     async def _found(
@@ -143,13 +183,12 @@ class AccountPlaces:
     # --- by the state ------------------------------------------------------------------------------------------------
 
     async def _explain(self, found: Found) -> None:
-        """Look inside the blocks whose transactions do not explain how an account's coins changed."""
+        """Look inside the blocks whose transactions and withdrawals do not explain how an account's coins changed."""
+        found.has_payments = True
         left: dict[int, dict[str, int]] = {}
         for each in found.touched.changes:
             body = found.bodies[each.height]
-            withdrawn = body.withdrawn(each.account)
-            found.unexplained += self._unexplained(each.height, {each.account: withdrawn}, WITHDRAWN)
-            changed = each.after.coins - each.before.coins - body.paid(each.account) - withdrawn
+            changed = each.after.coins - each.before.coins - body.paid(each.account) - body.withdrawn(each.account)
             if changed:
                 left.setdefault(each.height, {})[each.account] = changed
         opened = await self._opened([found.bodies[height] for height in left])
@@ -211,11 +250,10 @@ class _Opened:
     closed: frozenset[int] = frozenset()
 
 
-WITHDRAWN = "withdrawals of validators: no dataset has rows of them"
 UNTRACED = "no endpoint traces or simulates the block: calls inside its transactions may have moved these coins"
 BETWEEN = (
-    "since the window before, the coins changed by so much more than what was found explains: calls, fees of proposed "
-    "blocks or withdrawals of validators that no endpoint lists"
+    "since the window before, the coins changed by so much more than what was found explains: calls or fees of "
+    "proposed blocks that no endpoint lists"
 )
 UNKNOWN = "neither transactions, withdrawals nor calls of the block explain this change"
 CODED = (

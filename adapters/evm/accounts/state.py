@@ -32,19 +32,15 @@ async def find(endpoint: Endpoint, span: Span, accounts: Sequence[str], hashes: 
     async def read(probes: Sequence[Probe]) -> list[Status]:
         return await statuses(endpoint, probes, hashes)
 
-    def at_once() -> int:
-        # What is not known to fit into one request is not tried on a budget.
-        calls = min(CALLS, metering.affords(1 / CAREFUL, 1)) if "max_batch" not in endpoint.capabilities else CALLS
-        return max(2, int(min(calls, endpoint.capabilities.get("max_batch", calls)))) // len(METHODS)
-
     def most() -> int:
         """Half of a budget is for the search, by what one change of many costs, the other half for the blocks."""
-        affordable = metering.affords(2 * CALLS_EACH / at_once() + 0.2, 4 * OTHER_UNITS * CALLS_EACH)
+        each = 2 * CALLS_EACH / at_once(endpoint) + 0.2
+        affordable = metering.affords(each, 4 * OTHER_UNITS * CALLS_EACH)
         return max(1, int(min(MOST, affordable)))
 
     if not hashes:
         await past.check(endpoint, span)
-    window, found = await changes(read, accounts, span, at_once=at_once, most=most)
+    window, found = await changes(read, accounts, span, at_once=lambda: at_once(endpoint), most=most)
     if falls := [each for each in found if each.after.nonce < each.before.nonce]:
         raise BadAnswer(
             endpoint.name, f"the nonce of {falls[0].account} is lower after block {falls[0].height} than before"
@@ -53,6 +49,12 @@ async def find(endpoint: Endpoint, span: Span, accounts: Sequence[str], hashes: 
         return Touched(window, WAY, tuple(sorted({each.height for each in found})), changes=tuple(found))
     coded = await with_code(endpoint, window.last, accounts, hashes)
     return Touched(window, WAY, tuple(sorted({each.height for each in found})), changes=tuple(found), coded=coded)
+
+
+def at_once(endpoint: Endpoint, calls_each: int = len(METHODS)) -> int:
+    """How many probes of so many calls go into one request. What is not known to fit is not tried on a budget."""
+    calls = min(CALLS, metering.affords(1 / CAREFUL, 1)) if "max_batch" not in endpoint.capabilities else CALLS
+    return max(2, int(min(calls, endpoint.capabilities.get("max_batch", calls)))) // calls_each
 
 
 async def with_code(
@@ -68,6 +70,12 @@ async def statuses(endpoint: Endpoint, probes: Sequence[Probe], hashes: Mapping[
     told = await _answers(endpoint, [(method, probe) for probe in probes for method in METHODS], hashes)
     numbers = [quantity(endpoint.name, each) for each in told]
     return [Status(*pair) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
+
+
+async def coins(endpoint: Endpoint, probes: Sequence[Probe]) -> list[int]:
+    """The native coins of accounts at some final heights."""
+    told = await _answers(endpoint, [("eth_getBalance", probe) for probe in probes], {})
+    return [quantity(endpoint.name, each) for each in told]
 
 
 async def _answers(endpoint: Endpoint, asked: Sequence[tuple[str, Probe]], hashes: Mapping[int, str]) -> list[str]:

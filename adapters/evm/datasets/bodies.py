@@ -26,6 +26,12 @@ def _native(done: Sequence[Done], chain: str) -> pa.Table:
     return transactions.native(done, chain)
 
 
+def _mints(done: Sequence[Done], chain: str) -> pa.Table:
+    from adapters.evm.datasets import transactions
+
+    return transactions.mints(done, chain)
+
+
 def _internal(moved: Mapping[Any, Any], chain: str) -> pa.Table:
     from adapters.evm.datasets import internal
 
@@ -43,6 +49,11 @@ NATIVE = EvmDataset(
     by_account="places", parties=("sender", "recipient"),
     loss="native coins that transactions sent are not indexed: a payment to a wallet that nothing else shows is "
     "missing",
+)  # fmt: skip
+MINTS = EvmDataset(
+    "mints", TRANSFERS, standards=("mint",), history=ACCOUNT_TRANSFERS.name, in_activity=True, of_bodies=_mints,
+    by_account="places", parties=("sender", "recipient"),
+    loss="coins that deposits from another chain minted are not indexed, and missing from assetsIn",
 )  # fmt: skip
 # Only where nodes trace, or the operator asks for it: most nodes do not, and those that do charge for it.
 INTERNAL = EvmDataset(

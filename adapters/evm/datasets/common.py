@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,8 @@ from chainfolio.tables import TRANSFERS
 
 if TYPE_CHECKING:
     from adapters.evm.datasets.dataset import EvmDataset
+
+NOBODY: Final = "0x" + "0" * 40  # from whom minted coins come
 
 
 def place(logs: Logs, chain: str) -> dict[str, Any]:
@@ -29,7 +31,8 @@ def place(logs: Logs, chain: str) -> dict[str, Any]:
 
 
 class Coins(NamedTuple):
-    """Native coins that moved: `item` is 0 for a transaction's own value, from 1 on what its calls moved."""
+    """Native coins that moved: `item` is 0 for a transaction's own value, from 1 on what its calls moved, and -1 for
+    what came with it from another chain."""
 
     height: int
     time_s: int

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from adapters.evm.columns import Mask
     from adapters.evm.logs import Logs
-    from adapters.evm.node import Header
 
 
 def topic_of(account: str) -> str:
@@ -31,7 +30,7 @@ class EvmDataset(Dataset):
     topics: tuple[str, ...] = ()
     decode: Callable[[Logs, str, str | None], tuple[pa.Table, Mask]] | None = None
     logs_of: Callable[[pa.Table], Logs] | None = None
-    of_headers: Callable[[Sequence[Header], str], pa.Table] | None = None
+    of_headers: Callable[[Sequence[Any], str], pa.Table] | None = None
     of_bodies: Callable[[Sequence[Any], str], pa.Table] | None = None
     of_traces: Callable[[Mapping[Any, Any], str], pa.Table] | None = None
 

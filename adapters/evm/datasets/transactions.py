@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from adapters.evm.columns import constant, of_ints, table, times
-from adapters.evm.datasets.common import Coins, coin_rows
+from adapters.evm.datasets.common import NOBODY, Coins, coin_rows
 from adapters.evm.forms import (
     Address,
     Data,
@@ -25,14 +25,17 @@ from adapters.evm.forms import (
     Status,
     Word,
 )
-from adapters.evm.node import Header
+from adapters.evm.node import Header, Withdrawal
 from chainfolio.errors import BadAnswer
 from chainfolio.tables import TRANSACTIONS
 from transport.wire import typed
 
+MINTED = -1  # the item of a mint: before the transaction's own value
+
 
 class Transaction(msgspec.Struct, gc=False):
-    """One transaction of a full block."""
+    """One transaction of a full block. `mint`: coins that came from another chain to its sender, whatever became of
+    it."""
 
     hash: Hash
     sender: Address = msgspec.field(name="from")
@@ -43,13 +46,7 @@ class Transaction(msgspec.Struct, gc=False):
     type: Height = "0x0"
     gasPrice: Price | None = None
     transactionIndex: Height | None = None
-
-
-class Withdrawal(msgspec.Struct, gc=False):
-    """Coins that a validator withdrew: `amount` is in gwei."""
-
-    address: Address
-    amount: Scalar
+    mint: Word | None = None
 
 
 class FullBlock(msgspec.Struct):
@@ -60,10 +57,21 @@ class FullBlock(msgspec.Struct):
     timestamp: Seconds
     transactions: list[Transaction]
     withdrawals: list[Withdrawal] | None = None
+    withdrawalsRoot: MaybeHash = ""
     miner: MaybeAddress = ""
     gasLimit: Gas = "0x0"
     baseFeePerGas: Word | None = None
     mixHash: MaybeHash = ""
+
+    @property
+    def height(self) -> int:
+        """The height as a number."""
+        return int(self.number, 16)
+
+    @property
+    def time_s(self) -> int:
+        """Unix seconds."""
+        return int(self.timestamp, 16)
 
 
 class Receipt(msgspec.Struct, gc=False):
@@ -104,12 +112,17 @@ class Done:
         to = self.sent.to or self.receipt.contractAddress
         return to.lower() if to else None
 
+    @property
+    def minted(self) -> int:
+        """What came to its sender from another chain."""
+        return int(self.sent.mint or "0x0", 16)
+
 
 def done_key(done: Done) -> Hashable:
     """What two equal ones share: everything that is stored of them."""
     sent, receipt = done.sent, done.receipt
     who = tuple(text and text.lower() for text in (sent.hash, sent.sender, sent.to, receipt.contractAddress))
-    numbers = (done.height, done.time_s, done.index, done.gas_used, done.gas_price, done.fee, done.status)
+    numbers = (done.height, done.time_s, done.index, done.gas_used, done.gas_price, done.fee, done.status, done.minted)
     return (*who, *numbers, sent.value, sent.nonce, sent.input.lower(), int(sent.type, 16))
 
 
@@ -203,3 +216,14 @@ def native(all_done: Sequence[Done], chain: str) -> pa.Table:
         if d.status != 0 and d.recipient
     ]  # fmt: skip
     return coin_rows([coins for coins in moved if coins.raw], chain, "native")
+
+
+def mints(all_done: Sequence[Done], chain: str) -> pa.Table:
+    """Rows of `transfers` for the native coins that came from another chain with transactions, before anything else
+    that they did; a failed one keeps them."""
+    moved = [
+        Coins(d.height, d.time_s, d.index, MINTED, d.sent.hash.lower(), NOBODY, d.sent.sender.lower(), d.minted)
+        for d in all_done
+        if d.minted
+    ]
+    return coin_rows(moved, chain, "mint")
