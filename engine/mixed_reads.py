@@ -11,7 +11,7 @@ from chainfolio.blocks import Block
 from chainfolio.errors import SourceError
 from chainfolio.plans import Unknown
 from chainfolio.reads import AtParent
-from pricing.http_reads import Http, HttpGet
+from pricing.http_reads import OVER_HTTP, BatchedRead, Http, HttpGet
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
@@ -31,7 +31,7 @@ class Mixed:
 
     async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
         """The results of some reads, of the chain at the block."""
-        if not any(isinstance(read, HttpGet | AtParent) for read in reads):
+        if not any(isinstance(read, (*OVER_HTTP, AtParent)) for read in reads):
             return await self.chain.answer(reads, block)
         (given,) = await self.answer_each([(block, reads)])
         if isinstance(given, SourceError):
@@ -40,7 +40,7 @@ class Mixed:
 
     async def answer_each(self, asked: Sequence[Located]) -> list[list[Any] | SourceError]:
         """The results of some reads at each of several blocks; an error where the chain cannot be read at one."""
-        others = list(dict.fromkeys(read for _, reads in asked for read in reads if isinstance(read, HttpGet)))
+        others = list(dict.fromkeys(read for _, reads in asked for read in reads if isinstance(read, OVER_HTTP)))
         bodies = asyncio.ensure_future(self.http.answers(others))
         try:
             parents = await self._parents([block for block, reads in asked if any(map(_of_parent, reads))])
@@ -80,11 +80,14 @@ def _parent_hash(block: Block, header: Block | None) -> str:
 def _located(block: Block, reads: Sequence[Any], parent: Block | None) -> tuple[Located, Located]:
     """What is read of the chain at a block, and at its parent."""
     before = [read.read for read in reads if _of_parent(read)] if parent else []
-    return (block, [read for read in reads if not isinstance(read, HttpGet | AtParent)]), (parent or block, before)
+    return (block, [read for read in reads if not isinstance(read, (*OVER_HTTP, AtParent))]), (parent or block, before)
 
 
 def _together(
-    reads: Sequence[Any], own: list[Any] | SourceError, before: list[Any] | SourceError, texts: dict[HttpGet, Any]
+    reads: Sequence[Any],
+    own: list[Any] | SourceError,
+    before: list[Any] | SourceError,
+    texts: dict[HttpGet | BatchedRead, Any],
 ) -> list[Any] | SourceError:
     """All results of a block, in the order of its reads. A parent whose state is gone is no reason to give nothing."""
     if isinstance(own, SourceError):
@@ -96,7 +99,7 @@ def _together(
     before_left = iter([] if isinstance(before, SourceError) else before)
 
     def result(read: Any) -> Any:
-        if isinstance(read, HttpGet):
+        if isinstance(read, OVER_HTTP):
             return texts[read]
         return next(before_left, Unknown(why, "absent")) if _of_parent(read) else next(own_left)
 

@@ -14,6 +14,7 @@ from engine.token_registry import TokenRegistry
 from engine.tokens import TokenBook, token_images, token_list
 from portfolio.facts import ChainFacts
 from pricing.registry import sources
+from pricing.vendors import with_names
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
@@ -50,8 +51,11 @@ def functions(system: System) -> Functions:
 
 
 def price_sections(system: System) -> dict[str, Any]:
-    """What the file of price sources says; BadSettings where it cannot be read."""
-    path = _prices(system)
+    """What the file of price sources says, with the names that vendors have; BadSettings where it cannot be read."""
+    return with_names(_sections(_prices(system)), _sections(system.configs / "vendors.toml"))
+
+
+def _sections(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
     except FileNotFoundError:

@@ -76,7 +76,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 @pytest.mark.node
 @pytest.mark.parametrize(
     ("path", "price", "refused"),
-    [("usd", Decimal("1234.5") * 6, []), ("gone", None, ["127.0.0.1 answered with status 503"])],
+    [
+        ("usd", Decimal("1234.5") * 6, []),
+        ("gone", None, ["127.0.0.1 answered with status 503: it is asked again with the next answer"]),
+    ],
 )
 @pytest.mark.usefixtures("installed")
 async def test_a_price_may_come_from_a_web_server_in_the_round_of_the_chain_s_reads(

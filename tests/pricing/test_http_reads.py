@@ -37,7 +37,7 @@ async def test_a_body_comes_back_as_it_is_and_a_key_is_sent_and_not_shown(server
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("/gone", "127.0.0.1 answered with status 503"),
+        ("/gone", "127.0.0.1 answered with status 503: it is asked again with the next answer"),
         ("/away", "127.0.0.1 answered with status 302"),
         ("/long", "127.0.0.1 answered more than 4,000 bytes"),
         ("/slow", "127.0.0.1 gave no answer within 0.3 s"),

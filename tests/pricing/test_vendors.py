@@ -1,0 +1,208 @@
+"""CoinGecko, Pyth and Jupiter: what is theirs alone; keys; what `vendors.toml` says of all."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from chainfolio.assets import asset
+from chainfolio.errors import BadSettings
+from chainfolio.plans import Unknown
+from pricing import coingecko, jupiter, pyth, vendors
+from pricing.http_reads import MAX_WAIT_S, HttpGet
+from pricing.quotes import PriceSection
+from pricing.registry import sources
+from pricing.vendors import Host, Off, Told, with_names
+from tests.pricing.recorded import answers
+from tests.pricing.vendor_server import BLOCK, NOW_S, priced, sending, vendor
+
+ROOT = Path(__file__).parents[2]
+ETHER, SOL = asset("eip155:1/slip44:60"), asset(f"{jupiter.SOLANA}/slip44:501")
+FEED = "ab" * 32
+
+
+@pytest.fixture(autouse=True)
+def _said() -> Iterator[None]:
+    vendors.say_off.cache_clear()
+    yield
+    vendors.say_off.cache_clear()
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("section", "name"),
+    [
+        (coingecko.SECTION, "COINGECKO_DEMO_KEY"),
+        (jupiter.SECTION, "JUPITER_KEY"),
+    ],
+)
+def test_a_source_without_its_key_is_off_and_the_log_says_so_once(
+    section: PriceSection, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv(name, raising=False)
+    with caplog.at_level(logging.WARNING):
+        built = [section.build({}, chain, "prices.toml") for chain in ("ethereum", "base", "solana")]
+    assert all(isinstance(each, Off) for each in built)
+    assert [record.message for record in caplog.records] == [
+        f"[{built[0].name}] is off: the environment variable {name} is not set"
+    ]
+
+
+async def test_the_key_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINE", "s3cret")
+    async with vendor(lambda _: '{"ethereum":{"usd":2000,"last_updated_at":1759999990}}') as found, sending() as http:
+        section = {"plan": "pro", "key_env": "MINE", "base_url": found.url, "coins": {str(ETHER): "ethereum"}}
+        source = coingecko.SECTION.build(section, "ethereum", "coingecko")
+        (quotes,) = await priced(http, source, [ETHER])
+    assert found.asked[0].headers["x-cg-pro-api-key"] == "s3cret"
+    assert "s3cret" not in repr(source) + repr(quotes) + str(quotes.prices[0].calls[0].read.shown)
+
+
+# --- CoinGecko --------------------------------------------------------------------------------------------------------
+
+
+async def test_coingecko_is_asked_once_for_all_past_moments_of_a_coin_and_gives_the_last_before_each() -> None:
+    days = [replace(BLOCK, height=day, time_us=(NOW_S - 86_400 * (80 - day)) * 1_000_000) for day in range(80)]
+    steps = [[(NOW_S - 86_400 * 80 + hour * 3600 - 60) * 1000, hour + 1] for hour in range(80 * 24 + 1)]
+    body = json.dumps({"prices": steps, "market_caps": [], "total_volumes": []})
+    async with vendor(lambda _: body) as found, sending() as http:
+        section = {"base_url": found.url, "coins": {str(ETHER): "ethereum"}}
+        quotes = await priced(http, coingecko.SECTION.build(section, "ethereum", "coingecko"), [ETHER], *days)
+    assert [each.prices[0].usd for each in quotes] == [24 * day + 1 for day in range(80)]
+    assert [request.path for request in found.asked] == ["/coins/ethereum/market_chart/range"]
+
+
+def test_coingecko_is_asked_in_parts_that_have_the_finest_step() -> None:
+    batch = coingecko.Listed(Host("http://vendor"))
+    keys = [("", "ethereum", NOW_S - 86_400 * day) for day in range(1, 366)]
+    gets = list(batch.gets(keys, NOW_S))
+    assert sorted(key for _, some in gets for key in some) == sorted(keys)
+    assert len(gets) == 5
+    for get, some in gets:
+        assert isinstance(get, HttpGet)
+        params = dict(get.params)
+        assert int(params["to"]) - int(params["from"]) <= 90 * 86_400
+        assert int(params["from"]) < min(key[2] for key in some) <= max(key[2] for key in some) == int(params["to"])
+
+
+async def test_a_vendor_that_is_asked_slowly_refuses_who_would_wait_too_long() -> None:
+    """One request in two seconds: of a hundred coins of the past, those that come first are asked."""
+    named = {f"eip155:1/erc20:0x{number:040x}": f"coin-{number}" for number in range(100)}
+    async with vendor(lambda _: '{"prices":[]}') as found, sending(NOW_S + 86_400) as http:
+        http.seams.clock.monotonic_s = lambda: 0.0  # type: ignore[method-assign]
+        source = coingecko.SECTION.build({"base_url": found.url, "coins": named}, "ethereum", "coingecko")
+        (quotes,) = await priced(http, source, [asset(each) for each in named])
+    assert 15 <= len(found.asked) <= MAX_WAIT_S / 2 + 2
+    assert len(quotes.refused) == 100 - len(found.asked)
+    assert {each.reason for each in quotes.refused} == {
+        "127.0.0.1 is asked 0.5 times a second, and too many wait for it"
+    }
+
+
+def test_recorded_answers_of_coingecko_are_read_to_the_digits_that_were_recorded() -> None:
+    batch, read = coingecko.Listed(Host("http://vendor")), 0
+    for path, query, body, written in answers("coingecko"):
+        if "simple/price" in path and query["vs_currencies"] == "usd":
+            told = batch.told(body, [("", name, 0) for name in query["ids"].split(",")])
+            for (_, name, _), seen in told.items():
+                assert isinstance(seen, Told)
+                assert seen.usd == Decimal(written[name]["usd"])
+                read += 1
+    assert read > 15
+
+
+# --- Pyth -------------------------------------------------------------------------------------------------------------
+
+
+def update(price: str, conf: str, seen_s: int = NOW_S - 3) -> str:
+    seen = {"price": price, "conf": conf, "expo": -8, "publish_time": seen_s}
+    return json.dumps({"parsed": [{"id": FEED, "price": seen}]})
+
+
+@pytest.mark.parametrize(
+    ("conf", "confidence"), [("0", "1"), ("20000000", "0.9999"), ("2000000000", "0.99"), ("2000000001", None)]
+)
+async def test_the_interval_of_pyth_is_its_confidence_and_a_wide_one_is_no_price(
+    conf: str, confidence: str | None
+) -> None:
+    async with vendor(lambda _: update("200000000000", conf)) as found, sending() as http:
+        section = {"base_url": found.url, "coins": {str(ETHER): f"0x{FEED}"}}
+        (quotes,) = await priced(http, pyth.SECTION.build(section, "ethereum", "pyth"), [ETHER])
+    assert [(price.usd, price.confidence) for price in quotes.prices] == (
+        [(Decimal(2000), Decimal(confidence))] if confidence else []
+    )
+    assert [each.reason for each in quotes.refused] == (
+        [] if confidence else ["Pyth is not sure of it: 2000.00000000 ± 20.00000001 USD, at most ± 1% are allowed"]
+    )
+
+
+@pytest.mark.parametrize(("price", "conf"), [("1.5", "0"), ("", "0"), ("1", "-1"), ("9" * 79, "0"), ("1", "NaN")])
+async def test_what_pyth_does_not_write_is_refused(price: str, conf: str) -> None:
+    async with vendor(lambda _: update(price, conf)) as found, sending() as http:
+        section = {"base_url": found.url, "coins": {str(ETHER): FEED}}
+        (quotes,) = await priced(http, pyth.SECTION.build(section, "ethereum", "pyth"), [ETHER])
+    assert (quotes.prices, len(quotes.refused)) == ((), 1)
+
+
+def test_a_feed_that_is_none_is_a_settings_error() -> None:
+    with pytest.raises(BadSettings, match="64 hex digits"):
+        pyth.SECTION.build({"coins": {str(ETHER): "0x12"}}, "ethereum", "pyth")
+
+
+# --- Jupiter ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("late_s", "liquidity", "words"),
+    [
+        (60, "50000", "Jupiter knows the prices of now alone, and the block is older"),
+        (5, "9999.99", "Jupiter's price is not to be relied on: its markets have 9999.99 USD, 10000 are the least"),
+        (5, "10000", ""),
+    ],
+)
+async def test_jupiter_prices_now_alone_and_what_has_a_market(late_s: int, liquidity: str, words: str) -> None:
+    body = f'{{"{jupiter.WRAPPED}":{{"usdPrice":150.25,"liquidity":{liquidity},"decimals":9}}}}'
+    async with vendor(lambda _: body) as found, sending(NOW_S + late_s) as http:
+        (quotes,) = await priced(http, jupiter.SECTION.build({"base_url": found.url}, "solana", "jupiter"), [SOL])
+    assert [each.reason for each in quotes.refused] == ([words] if words else [])
+    assert [price.usd for price in quotes.prices] == ([] if words else [Decimal("150.25")])
+    assert len(found.asked) == (late_s < 60)
+
+
+# --- the facts --------------------------------------------------------------------------------------------------------
+
+
+def test_one_line_turns_a_vendor_on_for_every_chain_and_it_knows_the_coin_of_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("COINGECKO_DEMO_KEY", "JUPITER_KEY"):
+        monkeypatch.setenv(name, "k")
+    written = (ROOT / "configs" / "prices.toml").read_text()
+    lines = re.findall(r"^# (\[(?:defillama|coingecko|pyth|jupiter)\])$", written, re.MULTILINE)
+    assert len(lines) == 4
+    names = tomllib.loads((ROOT / "configs" / "vendors.toml").read_text())
+    tree = with_names(tomllib.loads("\n".join(lines)), names)
+    for file in sorted((ROOT / "configs" / "chains").glob("*.toml")):
+        chain = tomllib.loads(file.read_text())
+        built = {each.name: each for each in sources(tree, {}, chain["key"], "evm")}
+        assert set(built) == {"defillama", "coingecko", "pyth", "jupiter"}
+        native = asset(f"eip155:{chain['chain_id']}/slip44:{chain['native']['slip44']}")
+        reads = next(built["defillama"].prices([native], BLOCK), [])
+        is_real = chain["key"] not in ("local", "sepolia")
+        assert bool(reads) == is_real, chain["key"]
+
+
+def test_what_nothing_could_answer_is_unknown_without_a_request() -> None:
+    ((said, keys),) = jupiter.Mints(Host("http://vendor")).gets([("mint", NOW_S - 61)], NOW_S)
+    assert isinstance(said, Unknown)
+    assert keys == [("mint", NOW_S - 61)]
