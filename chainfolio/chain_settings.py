@@ -75,6 +75,11 @@ class ChainSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         """The addresses of its endpoints; none where its kind has no such key."""
         return list(getattr(self, self.ENDPOINTS)) if self.ENDPOINTS else []
 
+    @property
+    def chosen(self) -> list[str]:
+        """What its datasets are indexed of alone, in one form each; none for everything."""
+        return self.contracts
+
     def at(self: SettingsT, endpoint: str) -> SettingsT:
         """The same chain at one endpoint only, whoever serves it."""
         return msgspec.structs.replace(self, **{self.ENDPOINTS: [endpoint]})

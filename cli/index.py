@@ -71,7 +71,7 @@ async def _index(system: System, options: argparse.Namespace, worker_processes: 
     from indexer.work import heights, missing, missing_of
 
     chain = system.chain(options.chain)
-    contracts = [evm(contract) for contract in _names(options.contracts)] or chain.settings.contracts
+    contracts = [evm(contract) for contract in _names(options.contracts)] or chain.settings.chosen
     if not options.datasets and not chain.settings.datasets:
         await chain.probe(chain.settings.start_block if options.first is None else options.first)
     whole = system.datasets(chain) if chain.settings.index == EVERYTHING else ()

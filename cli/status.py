@@ -86,7 +86,7 @@ def _indexed_ranges(system: System, chain: Chain, dataset: str) -> Spans | None:
     has events."""
     from indexer.work import filters
 
-    wanted = filters(dataset, chain.settings.contracts, system.events(chain, [dataset]))
+    wanted = filters(dataset, chain.settings.chosen, system.events(chain, [dataset]))
     whole = system.tail.indexed_ranges(chain.key, dataset)
     covers = [whole | system.tail.indexed_ranges(chain.key, dataset, name) for name in wanted]
     return reduce(Spans.__and__, covers) if covers else None

@@ -203,7 +203,7 @@ class Follower:
             return
         for span in Span(first, heads.latest.height).cut(CHUNK):
             try:
-                contracts = self.chain.settings.contracts
+                contracts = self.chain.settings.chosen
                 fetch = partial(self.chain.collect, span, self._wanted(), contracts, top, self.events)
                 chunk = await checked(self.chain, span, fetch)
             except Reorged as error:
@@ -266,7 +266,7 @@ class Follower:
     def _filters(self) -> Iterator[tuple[str, str]]:
         """Every dataset with each contract or event it is wanted of; `""` stands for all."""
         for dataset in self.datasets:
-            wanted = filters(dataset, self.chain.settings.contracts, self.events)
+            wanted = filters(dataset, self.chain.settings.chosen, self.events)
             yield from ((dataset, filter_) for filter_ in wanted)
 
     def _wanted(self) -> tuple[str, ...]:
@@ -344,7 +344,7 @@ class Follower:
         kept = self.tail.blocks(self.chain.key)
         if kept:
             span = Span(kept[0].height, kept[-1].height)
-            contracts = self.chain.settings.contracts
+            contracts = self.chain.settings.chosen
             lacking = missing(self.tail, self.chain.key, span, self.datasets, contracts, self.events)
             wanted = missing_of(self.tail, self.chain, self.scope, span.last)
             lacking += [Work(part, each.datasets, each.filters) for each in wanted if (part := each.spans & [span])]

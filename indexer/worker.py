@@ -156,7 +156,7 @@ class Worker:
         await collector.run(missing_of(system.tail, chain, follower.scope, last))
         if last >= chain.settings.start_block and chain.settings.index == EVERYTHING:
             span = Span(chain.settings.start_block, last)
-            contracts = chain.settings.contracts
+            contracts = chain.settings.chosen
             await collector.run(missing(system.tail, chain.key, span, follower.datasets, contracts, follower.events))
             status.indexed = max(status.indexed, last)
         await asyncio.to_thread(materialise.recover, system.lake, system.tail, chain.key)

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -75,7 +76,7 @@ class Footers:
 def history(
     table: Table,
     files: Iterable[Written],
-    accounts: Sequence[str],
+    accounts: Sequence[Any],
     columns: Sequence[str],
     folder: Folder | Bucket,
     footers: Footers,
@@ -83,14 +84,15 @@ def history(
     """The rows of accounts of one bucket, in the order of the files and of the rows in each, with the columns asked
     for. Each file is opened once, and no row group is read twice."""
     schema = pa.schema([table.schema().field(name) for name in columns])
-    inside = {"account", *columns} - set(table.partitions)
+    key = table.order[0]
+    inside = {key, *columns} - set(table.partitions)
     parts = []
     for file in files:
         footer = footers.of(file.path, folder)
-        if groups := sorted({group for account in accounts for group in _groups(footer, account)}):
+        if groups := sorted({group for account in accounts for group in _groups(footer, account, key)}):
             with opened(folder, file.path, footer) as parquet:
                 rows = parquet.read_row_groups(groups, columns=inside)
-            own = pa.concat_tables([_own(rows, account) for account in sorted(set(accounts))])
+            own = pa.concat_tables([_own(rows, account, key) for account in sorted(set(accounts))])
             parts.append(pa.Table.from_arrays(completed(file, own, schema), schema=schema))
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
@@ -111,9 +113,9 @@ def count_places(files: Iterable[Written], account: str, most: int, folder: Fold
     return len(found)
 
 
-def _groups(footer: pq.FileMetaData, account: str) -> range:
+def _groups(footer: pq.FileMetaData, account: Any, key: str = "account") -> range:
     """The row groups that may have rows of an account."""
-    column = footer.schema.names.index("account")
+    column = footer.schema.names.index(key)
 
     def ends(at: int) -> pq.Statistics:
         return footer.row_group(at).column(column).statistics
@@ -123,12 +125,12 @@ def _groups(footer: pq.FileMetaData, account: str) -> range:
     return range(first, bisect_right(count, account, lo=first, key=lambda at: ends(at).min))
 
 
-def _own(rows: pa.Table, account: str) -> pa.Table:
+def _own(rows: pa.Table, account: Any, key: str = "account") -> pa.Table:
     """The rows of an account among sorted ones."""
-    accounts = rows["account"]
+    accounts = rows[key]
 
-    def name(at: int) -> str:
-        return str(accounts[at])
+    def name(at: int) -> Any:
+        return accounts[at].as_py()
 
     first = bisect_left(range(len(accounts)), account, key=name)
     return rows.slice(first, bisect_right(range(len(accounts)), account, lo=first, key=name) - first)

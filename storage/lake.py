@@ -385,7 +385,11 @@ class Lake:
         return self.of_accounts(table, chain, [account], columns)
 
     def of_accounts(
-        self, table: Table, chain: str, accounts: Sequence[str], columns: Sequence[str] | None = None
+        self,
+        table: Table,
+        chain: str,
+        accounts: Sequence[str] | Sequence[int],
+        columns: Sequence[str] | None = None,
     ) -> pl.LazyFrame:
         """The rows that accounts have in a table by account, read now: a few row groups of their buckets' files, each
         file opened once. `columns` are those to read, default all. As with `scan`, beside each raw stands its
@@ -393,7 +397,7 @@ class Lake:
         import polars as pl
 
         files, folder = self._files(table, chain), self._folder(table)
-        buckets: dict[int, list[str]] = {}
+        buckets: dict[int, list[Any]] = {}
         for account in accounts:
             buckets.setdefault(bucket(account), []).append(account)
         with _said(table):

@@ -38,7 +38,7 @@ FILE_BYTES = 256 * 2**20
 GROUP_BYTES = 256 * 2**20
 SLICE_ROWS = 65_536
 UPLOAD_BYTES = 8 * 2**20
-COUNTERS = frozenset({"height", "time", "tx_index", "log_index"})
+COUNTERS = frozenset({"height", "time", "tx_index", "log_index", "validator", "epoch"})
 # High-entropy text: its minimum and maximum prune nothing.
 HASHES = frozenset({"hash", "parent", "tx_hash"})
 
@@ -327,7 +327,7 @@ class _File:
 
     def __init__(self, table: Table, chain: str, bucket: int | None, folder: Folder | Bucket) -> None:
         assert chain.replace("-", "").replace("_", "").isalnum(), f"not the key of a chain: {chain!r}"
-        self._chain, self._bucket = chain, bucket
+        self._chain, self._bucket, self._group_rows = chain, bucket, table.group_rows
         place = f"chain={chain}" + ("" if bucket is None else f"/bucket={bucket}")
         self._place = place
         self._inside = [name for name in table.names if name not in table.partitions]
@@ -346,7 +346,8 @@ class _File:
         """Write rows as one row group, those of a bucket as several small ones."""
         group = ROW_GROUP
         if self._bucket is not None:
-            group = max(1, min(ACCOUNT_ROW_GROUP, rows.num_rows * ACCOUNT_GROUP_BYTES // max(1, rows.nbytes)))
+            size = max(1, rows.nbytes)
+            group = self._group_rows or max(1, min(ACCOUNT_ROW_GROUP, rows.num_rows * ACCOUNT_GROUP_BYTES // size))
         self._writer.write_table(rows.select(self._inside), row_group_size=group)
         first, last = limits(rows["height"])
         self._first, self._last = min(self._first, first), max(self._last, last)

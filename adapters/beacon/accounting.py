@@ -1,0 +1,337 @@
+"""One epoch of every validator: what its duties brought, and whether that explains its balance to the gwei.
+
+The balance after an epoch is the one before it, with the attestations of two epochs ago (paid as it begins), with
+what its blocks and its seats in the sync committee brought, less withdrawals and penalties, with deposits and
+consolidations. No floats; all arrays have one entry for each validator of `index`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from adapters.beacon.answers import BlockMessage, PendingConsolidation, PendingDeposit, Withdrawal
+from adapters.beacon.reader import Earned, Seats
+from adapters.beacon.spec import Spec
+from adapters.beacon.states import NEVER, States
+
+VOTES: Final = 3  # of an attestation: each is rounded by itself
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One slot with a block, and what the block brought."""
+
+    block: BlockMessage
+    earned: Earned
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of a balance that is neither a reward nor a withdrawal. `slot`: after it the balance has it."""
+
+    validator: int
+    slot: int
+    kind: str
+    gwei: int
+    other: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Balances:
+    """All that moved balances in an epoch. `before` and `at` are the validators at the end of the last epoch and of
+    this one; `paid` are the attestations of two epochs ago, which were paid as it began."""
+
+    number: int
+    before: States
+    at: States
+    paid: Any
+    slots: Sequence[Slot]
+    changes: Sequence[Change] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """How the balances of an epoch close, for the validators of `index`.
+
+    `left` is what nothing explains. `paid` are the attestations as they were really paid: some nodes round them, or
+    weigh inactivity by the wrong fork, and the balance tells. `sync` and `slashing` belong to the epoch itself.
+    """
+
+    index: Any
+    left: Any
+    paid: Any
+    sync: Any
+    slashing: Any
+    changes: tuple[Change, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Duties:
+    """What is known of the duties of an epoch: what attesting could have brought, who sat in the sync committee, who
+    was to propose. `after` are the validators at the end of the next epoch, when attestations are weighed."""
+
+    number: int
+    at: States
+    after: States
+    ideal: Mapping[int, int]
+    attested: Any
+    slots: Sequence[Slot]
+    seats: Seats | None
+    proposers: Mapping[int, int] | None
+
+
+class Adder:
+    """Adds amounts to validators that are known by their index; those of others are left out."""
+
+    def __init__(self, index: Any) -> None:
+        self._index = index
+        self._place = None if len(index) > 4096 else {each: at for at, each in enumerate(index.tolist())}
+
+    def sums(self, pairs: Iterable[tuple[int, int]]) -> Any:
+        """The sum of amounts by validator."""
+        found = np.zeros(len(self._index), np.int64)
+        for validator, amount in pairs:
+            if (at := self._at(validator)) is not None:
+                found[at] += amount
+        return found
+
+    def _at(self, validator: int) -> int | None:
+        if self._place is not None:
+            return self._place.get(validator)
+        at = int(np.searchsorted(self._index, validator))
+        return at if at < len(self._index) and self._index[at] == validator else None
+
+
+def by_index(rows: Any, index: Any) -> Any:
+    """Rows of attestations in the order of the validators, zeros where there is none, and a last column that says
+    whether there is one."""
+    found = np.zeros((len(index), 5), np.int64)
+    if len(rows) and len(index):
+        at = np.minimum(np.searchsorted(rows[:, 0], index), len(rows) - 1)
+        is_there = rows[at, 0] == index
+        found[is_there, :4] = rows[at[is_there], 1:]
+        found[:, 4] = is_there
+    return found
+
+
+def penalties(spec: Spec, epoch: Balances, index: Any) -> list[Change]:
+    """The first penalty of those whom a block of the epoch slashed."""
+    quotient, found, done = spec.slashing_quotient(epoch.number), list[Change](), set[int]()
+    slashed = epoch.before.of("slashed", index).astype(bool)
+    effective = epoch.before.of("effective_balance", index)
+    now = epoch.at.of("slashed", index).astype(bool)
+    fresh = {int(index[at]): int(effective[at]) for at in np.flatnonzero(now & ~slashed)}
+    for slot in epoch.slots:
+        for validator in accused(slot.block):
+            if validator in fresh and validator not in done:
+                done.add(validator)
+                found.append(Change(validator, slot.block.slot, "slashed", -(fresh[validator] // quotient)))
+    return found
+
+
+def accused(block: BlockMessage) -> list[int]:
+    """Whom a block accuses, in its order."""
+    body = block.body
+    found = [each.signed_header_1.message.proposer_index for each in body.proposer_slashings]
+    for pair in body.attester_slashings:
+        found += sorted(set(pair.attestation_1.attesting_indices) & set(pair.attestation_2.attesting_indices))
+    return found
+
+
+def seat_counts(epoch: Duties, adder: Adder) -> tuple[Any, Any, Any]:
+    """Seats that signed and seats that did not, and what all of them could have brought."""
+    hits: dict[int, int] = {}
+    misses: dict[int, int] = {}
+    could: dict[int, int] = {}
+    for slot in epoch.slots:
+        if epoch.seats is None or not slot.earned.sync or slot.block.body.sync_aggregate is None:
+            continue
+        bits = bytes.fromhex(slot.block.body.sync_aggregate.sync_committee_bits[2:])
+        signed: dict[int, int] = {}
+        seats: dict[int, int] = {}
+        for place, validator in enumerate(epoch.seats.members):
+            if validator in epoch.seats.wanted:
+                bit = bits[place // 8] >> (place % 8) & 1 if place // 8 < len(bits) else 0
+                signed[validator] = signed.get(validator, 0) + bit
+                seats[validator] = seats.get(validator, 0) + 1
+        unit = 0
+        for validator, reward in slot.earned.sync:
+            net = 2 * signed[validator] - seats[validator]
+            unit = max(unit, abs(reward) // abs(net) if net else 0)
+        for validator, count in seats.items():
+            hits[validator] = hits.get(validator, 0) + signed[validator]
+            misses[validator] = misses.get(validator, 0) + count - signed[validator]
+            could[validator] = could.get(validator, 0) + unit * count
+    return adder.sums(hits.items()), adder.sums(misses.items()), adder.sums(could.items())
+
+
+def closing(spec: Spec, epoch: Balances) -> Closing:
+    """Whether the balances of an epoch close, and what they say of what nodes do not say exactly."""
+    index = epoch.at.index
+    adder = Adder(index)
+    paid = by_index(epoch.paid, index)
+    sync = adder.sums(pair for slot in epoch.slots for pair in slot.earned.sync)
+    slashing = adder.sums((each.validator, each.gwei) for each in penalties(spec, epoch, index))
+    explained = paid[:, :4].sum(axis=1) + sync + slashing
+    explained += adder.sums(
+        (s.earned.proposer, s.earned.proposal) for s in epoch.slots if s.earned.proposer is not None
+    )
+    explained += adder.sums((each.validator, each.gwei) for each in epoch.changes)
+    explained += adder.sums((each.validator_index, -each.amount) for each in withdrawn(epoch.slots))
+    left = epoch.at.balance - epoch.before.of("balance", index) - explained
+    # A balance does not fall below zero: what of a penalty was more than there was, nobody paid.
+    unpaid = np.where((epoch.at.balance == 0) & (left > 0) & (sync < 0), np.minimum(left, -sync), 0)
+    sync, left = sync + unpaid, left - unpaid
+    # Half-way to the end of its stay, who was slashed pays by how many others were.
+    half = spec.number("EPOCHS_PER_SLASHINGS_VECTOR") // 2
+    due = epoch.at.slashed & (epoch.number - 1 + half == epoch.at.withdrawable_epoch) & (left < -VOTES)
+    slashing, left = slashing + np.where(due, left, 0), np.where(due, 0, left)
+    leaks = (paid[:, 3] < 0) & (left < -VOTES)
+    paid[:, 3] += np.where(leaks, left, 0)
+    left = np.where(leaks, 0, left)
+    return Closing(index, _rounded(paid, left), paid, sync, slashing, tuple(epoch.changes))
+
+
+def withdrawn(slots: Iterable[Slot]) -> Iterator[Withdrawal]:
+    """What blocks paid out."""
+    for slot in slots:
+        if (payload := slot.block.body.execution_payload) is not None:
+            yield from payload.withdrawals
+
+
+def _rounded(paid: Any, left: Any) -> Any:
+    """Take what a node rounded up, a gwei a vote at most, out of the votes; what is left then. Which of the votes it
+    was is not known: the largest first."""
+    for vote in (1, 0, 2):
+        step = np.where((np.abs(left) <= VOTES) & (paid[:, 4] > 0) & (paid[:, vote] != 0), np.sign(left), 0)
+        paid[:, vote] += step
+        left = left - step
+    return left
+
+
+def rows(epoch: Duties, own: Closing, later: Closing, height: int) -> dict[str, Any]:
+    """The columns of `validator_rewards` of an epoch but chain and bucket. `own` is the closing of the epoch, `later`
+    that of the one in which its attestations were paid."""
+    index = epoch.at.index
+    adder = Adder(index)
+    is_told = by_index(epoch.attested, index)[:, 4]
+    at, is_there = _places(later.index, index)
+    votes = np.where(is_there[:, None], later.paid[at] if len(later.paid) else 0, 0)
+    proposed = adder.sums((slot.block.proposer_index, 1) for slot in epoch.slots)
+    proposals = adder.sums((s.earned.proposer, s.earned.proposal) for s in epoch.slots if s.earned.proposer is not None)
+    hits, misses, could = seat_counts(epoch, adder)
+    known = np.array(sorted(epoch.ideal), np.int64)
+    values = np.array([epoch.ideal[each] for each in known.tolist()], np.int64)
+    ideal, has_ideal = _looked_up(known, values, epoch.after.of("effective_balance", index))
+    on_duty = is_on_duty(epoch, index)
+    missed = None
+    if epoch.proposers is not None:
+        taken = {slot.block.slot for slot in epoch.slots}
+        # Slot 0 has no block that anybody proposed.
+        missed = adder.sums((each, 1) for slot, each in epoch.proposers.items() if slot not in taken and slot > 0)
+    return {
+        "validator": index, "epoch": np.full(len(index), epoch.number), "height": np.full(len(index), height),
+        "source": votes[:, 0], "target": votes[:, 1], "head": votes[:, 2], "inactivity": votes[:, 3],
+        "ideal": (np.where(on_duty, ideal, 0), has_ideal | ~on_duty), "sync": own.sync, "sync_ideal": could,
+        "sync_hits": hits, "sync_misses": misses, "proposals": proposals, "proposed": proposed,
+        "missed": missed, "slashing": own.slashing, "effective": epoch.at.effective_balance, "unexplained": own.left,
+        "on_duty": on_duty, "is_told": is_told.astype(bool),
+    }  # fmt: skip
+
+
+def is_on_duty(epoch: Duties, index: Any) -> Any:
+    """Who has rewards of an epoch: the active ones, and the slashed ones until they can withdraw."""
+    begun = epoch.after.of("activation_epoch", index, NEVER) <= epoch.number
+    active = begun & (epoch.number < epoch.after.of("exit_epoch", index))
+    slashed = epoch.after.of("slashed", index).astype(bool)
+    return active | (begun & slashed & (epoch.number + 1 < epoch.after.of("withdrawable_epoch", index)))
+
+
+def _places(known: Any, wanted: Any) -> tuple[Any, Any]:
+    if not len(known):
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
+    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return at, known[at] == wanted
+
+
+def _looked_up(known: Any, values: Any, wanted: Any) -> tuple[Any, Any]:
+    at, is_there = _places(known, wanted)
+    return (values[at] if len(values) else at), is_there
+
+
+# --- what changes balances beside rewards ----------------------------------------------------------------------------
+
+
+def credited_at_once(spec: Spec, epoch: Balances, index_of: Callable[[str], int | None]) -> list[Change]:
+    """Deposits of the bridge before Electra, which the block itself credits; of validators that were there before."""
+    if spec.is_at_least("electra", epoch.number):
+        return []
+    found = []
+    for slot in epoch.slots:
+        for deposit in slot.block.body.deposits:
+            validator = index_of(deposit.data.pubkey.lower())
+            if validator is not None:
+                found.append(Change(validator, slot.block.slot, "deposit", deposit.data.amount))
+    return found
+
+
+Pending = tuple[Sequence[PendingDeposit], Sequence[PendingConsolidation]]
+
+
+def gone(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
+    """What a queue had before and has no more, each as often as it is gone."""
+    left: dict[Any, int] = {}
+    for each in after:
+        left[each] = left.get(each, 0) + 1
+    found = []
+    for each in before:
+        if left.get(each, 0):
+            left[each] -= 1
+        else:
+            found.append(each)
+    return found
+
+
+def from_queues(
+    epoch: Balances, slot: int, before: Pending, after: Pending, index_of: Callable[[str], int | None], others: States
+) -> list[Change]:
+    """What the transition into an epoch, whose first slot it is, took out of the queues of Electra. `others` are those
+    sources of consolidations that are not among the validators of the epoch."""
+    found = []
+    for deposit in gone(before[0], after[0]):
+        validator = index_of(deposit.pubkey.lower())
+        if validator is not None:
+            found.append(Change(validator, slot, "deposit", deposit.amount))
+    settled = {int(row[0]): int(row[1:].sum()) for row in epoch.paid} if gone(before[1], after[1]) else {}
+    credits: dict[int, int] = {}
+    for each in found:
+        credits[each.validator] = credits.get(each.validator, 0) + each.gwei
+    for each in gone(before[1], after[1]):
+        source, target = np.array([each.source_index]), each.target_index
+        known = epoch.before if epoch.before.places(source)[1][0] else others
+        if bool(known.of("slashed", source)[0]):
+            continue
+        held = int(known.of("balance", source)[0]) + settled.get(each.source_index, 0)
+        held = max(0, held + credits.get(each.source_index, 0))
+        moved = min(held, int(known.of("effective_balance", source)[0]))
+        credits[each.source_index] = credits.get(each.source_index, 0) - moved
+        credits[target] = credits.get(target, 0) + moved
+        found.append(Change(each.source_index, slot, "consolidation", -moved, target))
+        found.append(Change(target, slot, "consolidation", moved, each.source_index))
+    return found
+
+
+def queued(
+    slot: int, before: Sequence[PendingDeposit], after: Sequence[PendingDeposit], index_of: Callable[[str], int | None]
+) -> list[Change]:
+    """What of a balance a block put back into the queue: a validator that becomes compounding keeps 32 ETH."""
+    found = []
+    for deposit in gone(after, before):
+        validator = index_of(deposit.pubkey.lower()) if deposit.slot == 0 else None
+        if validator is not None:
+            found.append(Change(validator, slot, "queued", -deposit.amount))
+    return found

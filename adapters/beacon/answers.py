@@ -1,0 +1,267 @@
+"""The answers of the Beacon API that are read here, as types. Numbers come as text, and some nodes write them as
+numbers; both are read. Fields that nobody needs are not looked at."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Generic, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from chainfolio.errors import BadAnswer
+
+T = TypeVar("T")
+FAR_FUTURE: Final = 2**64 - 1
+FORKS: Final = ("phase0", "altair", "bellatrix", "capella", "deneb", "electra", "fulu")
+
+Epoch = Annotated[int, Meta(ge=0)]  # FAR_FUTURE where it is not known yet
+Number = Annotated[int, Meta(ge=0, le=2**62)]
+Gwei = Number
+Signed = Annotated[int, Meta(ge=-(2**62), le=2**62)]
+Root = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{64}$", max_length=66)]
+Key = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{96}$", max_length=98)]
+Address = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{40}$", max_length=42)]
+Bits = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]*$", max_length=2**16)]
+
+
+class Told(Struct, Generic[T], frozen=True):
+    """An answer about some state: what it says, and how sure the node is of it."""
+
+    data: T
+    execution_optimistic: bool = False
+    finalized: bool | None = None
+    version: str = ""
+
+
+class Genesis(Struct, frozen=True):
+    genesis_time: Number
+    genesis_validators_root: Root
+    genesis_fork_version: str
+
+
+class HeaderMessage(Struct, frozen=True):
+    slot: Number
+    proposer_index: Number
+    parent_root: Root
+    state_root: Root
+    body_root: Root
+
+
+class SignedHeader(Struct, frozen=True):
+    message: HeaderMessage
+
+
+class Header(Struct, frozen=True):
+    root: Root
+    header: SignedHeader
+    canonical: bool = True
+
+
+class Checkpoint(Struct, frozen=True):
+    epoch: Epoch
+    root: Root
+
+
+class Checkpoints(Struct, frozen=True):
+    finalized: Checkpoint
+
+
+class Validator(Struct, frozen=True, gc=False):
+    pubkey: Key
+    withdrawal_credentials: Root
+    effective_balance: Gwei
+    slashed: bool
+    activation_eligibility_epoch: Epoch
+    activation_epoch: Epoch
+    exit_epoch: Epoch
+    withdrawable_epoch: Epoch
+
+
+class ValidatorState(Struct, frozen=True, gc=False):
+    index: Number
+    balance: Gwei
+    status: str
+    validator: Validator
+
+
+class IdealReward(Struct, frozen=True, gc=False):
+    effective_balance: Gwei
+    head: Signed
+    target: Signed
+    source: Signed
+
+
+class TotalReward(Struct, frozen=True, gc=False):
+    validator_index: Number
+    head: Signed
+    target: Signed
+    source: Signed
+    inactivity: Signed = 0
+    inclusion_delay: Signed | None = None
+
+
+class AttestationRewards(Struct, frozen=True):
+    ideal_rewards: list[IdealReward]
+    total_rewards: list[TotalReward]
+
+
+class SyncReward(Struct, frozen=True, gc=False):
+    validator_index: Number
+    reward: Signed
+
+
+class BlockReward(Struct, frozen=True):
+    proposer_index: Number
+    total: Gwei
+    attestations: Gwei
+    sync_aggregate: Gwei
+    proposer_slashings: Gwei
+    attester_slashings: Gwei
+
+
+class SyncCommittee(Struct, frozen=True):
+    validators: list[Number]
+
+
+class ProposerDuty(Struct, frozen=True, gc=False):
+    validator_index: Number
+    slot: Number
+
+
+class PendingDeposit(Struct, frozen=True, gc=False):
+    pubkey: Key
+    withdrawal_credentials: Root
+    amount: Gwei
+    signature: str
+    slot: Number
+
+
+class PendingConsolidation(Struct, frozen=True, gc=False):
+    source_index: Number
+    target_index: Number
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+
+
+class Withdrawal(Struct, frozen=True, gc=False):
+    index: Number
+    validator_index: Number
+    address: Address
+    amount: Gwei
+
+
+class Payload(Struct, frozen=True):
+    block_number: Number
+    block_hash: Root
+    fee_recipient: Address
+    withdrawals: list[Withdrawal] = []
+
+
+class SyncAggregate(Struct, frozen=True):
+    sync_committee_bits: Bits
+
+
+class DepositData(Struct, frozen=True):
+    pubkey: Key
+    withdrawal_credentials: Root
+    amount: Gwei
+
+
+class Deposit(Struct, frozen=True):
+    data: DepositData
+
+
+class DepositRequest(Struct, frozen=True):
+    pubkey: Key
+    withdrawal_credentials: Root
+    amount: Gwei
+    index: Number
+
+
+class WithdrawalRequest(Struct, frozen=True):
+    source_address: Address
+    validator_pubkey: Key
+    amount: Gwei
+
+
+class ConsolidationRequest(Struct, frozen=True):
+    source_address: Address
+    source_pubkey: Key
+    target_pubkey: Key
+
+
+class Requests(Struct, frozen=True):
+    deposits: list[DepositRequest] = []
+    withdrawals: list[WithdrawalRequest] = []
+    consolidations: list[ConsolidationRequest] = []
+
+
+class SlashedHeader(Struct, frozen=True):
+    proposer_index: Number
+
+
+class SlashedSigned(Struct, frozen=True):
+    message: SlashedHeader
+
+
+class ProposerSlashing(Struct, frozen=True):
+    signed_header_1: SlashedSigned
+
+
+class Indexed(Struct, frozen=True):
+    attesting_indices: list[Number]
+
+
+class AttesterSlashing(Struct, frozen=True):
+    attestation_1: Indexed
+    attestation_2: Indexed
+
+
+class CredentialsChange(Struct, frozen=True):
+    validator_index: Number
+    to_execution_address: Address
+
+
+class SignedCredentialsChange(Struct, frozen=True):
+    message: CredentialsChange
+
+
+class Body(Struct, frozen=True):
+    proposer_slashings: list[ProposerSlashing] = []
+    attester_slashings: list[AttesterSlashing] = []
+    deposits: list[Deposit] = []
+    sync_aggregate: SyncAggregate | None = None
+    execution_payload: Payload | None = None
+    bls_to_execution_changes: list[SignedCredentialsChange] = []
+    execution_requests: Requests = Requests()
+
+
+class BlockMessage(Struct, frozen=True):
+    slot: Number
+    proposer_index: Number
+    parent_root: Root
+    state_root: Root
+    body: Body
+
+
+class SignedBlock(Struct, frozen=True):
+    message: BlockMessage
+
+
+class NodeVersion(Struct, frozen=True):
+    version: Annotated[str, Meta(max_length=512)]
+
+
+class Syncing(Struct, frozen=True):
+    head_slot: Number
+    is_syncing: bool
+    is_optimistic: bool = False
+
+
+def decoded(source: str, body: bytes, kind: type[T]) -> T:
+    """An answer in its type; BadAnswer where it does not fit. None of its words is repeated."""
+    try:
+        return msgspec.json.decode(body, type=kind, strict=False)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadAnswer(source, f"an answer of the wrong shape: {error}") from None

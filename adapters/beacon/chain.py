@@ -1,0 +1,418 @@
+"""A beacon chain as `chainfolio.chains.Chain`: slots are its heights, and a missed one has no block."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from adapters.beacon import rows
+from adapters.beacon.accounts import NONE, NoAccounts
+from adapters.beacon.answers import (
+    BlockMessage,
+    Checkpoints,
+    Genesis,
+    Header,
+    Told,
+    ValidatorState,
+)
+from adapters.beacon.chosen import Chosen
+from adapters.beacon.datasets import DATASETS, OF_EPOCHS
+from adapters.beacon.doctor import examined
+from adapters.beacon.epochs import SETTLED_AFTER, settled
+from adapters.beacon.http import HttpTransport, Transport
+from adapters.beacon.memo import Memo
+from adapters.beacon.node import Absent, BeaconNode, Nodes
+from adapters.beacon.reader import LIMITS, Reader, gathered
+from adapters.beacon.settings import BeaconSettings
+from adapters.beacon.spec import Spec
+from adapters.beacon.spec import read as read_spec
+from chainfolio.assets import Asset
+from chainfolio.block_search import block_before
+from chainfolio.blocks import Block, Span
+from chainfolio.chains import Capability, ChainInfo, Collected, Cost, EndpointHealth, Heads
+from chainfolio.contracts import Holding, Token
+from chainfolio.datasets import Dataset
+from chainfolio.errors import (
+    BadAnswer,
+    BadSettings,
+    Disputed,
+    NoBlock,
+    NodeBehind,
+    NotFound,
+    Reorged,
+    SourceError,
+    Unavailable,
+    WrongChain,
+)
+from chainfolio.plans import Plan
+from chainfolio.reads import ReadResult
+from chainfolio.seams import Seams
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from chainfolio.protocols import InstalledProtocols
+
+SLIP44: Final = 60
+GWEI_DECIMALS: Final = 9
+
+
+class Facts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One beacon chain as its file describes it. `genesis` is its validators' root: empty, any network is taken."""
+
+    key: str
+    kind: str = "beacon"
+    chain_id: int = 0
+    name: str = ""
+    genesis: str = ""
+
+
+def facts_of(key: str, settings: BeaconSettings, configs: Path) -> Facts:
+    """The facts of a chain; those of no network where it has no file."""
+    path = Path(settings.facts) if settings.facts else configs / "chains" / f"{key}.toml"
+    if not path.exists() and not settings.facts:
+        return Facts(key, name=key)
+    try:
+        return msgspec.convert(tomllib.loads(path.read_text()), Facts)
+    except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise BadSettings(str(path), f"these are no facts of a beacon chain: {error}") from None
+
+
+def build(
+    key: str, settings: BeaconSettings, seams: Seams, *, configs: Path, transport: Transport | None = None
+) -> BeaconChain:
+    """One chain, from its settings and its facts. Nothing is asked yet."""
+    way = transport or HttpTransport(seams.answers, connections=settings.requests)
+    nodes = [
+        BeaconNode(url, way, seams, timeout_s=settings.timeout_s, at_once=settings.requests) for url in settings.nodes
+    ]
+    return BeaconChain(key, settings, facts_of(key, settings, configs), Nodes(key, nodes, way))
+
+
+class BeaconChain:
+    """One beacon chain behind its nodes."""
+
+    kind = "beacon"
+    datasets: Mapping[str, Dataset] = DATASETS
+    usual = tuple(name for name in DATASETS if name != "blocks")
+    capabilities: frozenset[Capability] = frozenset()
+
+    def __init__(self, key: str, settings: BeaconSettings, facts: Facts, nodes: Nodes) -> None:
+        self.key, self.settings, self.nodes, self.facts = key, settings, nodes, facts
+        self.caip2 = f"beacon:{key}"
+        native = Token(Asset(self.caip2, "slip44", str(SLIP44)), "ETH", "Ether", GWEI_DECIMALS)
+        self.info = ChainInfo(facts.name or key, facts.chain_id, native, "none", 12_000)
+        self._spec: Spec | None = None
+        self._final = -1
+        self._head: Block | None = None
+        self._chosen = Chosen(nodes)
+        self._memos: dict[tuple[int, ...] | None, Memo] = {}
+
+    @property
+    def requests(self) -> int:
+        """Requests to nodes so far."""
+        return self.nodes.requests
+
+    async def spec(self) -> Spec:
+        """What the network is like, as its node says; WrongChain where it is another one than the facts name."""
+        if self._spec is None:
+            spec = await read_spec(self.nodes)
+            found = spec.genesis.genesis_validators_root.lower()
+            if self.facts.genesis and found != self.facts.genesis.lower():
+                raise WrongChain(self.key, f"the node's network has the genesis {found}, not {self.facts.genesis}")
+            for other in self.nodes.nodes[1:]:
+                try:
+                    told = await other.data("/eth/v1/beacon/genesis", Genesis)
+                except Unavailable:
+                    continue
+                if told.genesis_validators_root.lower() != found:
+                    raise WrongChain(other.name, "it serves another network than the first node")
+            self._spec = spec
+        return self._spec
+
+    # --- blocks ------------------------------------------------------------------------------------------------------
+
+    async def heads(self) -> Heads:
+        """The newest block, and the last slot of the last final epoch's first slot."""
+        spec = await self.spec()
+        checkpoints = await self.nodes.data("/eth/v1/beacon/states/head/finality_checkpoints", Checkpoints)
+        header = await self.nodes.told("/eth/v1/beacon/headers/head", Header)
+        epoch = checkpoints.finalized.epoch
+        self._final = max(self._final, epoch * spec.slots)
+        self._head = self._block_of(spec, header.data)
+        for node in self.nodes.nodes:
+            node.head = self._head.height if node is self.nodes.nodes[0] else node.head
+        return Heads(self._head, self._final)
+
+    def is_final(self, height: int) -> bool:
+        """Whether what lies at a slot cannot change any more."""
+        return height <= self._final
+
+    def _block_of(self, spec: Spec, header: Header) -> Block:
+        message = header.header.message
+        return Block(message.slot, header.root.lower(), message.parent_root.lower(), spec.time_us(message.slot))
+
+    async def block(self, height: int) -> Block:
+        """The block at a slot."""
+        spec = await self.spec()
+        try:
+            found = await self.nodes.told(f"/eth/v1/beacon/headers/{height}", Header)
+        except Absent:
+            await self._check_reached(height)
+            raise NoBlock(self.key, height) from None
+        return self._checked(spec, height, found)
+
+    def _checked(self, spec: Spec, height: int, found: Told[Header]) -> Block:
+        block = self._block_of(spec, found.data)
+        if block.height != height:
+            raise BadAnswer(self.key, f"the header of slot {block.height} in the place of {height}")
+        if not found.data.canonical:
+            raise Unavailable(self.key, f"the header of slot {height} is not on the node's own chain")
+        if self.is_final(height) and found.finalized is False:
+            raise Unavailable(self.key, f"the node calls slot {height} not final any more: one of its nodes is behind")
+        return block
+
+    async def _check_reached(self, height: int) -> None:
+        """NodeBehind where the chain is not that far."""
+        head = self._head
+        if head is None or height > head.height:
+            head = (await self.heads()).latest
+        if height > head.height:
+            raise NodeBehind(
+                self.key, f"slot {height} is not there yet: the newest block is that of slot {head.height}"
+            )
+
+    async def blocks(self, heights: Sequence[int]) -> list[Block]:
+        """The blocks at some slots."""
+        if heights:
+            await self._check_reached(max(heights))
+
+        async def one(height: int) -> Block | None:
+            try:
+                return await self.block(height)
+            except NoBlock:
+                return None
+
+        return [block for block in await gathered(one(height) for height in heights) if block is not None]
+
+    async def block_at(self, moment_us: int) -> Block | None:
+        """The last block before a moment."""
+        head = (await self.heads()).latest
+        if head.time_us < moment_us:
+            raise NodeBehind(self.key, f"its newest block, {head.height}, is from before the moment asked for")
+        return await block_before(head, moment_us, self.blocks)
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    async def collect(
+        self,
+        span: Span,
+        datasets: Sequence[str],
+        contracts: Sequence[str] = (),
+        before: Block | None = None,
+        events: Sequence[str] = (),
+    ) -> Collected:
+        """The rows of some datasets in a span of slots. `contracts` are the validators that they are wanted of."""
+        spec = await self.spec()
+        await self._check_reached(span.last)
+        reader = Reader(self.nodes, spec, None, self._memo(None, span))
+        found = await gathered(reader.block(slot) for slot in range(span.first, span.last + 1))
+        messages = [each for each in found if each is not None]
+        linked = await self._linked(spec, span, messages, before)
+        indexes = await self._chosen.indexes(contracts, messages) if contracts else None
+        reader = Reader(self.nodes, spec, indexes, self._memo(indexes, span), blocks=reader.memo)
+        tables = self._of_blocks(spec, datasets, list(zip(linked, messages, strict=True)), reader, contracts)
+        if messages and set(datasets) & set(OF_EPOCHS):
+            last = before.height if before is not None else await self._slot_of(messages[0].parent_root)
+            tables |= await self._of_epochs(reader, datasets, [last, *(each.slot for each in messages)])
+        await self._check_agreed(linked[-1] if linked else None)
+        events_found = sum(len(table) for name, table in tables.items() if name != "blocks")
+        return Collected(span, tables, linked[-1] if linked else None, linked, events_found, 0, True)
+
+    def _memo(self, indexes: tuple[int, ...] | None, span: Span) -> Memo:
+        """What was read before: of final slots alone, for others change."""
+        if not self.is_final(span.last):
+            return Memo(LIMITS)
+        if indexes not in self._memos:
+            while len(self._memos) > 2:
+                self._memos.pop(next(key for key in self._memos if key is not None)).close()
+            self._memos[indexes] = Memo(LIMITS)
+        return self._memos[indexes]
+
+    async def _slot_of(self, root: str) -> int:
+        """The slot of a block by its root; -1 of the one before the first."""
+        try:
+            return (await self.nodes.data(f"/eth/v1/beacon/headers/{root}", Header)).header.message.slot
+        except Absent:
+            if (await self._genesis_root()) == root.lower():
+                return 0
+            raise Unavailable(self.key, "the node does not know the parent of a block of its own") from None
+
+    async def _genesis_root(self) -> str | None:
+        """The root of the block of slot 0, as that of slot 1 or the next one names it."""
+        reader = Reader(self.nodes, await self.spec(), ())
+        for slot in range(1, 2 * reader.spec.slots):
+            if (block := await reader.block(slot)) is not None:
+                return block.parent_root.lower()
+        return None
+
+    async def _linked(
+        self, spec: Spec, span: Span, messages: Sequence[BlockMessage], before: Block | None
+    ) -> list[Block]:
+        """The blocks with their roots: each block names that of the one before. The root of the last one, and of each
+        before a missed slot, is asked for: a node that has lost a block must not pass for one that missed it."""
+        if not messages:
+            return []
+        if before is not None and messages[0].parent_root.lower() != before.hash:
+            raise Reorged(self.key, before.height, before.hash)
+        ends = {messages[-1].slot} | {one.slot for one, other in pairwise(messages) if other.slot > one.slot + 1}
+        headers = dict(zip(sorted(ends), await gathered(self.block(slot) for slot in sorted(ends)), strict=True))
+        linked = []
+        for at, each in enumerate(messages):
+            root = messages[at + 1].parent_root.lower() if at + 1 < len(messages) else headers[each.slot].hash
+            known = headers.get(each.slot)
+            if known is not None and (known.hash != root or known.parent != each.parent_root.lower()):
+                raise Unavailable(self.key, f"the blocks after slot {each.slot} do not follow it: some are missing")
+            linked.append(Block(each.slot, root, each.parent_root.lower(), spec.time_us(each.slot)))
+        return linked
+
+    def _of_blocks(
+        self,
+        spec: Spec,
+        datasets: Sequence[str],
+        found: Sequence[tuple[Block, BlockMessage]],
+        reader: Reader,
+        filters: Sequence[str],
+    ) -> dict[str, pa.Table]:
+        """The rows that blocks say themselves."""
+
+        def named(pubkey: str, credentials: str) -> bool:
+            return not filters or pubkey in filters or f"0x{credentials[26:]}" in filters
+
+        tables = {}
+        if "blocks" in datasets:
+            tables["blocks"] = rows.blocks(self.key, found)
+        if "proposals" in datasets:
+            tables["proposals"] = rows.proposals(self.key, spec, (each for _, each in found), reader.is_wanted)
+        if "withdrawals" in datasets:
+            tables["withdrawals"] = rows.withdrawals(self.key, spec, found, reader.is_wanted)
+        if "deposits" in datasets:
+            tables["deposits"] = rows.deposits(self.key, spec, found, named)
+        if "stake_requests" in datasets:
+            tables["stake_requests"] = rows.requests(self.key, spec, found, named)
+        return tables
+
+    async def _of_epochs(self, reader: Reader, datasets: Sequence[str], slots: Sequence[int]) -> dict[str, pa.Table]:
+        """The rows of the epochs that some blocks settled. The first slot is that of the block before them."""
+        spec, parts = reader.spec, {name: list[Any]() for name in OF_EPOCHS if name in datasets}
+        for last, slot in pairwise(slots):
+            for begun in range(spec.epoch(last) + 1, spec.epoch(slot) + 1):
+                if begun < SETTLED_AFTER:
+                    continue
+                number = begun - SETTLED_AFTER
+                done = await settled(reader, number, slot)
+                if "validator_rewards" in parts:
+                    parts["validator_rewards"].append(rows.rewards(self.key, done))
+                if "stake_changes" in parts:
+                    parts["stake_changes"].append(rows.changes(self.key, done, slot))
+                if "validators" in parts:
+                    now = done.at
+                    is_first = number in (0, spec.epoch(max(0, self.settings.start_block - 1)))
+                    places = range(len(now)) if is_first else now.changed(done.before)
+                    parts["validators"].append(rows.registry(self.key, number, slot, now, list(places)))
+        return {name: rows.together(found, DATASETS[name].table) for name, found in parts.items()}
+
+    async def _check_agreed(self, last: Block | None) -> None:
+        """Disputed where another node that answers has another block at the last slot, Unavailable where this one has
+        by now: then the chain changed while it was read."""
+        if last is None:
+            return
+        if not self.is_final(last.height) and (await self.block(last.height)).hash != last.hash:
+            raise Unavailable(self.key, "the chain changed while it was read")
+        for other in self.nodes.nodes[1:]:
+            try:
+                root = (await other.data(f"/eth/v1/beacon/headers/{last.height}", Header)).root.lower()
+            except (Unavailable, Absent):
+                continue
+            if root != last.hash and self.is_final(last.height):
+                raise Disputed(self.key, f"{other.name} has another final block at slot {last.height} than the others")
+
+    # --- validators --------------------------------------------------------------------------------------------------
+
+    async def validator(self, which: int | str) -> ValidatorState:
+        """A validator in the newest state, by its index or its public key; NotFound where there is none."""
+        try:
+            return await self.nodes.data(f"/eth/v1/beacon/states/head/validators/{which}", ValidatorState)
+        except Absent:
+            raise NotFound(f"no validator {which}") from None
+        except BadAnswer as error:
+            # Some nodes say 400 of an index above the registry.
+            found = await self.nodes.data(
+                "/eth/v1/beacon/states/head/validators", list[ValidatorState], {"ids": [str(which)]}
+            )
+            if not found:
+                raise NotFound(f"no validator {which}") from error
+            return found[0]
+
+    async def validators_of(self, filters: Sequence[str]) -> tuple[int, ...]:
+        """The indexes of the validators that some filters name by now."""
+        return await self._chosen.indexes(filters)
+
+    # --- accounts: there are none ------------------------------------------------------------------------------------
+
+    async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
+        """Nothing is known of accounts."""
+        return [NONE] * len(reads)
+
+    async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
+        """Nothing at any block."""
+        return [[NONE] * len(reads) for _, reads in asked]
+
+    def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> NoAccounts:
+        """What reads nothing."""
+        return NoAccounts()
+
+    def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
+        """No reads."""
+        return ()
+
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any, Sequence[Any]]:
+        """Nothing is known of accounts."""
+        yield from ()
+        return [NONE] * len(pairs)
+
+    def describe(self, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
+        """There are no tokens."""
+        yield from ()
+        return {asset: Token(asset, "", "", None) for asset in assets}
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    async def probe(self, first: int) -> None:
+        """Every dataset is served by every node that serves the standard Beacon API."""
+        await self.spec()
+
+    async def examine(self) -> list[dict[str, Any]]:
+        """What `doctor` shows of each node."""
+        return [await examined(node, self.facts.genesis) for node in self.nodes.nodes]
+
+    def health(self) -> list[EndpointHealth]:
+        """How well each node does."""
+        return [
+            EndpointHealth(
+                node.name, node.head, None, requests=node.requests, errors=dict(node.errors),
+                cost=Cost(received_bytes=node.received_bytes),
+            )
+            for node in self.nodes.nodes
+        ]  # fmt: skip
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        for memo in self._memos.values():
+            memo.close()
+        await self.nodes.close()

@@ -1,0 +1,63 @@
+"""Which validators some filters name: indexes, public keys, and addresses to which validators withdraw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from adapters.beacon.answers import BlockMessage, ValidatorState
+from adapters.beacon.node import Nodes
+from adapters.beacon.reader import PIECE
+from adapters.beacon.states import columns
+
+KEY, ADDRESS = 98, 42  # characters
+
+
+def address_of(credentials: bytes) -> str | None:
+    """The address to which credentials withdraw; None for a BLS key."""
+    return f"0x{credentials[12:].hex()}" if credentials[0] in (1, 2) else None
+
+
+@dataclass(slots=True)
+class Chosen:
+    """The validators of filters. The registry is read once, for addresses, and from then on what is new in it."""
+
+    nodes: Nodes
+    _by_key: dict[str, int] = field(default_factory=dict)
+    _by_address: dict[str, set[int]] = field(default_factory=dict)
+    _read: int = 0  # validators of the registry that were looked through
+
+    async def indexes(self, filters: Sequence[str], blocks: Iterable[BlockMessage] = ()) -> tuple[int, ...]:
+        """The indexes of all that there are by now. `blocks` may say that a validator withdraws elsewhere."""
+        found = {int(each) for each in filters if not each.startswith("0x")}
+        for key in (each for each in filters if len(each) == KEY):
+            if key not in self._by_key:
+                await self._find(key)
+            found |= {self._by_key[key]} if key in self._by_key else set()
+        if addresses := [each for each in filters if len(each) == ADDRESS]:
+            await self._look_through()
+            for block in blocks:
+                for change in block.body.bls_to_execution_changes:
+                    address = change.message.to_execution_address.lower()
+                    self._by_address.setdefault(address, set()).add(change.message.validator_index)
+            for address in addresses:
+                found |= self._by_address.get(address, set())
+        return tuple(sorted(found))
+
+    async def _find(self, key: str) -> None:
+        path = "/eth/v1/beacon/states/head/validators"
+        for each in await self.nodes.data(path, list[ValidatorState], {"ids": [key]}):
+            if each.validator.pubkey.lower() == key:
+                self._by_key[key] = each.index
+
+    async def _look_through(self) -> None:
+        path = "/eth/v1/beacon/states/head/validators"
+        while True:
+            asked = {"ids": [str(each) for each in range(self._read, self._read + PIECE)]}
+            part = columns(self.nodes.key, await self.nodes.data(path, list[ValidatorState], asked))
+            for index, credentials in zip(part.index.tolist(), part.credentials, strict=True):
+                if (address := address_of(bytes(credentials))) is not None:
+                    self._by_address.setdefault(address, set()).add(index)
+            self._read += len(part)
+            if len(part) < PIECE:
+                return

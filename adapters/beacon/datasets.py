@@ -1,0 +1,29 @@
+"""The datasets of a beacon chain."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from chainfolio.datasets import Dataset
+from chainfolio.tables import (
+    BLOCKS,
+    DEPOSITS,
+    PROPOSALS,
+    STAKE_CHANGES,
+    STAKE_REQUESTS,
+    VALIDATOR_REWARDS,
+    VALIDATORS,
+    WITHDRAWALS,
+)
+
+# Those of settled epochs are read together; each is one by itself, as a table is.
+OF_EPOCHS: Final = ("validator_rewards", "validators", "stake_changes")
+DATASETS: Final = {
+    "blocks": Dataset("blocks", BLOCKS),
+    **{
+        table.name: Dataset(table.name, table, filtered_by="contract")
+        for table in (
+            PROPOSALS, WITHDRAWALS, DEPOSITS, STAKE_REQUESTS, VALIDATOR_REWARDS, VALIDATORS, STAKE_CHANGES,
+        )
+    },
+}  # fmt: skip

@@ -1,0 +1,42 @@
+"""What several readers want at about the same time is asked of the node once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class Memo:
+    """Answers by their keys, at most so many of each kind; an error is forgotten at once."""
+
+    def __init__(self, limits: dict[str, int]) -> None:
+        self._limits = limits
+        self._kept: dict[str, OrderedDict[Any, asyncio.Task[Any]]] = {name: OrderedDict() for name in limits}
+
+    async def get(self, kind: str, key: Any, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The answer to a key, asked now where nobody did before."""
+        kept = self._kept[kind]
+        task = kept.get(key)
+        if task is None:
+            task = kept[key] = asyncio.ensure_future(ask())
+            task.add_done_callback(lambda done: self._forget(kind, key, done))
+            while len(kept) > self._limits[kind]:
+                kept.popitem(last=False)
+        # Whoever is cancelled leaves the others their answer.
+        return cast(T, await asyncio.shield(task))
+
+    def _forget(self, kind: str, key: Any, done: asyncio.Task[Any]) -> None:
+        failed = done.cancelled() or done.exception() is not None
+        if failed and self._kept[kind].get(key) is done:
+            del self._kept[kind][key]
+
+    def close(self) -> None:
+        """Ask for nothing any more."""
+        for kept in self._kept.values():
+            for task in kept.values():
+                task.cancel()
+            kept.clear()

@@ -1,0 +1,244 @@
+"""What is read of a chain: blocks by slot, and the rewards, states and duties of epochs. Each is asked for once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from adapters.beacon.answers import (
+    FORKS,
+    AttestationRewards,
+    BlockMessage,
+    BlockReward,
+    Header,
+    PendingConsolidation,
+    PendingDeposit,
+    ProposerDuty,
+    SignedBlock,
+    SyncCommittee,
+    SyncReward,
+    ValidatorState,
+)
+from adapters.beacon.memo import Memo
+from adapters.beacon.node import Absent, Nodes
+from adapters.beacon.spec import Spec
+from adapters.beacon.states import States, columns, joined
+from chainfolio.errors import BadAnswer, HistoryUnavailable, Unsupported
+
+T = TypeVar("T")
+PIECE: Final = 50_000  # validators in one request
+LIMITS: Final = {
+    "block": 4096,
+    "earned": 4096,
+    "states": 6,
+    "attestations": 6,
+    "closing": 4,
+    "committee": 8,
+    "duties": 64,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seats:
+    """The seats of a sync committee, and how many of the wanted validators it has."""
+
+    members: tuple[int, ...]
+    wanted: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Earned:
+    """What a block brought: to its proposer, and to the wanted members of the sync committee."""
+
+    proposer: int | None = None
+    proposal: int = 0
+    sync: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads one chain for some validators; `wanted` None stands for all of them. Blocks are the same for all readers:
+    `blocks` has them, where that is another memory."""
+
+    nodes: Nodes
+    spec: Spec
+    wanted: tuple[int, ...] | None
+    memo: Memo = field(default_factory=lambda: Memo(LIMITS))
+    blocks: Memo | None = None
+    _set: frozenset[int] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._set = None if self.wanted is None else frozenset(self.wanted)
+
+    def is_wanted(self, validator: int) -> bool:
+        """Whether a validator is one of those that are read."""
+        return self._set is None or validator in self._set
+
+    # --- slots -------------------------------------------------------------------------------------------------------
+
+    async def block(self, slot: int) -> BlockMessage | None:
+        """The block of a slot; None where its proposal was missed, as far as one node knows."""
+        return await (self.blocks or self.memo).get("block", slot, lambda: self._block(slot))
+
+    async def _block(self, slot: int) -> BlockMessage | None:
+        try:
+            found = await self.nodes.told(f"/eth/v2/beacon/blocks/{slot}", SignedBlock)
+        except Absent:
+            return None
+        if found.version not in FORKS:
+            raise Unsupported(
+                self.nodes.key,
+                f"slot {slot} has a block of the fork `{found.version:.20}`, which is not known here",
+                remedy="upgrade Chainfolio, then index on",
+            )
+        if found.data.message.slot != slot:
+            raise BadAnswer(self.nodes.key, f"the block of slot {found.data.message.slot} in the place of {slot}")
+        return found.data.message
+
+    async def header(self, which: int | str) -> Header:
+        """The header at a slot, or of a root. Absent where there is none."""
+        return await self.nodes.data(f"/eth/v1/beacon/headers/{which}", Header)
+
+    async def earned(self, block: BlockMessage) -> Earned:
+        """What a block brought to the wanted validators."""
+        return await self.memo.get("earned", block.slot, lambda: self._earned(block))
+
+    async def _earned(self, block: BlockMessage) -> Earned:
+        proposer, proposal = (block.proposer_index if self.is_wanted(block.proposer_index) else None), 0
+        if proposer is not None:
+            reward = await self._of(block.slot, f"/eth/v1/beacon/rewards/blocks/{block.slot}", BlockReward)
+            parts = reward.attestations + reward.sync_aggregate + reward.proposer_slashings + reward.attester_slashings
+            if reward.proposer_index != proposer or reward.total != parts:
+                raise BadAnswer(self.nodes.key, f"the reward of the block at slot {block.slot} is not its proposer's")
+            proposal = reward.total
+        seats = await self.seats(self.spec.epoch(block.slot)) if block.body.sync_aggregate else None
+        if seats is None or not seats.wanted:
+            return Earned(proposer, proposal)
+        asked = [] if self._set is None else [str(each) for each in sorted(seats.wanted)]
+        path = f"/eth/v1/beacon/rewards/sync_committee/{block.slot}"
+        rewards = await self._of(block.slot, path, list[SyncReward], asked)
+        sync: dict[int, int] = {}
+        for each in rewards:
+            if each.validator_index in seats.wanted:
+                sync[each.validator_index] = sync.get(each.validator_index, 0) + each.reward
+        if missing := seats.wanted - sync.keys():
+            raise BadAnswer(self.nodes.key, f"no sync reward of validator {min(missing)} at slot {block.slot}")
+        return Earned(proposer, proposal, tuple(sorted(sync.items())))
+
+    # --- epochs ------------------------------------------------------------------------------------------------------
+
+    async def seats(self, epoch: int) -> Seats | None:
+        """The sync committee of an epoch; None before Altair."""
+        if not self.spec.is_at_least("altair", epoch):
+            return None
+        period = epoch // self.spec.number("EPOCHS_PER_SYNC_COMMITTEE_PERIOD")
+        return await self.memo.get("committee", period, lambda: self._seats(epoch))
+
+    async def _seats(self, epoch: int) -> Seats:
+        slot = epoch * self.spec.slots
+        path = f"/eth/v1/beacon/states/{slot}/sync_committees?epoch={epoch}"
+        members = tuple((await self._of(slot, path, SyncCommittee)).validators)
+        return Seats(members, frozenset(each for each in members if self.is_wanted(each)))
+
+    def end(self, epoch: int) -> int:
+        """The last slot of an epoch."""
+        return (epoch + 1) * self.spec.slots - 1
+
+    async def states(self, epoch: int) -> States:
+        """The wanted validators at the end of an epoch."""
+        return await self.memo.get("states", epoch, lambda: self._states(self.end(epoch)))
+
+    async def _states(self, slot: int) -> States:
+        if self.wanted is not None:
+            return await self.part(slot, self.wanted)
+        parts: list[States] = []
+        while not parts or len(parts[-1]) == PIECE:
+            first = len(parts) * PIECE
+            parts.append(await self.part(slot, range(first, first + PIECE)))
+        return joined(parts)
+
+    async def origin(self, at: States) -> States:
+        """The validators before the first slot: those of genesis, as far as they are in a later state."""
+        if self.wanted is None:
+            return await self.memo.get("states", -1, lambda: self._states(0))
+        return await self.memo.get("states", -1, lambda: self.part(0, at.index.tolist()))
+
+    async def part(self, slot: int, indexes: Sequence[int]) -> States:
+        """Some validators in the state after a slot."""
+        if not indexes:
+            return columns(self.nodes.key, [])
+        path, asked = f"/eth/v1/beacon/states/{slot}/validators", {"ids": [str(each) for each in indexes]}
+        found = await self._of(slot, path, list[ValidatorState], asked)
+        part = await asyncio.to_thread(columns, self.nodes.key, found)
+        if not np.isin(part.index, np.fromiter(indexes, np.int64, len(indexes))).all():
+            raise BadAnswer(self.nodes.key, "a validator that nobody asked for")
+        return part
+
+    async def attestations(self, epoch: int) -> tuple[dict[int, int], Any]:
+        """What attesting in an epoch could bring, by effective balance, and what it brought: one row of index, source,
+        target, head, inactivity a validator."""
+        return await self.memo.get("attestations", epoch, lambda: self._attestations(epoch))
+
+    async def _attestations(self, epoch: int) -> tuple[dict[int, int], Any]:
+        states = await self.states(epoch + 1)
+        ideal: dict[int, int] = {}
+        rows = [np.zeros((0, 5), np.int64)]
+        for start in range(0, len(states), PIECE):
+            indexes = states.index[start : start + PIECE].tolist()
+            path = f"/eth/v1/beacon/rewards/attestations/{epoch}"
+            found = await self._of(self.end(epoch + 1), path, AttestationRewards, [str(each) for each in indexes])
+            ideal |= {each.effective_balance: each.source + each.target + each.head for each in found.ideal_rewards}
+            rows.append(await asyncio.to_thread(_rows, found))
+        every = np.concatenate(rows)
+        every = every[np.argsort(every[:, 0], kind="stable")]
+        if (every[1:, 0] == every[:-1, 0]).any() or not np.isin(every[:, 0], states.index).all():
+            raise BadAnswer(self.nodes.key, f"rewards of epoch {epoch} twice, or of a validator that nobody asked for")
+        return ideal, every
+
+    async def duties(self, epoch: int) -> dict[int, int] | None:
+        """Who was to propose in each slot of an epoch; None where the node does not say it of so old an epoch."""
+        return await self.memo.get("duties", epoch, lambda: self._duties(epoch))
+
+    async def _duties(self, epoch: int) -> dict[int, int] | None:
+        try:
+            found = await self.nodes.data(f"/eth/v1/validator/duties/proposer/{epoch}", list[ProposerDuty])
+        except (Absent, BadAnswer):  # a refusal, which many nodes give for the past
+            return None
+        if {each.slot for each in found} - {0} != set(range(epoch * self.spec.slots, self.end(epoch) + 1)) - {0}:
+            raise BadAnswer(self.nodes.key, f"proposers of other slots than those of epoch {epoch}")
+        return {each.slot: each.validator_index for each in found}
+
+    async def pending(self, slot: int) -> tuple[list[PendingDeposit], list[PendingConsolidation]]:
+        """What waits in the state after a slot: deposits that are not credited yet, and consolidations."""
+        at = f"/eth/v1/beacon/states/{slot}"
+        deposits = await self._of(slot, f"{at}/pending_deposits", list[PendingDeposit])
+        return deposits, await self._of(slot, f"{at}/pending_consolidations", list[PendingConsolidation])
+
+    async def _of(self, slot: int, path: str, kind: type[T], body: Any = None) -> T:
+        """What the node says about a slot that it has passed. HistoryUnavailable where it says there is nothing."""
+        try:
+            return await self.nodes.data(path, kind, body)
+        except Absent as error:
+            raise HistoryUnavailable(error.source, slot, "404 for a slot that it has passed") from None
+
+
+def _rows(found: AttestationRewards) -> Any:
+    rows = [
+        (each.validator_index, each.source, each.target, each.head, each.inactivity + (each.inclusion_delay or 0))
+        for each in found.total_rewards
+    ]
+    return np.array(rows, np.int64).reshape(len(rows), 5)
+
+
+async def gathered(asks: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All answers in order; the first error ends the others."""
+    tasks = [asyncio.ensure_future(each) for each in asks]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()

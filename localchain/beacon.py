@@ -1,0 +1,97 @@
+"""A beacon chain of one's own: the consensus rules of a released client, as fast as the processor allows."""
+
+import json
+import os
+import select
+import shutil
+import subprocess
+import time
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from localchain import install
+from localchain.errors import NodeFailed
+
+SOURCES = Path(__file__).parent / "beacon_runtime"
+INSTALL_S = 300.0
+START_S = 120.0
+
+
+def ensure() -> Path:
+    """Installs what it needs, once; safe to call from any number of processes."""
+    where = install.packages(SOURCES / "package.json", install.home() / "beacon", INSTALL_S)
+    script = where / "beacon_runtime.mjs"
+    if not script.exists() or script.read_bytes() != (SOURCES / script.name).read_bytes():
+        fresh = where / f".{os.getpid()}.mjs"
+        shutil.copyfile(SOURCES / script.name, fresh)
+        fresh.replace(script)
+    return script
+
+
+class BeaconRuntime:
+    """Lodestar's state transition behind the Beacon API, on a free loopback port. It advances when it is told to."""
+
+    def __init__(
+        self, *, preset: str = "minimal", fork: str = "electra", validators: int = 64, slots: int = 0, seed: int = 1
+    ) -> None:
+        self.preset = preset
+        self._options = ["--validators", str(validators), "--slots", str(slots), "--fork", fork, "--seed", str(seed)]
+        self._process: subprocess.Popen[str] | None = None
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        script = ensure()
+        self._process = subprocess.Popen(
+            ["node", str(script), "--port", "0", *self._options],
+            env={**os.environ, "LODESTAR_PRESET": self.preset}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        try:
+            self.url = json.loads(self._first_line())["url"]
+        except BaseException:  # whatever it is: no process is left behind
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def _first_line(self) -> str:
+        assert self._process is not None, "it was started"
+        assert self._process.stdout is not None, "its output is read"
+        end_s = time.monotonic() + START_S
+        ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, end_s - time.monotonic()))
+        line = self._process.stdout.readline() if ready else ""
+        if not line:
+            raise NodeFailed("the beacon runtime did not start")
+        return line
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+            self._process = None
+
+    # --- control -----------------------------------------------------------------------------------------------------
+
+    def call(self, path: str, body: Any = None) -> Any:
+        """The answer to a request, as it is."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=START_S) as answer:
+            return json.load(answer)
+
+    def advance(self, slots: int, miss: Sequence[int] = ()) -> int:
+        """So many slots more, some of them without a block; the newest slot."""
+        return int(self.call("/local/advance", {"slots": slots, "miss": list(miss)})["head"])
+
+    def do(self, what: str, **arguments: Any) -> None:
+        """One of the other controls, such as `exit` with `validators=[9]`: it is in the next block."""
+        self.call(f"/local/{what}", arguments)

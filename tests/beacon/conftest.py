@@ -1,0 +1,76 @@
+"""A beacon chain that runs here, with a history in which everything happens that can happen to a validator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from adapters.beacon.chain import BeaconChain, build
+from adapters.beacon.settings import BeaconSettings
+from chainfolio.seams import Seams
+from localchain.beacon import BeaconRuntime
+from localchain.errors import InstallFailed, NodeJsMissing
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+ETH = 10**9  # gwei
+OFFLINE = (5, 6)
+EXITED, SLASHED, TOPPED_UP, COMPOUNDING, LEFT, MERGED = 9, 11, 3, 20, 21, 22
+
+
+def started(**options: object) -> BeaconRuntime:
+    """A running chain; skips where npm cannot install it."""
+    try:
+        return BeaconRuntime(**options).__enter__()  # type: ignore[arg-type]
+    except (InstallFailed, NodeJsMissing) as error:
+        pytest.skip(f"the beacon runtime cannot be installed here: {error}")
+
+
+def chain_at(*urls: str, key: str = "own", **settings: object) -> BeaconChain:
+    """The adapter at some nodes."""
+    made = BeaconSettings(adapter="beacon", nodes=list(urls), **settings)  # type: ignore[arg-type]
+    return build(key, made, Seams(), configs=CONFIGS)
+
+
+@dataclass(frozen=True, slots=True)
+class Lived:
+    """A chain with a history."""
+
+    node: BeaconRuntime
+    fork: str
+
+
+def live(node: BeaconRuntime, fork: str) -> None:
+    """Missed slots, validators that are offline for a while, an exit, a slashing and what only Electra has, up to the
+    penalty that who was slashed pays half-way through its stay."""
+    node.advance(32, miss=[13, 14])
+    node.do("offline", validators=list(OFFLINE))
+    node.advance(16, miss=[40])
+    node.do("offline", validators=[])
+    node.do("exit", validators=[EXITED])
+    node.do("slash", validators=[SLASHED])
+    if fork == "electra":
+        node.do("deposit", validator=TOPPED_UP, amount=5 * ETH)
+        node.do("deposit", amount=32 * ETH)
+        node.do("consolidate", source=COMPOUNDING, target=COMPOUNDING)
+        node.do("withdraw", validator=LEFT, amount=0)
+    node.advance(100, miss=list(range(64, 75)))
+    if fork == "electra":
+        node.do("deposit", validator=COMPOUNDING, amount=1000 * ETH)
+        node.do("consolidate", source=MERGED, target=COMPOUNDING)
+        node.advance(80)
+        node.do("withdraw", validator=COMPOUNDING, amount=3 * ETH)
+    node.advance(260)
+
+
+@pytest.fixture(scope="session", params=["electra", "deneb"])
+def lived(request: pytest.FixtureRequest) -> Iterator[Lived]:
+    """A chain of each fork with its history; tests only read it."""
+    node = started(fork=request.param, validators=192 if request.param == "electra" else 64)
+    try:
+        live(node, request.param)
+        yield Lived(node, request.param)
+    finally:
+        node.__exit__(None, None, None)

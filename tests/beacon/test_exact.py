@@ -1,0 +1,193 @@
+"""What is stored of validators explains every balance, on a chain that runs here and is read without our code."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from adapters.beacon.chain import BeaconChain
+from adapters.beacon.reader import Reader
+from chainfolio.blocks import Span
+from tests.beacon.conftest import COMPOUNDING, EXITED, LEFT, MERGED, OFFLINE, SLASHED, TOPPED_UP, Lived, chain_at
+
+pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
+VOTES = ("source", "target", "head", "inactivity")
+
+
+@pytest.fixture(scope="module")
+def tables(lived: Lived) -> dict[str, list[dict[str, Any]]]:
+    """All rows up to the last final slot."""
+    import asyncio
+
+    async def collect() -> dict[str, list[dict[str, Any]]]:
+        chain = chain_at(lived.node.url)
+        heads = await chain.heads()
+        found = await chain.collect(Span(0, heads.finalized), (*chain.usual, "blocks"))
+        await chain.close()
+        return {name: rows.to_pylist() for name, rows in found.tables.items()}
+
+    return asyncio.run(collect())
+
+
+def balances(lived: Lived, slot: int) -> dict[int, int]:
+    """What the node's state says."""
+    answer = lived.node.call(f"/eth/v1/beacon/states/{slot}/validator_balances")
+    return {int(each["index"]): int(each["balance"]) for each in answer["data"]}
+
+
+async def earned_by_slot(chain: BeaconChain, last: int) -> dict[int, dict[int, int]]:
+    """What blocks brought, slot by slot."""
+    spec = await chain.spec()
+    reader = Reader(chain.nodes, spec, None)
+    found: dict[int, dict[int, int]] = {}
+    for slot in range(1, last + 1):
+        if (block := await reader.block(slot)) is not None:
+            earned, own = await reader.earned(block), defaultdict[int, int](int)
+            assert earned.proposer is not None
+            own[earned.proposer] += earned.proposal
+            for validator, reward in earned.sync:
+                own[validator] += reward
+            found[slot] = own
+    return found
+
+
+async def test_every_balance_after_every_slot_is_the_one_before_with_what_is_stored(
+    lived: Lived, tables: dict[str, list[dict[str, Any]]]
+) -> None:
+    chain = chain_at(lived.node.url)
+    per_epoch = (await chain.spec()).slots
+    rewards = tables["validator_rewards"]
+    last = (max(each["epoch"] for each in rewards) + 1) * per_epoch - 1
+    moved = defaultdict[int, dict[int, int]](lambda: defaultdict(int), await earned_by_slot(chain, last))
+    await chain.close()
+    accusing = {slot: _accused(lived, slot) for slot in range(1, last + 1)}
+    for each in rewards:
+        paid = (each["epoch"] + 2) * per_epoch
+        moved[paid][each["validator"]] += sum(each[vote] for vote in VOTES)
+        if each["slashing"]:
+            first = each["epoch"] * per_epoch
+            at = (slot for slot in range(first, first + per_epoch) if each["validator"] in accusing[slot])
+            moved[next(at, first)][each["validator"]] += each["slashing"]
+    for each in tables["withdrawals"]:
+        moved[each["height"]][each["validator"]] -= each["gwei"]
+    for each in tables["stake_changes"]:
+        moved[each["slot"]][each["validator"]] += each["gwei"]
+    before, wrong = balances(lived, 0), list[Any]()
+    for slot in range(1, last + 1):
+        after = balances(lived, slot)
+        wrong += [
+            (slot, validator, balance - before.get(validator, 0), moved[slot].get(validator, 0))
+            for validator, balance in after.items()
+            if balance - before.get(validator, 0) != moved[slot].get(validator, 0)
+        ]
+        before = after
+    assert wrong == []
+    assert [each for each in rewards if each["unexplained"]] == []
+
+
+def _accused(lived: Lived, slot: int) -> set[int]:
+    import urllib.error
+
+    try:
+        body = lived.node.call(f"/eth/v2/beacon/blocks/{slot}")["data"]["message"]["body"]
+    except urllib.error.HTTPError as error:
+        error.close()
+        return set()
+    return {int(each["signed_header_1"]["message"]["proposer_index"]) for each in body["proposer_slashings"]}
+
+
+def test_one_row_tells_each_epoch_of_each_validator_that_had_duties(
+    lived: Lived, tables: dict[str, list[dict[str, Any]]]
+) -> None:
+    rows = {(each["validator"], each["epoch"]): each for each in tables["validator_rewards"]}
+    assert len(rows) == len(tables["validator_rewards"])
+    newest = max(epoch for _, epoch in rows)
+    assert all((0, epoch) in rows for epoch in range(newest + 1))
+    away = rows[OFFLINE[0], 5]
+    assert away["source"] < 0
+    assert away["target"] < 0
+    assert away["head"] == 0
+    answer = lived.node.call(f"/eth/v1/beacon/states/head/validators/{EXITED}")["data"]["validator"]
+    assert (EXITED, int(answer["exit_epoch"]) - 1) in rows
+    assert (EXITED, int(answer["exit_epoch"])) not in rows or rows[EXITED, int(answer["exit_epoch"])]["source"] == 0
+    assert sum(each["slashing"] != 0 for each in rows.values() if each["validator"] == SLASHED) == 2
+    assert sum(each["missed"] for each in rows.values()) > 0
+    assert sum(each["proposed"] for each in rows.values()) == sum(
+        each["epoch"] <= newest for each in tables["proposals"]
+    )
+
+
+def test_what_attesting_brings_is_never_more_than_what_it_could_bring(
+    tables: dict[str, list[dict[str, Any]]],
+) -> None:
+    for each in tables["validator_rewards"]:
+        assert sum(each[vote] for vote in VOTES) <= each["ideal"]
+        assert each["sync"] <= each["sync_ideal"]
+
+
+def test_the_registry_is_told_where_it_changes(lived: Lived, tables: dict[str, list[dict[str, Any]]]) -> None:
+    last = {each["validator"]: each for each in tables["validators"]}
+    count = 192 if lived.fork == "electra" else 64
+    assert set(range(count)) <= set(last)
+    assert last[SLASHED]["slashed"]
+    assert last[EXITED]["exited"] is not None
+    assert last[0]["exited"] is None
+    if lived.fork == "electra":
+        assert last[COMPOUNDING]["credentials"].startswith("0x02")
+        assert last[COMPOUNDING]["effective"] > 1000 * 10**9
+        assert last[LEFT]["exited"] is not None
+
+
+def test_deposits_and_consolidations_are_told_twice_as_asked_for_and_as_carried_out(
+    lived: Lived, tables: dict[str, list[dict[str, Any]]]
+) -> None:
+    if lived.fork != "electra":
+        assert (tables["deposits"], tables["stake_requests"], tables["stake_changes"]) == ([], [], [])
+        return
+    assert [(each["gwei"] // 10**9, each["kind"]) for each in tables["deposits"]] == [
+        (5, "request"), (32, "request"), (1000, "request"),
+    ]  # fmt: skip
+    assert [each["kind"] for each in tables["stake_requests"]] == [
+        "exit",
+        "consolidation",
+        "consolidation",
+        "withdrawal",
+    ]
+    carried = {(each["validator"], each["kind"]) for each in tables["stake_changes"]}
+    assert {(TOPPED_UP, "deposit"), (192, "deposit"), (COMPOUNDING, "queued"), (COMPOUNDING, "deposit")} <= carried
+    moved = {each["validator"]: each for each in tables["stake_changes"] if each["kind"] == "consolidation"}
+    assert moved[MERGED]["gwei"] == -moved[COMPOUNDING]["gwei"] == -32 * 10**9
+    assert (moved[MERGED]["other"], moved[COMPOUNDING]["other"]) == (COMPOUNDING, MERGED)
+
+
+async def test_some_validators_alone_have_the_rows_that_they_have_among_all(
+    lived: Lived, tables: dict[str, list[dict[str, Any]]]
+) -> None:
+    answer = lived.node.call("/eth/v1/beacon/states/head/validators/3")["data"]["validator"]
+    chosen = ["5", str(COMPOUNDING), answer["pubkey"], "0x" + "aa".ljust(38, "0") + "0b"]
+    chain = chain_at(lived.node.url, validators=chosen)
+    heads = await chain.heads()
+    found = await chain.collect(Span(0, heads.finalized), chain.usual, chain.settings.chosen)
+    await chain.close()
+    own = {3, 5, SLASHED, COMPOUNDING}
+    for name in ("validator_rewards", "withdrawals", "proposals", "validators", "stake_changes"):
+        wanted = [each for each in tables[name] if each["validator"] in own]
+        assert sorted(map(str, found.tables[name].to_pylist())) == sorted(map(str, wanted)), name
+
+
+async def test_pieces_of_any_size_give_the_rows_of_the_whole(
+    lived: Lived, tables: dict[str, list[dict[str, Any]]]
+) -> None:
+    chain = chain_at(lived.node.url)
+    heads = await chain.heads()
+    parts = defaultdict[str, list[Any]](list)
+    for size, span in ((37, Span(0, 110)), (75, Span(111, heads.finalized))):
+        for piece in span.cut(size):
+            found = await chain.collect(piece, (*chain.usual, "blocks"))
+            for name, rows in found.tables.items():
+                parts[name] += rows.to_pylist()
+    await chain.close()
+    for name, rows in parts.items():
+        assert sorted(map(str, rows)) == sorted(map(str, tables[name])), name
