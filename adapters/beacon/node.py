@@ -112,7 +112,8 @@ class BeaconNode:
         if status == 404:
             raise Absent(self.name, "it has nothing of that name")
         if status == 429 or (status >= 500 and status != 501):
-            later = float(reply.retry_after) if reply.retry_after.isdecimal() and len(reply.retry_after) < 4 else None
+            is_given = reply.retry_after.isdecimal() and len(reply.retry_after) < 4
+            later = float(reply.retry_after) if is_given else None  # float: seconds
             raise Unavailable(self.name, f"HTTP status {status}", retry_after_s=later)
         if status in (405, 501):
             raise Unsupported(self.name, f"HTTP status {status}: it does not serve that part of the Beacon API")
