@@ -128,7 +128,7 @@ const pubkeyCache = st.createPubkeyCache();
 
 // --- the chain ----------------------------------------------------------------------------------------------------
 const posts = new Map(); // slot -> state after that slot (block applied if there is one)
-const pres = new Map(); // slot -> state before the block of that slot
+const preStates = new Map(); // slot -> state before the block of that slot
 const blocks = new Map(); // slot -> {signed, root}
 const bySlotRoot = new Map(); // block root -> slot
 const offline = new Set();
@@ -198,7 +198,7 @@ function bitlist(bits) {
 function produce(slot, missed) {
   const parent = posts.get(slot - 1);
   const pre = st.processSlots(parent.clone(), slot);
-  pres.set(slot, pre.clone());
+  preStates.set(slot, pre.clone());
   const proposer = pre.epochCtx.getBeaconProposer(slot);
   const epochStart = slot % SLOTS === 0;
   if (missed || offline.has(proposer) || pre.validators.getReadonly(proposer).slashed) {
@@ -457,7 +457,7 @@ const beacon = {
       data: await st.computeBlockRewards(
         config,
         b.signed.message,
-        pres.get(b.slot).clone(),
+        preStates.get(b.slot).clone(),
         posts.get(b.slot).proposerRewards,
       ),
       meta: meta(b.slot),
@@ -470,7 +470,7 @@ const beacon = {
         config,
         pubkeyCache,
         b.signed.message,
-        pres.get(b.slot).clone(),
+        preStates.get(b.slot).clone(),
         validatorIds,
       ),
       meta: meta(b.slot),
@@ -492,7 +492,7 @@ const duties = {
     if (slots.at(-1) > head) throw new ApiError(400, `Epoch ${epoch} is not over yet`);
     return {
       data: slots.map((slot) => {
-        const validatorIndex = pres.get(slot).epochCtx.getBeaconProposer(slot);
+        const validatorIndex = preStates.get(slot).epochCtx.getBeaconProposer(slot);
         return {
           slot,
           validatorIndex,
@@ -587,7 +587,7 @@ local("rewind", ({ slot }) => {
   for (; head > slot; head--) {
     bySlotRoot.delete(hex(blocks.get(head)?.root ?? root(0)));
     posts.delete(head);
-    pres.delete(head);
+    preStates.delete(head);
     blocks.delete(head);
   }
 });
