@@ -11,6 +11,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "index": ("ethereum", "ethereum --estimate", "ethereum --from 19000000 --datasets transfers,approvals"),
     "materialise": ("ethereum", "ethereum --tables balances"),
     "portfolio": (WALLET, f"{WALLET} --chain ethereum --block 19000000 --json", "--from wallets.txt --chain ethereum"),
+    "history": (
+        f"{WALLET} --from 2025-01-01 --plot",
+        f"{WALLET} --from 2024-01-01 --to 2024-12-31 --interval week -o 2024.svg",
+        f"{WALLET} --rpc https://node.example --json",
+    ),
     "nav": (WALLET, f"{WALLET} --json"),
     "approvals": (WALLET, f"{WALLET} --chain ethereum --json"),
     "transactions": (WALLET, f"{WALLET} --chain ethereum --limit 50 --csv"),

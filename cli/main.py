@@ -18,9 +18,9 @@ from chainfolio.errors import ChainfolioError, StoreError
 from cli.examples import EXAMPLES
 
 GROUPS = (
-    "demo", "serve", "worker", "watch", "index", "materialise", "portfolio", "nav", "approvals", "transactions", "pnl",
-    "verify", "reconcile", "account", "key", "addressbook", "subscription", "virtual-user", "sql", "check", "status",
-    "doctor", "init", "completion", "new-protocol", "record", "test-protocol",
+    "demo", "serve", "worker", "watch", "index", "materialise", "portfolio", "history", "nav", "approvals",
+    "transactions", "pnl", "verify", "reconcile", "account", "key", "addressbook", "subscription", "virtual-user",
+    "sql", "check", "status", "doctor", "init", "completion", "new-protocol", "record", "test-protocol",
 )  # fmt: skip
 
 RENAMED = {"derive": "materialise", "--readmit": "--reinstate"}  # words of earlier releases

@@ -1,0 +1,115 @@
+"""A series of values as a chart in text: lines of braille dots between the days that are known, and nothing between
+the others. A value that nobody knows is a gap, never a zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+Point = tuple[date, Decimal | None]
+DOTS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character, by row and column
+BLANK: Final = 0x2800
+PLAIN: Final = "*"
+LABELS: Final = 5
+DAY: Final = 10  # characters of a date
+
+
+def chart(points: Sequence[Point], width: int, height: int, *, braille: bool = True) -> list[str]:
+    """The lines of a chart that is so many characters wide and high, axes included. Without `braille` a dot is `*`."""
+    known = [value for _, value in points if value is not None]
+    if not known:
+        return []
+    low, high = _limits(known)
+    labels = [_label(low + (high - low) * at / (LABELS - 1)) for at in range(LABELS)]
+    margin = max(map(len, labels)) + 2
+    columns, rows = max(DAY, width - margin), max(LABELS, height - 2)
+    canvas = _Canvas(columns, rows)
+    for first, last in _lines(points, low, high, 2 * columns, 4 * rows):
+        canvas.draw(first, last)
+    shown = canvas.lines(braille=braille)
+    at_row = {(rows - 1) * (LABELS - 1 - at) // (LABELS - 1): label for at, label in enumerate(labels)}
+    drawn = [f"{at_row.get(row, ''):>{margin - 2}} {'┤' if row in at_row else '│'}{shown[row]}" for row in range(rows)]
+    return [*drawn, f"{'':>{margin - 2}} └{'─' * columns}", " " * margin + _days(points, columns)]
+
+
+def gaps(points: Sequence[Point]) -> list[tuple[date, date]]:
+    """The runs of days that nobody knows, each from its first to its last day."""
+    found: list[tuple[date, date]] = []
+    before: Decimal | None = Decimal(0)
+    for day, value in points:
+        if value is None:
+            found.append((found.pop()[0] if before is None else day, day))
+        before = value
+    return found
+
+
+def _limits(known: Sequence[Decimal]) -> tuple[Fraction, Fraction]:
+    low, high = Fraction(min(known)), Fraction(max(known))
+    if low == high:  # a flat line lies in the middle
+        room = abs(low) / 10 or Fraction(1)
+        return low - room, high + room
+    return low, high
+
+
+def _label(value: Fraction) -> str:
+    """A value as people read it on an axis."""
+    hundredths = round(value * 100)
+    sign, whole = "-" if hundredths < 0 else "", abs(hundredths)
+    return f"{sign}{whole // 100:,}.{whole % 100:02}" if whole < 10_000_000 else f"{sign}{round(abs(value)):,}"
+
+
+def _days(points: Sequence[Point], columns: int) -> str:
+    """The first and the last day, and those between that have room, below the axis."""
+    first, last = points[0][0], points[-1][0]
+    several = first != last and columns > 2 * DAY
+    count = max(2, min(len(points), columns // 16)) if several else 1
+    text = [" "] * columns
+    for at in range(count):
+        day = date.fromordinal(first.toordinal() + (last - first).days * at // max(1, count - 1))
+        begin = (columns - DAY) * at // max(1, count - 1)
+        text[begin : begin + DAY] = str(day)
+    return "".join(text).rstrip()
+
+
+_Dot = tuple[int, int]
+
+
+def _lines(
+    points: Sequence[Point], low: Fraction, high: Fraction, columns: int, rows: int
+) -> Iterator[tuple[_Dot, _Dot]]:
+    """The strokes of the chart, in dots from the top left: between neighbours that are both known, and a dot for one
+    that has no such neighbour."""
+    first = points[0][0].toordinal()
+    days = max(1, points[-1][0].toordinal() - first)
+    before: _Dot | None = None
+    for day, value in points:
+        if value is None:
+            before = None
+            continue
+        x = (columns - 1) * (day.toordinal() - first) // days
+        y = (rows - 1) - round((Fraction(value) - low) / (high - low) * (rows - 1))
+        yield before or (x, y), (x, y)
+        before = x, y
+
+
+class _Canvas:
+    """Dots, two across and four down in a character."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self._cells = [[0] * columns for _ in range(rows)]
+
+    def draw(self, first: _Dot, last: _Dot) -> None:
+        """A straight stroke."""
+        steps = max(abs(last[0] - first[0]), abs(last[1] - first[1]), 1)
+        for step in range(steps + 1):
+            x, y = (start + (end - start) * step // steps for start, end in zip(first, last, strict=True))
+            self._cells[y // 4][x // 2] |= DOTS[y % 4][x % 2]
+
+    def lines(self, *, braille: bool) -> list[str]:
+        """The characters, line by line."""
+        marks = [[chr(BLANK + dots) if braille else PLAIN if dots else " " for dots in row] for row in self._cells]
+        return ["".join(row).replace(chr(BLANK), " ").rstrip() for row in marks]

@@ -1,0 +1,149 @@
+"""`chainfolio history`: a table, a chart and files, at a node that is named on the command line."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from datetime import date, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from chainfolio.seams import Seams
+from cli import plot
+from engine.days import days_from, midnight_us
+from localchain.deploy import deploy
+from localchain.evm import Tx
+from localchain.node import LocalNode
+from tests.cli.conftest import Run
+
+pytestmark = pytest.mark.node
+FIRST = date(2024, 2, 27)
+DAYS = days_from(FIRST, date(2024, 3, 4))
+TOP = 10**6
+
+
+@pytest.fixture(scope="module")
+def past() -> Iterator[tuple[LocalNode, str]]:
+    """A week of a chain with prices of Ether, and whoever is paid one every day."""
+    with LocalNode(timestamp=midnight_us(FIRST) // TOP - 80_000) as node:
+        alice, wallet = deploy(node).accounts["alice"], "0x" + "77" * 20
+        for day in DAYS:
+            for at_s in (midnight_us(day) // TOP - 1, midnight_us(day) // TOP):
+                node.rpc("evm_setNextBlockTimestamp", at_s)
+                node.settle([Tx(alice, wallet, value=10**18, gas=21_000)])
+        node.mine(200)
+        yield node, wallet
+
+
+@pytest.fixture
+def asked(past: tuple[LocalNode, str]) -> list[str]:
+    """The command for that week; one Ether is 2,000 USD."""
+    node, wallet = past
+    return ["history", wallet, "--rpc", node.url, "--from", str(FIRST), "--to", str(DAYS[-1])]
+
+
+@pytest.fixture(autouse=True)
+def priced(here: Path) -> None:
+    Path("chainfolio.toml").write_text('[prices]\n"eip155:31337/slip44:60" = "2000"\n')
+
+
+def values(ran: Any) -> dict[str, str | None]:
+    assert ran.code == 0, ran
+    (found,) = ran.json
+    return {each["day"]: each["value"] for each in found["days"]}
+
+
+def test_every_day_is_worth_what_was_there_as_it_began(run: Run, asked: list[str]) -> None:
+    found = values(run(*asked, "--json"))
+    assert found == {str(day): str((2 * at + 1) * 2000) for at, day in enumerate(DAYS)}
+    assert "2024-02-29" in found
+
+
+def test_a_second_run_asks_the_node_for_nothing_of_the_past(run: Run, asked: list[str]) -> None:
+    first = run(*asked, "--json", "--explain")
+    again = run(*asked, "--json", "--explain")
+    assert again.json == first.json
+    assert "eth_call" in first.err
+    assert "eth_call" not in again.err
+    assert "eth_getBlockByNumber" not in again.err
+
+
+def test_the_chart_has_a_line_and_its_days(run: Run, asked: list[str]) -> None:
+    ran = run(*asked, "--plot")
+    assert ran.code == 0
+    assert any("⠀" < char <= "⣿" for char in ran.out)
+    assert "26,000.00" in ran.out
+    assert str(FIRST) in ran.out
+    assert str(DAYS[-1]) in ran.out
+    assert "not known" not in ran.out
+
+
+def test_days_before_the_chain_are_gaps_and_not_zero(run: Run, asked: list[str]) -> None:
+    asked[asked.index("--from") + 1] = str(FIRST - timedelta(days=3))
+    found = values(run(*asked, "--json"))
+    early = [str(FIRST - timedelta(days=count)) for count in (3, 2, 1)]
+    assert [found[day] for day in early] == [None] * 3
+    shown = run(*asked, "--plot").out
+    assert f"not known: {early[0]} to {early[2]}" in shown
+    assert "3 values absent: no chain had begun" in shown
+
+
+def test_files_hold_the_exact_values(run: Run, asked: list[str]) -> None:
+    expected = values(run(*asked, "--json"))
+    ran = run(*asked, "-o", "a.csv", "-o", "a.parquet", "-o", "a.svg", "-o", "b.svg", "-o", "a.png")
+    assert ran.code == 0, ran.err
+    rows = list(csv.DictReader(io.StringIO(Path("a.csv").read_text())))
+    assert {row["day"]: row["value"] for row in rows} == expected
+    frame = pl.read_parquet("a.parquet")
+    assert dict(zip(map(str, frame["day"]), frame["value"], strict=True)) == expected
+    assert frame["value_usd"].to_list() == [Decimal(str(value)) for value in expected.values()]
+    assert Path("a.png").read_bytes().startswith(b"\x89PNG")
+    assert Path("a.svg").read_bytes() == Path("b.svg").read_bytes()
+    assert "0x777777" in Path("a.svg").read_text()
+
+
+def test_weeks_and_months_are_fewer_days(run: Run, asked: list[str]) -> None:
+    assert list(values(run(*asked, "--json", "--interval", "week"))) == ["2024-02-27", "2024-03-05"][:1]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--from", "2024-02-30"], "is not a day"),
+        (["--from", "2023-02-29"], "is not a day"),
+        (["--from", "20240201"], "is not a day"),
+        (["--to", "2999-01-01"], "is in the future"),
+        (["--from", "2024-03-02", "--to", "2024-03-01"], "is after 2024-03-01"),
+        (["--from", "0001-01-01"], "values are more than 20,000"),
+        (["-o", "a.gif"], "ends with none of"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_is_asked(
+    run: Run, past: tuple[LocalNode, str], options: list[str], words: str
+) -> None:
+    ran = run("history", past[1], "--rpc", past[0].url, *options)
+    assert ran.code == 2
+    assert words in ran.err
+
+
+def test_without_the_library_a_picture_is_refused_with_the_remedy(
+    run: Run, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    ran = run(*asked, "-o", "a.png")
+    assert ran.code == 2
+    assert "chainfolio[plot]" in ran.err
+    assert plot.REMEDY in ran.err
+
+
+def test_a_run_says_how_far_it_is_and_what_is_probably_left(run: Run, asked: list[str]) -> None:
+    from cli.history import _Progress
+
+    progress = _Progress(Seams().clock, [], 10, quiet=True)
+    progress.done = 5
+    assert progress._said(10.0) == "5 of 10 values, 0 requests, about 0 more, 10 s left"
