@@ -14,9 +14,7 @@ FIRST = date(2024, 2, 27)
 
 
 def points(*values: int | None) -> list[Point]:
-    return [
-        (FIRST + timedelta(days=at), None if value is None else Decimal(value)) for at, value in enumerate(values)
-    ]
+    return [(FIRST + timedelta(days=at), None if value is None else Decimal(value)) for at, value in enumerate(values)]
 
 
 def test_a_rise_is_drawn_from_the_bottom_left_to_the_top_right() -> None:
