@@ -99,7 +99,8 @@ class Judge:
         that is judged by itself, so that it changes nothing of what is said of the holdings."""
         own, about, height = reading.own, reading.about, reading.block.height
         native = self.chain.info.native.asset
-        priced = {price.asset for price in about.quotes.prices} - {native}
+        prices = {price.asset for price in about.quotes.prices} - {native}
+        priced = _sure(about) - {native}
         loose = {each[:2] for each in reading.held}
         inside = {(each.account, token) for each in positions for token in each.owned - {native}}
         held = [*reading.held, *((*pair, None) for pair in sorted(inside - loose))]
@@ -109,7 +110,7 @@ class Judge:
         gone = [
             (account, asset, None)
             for account, each in reading.moved.items()
-            for asset in sorted(each.assets & priced)
+            for asset in sorted(each.assets & prices)
             if (account, asset) not in there
         ]
         both = {account: {*own[account], *each.assets} for account, each in reading.moved.items()}
@@ -134,5 +135,11 @@ class Judge:
 
 def _priced(accounts: Mapping[str, object], own: Mapping[str, Set[Asset]], about: About) -> dict[str, frozenset[Asset]]:
     """Which of their own tokens have a price, by account."""
-    prices = {price.asset for price in about.quotes.prices}
+    prices = _sure(about)
     return {account: frozenset(own[account] & prices) for account in accounts}
+
+
+def _sure(about: About) -> set[Asset]:
+    """What has a price that no market makes. Anybody can open a pool for a token of their own: that it has a price
+    there says nothing of the token."""
+    return {price.asset for price in about.quotes.prices if price.depth_usd is None}

@@ -51,13 +51,18 @@ def functions(system: System) -> Functions:
 
 
 def price_sections(system: System) -> dict[str, Any]:
-    """What the file of price sources says, with the names that vendors have; BadSettings where it cannot be read."""
-    return with_names(_sections(_prices(system)), _sections(system.configs / "vendors.toml"))
+    """What the file of price sources says, with the names that vendors have; BadSettings where it cannot be read. The
+    file that comes with Chainfolio goes with the contracts that were generated; an operator's own says everything
+    itself."""
+    own = _sections(_prices(system))
+    if not system.settings.prices_file:
+        own = {**_sections(system.configs / "price_contracts.toml"), **own}
+    return with_names(own, _sections(system.configs / "vendors.toml"))
 
 
 def _sections(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadSettings("prices_file", f"there is no {path}") from None
     except tomllib.TOMLDecodeError as error:

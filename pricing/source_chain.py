@@ -18,6 +18,7 @@ from pricing.guards import price_fault, source_fault, told_fault
 from pricing.quotes import PriceSource, Quotes, Refusal, Relative
 from pricing.relatives import DIRECT, MAX_STEPS, Way, absolute, relative_fault, way_fault, way_of
 
+MAX_SOURCE_READS: Final = 1_000_000  # of one source: each looks for pools of thousands of tokens at most
 MAX_CHAIN_ROUNDS: Final = 48  # of all sources together; each has the bound of a plan besides
 
 
@@ -32,7 +33,9 @@ def source_chain(sources: Sequence[PriceSource], assets: Iterable[Asset], block:
     left = MAX_CHAIN_ROUNDS
     while asking := search.next():
         plans = {str(place): _checked(sources[place], open_, block) for place, open_ in asking.items()}
-        reports: dict[str, Report[Quotes]] = yield from batched(plans, max_rounds=min(MAX_ROUNDS, left))
+        reports: dict[str, Report[Quotes]] = yield from batched(
+            plans, max_rounds=min(MAX_ROUNDS, left), max_reads=MAX_SOURCE_READS
+        )
         left -= max(report.rounds for report in reports.values())
         for place, open_ in asking.items():
             report = reports[str(place)]

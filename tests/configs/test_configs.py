@@ -17,6 +17,7 @@ from configs import generate
 from configs.generate import ENOUGH_LISTS
 from engine.token_registry import TokenRegistry
 from engine.tokens import token_list
+from pricing.pools import pools
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
@@ -27,6 +28,8 @@ TOKENS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONFIGS
 SPENDERS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONFIGS / "spenders").glob("*.toml"))}
 PROTOCOLS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONFIGS / "protocols").glob("*.toml"))}
 PRICES = tomllib.loads((CONFIGS / "prices.toml").read_text())
+POOLS = tomllib.loads((CONFIGS / "price_contracts.toml").read_text(encoding="utf-8"))["pools"]
+WBTC_OF_ETHEREUM = "eip155:1/erc20:0x2260fac5e5542a773aa44fbcfedf7c193bc2c599"  # no plain feed: Aave caps it
 FEEDS = [(chain, *feed) for chain, facts in PRICES["chainlink"].items() for feed in facts.items()]
 
 REQUIRED = {"key", "kind", "chain_id", "name", "block_time_ms", "finality", "color", "native"}
@@ -283,14 +286,29 @@ def test_what_was_generated_is_what_the_registry_says_to_the_byte(
 ) -> None:
     copy = tmp_path / "configs"
     shutil.copytree(CONFIGS, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    generated = sorted(path.relative_to(CONFIGS) for path in CONFIGS.rglob("*.csv"))
+    generated = [Path("price_contracts.toml"), *sorted(path.relative_to(CONFIGS) for path in CONFIGS.rglob("*.csv"))]
     for path in generated:
         (copy / path).unlink()
     monkeypatch.setattr(generate, "CONFIGS", copy)
     generate.main(REGISTRY)
-    assert sorted(path.relative_to(copy) for path in copy.rglob("*.csv")) == generated
+    assert sorted(path.relative_to(copy) for path in copy.rglob("*.csv")) == generated[1:]
     for path in generated:
         assert (copy / path).read_bytes() == (CONFIGS / path).read_bytes(), path
+
+
+@pytest.mark.parametrize("key", POOLS)
+def test_prices_are_taken_in_tokens_of_the_chain_at_factories_of_known_venues(key: str) -> None:
+    source = pools(POOLS[key], key)
+    assert {quote.chain for quote in source.quotes} == {f"eip155:{CHAINS[key]['chain_id']}"}
+    assert f"erc20:{CHAINS[key]['wrapped']['address']}" in {str(each).partition("/")[2] for each in source.quotes}
+    assert source.venues
+
+
+def test_a_user_of_ethereum_has_prices_from_pools_in_coins_that_have_feeds() -> None:
+    feeds = PRICES["chainlink"]["ethereum"].keys()
+    assert [venue["name"] for venue in POOLS["ethereum"]["venues"]][:2] == ["Uniswap V2", "Uniswap V3"]
+    assert {CHAINS["ethereum"]["wrapped"]["address"]} < {each.partition(":0x")[2] and each[-42:] for each in feeds}
+    assert {asset for asset in POOLS["ethereum"]["quotes"] if asset not in feeds} <= {WBTC_OF_ETHEREUM}
 
 
 def test_a_row_that_is_a_guess_dead_or_of_a_source_without_licence_is_left_out() -> None:

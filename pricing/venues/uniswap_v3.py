@@ -1,0 +1,79 @@
+"""Pools of Uniswap V3 and its forks: the price of the last trade, compared with the pool's own average of some minutes.
+
+How much a pool could pay is what really lies in it, and no more than its active liquidity stands for: liquidity without
+tokens, or tokens that lie far below the price, pay nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from chainfolio.reads import AtParent, Read
+from chainfolio.tick_math import MAX_TICK, price, sqrt_price
+from pricing.markets import Market, Pair, Pool, State, is_there
+from pricing.venues.section import Facts, call
+
+GET_POOL: Final = "getPool(address,address,uint24)(address)"
+SLOT0: Final = "slot0()(uint160,int24)"
+LIQUIDITY: Final = "liquidity()(uint128)"
+OBSERVE: Final = "observe(uint32[])(int56[],uint160[])"
+BALANCE_OF: Final = "balanceOf(address)(uint256)"
+Q96: Final = 1 << 96
+
+
+@dataclass(frozen=True, slots=True)
+class UniswapV3:
+    """The pools of one factory with some fees (in millionths); their average is of `mean_s`, where they keep one."""
+
+    name: str
+    factory: str
+    fees: tuple[int, ...]
+    mean_s: int
+
+    def lookups(self, pair: Pair) -> Sequence[Read]:
+        """The factory is asked for each fee."""
+        return [call(self.factory, GET_POOL, (*pair.ordered, fee)) for fee in self.fees]
+
+    def pools(self, pair: Pair, answers: Sequence[Any]) -> Sequence[Pool]:
+        """One for each fee, at most."""
+        return [
+            Pool(pair, f"{self.name} pool {at} (fee {fee})", at)
+            for fee, at in zip(self.fees, answers, strict=True)
+            if is_there(at)
+        ]
+
+    def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
+        """Price, liquidity and what lies in it, now and before; and its average."""
+        at = pool.at
+        state = [call(at, SLOT0), call(at, LIQUIDITY), call(pool.pair.quote, BALANCE_OF, (at,))]
+        return [*state, *map(AtParent, state), call(at, OBSERVE, ((self.mean_s, 0),))]
+
+    def market(self, pool: Pool, answers: Sequence[Any]) -> Market | None:
+        """The price of the last trade."""
+        now, before = concentrated(pool.pair, *answers[:3]), concentrated(pool.pair, *answers[3:6])
+        return Market(now, before, self._mean(pool.pair, answers[6])) if now else None
+
+    def _mean(self, pair: Pair, observed: Any) -> Fraction | None:
+        """The geometric average of the price; None where the pool does not remember for so long."""
+        if not isinstance(observed, tuple) or len(observed[0]) != 2:
+            return None
+        then, now = observed[0]
+        tick = (now - then) // self.mean_s
+        return pair.price(price(sqrt_price(tick))) if abs(tick) <= MAX_TICK else None
+
+
+def concentrated(pair: Pair, slot0: Any, liquidity: Any, held: Any) -> State | None:
+    """A pool of concentrated liquidity, by its price, its active liquidity and the quote tokens that it holds."""
+    if not (isinstance(slot0, tuple) and slot0[0] and isinstance(liquidity, int) and isinstance(held, int)):
+        return None
+    root = slot0[0]
+    active = liquidity * root // Q96 if pair.first else liquidity * Q96 // root
+    return State(pair.price(price(root)), min(held, active))
+
+
+def of(facts: Facts) -> UniswapV3:
+    """From the venue's section."""
+    return UniswapV3(facts.name, facts.address("factory"), facts.numbers("fees", 999_999), facts.number("mean_s", 600))

@@ -1,0 +1,117 @@
+"""Portfolios with prices from pools, on a real node: who moves a pool, or opens one for spam, moves nobody's value."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainfolio.contracts import Snapshot
+from chainfolio.seams import Seams
+from engine.mixed_reads import mixed
+from engine.snapshot import Snapshotter
+from engine.tokens import TokenBook
+from localchain.airdrop import airdrop
+from localchain.deploy import WAD, Deployer
+from localchain.evm import tx
+from portfolio.nav import nav
+from portfolio.valuation import value
+from pricing.http_reads import Http
+from pricing.registry import sources
+from tests.chains.evm import EvmSubject, evm
+from tests.chains.index import index
+from tests.pricing.pool_chain import PoolChain, section
+
+pytestmark = pytest.mark.node
+
+
+@pytest.fixture(scope="module")
+def subject() -> Iterator[EvmSubject]:
+    with evm(5) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def market(subject: EvmSubject) -> PoolChain:
+    """The same chain, as somebody sees it who trades."""
+    node, account = subject.node, subject.deployment.accounts["deployer"]
+    nonce = int(node.rpc("eth_getTransactionCount", account, "pending"), 16)
+    deployer = Deployer(node, account, nonce)
+    deployer.contracts.update(subject.deployment.contracts)
+    chain = PoolChain(node, deployer, dict(subject.deployment.tokens))
+    for symbol in ("WETH", "USDC"):
+        chain.trusting(symbol)
+    chain.deployer.do(chain.tokens["WETH"].address, "deposit()", value=2000 * WAD)
+    chain.deployer.settle()
+    return chain
+
+
+def settings(market: PoolChain, feeds: Any) -> dict[str, Any]:
+    coins = {"WETH": "ETH", "USDC": "USDC"}
+    chainlink = {
+        str(market.asset(symbol)): {"feed": feeds[feed].lower(), "decimals": 8, "heartbeat_s": 10**6}
+        for symbol, feed in coins.items()
+    }
+    return {"chainlink": {"local": chainlink}, "pools": {"local": section(market, {"WETH": "5", "USDC": "10000"})}}
+
+
+def taken(subject: EvmSubject, market: PoolChain, folder: Path, account: str) -> Snapshot:
+    """What an account has now, with the chain indexed."""
+
+    async def go() -> Snapshot:
+        async with index(subject, folder) as indexed:
+            await indexed.fill_final()
+            await indexed.materialise()
+            await indexed.follower().step()
+            priced = sources(settings(market, subject.deployment.feeds), {}, indexed.key, "evm")
+            http = Http(Seams())
+            book = TokenBook(indexed.chain.key, indexed.lake, {})
+            snapshotter = Snapshotter(mixed(indexed.chain, http), indexed.lake, indexed.tail, book, priced)
+            return await snapshotter.take([account], await indexed.chain.block(subject.height))
+
+    return asyncio.run(go())
+
+
+def test_who_moves_a_pool_moves_nobody_s_net_asset_value(
+    subject: EvmSubject, market: PoolChain, tmp_path: Path
+) -> None:
+    holder = "0x" + "7a" * 20
+    market.token("PEPE")
+    market.pair("PEPE", 10**6 * WAD, "WETH", 100 * WAD)
+    market.do(market.tokens["PEPE"].address, "transfer(address,uint256)", holder, 1000 * WAD)
+    market.do(market.tokens["USDC"].address, "transfer(address,uint256)", holder, 50 * 10**6)
+    market.node.mine()
+    honest = nav(value([taken(subject, market, tmp_path / "1", holder)]))
+    assert (honest.nav, honest.unpriced_assets) == (Decimal(250), 0)  # 1,000 PEPE for 0.1 WETH of 2,000 USD, 50 USDC
+
+    market.swap("WETH", "PEPE", 900 * WAD)  # a hundred times the price, at the end of the block
+    snapshot = taken(subject, market, tmp_path / "2", holder)
+    moved = nav(value([snapshot]))
+    assert (moved.nav, moved.unpriced_assets) == (Decimal(50), 1)
+    (told,) = [issue for issue in snapshot.issues if issue.adapter == "pools"]
+    assert told.subject == str(market.asset("PEPE"))
+    assert "within the block: manipulated?" in told.reason
+    assert not told.makes_partial
+
+
+def test_spam_for_which_somebody_opened_a_pool_is_spam_still(
+    subject: EvmSubject, market: PoolChain, tmp_path: Path
+) -> None:
+    moon = airdrop(subject.node, subject.deployment)["MOON"]
+    bob, weth = subject.deployment.accounts["bob"].lower(), market.tokens["WETH"].address
+    factory = market.contracts["UniswapV2Factory"]
+    market.do(factory, "createPair(address,address)", moon, weth)
+    pair = market.node.call(factory, "getPair(address,address)(address)", moon, weth)
+    market.do(weth, "transfer(address,uint256)", pair, 100 * WAD)
+    market.do(pair, "mint(address)", market.me)
+    market.node.settle([tx(market.me, weth, "transfer(address,uint256)", bob, 1)])
+    snapshot = taken(subject, market, tmp_path, bob)
+    prices = {price.asset.reference: price for price in snapshot.prices}
+    assert prices[moon.lower()].source == "pools"
+    assert prices[moon.lower()].depth_usd == 200_000
+    (reasons,) = [each.reasons for (_, asset), each in snapshot.spam.items() if asset.reference == moon.lower()]
+    assert {"MASS_TRANSFER", "UNSOLICITED", "NO_PRICE"} <= set(reasons)

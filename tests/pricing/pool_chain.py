@@ -1,0 +1,210 @@
+"""A real node with tokens, feeds' coins, and pools of the published contracts, on which anybody can trade."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from adapters.evm.chain import EvmChain
+from adapters.evm.endpoint import EvmEndpoint
+from adapters.evm.facts import load
+from adapters.evm.node import Node
+from adapters.evm.settings import EvmSettings
+from chainfolio.assets import Asset
+from chainfolio.plans import run_batched
+from chainfolio.seams import Seams
+from engine.mixed_reads import mixed
+from localchain.deploy import FOREVER, MINT_POSITION, WAD, Deployer, Token, checked, erc20_tokens, sqrt_price_x96
+from localchain.evm import MAX, ZERO
+from localchain.node import LocalNode
+from pricing.http_reads import Http
+from pricing.quotes import PriceSource, Quotes, Relative
+from tests.evm.anvil import LOCAL
+from transport.http import HttpTransport
+
+CHAIN = "eip155:31337"
+TICKS = {100: 1, 500: 10, 3000: 60, 10_000: 200}  # fee -> tick spacing
+
+
+@dataclass(slots=True)
+class PoolChain:
+    """The chain. `me` has plenty of every token; each deed is mined at once, unless collected `in_one_block`."""
+
+    node: LocalNode
+    deployer: Deployer
+    tokens: dict[str, Token]
+    requests: int = 0
+    _held_back: bool = False
+    contracts: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.contracts = self.deployer.contracts
+
+    @property
+    def me(self) -> str:
+        return self.deployer.account
+
+    def asset(self, symbol: str) -> Asset:
+        return Asset(CHAIN, "erc20", self.tokens[symbol].address.lower())
+
+    def token(self, symbol: str, decimals: int = 18, supply: int = 10**9) -> Token:
+        """A new token, all of it mine, that the routers may take."""
+        at = self.deployer.create(symbol, "Token", ("string", "string", "uint8"), symbol, symbol, decimals)
+        self.tokens[symbol] = token = Token(at, symbol, decimals)
+        self.deployer.do(at, "mint(address,uint256)", self.me, token.units(supply))
+        self.trusting(symbol)
+        return token
+
+    def trusting(self, symbol: str) -> None:
+        for spender in ("UniswapV2Router02", "NonfungiblePositionManager", "SwapRouter"):
+            if spender in self.contracts:
+                self.deployer.do(self.tokens[symbol].address, "approve(address,uint256)", self.contracts[spender], MAX)
+
+    def do(self, to: str, signature: str, *args: Any) -> None:
+        self.deployer.do(to, signature, *args)
+        if not self._held_back:
+            self.deployer.settle()
+
+    @contextmanager
+    def in_one_block(self):  # type: ignore[no-untyped-def]
+        """What is done in here is mined together."""
+        self.deployer.settle()
+        self._held_back = True
+        yield
+        self._held_back = False
+        height = self.node.height
+        self.deployer.settle()
+        assert self.node.height == height + 1
+
+    # --- Uniswap V2 ---------------------------------------------------------------------------------------------------
+
+    def pair(self, one: str, raw_one: int, other: str, raw_other: int) -> str:
+        """Liquidity in a pair, which is made where there is none."""
+        a, b = self.tokens[one].address, self.tokens[other].address
+        self.do(
+            self.contracts["UniswapV2Router02"],
+            "addLiquidity(address,address,uint256,uint256,uint256,uint256,address,uint256)",
+            a, b, raw_one, raw_other, 0, 0, self.me, FOREVER,
+        )  # fmt: skip
+        return self.pair_at(one, other) if not self._held_back else ""
+
+    def pair_at(self, one: str, other: str) -> str:
+        a, b = self.tokens[one].address, self.tokens[other].address
+        pair: str = self.node.call(self.contracts["UniswapV2Factory"], "getPair(address,address)(address)", a, b)
+        return pair
+
+    def swap(self, sold: str, bought: str, raw: int) -> None:
+        """Sell in the pair."""
+        path = [self.tokens[sold].address, self.tokens[bought].address]
+        signature = "swapExactTokensForTokens(uint256,uint256,address[],address,uint256)"
+        self.do(self.contracts["UniswapV2Router02"], signature, raw, 0, path, self.me, FOREVER)
+
+    # --- Uniswap V3 ---------------------------------------------------------------------------------------------------
+
+    def pool(self, one: str, raw_one: int, other: str, raw_other: int, fee: int = 3000, width: int = 0) -> str:
+        """A pool at the price at which these are worth the same, with them in it over all prices (or within `width`
+        spacings of the price)."""
+        raws = {self.tokens[one].address: raw_one, self.tokens[other].address: raw_other}
+        token0, token1 = sorted(raws, key=lambda address: int(address, 16))
+        manager, root = self.contracts["NonfungiblePositionManager"], sqrt_price_x96(raws[token0], raws[token1])
+        self.do(
+            manager, "createAndInitializePoolIfNecessary(address,address,uint24,uint160)", token0, token1, fee, root
+        )
+        pool = self.pool_at(one, other, fee)
+        spacing = TICKS[fee]
+        tick = self.node.call(pool, "slot0()(uint160,int24,uint16,uint16,uint16,uint8,bool)")[1] // spacing * spacing
+        lower, upper = (tick - width * spacing, tick + (width + 1) * spacing) if width else (-887_272, 887_272)
+        lower, upper = -(-lower // spacing) * spacing, upper // spacing * spacing
+        self.do(
+            manager,
+            MINT_POSITION,
+            (token0, token1, fee, lower, upper, raws[token0], raws[token1], 0, 0, self.me, FOREVER),
+        )
+        return pool
+
+    def pool_at(self, one: str, other: str, fee: int = 3000) -> str:
+        find = "getPool(address,address,uint24)(address)"
+        a, b = self.tokens[one].address, self.tokens[other].address
+        return checked(self.deployer.read(self.contracts["UniswapV3Factory"], find, a, b, fee))
+
+    def swap_v3(self, sold: str, bought: str, raw: int, fee: int = 3000) -> None:
+        order = (self.tokens[sold].address, self.tokens[bought].address, fee, self.me, FOREVER, raw, 0, 0)
+        signature = "exactInputSingle((address,address,uint24,address,uint256,uint256,uint256,uint160))"
+        self.do(self.contracts["SwapRouter"], signature, order)
+
+    # --- prices -------------------------------------------------------------------------------------------------------
+
+    def quoted(self, source: PriceSource, *symbols: str | Asset, height: int | None = None) -> Quotes:
+        """What a source says of some tokens at a block, or now; `requests` counts what went to the node for it."""
+        assets = [self.asset(each) if isinstance(each, str) else each for each in symbols]
+        quotes: Quotes = self.asked(lambda block: source.prices(assets, block), height)
+        return quotes
+
+    def asked(self, plan_at: Any, height: int | None = None) -> Any:
+        """What a plan gives at a block."""
+
+        async def go() -> Any:
+            facts, seams = load(LOCAL), Seams()
+            endpoint = EvmEndpoint(self.node.url, HttpTransport(), seams)
+            own = EvmChain(facts, Node(facts, [endpoint], seams), EvmSettings(rpc=[self.node.url]))
+            chain = mixed(own, Http(seams))
+            try:
+                block = await chain.block(self.node.height if height is None else height)
+                before = chain.requests
+                reports = await run_batched({"": plan_at(block)}, lambda reads: chain.answer(reads, block))
+                self.requests = chain.requests - before
+                if (error := reports[""].error) is not None:
+                    raise error
+                return reports[""].result
+            finally:
+                await chain.close()
+
+        return asyncio.run(go())
+
+
+def opened(node: LocalNode) -> PoolChain:
+    """Tokens, and factories without pools."""
+    account = node.accounts[0]
+    deployer = Deployer(node, account, int(node.rpc("eth_getTransactionCount", account, "pending"), 16))
+    tokens = erc20_tokens(deployer, [account])
+    weth = tokens["WETH"].address
+    factory = deployer.create("UniswapV2Factory", "UniswapV2Factory", ("address",), account)
+    deployer.create("UniswapV2Router02", "UniswapV2Router02", ("address", "address"), factory, weth)
+    factory = deployer.create("UniswapV3Factory", "UniswapV3Factory")
+    deployer.do(factory, "enableFeeAmount(uint24,int24)", 100, 1)
+    two = ("address", "address")
+    deployer.create("NonfungiblePositionManager", "NonfungiblePositionManager", (*two, "address"), factory, weth, ZERO)
+    deployer.create("SwapRouter", "SwapRouter", two, factory, weth)
+    chain = PoolChain(node, deployer, tokens)
+    for symbol in tokens:
+        chain.trusting(symbol)
+    deployer.settle()
+    return chain
+
+
+def one_part(quotes: Quotes) -> tuple[Relative, Asset, Fraction]:
+    """The only price, in its only part."""
+    (relative,) = quotes.relative
+    ((part, amount),) = relative.parts
+    return relative, part, amount
+
+
+def section(chain: PoolChain, quotes: Mapping[str, str], *venues: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """The settings of pools here: the quotes with their floors, and venues (those of Uniswap where none is given)."""
+    return {
+        "quotes": {str(chain.asset(symbol)): floor for symbol, floor in quotes.items()},
+        "venues": list(venues) or uniswap(chain),
+        **more,
+    }
+
+
+def uniswap(chain: PoolChain, fees: Sequence[int] = (100, 500, 3000, 10_000)) -> list[dict[str, Any]]:
+    v2, v3 = (chain.contracts[f"UniswapV{version}Factory"].lower() for version in (2, 3))
+    return [{"family": "uniswap_v2", "factory": v2}, {"family": "uniswap_v3", "factory": v3, "fees": list(fees)}]
+
+
+__all__ = ["CHAIN", "WAD", "PoolChain", "one_part", "opened", "section", "uniswap"]

@@ -1,0 +1,323 @@
+"""Prices from pools on a real node, with real trades: against direct calls, and against who moves a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from chainfolio.assets import ZERO_ADDRESS, asset
+from chainfolio.blocks import Block
+from chainfolio.errors import BadSettings
+from chainfolio.plans import Reverted, Unknown, run_known
+from chainfolio.reads import AtParent
+from localchain.node import LocalNode
+from pricing.pools import TOO_MANY, Pools, pools
+from pricing.quotes import Quotes
+from tests.pricing.pool_chain import CHAIN, WAD, PoolChain, one_part, opened, section
+
+USDC = 10**6
+FLOORS = {"WETH": "5", "USDC": "10000"}
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[LocalNode]:
+    with LocalNode() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def fresh(node: LocalNode) -> PoolChain:
+    return opened(node)
+
+
+@pytest.fixture
+def chain(fresh: PoolChain) -> Iterator[PoolChain]:
+    """The chain without pools: what a test does there is undone."""
+    before = fresh.node.snapshot()
+    kept = fresh.deployer.nonce, dict(fresh.tokens)
+    yield fresh
+    fresh.node.revert(before)
+    fresh.deployer.nonce = kept[0]
+    fresh.tokens.clear()
+    fresh.tokens.update(kept[1])
+
+
+def source(chain: PoolChain) -> Pools:
+    return pools(section(chain, FLOORS), "here")
+
+
+def reason(chain: PoolChain, symbol: str, height: int | None = None) -> str:
+    quotes = chain.quoted(source(chain), symbol, height=height)
+    assert not quotes.relative
+    (refusal,) = quotes.refused
+    assert refusal.asset == chain.asset(symbol)
+    return refusal.reason
+
+
+@pytest.mark.node
+def test_prices_at_past_blocks_are_the_reserves_and_slot0_of_those_blocks(chain: PoolChain) -> None:
+    chain.token("PEPE"), chain.token("CATS", 9)
+    pair = chain.pair("PEPE", 10**6 * WAD, "WETH", 100 * WAD)
+    pool = chain.pool("CATS", 10**6 * 10**9, "USDC", 50_000 * USDC)
+    for _ in range(3):
+        chain.swap("PEPE", "WETH", 10_000 * WAD)
+        chain.swap_v3("CATS", "USDC", 7_777 * 10**9)
+    for height in range(chain.node.height - 5, chain.node.height + 1):
+        quotes = chain.quoted(source(chain), "PEPE", "CATS", height=height)
+        reserves = chain.node.call(pair, "getReserves()(uint112,uint112,uint32)", block=height)
+        root = chain.node.call(pool, "slot0()(uint160,int24,uint16,uint16,uint16,uint8,bool)", block=height)[0]
+        weth_first = int(chain.tokens["WETH"].address, 16) < int(chain.tokens["PEPE"].address, 16)
+        weth, pepe = reserves[:2] if weth_first else reserves[1::-1]
+        usdc_per_cat = Fraction(root**2, 2**192)
+        if int(chain.tokens["USDC"].address, 16) < int(chain.tokens["CATS"].address, 16):
+            usdc_per_cat = 1 / usdc_per_cat
+        told = {each.asset: each for each in quotes.relative}
+        assert told[chain.asset("PEPE")].parts == ((chain.asset("WETH"), Fraction(weth, pepe)),)
+        assert told[chain.asset("CATS")].parts == ((chain.asset("USDC"), usdc_per_cat * 1000),)
+        assert not quotes.refused
+    assert chain.requests == 2
+
+
+@pytest.mark.node
+def test_a_pool_price_names_its_pool_its_depth_and_its_reads_and_is_less_sure_without_an_average(
+    chain: PoolChain,
+) -> None:
+    chain.token("PEPE")
+    pair = chain.pair("PEPE", 10**6 * WAD, "WETH", 100 * WAD)
+    chain.node.mine()
+    relative, part, price = one_part(chain.quoted(source(chain), "PEPE"))
+    assert (part, price) == (chain.asset("WETH"), Fraction(1, 10_000))
+    assert relative.depth == (chain.asset("WETH"), Fraction(100))
+    assert relative.detail == f"uniswap_v2 pair {pair.lower()}"
+    assert relative.confidence == Decimal("0.7")
+    assert [(each.read.shown[1], each.read.shown[2]) for each in relative.calls] == [
+        (chain.tokens["PEPE"].address.lower(), "decimals()(uint8)"),
+        (chain.tokens["WETH"].address.lower(), "decimals()(uint8)"),
+        (pair.lower(), "getReserves()(uint112,uint112)"),
+    ]
+
+
+@pytest.mark.node
+def test_the_pool_is_chosen_at_the_block_by_what_it_could_pay_measured_by_the_floors(chain: PoolChain) -> None:
+    chain.token("PEPE")
+    chain.pool("PEPE", 10**6 * WAD, "USDC", 30_000 * USDC)  # 3 floors
+    before = chain.node.mine()
+    chain.pair("PEPE", 10**6 * WAD, "WETH", 20 * WAD)  # 4 floors
+    after = chain.node.mine()
+    assert one_part(chain.quoted(source(chain), "PEPE", height=before))[1] == chain.asset("USDC")
+    assert one_part(chain.quoted(source(chain), "PEPE", height=after))[1] == chain.asset("WETH")
+
+
+@pytest.mark.node
+def test_every_fee_is_looked_at_also_the_one_of_a_hundredth_of_a_percent(chain: PoolChain) -> None:
+    chain.token("PEPE")
+    for fee in (100, 500, 3000, 10_000):
+        deeper = 10 if fee == 100 else 1
+        chain.pool("PEPE", deeper * 10**6 * WAD, "USDC", deeper * 11_000 * USDC, fee)
+    chain.node.mine()
+    relative, _, _ = one_part(chain.quoted(source(chain), "PEPE"))
+    assert relative.detail == f"uniswap_v3 pool {chain.pool_at('PEPE', 'USDC', 100).lower()} (fee 100)"
+
+
+@pytest.mark.node
+def test_tokens_without_a_pool_with_a_trusted_quote_are_known_to_nobody(chain: PoolChain) -> None:
+    chain.token("JUNK"), chain.token("TRASH")
+    chain.pair("JUNK", 10**8 * WAD, "TRASH", 10**8 * WAD)
+    chain.pool("JUNK", 10**8 * WAD, "TRASH", 10**8 * WAD)
+    chain.node.mine()
+    quotes = chain.quoted(source(chain), "JUNK", "TRASH")
+    assert (quotes.relative, quotes.refused, quotes.prices) == ((), (), ())
+
+
+@pytest.mark.node
+def test_a_pool_that_can_pay_less_than_the_floor_gives_no_price(chain: PoolChain) -> None:
+    chain.token("PEPE")
+    chain.pair("PEPE", 10**6 * WAD, "WETH", 5 * WAD - 1)
+    chain.node.mine()
+    assert "none of its 1 pools could pay enough" in reason(chain, "PEPE")
+    chain.pair("PEPE", 10**6 * WAD, "WETH", WAD)
+    chain.node.mine()
+    assert one_part(chain.quoted(source(chain), "PEPE"))[1] == chain.asset("WETH")
+
+
+@pytest.mark.node
+def test_a_trade_that_moves_a_pair_within_the_block_leaves_the_token_without_a_price_until_it_stands(
+    chain: PoolChain,
+) -> None:
+    chain.token("PEPE")
+    chain.pair("PEPE", 10**6 * WAD, "WETH", 100 * WAD)
+    chain.swap("WETH", "PEPE", 50 * WAD)
+    assert "moved by 125 % within the block" in reason(chain, "PEPE")
+
+
+@pytest.mark.node
+def test_a_swap_that_is_taken_back_in_the_same_block_does_not_move_the_price(chain: PoolChain) -> None:
+    chain.token("PEPE")
+    chain.pair("PEPE", 10**6 * WAD, "WETH", 100 * WAD)
+    bought = 10**6 * WAD - 10**6 * 100 * WAD * 1000 // (100 * 1000 + 300 * 997)
+    with chain.in_one_block():
+        chain.swap("WETH", "PEPE", 300 * WAD)
+        chain.swap("PEPE", "WETH", bought)
+    _, _, price = one_part(chain.quoted(source(chain), "PEPE"))
+    assert abs(price * 10_000 - 1) < Fraction(2, 100)  # what is left are the fees of both trades
+
+
+@pytest.mark.node
+def test_a_donation_to_a_pair_does_not_move_the_price_and_counts_as_depth_only_once_it_stood(
+    chain: PoolChain,
+) -> None:
+    chain.token("PEPE")
+    pair = chain.pair("PEPE", 10**6 * WAD, "WETH", 100 * WAD)
+    chain.do(chain.tokens["WETH"].address, "transfer(address,uint256)", pair, 1000 * WAD)
+    relative, _, price = one_part(chain.quoted(source(chain), "PEPE"))
+    assert (price, relative.depth) == (Fraction(1, 10_000), (chain.asset("WETH"), Fraction(100)))
+    chain.do(pair, "sync()")
+    assert "moved by 1000 % within the block" in reason(chain, "PEPE")
+
+
+@pytest.mark.node
+def test_a_pool_that_was_filled_or_drained_in_this_very_block_gives_no_price(chain: PoolChain) -> None:
+    chain.token("PEPE")
+    pair = chain.pair("PEPE", 10**6 * WAD, "WETH", 100 * WAD)
+    assert "could pay enough" in reason(chain, "PEPE"), "what came in this block is no depth"
+    shares = chain.node.call(pair, "balanceOf(address)(uint256)", chain.me)
+    chain.do(pair, "transfer(address,uint256)", pair, shares)
+    assert chain.quoted(source(chain), "PEPE").relative
+    chain.do(pair, "burn(address)", chain.me)
+    assert "could pay enough" in reason(chain, "PEPE")
+
+
+@pytest.mark.node
+def test_a_pool_of_concentrated_liquidity_that_is_moved_is_refused_by_its_average_for_minutes(
+    chain: PoolChain,
+) -> None:
+    chain.token("PEPE")
+    pool = chain.pool("PEPE", 10**6 * WAD, "USDC", 100_000 * USDC)
+    chain.do(pool, "increaseObservationCardinalityNext(uint16)", 20)
+    chain.swap_v3("PEPE", "USDC", 1000 * WAD)  # the first trade begins to fill the observations
+    chain.node.mine(seconds=900)
+    relative, _, _ = one_part(chain.quoted(source(chain), "PEPE"))
+    assert relative.confidence == Decimal("0.9")
+    chain.swap_v3("USDC", "PEPE", 20_000 * USDC)
+    assert "within the block" in reason(chain, "PEPE")
+    chain.node.mine()
+    assert "away from its average: manipulated?" in reason(chain, "PEPE")
+    chain.node.mine(seconds=900)
+    _, _, price = one_part(chain.quoted(source(chain), "PEPE"))
+    assert price > Fraction(14, 100)
+
+
+@pytest.mark.node
+def test_liquidity_without_tokens_and_tokens_far_from_the_price_are_no_depth(chain: PoolChain) -> None:
+    chain.token("THIN"), chain.token("FAR")
+    # A great active liquidity within one tick, of little money.
+    chain.pool("THIN", 100 * WAD, "USDC", 100 * USDC, 500, width=1)
+    # Much money below the price, and hardly any at it.
+    pool = chain.pool("FAR", 10 * WAD, "USDC", 10 * USDC)
+    usdc_first = int(chain.tokens["USDC"].address, 16) < int(chain.tokens["FAR"].address, 16)
+    tick = chain.node.call(pool, "slot0()(uint160,int24,uint16,uint16,uint16,uint8,bool)")[1] // 60 * 60
+    lower, upper = (tick + 6000, tick + 12_000) if usdc_first else (tick - 12_000, tick - 6000)
+    token0, token1 = sorted((chain.tokens[each].address for each in ("USDC", "FAR")), key=lambda at: int(at, 16))
+    raws = (100_000 * USDC, 0) if usdc_first else (0, 100_000 * USDC)
+    chain.do(
+        chain.contracts["NonfungiblePositionManager"],
+        "mint((address,address,uint24,int24,int24,uint256,uint256,uint256,uint256,address,uint256))",
+        (token0, token1, 3000, lower, upper, *raws, 0, 0, chain.me, 2**256 - 1),
+    )
+    chain.node.mine()
+    assert "could pay enough" in reason(chain, "THIN")
+    assert "could pay enough" in reason(chain, "FAR")
+
+
+@pytest.mark.node
+def test_a_pool_of_which_no_trade_was_ever_made_and_an_empty_one_give_no_price(chain: PoolChain) -> None:
+    chain.token("PEPE")
+    one, other = (chain.tokens[each].address for each in ("PEPE", "WETH"))
+    chain.do(chain.contracts["UniswapV2Factory"], "createPair(address,address)", one, other)
+    chain.do(chain.contracts["UniswapV3Factory"], "createPool(address,address,uint24)", one, other, 500)
+    chain.node.mine()
+    assert chain.quoted(source(chain), "PEPE").relative == ()
+    assert chain.quoted(source(chain), "PEPE").refused == ()
+
+
+@pytest.mark.node
+def test_before_the_factory_lies_on_the_chain_no_token_has_a_pool(chain: PoolChain) -> None:
+    chain.token("PEPE")
+    assert chain.quoted(source(chain), "PEPE", "USDC", height=1).relative == ()
+
+
+PEPE, WETH = (f"{CHAIN}/erc20:0x{byte * 20}" for byte in ("0a", "0b"))
+PAIR, FACTORY = "0x" + "0c" * 20, "0x" + "fa" * 20
+BLOCK = Block(100, "0xaa", "0xbb", 1_760_000_000_500_000)
+BY_READ: dict[Any, Any] = {
+    "decimals()(uint8)": 18, "getPair(address,address)(address)": PAIR,
+    "getReserves()(uint112,uint112)": (10**24, 10**20), "before": (10**24, 10**20),
+}  # fmt: skip
+
+
+def of_answers(changed: dict[str, Any]) -> Quotes:
+    """What is said of a token with one pair, by answers to the functions, some of them changed."""
+    venue = {"family": "uniswap_v2", "factory": FACTORY}
+    told = BY_READ | changed
+
+    def answer(read: Any) -> Any:
+        return told["before"] if isinstance(read, AtParent) else told[read.signature]
+
+    return run_known(pools({"quotes": {WETH: "5"}, "venues": [venue]}, "x").prices([asset(PEPE)], BLOCK), answer)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"getPair(address,address)(address)": Unknown("out of gas")}, "its pools could not be read: out of gas"),
+        ({"getReserves()(uint112,uint112)": Unknown("out of gas")}, "its pools could not be read: out of gas"),
+        ({"before": Unknown("the state is gone", "absent")}, "none of its 1 pools could pay enough"),
+        ({"decimals()(uint8)": 255}, "does not say how many decimals"),
+        ({"decimals()(uint8)": Reverted()}, "does not say how many decimals"),
+        ({"before": (10**24, 10**19 * 9)}, "moved by 12 % within the block"),
+    ],
+)
+def test_what_cannot_be_read_of_pools_leaves_the_token_without_a_price_and_says_why(
+    changed: dict[str, Any], words: str
+) -> None:
+    quotes = of_answers(changed)
+    assert quotes.relative == ()
+    assert words in quotes.refused[0].reason
+    assert one_part(of_answers({}))[2] == Fraction(1, 10**4)
+
+
+def test_tokens_beyond_the_bound_are_told_so_and_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pricing.pools.MAX_LOOKUPS", 4)
+    source = pools({"quotes": {WETH: "5"}, "venues": [{"family": "uniswap_v2", "factory": FACTORY}]}, "x")
+    tokens = [asset(f"{CHAIN}/erc20:0x{k:040x}") for k in range(1, 4)]
+    first = next(source.prices(tokens, BLOCK))
+    assert len(first) == 2 + 1 + 2
+    nothing = run_known(source.prices(tokens, BLOCK), lambda read: 18 if "decimals" in read.signature else ZERO_ADDRESS)
+    assert [(each.asset, each.reason) for each in nothing.refused] == [(tokens[2], TOO_MANY)]
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ({"quote": {}}, "unknown key `quote`"),
+        ({"quotes": {WETH: 5}}, "what a pool has to have"),
+        ({"quotes": {WETH: "0"}}, "what a pool has to have"),
+        ({"quotes": {f"{CHAIN}/slip44:60": "5"}}, "ERC-20 tokens of one chain"),
+        ({"quotes": {WETH: "5", WETH.replace("31337", "1"): "5"}}, "ERC-20 tokens of one chain"),
+        ({"venues": [{"family": "uniswap"}]}, "a venue's family is 'uniswap'"),
+        ({"venues": [{"family": "uniswap_v2"}]}, "needs `factory`"),
+        ({"venues": [{"family": "uniswap_v2", "factory": "0xAB"}]}, "is not an address"),
+        ({"venues": [{"family": "uniswap_v2", "factory": FACTORY, "fees": [1]}]}, "has no key `fees`"),
+        ({"venues": [{"family": "uniswap_v3", "factory": FACTORY, "fees": []}]}, "not a list of different numbers"),
+        ({"venues": [{"family": "uniswap_v3", "factory": FACTORY, "fees": [0]}]}, "not a whole number from 1"),
+        ({"max_move_percent": 0}, "max_move_percent is 0"),
+    ],
+)
+def test_a_section_of_pools_that_is_wrong_is_a_settings_error(section: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadSettings) as told:
+        pools(section, "here")
+    assert words in str(told.value)
