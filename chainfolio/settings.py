@@ -9,6 +9,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -97,6 +98,13 @@ class Accounts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     max_watched: Annotated[int, doc("accounts that requests to the API may have watched on each chain at most")] = 1000
 
 
+class Snapshots(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The accounts of which a snapshot is kept every day at 00:00 UTC, beside those that are subscribed to."""
+
+    addresses: Annotated[list[str], doc("addresses, on every configured chain of their kind")] = []
+    since: Annotated[str, doc("first day, `YYYY-MM-DD`; empty: the first that is kept, else today")] = ""
+
+
 class Quotas(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How much an account may keep where the operator gave it no quota of its own."""
 
@@ -122,6 +130,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     protocols: Annotated[str, doc("folder with your own protocol files, beside `configs/protocols`")] = ""
     quotas: Quotas = Quotas()
     accounts: Accounts = Accounts()
+    snapshots: Snapshots = Snapshots()
     examples: Annotated[
         dict[str, str], doc("what the documentation page shows in place of its own examples, such as an address")
     ] = {}
@@ -149,7 +158,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 UNPRICED = ("N/A", "zero")
-SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas", "accounts")
+SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas", "accounts", "snapshots")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 # Ours, but no settings: where the file is, what a client's command shows, how tests run.
 NOT_SETTINGS = ("CHAINFOLIO_CONFIG", "CHAINFOLIO_KEY", "CHAINFOLIO_LOCALCHAIN_HOME", "CHAINFOLIO_TESTS")
@@ -218,7 +227,8 @@ def _lists(tree: dict[str, Any]) -> None:
     """Variables that stand for lists as lists, by the types of their keys."""
     chains = tree.get("chains")
     tables = chains.items() if isinstance(chains, dict) else ()
-    sections: list[tuple[Any, type[msgspec.Struct]]] = [(tree.get("server"), Server), (tree.get("accounts"), Accounts)]
+    own: dict[str, type[msgspec.Struct]] = {"server": Server, "accounts": Accounts, "snapshots": Snapshots}
+    sections: list[tuple[Any, type[msgspec.Struct]]] = [(tree.get(name), kind) for name, kind in own.items()]
     sections += [(table, _kind(key, table).settings) for key, table in tables if isinstance(table, dict)]
     for table, kind in sections:
         for name, value in table.items() if isinstance(table, dict) else ():
@@ -266,7 +276,8 @@ def _typed(tree: dict[str, Any], source: str) -> Settings:
         settings = msgspec.convert({**tree, "chains": {}}, Settings, strict=False)
         tables = msgspec.convert(tree, _Chains).chains
     except msgspec.ValidationError as error:
-        known = [f for kind in (Settings, Server, Limits, Store, Lake, Quotas) for f in kind.__struct_fields__]
+        kinds = (Settings, Server, Limits, Store, Lake, Quotas, Snapshots)
+        known = [name for kind in kinds for name in kind.__struct_fields__]
         raise BadSettings(source, explained(str(error), known, {})) from None
     return msgspec.structs.replace(settings, chains={key: _chain(key, tables[key], source) for key in tables})
 
@@ -306,20 +317,34 @@ def check(settings: Settings) -> None:
     if min(quotas.addressbook, quotas.addressbook_paid) < 0 or quotas.bundles < 0 or quotas.bundle_size < 1:
         raise BadSettings("quotas", "addressbook and bundles are at least 0, bundle_size at least 1")
     _check_accounts(settings.accounts)
+    _check_snapshots(settings.snapshots)
     if settings.log_level not in LOG_LEVELS:
         raise BadSettings("log_level", f"`{settings.log_level}` is none of {', '.join(LOG_LEVELS)}")
 
 
 def _check_accounts(accounts: Accounts) -> None:
-    from chainfolio.assets import account  # here, for few settings have any
-
-    for written in accounts.watch:
-        try:
-            account(written)
-        except BadRequest as error:
-            raise BadSettings("accounts.watch", error.reason, remedy=error.remedy) from None
+    _check_addresses("accounts.watch", accounts.watch)
     if accounts.max_watched < 0:
         raise BadSettings("accounts.max_watched", "at least 0")
+
+
+def _check_snapshots(snapshots: Snapshots) -> None:
+    _check_addresses("snapshots.addresses", snapshots.addresses)
+    try:
+        if snapshots.since and date.fromisoformat(snapshots.since).isoformat() != snapshots.since:
+            raise ValueError
+    except ValueError:
+        raise BadSettings("snapshots.since", f"`{snapshots.since}` is not a day", remedy="YYYY-MM-DD") from None
+
+
+def _check_addresses(name: str, written: list[str]) -> None:
+    from chainfolio.assets import account  # here, for few settings have any
+
+    for each in written:
+        try:
+            account(each)
+        except BadRequest as error:
+            raise BadSettings(name, error.reason, remedy=error.remedy) from None
 
 
 def _check_rates(rates: Mapping[str, str]) -> None:

@@ -106,7 +106,7 @@ async def _chain(
     from engine.service import Engine
 
     wallets, found = addresses_of(chain, accounts), []
-    async for some in Engine(system).history.read(chain, wallets, days, again=options.again):
+    async for some in Engine(system).history.read(chain, dict.fromkeys(days, wallets), again=options.again):
         found += some
         progress.add(len(some))
     return found
@@ -224,7 +224,7 @@ def _remarks(values: Sequence[DayValue]) -> None:
         print(f"  {counted(count, 'value')} {completeness}: {reason}")
     if len(shown) > 5:
         print(f"  and {len(shown) - 5:,} other reasons: --csv has all of them")
-    if any(part.retry and part.document for each in values for part in each.parts):
+    if any(part.retry and part.digest for each in values for part in each.parts):
         print(f"  {AGAIN}")
 
 

@@ -55,6 +55,8 @@ async def indexing(config: Settings) -> App:
 def _app(config: Settings, *, work: bool) -> App:
     from api.app import make_app
     from chainfolio.supervisor import Supervisor
+    from cli.daily import schedule
+    from engine.schedule import DailySnapshots
     from engine.service import Engine
     from indexer.metrics import Exported, Tasks, listening
     from indexer.wiring import System
@@ -66,6 +68,7 @@ def _app(config: Settings, *, work: bool) -> App:
     supervisor = state.meter.supervisor = Supervisor(system.seams.clock, system.seams.random)
     worker = Worker(system, supervisor)
     engine = Engine(system, worker.status, supervisor)
+    daily = schedule(engine.history, supervisor, lambda: state.database)
     app = make_app(engine, state, config, system.seams)
 
     @contextlib.asynccontextmanager
@@ -75,8 +78,11 @@ def _app(config: Settings, *, work: bool) -> App:
             async with contextlib.AsyncExitStack() as stack:
                 if work:
                     await stack.enter_async_context(worker.running())
+                    daily.start()
+                    stack.push_async_callback(daily.stop)
                 if port := config.server.metrics_port:
-                    read = [app.parts.traffic, Tasks(supervisor), *([Exported(worker)] if work else [])]
+                    of_work = [Exported(worker), DailySnapshots(daily)] if work else []
+                    read = [app.parts.traffic, Tasks(supervisor), *of_work]
                     stack.enter_context(listening(read, config.server.host, port))
                 yield
         finally:

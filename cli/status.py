@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from chainfolio.blocks import Span, Spans
 from chainfolio.chains import lacking
 from chainfolio.errors import ChainfolioError
-from cli.common import Commands, add_csv, add_rpc, check_chains, show_csv, show_json, show_table, with_system
+from cli.common import Commands, add_csv, add_rpc, check_chains, counted, show_csv, show_json, show_table, with_system
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
@@ -57,6 +57,7 @@ async def examine(system: System) -> dict[str, Any]:
 async def _chain(system: System, chain: Chain) -> dict[str, Any]:
     """What is indexed up to the newest final block; where no node answers, up to the newest block that is indexed."""
     from engine.reconciled import kept
+    from engine.snapshot_store import SnapshotStore
 
     head = final = None
     problem = ""
@@ -78,6 +79,7 @@ async def _chain(system: System, chain: Chain) -> dict[str, Any]:
         "datasets": [_dataset(name, indexed_ranges, wanted) for name, indexed_ranges in indexed.items()],
         "accounts": [of_account(system, chain, each) for each in system.scope(chain).watches],
         "reconciled": [_reconciled(each) for each in kept(system.tail, chain.key)],
+        "snapshots": SnapshotStore(system.lake, system.tail).summary(chain.key),
     }  # fmt: skip
 
 
@@ -181,6 +183,10 @@ def _show(report: dict[str, Any]) -> None:
         for each in chain["reconciled"]:
             counts = ", ".join(f"{count:,} {status}" for status, count in each["counts"].items() if count)
             print(f"  {each['account']} reconciled from block {each['first']:,} to {each['last']:,}: {counts}")
+        if (days := chain["snapshots"])["accounts"]:
+            counts = ", ".join(f"{days[kind]:,} {kind}" for kind in ("complete", "partial", "unreadable") if days[kind])
+            whose = counted(days["accounts"], "account")
+            print(f"  snapshots of {whose} from {days['first']} to {days['last']}: {counts}")
         if chain["lacks"]:
             print(f"  it lacks: {', '.join(chain['lacks'])}")
         if any(each["missingBlocks"] for each in chain["datasets"]):

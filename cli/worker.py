@@ -32,20 +32,32 @@ def run(options: argparse.Namespace) -> int:
 
 async def _work(system: System) -> None:
     from chainfolio.supervisor import Supervisor
+    from cli.daily import opened, schedule
+    from engine.schedule import DailySnapshots
+    from engine.service import Engine
     from indexer.metrics import Exported, Tasks, listening
     from indexer.worker import Worker
 
     system.warn()
     supervisor = Supervisor(system.seams.clock, system.seams.random)
     worker = Worker(system, supervisor)
+    database = opened(system.settings)
+    daily = schedule(Engine(system, supervisor=supervisor).history, supervisor, database)
     server = system.settings.server
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     with contextlib.ExitStack() as stack:
         if server.metrics_port:
-            stack.enter_context(listening([Exported(worker), Tasks(supervisor)], server.host, server.metrics_port))
-        await _until(stopped, worker)
+            read = [Exported(worker), Tasks(supervisor), DailySnapshots(daily)]
+            stack.enter_context(listening(read, server.host, server.metrics_port))
+        daily.start()
+        try:
+            await _until(stopped, worker)
+        finally:
+            await daily.stop()
+            if (found := database()) is not None:
+                found.close()
 
 
 async def _until(stopped: asyncio.Event, worker: Worker) -> None:

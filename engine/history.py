@@ -125,19 +125,22 @@ class History:
     # --- many days ---------------------------------------------------------------------------------------------------
 
     async def read(
-        self, chain: Chain, accounts: Sequence[str], days: Iterable[date], *, again: bool = False
+        self, chain: Chain, wanted: Mapping[date, Sequence[str]], *, again: bool = False
     ) -> AsyncIterator[list[DaySnapshot]]:
-        """The snapshots of accounts on some days: first those that are kept and still stand, then the others, window by
-        window, each kept before it is given. `again`: those too of which a read failed.
+        """The snapshots of the accounts of each day, without documents where they are kept: first those that still
+        stand, then the others, window by window, each kept before it is given. `again`: those too of which a read
+        failed.
 
         A day before the chain began is `absent`, one whose block may still change `pending`; neither is kept. One that
         no node has the state of is `unreadable`: that is kept, and asked again the next time."""
-        wanted = sorted(set(days))
-        kept = await self._standing(chain, accounts, wanted, partial=not again)
+        accounts = sorted({account for some in wanted.values() for account in some})
+        asked = {(account, day) for day, some in wanted.items() for account in some}
+        found = await self._standing(chain, accounts, wanted, partial=not again, documents=False) if asked else {}
+        kept = {key: found[key] for key in sorted(found.keys() & asked)}
         if kept:
-            yield [kept[each] for each in sorted(kept)]
-        left = {day: [each for each in accounts if (each, day) not in kept] for day in wanted}
-        left = {day: some for day, some in left.items() if some}
+            yield list(kept.values())
+        left = {day: [each for each in dict.fromkeys(some) if (each, day) not in kept] for day, some in wanted.items()}
+        left = {day: some for day, some in sorted(left.items()) if some}
         if not left:
             return
         blocks = await self.days.final_before(chain, left)
@@ -205,14 +208,20 @@ class History:
     # --- what is kept ------------------------------------------------------------------------------------------------
 
     async def _standing(
-        self, chain: Chain, addresses: Sequence[str], days: Iterable[date], *, partial: bool = False
+        self,
+        chain: Chain,
+        addresses: Sequence[str],
+        days: Iterable[date],
+        *,
+        partial: bool = False,
+        documents: bool = True,
     ) -> dict[tuple[str, date], DaySnapshot]:
         """The kept snapshots that are answered again: complete ones, and those that lack only what the index still
         lacks; with `partial` those too of which a read failed."""
         if (store := self.store) is None:
             return {}
-        kept = await asyncio.to_thread(store.newest, chain.key, addresses, days)
-        read = [each for each in kept.values() if each.document is not None and (partial or not each.retry)]
+        kept = await asyncio.to_thread(store.newest, chain.key, addresses, list(days), documents=documents)
+        read = [each for each in kept.values() if each.digest and (partial or not each.retry)]
         lacking = [each for each in read if each.unindexed]
         accounts = sorted({each.account for each in lacking})
         state = await asyncio.to_thread(self._index_state, chain, accounts, [each.block.height for each in lacking])

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 UNREADABLE: Final = "unreadable"
+KINDS: Final = ("complete", "partial", UNREADABLE)
 KEY: Final = ("account", "day", "attempt")
 FACTS: Final = (*KEY, "height", "time", "hash", "completeness", "reason", "retry", "unindexed", "value", "digest")
 
@@ -98,6 +99,24 @@ class SnapshotStore:
         newest = rows.sort("attempt").unique(["account", "day"], keep="last", maintain_order=True).collect()
         found = [_snapshot(chain, row) for row in newest.iter_rows(named=True)]
         return {(each.account, each.day): each for each in found}
+
+    def first_days(self, chain: str, accounts: Sequence[str]) -> dict[str, date]:
+        """The first day that is kept of each account that has one."""
+        import polars as pl
+
+        rows = self.lake.of_accounts(SNAPSHOTS, chain, accounts, ["account", "day"])
+        return {each: day.date() for each, day in rows.group_by("account").agg(pl.col("day").min()).collect().rows()}
+
+    def summary(self, chain: str) -> dict[str, Any]:
+        """What is kept of a chain: accounts, days and snapshots by their completeness."""
+        import polars as pl
+
+        rows = self.lake.scan(SNAPSHOTS, chain=chain).select(*KEY, "completeness")
+        newest = rows.collect().sort(KEY).unique(["account", "day"], keep="last", maintain_order=True)
+        counts = {name: newest.filter(pl.col("completeness") == name).height for name in KINDS}
+        ends = newest["day"].min(), newest["day"].max()
+        first, last = (str(each.date()) if isinstance(each, datetime) else None for each in ends)
+        return {"accounts": newest["account"].n_unique(), "first": first, "last": last, **counts}
 
     def keep(self, chain: str, taken: Sequence[DaySnapshot], now: datetime) -> int:
         """Keep snapshots of a chain; how many said something new. What another process kept meanwhile is not kept

@@ -31,6 +31,11 @@ _COLUMNS = [_ROWS.c[name] for name in Subscription.__slots__]
 _OF = argument("account_id")
 _ALL = Statement(sa.select(*_COLUMNS).where(_ROWS.c.account_id == _OF).order_by(_ROWS.c.began_us, _ROWS.c.address))
 _ONE = Statement(sa.select(*_COLUMNS).where(_ROWS.c.account_id == _OF, _ROWS.c.address == argument("address")))
+_RUNNING = Statement(
+    sa.select(_ROWS.c.address, sa.func.min(_ROWS.c.began_us))
+    .where(_ROWS.c.expires_us > argument("now_us"))
+    .group_by(_ROWS.c.address)
+)
 _ADD = Statement(_ROWS.insert())
 _DROP = Statement(_ROWS.delete().where(_ROWS.c.account_id == argument("owner"), _ROWS.c.address == argument("wallet")))
 
@@ -44,6 +49,11 @@ def subscribed(tx: Transaction, account_id: str, addresses: Iterable[str], now_u
     """Those of the addresses whose subscription has not lapsed."""
     found = {each: _one(tx, account_id, each) for each in addresses}
     return {address for address, row in found.items() if row is not None and row.expires_us > now_us}
+
+
+def running(tx: Transaction, now_us: int) -> dict[str, int]:
+    """Every address that an account has a subscription for which has not lapsed, with when the first of them began."""
+    return {address: int(began_us) for address, began_us in tx.rows(_RUNNING, now_us=now_us)}
 
 
 def add(

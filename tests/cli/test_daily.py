@@ -1,0 +1,63 @@
+"""Of whom daily snapshots are taken: the addresses of the settings, and those that somebody subscribed to."""
+
+from __future__ import annotations
+
+import random
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from chainfolio.assets import account
+from chainfolio.errors import BadSettings
+from chainfolio.seams import Seams
+from chainfolio.settings import Settings, Snapshots, check
+from chainfolio.supervisor import Supervisor
+from cli.daily import opened, schedule
+from engine.days import midnight_us
+from engine.service import Engine
+from indexer.wiring import System
+from storage.state import State, subscriptions
+from tests.cli.conftest import ALICE
+from tests.indexer.clock import ManualClock
+
+BOB = "0x" + "b0" * 20
+CAROL = "0x" + "ca" * 20
+DAY = date(2024, 2, 29)
+
+
+async def test_they_are_those_of_the_settings_and_of_every_subscription_that_has_not_lapsed(tmp_path: Path) -> None:
+    clock = ManualClock(midnight_us(DAY) / 1_000_000 + 3600)
+    config = Settings(data=str(tmp_path), snapshots=Snapshots([ALICE], "2024-01-01"))
+    system = System(config, Seams(clock=clock))
+    database = opened(config)
+    daily = schedule(Engine(system).history, Supervisor(clock), database)
+    assert await daily.wanted() == {account(ALICE): date(2024, 1, 1)}
+    assert not (tmp_path / "state.db").exists()
+    with_state = State.open(config.state_url, bytes(32), clock, random.Random(1))
+    one, other = (with_state.create_account(name)[0].id for name in ("one", "other"))
+    now_us, year_us = clock.now_us(), 400 * 86_400_000_000
+    for owner, address, began_us in ((one, BOB, now_us - 86_400_000_000), (other, BOB, now_us), (one, CAROL, 0)):
+        with_state.database.change(
+            lambda tx, owner=owner, address=address, began_us=began_us: subscriptions.add(  # type: ignore[misc]
+                tx, owner, {address: ""}, began_us or now_us - year_us
+            )
+        )
+    assert await daily.wanted() == {account(ALICE): date(2024, 1, 1), account(BOB): date(2024, 2, 28)}
+    with_state.close()
+    if (found := database()) is not None:
+        found.close()
+    await system.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (Snapshots(["0x12"]), "snapshots.addresses"),
+        (Snapshots([ALICE], "2023-02-29"), "snapshots.since: `2023-02-29` is not a day"),
+        (Snapshots([ALICE], "20240101"), "snapshots.since: `20240101` is not a day"),
+    ],
+)
+def test_what_cannot_be_meant_in_the_settings_is_named(given: Snapshots, words: str) -> None:
+    with pytest.raises(BadSettings, match=words):
+        check(Settings(snapshots=given))
