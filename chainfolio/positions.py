@@ -85,12 +85,17 @@ def _shown_order(assets: Iterable[Asset]) -> list[Asset]:
 
 @dataclass(frozen=True, slots=True)
 class AccountState:
-    """What was read of one account: its native coins and its tokens as they were answered, positions, issues."""
+    """What was read of one account: its native coins and its tokens as they were answered, positions, issues.
+
+    `block` is the one at which it was read, where the chain keeps no old state and cannot be asked for another; all
+    accounts that are read together have the same.
+    """
 
     native: Any
     balances: Mapping[Asset, Any]
     positions: tuple[OpenPosition, ...]
     issues: tuple[Issue, ...]
+    block: Block | None = None
 
 
 class BlockReader(Protocol):
@@ -121,6 +126,10 @@ class AccountReader(Protocol):
     @property
     def issues(self) -> Sequence[Issue]:
         """What it cannot read of anybody."""
+
+    @property
+    def finds_tokens(self) -> bool:
+        """Whether the chain itself says which tokens an account holds: then nothing is missed that was not indexed."""
 
     def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
         """What an account had to do with contracts that nobody reads, an issue a protocol."""

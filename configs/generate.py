@@ -19,7 +19,9 @@ from typing import Any
 
 CONFIGS = Path(__file__).parent
 ADDRESS = re.compile(r"0x[0-9a-f]{40}\Z")
+KEY = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,44}\Z")  # of Solana, in base58
 ZERO = "0x" + "0" * 40
+NATIVE_KEY = "1" * 32  # as some lists write the native coin of Solana
 MAX_KEY = 32
 
 # The role that a row's address has in one of our families. A family's other roles say nothing that its decoder reads.
@@ -49,7 +51,7 @@ FORKS = ("protocol", "name", "family", "chain", "role", "address")
 LISTS = frozenset((
     "aave", "arbitrum", "balancer", "bitgo", "blockscout", "celo", "coingecko", "cow", "ethlists", "ledger", "lifi",
     "linea", "mantle", "metamask", "optimism", "paraswap", "pancakeswap", "rainbow", "scroll", "sequence", "superchain",
-    "superfluid", "swapkit", "traderjoe", "trustwallet", "viaprotocol",
+    "spl_registry", "superfluid", "swapkit", "traderjoe", "trustwallet", "viaprotocol",
 ))  # fmt: skip
 ENOUGH_LISTS = 2
 MAX_DECIMALS = 36
@@ -151,12 +153,14 @@ def _name(slug: str) -> str:
 def tokens(folder: Path, chain: str) -> list[tuple[str, ...]]:
     """The tokens of a chain that enough lists name: those that most lists name first. A name is left out where it is
     the symbol."""
+    address = KEY if chain == "solana" else ADDRESS
     own, others = folder / f"{chain}.csv.gz", folder / "other_evm.csv.gz"
     with gzip.open(own if own.exists() else others, "rt", newline="", encoding="utf-8") as file:
         found = [
             (count, row["address"], row["decimals"], symbol, name if name != symbol else "")
             for row in csv.DictReader(file)
-            if row.get("chain", chain) == chain and ADDRESS.match(row["address"]) and row["address"] != ZERO
+            if row.get("chain", chain) == chain and address.match(row["address"])
+            if row["address"] not in (ZERO, NATIVE_KEY)
             if (count := len(LISTS & set(row["lists"].split("|")))) >= ENOUGH_LISTS
             if int(row["decimals"]) <= MAX_DECIMALS and (symbol := printable(row["symbol"]))
             for name in [printable(row["name"])]

@@ -63,7 +63,7 @@ def holdings_of(
             if isinstance(raw, int):
                 if raw:
                     held.append((account, asset, raw))
-            elif wanted[account][asset]:
+            elif wanted[account].get(asset, True):
                 reason = f"the balance of {account} is unknown: {_why(raw)}"
                 gone = isinstance(raw, Unknown) and raw.cause == "absent"
                 makes_partial = asset in known and not gone

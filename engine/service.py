@@ -155,7 +155,8 @@ class Engine:
         where the block has left the chain since, HistoryUnavailable where the node has pruned its state."""
         snapshot = await self._snapshotter(self.system.chain(chain)).take([each.address for each in accounts], block)
         parts, now_us = value([snapshot]).apart(), self.system.seams.clock.now_us()
-        return [self._document(each.address, parts[each.address], now_us, options, block.height) for each in accounts]
+        height = snapshot.block.height
+        return [self._document(each.address, parts[each.address], now_us, options, height) for each in accounts]
 
     async def _block(self, chain: Chain, height: int) -> Block:
         """A block that the chain has: who does not have it though the chain has gone on has forgotten it."""

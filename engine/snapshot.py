@@ -102,7 +102,7 @@ class Snapshotter:
     async def _read(self, accounts: Sequence[str], block: Block, extra: Sequence[Asset]) -> Reading:
         # Before the rows are read: what is covered by now is there then.
         unindexed = account_index.unindexed(self.tail, self.chain.key, block.height, self.reader.events, accounts)
-        left = account_index.unindexed_transfers(self.tail, self.chain.key, block.height, accounts)
+        left = self._left(accounts, block)
         recent = await self._recent(block)
         index, info = (self.lake, self.tail, self.chain.key, accounts), self.chain.info
         loose = recent.tables["transfers"] if recent else None
@@ -129,12 +129,18 @@ class Snapshotter:
         issues += self._little_known(held, about)
         issues += reconciled.issues(self.tail, self.chain.key, accounts, natives=False)
         reading = Reading(
-            block=block, states=states, held=tuple(held), about=about, unknown=tuple(unknown), issues=tuple(issues),
-            moved=moved, no_days=no_days, fees=fees,
+            block=_read_at(states, block), states=states, held=tuple(held), about=about,
+            unknown=tuple(unknown), issues=tuple(issues), moved=moved, no_days=no_days, fees=fees,
         )  # fmt: skip
         for account in accounts:
             self.book.named(account, reading.own[account])
         return reading
+
+    def _left(self, accounts: Sequence[str], block: Block) -> dict[str, Spans]:
+        """The heights, by account, at which it may have met tokens that nobody knows of."""
+        if self.reader.finds_tokens:
+            return dict.fromkeys(accounts, Spans())
+        return account_index.unindexed_transfers(self.tail, self.chain.key, block.height, accounts)
 
     def _plans(
         self,
@@ -277,6 +283,14 @@ def assembled(chain: Chain, reading: Reading, judgement: Judgement, sources: Seq
         pegged=pegged(sources),
         no_days=reading.no_days,
     )  # fmt: skip
+
+
+def _read_at(states: Mapping[str, AccountState], asked: Block) -> Block:
+    """The block that accounts were read at: the one asked for, or where a chain keeps no old state a newer one."""
+    blocks = {state.block or asked for state in states.values()}
+    if len(blocks) > 1:
+        raise BadAnswer("engine", "accounts of one snapshot were read at several blocks")
+    return next(iter(blocks), asked)
 
 
 def _reference(asset: Asset) -> str:

@@ -18,7 +18,6 @@ from chainfolio.contracts import Token
 from chainfolio.errors import BadSettings
 
 HEADER: Final = "address,lists,decimals,symbol,name"
-ADDRESS_END: Final = 42
 KNOWN: Final = 3  # lists that name a token which is taken for what it says
 FAMOUS: Final = 8  # lists that name a token which others pretend to be
 
@@ -43,7 +42,7 @@ class TokenRegistry:
 
     @cached_property
     def _by_contract(self) -> dict[str, str]:
-        return {line[:ADDRESS_END]: line for line in self._lines}
+        return {line.partition(",")[0]: line for line in self._lines}
 
     def lists(self, asset: Asset) -> int:
         """How many lists name a token; 0 where none does."""
@@ -53,7 +52,7 @@ class TokenRegistry:
     def named_by(self, lists: int) -> list[Asset]:
         """The tokens that at least so many lists name."""
         asset = self._info.token_asset
-        return [asset(line[:ADDRESS_END]) for line in self._from(lists)]
+        return [asset(line.partition(",")[0]) for line in self._from(lists)]
 
     def tokens(self, lists: int) -> Iterator[Token]:
         """The same with the symbol, the name and the decimals that the lists give."""
@@ -65,7 +64,7 @@ class TokenRegistry:
         return self._lines[: bisect_right(self._lines, -lists, key=lambda line: -self._count(line))]
 
     def _count(self, line: str) -> int:
-        count = line[ADDRESS_END + 1 :].partition(",")[0]
+        count = line.partition(",")[2].partition(",")[0]
         if not count.isdigit():
             raise BadSettings(self._path.name, f"`{line[:80]}` does not say how many lists name the token")
         return int(count)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +10,9 @@ from adapters.evm.reads import BALANCE_OF_ID, DECIMALS, OWNER, Call, NativeBalan
 from chainfolio.assets import Asset
 from chainfolio.contracts import Holding, Token
 from chainfolio.plans import Plan, Unknown
+from chainfolio.printable import MAX_NAME, MAX_SYMBOL, clean
 from chainfolio.reads import ReadResult
 
-MAX_SYMBOL, MAX_NAME = 32, 96
 SINGLE = "erc721"  # the standard of what is one of a kind: who has it is asked, not how many
 SIGNATURES = ("symbol()(*)", "name()(*)", "decimals()(*)")
 
@@ -92,16 +91,3 @@ def _string(answer: bytes) -> bytes | None:
         return None
     size = int.from_bytes(answer[32:64], "big")
     return answer[64 : 64 + min(size, 4096)]
-
-
-def clean(written: str, longest: int) -> str:
-    """Printable, on one line, of bounded length: no control or format characters (they reorder or hide text)."""
-    folded = unicodedata.normalize("NFC", written[:4096])
-    kept = [char if char != "\t" else " " for char in folded if _is_printable(char)]
-    line = " ".join("".join(kept).split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
-
-
-def _is_printable(char: str) -> bool:
-    category = unicodedata.category(char)
-    return (category[0] not in "C" and category not in ("Zl", "Zp")) or char == "\t"

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from adapters.evm.facts import load
+from adapters.solana.facts import load as load_solana
+from chainfolio.addresses import SOLANA
 from chainfolio.errors import BadSettings
 from configs import generate
 from configs.generate import ENOUGH_LISTS
@@ -23,7 +25,8 @@ ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
 REGISTRY = ROOT.parent / "shared" / "data" / "registry"
 
-CHAINS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONFIGS / "chains").glob("*.toml"))}
+EVERY = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONFIGS / "chains").glob("*.toml"))}
+CHAINS = {key: chain for key, chain in EVERY.items() if chain["kind"] == "evm"}
 TOKENS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONFIGS / "tokens").glob("*.toml"))}
 SPENDERS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONFIGS / "spenders").glob("*.toml"))}
 PROTOCOLS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONFIGS / "protocols").glob("*.toml"))}
@@ -42,6 +45,7 @@ ADDRESS = re.compile(r"0x[0-9a-f]{40}")
 ZERO = "0x" + "0" * 40
 
 needs_registry = pytest.mark.skipif(not REGISTRY.is_dir(), reason="the recorded registries are not here")
+LOADS: dict[str, tuple[Any, Any]] = {"evm": (load, ADDRESS.fullmatch), "solana": (load_solana, SOLANA.canonical)}
 every_chain = pytest.mark.parametrize("key", CHAINS)
 
 
@@ -71,6 +75,14 @@ def test_the_values_of_a_chain_have_the_right_shape(key: str) -> None:
     for kind, link in chain.get("explorer", {}).items():
         assert link.startswith("https://")
         assert re.findall(r"{(\w+)}", link) == ["hash" if kind == "transaction" else "address"]
+
+
+def test_solana_is_what_its_genesis_says() -> None:
+    facts = load_solana(CONFIGS / "chains" / "solana.toml")
+    assert facts.caip2 == "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"  # as CAIP-2 has it
+    assert (facts.key, facts.kind, facts.chain_id) == ("solana", "solana", 101)
+    assert (facts.info.native.symbol, facts.info.native.decimals) == ("SOL", 9)
+    assert str(facts.info.wrapped) == f"{facts.caip2}/token:So11111111111111111111111111111111111111112"
 
 
 @every_chain
@@ -112,6 +124,7 @@ def test_names_of_listed_tokens_are_those_of_the_registry(key: str) -> None:
 
 @pytest.mark.parametrize("path", sorted((CONFIGS / "tokens").glob("*.csv")), ids=lambda path: path.stem)
 def test_a_token_registry_has_each_token_once_and_those_that_most_lists_name_first(path: Path) -> None:
+    load, address = LOADS[EVERY[path.stem]["kind"]]
     info = load(CONFIGS / "chains" / f"{path.stem}.toml").info
     registry = TokenRegistry(path, info)
     tokens = list(registry.tokens(ENOUGH_LISTS))
@@ -120,7 +133,7 @@ def test_a_token_registry_has_each_token_once_and_those_that_most_lists_name_fir
     lists = [registry.lists(token.asset) for token in tokens]
     assert lists == sorted(lists, reverse=True)
     assert lists[-1] >= ENOUGH_LISTS
-    assert all(ADDRESS.fullmatch(token.asset.reference) and token.symbol and token.name for token in tokens)
+    assert all(address(token.asset.reference) and token.symbol and token.name for token in tokens)
     assert all(f"{token.symbol}{token.name}".isprintable() for token in tokens)
     assert {token.decimals for token in tokens} <= set(range(37))
 

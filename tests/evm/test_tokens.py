@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.evm.reads import Call, Read
-from adapters.evm.tokens import MAX_NAME, MAX_SYMBOL, clean, decimals_of, describe, text
+from adapters.evm.tokens import decimals_of, describe, text
 from chainfolio.plans import Reverted, Unknown, run_known
+from chainfolio.printable import MAX_NAME, MAX_SYMBOL, clean
 from tests.evm.fakes import TOKEN, FakeChain, facts_of
 
 

@@ -219,6 +219,7 @@ class Accounts:
 
     protocols: Protocols
     facts: Facts
+    finds_tokens: bool = False  # contracts know their holders, and holders not their contracts
 
     @property
     def events(self) -> Sequence[str]:

@@ -33,6 +33,7 @@ class Accounts:
 
     events: Sequence[str] = ()
     issues: Sequence[Issue] = ()
+    finds_tokens = False
 
     def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
         """Nothing is unknown."""

@@ -1,0 +1,126 @@
+"""What a Solana chain reads of accounts, as `chainfolio.positions.AccountReader` has it.
+
+The chain lists all token accounts of an owner, so nothing depends on what was indexed. What lies in stake accounts is a
+position; an account of a program that nobody reads is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adapters.solana.facts import Facts
+from adapters.solana.layouts import MEANING, TOKEN_2022, Mint
+from adapters.solana.reads import MintRead, Staking, Wallet, WalletRead
+from chainfolio.assets import Asset
+from chainfolio.blocks import Block
+from chainfolio.contracts import Issue, Token
+from chainfolio.interactions import Interactions
+from chainfolio.plans import Plan, Report, Unknown, batched
+from chainfolio.positions import AccountState, Describe, OpenPosition
+
+SHOWN = 4  # characters of a validator's address
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Reads accounts, at whatever slot the chain is by then."""
+
+    facts: Facts
+    events: Sequence[str] = ()
+    issues: Sequence[Issue] = ()
+    finds_tokens: bool = True
+
+    def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
+        """Nobody knows which programs keep something for an account."""
+        return iter(())
+
+    def at(self, block: Block) -> Accounts:
+        """The same: nothing is remembered of a block."""
+        return self
+
+    def read(
+        self,
+        account: str,
+        interactions: Interactions,
+        wanted: Sequence[Asset],
+        named: Describe | None = None,
+        expected: Plan[Any, Any, None] | None = None,
+    ) -> Plan[Any, Any, AccountState]:
+        """As `chainfolio.positions.BlockReader` has it."""
+        state: Plan[Any, Any, Any] = self._state(account, wanted, named)
+        plans = {"state": state, **({"expected": expected} if expected else {})}
+        reports: Mapping[str, Report[Any]] = yield from batched(plans)
+        for report in reports.values():
+            if report.error is not None:
+                raise report.error
+        read = reports["state"].result
+        assert isinstance(read, AccountState), "a plan without an error has a result"
+        return read
+
+    def _state(self, account: str, wanted: Sequence[Asset], named: Describe | None) -> Plan[Any, Any, AccountState]:
+        [wallet] = yield [WalletRead(account)]
+        assert isinstance(wallet, Wallet), "an account is read or an error"
+        held = {self.facts.token_asset(mint): each for mint, each in wallet.tokens.items() if each.raw}
+        balances = dict.fromkeys(wanted, 0) | {asset: each.raw for asset, each in held.items()}
+        special = [asset.reference for asset, each in held.items() if each.program == TOKEN_2022]
+        plans: dict[str, Plan[Any, Any, Any]] = {"mints": _mints(special)}
+        if named is not None:
+            plans["named"] = named(held)
+        reports: Mapping[str, Report[Any]] = yield from batched(plans)
+        for report in reports.values():
+            if report.error is not None:
+                raise report.error
+        notes = [Issue(self.facts.kind, each.subject, each.reason, each.is_partial, account) for each in wallet.notes]
+        notes += _of_mints(account, self.facts.kind, reports["mints"].result or {})
+        stakes = tuple(self._position(account, each) for each in wallet.stakes)
+        return AccountState(wallet.lamports, balances, stakes, tuple(notes), wallet.block)
+
+    def _position(self, account: str, staking: Staking) -> OpenPosition:
+        """Everything in a stake account is its withdrawer's: what is delegated, what is not, and the rent."""
+        to = f" with {staking.voter[:SHOWN]}…{staking.voter[-SHOWN:]}" if staking.voter else ""
+        return OpenPosition(
+            account, "solana-stake", "STAKED", f"Stake{to} ({staking.state})",
+            {self.facts.native_asset: staking.lamports}, {}, {}, unlock_s=staking.unlock_s, pool=staking.address,
+            vouches=True,
+        )  # fmt: skip
+
+
+def _mints(addresses: Sequence[str]) -> Plan[Any, Any, dict[str, Any]]:
+    results = yield [MintRead(each) for each in addresses]
+    return dict(zip(addresses, results, strict=True))
+
+
+def _of_mints(account: str, adapter: str, mints: Mapping[str, Any]) -> Iterator[Issue]:
+    """What the extensions of mints mean for who holds some."""
+    for address, mint in mints.items():
+        if isinstance(mint, Mint) and mint.extensions:
+            reasons = "; ".join(MEANING[each] for each in mint.extensions)
+            yield Issue(adapter, address, reasons, makes_partial=False, account=account)
+
+
+def describe(assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
+    """Symbol, name and decimals of tokens, in one round; no decimals where there is no such mint."""
+    told = yield [MintRead(asset.reference) for asset in assets]
+    return {asset: _token(asset, each) for asset, each in zip(assets, told, strict=True)}
+
+
+def _token(asset: Asset, told: Mint | Unknown) -> Token:
+    if isinstance(told, Unknown):
+        return Token(asset, "", "", None)
+    return Token(asset, told.symbol, told.name, told.decimals)
+
+
+def balances(pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any, Sequence[Any]]:
+    """How much accounts have of assets, in one round, and in this order."""
+    accounts = list(dict.fromkeys(account for account, _ in pairs))
+    wallets = dict(zip(accounts, (yield [WalletRead(each) for each in accounts]), strict=True)) if pairs else {}
+    return [_raw(wallets[account], asset) for account, asset in pairs]
+
+
+def _raw(wallet: Wallet, asset: Asset) -> int:
+    if asset.is_native:
+        return wallet.lamports
+    held = wallet.tokens.get(asset.reference)
+    return held.raw if held else 0

@@ -1,0 +1,186 @@
+"""One Solana chain as the indexer sees it: where it stands, what lies in a span, what accounts have now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from adapters.solana import facts as chain_facts
+from adapters.solana.datasets import DATASETS
+from adapters.solana.endpoint import SolanaEndpoint
+from adapters.solana.facts import Facts
+from adapters.solana.node import Node
+from adapters.solana.settings import SolanaSettings
+from chainfolio.assets import Asset
+from chainfolio.block_search import block_before
+from chainfolio.blocks import Block, Span
+from chainfolio.chains import Capability, Collected, EndpointHealth, Heads
+from chainfolio.contracts import Holding, Token
+from chainfolio.errors import NodeBehind, SourceError, Unavailable
+from chainfolio.kinds import EndpointMemory
+from chainfolio.plans import Plan
+from chainfolio.seams import Seams
+from transport.endpoint import identity
+from transport.health import Evidence
+from transport.http import HttpTransport, Transport
+
+# State and blocks are loaded when they are asked for.
+if TYPE_CHECKING:
+    from adapters.solana.accounts import Accounts
+    from chainfolio.protocols import InstalledProtocols
+    from chainfolio.reads import ReadResult
+
+NO_MEMORY = EndpointMemory()
+
+
+class SolanaChain:
+    """A Solana chain behind its nodes. It keeps no old state and proves nothing."""
+
+    kind = "solana"
+    datasets = DATASETS
+    usual = tuple(DATASETS)
+    capabilities: frozenset[Capability] = frozenset()
+
+    def __init__(self, facts: Facts, node: Node, settings: SolanaSettings) -> None:
+        self.facts, self.node, self.settings = facts, node, settings
+        self.key, self.caip2, self.info = facts.key, facts.caip2, facts.info
+
+    @property
+    def requests(self) -> int:
+        """HTTP requests so far."""
+        return self.node.requests
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self.node.close()
+
+    async def probe(self, first: int) -> None:
+        """Every node serves all datasets; how far back it does shows when it is asked."""
+
+    async def heads(self) -> Heads:
+        """The newest block and the newest final slot; the endpoint is checked on the way."""
+        return await self.node.connect()
+
+    def is_final(self, height: int) -> bool:
+        """Whether what lies at a slot cannot change any more, by what was seen so far."""
+        return height <= self.node.finalized
+
+    async def block(self, height: int) -> Block:
+        """The block at a slot; NoBlock where it was skipped."""
+        return await self.node.block(height)
+
+    async def blocks(self, heights: Sequence[int]) -> list[Block]:
+        """The blocks that there are at some slots."""
+        return await self.node.blocks(heights)
+
+    async def block_at(self, moment_us: int) -> Block | None:
+        """The last block before a moment."""
+        head = (await self.heads()).latest
+        if head.time_us < moment_us:
+            raise NodeBehind(self.key, f"its newest block, {head.height}, is from before the moment asked for")
+        return await block_before(head, moment_us, self.blocks)
+
+    async def collect(
+        self,
+        span: Span,
+        datasets: Sequence[str],
+        contracts: Sequence[str] = (),
+        before: Block | None = None,
+        events: Sequence[str] = (),
+    ) -> Collected:
+        """The rows of whole blocks in a span."""
+        from adapters.solana.spans import collect
+
+        return await collect(self.node, self.key, span, datasets, contracts, before)
+
+    async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
+        """The results of some reads, now: no older than a block. Each says at which block it was read."""
+        from adapters.solana.state import answer
+
+        return await answer(self.node, reads, block, with_stakes=self.settings.stake_accounts)
+
+    async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
+        """The same for several blocks; an error in the place of one that cannot be read."""
+        results: list[list[Any] | SourceError] = []
+        for block, reads in asked:
+            try:
+                results.append(await self.answer(reads, block))
+            except SourceError as error:
+                results.append(error)
+        return results
+
+    def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> Accounts:
+        """What reads accounts. There are no protocols of this kind yet."""
+        from adapters.solana.accounts import Accounts
+
+        return Accounts(self.facts)
+
+    def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
+        """The read behind a loose holding."""
+        from adapters.solana.reads import WalletRead
+        from chainfolio.reads import ReadResult
+
+        return [("balance", ReadResult(WalletRead(holding.account), holding.raw))]
+
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any, Sequence[Any]]:
+        """How much accounts have of assets."""
+        from adapters.solana.accounts import balances
+
+        return balances(pairs)
+
+    def describe(self, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
+        """What some mints say of themselves."""
+        from adapters.solana.accounts import describe
+
+        return describe(assets)
+
+    async def examine(self) -> list[dict[str, Any]]:
+        """What `doctor` shows of each endpoint."""
+        from adapters.solana.doctor import examine
+
+        return await examine(self)
+
+    def health(self) -> list[EndpointHealth]:
+        """How well each endpoint does."""
+        best = self.node.best_height
+        return [endpoint.shown_health(best) for endpoint in self.node.endpoints]
+
+
+def build(
+    key: str,
+    settings: SolanaSettings,
+    seams: Seams,
+    *,
+    configs: Path,
+    transport: Transport | None = None,
+    memory: EndpointMemory = NO_MEMORY,
+) -> SolanaChain:
+    """Build one chain from its settings and its file of facts."""
+    facts = chain_facts.of(key, settings, configs)
+    if not settings.rpc:
+        raise Unavailable(key, "no endpoint is configured", remedy=f"set chains.{key}.rpc in the settings")
+    shared = transport or HttpTransport(seams.answers)
+    endpoints = [
+        SolanaEndpoint(
+            url, shared, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps,
+            concurrency=settings.concurrency * 2, capabilities=memory.capabilities(known),
+            on_capability=partial(memory.on_capability, known), evidence=_evidence(memory.quarantined(known)),
+            on_quarantine=partial(_keep, memory.on_quarantine, known),
+        )
+        for url in settings.rpc
+        for known in [identity(url)]
+    ]  # fmt: skip
+    node = Node(facts, endpoints, seams, commitment=settings.commitment, hedge=settings.hedge)
+    return SolanaChain(facts, node, settings)
+
+
+def _keep(on_quarantine: Callable[[str, bytes], None], endpoint: str, evidence: Evidence) -> None:
+    on_quarantine(endpoint, msgspec.json.encode(evidence))
+
+
+def _evidence(kept: bytes | None) -> Evidence | None:
+    return msgspec.json.decode(kept, type=Evidence) if kept else None

@@ -1,0 +1,28 @@
+"""What a Solana chain can be indexed for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from chainfolio.datasets import Dataset
+from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS, TRANSFERS
+
+STANDARDS: Final = {"native": "native", "transfers": "spl"}
+PARTIES: Final = ("sender", "recipient")
+
+DATASETS: Final[Mapping[str, Dataset]] = {
+    "blocks": Dataset("blocks", BLOCKS),
+    "transactions": Dataset(
+        "transactions", TRANSACTIONS, history=ACCOUNT_TRANSACTIONS.name, in_activity=True,
+        loss="transactions are not indexed", by_account="places", parties=PARTIES,
+    ),
+    "native": Dataset(
+        "native", TRANSFERS, standards=("native",), history=ACCOUNT_TRANSFERS.name, in_activity=True,
+        loss="native coins are not indexed", by_account="places", parties=PARTIES,
+    ),
+    "transfers": Dataset(
+        "transfers", TRANSFERS, filtered_by="contract", history=ACCOUNT_TRANSFERS.name, in_activity=True,
+        by_account="places", parties=PARTIES,
+    ),
+}  # fmt: skip

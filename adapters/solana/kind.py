@@ -1,0 +1,50 @@
+"""Solana as a kind of chain: the entry point `chainfolio.chains`. Light, for it is loaded with every settings file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adapters.solana.settings import SolanaSettings
+from chainfolio.addresses import SOLANA, AddressRules
+from chainfolio.kinds import EndpointMemory
+
+if TYPE_CHECKING:
+    from adapters.solana.chain import SolanaChain
+    from chainfolio.datasets import Dataset
+    from chainfolio.seams import Seams
+
+
+@dataclass(frozen=True, slots=True)
+class SolanaKind:
+    """Solana, and every chain with its JSON-RPC."""
+
+    name: str = "solana"
+    settings: type[SolanaSettings] = SolanaSettings
+    addresses: AddressRules = SOLANA
+
+    @property
+    def datasets(self) -> Mapping[str, Dataset]:
+        """The datasets that its chains have."""
+        from adapters.solana.datasets import DATASETS
+
+        return DATASETS
+
+    def build(
+        self, key: str, settings: SolanaSettings, seams: Seams, *, configs: Path, memory: EndpointMemory
+    ) -> SolanaChain:
+        """One chain, from its settings and its file of facts."""
+        from adapters.solana.chain import build
+
+        return build(key, settings, seams, configs=configs, memory=memory)
+
+    def identities(self, settings: SolanaSettings) -> Sequence[tuple[str, str]]:
+        """The name and the identity of each endpoint."""
+        from transport.endpoint import identity, name_of
+
+        return [(name_of(url), identity(url)) for url in settings.rpc]
+
+
+KIND = SolanaKind()

@@ -1,0 +1,143 @@
+"""From answers about an account's token accounts and stake accounts to what it has. Strict, and no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from adapters.solana.forms import At, Extension, Holder, StakeAccount, Staked, TokenAccount
+from adapters.solana.layouts import STAKE
+from adapters.solana.reads import Held, Note, Staking
+from chainfolio.errors import BadAnswer
+from transport.wire import typed
+
+T = TypeVar("T")
+NEVER: Final = 2**64 - 1  # the epoch of what nobody has asked for
+NO_CIPHER: Final = "A"  # what base64 writes for zeros
+SEALED: Final = ("pendingBalanceLo", "pendingBalanceHi", "availableBalance")
+MAX_S: Final = 2**37
+
+
+class _Shell(msgspec.Struct):
+    """An account of which nothing is believed yet."""
+
+    pubkey: str
+    account: msgspec.Raw
+
+
+def slot_and_content(source: str, answer: bytes) -> tuple[int, Any]:
+    """At which slot something was read, and what."""
+    found: At[msgspec.Raw] = typed(source, answer, At[msgspec.Raw])
+    return found.context.slot, found.value
+
+
+def token_accounts(source: str, content: Any, account: str, program: str) -> tuple[dict[str, Held], list[Note]]:
+    """What all token accounts of one program hold, by mint, and what has to be said about it."""
+    several, notes = _each(source, content, TokenAccount, "token account")
+    sums: dict[str, int] = {}
+    decimals: dict[str, int] = {}
+    for each in several:
+        holder = each.account.data.parsed.info
+        if holder.owner != account or each.account.owner != program:
+            raise BadAnswer(source, f"a token account of {holder.owner} in answer to those of {account}")
+        places = decimals.setdefault(holder.mint, holder.tokenAmount.decimals)
+        if places != holder.tokenAmount.decimals:
+            raise BadAnswer(source, f"the mint {holder.mint} has {places} and {holder.tokenAmount.decimals} decimals")
+        sums[holder.mint] = sums.get(holder.mint, 0) + int(holder.tokenAmount.amount)
+        if holder.extensions or holder.state != "initialized":
+            notes += _notes(holder)
+    return {mint: Held(raw, decimals[mint], program) for mint, raw in sums.items()}, notes
+
+
+def _notes(holder: Holder) -> Iterable[Note]:
+    """What has to be said beside the amount of one token account."""
+    if holder.state == "frozen":
+        yield Note(
+            holder.mint, f"{holder.tokenAmount.amount} of it are frozen: whoever issues it lets nobody move them"
+        )
+    for each in holder.extensions:
+        if each.extension == "nonTransferableAccount":
+            yield Note(holder.mint, "it cannot be transferred")
+        elif each.extension == "transferFeeAmount" and (kept := _state(each).get("withheldAmount")):
+            yield Note(holder.mint, f"{kept} more of it are withheld as fees, which the account cannot use")
+        elif each.extension == "confidentialTransferAccount" and _is_sealed(each):
+            yield Note(holder.mint, "a part of the balance is confidential: only its owner can know it", True)
+
+
+def _state(extension: Extension) -> dict[str, Any]:
+    found = msgspec.json.decode(extension.state)
+    return found if isinstance(found, dict) else {}
+
+
+def _is_sealed(extension: Extension) -> bool:
+    """Whether an account may have a confidential balance: what is encrypted is not all zeros."""
+    state = _state(extension)
+    return any(str(state.get(name, "?")).strip(f"{NO_CIPHER}=") for name in SEALED)
+
+
+def stake_accounts(source: str, content: Any, account: str, epoch: int) -> tuple[list[Staking], list[Note]]:
+    """The stake accounts that an account may withdraw from, in the order of their addresses."""
+    several, notes = _each(source, content, StakeAccount, "stake account")
+    found = []
+    for each in several:
+        info = each.account.data.parsed.info
+        if info.meta.authorized.withdrawer != account or each.account.owner != STAKE:
+            raise BadAnswer(source, f"the stake account {each.pubkey} is not one of {account}")
+        if not -MAX_S < info.meta.lockup.unixTimestamp < MAX_S:
+            raise BadAnswer(source, f"the stake account {each.pubkey} is locked up for ever")
+        if each.account.lamports:
+            found.append(_staking(each.pubkey, each.account.lamports, info, epoch))
+    return sorted(found, key=lambda each: each.address), notes
+
+
+def _staking(address: str, lamports: int, info: Staked, epoch: int) -> Staking:
+    unlock_s = max(0, info.meta.lockup.unixTimestamp)
+    if info.stake is None:
+        return Staking(address, lamports, 0, "", "inactive", unlock_s)
+    given = info.stake.delegation
+    state = activation(int(given.activationEpoch), int(given.deactivationEpoch), epoch)
+    delegated = 0 if state == "inactive" else int(given.stake)
+    return Staking(address, lamports, delegated, given.voter, state, unlock_s)
+
+
+def activation(activated: int, deactivated: int, epoch: int) -> str:
+    """How far a delegation is, by its epochs."""
+    if deactivated == activated or deactivated < epoch:
+        return "inactive"
+    if activated >= epoch:
+        return "activating"
+    return "active" if deactivated == NEVER or deactivated > epoch else "deactivating"
+
+
+def _each(source: str, content: Any, kind: type[T], what: str) -> tuple[list[T], list[Note]]:
+    """The accounts of a list. One that is not what its program writes is left out, and said."""
+    try:
+        found: list[T] = msgspec.json.decode(content, type=list[kind])  # type: ignore[valid-type]
+        notes: list[Note] = []
+    except msgspec.ValidationError:
+        found, notes = _sound(source, content, kind, what)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadAnswer(source, f"an answer of the wrong shape: {error}") from None
+    addresses = [each.pubkey for each in found]  # type: ignore[attr-defined]
+    if len(set(addresses)) != len(addresses):
+        raise BadAnswer(source, f"the same {what} twice")
+    return found, notes
+
+
+def _sound(source: str, content: Any, kind: type[T], what: str) -> tuple[list[T], list[Note]]:
+    found, notes = [], []
+    for shell in typed(source, content, list[msgspec.Raw]):
+        try:
+            found.append(msgspec.json.decode(shell, type=kind))
+        except msgspec.ValidationError as error:
+            address = typed(source, shell, _Shell).pubkey
+            notes.append(Note(address, f"the {what} {address} cannot be read: {error}", True))
+    return found, notes
+
+
+def joined(parts: Sequence[dict[str, Held]]) -> dict[str, Held]:
+    """The tokens of several programs, in the order of their mints. No mint belongs to two programs."""
+    every = {mint: held for part in parts for mint, held in part.items()}
+    return dict(sorted(every.items()))

@@ -1,0 +1,78 @@
+"""Reads of a Solana chain as values, and what they give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adapters.solana.layouts import Mint
+from chainfolio.blocks import Block
+
+__all__ = ["Held", "Mint", "MintRead", "Note", "Staking", "Wallet", "WalletRead"]
+
+
+@dataclass(frozen=True, slots=True)
+class WalletRead:
+    """Everything that an account has: its lamports, all its token accounts, its stake accounts. Answered with a
+    `Wallet`."""
+
+    account: str
+
+    @property
+    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
+        """How answers name it."""
+        return "getTokenAccountsByOwner", self.account, None, ()
+
+
+@dataclass(frozen=True, slots=True)
+class MintRead:
+    """What a mint says of itself, and what its metadata says. Answered with a `Mint` or Unknown."""
+
+    mint: str
+
+    @property
+    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
+        """How answers name it."""
+        return "getMultipleAccounts", self.mint, None, ()
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What has to be said beside an amount: about which mint or account, and whether the answer lacks something."""
+
+    subject: str
+    reason: str
+    is_partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What all token accounts of one mint hold together. `program` is whose mint it is."""
+
+    raw: int
+    decimals: int
+    program: str
+
+
+@dataclass(frozen=True, slots=True)
+class Staking:
+    """One stake account: what lies in it altogether, what of it is delegated, to whom, and how far that is."""
+
+    address: str
+    lamports: int
+    delegated: int
+    voter: str
+    state: str
+    unlock_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wallet:
+    """What an account has at `block`: everything in it was read at that one slot."""
+
+    block: Block
+    lamports: int
+    tokens: Mapping[str, Held]
+    stakes: tuple[Staking, ...]
+    notes: tuple[Note, ...]

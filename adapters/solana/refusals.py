@@ -1,0 +1,92 @@
+"""What Solana nodes mean when they refuse: by the code where it is one of the chain's own, else by the words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from chainfolio.errors import BadAnswer, HistoryUnavailable, NoBlock, NodeBehind, SourceError, Unavailable, Unsupported
+from transport.messages import shown
+from transport.wire import RpcError
+
+_Kind = Callable[[str, int, str], SourceError]
+
+
+def _behind(source: str, height: int, said: str) -> SourceError:
+    return NodeBehind(source, said)
+
+
+def _forgotten(source: str, height: int, said: str) -> SourceError:
+    return HistoryUnavailable(source, height, said)
+
+
+def _skipped(source: str, height: int, said: str) -> SourceError:
+    return NoBlock(source, height)
+
+
+def _later(source: str, height: int, said: str) -> SourceError:
+    return Unavailable(source, said)
+
+
+def _unsupported(source: str, height: int, said: str) -> SourceError:
+    return Unsupported(source, said)
+
+
+def _bad(source: str, height: int, said: str) -> SourceError:
+    return BadAnswer(source, said)
+
+
+# Every code of Agave's `RpcCustomError`, and those of JSON-RPC. -32007 and -32009 are also said of slots that a node
+# lost: whoever takes a height for skipped holds the parent of the next block against it.
+CODES: Final[dict[int, _Kind]] = {
+    -32001: _forgotten,  # block cleaned up
+    -32002: _bad,  # preflight failed
+    -32003: _bad,  # signature verification failed
+    -32004: _behind,  # block not available for the slot
+    -32005: _later,  # node unhealthy; some providers: too many requests
+    -32006: _bad,  # precompile verification failed
+    -32007: _skipped,  # slot skipped
+    -32008: _later,  # no snapshot
+    -32009: _skipped,  # slot skipped, by the long-term storage
+    -32010: _unsupported,  # key excluded from the secondary index
+    -32011: _forgotten,  # no transaction history
+    -32012: _later,  # a scan of accounts was given up
+    -32013: _bad,  # length of a signature
+    -32014: _behind,  # status of the block not known yet
+    -32015: _unsupported,  # version of a transaction
+    -32016: _behind,  # the minimum context slot is not reached
+    -32017: _later,  # rewards of an epoch are being paid
+    -32018: _bad,  # slot is no boundary of an epoch
+    -32019: _later,  # long-term storage cannot be reached
+    -32020: _bad,  # transaction of the filter not found
+    -32021: _forgotten,  # no slot history
+    -32600: _unsupported,
+    -32601: _unsupported,
+    -32602: _unsupported,
+    -32603: _later,
+}
+_LIMITED = re.compile(
+    r"rate.?limit|too many requests|requests? per|throttl|compute units|\bcredits\b|capacity|quota|calls? per|"
+    r"\brps\b|limit (?:reached|exceeded)|exceeded .{0,30}limit|slow down", re.I)  # fmt: skip
+_REFUSED = re.compile(
+    r"not (?:supported|available|allowed|enabled|permitted)|disabled|unsupported|excluded|upgrade|paid plan|"
+    r"free (?:plan|tier)|forbidden|only method calls|batch", re.I)  # fmt: skip
+_FORGOTTEN = re.compile(r"history is not available|cleaned up|pruned|not (?:found )?in (?:ledger|storage)", re.I)
+
+
+def meaning(source: str, method: str, error: RpcError, height: int = 0) -> SourceError:
+    """The typed error behind a refusal of `method` that was about slot `height`."""
+    words = "".join(char if char.isprintable() else " " for char in error.message[:400])
+    said = f"{method}: {shown(words)}"
+    if error.code in (429, -32429, -32097) or (error.code not in CODES and _LIMITED.search(words)):
+        return Unavailable(source, f"it limits us: {shown(words)}")
+    if error.code in (-32005, -32600, -32603) and _LIMITED.search(words):
+        return Unavailable(source, f"it limits us: {shown(words)}")
+    if error.code in CODES:
+        return CODES[error.code](source, height, said)
+    if _FORGOTTEN.search(words):
+        return HistoryUnavailable(source, height, said)
+    if error.code in (401, 403, -32052) or _REFUSED.search(words):
+        return Unsupported(source, said)
+    return BadAnswer(source, f"{method} was refused: {shown(words)} (code {error.code})")

@@ -1,0 +1,112 @@
+"""Rows of blocks, transactions and movements, by what transactions changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa
+
+from adapters.solana.datasets import STANDARDS
+from adapters.solana.layouts import SYSTEM
+from adapters.solana.transactions import Change, moved
+from chainfolio.blocks import Block
+from chainfolio.tables import BLOCKS, TRANSACTIONS, TRANSFERS, Table
+
+NO_RAW: Final = bytes(32)
+NATIVE, TOKEN = STANDARDS["native"], STANDARDS["transfers"]
+# The columns of `transfers` that rows here have, in their order.
+MOVEMENT: Final = (
+    "height", "time", "tx_index", "tx_hash", "standard", "token", "sender", "recipient", "raw", "item",
+)  # fmt: skip
+PAID: Final = ("height", "time", "tx_index", "hash", "sender", "recipient", "status", "fee")
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A transaction with its place. `tx_index` is taken from its signature: an endpoint that gives a transaction does
+    not say where in its block it lies."""
+
+    slot: int
+    time: datetime
+    tx_index: int
+    change: Change
+
+
+def places(signatures: Sequence[str]) -> list[int]:
+    """A number for each transaction of a slot, which is the same whoever reads it, alone or with its block."""
+    from solders.signature import Signature
+
+    found = [int.from_bytes(bytes(Signature.from_string(each))[:4], "big") >> 1 for each in signatures]
+    if len(set(found)) == len(found):
+        return found
+    taken: set[int] = set()
+    numbers = dict.fromkeys(signatures, 0)
+    for number, signature in sorted(zip(found, signatures, strict=True)):  # as good as never: the next free one
+        while number in taken:
+            number = (number + 1) % 2**31
+        taken.add(number)
+        numbers[signature] = number
+    return [numbers[each] for each in signatures]
+
+
+def tables(
+    chain: str, done: Sequence[Done], datasets: Collection[str], contracts: Collection[str] = ()
+) -> dict[str, pa.Table]:
+    """The rows of transactions and movements, in the tables that some datasets fill."""
+    found = {}
+    if "transactions" in datasets:
+        rows: list[Row] = [_paid(each) for each in done]
+        found["transactions"] = _table(TRANSACTIONS, chain, PAID, rows, {"raw": NO_RAW})
+    standards = {STANDARDS[name] for name in datasets if name in STANDARDS}
+    if standards:
+        rows = [row for each in done for row in _movements(each)]
+        if len(standards) < len(STANDARDS) or contracts:
+            rows = [
+                row for row in rows if row[4] in standards and not (contracts and row[5] and row[5] not in contracts)
+            ]
+        found["transfers"] = _table(TRANSFERS, chain, MOVEMENT, rows, {"log_index": -1})
+    return found
+
+
+def blocks_table(chain: str, blocks: Iterable[tuple[Block, int]]) -> pa.Table:
+    """The rows of blocks, each with the number of its transactions."""
+    rows = [(block.height, block.time, block.hash, block.parent, count) for block, count in blocks]
+    return _table(BLOCKS, chain, ("height", "time", "hash", "parent", "tx_count"), rows, {})
+
+
+def _paid(done: Done) -> Row:
+    """Who paid, and for what. What was moved is said by movements, so a transaction sends nothing itself."""
+    each = done.change
+    fee = each.fee.to_bytes(32, "big")
+    return done.slot, done.time, done.tx_index, each.signature, each.payer, each.program, int(not each.failed), fee
+
+
+def _movements(done: Done) -> Iterator[Row]:
+    """Movements of coins first, then those of each mint in the order of the mints: numbered whatever is asked for."""
+    change, item = done.change, 0
+    place = (done.slot, done.time, done.tx_index, change.signature)
+    for sender, recipient, raw in moved(change.native, SYSTEM):
+        yield *place, NATIVE, None, sender, recipient, raw.to_bytes(32, "big"), item
+        item += 1
+    for mint in sorted(change.tokens):
+        for sender, recipient, raw in moved(change.tokens[mint], mint):
+            yield *place, TOKEN, mint, sender, recipient, raw.to_bytes(32, "big"), item
+            item += 1
+
+
+def _table(table: Table, chain: str, names: Sequence[str], rows: Sequence[Row], constant: dict[str, Any]) -> pa.Table:
+    """Rows as a table: constants are the same in each, and what is not named is null."""
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(names, ())
+    schema = table.schema()
+    constant = {"chain": chain, **constant}
+    arrays = [
+        pa.array(columns[field.name], field.type)
+        if field.name in columns
+        else pa.repeat(pa.scalar(constant.get(field.name), field.type), len(rows))
+        for field in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)

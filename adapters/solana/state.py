@@ -1,0 +1,334 @@
+"""What reads say now: a Solana node keeps no old state. All that concerns accounts is read at one slot.
+
+Every answer says at which slot it was read. While they differ, those of older slots are asked again. What says the same
+at two slots is taken to have been so between them, so that busy endpoints come together, too; answers that never do are
+an error, and never a mixture.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from adapters.solana.forms import Plain
+from adapters.solana.layouts import CLOCK, METADATA, STAKE, SYSTEM, TOKEN_PROGRAMS, BadLayout, Mint, metadata, mint
+from adapters.solana.node import Node, ask_each
+from adapters.solana.parsing import joined, slot_and_content, stake_accounts, token_accounts
+from adapters.solana.reads import MintRead, Note, Staking, Wallet, WalletRead
+from chainfolio.blocks import Block
+from chainfolio.errors import BadAnswer, NodeBehind, SourceError, TooMuch, Unavailable, Unsupported
+from chainfolio.plans import Unknown
+from transport.endpoint import Answer, Endpoint
+from transport.wire import Request, typed
+
+PAGE: Final = 100  # accounts that one request may name
+TRIES: Final = 8
+PAUSE_S: Final = 0.1
+CLOCK_SIZE: Final = 40
+STAKE_SIZE: Final = 200
+WITHDRAWER_AT: Final = 44
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What one request gave, unchanged from one slot to another."""
+
+    first: int
+    last: int
+    content: Any
+
+    def again(self, slot: int, content: Any) -> _Seen:
+        """The same with one more answer; one of an older slot than the last says nothing about now."""
+        if content == self.content:
+            return _Seen(min(self.first, slot), max(self.last, slot), content)
+        return _Seen(slot, slot, content) if slot > self.last else self
+
+
+@dataclass(slots=True)
+class _Together:
+    """What was asked, what each request gave and what an endpoint does not serve. `clocks` are those that came with
+    accounts, by slot."""
+
+    asked: Sequence[Request]
+    found: dict[Request, _Seen] = field(default_factory=dict)
+    refused: dict[Request, SourceError] = field(default_factory=dict)
+    clocks: dict[int, Plain] = field(default_factory=dict)
+
+    @property
+    def slot(self) -> int | None:
+        """The newest slot at which all of it is known; None where there is none."""
+        if len(self.found) + len(self.refused) < len(self.asked):
+            return None
+        newest = min(each.last for each in self.found.values())
+        return newest if all(each.first <= newest for each in self.found.values()) else None
+
+    def left(self) -> list[Request]:
+        """What has to be asked again: what was read at an older slot than the rest, or not at all."""
+        newest = max((each.last for each in self.found.values()), default=0)
+        wanted = [each for each in self.asked if each not in self.refused]
+        return [each for each in wanted if each not in self.found or self.found[each].last < newest]
+
+
+async def wallets(node: Node, accounts: Sequence[str], block: Block, *, with_stakes: bool) -> dict[str, Wallet]:
+    """What some accounts have, all at one slot: that of `block`, or a newer one."""
+    return await node.with_any(lambda endpoint: _wallets(node, endpoint, accounts, block, with_stakes), kind="state")
+
+
+async def _wallets(
+    node: Node, endpoint: Endpoint, accounts: Sequence[str], block: Block, with_stakes: bool
+) -> dict[str, Wallet]:
+    read = _Together(list(_requests(accounts, with_stakes)))
+    slot = await _come_together(node, endpoint, read, block.height)
+    lamports: dict[str, Plain | None] = {}
+    for page in _pages(accounts):
+        lamports |= zip(page, read.found[_lamports(page)].content, strict=True)
+    epoch, read_at = await _block(node, endpoint, block, slot, read.clocks)
+    return {account: _wallet(endpoint.name, account, lamports[account], read, read_at, epoch) for account in accounts}
+
+
+def _wallet(
+    source: str,
+    account: str,
+    own: Plain | None,
+    read: _Together,
+    block: Block,
+    epoch: int,
+) -> Wallet:
+    notes: list[Note] = []
+    parts = []
+    for program in TOKEN_PROGRAMS:
+        tokens, said = token_accounts(source, read.found[_tokens(account, program)].content, account, program)
+        parts.append(tokens)
+        notes += said
+    stakes: list[Staking] = []
+    request = _stakes(account)
+    if request in read.found:
+        stakes, said = stake_accounts(source, read.found[request].content, account, epoch)
+        notes += said
+    elif request in read.refused:
+        notes.append(Note(account, f"stake accounts were not found: {read.refused[request].reason}", True))
+    if own is not None and own.owner != SYSTEM:
+        notes.append(Note(account, f"the address is an account of the program {own.owner}, and nobody's wallet"))
+    held = joined(parts)
+    if len(held) != sum(map(len, parts)):
+        raise BadAnswer(source, "a mint that belongs to two programs")
+    return Wallet(block, own.lamports if own else 0, held, tuple(stakes), tuple(notes))
+
+
+# --- what is asked ---------------------------------------------------------------------------------------------------
+
+
+def _requests(accounts: Sequence[str], with_stakes: bool) -> Iterator[Request]:
+    for page in _pages(accounts):
+        yield _lamports(page)
+    for account in accounts:
+        for program in TOKEN_PROGRAMS:
+            yield _tokens(account, program)
+        if with_stakes:
+            yield _stakes(account)
+
+
+def _pages(accounts: Sequence[str], size: int = PAGE - 1) -> Iterator[tuple[str, ...]]:
+    """With every page of accounts comes the clock of the chain."""
+    for first in range(0, len(accounts), size):
+        yield tuple(accounts[first : first + size])
+
+
+def _lamports(page: tuple[str, ...]) -> Request:
+    return Request("getMultipleAccounts", ((*page, CLOCK), _Options("base64", size=CLOCK_SIZE)))
+
+
+def _tokens(account: str, program: str) -> Request:
+    return Request("getTokenAccountsByOwner", (account, _Program(program), _Options("jsonParsed")))
+
+
+def _stakes(account: str) -> Request:
+    return Request("getProgramAccounts", (STAKE, _Options("jsonParsed", withdrawer=account)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """Whose token accounts are meant."""
+
+    programId: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """The last parameter of a request, before it is known which slot is asked for."""
+
+    encoding: str
+    size: int | None = None
+    withdrawer: str = ""
+
+    def at(self, commitment: str, slot: int) -> dict[str, Any]:
+        """As nodes want it: of a slot that is no older than this one."""
+        found: dict[str, Any] = {"encoding": self.encoding, "commitment": commitment, "minContextSlot": slot}
+        if self.size is not None:
+            found["dataSlice"] = {"offset": 0, "length": self.size}
+        if self.withdrawer:
+            mine = {"memcmp": {"offset": WITHDRAWER_AT, "bytes": self.withdrawer}}
+            found |= {"withContext": True, "filters": [{"dataSize": STAKE_SIZE}, mine]}
+        return found
+
+
+async def _come_together(node: Node, endpoint: Endpoint, read: _Together, slot: int) -> int:
+    """Ask until everything is known of one slot, not older than `slot`; Unavailable where that never comes about."""
+    for attempt in range(TRIES):
+        if attempt:
+            await node.seams.clock.sleep(PAUSE_S * attempt * (1 + node.seams.random.random()))
+        least = max([slot, *(each.last for each in read.found.values())])
+        left = read.left()
+        sent = [Request(each.method, (*each.params[:-1], each.params[-1].at(node.commitment, least))) for each in left]
+        for each, answer in zip(left, await ask_each(endpoint, sent, height=least), strict=True):
+            _take(endpoint.name, read, each, answer)
+        if (together := read.slot) is not None and together >= slot:
+            return together
+    raise Unavailable(endpoint.name, f"its answers are of different slots, {TRIES} times in a row")
+
+
+def _take(source: str, read: _Together, asked: Request, answer: Answer) -> None:
+    if isinstance(answer, Unsupported | TooMuch) and asked.method == "getProgramAccounts":
+        read.refused[asked] = answer
+    elif isinstance(answer, NodeBehind):
+        return
+    elif isinstance(answer, SourceError):
+        raise answer
+    else:
+        slot, content = slot_and_content(source, answer)
+        if asked.method == "getMultipleAccounts":
+            *own, clock = _listed(source, content, len(asked.params[0]))
+            if clock is None:
+                raise BadAnswer(source, "does not know what time it is on the chain")
+            read.clocks[slot], content = clock, own
+        seen = read.found.get(asked)
+        read.found[asked] = seen.again(slot, content) if seen else _Seen(slot, slot, content)
+
+
+def _listed(source: str, content: Any, count: int) -> list[Plain | None]:
+    """As many accounts as were asked for, in their order; None where there is none."""
+    found: list[Plain | None] = typed(source, content, list[Plain | None])
+    if len(found) != count:
+        raise BadAnswer(source, f"{len(found)} accounts in answer to {count}")
+    return found
+
+
+def _time(source: str, clock: Plain, slot: int) -> tuple[int, int]:
+    """The epoch and the time of the slot that was read. BadAnswer where the clock is that of another slot."""
+    content = decoded(source, clock)
+    if len(content) != CLOCK_SIZE:
+        raise BadAnswer(source, f"a clock of {len(content)} bytes")
+    at, _, epoch, _, time_s = struct.unpack("<QqQQq", content)
+    if at != slot or time_s < 0:
+        raise BadAnswer(source, f"the clock of slot {at} in an answer of slot {slot}")
+    return epoch, time_s
+
+
+async def _block(
+    node: Node, endpoint: Endpoint, block: Block, slot: int, clocks: Mapping[int, Plain]
+) -> tuple[int, Block]:
+    """The epoch and the block of the slot that was read: an endpoint may have its state a little before its block."""
+    times = {at: _time(endpoint.name, clock, at) for at, clock in clocks.items()}
+    epoch = times[max(times)][0]
+    if slot == block.height:
+        return epoch, block
+    for attempt in range(TRIES):
+        try:
+            found = await node.header_at(endpoint, slot)
+        except NodeBehind:
+            if attempt == TRIES - 1:
+                raise
+            await node.seams.clock.sleep(PAUSE_S * (attempt + 1))
+            continue
+        time_us = times[slot][1] * 1_000_000 if slot in times else found.time_us
+        return epoch, Block(slot, found.hash, found.parent, time_us)
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+# --- mints -----------------------------------------------------------------------------------------------------------
+
+
+async def mints(node: Node, addresses: Sequence[str], slot: int) -> dict[str, Mint | Unknown]:
+    """What some mints say of themselves, and their metadata."""
+    return await node.with_any(lambda endpoint: _mints(node, endpoint, addresses, slot), kind="mints")
+
+
+async def _mints(node: Node, endpoint: Endpoint, addresses: Sequence[str], slot: int) -> dict[str, Mint | Unknown]:
+    pages = list(_pages(addresses, PAGE // 2))
+    options = _Options("base64").at(node.commitment, slot)
+    asked = [
+        Request("getMultipleAccounts", ([*page, *(metadata_address(each) for each in page)], options)) for page in pages
+    ]
+    found: dict[str, Mint | Unknown] = {}
+    for page, answer in zip(pages, await ask_each(endpoint, asked, height=slot), strict=True):
+        if isinstance(answer, SourceError):
+            raise answer
+        listed = _listed(endpoint.name, slot_and_content(endpoint.name, answer)[1], 2 * len(page))
+        for address, account, about in zip(page, listed, listed[len(page) :], strict=False):
+            found[address] = _mint(endpoint.name, address, account, about)
+    return found
+
+
+def _mint(source: str, address: str, account: Plain | None, about: Plain | None) -> Mint | Unknown:
+    if account is None:
+        return Unknown("there is no such mint", "absent")
+    try:
+        found = mint(decoded(source, account), account.owner)
+    except BadLayout as error:
+        return Unknown(f"it is no mint: {error}", "contract")
+    if found.symbol or found.name or about is None:
+        return found
+    try:
+        symbol, name = metadata(decoded(source, about), about.owner, key_bytes(address))
+    except BadLayout:
+        return found
+    return replace(found, symbol=symbol, name=name)
+
+
+def decoded(source: str, account: Plain) -> bytes:
+    """The bytes of an account."""
+    content, encoding = account.data
+    if encoding != "base64":
+        raise BadAnswer(source, "an account in another encoding than base64")
+    try:
+        return base64.b64decode(content, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadAnswer(source, "an account that is no base64") from None
+
+
+def key_bytes(address: str) -> bytes:
+    """The 32 bytes of an address."""
+    from solders.pubkey import Pubkey
+
+    return bytes(Pubkey.from_string(address))
+
+
+def metadata_address(of_mint: str) -> str:
+    """Where the metadata of a mint lie."""
+    from solders.pubkey import Pubkey
+
+    program = Pubkey.from_string(METADATA)
+    seeds = [b"metadata", bytes(program), key_bytes(of_mint)]
+    return str(Pubkey.find_program_address(seeds, program)[0])
+
+
+async def answer(node: Node, reads: Sequence[Any], block: Block, *, with_stakes: bool) -> list[Any]:
+    """The results of some reads, in their order."""
+    accounts = [each.account for each in reads if isinstance(each, WalletRead)]
+    addresses = [each.mint for each in reads if isinstance(each, MintRead)]
+    own = await wallets(node, accounts, block, with_stakes=with_stakes) if accounts else {}
+    issued = await mints(node, addresses, block.height) if addresses else {}
+    return [_result(each, own, issued) for each in reads]
+
+
+def _result(read: Any, own: Mapping[str, Wallet], issued: Mapping[str, Mint | Unknown]) -> Any:
+    match read:
+        case WalletRead(account):
+            return own[account]
+        case MintRead(address):
+            return issued[address]
+    return Unknown(f"Solana chains know no {type(read).__name__}")

@@ -1,0 +1,223 @@
+"""A transaction as nodes write it, and what it changed: exact to the unit, per account and asset. No I/O.
+
+A node says what every account had before and after. What changed is the difference; who gave it to whom is paired from
+the differences, so that the sums of an account are exact whatever the programs did inside. The fee is kept apart.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from adapters.solana.forms import U64, Digits, Key
+from adapters.solana.layouts import SYSTEM
+from chainfolio.errors import BadAnswer, HistoryUnavailable
+
+COMPUTE_BUDGET: Final = "ComputeBudget111111111111111111111111111111"
+BASE_FEE: Final = 5_000  # lamports for each signature; what is above pays for priority
+NATIVE: Final = ""  # the native coin, among mints
+Index = Annotated[int, msgspec.Meta(ge=0, lt=256)]
+
+
+class Units(msgspec.Struct, gc=False):
+    """An amount of a token; its decimals are the mint's affair."""
+
+    amount: Digits
+
+
+class TokenBalance(msgspec.Struct, gc=False):
+    """What a token account had, before or after. Old nodes do not say whose it is."""
+
+    accountIndex: Index
+    mint: Key
+    uiTokenAmount: Units
+    owner: Key | None = None
+
+
+class Loaded(msgspec.Struct):
+    """Accounts that a transaction named by tables."""
+
+    writable: list[Key] = []
+    readonly: list[Key] = []
+
+
+class Meta(msgspec.Struct):
+    """What came of a transaction."""
+
+    fee: U64
+    preBalances: list[U64]
+    postBalances: list[U64]
+    err: Any = None
+    preTokenBalances: list[TokenBalance] | None = None
+    postTokenBalances: list[TokenBalance] | None = None
+    loadedAddresses: Loaded | None = None
+
+
+class Called(msgspec.Struct, gc=False):
+    """An instruction, as far as which program it calls."""
+
+    programIdIndex: Index | None = None
+    programId: Key | None = None
+
+
+class Named(msgspec.Struct, gc=False):
+    """An account as a node names it that has parsed the transaction."""
+
+    pubkey: Key
+
+
+class Header(msgspec.Struct, gc=False):
+    """How many of the first accounts signed."""
+
+    numRequiredSignatures: Index
+
+
+class Message(msgspec.Struct):
+    """What was signed."""
+
+    accountKeys: list[Key | Named]
+    instructions: list[Called]
+    header: Header | None = None
+
+
+class Signed(msgspec.Struct):
+    """A message with its signatures."""
+
+    signatures: list[str]
+    message: Message
+
+
+class Entry(msgspec.Struct):
+    """A transaction in a block, in the encoding `json`, `jsonParsed` or `base64`."""
+
+    transaction: Signed | tuple[str, str]
+    meta: Meta | None = None
+
+
+class Found(Entry):
+    """A transaction that was asked for by its signature."""
+
+    slot: U64 = 0
+    blockTime: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one transaction changed. `native` and `tokens` are by account and by owner; of who paid the fee, without it.
+    `program` is the first that it called, which is not about its price."""
+
+    signature: str
+    payer: str
+    program: str | None
+    fee: int
+    failed: bool
+    signatures: int
+    native: Mapping[str, int]
+    tokens: Mapping[str, Mapping[str, int]]
+
+    @property
+    def priority_fee(self) -> int:
+        """What of the fee was paid to be early."""
+        return max(0, self.fee - BASE_FEE * self.signatures)
+
+    def net(self, account: str, mint: str = NATIVE) -> int:
+        """How an account's coins or tokens changed altogether, the fee included."""
+        if mint:
+            return self.tokens.get(mint, {}).get(account, 0)
+        return self.native.get(account, 0) - (self.fee if account == self.payer else 0)
+
+
+def change(source: str, entry: Entry, slot: int) -> Change:
+    """What a transaction changed. BadAnswer where it contradicts itself, HistoryUnavailable where what came of it is
+    not kept."""
+    meta = entry.meta
+    if meta is None:
+        raise HistoryUnavailable(source, slot, "what came of a transaction is not kept")
+    signatures, keys, programs = _read(source, entry.transaction)
+    if len(keys) != len(meta.preBalances) and meta.loadedAddresses:
+        keys += [*meta.loadedAddresses.writable, *meta.loadedAddresses.readonly]
+    if not signatures or not len(keys) == len(meta.preBalances) == len(meta.postBalances):
+        raise BadAnswer(source, f"a transaction of slot {slot} with {len(keys)} accounts and other balances")
+    native = {
+        key: after - before
+        for key, before, after in zip(keys, meta.preBalances, meta.postBalances, strict=True)
+        if before != after
+    }
+    native[keys[0]] = native.get(keys[0], 0) + meta.fee
+    called = (keys[each] if isinstance(each, int) and each < len(keys) else each for each in programs)
+    program = next((each for each in called if isinstance(each, str) and each != COMPUTE_BUDGET), None)
+    tokens = _tokens(source, keys, meta) if meta.preTokenBalances or meta.postTokenBalances else {}
+    return Change(signatures[0], keys[0], program, meta.fee, meta.err is not None, len(signatures), native, tokens)
+
+
+def _read(source: str, given: Signed | tuple[str, str]) -> tuple[list[str], list[str], list[int | str | None]]:
+    """The signatures, the accounts that the message names itself, and the programs that it calls."""
+    if isinstance(given, Signed):
+        message = given.message
+        keys = [each if isinstance(each, str) else each.pubkey for each in message.accountKeys]
+        programs: list[int | str | None] = [
+            each.programId if each.programIdIndex is None else each.programIdIndex for each in message.instructions
+        ]
+        return given.signatures, keys, programs
+    return _unpacked(source, *given)
+
+
+def _unpacked(source: str, content: str, encoding: str) -> tuple[list[str], list[str], list[int | str | None]]:
+    from solders.transaction import VersionedTransaction
+
+    if encoding != "base64":
+        raise BadAnswer(source, "a transaction in an encoding that nobody asked for")
+    try:
+        found = VersionedTransaction.from_bytes(b64decode(content, validate=True))
+    except Exception as error:  # the library raises whatever its parser does
+        raise BadAnswer(source, f"a transaction that cannot be read: {type(error).__name__}") from None
+    keys = [str(key) for key in found.message.account_keys]
+    return (
+        [str(each) for each in found.signatures],
+        keys,
+        [each.program_id_index for each in found.message.instructions],
+    )
+
+
+def _tokens(source: str, keys: Sequence[str], meta: Meta) -> dict[str, dict[str, int]]:
+    """By mint and owner; a token account whose owner no node said is its own."""
+    sums: dict[str, dict[str, int]] = {}
+    for sign, balances in ((-1, meta.preTokenBalances), (1, meta.postTokenBalances)):
+        for each in balances or ():
+            if each.accountIndex >= len(keys):
+                raise BadAnswer(source, "a balance of an account that the transaction does not name")
+            owner = each.owner or keys[each.accountIndex]
+            own = sums.setdefault(each.mint, {})
+            own[owner] = own.get(owner, 0) + sign * int(each.uiTokenAmount.amount)
+    return {mint: own for mint, own in sums.items() if any(own.values())}
+
+
+Moved = tuple[str, str, int]  # sender, recipient, raw
+
+
+def moved(changes: Mapping[str, int], rest: str = SYSTEM) -> list[Moved]:
+    """Who gave how much to whom, so that every account's sum is its change: those of equal amounts first, then in their
+    order. What nobody gave or got is of `rest`, which mints and burns."""
+    givers = [(account, -raw) for account, raw in changes.items() if raw < 0]
+    takers = [(account, raw) for account, raw in changes.items() if raw > 0]
+    if len(givers) == 1 == len(takers) and givers[0][1] == takers[0][1]:
+        return [(givers[0][0], *takers[0])]
+    found: list[Moved] = []
+    for giver in list(givers):
+        equal = next((taker for taker in takers if taker[1] == giver[1]), None)
+        if equal is not None:
+            found.append((giver[0], *equal))
+            givers.remove(giver)
+            takers.remove(equal)
+    while givers and takers:
+        (sender, out), (recipient, into) = givers[0], takers[0]
+        raw = min(out, into)
+        found.append((sender, recipient, raw))
+        givers[:1] = [(sender, out - raw)] if out > raw else []
+        takers[:1] = [(recipient, into - raw)] if into > raw else []
+    found += [(sender, rest, raw) for sender, raw in givers]
+    return found + [(rest, recipient, raw) for recipient, raw in takers]

@@ -1,0 +1,23 @@
+"""Names that tokens give themselves, made safe to show: they are hostile until cleaned."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+MAX_SYMBOL: Final = 32
+MAX_NAME: Final = 96
+MOST: Final = 4096  # characters that are looked at
+
+
+def clean(written: str, longest: int) -> str:
+    """Printable, on one line, of bounded length: no control or format characters (they reorder or hide text)."""
+    folded = unicodedata.normalize("NFC", written[:MOST])
+    kept = [char if char != "\t" else " " for char in folded if _is_printable(char)]
+    line = " ".join("".join(kept).split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def _is_printable(char: str) -> bool:
+    category = unicodedata.category(char)
+    return (category[0] not in "C" and category not in ("Zl", "Zp")) or char == "\t"

@@ -1,0 +1,157 @@
+"""Instructions of Solana's token and stake programs, as their programs read them."""
+
+import struct
+
+from solders.instruction import AccountMeta, Instruction
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+from solders.system_program import CreateAccountParams, TransferParams, create_account
+from solders.system_program import transfer as pay
+
+from localchain.solana.node import SolanaNode
+
+TOKEN = Pubkey.from_string("TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA")
+TOKEN_2022 = Pubkey.from_string("TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb")
+ASSOCIATED = Pubkey.from_string("ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL")
+SYSTEM = Pubkey.from_string("11111111111111111111111111111111")
+WRAPPED = Pubkey.from_string("So11111111111111111111111111111111111111112")
+STAKE = Pubkey.from_string("Stake11111111111111111111111111111111111111")
+VOTE = Pubkey.from_string("Vote111111111111111111111111111111111111111")
+CLOCK = Pubkey.from_string("SysvarC1ock11111111111111111111111111111111")
+RENT = Pubkey.from_string("SysvarRent111111111111111111111111111111111")
+HISTORY = Pubkey.from_string("SysvarStakeHistory1111111111111111111111111")
+CONFIG = Pubkey.from_string("StakeConfig11111111111111111111111111111111")
+# Of Token-2022's mints: how many bytes an extension takes, and the instruction that makes it (before the mint's own).
+FEE, STILL, INTEREST, SCALED = 278, 170, 222, 226
+
+
+def coins(node: SolanaNode, to: Pubkey, lamports: int) -> str:
+    """The payer gives somebody coins."""
+    return node.send([pay(TransferParams(from_pubkey=node.payer.pubkey(), to_pubkey=to, lamports=lamports))])
+
+
+def allocated(node: SolanaNode, new: Keypair, size: int, owner: Pubkey, lamports: int = 0) -> Instruction:
+    """A new account for a program."""
+    given = lamports or node.rent(size)
+    return create_account(
+        CreateAccountParams(
+            from_pubkey=node.payer.pubkey(), to_pubkey=new.pubkey(), lamports=given, space=size, owner=owner
+        )
+    )
+
+
+def extension(node: SolanaNode, mint: Pubkey, size: int) -> Instruction:
+    """What makes an extension of a mint: a fee of one per cent, no transfers, five per cent a year, twice as many."""
+    own = bytes(node.payer.pubkey())
+    content = {
+        FEE: bytes([26, 0, 0, 0]) + struct.pack("<HQ", 100, 1_000_000),
+        STILL: bytes([32]),
+        INTEREST: bytes([33, 0]) + own + struct.pack("<h", 500),
+        SCALED: bytes([43, 0]) + own + struct.pack("<d", 2.0),
+    }[size]
+    return Instruction(TOKEN_2022, content, [AccountMeta(mint, False, True)])
+
+
+def mint(node: SolanaNode, decimals: int, size: int = 82) -> Pubkey:
+    """A new mint: plain, or of Token-2022 with the extension of that size. The payer may issue and freeze."""
+    new, program = Keypair(), TOKEN if size == 82 else TOKEN_2022
+    own = bytes(node.payer.pubkey())
+    begin = Instruction(program, bytes([20, decimals]) + own + b"\1" + own, [AccountMeta(new.pubkey(), False, True)])
+    extensions = [extension(node, new.pubkey(), size)] if size != 82 else []
+    node.send([allocated(node, new, size, program), *extensions, begin], new)
+    return new.pubkey()
+
+
+def home(owner: Pubkey, of_mint: Pubkey, program: Pubkey = TOKEN) -> Pubkey:
+    """Where the tokens of an owner lie, unless they lie elsewhere."""
+    return Pubkey.find_program_address([bytes(owner), bytes(program), bytes(of_mint)], ASSOCIATED)[0]
+
+
+def opened(node: SolanaNode, owner: Pubkey, of_mint: Pubkey, program: Pubkey = TOKEN) -> Instruction:
+    """What opens that token account."""
+    accounts = [
+        AccountMeta(node.payer.pubkey(), True, True), AccountMeta(home(owner, of_mint, program), False, True),
+        AccountMeta(owner, False, False), AccountMeta(of_mint, False, False), AccountMeta(SYSTEM, False, False),
+        AccountMeta(program, False, False),
+    ]  # fmt: skip
+    return Instruction(ASSOCIATED, b"\1", accounts)
+
+
+def second(node: SolanaNode, owner: Pubkey, of_mint: Pubkey) -> tuple[Keypair, list[Instruction]]:
+    """Another token account of an owner, and what opens it."""
+    new = Keypair()
+    accounts = [AccountMeta(new.pubkey(), False, True), AccountMeta(of_mint, False, False)]
+    return new, [allocated(node, new, 165, TOKEN), Instruction(TOKEN, b"\x12" + bytes(owner), accounts)]
+
+
+def issued(node: SolanaNode, of_mint: Pubkey, to: Pubkey, raw: int, program: Pubkey = TOKEN) -> Instruction:
+    """The payer issues tokens into a token account."""
+    accounts = [
+        AccountMeta(of_mint, False, True), AccountMeta(to, False, True), AccountMeta(node.payer.pubkey(), True, False),
+    ]  # fmt: skip
+    return Instruction(program, b"\7" + struct.pack("<Q", raw), accounts)
+
+
+def sent(
+    of_mint: Pubkey, source: Pubkey, to: Pubkey, owner: Pubkey, raw: int, decimals: int, program: Pubkey = TOKEN
+) -> Instruction:
+    """An owner sends tokens from one token account to another."""
+    accounts = [
+        AccountMeta(source, False, True), AccountMeta(of_mint, False, False), AccountMeta(to, False, True),
+        AccountMeta(owner, True, False),
+    ]  # fmt: skip
+    return Instruction(program, b"\x0c" + struct.pack("<QB", raw, decimals), accounts)
+
+
+def frozen(node: SolanaNode, of_mint: Pubkey, account: Pubkey) -> Instruction:
+    """The payer freezes a token account."""
+    accounts = [
+        AccountMeta(account, False, True), AccountMeta(of_mint, False, False),
+        AccountMeta(node.payer.pubkey(), True, False),
+    ]  # fmt: skip
+    return Instruction(TOKEN, b"\x0a", accounts)
+
+
+def closed(account: Pubkey, owner: Pubkey) -> Instruction:
+    """An owner closes a token account; its rent goes to the owner."""
+    accounts = [AccountMeta(account, False, True), AccountMeta(owner, False, True), AccountMeta(owner, True, False)]
+    return Instruction(TOKEN, b"\x09", accounts)
+
+
+def wrapped(node: SolanaNode, owner: Pubkey, lamports: int) -> str:
+    """The payer puts coins into somebody's account of wrapped coins."""
+    to = home(owner, WRAPPED)
+    given = pay(TransferParams(from_pubkey=node.payer.pubkey(), to_pubkey=to, lamports=lamports))
+    counted = Instruction(TOKEN, b"\x11", [AccountMeta(to, False, True)])
+    return node.send([opened(node, owner, WRAPPED), given, counted])
+
+
+def voter(node: SolanaNode) -> Pubkey:
+    """A new vote account."""
+    validator, vote = Keypair(), Keypair()
+    own = bytes(node.payer.pubkey())
+    accounts = [
+        AccountMeta(vote.pubkey(), False, True), AccountMeta(RENT, False, False), AccountMeta(CLOCK, False, False),
+        AccountMeta(validator.pubkey(), True, False),
+    ]  # fmt: skip
+    begin = Instruction(VOTE, struct.pack("<I", 0) + bytes(validator.pubkey()) + own * 2 + b"\5", accounts)
+    node.send([allocated(node, vote, 3762, VOTE), begin], vote, validator)
+    return vote.pubkey()
+
+
+def stake(node: SolanaNode, owner: Pubkey, lamports: int, vote: Pubkey | None, unlock_s: int = 0) -> Pubkey:
+    """A new stake account that somebody may withdraw from; delegated, where there is whom to."""
+    new, own = Keypair(), node.payer.pubkey()
+    begin = struct.pack("<I", 0) + bytes(own) + bytes(owner) + struct.pack("<qQ", unlock_s, 0) + bytes(own)
+    steps = [
+        allocated(node, new, 200, STAKE, lamports),
+        Instruction(STAKE, begin, [AccountMeta(new.pubkey(), False, True), AccountMeta(RENT, False, False)]),
+    ]
+    if vote is not None:
+        accounts = [
+            AccountMeta(new.pubkey(), False, True), AccountMeta(vote, False, False), AccountMeta(CLOCK, False, False),
+            AccountMeta(HISTORY, False, False), AccountMeta(CONFIG, False, False), AccountMeta(own, True, False),
+        ]  # fmt: skip
+        steps.append(Instruction(STAKE, struct.pack("<I", 2), accounts))
+    node.send(steps, new)
+    return new.pubkey()

@@ -1,0 +1,45 @@
+"""A real Solana node with wallets, and the chain that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from adapters.solana.chain import SolanaChain, build
+from adapters.solana.settings import SolanaSettings
+from chainfolio.seams import Seams
+from localchain.errors import InstallFailed, NodeJsMissing
+from localchain.solana.node import SolanaNode
+
+ROOT = Path(__file__).parents[2]
+GENESIS = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d"
+
+
+@pytest.fixture(scope="session")
+def node() -> Iterator[SolanaNode]:
+    """One for all tests of this folder; each makes wallets of its own."""
+    try:
+        started = SolanaNode().start()
+    except (InstallFailed, NodeJsMissing) as error:
+        pytest.skip(f"Surfpool cannot be installed here: {error}")
+    yield started
+    started.stop()
+
+
+def facts_of(genesis: str, folder: Path) -> Path:
+    """The facts of Solana, for a chain with another genesis."""
+    path = folder / "facts.toml"
+    path.write_text((ROOT / "configs" / "chains" / "solana.toml").read_text().replace(GENESIS, genesis))
+    return path
+
+
+@pytest.fixture
+async def chain(node: SolanaNode, tmp_path: Path) -> AsyncIterator[SolanaChain]:
+    """The chain of that node."""
+    facts = facts_of(node.rpc("getGenesisHash"), tmp_path)
+    settings = SolanaSettings(adapter="solana", rpc=[node.url], facts=str(facts), commitment="confirmed")
+    chain = build("solana", settings, Seams(), configs=ROOT / "configs")
+    yield chain
+    await chain.close()

@@ -1,0 +1,207 @@
+"""What an account has, on a real node with the real programs: coins, tokens of both programs, stake."""
+
+from __future__ import annotations
+
+import pytest
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+
+from adapters.solana.accounts import describe
+from adapters.solana.chain import SolanaChain
+from adapters.solana.layouts import MEANING, TOKEN
+from adapters.solana.layouts import TOKEN_2022 as NEW
+from adapters.solana.reads import Held, Mint, MintRead, Wallet, WalletRead
+from chainfolio.errors import WrongChain
+from chainfolio.interactions import Interactions
+from chainfolio.plans import Unknown, run_batched
+from chainfolio.positions import AccountState
+from localchain.solana.node import SolanaNode
+from localchain.solana.programs import (
+    FEE,
+    INTEREST,
+    SCALED,
+    STILL,
+    TOKEN_2022,
+    WRAPPED,
+    allocated,
+    closed,
+    coins,
+    frozen,
+    home,
+    issued,
+    mint,
+    opened,
+    second,
+    sent,
+    stake,
+    voter,
+    wrapped,
+)
+
+pytestmark = pytest.mark.node
+
+
+@pytest.fixture
+def wallet(node: SolanaNode) -> Keypair:
+    """A new account with two coins."""
+    new = Keypair()
+    coins(node, new.pubkey(), 2 * 10**9)
+    return new
+
+
+def given(node: SolanaNode, owner: Pubkey, of_mint: Pubkey, raw: int, program: Pubkey) -> None:
+    """Tokens come to an owner who had none."""
+    to = home(owner, of_mint, program)
+    node.send([opened(node, owner, of_mint, program), issued(node, of_mint, to, raw, program)])
+
+
+async def read(chain: SolanaChain, owner: Pubkey) -> Wallet:
+    """What the chain says of an account now."""
+    [found] = await chain.answer([WalletRead(str(owner))], (await chain.heads()).latest)
+    assert isinstance(found, Wallet)
+    return found
+
+
+async def test_coins_and_all_token_accounts_of_a_mint_are_summed_to_the_unit(
+    node: SolanaNode, chain: SolanaChain, wallet: Keypair
+) -> None:
+    owner, token = wallet.pubkey(), mint(node, 6)
+    given(node, owner, token, 1_000, Pubkey.from_string(TOKEN))
+    other, steps = second(node, owner, token)
+    node.send([*steps, issued(node, token, other.pubkey(), 2**63)], other)
+    found = await read(chain, owner)
+    assert found.lamports == node.rpc("getBalance", str(owner))["value"] == 2 * 10**9
+    assert found.tokens == {str(token): Held(2**63 + 1_000, 6, TOKEN)}
+    assert (found.stakes, found.notes) == ((), ())
+
+
+async def test_an_account_that_was_never_used_has_nothing(chain: SolanaChain) -> None:
+    found = await read(chain, Keypair().pubkey())
+    assert (found.lamports, found.tokens, found.stakes, found.notes) == (0, {}, (), ())
+
+
+async def test_wrapped_coins_are_a_token_and_no_coins(node: SolanaNode, chain: SolanaChain, wallet: Keypair) -> None:
+    wrapped(node, wallet.pubkey(), 12_345)
+    found = await read(chain, wallet.pubkey())
+    assert found.tokens == {str(WRAPPED): Held(12_345, 9, TOKEN)}
+    assert found.lamports == 2 * 10**9
+
+
+async def test_a_fee_that_a_transfer_withholds_belongs_to_nobody_who_got_it(
+    node: SolanaNode, chain: SolanaChain, wallet: Keypair
+) -> None:
+    token, to = mint(node, 6, FEE), Keypair().pubkey()
+    given(node, wallet.pubkey(), token, 1_000_000, TOKEN_2022)
+    source, place = (home(each, token, TOKEN_2022) for each in (wallet.pubkey(), to))
+    node.send(
+        [opened(node, to, token, TOKEN_2022), sent(token, source, place, wallet.pubkey(), 250_000, 6, TOKEN_2022)],
+        wallet,
+    )
+    assert (await read(chain, wallet.pubkey())).tokens == {str(token): Held(750_000, 6, NEW)}
+    found = await read(chain, to)
+    assert found.tokens == {str(token): Held(247_500, 6, NEW)}
+    assert [(each.subject, each.is_partial) for each in found.notes] == [(str(token), False)]
+    assert "2500 more of it are withheld" in found.notes[0].reason
+
+
+async def test_frozen_tokens_are_counted_and_said(node: SolanaNode, chain: SolanaChain, wallet: Keypair) -> None:
+    owner, token = wallet.pubkey(), mint(node, 0)
+    given(node, owner, token, 7, Pubkey.from_string(TOKEN))
+    node.send([frozen(node, token, home(owner, token))])
+    found = await read(chain, owner)
+    assert found.tokens == {str(token): Held(7, 0, TOKEN)}
+    assert [each.reason for each in found.notes] == ["7 of it are frozen: whoever issues it lets nobody move them"]
+
+
+async def test_tokens_that_cannot_be_moved_are_counted_and_said(
+    node: SolanaNode, chain: SolanaChain, wallet: Keypair
+) -> None:
+    token = mint(node, 2, STILL)
+    given(node, wallet.pubkey(), token, 7, TOKEN_2022)
+    found = await read(chain, wallet.pubkey())
+    assert found.tokens == {str(token): Held(7, 2, NEW)}
+    assert "it cannot be transferred" in [each.reason for each in found.notes]
+
+
+@pytest.mark.parametrize(("size", "number"), [(FEE, 1), (STILL, 9), (INTEREST, 10), (SCALED, 25)])
+async def test_what_a_mint_does_to_amounts_is_said_to_who_holds_some(
+    node: SolanaNode, chain: SolanaChain, wallet: Keypair, size: int, number: int
+) -> None:
+    token, owner = mint(node, 3, size), str(wallet.pubkey())
+    given(node, wallet.pubkey(), token, 1_234, TOKEN_2022)
+    head = (await chain.heads()).latest
+    reader = chain.account_reader(None).at(head)  # type: ignore[arg-type]  # there are no protocols
+    plan = reader.read(owner, Interactions(), ())
+    reports = await run_batched({"one": plan}, lambda reads: chain.answer(reads, head))
+    state = reports["one"].result
+    assert isinstance(state, AccountState)
+    assert state.balances == {chain.facts.token_asset(str(token)): 1_234}
+    assert MEANING[number] in [issue.reason for issue in state.issues if issue.subject == str(token)]
+    assert not any(issue.makes_partial for issue in state.issues)
+
+
+async def test_a_closed_token_account_is_gone_and_one_opened_again_counts_anew(
+    node: SolanaNode, chain: SolanaChain, wallet: Keypair
+) -> None:
+    owner, token = wallet.pubkey(), mint(node, 6)
+    node.send([opened(node, owner, token)])
+    assert (await read(chain, owner)).tokens == {str(token): Held(0, 6, TOKEN)}
+    node.send([closed(home(owner, token), owner)], wallet)
+    assert (await read(chain, owner)).tokens == {}
+    given(node, owner, token, 5, Pubkey.from_string(TOKEN))
+    assert (await read(chain, owner)).tokens == {str(token): Held(5, 6, TOKEN)}
+
+
+async def test_stake_accounts_of_the_withdrawer_are_found_with_their_state(
+    node: SolanaNode, chain: SolanaChain, wallet: Keypair
+) -> None:
+    owner, vote = wallet.pubkey(), voter(node)
+    given_to, idle = stake(node, owner, 10**10, vote, 99), stake(node, owner, 3 * 10**9, None)
+    found = await read(chain, owner)
+    by_address = {each.address: each for each in found.stakes}
+    assert by_address.keys() == {str(given_to), str(idle)}
+    first, second = by_address[str(given_to)], by_address[str(idle)]
+    assert (first.lamports, first.voter, first.state, first.unlock_s) == (10**10, str(vote), "activating", 99)
+    assert first.delegated == 10**10 - node.rent(200)
+    assert (second.lamports, second.delegated, second.state) == (3 * 10**9, 0, "inactive")
+    assert (await read(chain, node.payer.pubkey())).stakes == ()  # who may only delegate has nothing
+
+
+async def test_several_wallets_are_read_at_one_slot(node: SolanaNode, chain: SolanaChain) -> None:
+    owners = [Keypair().pubkey() for _ in range(3)]
+    for number, owner in enumerate(owners):
+        coins(node, owner, 10**9 + number)
+    found = await chain.answer([WalletRead(str(owner)) for owner in owners], (await chain.heads()).latest)
+    assert [each.lamports for each in found] == [10**9, 10**9 + 1, 10**9 + 2]
+    assert len({each.block for each in found}) == 1
+
+
+async def test_what_is_no_mint_has_no_decimals(node: SolanaNode, chain: SolanaChain, wallet: Keypair) -> None:
+    blank = Keypair()
+    node.send([allocated(node, blank, 82, Pubkey.from_string(TOKEN))], blank)
+    head = (await chain.heads()).latest
+    real, nothing, person, empty = await chain.answer(
+        [MintRead(str(each)) for each in (mint(node, 4), Keypair().pubkey(), wallet.pubkey(), blank.pubkey())], head
+    )
+    assert real == Mint(0, 4)
+    assert isinstance(nothing, Unknown)
+    assert nothing.cause == "absent"
+    assert [each.cause for each in (person, empty)] == ["contract", "contract"]
+    asset = chain.facts.token_asset(str(blank.pubkey()))
+    reports = await run_batched({"": describe([asset])}, lambda reads: chain.answer(reads, head))
+    assert reports[""].result is not None
+    assert reports[""].result[asset].decimals is None
+
+
+async def test_an_address_of_a_program_is_read_and_said(chain: SolanaChain) -> None:
+    found = await read(chain, Pubkey.from_string(TOKEN))
+    assert found.lamports > 0
+    assert ["nobody's wallet" in each.reason for each in found.notes] == [True]
+
+
+async def test_a_node_of_another_chain_is_refused(
+    node: SolanaNode, chain: SolanaChain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(chain.facts), "genesis", str(Keypair().pubkey()))
+    with pytest.raises(WrongChain, match="serves another chain"):
+        await chain.heads()
