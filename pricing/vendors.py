@@ -112,7 +112,7 @@ def with_names(tree: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, A
     says itself comes first."""
     found = dict(tree)
     vendors = {vendor for table in ("chains", "coins") for line in names[table].values() for vendor in line}
-    for vendor in vendors & tree.keys():
+    for vendor in sorted(vendors & tree.keys()):
         own = tree[vendor]
         if isinstance(own, Mapping):
             known = {
@@ -121,7 +121,7 @@ def with_names(tree: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, A
             }
             lines = own.get("coins", {})
             coins = {**known["coins"], **lines} if isinstance(lines, Mapping) else lines
-            found[vendor] = {**own, "chains": known["chains"], "coins": coins}
+            found[vendor] = {**names.get(vendor, {}), **own, "chains": known["chains"], "coins": coins}
     return found
 
 

@@ -25,7 +25,12 @@ class Subject:
     number: Callable[[str], str] = str  # how the vendor writes a number: some write it as text
     text: Callable[[str], str] = '"{}"'.format  # what it never writes instead
     says_when: bool = True
+    beside: PriceSource | None = None  # what prices the assets in which it answers
     now_s: int = NOW_S  # when it is asked about the block
+
+    def sources(self, url: str) -> list[PriceSource]:
+        """The source, with what it rests upon."""
+        return [*([self.beside] if self.beside else []), self.build(url)]
 
 
 BAD_PRICES = ("-1", "0", "1e40", "1e-40", "null", "[]", "{}", "true", "1" * 500, "1e999999999")

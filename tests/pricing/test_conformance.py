@@ -10,8 +10,10 @@ import pytest
 from aiohttp import web
 
 from chainfolio.assets import asset
+from pricing.binance import SECTION as BINANCE
 from pricing.coingecko import SECTION as COINGECKO
 from pricing.defillama import SECTION as DEFILLAMA
+from pricing.fixed import fixed
 from pricing.jupiter import SECTION as JUPITER
 from pricing.pyth import SECTION as PYTH
 from tests.pricing.conformance import BAD_BODIES, BAD_PRICES, Subject
@@ -19,6 +21,7 @@ from tests.pricing.vendor_server import BLOCK, NOW_S, priced, sending, vendor
 
 TOKEN = f"0x{'c0' * 20}"
 ERC20 = asset(f"eip155:1/erc20:{TOKEN}")
+USDT = asset(f"eip155:1/erc20:0x{'da' * 20}")
 
 CHAIN = "eip155:1"
 FEED = "ff" * 32
@@ -54,6 +57,11 @@ def jupiter(price: str, seen_s: int) -> str:
     return f'{{"{MINT}":{{"usdPrice":{price},"liquidity":62199.5,"decimals":9,"blockId":348004023}}}}'
 
 
+def binance(price: str, seen_s: int) -> str:
+    """A minute that closed then, and what trades there were."""
+    return f'[[{seen_s - 60}000,"1","1","1",{price},"9.5",{seen_s - 1}999,"9",{3},"1","1","0"]]'
+
+
 SUBJECTS = (
     Subject(
         "defillama",
@@ -79,6 +87,13 @@ SUBJECTS = (
         "jupiter", lambda url: JUPITER.build({"base_url": url}, "solana", "jupiter"),
         SOL, jupiter, "{}", 60, says_when=False,
     ),
+    Subject(
+        "binance",
+        lambda url: BINANCE.build(
+            {"base_url": url, "coins": {str(ERC20): "XUSDT"}, "usdt": {"ethereum": str(USDT)}}, "ethereum", "binance"
+        ),
+        ERC20, binance, "[]", 300, number='"{}"'.format, text=str, beside=fixed({str(USDT): "1"}, "prices"),
+    ),
 )  # fmt: skip
 every = pytest.mark.parametrize("subject", SUBJECTS, ids=[f"{each.name}-{each.write.__name__}" for each in SUBJECTS])
 
@@ -88,7 +103,7 @@ async def test_a_price_keeps_every_digit_that_the_vendor_wrote(subject: Subject)
     written = "1234.567890123456789012345"
     body = subject.write(subject.number(written), NOW_S - 30)
     async with vendor(lambda _: body) as found, sending(subject.now_s) as http:
-        (quotes,) = await priced(http, subject.build(found.url), [subject.asset])
+        (quotes,) = await priced(http, subject.sources(found.url), [subject.asset])
     (price,) = quotes.prices
     assert (price.usd, price.source, quotes.refused) == (Decimal(written), subject.name, ())
     assert NOW_S - subject.stale_s <= price.time_us // 1_000_000 <= NOW_S
@@ -99,7 +114,7 @@ async def test_a_price_keeps_every_digit_that_the_vendor_wrote(subject: Subject)
 @every
 async def test_what_the_vendor_does_not_know_is_neither_priced_nor_refused(subject: Subject) -> None:
     async with vendor(lambda _: subject.unknown) as found, sending(subject.now_s) as http:
-        (quotes,) = await priced(http, subject.build(found.url), [subject.asset])
+        (quotes,) = await priced(http, subject.sources(found.url), [subject.asset])
     assert (quotes.prices, quotes.refused) == ((), ())
     assert found.asked
 
@@ -108,7 +123,7 @@ async def test_what_the_vendor_does_not_know_is_neither_priced_nor_refused(subje
 async def test_what_no_vendor_lists_is_not_asked_for(subject: Subject) -> None:
     others = [asset(f"eip155:1/erc721:{TOKEN}/7"), asset(f"eip155:4242/erc20:{TOKEN}"), asset("eip155:31337/slip44:60")]
     async with vendor(lambda _: subject.unknown) as found, sending(subject.now_s) as http:
-        (quotes,) = await priced(http, subject.build(found.url), others)
+        (quotes,) = await priced(http, subject.sources(found.url), others)
     assert (quotes.prices, quotes.refused, found.asked) == ((), (), [])
 
 
@@ -117,7 +132,7 @@ async def test_what_no_vendor_lists_is_not_asked_for(subject: Subject) -> None:
 async def test_a_price_that_is_none_is_refused_with_a_reason(subject: Subject, bad: str) -> None:
     written = subject.text("12.5") if bad == "text" else subject.number(bad)
     async with vendor(lambda _: subject.write(written, NOW_S - 30)) as found, sending(subject.now_s) as http:
-        (quotes,) = await priced(http, subject.build(found.url), [subject.asset])
+        (quotes,) = await priced(http, subject.sources(found.url), [subject.asset])
     assert quotes.prices == ()
     assert [(each.asset, each.source) for each in quotes.refused] == [(subject.asset, subject.name)]
     assert len(quotes.refused[0].reason) > 10
@@ -129,7 +144,7 @@ async def test_an_answer_that_is_none_is_refused_with_a_reason(subject: Subject,
     whole = subject.write(subject.number("12.5"), NOW_S - 30).encode()
     body = None if name == "slow" else whole[:-2] if name == "cut off" else BAD_BODIES[name]
     async with vendor(lambda _: body) as found, sending(subject.now_s, timeout_s=0.2, max_body=60_000) as http:
-        (quotes,) = await priced(http, subject.build(found.url), [subject.asset])
+        (quotes,) = await priced(http, subject.sources(found.url), [subject.asset])
     assert quotes.prices == ()
     assert [each.asset for each in quotes.refused] == [subject.asset]
     assert "127.0.0.1" in quotes.refused[0].reason or "answer" in quotes.refused[0].reason
@@ -140,7 +155,7 @@ async def test_an_answer_that_is_none_is_refused_with_a_reason(subject: Subject,
 async def test_a_price_of_another_time_is_refused(subject: Subject, shift: int | None, words: str) -> None:
     seen_s = NOW_S + shift if shift else NOW_S - subject.stale_s - 1
     async with vendor(lambda _: subject.write(subject.number("12.5"), seen_s)) as found, sending(subject.now_s) as http:
-        (quotes,) = await priced(http, subject.build(found.url), [subject.asset])
+        (quotes,) = await priced(http, subject.sources(found.url), [subject.asset])
     assert quotes.prices == ()
     assert words in quotes.refused[0].reason
 
@@ -163,7 +178,7 @@ async def test_a_vendor_that_refuses_is_a_reason_with_a_cure_and_is_left_alone_a
     said: list[web.Response | str] = [web.Response(status=status, headers=headers), good]
     later = replace(BLOCK, height=101, time_us=BLOCK.time_us + 1_000_000)
     async with vendor(lambda _: said.pop(0)) as found, sending(subject.now_s) as http:
-        source = subject.build(found.url)
+        source = subject.sources(found.url)
         (quotes,) = await priced(http, source, [subject.asset])
         assert (quotes.prices, len(quotes.refused)) == ((), 1)
         assert words in quotes.refused[0].reason
@@ -179,7 +194,7 @@ async def test_a_vendor_that_refuses_is_a_reason_with_a_cure_and_is_left_alone_a
 async def test_a_moment_is_asked_for_once(subject: Subject) -> None:
     body = subject.write(subject.number("12.5"), NOW_S - 30)
     async with vendor(lambda _: body) as found, sending(subject.now_s) as http:
-        source = subject.build(found.url)
+        source = subject.sources(found.url)
         first = await priced(http, source, [subject.asset], BLOCK, BLOCK)
         second = await priced(http, source, [subject.asset])
     assert first == [*second, *second]

@@ -86,9 +86,12 @@ async def sending(now_s: int = NOW_S, **bounds: Any) -> AsyncIterator[Http]:
         await http.close()
 
 
-async def priced(http: Http, source: PriceSource, assets: Sequence[Asset], *blocks: Block) -> list[Quotes]:
+async def priced(
+    http: Http, source: PriceSource | list[PriceSource], assets: Sequence[Asset], *blocks: Block
+) -> list[Quotes]:
     """What the chain of sources makes of one source, at each block, in rounds that the blocks share."""
-    plans = {str(at): source_chain([source], assets, block) for at, block in enumerate(blocks or (BLOCK,))}
+    sources = source if isinstance(source, list) else [source]
+    plans = {str(at): source_chain(sources, assets, block) for at, block in enumerate(blocks or (BLOCK,))}
     reports = await run_batched(plans, http.answers)
     for report in reports.values():
         assert report.error is None, report.reason
