@@ -39,6 +39,10 @@ class Nav(Protocol):
     def completeness(self) -> str:
         """`partial` where a read failed, else `complete`."""
 
+    @property
+    def conversion_source(self) -> str:
+        """Where `conversion_price` is from; empty for USD."""
+
 
 class Engine(Protocol):
     """Answers about accounts. What fails is raised, typed; what is known in part is said in the answer.

@@ -36,6 +36,13 @@ class NetAssetValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     conversion_price: Number
     unpriced_assets: Annotated[int, msgspec.Meta(description="Assets without a price: they are not in the value.")]
     completeness: Annotated[str, msgspec.Meta(description="`partial` where a read failed, else `complete`.")]
+    conversion_source: Annotated[
+        str | msgspec.UnsetType,
+        msgspec.Meta(
+            description="Where `conversionPrice` is from, and of which day: a reference rate that is carried forward "
+            "over a weekend or a holiday says so. Absent for USD."
+        ),
+    ] = msgspec.UNSET
 
 
 @get(
@@ -61,6 +68,7 @@ async def nav(request: Context, query: NavQuery) -> NetAssetValue:
         conversion_price=number(found.conversion_price),
         unpriced_assets=found.unpriced_assets,
         completeness=found.completeness,
+        conversion_source=found.conversion_source or msgspec.UNSET,
     )
 
 

@@ -36,5 +36,6 @@ def run(options: argparse.Namespace) -> int:
     result = with_system(options, read)
     lacks = f", without {result.unpriced_assets} assets that have no price" if result.unpriced_assets else ""
     lacks += ", not everything could be read" if result.completeness == "partial" else ""
-    print(encode(result).decode() if options.json else f"{result.nav:,.2f} {result.currency}{lacks}")
+    rate = f" (rate {result.conversion_price}: {result.conversion_source})" if result.conversion_source else ""
+    print(encode(result).decode() if options.json else f"{result.nav:,.2f} {result.currency}{lacks}{rate}")
     return 0

@@ -1,43 +1,95 @@
-"""What a currency is worth in USD, for a net asset value: as the operator fixed it, as the wallets hold it, as a chain
-prices its native coin."""
+"""What a currency is worth in USD, for a net asset value: as the operator fixed it; fiat by reference rates; a coin as
+the wallets hold it, or as any configured chain prices it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from chainfolio import amounts
-from chainfolio.contracts import CRYPTO, Quoted
-from chainfolio.errors import Unserved
-from chainfolio.settings import Settings
+from chainfolio.assets import Asset
+from chainfolio.contracts import FIAT, Price
+from chainfolio.errors import SourceError, Unserved
 from portfolio.document import rounded
 from portfolio.nav import PLACES
 from portfolio.valuation import Valuation
+from pricing.ecb import FiatRate
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
 
-Quote = Callable[["Chain"], Awaitable[Quoted]]
+Worth = Callable[["Chain", Sequence[Asset]], Awaitable[Mapping[Asset, Price]]]
 
 
-async def rate(
-    settings: Settings, valuation: Valuation, currency: str, chains: Sequence[Chain], quote: Quote
-) -> Decimal:
-    """Fiat: units of it per USD; crypto: USD per unit, the average over what the wallets hold, weighted by amount.
-    Unserved where nobody knows it."""
-    if currency in settings.rates:
-        return amounts.parse(settings.rates[currency])
-    if currency in CRYPTO:
-        found = average(valuation, currency) or await _native(currency, chains, quote)
-        if found is not None:
-            return found
-    each = "USD per unit" if currency in CRYPTO else "units of it per USD"
-    raise Unserved(
-        f"a net asset value in {currency}", remedy=f'the operator sets {currency} = "…" under [rates], {each}'
-    )
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Fiat: units of it per USD; crypto: USD per unit. `source` says where it is from."""
+
+    value: Decimal
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Where rates come from, in this order: `fixed` by the operator; `fiat`, reference rates of a moment; coins as they
+    are held; coins as `chains` price them now (`worth`), by their native coin or one of the coin's `units`."""
+
+    fixed: Mapping[str, str]
+    fiat: Callable[[str, int], Awaitable[FiatRate | str]]
+    units: Mapping[str, Sequence[Asset]]
+    chains: Sequence[Chain]
+    worth: Worth
+
+    async def of(self, currency: str, valuation: Valuation, moment_us: int) -> Rate:
+        """The rate of a currency at a moment, for a valuation. Unserved where nobody knows it."""
+        if currency in self.fixed:
+            return Rate(amounts.parse(self.fixed[currency]), "the operator's settings")
+        if currency in FIAT:
+            said = await self.fiat(currency, moment_us)
+            if isinstance(said, FiatRate):
+                return Rate(said.per_usd, said.source)
+            raise _unserved(currency, "units of it per USD", f" ({said})", "[ecb] in the file of prices")
+        held = average(valuation, currency)
+        if held is not None:
+            return Rate(held, "the price of what is held")
+        price = await self._coin(currency)
+        if price is not None:
+            return Rate(price.usd, f"{price.source} price of {price.asset}")
+        raise _unserved(currency, "USD per unit", "", "a chain or a source that prices it")
+
+    async def _coin(self, symbol: str) -> Price | None:
+        """The price of a coin from the first chain (by key) that has one, those whose native coin it is before others;
+        a chain that does not answer is passed over, unless none does."""
+        wanted = {
+            chain.key: [native.asset for native in (chain.info.native,) if native.symbol == symbol]
+            + list(self.units.get(symbol, ()))
+            for chain in self.chains
+        }
+        asked = sorted(
+            (chain for chain in self.chains if wanted[chain.key]),
+            key=lambda chain: (chain.info.native.symbol != symbol, chain.key),
+        )
+        told = await asyncio.gather(*(self.worth(chain, wanted[chain.key]) for chain in asked), return_exceptions=True)
+        for chain, found in zip(asked, told, strict=True):
+            if isinstance(found, Mapping):
+                for asset in wanted[chain.key]:
+                    if asset in found:
+                        return found[asset]
+        for failed in told:
+            if isinstance(failed, BaseException) and (
+                not isinstance(failed, SourceError) or not any(isinstance(each, Mapping) for each in told)
+            ):
+                raise failed
+        return None
+
+
+def _unserved(currency: str, each: str, why: str, other: str) -> Unserved:
+    remedy = f'the operator sets {currency} = "…" under [rates], {each}, or configures {other}'
+    return Unserved(f"a net asset value in {currency}{why}", remedy=remedy)
 
 
 def average(valuation: Valuation, symbol: str) -> Decimal | None:
@@ -53,17 +105,3 @@ def average(valuation: Valuation, symbol: str) -> Decimal | None:
     ]
     whole = sum((amount for amount, _ in held), Fraction(0))
     return rounded(sum((a * usd for a, usd in held), Fraction(0)) / whole, PLACES) if whole else None
-
-
-async def _native(symbol: str, chains: Sequence[Chain], quote: Quote) -> Decimal | None:
-    """The price of a native coin, from the first chain (by key) that has one; a chain that does not answer is passed
-    over, unless none does."""
-    having = [chain for chain in chains if chain.info.native.symbol == symbol]
-    quoted = await asyncio.gather(*(quote(chain) for chain in having), return_exceptions=True)
-    for chain, found in zip(having, quoted, strict=True):
-        if isinstance(found, Quoted) and (price := found.prices.get(chain.info.native.asset)):
-            return price.usd
-    for failed in quoted:
-        if isinstance(failed, BaseException):
-            raise failed
-    return None

@@ -44,11 +44,11 @@ from engine.answers import (
     TransactionsPage,
 )
 from engine.history import OF_THE_INDEX, History, unreadable
-from engine.rates import rate
+from engine.rates import Rates
 from engine.shared_work import SharedWork
 from engine.validators import Validators, unserved
 from engine.virtual_users import read_group
-from engine.wiring import functions, shown_facts, snapshotter_of
+from engine.wiring import functions, rates_of, shown_facts, snapshotter_of
 from indexer import watching
 from indexer.follow import Status
 from indexer.registry import Registry
@@ -101,6 +101,7 @@ class Engine:
     _snapshotters: dict[str, Snapshotter] = field(default_factory=dict)
     _facts: dict[str, ChainFacts] = field(default_factory=dict)
     _functions: Functions | None = None
+    _rates: Rates | None = None
 
     def __post_init__(self) -> None:
         self._reads = SharedWork(lambda error: self.supervisor.task(REFRESH).noted(error))
@@ -200,10 +201,13 @@ class Engine:
         whole = Valuation(holdings, positions, unread=unread)
         if currency == "USD":
             return nav(whole)
-        found = await rate(
-            self.system.settings, whole, currency, self.system.chains, lambda chain: self._snapshotter(chain).quote([])
-        )
-        return nav(whole, currency, found)
+        found = await self._conversions().of(currency, whole, self.system.seams.clock.now_us())
+        return nav(whole, currency, found.value, found.source)
+
+    def _conversions(self) -> Rates:
+        if self._rates is None:
+            self._rates = rates_of(self.system, lambda chain, assets: self._snapshotter(chain).worth(assets))
+        return self._rates
 
     async def approvals(
         self, chain: str, accounts: Sequence[Account], limit: int, start: Place | None, include: Collection[str] = ()

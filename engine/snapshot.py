@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.contracts import Day, Holding, Issue, Quoted, Snapshot, Spam, Token
+from chainfolio.contracts import Day, Holding, Issue, Price, Quoted, Snapshot, Spam, Token
 from chainfolio.errors import BadAnswer, Reorged, SourceError
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Output, Plan, Report, run_batched
@@ -88,6 +88,12 @@ class Snapshotter:
         prices = {price.asset: price for price in about.quotes.prices}
         refused = _refusals(about.quotes, {"": {*assets, self.native.asset}})
         return Quoted(block, about.tokens, prices, (*about.issues, *refused), pegged(self.sources))
+
+    async def worth(self, assets: Sequence[Asset]) -> Mapping[Asset, Price]:
+        """What the sources of this chain say that some assets are worth now, be they of this chain or not."""
+        block = (await self.chain.heads()).latest
+        found, _ = await self.past.prices({block: assets})
+        return found[block.height]
 
     @property
     def native(self) -> Token:

@@ -6,13 +6,17 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chainfolio.assets import asset
 from chainfolio.errors import BadSettings
 from chainfolio.kinds import SelectsFunctions, kind_of
+from engine.fiat import Fiat
 from engine.mixed_reads import mixed
+from engine.rates import Rates, Worth
 from engine.snapshot import Snapshotter
 from engine.token_registry import TokenRegistry
 from engine.tokens import TokenBook, token_images, token_list
 from portfolio.facts import ChainFacts
+from pricing import ecb
 from pricing.registry import sources
 from pricing.vendors import with_names
 
@@ -24,15 +28,27 @@ if TYPE_CHECKING:
 
 def snapshotter_of(system: System, chain: Chain) -> Snapshotter:
     """What takes snapshots of a chain."""
-    source_chain = sources(
-        price_sections(system), system.settings.prices, chain.key, chain.kind, file=_prices(system).name
-    )
+    sections = {name: section for name, section in price_sections(system).items() if name != ecb.SOURCE}
+    source_chain = sources(sections, system.settings.prices, chain.key, chain.kind, file=_prices(system).name)
     path = _tokens(system, chain)
     registry = TokenRegistry(path.with_suffix(".csv"), chain.info)
     lake = None if system.keeps_nothing else system.lake
     book = TokenBook(chain.key, lake, token_list(path, chain.info), registry)
     chain = mixed(chain, system.http)
     return Snapshotter(chain, system.lake, system.tail, book, source_chain, system.installed(chain))
+
+
+def rates_of(system: System, worth: Worth) -> Rates:
+    """Where the rates of currencies come from."""
+    path, section = _prices(system), price_sections(system).get(ecb.SOURCE)
+    host = None if section is None else ecb.host_of(section, f"{path.name}: {ecb.SOURCE}")
+    file = None if system.keeps_nothing else system.settings.data_dir / "rates" / "ecb.csv"
+    fiat = Fiat(system.seams, system.http, host, file)
+    units = _sections(system.configs / "vendors.toml")["units"]
+    return Rates(
+        system.settings.rates, fiat.at, {symbol: list(map(asset, assets)) for symbol, assets in units.items()},
+        system.chains, worth,
+    )  # fmt: skip
 
 
 def shown_facts(system: System, chain: Chain) -> ChainFacts:

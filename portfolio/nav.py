@@ -21,14 +21,16 @@ PLACES: Final = 18
 
 @dataclass(frozen=True, slots=True)
 class Nav:
-    """A net asset value. For fiat `conversion_price` is the rate from USD, for crypto the coin's price in USD. It lacks
-    the `unpriced_assets`; `completeness` is `partial` where a read failed."""
+    """A net asset value. For fiat `conversion_price` is the rate from USD, for crypto the coin's price in USD, and
+    `conversion_source` says where it is from. It lacks the `unpriced_assets`; `completeness` is `partial` where a read
+    failed."""
 
     nav: Decimal
     currency: str
     conversion_price: Decimal
     unpriced_assets: int = 0
     completeness: str = "complete"
+    conversion_source: str = ""
 
 
 class _Wire(msgspec.Struct, rename="camel", frozen=True):
@@ -37,9 +39,10 @@ class _Wire(msgspec.Struct, rename="camel", frozen=True):
     conversion_price: msgspec.Raw
     unpriced_assets: int
     completeness: str
+    conversion_source: str | msgspec.UnsetType = msgspec.UNSET
 
 
-def nav(valuation: Valuation, currency: str = "USD", rate: Decimal | None = None) -> Nav:
+def nav(valuation: Valuation, currency: str = "USD", rate: Decimal | None = None, source: str = "") -> Nav:
     """The worth of everything in `valuation`: fiat is USD times rate, exactly; crypto is USD by price, to 18 places.
 
     `rate` is required for all but USD, and above zero.
@@ -52,7 +55,7 @@ def nav(valuation: Valuation, currency: str = "USD", rate: Decimal | None = None
     value = amounts.value_of(usd, price) if currency in FIAT else rounded(Fraction(usd) / Fraction(price), PLACES)
     unpriced = sum(valued.value_usd is None for valued in valuation.everything)
     partial = any(issue.makes_partial for issues in valuation.unread.values() for issue in issues)
-    return Nav(value, currency, price, unpriced, "partial" if partial else "complete")
+    return Nav(value, currency, price, unpriced, "partial" if partial else "complete", source)
 
 
 def check(currency: str) -> str:
@@ -65,7 +68,9 @@ def check(currency: str) -> str:
 def encode(value: Nav) -> bytes:
     """The body. Numbers are written from their decimals, digit by digit, and never pass through a float."""
     numbers = _number(value.nav), value.currency, _number(value.conversion_price)
-    return msgspec.json.encode(_Wire(*numbers, value.unpriced_assets, value.completeness))
+    return msgspec.json.encode(
+        _Wire(*numbers, value.unpriced_assets, value.completeness, value.conversion_source or msgspec.UNSET)
+    )
 
 
 def _number(value: Decimal) -> msgspec.Raw:

@@ -1,4 +1,4 @@
-"""Prices from Binance's markets in USDT: the close of the last minute before the block, times the worth of USDT there."""
+"""Prices from Binance's markets in USDT: the close of the last minute before the block, times what USDT is worth."""
 
 from __future__ import annotations
 

@@ -83,8 +83,8 @@ def _outcome(feed: Feed, latest: Any, decimals: Any, block: Block) -> Price | Re
 def chainlink(section: Mapping[str, Any], where: str) -> Chainlink:
     """The source behind `asset = {feed, decimals, heartbeat_s}` lines; `where` is what a BadSettings calls them."""
     feeds = {canonical(written, where): facts for written, facts in section.items()}
-    if len({known.chain for known in feeds}) > 1:
-        raise BadSettings(where, "assets of several chains", remedy="a feed prices assets of the chain it stands on")
+    if len({known.chain for known in feeds if not known.is_native}) > 1:
+        raise BadSettings(where, "assets of several chains", remedy="a feed prices tokens of the chain it stands on")
     return Chainlink({known: _feed(known, facts, where) for known, facts in feeds.items()})
 
 

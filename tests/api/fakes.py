@@ -152,6 +152,7 @@ class Value:
     conversion_price: Decimal
     unpriced_assets: int = 0
     completeness: str = "complete"
+    conversion_source: str = ""
 
 
 @dataclass

@@ -33,6 +33,8 @@ PROTOCOLS = {path.stem: tomllib.loads(path.read_text()) for path in sorted((CONF
 PRICES = tomllib.loads((CONFIGS / "prices.toml").read_text())
 POOLS = tomllib.loads((CONFIGS / "price_contracts.toml").read_text(encoding="utf-8"))["pools"]
 WBTC_OF_ETHEREUM = "eip155:1/erc20:0x2260fac5e5542a773aa44fbcfedf7c193bc2c599"  # no plain feed: Aave caps it
+VENDORS = tomllib.loads((CONFIGS / "vendors.toml").read_text())
+UNITS = {asset for assets in VENDORS["units"].values() for asset in assets}
 FEEDS = [(chain, *feed) for chain, facts in PRICES["chainlink"].items() for feed in facts.items()]
 
 REQUIRED = {"key", "kind", "chain_id", "name", "block_time_ms", "finality", "color", "native"}
@@ -161,7 +163,7 @@ def test_nothing_is_fixed_or_pegged_unless_the_operator_says_so() -> None:
 def test_a_feed_prices_an_asset_of_its_own_chain() -> None:
     for chain, asset, fact in FEEDS:
         home, name = asset.split("/")
-        assert home == f"eip155:{CHAINS[chain]['chain_id']}"
+        assert home == f"eip155:{CHAINS[chain]['chain_id']}" or asset in UNITS, "only net asset values need others"
         assert re.fullmatch(rf"slip44:\d+|erc20:{ADDRESS.pattern}", name)
         assert fact.keys() == {"feed", "decimals", "heartbeat_s"}
         assert ADDRESS.fullmatch(fact["feed"])
@@ -169,7 +171,8 @@ def test_a_feed_prices_an_asset_of_its_own_chain() -> None:
 
 def test_the_native_coin_and_its_wrapper_have_the_same_feed() -> None:
     for chain, facts in PRICES["chainlink"].items():
-        natives = [fact for asset, fact in facts.items() if "/slip44:" in asset]
+        native = f"eip155:{CHAINS[chain]['chain_id']}/slip44:"
+        natives = [fact for asset, fact in facts.items() if asset.startswith(native)]
         wrapper = f"eip155:{CHAINS[chain]['chain_id']}/erc20:{CHAINS[chain]['wrapped']['address']}"
         assert natives == [facts[wrapper]]
 
@@ -186,8 +189,15 @@ def test_chains_are_those_of_the_viem_registry() -> None:
 @needs_registry
 def test_feeds_are_dollar_feeds_of_the_chainlink_registry() -> None:
     known = {(int(f["chainId"]), f["proxyAddress"].lower()): f for f in registry("chainlink_feeds.json.gz")}
+    lines = gzip.decompress((REGISTRY / "chainlink_feeds_2025.csv.gz").read_bytes()).decode().splitlines()
+    newer = {(row["chain"], row["address"]): row for row in csv.DictReader(lines) if row["provider"] == "chainlink"}
     for chain, asset, fact in FEEDS:
-        theirs = known[CHAINS[chain]["chain_id"], fact["feed"]]
+        theirs = known.get((CHAINS[chain]["chain_id"], fact["feed"]))
+        if theirs is None:
+            row = newer[chain, fact["feed"]]
+            assert row["pair"].endswith(" / USD"), asset
+            assert fact["decimals"] == int(row["decimals"])
+            continue
         assert theirs["name"].endswith(" / USD"), asset
         assert 10 ** fact["decimals"] == int(theirs["multiply"])
 

@@ -1,49 +1,67 @@
-"""What a currency is worth: as the operator fixed it, as the wallets hold it, as a chain prices it; never guessed."""
+"""What a currency is worth: the operator's word, reference rates, what is held, what any chain prices it at; or why
+nobody knows."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from chainfolio.contracts import CRYPTO, FIAT, Holding, Quoted
+from chainfolio.assets import Asset, asset
+from chainfolio.contracts import CRYPTO, CURRENCIES, FIAT, Holding, Price
 from chainfolio.errors import BadSettings, Unavailable, Unserved
 from chainfolio.settings import Settings, check
-from engine.rates import rate
+from engine.rates import Rate, Rates
 from portfolio.valuation import Valuation, value
-from tests.portfolio.examples import ALICE, BLOCK, BOB, native, price, snapshot
+from pricing.ecb import FiatRate
+from tests.portfolio.examples import ALICE, BOB, native, price, snapshot
+
+SOL = asset("solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp/slip44:501")
+NOW_US = 1_760_000_000_000_000
 
 
 class Chain:
-    """A chain with ether, priced or not."""
+    """A chain with ether that prices some assets, or fails."""
 
-    def __init__(self, answer: Quoted | Exception) -> None:
-        self.answer = answer
-        self.info = type("Info", (), {"native": native()})()
+    def __init__(self, key: str, answer: Mapping[Asset, Price] | Exception, symbol: str = "ETH") -> None:
+        self.key, self.answer = key, answer
+        self.info = type("Info", (), {"native": type("Coin", (), {"asset": native().asset, "symbol": symbol})()})()
+
+
+async def worth(chain: Any, assets: Sequence[Asset]) -> Mapping[Asset, Price]:
+    if isinstance(chain.answer, Exception):
+        raise chain.answer
+    return {each: chain.answer[each] for each in assets if each in chain.answer}
+
+
+async def fiat(currency: str, moment_us: int) -> FiatRate | str:
+    assert moment_us == NOW_US
+    return FiatRate(Decimal("0.9"), "the bank") if currency != "CHF" else "the bank is closed"
 
 
 async def asked(
-    currency: str, *chains: Chain, held: Valuation | None = None, rates: dict[str, str] | None = None
-) -> Decimal:
-    async def quote(chain: Any) -> Quoted:
-        if isinstance(chain.answer, Exception):
-            raise chain.answer
-        found: Quoted = chain.answer
-        return found
-
-    return await rate(Settings(rates=rates or {}), held or value([]), currency, chains, quote)  # type: ignore[arg-type]
+    currency: str, *chains: Chain, held: Valuation | None = None, fixed: dict[str, str] | None = None
+) -> Rate:
+    rates = Rates(fixed or {}, fiat, {"SOL": [SOL]}, chains, worth)  # type: ignore[arg-type]
+    return await rates.of(currency, held or value([]), NOW_US)
 
 
-def quoted(usd: str | None) -> Quoted:
-    prices = {} if usd is None else {native().asset: price(native(), usd)}
-    return Quoted(BLOCK, {native().asset: native()}, prices)
+def quoted(usd: str, of: Asset | None = None) -> dict[Asset, Price]:
+    known = of or native().asset
+    return {known: Price(known, Decimal(usd), "feed", 0, Decimal(1))}
 
 
 async def test_the_operators_word_comes_first() -> None:
     held = value([snapshot(Holding(ALICE, native(), 10**18), prices=(price(native(), "2000"),))])
-    assert await asked("ETH", Chain(quoted("1900")), held=held, rates={"ETH": "2100.5"}) == Decimal("2100.5")
-    assert await asked("EUR", rates={"EUR": "0.92"}) == Decimal("0.92")
+    said = await asked("ETH", Chain("a", quoted("1900")), held=held, fixed={"ETH": "2100.5"})
+    assert said == Rate(Decimal("2100.5"), "the operator's settings")
+    assert (await asked("EUR", fixed={"EUR": "0.92"})).value == Decimal("0.92")
+
+
+async def test_fiat_is_what_the_bank_said_of_the_moment() -> None:
+    assert await asked("EUR") == Rate(Decimal("0.9"), "the bank")
 
 
 async def test_a_coin_that_is_held_counts_as_it_is_held() -> None:
@@ -51,19 +69,45 @@ async def test_a_coin_that_is_held_counts_as_it_is_held() -> None:
     first = snapshot(Holding(ALICE, native(), 10**18), prices=(price(native(), "2000"),))
     second = snapshot(Holding(BOB, native(), 3 * 10**18), prices=(price(native(), "2004"),), accounts=(BOB,))
     held = Valuation(value([first]).holdings + value([second]).holdings)
-    assert await asked("ETH", Chain(quoted("1")), held=held) == Decimal("2003")
+    assert (await asked("ETH", Chain("a", quoted("1")), held=held)).value == Decimal("2003")
 
 
 async def test_a_coin_that_is_not_held_counts_as_a_chain_prices_it() -> None:
-    assert await asked("ETH", Chain(Unavailable("node", "down")), Chain(quoted("1999.5"))) == Decimal("1999.5")
+    down = Chain("a", Unavailable("node", "down"))
+    assert await asked("ETH", down, Chain("b", quoted("1999.5"))) == Rate(
+        Decimal("1999.5"), f"feed price of {native().asset}"
+    )
     with pytest.raises(Unavailable):
-        await asked("ETH", Chain(Unavailable("node", "down")))
+        await asked("ETH", down)
 
 
-@pytest.mark.parametrize("currency", [*FIAT[1:], *CRYPTO])
+async def test_a_coin_of_a_chain_that_is_not_configured_is_priced_by_another() -> None:
+    chains = Chain("a", {}), Chain("b", Unavailable("node", "down")), Chain("c", quoted("150", SOL))
+    assert (await asked("SOL", *chains)).value == 150
+
+
+async def test_the_chain_whose_coin_it_is_is_believed_before_others() -> None:
+    chains = Chain("a", quoted("140", SOL), "ETH"), Chain("b", quoted("151"), "SOL")
+    assert (await asked("SOL", *chains)).value == 151
+
+
+@pytest.mark.parametrize("currency", ["CHF", *CRYPTO])
 async def test_what_nobody_knows_is_said_with_its_cure(currency: str) -> None:
-    with pytest.raises(Unserved, match=rf"{currency} = .* under"):
-        await asked(currency, Chain(quoted(None)))
+    with pytest.raises(Unserved, match=rf"{currency} = .* under") as refused:
+        await asked(currency, Chain("a", {}))
+    assert ("the bank is closed" in refused.value.message) == (currency in FIAT)
+
+
+async def test_every_currency_has_a_rate_where_one_chain_prices_the_coins() -> None:
+    coins = {name: [asset(f"eip155:1/erc20:0x{number:040x}")] for number, name in enumerate(CRYPTO, 1)}
+    chain = Chain("a", {one: Price(one, Decimal(7), "feed", 0, Decimal(1)) for (one,) in coins.values()}, "POL")
+
+    async def bank(currency: str, moment_us: int) -> FiatRate | str:
+        return FiatRate(Decimal("0.5"), "the bank")
+
+    rates = Rates({}, bank, coins, [chain], worth)  # type: ignore[list-item]
+    found = {name: (await rates.of(name, value([]), NOW_US)).value for name in CURRENCIES if name != "USD"}
+    assert found == {name: Decimal("0.5") for name in FIAT[1:]} | dict.fromkeys(CRYPTO, Decimal(7))
 
 
 @pytest.mark.parametrize(

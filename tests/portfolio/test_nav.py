@@ -33,6 +33,11 @@ def test_fiat_is_multiplied_by_the_rate_and_crypto_divided_by_the_price() -> Non
     assert (crypto.nav, crypto.conversion_price) == (Decimal("0.033333333333333333"), Decimal(3000))
 
 
+def test_what_the_rate_is_from_is_said_beside_it() -> None:
+    body = nav.encode(nav.nav(value_usd("100"), "EUR", Decimal("0.915"), "reference rate of 2024-03-28"))
+    assert json.loads(body)["conversionSource"] == "reference rate of 2024-03-28"
+
+
 def test_numbers_leave_digit_by_digit_in_plain_notation() -> None:
     body = nav.encode(nav.nav(value_usd("0.000000000000000001"), "ETH", Decimal("1E+3")))
     assert body == b'{"nav":0,"currency":"ETH","conversionPrice":1000' + WHOLE

@@ -147,7 +147,14 @@ def test_a_feed_that_is_written_wrongly_is_a_settings_error(change: dict[str, An
 
 def test_feeds_of_two_chains_in_one_section_are_a_settings_error() -> None:
     with pytest.raises(BadSettings, match="several chains"):
-        chainlink({ETH: FEEDS[ETH], "eip155:8453/slip44:60": FEEDS[ETH]}, "x")
+        chainlink({WETH: FEEDS[ETH], WETH.replace(":1/", ":8453/"): FEEDS[ETH]}, "x")
+
+
+def test_a_feed_may_price_the_native_coin_of_another_chain() -> None:
+    """There is no other way to ask for a net asset value in the coin of a chain that is not configured."""
+    solana = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp/slip44:501"
+    found = chainlink({WETH: FEEDS[ETH], solana: FEEDS[ETH]}, "x")
+    assert [price.usd for price in quoted(found, solana).prices] == [Decimal("2000.12345678")]
 
 
 # --- the chain of sources ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""CoinGecko, Pyth and Jupiter: what is theirs alone; keys; what `vendors.toml` says of all."""
+"""CoinGecko, Pyth, Jupiter and Binance: what is theirs alone; keys; what `vendors.toml` says of all."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ import pytest
 from chainfolio.assets import asset
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Unknown
-from pricing import coingecko, jupiter, pyth, vendors
+from pricing import binance, coingecko, jupiter, pyth, vendors
+from pricing.fixed import fixed
 from pricing.http_reads import MAX_WAIT_S, HttpGet
-from pricing.quotes import PriceSection
+from pricing.quotes import PriceSection, PriceSource
 from pricing.registry import sources
 from pricing.vendors import Host, Off, Told, with_names
 from tests.pricing.recorded import answers
@@ -188,14 +189,14 @@ def test_one_line_turns_a_vendor_on_for_every_chain_and_it_knows_the_coin_of_eac
     for name in ("COINGECKO_DEMO_KEY", "JUPITER_KEY"):
         monkeypatch.setenv(name, "k")
     written = (ROOT / "configs" / "prices.toml").read_text()
-    lines = re.findall(r"^# (\[(?:defillama|coingecko|pyth|jupiter)\])$", written, re.MULTILINE)
-    assert len(lines) == 4
+    lines = re.findall(r"^# (\[(?:defillama|coingecko|pyth|jupiter|binance)\])$", written, re.MULTILINE)
+    assert len(lines) == 5
     names = tomllib.loads((ROOT / "configs" / "vendors.toml").read_text())
     tree = with_names(tomllib.loads("\n".join(lines)), names)
     for file in sorted((ROOT / "configs" / "chains").glob("*.toml")):
         chain = tomllib.loads(file.read_text())
         built = {each.name: each for each in sources(tree, {}, chain["key"], "evm")}
-        assert set(built) == {"defillama", "coingecko", "pyth", "jupiter"}
+        assert set(built) == {"defillama", "coingecko", "pyth", "jupiter", "binance"}
         native = asset(f"eip155:{chain['chain_id']}/slip44:{chain['native']['slip44']}")
         reads = next(built["defillama"].prices([native], BLOCK), [])
         is_real = chain["key"] not in ("local", "sepolia")
@@ -206,3 +207,50 @@ def test_what_nothing_could_answer_is_unknown_without_a_request() -> None:
     ((said, keys),) = jupiter.Mints(Host("http://vendor")).gets([("mint", NOW_S - 61)], NOW_S)
     assert isinstance(said, Unknown)
     assert keys == [("mint", NOW_S - 61)]
+
+
+# --- Binance ----------------------------------------------------------------------------------------------------------
+
+USDT = asset(f"eip155:1/erc20:0x{'da' * 20}")
+
+
+def market(url: str, **more: object) -> list[PriceSource]:
+    section = {"base_url": url, "coins": {str(ETHER): "ETHUSDT"}, "usdt": {"ethereum": str(USDT)}, **more}
+    return [fixed({str(USDT): "0.99"}, "prices"), binance.SECTION.build(section, "ethereum", "binance")]
+
+
+def minute(closed_s: int, close: str, trades: int = 3) -> str:
+    return f'[{closed_s - 60}000,"1","1","1","{close}","9",{closed_s - 1}999,"9",{trades},"1","1","0"]'
+
+
+async def test_a_market_in_usdt_is_worth_what_usdt_is_worth() -> None:
+    """The last minute is not over, and in the one before it nobody traded."""
+    body = f"[{minute(NOW_S - 70, '2000')},{minute(NOW_S - 10, '1', trades=0)},{minute(NOW_S + 50, '3000')}]"
+    async with vendor(lambda _: body) as found, sending() as http:
+        (quotes,) = await priced(http, market(found.url), [ETHER])
+    (price,) = quotes.prices
+    assert (price.usd, price.source, price.time_us) == (Decimal("1980"), "binance", (NOW_S - 70) * 1_000_000)
+    assert dict(found.asked[0].query) == {
+        "symbol": "ETHUSDT", "interval": "1m", "limit": "1000",
+        "startTime": f"{NOW_S - 300}000", "endTime": f"{NOW_S}000",
+    }  # fmt: skip
+
+
+async def test_a_chain_without_a_priced_usdt_refuses_the_market_and_says_why() -> None:
+    async with vendor(lambda _: f"[{minute(NOW_S, '2000')}]") as found, sending() as http:
+        (quotes,) = await priced(http, market(found.url, usdt={}), [ETHER])
+        assert [each.reason for each in quotes.refused] == ["its market is in USDT, and no USDT of this chain is known"]
+        (quotes,) = await priced(http, market(found.url)[1], [ETHER])
+    assert quotes.prices == ()
+    assert str(USDT) in quotes.refused[0].reason
+
+
+def test_moments_within_a_thousand_minutes_are_one_request() -> None:
+    keys = [("ETHUSDT", NOW_S + 60 * minutes) for minutes in range(2000)]
+    gets = list(binance.Minutes(Host("http://vendor")).gets(keys, NOW_S))
+    assert [key for _, some in gets for key in some] == keys
+    assert len(gets) == 3
+    for get, _ in gets:
+        assert isinstance(get, HttpGet)
+        params = dict(get.params)
+        assert (int(params["endTime"]) - int(params["startTime"])) // 60_000 <= 1000

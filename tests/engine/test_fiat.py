@@ -1,0 +1,209 @@
+"""Reference rates of the European Central Bank: from a real server, over weekends and holidays, kept in a file."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from chainfolio.contracts import FIAT
+from chainfolio.errors import BadSettings
+from engine.fiat import AGAIN_S, Fiat
+from pricing import ecb
+from pricing.ecb import FiatRate
+from pricing.http_reads import Http
+from pricing.vendors import Host
+from tests.pricing.recorded import file
+from tests.pricing.vendor_server import sending, vendor
+
+Published = Mapping[date, Mapping[str, str]]
+FRIDAY, MONDAY = date(2024, 3, 28), date(2024, 4, 1)  # Good Friday is the 29th, Easter Monday the 1st
+RATES: Published = {
+    date(2024, 3, 27): {"USD": "1.0816", "CAD": "1.4700", "CHF": "0.9810", "SGD": "1.4580"},
+    date(2024, 3, 28): {"USD": "1.0811", "CAD": "1.4672", "CHF": "0.9766", "SGD": "1.4587"},
+    date(2024, 4, 2): {"USD": "1.0749", "CAD": "1.4607", "CHF": "0.9765", "SGD": "1.4532"},
+}
+
+
+def moment(day: date, hour: int = 12) -> int:
+    return int(datetime(day.year, day.month, day.day, hour, tzinfo=UTC).timestamp()) * 1_000_000
+
+
+def answered(request: web.Request, published: Published) -> str:
+    """What the bank does: one line for each day and currency in the period, in its order."""
+    *_, series = request.path.split("/")
+    currencies = series.split(".")[1].split("+")
+    first, last = (date.fromisoformat(request.query[name]) for name in ("startPeriod", "endPeriod"))
+    lines = [
+        f"EXR.D.{currency}.EUR.SP00.A,D,{currency},EUR,SP00,A,{day},{rates[currency]}"
+        for currency in sorted(currencies)
+        for day, rates in sorted(published.items())
+        if first <= day <= last and currency in rates
+    ]
+    return "\n".join(["KEY,FREQ,CURRENCY,CURRENCY_DENOM,EXR_TYPE,EXR_SUFFIX,TIME_PERIOD,OBS_VALUE", *lines, ""])
+
+
+def fiat(http: Http, url: str, path: Path | None = None) -> Fiat:
+    return Fiat(http.seams, http, ecb.host_of({"base_url": url}, "ecb"), path)
+
+
+async def rate(bank: Fiat, currency: str, at_us: int) -> FiatRate:
+    found = await bank.at(currency, at_us)
+    assert isinstance(found, FiatRate), found
+    return found
+
+
+NOW_S = moment(date(2024, 5, 2)) // 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("day", "hour", "of", "says"),
+    [
+        (date(2024, 3, 28), 15, date(2024, 3, 28), "reference rate of 2024-03-28"),
+        (date(2024, 3, 28), 14, date(2024, 3, 27), "reference rate of 2024-03-27"),  # it is not out yet
+        (date(2024, 3, 29), 15, date(2024, 3, 28), "of 2024-03-28, carried forward to 2024-03-29"),  # Good Friday
+        (date(2024, 3, 31), 12, date(2024, 3, 28), "of 2024-03-28, carried forward to 2024-03-30"),  # Sunday, clocks
+        (date(2024, 4, 1), 23, date(2024, 3, 28), "of 2024-03-28, carried forward to 2024-04-01"),  # Easter Monday
+        (date(2024, 4, 2), 15, date(2024, 4, 2), "reference rate of 2024-04-02"),
+    ],
+)
+async def test_a_day_without_rates_has_the_last_before_it_and_says_so(
+    day: date, hour: int, of: date, says: str
+) -> None:
+    async with vendor(lambda request: answered(request, RATES)) as bank, sending(NOW_S) as http:
+        found = {currency: await rate(fiat(http, bank.url), currency, moment(day, hour)) for currency in ("EUR", "CHF")}
+    usd = Fraction(RATES[of]["USD"])
+    for currency, per_euro in (("EUR", Fraction(1)), ("CHF", Fraction(RATES[of]["CHF"]))):
+        assert abs(Fraction(found[currency].per_usd) - per_euro / usd) <= Fraction(1, 2 * 10**18)
+        assert found[currency].source.endswith(says)
+
+
+async def test_the_dirham_has_its_peg_and_asks_nobody() -> None:
+    async with sending(NOW_S) as http:
+        bank = Fiat(http.seams, http, None, None)
+        assert await bank.at("AED", moment(MONDAY)) == FiatRate(Decimal("3.6725"), "peg of 3.6725 per USD")
+        assert await bank.at("AED", moment(date(1997, 11, 1))) == "AED had no peg then"
+        assert http.requests == 0
+
+
+async def test_a_bank_that_is_not_configured_is_not_asked_and_says_what_to_do() -> None:
+    async with sending(NOW_S) as http:
+        said = await Fiat(http.seams, http, None, None).at("EUR", moment(MONDAY))
+    assert said == "the European Central Bank is not asked: [ecb] is not in the file of prices"
+
+
+async def test_what_is_known_is_kept_and_an_old_date_is_answered_without_the_bank(tmp_path: Path) -> None:
+    path = tmp_path / "rates" / "ecb.csv"
+    async with vendor(lambda request: answered(request, RATES)) as bank, sending(NOW_S) as http:
+        first = [await rate(fiat(http, bank.url, path), "CAD", moment(day)) for day in (FRIDAY, MONDAY)]
+        assert len(bank.asked) == 1
+    async with sending(NOW_S) as http:
+        again = Fiat(http.seams, http, Host("http://127.0.0.1:1"), path)
+        assert [await rate(again, "CAD", moment(day)) for day in (FRIDAY, MONDAY)] == first
+        assert http.requests == 0
+    assert "2024-03-29,," in path.read_text().splitlines()  # a holiday is known to be one
+
+
+async def test_a_rate_that_the_bank_changes_later_stays_as_it_was_kept(tmp_path: Path) -> None:
+    path, changed = tmp_path / "ecb.csv", {day: {**rates, "CHF": "0.5"} for day, rates in RATES.items()}
+    async with vendor(lambda request: answered(request, RATES)) as bank, sending(NOW_S) as http:
+        first = await rate(fiat(http, bank.url, path), "CHF", moment(FRIDAY))
+    async with vendor(lambda request: answered(request, changed)) as bank, sending(NOW_S) as http:
+        assert await rate(fiat(http, bank.url, path), "CHF", moment(FRIDAY)) == first
+
+
+async def test_a_day_whose_rates_are_not_out_is_asked_for_again_and_not_at_once() -> None:
+    published = dict(RATES)
+    del published[date(2024, 4, 2)]
+    now_us = moment(date(2024, 4, 2), 16)
+    async with vendor(lambda request: answered(request, published)) as server, sending(now_us // 1_000_000) as http:
+        bank = fiat(http, server.url)
+        late = await rate(bank, "EUR", now_us)
+        assert late.source.endswith("of 2024-03-28, carried forward to 2024-04-02")
+        assert await rate(bank, "EUR", now_us) == late
+        assert len(server.asked) == 1
+        published[date(2024, 4, 2)] = RATES[date(2024, 4, 2)]
+        await http.seams.clock.sleep(AGAIN_S)
+        assert (await rate(bank, "EUR", now_us)).source.endswith("reference rate of 2024-04-02")
+
+
+async def test_a_year_of_days_is_two_requests() -> None:
+    days = [date(2023, 1, 2).fromordinal(date(2023, 1, 2).toordinal() + each) for each in range(365)]
+    weekdays = {day: RATES[FRIDAY] for day in days if day.weekday() < 5}
+    async with vendor(lambda request: answered(request, weekdays)) as server, sending(NOW_S) as http:
+        bank = fiat(http, server.url)
+        for day in days:
+            await rate(bank, "SGD", moment(day, 16))
+        assert len(server.asked) <= 2
+
+
+HEAD = "KEY,FREQ,CURRENCY,CURRENCY_DENOM,EXR_TYPE,EXR_SUFFIX,TIME_PERIOD,OBS_VALUE\n"
+LINE = "k,D,{},EUR,SP00,A,2024-03-28,{}\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("<html>down</html>", "no CSV of rates"),
+        (b"\xff\xfe", "utf-8"),
+        ("A,B\n1,2\n", "no columns"),
+        (HEAD + LINE.format("USD", "NaN"), "no plain number"),
+        (HEAD + LINE.format("USD", "-1.1"), "is no rate"),
+        (HEAD + LINE.format("USD", "0"), "is no rate"),
+        (HEAD + LINE.format("USD", "1e40"), "is no rate"),
+        (HEAD + LINE.format("USD", ""), "no plain number"),
+        (HEAD + "k,D,USD,EUR,SP00,A,2024-02-30,1.1\n", "day"),
+        (HEAD + LINE.format("USD", "1.1"), "has no rates of"),  # the others are missing
+        (503, "status 503"),
+        (404, "status 404"),
+    ],
+)
+async def test_an_answer_that_is_none_is_a_reason_and_nothing_is_kept(
+    body: str | bytes | int, words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "ecb.csv"
+    async with vendor(lambda _: body) as server, sending(NOW_S) as http:
+        said = await fiat(http, server.url, path).at("EUR", moment(FRIDAY))
+    assert isinstance(said, str)
+    assert words in said
+    assert not path.exists() or all(line.endswith(",,") for line in path.read_text().splitlines()[1:])
+
+
+@pytest.mark.parametrize("content", [b"torn", b"day,currency,per_euro\n2024-03-28,USD,x\n", b"\xff", b"day,a\n1,2\n"])
+async def test_a_damaged_file_is_as_none_and_the_bank_is_asked_again(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "ecb.csv"
+    path.write_bytes(content)
+    async with vendor(lambda request: answered(request, RATES)) as server, sending(NOW_S) as http:
+        assert (await rate(fiat(http, server.url, path), "EUR", moment(FRIDAY, 16))).source.endswith("2024-03-28")
+    assert b"2024-03-28,USD,1.0811" in path.read_bytes()
+
+
+def test_a_section_of_the_bank_that_is_wrong_is_a_settings_error() -> None:
+    for section in ({"url": "x"}, {"base_url": "ftp://x"}):
+        with pytest.raises(BadSettings):
+            ecb.host_of(section, "prices.toml: ecb")
+
+
+async def test_the_recorded_file_of_the_bank_is_reproduced() -> None:
+    """Every day of it, in every fiat currency, from a server that has the recorded rates."""
+    with gzip.open(file("ecb_eur_reference_rates.csv.gz"), "rt") as lines:
+        rows = [row for row in csv.DictReader(lines) if all(row[name] for name in ecb.CURRENCIES)]
+    recorded = {date.fromisoformat(row["Date"]): {name: row[name] for name in ecb.CURRENCIES} for row in rows}
+    assert len(recorded) > 3000
+    newest = max(recorded)
+    async with vendor(lambda request: answered(request, recorded)) as server, sending() as http:
+        http.seams.clock.now_s = moment(newest, 23) // 1_000_000  # type: ignore[attr-defined]
+        bank = fiat(http, server.url)
+        for day, rates in recorded.items():
+            for currency in set(FIAT) - {"USD", "AED"}:
+                found = await rate(bank, currency, moment(day, 15))
+                exact = Fraction(rates.get(currency, "1")) / Fraction(rates["USD"])
+                assert abs(Fraction(found.per_usd) - exact) <= Fraction(1, 2 * 10**18)
+                assert found.source.endswith(f"reference rate of {day}")
