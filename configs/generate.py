@@ -183,9 +183,21 @@ def pools(chains: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Iterator[st
             for (protocol, family), (name, more) in VENUES.items()
             if (protocol, family, chain) in listed
         ]
+        venues += v4_venues(chain)
         quotes = list(trusted(chain))
         if venues and quotes:
             yield from (f"[pools.{chain}]", "venues = [", *venues, "]", f"[pools.{chain}.quotes]", *quotes, "")
+
+
+def v4_venues(chain: str) -> Iterator[str]:
+    """The venue of Uniswap V4, which has no factory: its pools are numbers, read through a contract of its own."""
+    wrapped = facts_of(chain).get("wrapped", {}).get("address")
+    for view in contracts("uniswap4").get(chain, {}).get("state_view", ()):
+        if wrapped:
+            yield (
+                f'  {{family = "uniswap_v4", name = "Uniswap V4", state_view = "{view}", wrapped = "{wrapped}", '
+                f"fees = {FEES}, spacings = [1, 10, 60, 200]}},"
+            )
 
 
 def contracts(protocol: str) -> dict[str, dict[str, list[str]]]:

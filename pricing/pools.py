@@ -28,7 +28,7 @@ DECIMALS: Final = "decimals()(uint8)"
 MAX_DECIMALS: Final = 36
 MAX_LOOKUPS: Final = 300_000  # of one plan, whose reads are bounded
 MAX_STATES: Final = 300_000
-FAMILIES: Final = ("uniswap_v2", "uniswap_v3")
+FAMILIES: Final = ("uniswap_v2", "uniswap_v3", "uniswap_v4")
 TOO_MANY: Final = "too many tokens at once: its pools were not looked for"
 MOVE_PERCENT: Final = 10
 

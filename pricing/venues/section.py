@@ -47,6 +47,11 @@ class Facts:
             raise BadSettings(self.where, f"{key} of {self.name} is not a list of different numbers")
         return tuple(self._whole(each, key, most) for each in value)
 
+    def same_length(self, one: str, values: tuple[int, ...], other: str, others: tuple[int, ...]) -> None:
+        """BadSettings where two lists that belong together have not as many numbers."""
+        if len(values) != len(others):
+            raise BadSettings(self.where, f"{one} and {other} of {self.name} have not as many numbers")
+
     def done(self) -> None:
         """BadSettings where the section has a key that nobody reads."""
         for key in sorted(self.section.keys() - self.read):
