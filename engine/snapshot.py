@@ -134,6 +134,9 @@ class Snapshotter:
         issues += account_index.gaps(self.chain.key, left, unindexed, len(candidates))
         issues += self._little_known(held, about)
         issues += reconciled.issues(self.tail, self.chain.key, accounts, natives=False)
+        # Of the history alone: the balances of a portfolio are the chain's own.
+        unexplained = account_index.unexplained(self.tail, self.chain, accounts)
+        issues += [replace(issue, makes_partial=False) for issue in unexplained]
         reading = Reading(
             block=_read_at(states, block), states=states, held=tuple(held), about=about,
             unknown=tuple(unknown), issues=tuple(issues), moved=moved, no_days=no_days, fees=fees,

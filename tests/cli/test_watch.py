@@ -138,6 +138,21 @@ def test_a_change_of_a_balance_that_nobody_explained_makes_the_transactions_part
     ]
 
 
+def test_a_portfolio_says_what_nobody_explained_of_a_history_and_stays_complete_for_balances_are_read(
+    run: Run, configured: Path, subject: EvmSubject
+) -> None:
+    alice = account(subject)
+    assert run("watch", alice).code == 0
+    (before,) = run("portfolio", alice, "--json").json
+    tail = Tail(configured / "data" / "tail.db")
+    tail.note(KEY, [], [Unexplained(alice, 9, NATIVE, 70, "nobody traces")])
+    tail.close()
+    (told,) = run("portfolio", alice, "--json").json
+    assert told["completeness"] == before["completeness"] == "complete"
+    new = [each["reason"] for each in told["issues"] if each not in before["issues"]]
+    assert new == [f"movements may be missing: block 9: 70 of {NATIVE}: nobody traces"]
+
+
 def test_what_it_would_cost_is_said_before_and_a_budget_ends_it_without_losing_anything(
     run: Run, configured: Path, subject: EvmSubject
 ) -> None:
