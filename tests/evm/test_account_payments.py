@@ -180,3 +180,21 @@ def test_the_withdrawals_of_a_recorded_block_have_the_root_that_its_hash_covers(
     block.withdrawals = block.withdrawals[:-1] if block.withdrawals else None
     with pytest.raises(Contradicted, match="gave 15 withdrawals"):
         check_withdrawals(facts, "recorded", block, hashed=True)
+
+
+async def test_as_many_bodies_are_asked_for_at_once_as_make_an_answer_of_some_megabytes(
+    paying: Paying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small blocks in few requests, large ones a few at a time."""
+    heights, provider = range(1, 181), Provider(paying.node.url)
+    async with served(paying.node, paying.local.deployment, provider) as chain:
+        await chain.heads()
+        asked = []
+        for most in (15_000_000, 40_000):
+            monkeypatch.setattr("adapters.evm.accounts.bodies.ANSWER", most)
+            before = provider.requests
+            read = await bodies(chain, heights, [paying.who("alice")], {})
+            assert list(read) == list(heights)
+            asked.append(provider.requests - before)
+    few, many = asked
+    assert few <= 4 < many

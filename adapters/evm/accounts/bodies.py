@@ -19,7 +19,8 @@ from transport.wire import Request, typed
 if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
 
-AT_ONCE = 50  # full blocks of one request: 15 MB of a busy chain
+FIRST, MOST = 50, 500  # full blocks of the first request, and of any
+ANSWER = 15_000_000  # bytes of one answer, about: 50 blocks of a busy chain
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,9 +65,12 @@ async def bodies(
 
     async def at(endpoint: Endpoint) -> list[Body]:
         found: list[Body] = []
-        for start in range(0, len(heights), AT_ONCE):
-            part = heights[start : start + AT_ONCE]
-            found += await _read(chain, endpoint, part, accounts, hashes)
+        count, size = FIRST, 0
+        while part := heights[len(found) : len(found) + count]:
+            answers = await raw_blocks(endpoint, part, "eth_getBlockByNumber", True)
+            size += sum(map(len, answers))
+            found += await _read(chain, endpoint, part, answers, accounts, hashes)
+            count = max(1, min(MOST, ANSWER * len(found) // size))
         return found
 
     if not heights:
@@ -82,10 +86,15 @@ async def bodies(
 
 
 async def _read(
-    chain: EvmChain, endpoint: Endpoint, heights: Sequence[int], accounts: Collection[str], hashes: Mapping[int, str]
+    chain: EvmChain,
+    endpoint: Endpoint,
+    heights: Sequence[int],
+    answers: Sequence[bytes],
+    accounts: Collection[str],
+    hashes: Mapping[int, str],
 ) -> list[Body]:
     blocks = []
-    for height, answer in zip(heights, await raw_blocks(endpoint, heights, "eth_getBlockByNumber", True), strict=True):
+    for height, answer in zip(heights, answers, strict=True):
         full = typed(endpoint.name, answer, FullBlock)
         if int(full.number, 16) != height:
             raise BadAnswer(endpoint.name, f"another block in answer to block {height}")
