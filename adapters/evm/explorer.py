@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from adapters.evm.accounts.touched import Touched
+from adapters.evm.accounts.touched import Touched, frozen
 from adapters.evm.datasets.internal import Listed, Moved, Place, of_list
 from adapters.evm.endpoint import OTHER_UNITS, EvmEndpoint
 from adapters.evm.hexadecimal import quantity
@@ -73,19 +73,21 @@ class Explorer(EvmEndpoint):
     async def touched(self, span: Span, accounts: Sequence[str]) -> Touched:
         """The blocks that concern some accounts, from the start of a span as far as the explorer lists them at once."""
         await self._reach(span.last)
-        heights: set[int] = set()
+        sent: defaultdict[int, set[str]] = defaultdict(set)
         inside: defaultdict[int, set[str]] = defaultdict(set)
         for account in accounts:
             for action in ("txlist", "txlistinternal"):
                 rows = await self._of_account(action, account, span)
                 if _may_be_cut(rows):  # the rest is for the next window
                     span = Span(span.first, self._whole(rows, span))
-                heights.update(int(row.blockNumber) for row in rows)
-                if action == "txlistinternal":
-                    for row in rows:
+                for row in rows:
+                    sent[int(row.blockNumber)].add((row.hash or row.transactionHash).lower())
+                    if action == "txlistinternal":
                         inside[int(row.blockNumber)].add((row.hash or row.transactionHash).lower())
-        window = {height: frozenset(hashes) for height, hashes in inside.items() if height in span}
-        return Touched(span, WAY, tuple(sorted(each for each in heights if each in span)), window)
+        moved, named = (
+            frozen({height: each for height, each in hashes.items() if height in span}) for hashes in (inside, sent)
+        )
+        return Touched(span, WAY, tuple(sorted(named)), moved, sent=named)
 
     async def _of_account(self, action: str, account: str, span: Span) -> list[Listed]:
         query = {

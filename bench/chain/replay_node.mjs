@@ -147,6 +147,10 @@ function call(m, p = []) {
       const at = txAt.get(p[0]);
       return at ? JSON.stringify(receiptsOf(at[0])[at[1]]) : 'null';
     }
+    case 'eth_getTransactionByBlockHashAndIndex': {
+      const n = byHash.get(p[0]) ?? Infinity;
+      return n <= head ? JSON.stringify(JSON.parse(block(n, true)).transactions[Number(p[1])] ?? null) : 'null';
+    }
     case 'eth_getBlockReceipts': {
       const n = byHash.get(p[0]) ?? tag(p[0]);
       return n > head || !receipts[n] ? 'null' : JSON.stringify(receiptsOf(n));

@@ -74,16 +74,21 @@ class Paying:
 
     def told(self, ask: dict[str, Any]) -> dict[str, Any] | None:
         """The answer of a node whose chain pays."""
+        if ask["method"] == "eth_getTransactionByBlockHashAndIndex":
+            sent = self.node.rpc(ask["method"], *ask["params"])
+            return {"result": self._as_minted(int(sent["blockNumber"], 16), sent)}
         if ask["method"] != "eth_getBlockByNumber" or not ask["params"][0].startswith("0x"):
             return None
         height, is_full = int(ask["params"][0], 16), ask["params"][1]
         block = self.node.rpc(ask["method"], *ask["params"])
         block["withdrawals"] = self.withdrawn.get(height, [])
         block["withdrawalsRoot"] = root_of(block["withdrawals"])
-        if is_full and height in self.minted:
-            (sent,) = block["transactions"]
-            sent |= {"type": "0x7e", "mint": hex(self.minted[height])}
+        if is_full:
+            block["transactions"] = [self._as_minted(height, sent) for sent in block["transactions"]]
         return {"result": block}
+
+    def _as_minted(self, height: int, sent: dict[str, Any]) -> dict[str, Any]:
+        return sent | {"type": "0x7e", "mint": hex(self.minted[height])} if height in self.minted else sent
 
 
 @contextmanager

@@ -391,3 +391,54 @@ async def test_a_budget_that_is_used_up_says_how_to_go_on(lived: Local) -> None:
         chain.node.finalized = lived.node.height
         with pytest.raises(OverBudget, match=r"1 requests is used up.*goes on where this ended"):
             await chain.collect_accounts(Span(0, 9), [lived.wallets[1]], OF_PLACES, budget=Budget(max_requests=1))
+
+
+@pytest.mark.parametrize("has", ["traces", "search", "explorer"])
+async def test_where_transactions_are_known_by_hash_no_transactions_of_others_are_read(lived: Local, has: str) -> None:
+    """A body of a busy chain is 20 times as large as its header. Headers that the logs needed are not read again."""
+    accounts, span = [lived.deployment.accounts["alice"].lower()], Span(0, lived.node.height)
+    wanted = await reference(lived, accounts, span)
+    whole_blocks: list[str] = []
+    headers: list[str] = []
+
+    def noted(ask: dict[str, Any]) -> None:
+        if ask["method"] == "eth_getBlockByNumber" and ask["params"][0].startswith("0x"):
+            (whole_blocks if ask["params"][1] else headers).append(ask["params"][0])
+
+    async with served(
+        lived.node, lived.deployment, Provider(lived.node.url, SETS[has], noted), explorer=has == "explorer"
+    ) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        await scoped(chain, span, accounts, ("transfers", "approvals", "events"))
+        of_logs = set(headers)
+        headers.clear()
+        assert together(await scoped(chain, span, accounts, OF_PLACES)) == wanted
+        assert not whole_blocks
+        assert len(of_logs) > 10
+        assert of_logs & set(headers) <= {hex(span.last)}
+
+
+async def test_a_node_that_does_not_give_transactions_by_their_place_is_asked_for_whole_blocks(lived: Local) -> None:
+    accounts, span = [lived.deployment.accounts["alice"].lower()], Span(0, lived.node.height)
+    provider = Provider(lived.node.url, (*SETS["traces"], "eth_getTransactionByBlockHashAndIndex"))
+    async with served(lived.node, lived.deployment, provider) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        assert together(await scoped(chain, span, accounts, OF_PLACES)) == await reference(lived, accounts, span)
+        assert provider.asked["eth_getTransactionByBlockHashAndIndex"] > 0
+
+
+@pytest.mark.parametrize("lie", ["null", "another"])
+async def test_a_transaction_that_is_not_the_one_at_its_place_is_refused(lived: Local, lie: str) -> None:
+    def lies(ask: dict[str, Any]) -> dict[str, Any] | None:
+        if ask["method"] != "eth_getTransactionByBlockHashAndIndex":
+            return None
+        told = lived.node.rpc(ask["method"], *ask["params"])
+        return {"result": None if lie == "null" else {**told, "hash": "0x" + "ab" * 32}}
+
+    async with served(lived.node, lived.deployment, Provider(lived.node.url, SETS["traces"], lies)) as chain:
+        await chain.heads()
+        chain.node.finalized = lived.node.height
+        with pytest.raises(BadAnswer, match=r"does not have transaction|in answer to"):
+            await scoped(chain, Span(0, lived.node.height), [lived.deployment.accounts["alice"].lower()], OF_PLACES)

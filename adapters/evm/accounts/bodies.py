@@ -6,13 +6,15 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from adapters.evm.accounts.named import Sent, named
+from adapters.evm.accounts.remembered import Remembered
 from adapters.evm.datasets.internal import Place
 from adapters.evm.datasets.transactions import Done, FullBlock, Receipt, Transaction, done_key, matched
 from adapters.evm.datasets.withdrawals import GWEI
 from adapters.evm.facts import MINTS, WITHDRAWALS
-from adapters.evm.node import raw_blocks, results_of
+from adapters.evm.node import Header, raw_blocks, results_of
 from adapters.evm.roots import check_withdrawals
-from chainfolio.errors import BadAnswer, Reorged
+from chainfolio.errors import BadAnswer, Reorged, Unsupported
 from transport.endpoint import Endpoint
 from transport.wire import Request, typed
 
@@ -20,22 +22,25 @@ if TYPE_CHECKING:
     from adapters.evm.chain import EvmChain
 
 FIRST, MOST = 50, 500  # full blocks of the first request, and of any
+PLACES = "by_place"  # what is learnt of an endpoint: whether it gives a transaction by its place
 ANSWER = 15_000_000  # bytes of one answer, about: 50 blocks of a busy chain
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Body:
-    """A block, and those of its transactions that concern some accounts."""
+    """A block, and those of its transactions that concern some accounts; `names` are the hashes of all. With a header
+    the block has those alone that were known by hash."""
 
     full: FullBlock
     own: tuple[Done, ...]
+    names: tuple[str, ...]
+    header: Header | None = None
 
     @property
     def place(self) -> Place:
         """The block as its inside is asked for."""
         full = self.full
-        hashes = tuple(sent.hash.lower() for sent in full.transactions)
-        return Place(int(full.number, 16), int(full.timestamp, 16), full.hash.lower(), hashes)
+        return Place(full.height, full.time_s, full.hash.lower(), self.names)
 
     def paid(self, account: str) -> int:
         """What the transactions changed of an account's coins."""
@@ -58,12 +63,23 @@ class Body:
 
 
 async def bodies(
-    chain: EvmChain, heights: Sequence[int], accounts: Collection[str], hashes: Mapping[int, str]
+    chain: EvmChain,
+    heights: Sequence[int],
+    accounts: Collection[str],
+    hashes: Mapping[int, str],
+    known: tuple[Sent, Remembered] | None = None,
 ) -> dict[int, Body]:
     """The blocks at some heights, each with the transactions of the accounts. `hashes`: which block it has to be, where
-    that is known; Reorged where it is another one now."""
+    that is known; Reorged where it is another one now. `known`: the hashes of these transactions, and headers that were
+    read before."""
 
     async def at(endpoint: Endpoint) -> list[Body]:
+        if known and endpoint.capabilities.get(PLACES, 1):
+            try:
+                return await _named(chain, endpoint, heights, accounts, *known)
+            except Unsupported as refusal:
+                endpoint.errors.note(refusal)
+                endpoint.learn(PLACES, 0)
         found: list[Body] = []
         count, size = FIRST, 0
         while part := heights[len(found) : len(found) + count]:
@@ -102,17 +118,41 @@ async def _read(
             raise Reorged(endpoint.name, height, hashes[height])
         check_withdrawals(chain.facts, endpoint.name, full, hashed=chain.node.hashed)
         blocks.append(_of_chain(chain, full))
-    mine = [(full, index, sent) for full in blocks for index, sent in enumerate(full.transactions)]
+    own = await _own(endpoint, accounts, [(full, range(len(full.transactions))) for full in blocks])
+    return [Body(full, own[full.hash], tuple(sent.hash.lower() for sent in full.transactions)) for full in blocks]
+
+
+async def _named(
+    chain: EvmChain,
+    endpoint: Endpoint,
+    heights: Sequence[int],
+    accounts: Collection[str],
+    sent: Sent,
+    kept: Remembered,
+) -> list[Body]:
+    """The same by the places of transactions that are known by hash."""
+    read = await named(chain.node, endpoint, heights, sent, kept)
+    blocks = [(_of_chain(chain, full), places) for _, _, full, places in read]
+    own = await _own(endpoint, accounts, blocks)
+    return [Body(full, own[full.hash], names, header) for header, names, full, _ in read]
+
+
+async def _own(
+    endpoint: Endpoint, accounts: Collection[str], blocks: Sequence[tuple[FullBlock, Sequence[int]]]
+) -> dict[str, tuple[Done, ...]]:
+    """The transactions of blocks, at these places in them, that concern some accounts, with their receipts; by the hash
+    of the block."""
+    mine = [(full, *each) for full, places in blocks for each in zip(places, full.transactions, strict=True)]
     asked = [each for each in mine if _may_concern(each[2], accounts)]
     receipts = await results_of(
         endpoint, [Request("eth_getTransactionReceipt", (sent.hash,)) for _, _, sent in asked]
     )  # fmt: skip
-    own: dict[str, list[Done]] = {full.hash: [] for full in blocks}
+    own: dict[str, list[Done]] = {full.hash: [] for full, _ in blocks}
     for (full, index, sent), answer in zip(asked, receipts, strict=True):
         done = matched(endpoint.name, full, index, sent, typed(endpoint.name, answer, Receipt))
         if {done.sent.sender.lower(), done.recipient} & set(accounts):
             own[full.hash].append(done)
-    return [Body(full, tuple(own[full.hash])) for full in blocks]
+    return {block_hash: tuple(several) for block_hash, several in own.items()}
 
 
 def _of_chain(chain: EvmChain, full: FullBlock) -> FullBlock:

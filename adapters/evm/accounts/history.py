@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from adapters.evm.accounts.logs import ANY_EVENT, AccountLogs
 from adapters.evm.accounts.places import AccountPlaces, Found
+from adapters.evm.accounts.remembered import Remembered
 from adapters.evm.accounts.state import CALLS
 from adapters.evm.accounts.touched import Touched
 from adapters.evm.accounts.windows import PIECES
@@ -39,8 +40,9 @@ class AccountHistory:
 
     def __init__(self, chain: EvmChain) -> None:
         self.chain = chain
-        self.places = AccountPlaces(chain)
-        self.logs = AccountLogs(chain.node, sorted(TAKEN), integrity=chain.settings.integrity)
+        kept = Remembered()
+        self.places = AccountPlaces(chain, kept)
+        self.logs = AccountLogs(chain.node, sorted(TAKEN), integrity=chain.settings.integrity, kept=kept)
 
     async def collect(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None, budget: Budget | None
@@ -157,8 +159,8 @@ class AccountHistory:
                 rows = each.of_headers(found.chunk.headers, self.chain.key)
                 made.append((each, each.concerning(rows, accounts) if each.by_account else rows))
             elif each.of_headers and found.places:
-                full = [body.full for body in found.places.bodies.values()]
-                made.append((each, each.concerning(each.of_headers(full, self.chain.key), accounts)))
+                blocks = [body.header or body.full for body in found.places.bodies.values()]
+                made.append((each, each.concerning(each.of_headers(blocks, self.chain.key), accounts)))
         add(tables, made)
         return tables
 

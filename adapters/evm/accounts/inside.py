@@ -31,7 +31,7 @@ class Wanted:
     @property
     def hash(self) -> str:
         """Its hash."""
-        return self.body.full.transactions[self.index].hash.lower()
+        return self.body.names[self.index]
 
     @property
     def alone(self) -> Place:
@@ -57,7 +57,7 @@ def _framed(source: str, answer: bytes, wanted: Wanted) -> list[Moved]:
 
 def _listed(source: str, answer: bytes, wanted: Wanted) -> list[Moved]:
     told = typed(source, answer, list[Operation])
-    sent = wanted.body.full.transactions[wanted.index]
+    sent = next(each for each in wanted.body.full.transactions if each.hash.lower() == wanted.hash)
     if told and (told[0].sender.lower(), int(told[0].value, 16)) == (sent.sender.lower(), int(sent.value, 16)):
         told = told[1:]  # some nodes begin with what the transaction itself sent
     return [moved for each in told for moved in movements(source, 0, each.sender, each.to, int(each.value, 16))]

@@ -14,6 +14,7 @@ import numpy as np
 
 from adapters.evm import logs as columns
 from adapters.evm.accounts.naming import Naming, names, promised, questions
+from adapters.evm.accounts.remembered import Remembered
 from adapters.evm.accounts.windows import Windows
 from adapters.evm.integrity import blooms, check_links, explains, may_hold
 from adapters.evm.logs import Logs
@@ -35,8 +36,11 @@ class AccountLogs:
     """Reads logs by the accounts that they name. `known` are the events that are asked for by name where a node takes
     no question without."""
 
-    def __init__(self, node: Node, known: Sequence[str], *, integrity: str = "bloom") -> None:
+    def __init__(
+        self, node: Node, known: Sequence[str], *, integrity: str = "bloom", kept: Remembered | None = None
+    ) -> None:
         self.node, self.known, self.integrity = node, tuple(known), integrity
+        self.kept = Remembered() if kept is None else kept
         self.windows: Windows[Logs] = Windows("max_span", "logs")
 
     async def read(self, span: Span, accounts: Sequence[str]) -> Chunk:
@@ -187,6 +191,7 @@ class AccountLogs:
         headers = await self.node.headers_at(endpoint, heights)
         if len(heights) > 1 or len(logs):
             self._check(endpoint.name, logs, headers, final=True)
+            self.kept.keep(headers)
         return Chunk(window, logs, headers[-1:])
 
     def _check(self, source: str, logs: Logs, headers: Sequence[Header], *, final: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from adapters.evm.accounts.touched import Touched
+from adapters.evm.accounts.touched import Touched, frozen
 from adapters.evm.forms import Hash, Height, Status
 from adapters.evm.node import results_of
 from chainfolio.blocks import Span
@@ -55,7 +55,8 @@ async def find(endpoint: Endpoint, span: Span, accounts: Sequence[str]) -> Touch
         if sum(map(len, found.values())) > MOST:  # the rest is for the next window
             span = Span(span.first, max(span.first, min(reached.values())))
     heights = tuple(height for height in sorted(found) if height in span)
-    return Touched(span, WAY, heights, {height: frozenset(found[height] - failed) for height in heights})
+    inside = {height: found[height] - failed for height in heights}
+    return Touched(span, WAY, heights, frozen(inside), sent=frozen({height: found[height] for height in heights}))
 
 
 def _reached(source: str, page: _Page, before: int, span: Span) -> int:

@@ -18,6 +18,7 @@ from adapters.evm.accounts.bodies import Body, bodies
 from adapters.evm.accounts.ends import Ends, ends_of, gained
 from adapters.evm.accounts.inside import Wanted, moved_in
 from adapters.evm.accounts.payments import paid_in, payments
+from adapters.evm.accounts.remembered import Remembered
 from adapters.evm.accounts.replayed import Rest, replayed
 from adapters.evm.accounts.simulate import simulated
 from adapters.evm.accounts.touched import Touched
@@ -56,8 +57,8 @@ class Found:
 class AccountPlaces:
     """Reads the places of one chain."""
 
-    def __init__(self, chain: EvmChain) -> None:
-        self.chain = chain
+    def __init__(self, chain: EvmChain, kept: Remembered) -> None:
+        self.chain, self.kept = chain, kept
         self._traces = TraceFilter()
 
     async def read(
@@ -106,7 +107,9 @@ class AccountPlaces:
         read = await bodies(self.chain, new, accounts, {})
         found.bodies = dict(sorted({**found.bodies, **read}.items()))
         for each in changed:
-            rest = each.after - each.before - found.bodies[each.height].withdrawn(each.account)
+            body = found.bodies[each.height]
+            rest = each.after - each.before - body.withdrawn(each.account)
+            rest -= body.paid(each.account) if each.height in read else 0
             if found.inside is not None:
                 found.unexplained += self._unexplained(each.height, {each.account: rest}, UNKNOWN)
         return found
@@ -115,7 +118,8 @@ class AccountPlaces:
         self, touched: Touched, accounts: Sequence[str], hashes: Mapping[int, str], *, inside: bool
     ) -> Found:
         """What the blocks of a window hold of some accounts."""
-        read = await bodies(self.chain, touched.heights, accounts, hashes)
+        known = None if hashes or touched.sent is None else (touched.sent, self.kept)
+        read = await bodies(self.chain, touched.heights, accounts, hashes, known)
         found = Found(touched, read, {})
         if touched.way == state.WAY:
             await self._explain(found)

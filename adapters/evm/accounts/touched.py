@@ -21,7 +21,8 @@ class Status:
 class Touched:
     """The blocks of a span that concern some accounts. `inside`: transactions whose calls may have moved their coins,
     by height. `changes`: how the accounts themselves changed, where that is how the blocks were found. `coded`: those
-    that have code, for which such a search is no proof."""
+    that have code, for which such a search is no proof. `sent`: the transactions that concern the accounts, by height;
+    None where the blocks have to be looked through."""
 
     span: Span
     way: str
@@ -29,3 +30,9 @@ class Touched:
     inside: Mapping[int, frozenset[str]] = field(default_factory=dict)
     changes: tuple[Change[Status], ...] = ()
     coded: tuple[str, ...] = ()
+    sent: Mapping[int, frozenset[str]] | None = None
+
+
+def frozen(hashes: Mapping[int, set[str]]) -> dict[int, frozenset[str]]:
+    """Hashes by height, as they are kept."""
+    return {height: frozenset(several) for height, several in hashes.items()}

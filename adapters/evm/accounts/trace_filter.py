@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from adapters.evm.accounts.touched import Touched
+from adapters.evm.accounts.touched import Touched, frozen
 from adapters.evm.accounts.windows import Windows
 from adapters.evm.datasets.internal import Trace, boundaries
 from adapters.evm.node import hex_of
@@ -33,7 +33,7 @@ class TraceFilter:
     async def find(self, endpoint: Endpoint, span: Span, accounts: Sequence[str]) -> Touched:
         """The blocks of a window. Unsupported where the node has no such method."""
         window, pieces = await self.windows.read(endpoint, span, lambda cut: _ask(endpoint, cut, accounts))
-        heights: set[int] = set()
+        sent: defaultdict[int, set[str]] = defaultdict(set)
         inside: defaultdict[int, set[str]] = defaultdict(set)
         for trace in (trace for answers in pieces for answer in answers for trace in answer):
             height = trace.blockNumber
@@ -42,11 +42,11 @@ class TraceFilter:
             if trace.transactionHash is None:
                 continue  # the reward of a block
             if not trace.traceAddress:
-                heights.add(height)
+                sent[height].add(trace.transactionHash.lower())
             elif {*boundaries(trace)[:2]} & {*accounts} and boundaries(trace)[2]:
-                heights.add(height)
+                sent[height].add(trace.transactionHash.lower())
                 inside[height].add(trace.transactionHash.lower())
-        return Touched(window, WAY, tuple(sorted(heights)), {height: frozenset(inside[height]) for height in inside})
+        return Touched(window, WAY, tuple(sorted(sent)), frozen(inside), sent=frozen(sent))
 
 
 async def _ask(
