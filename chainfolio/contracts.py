@@ -16,6 +16,9 @@ FIAT: Final = ("USD", "EUR", "CAD", "AED", "CHF", "SGD")
 CRYPTO: Final = ("ETH", "SOL", "cbBTC", "EURC", "BNB")
 CURRENCIES: Final = (*FIAT, *CRYPTO)
 
+# How gains choose the lot that is sold first.
+GAIN_METHODS: Final = ("fifo", "lifo", "hifo", "lofo", "average", "uk")
+
 
 @dataclass(frozen=True, slots=True)
 class Issue:

@@ -105,6 +105,15 @@ class Snapshots(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     since: Annotated[str, doc("first day, `YYYY-MM-DD`; empty: the first that is kept, else today")] = ""
 
 
+class Pnl(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The gains that `/portfolio` shows."""
+
+    method: Annotated[str, doc("which lot is sold first: `fifo`, `lifo`, `hifo`, `lofo`, `average` or `uk`")] = "fifo"
+    max_transactions: Annotated[
+        int, doc("an address with more transactions has `N/A` for its gains in `/portfolio`; 0: so have all")
+    ] = 1000
+
+
 class Quotas(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How much an account may keep where the operator gave it no quota of its own."""
 
@@ -131,6 +140,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     quotas: Quotas = Quotas()
     accounts: Accounts = Accounts()
     snapshots: Snapshots = Snapshots()
+    pnl: Pnl = Pnl()
     examples: Annotated[
         dict[str, str], doc("what the documentation page shows in place of its own examples, such as an address")
     ] = {}
@@ -158,7 +168,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 UNPRICED = ("N/A", "zero")
-SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas", "accounts", "snapshots")
+SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas", "accounts", "snapshots", "pnl")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 # Ours, but no settings: where the file is, what a client's command shows, how tests run.
 NOT_SETTINGS = ("CHAINFOLIO_CONFIG", "CHAINFOLIO_KEY", "CHAINFOLIO_LOCALCHAIN_HOME", "CHAINFOLIO_TESTS")
@@ -318,6 +328,7 @@ def check(settings: Settings) -> None:
         raise BadSettings("quotas", "addressbook and bundles are at least 0, bundle_size at least 1")
     _check_accounts(settings.accounts)
     _check_snapshots(settings.snapshots)
+    _check_pnl(settings.pnl)
     if settings.log_level not in LOG_LEVELS:
         raise BadSettings("log_level", f"`{settings.log_level}` is none of {', '.join(LOG_LEVELS)}")
 
@@ -345,6 +356,15 @@ def _check_addresses(name: str, written: list[str]) -> None:
             account(each)
         except BadRequest as error:
             raise BadSettings(name, error.reason, remedy=error.remedy) from None
+
+
+def _check_pnl(pnl: Pnl) -> None:
+    from chainfolio.contracts import GAIN_METHODS
+
+    if pnl.method not in GAIN_METHODS:
+        raise BadSettings("pnl.method", f"`{pnl.method}` is none of {', '.join(GAIN_METHODS)}")
+    if pnl.max_transactions < 0:
+        raise BadSettings("pnl.max_transactions", "at least 0")
 
 
 def _check_rates(rates: Mapping[str, str]) -> None:

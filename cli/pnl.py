@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from chainfolio.contracts import GAIN_METHODS
 from chainfolio.errors import BadRequest
 from cli.common import (
     Commands,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from indexer.wiring import System
     from portfolio.pnl.report import HoldingDocument, PnlDocument
 
-METHODS = ("fifo", "lifo", "hifo", "lofo", "average", "uk")
 COLUMNS = (
     ("chain", ""), ("asset", ""), ("wallet", ""), ("held", "right"), ("cost USD", "right"), ("open USD", "right"),
     ("closed USD", "right"), ("why not known", ""),
@@ -38,7 +38,9 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
     command = commands.add_parser("pnl", parents=[common], help="what addresses gained", description=__doc__)
     command.add_argument("address", nargs="+", help="the wallets of one owner")
-    command.add_argument("--method", choices=METHODS, default="fifo", help="which lot is sold first (default fifo)")
+    command.add_argument(
+        "--method", choices=GAIN_METHODS, default="fifo", help="which lot is sold first (default fifo)"
+    )
     command.add_argument("--per-wallet", action="store_true", help="lots by wallet, not over all wallets")
     command.add_argument("--chain", help="only this chain, by its key")
     command.add_argument(

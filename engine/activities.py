@@ -238,9 +238,10 @@ def missing(
     tail: Tail, chain: str, accounts: Collection[str], datasets: Sequence[str], head: int, lag: int
 ) -> tuple[Spans, Spans]:
     """The heights that all of some datasets are indexed at for some accounts, and those up to the head that are not; an
-    index that is so many blocks behind the head is not behind."""
+    index that is so many blocks behind the head is not behind, one that has nothing is."""
     indexed_ranges = Spans([Span(0, head)])
     for name in datasets:
         indexed_ranges &= indexed_for_all(tail, chain, name, accounts)
+    lag = lag if indexed_ranges else 0
     left = [span for span in Spans([Span(0, head)]) - indexed_ranges if span.last < head or span.first <= head - lag]
     return indexed_ranges, Spans(left)

@@ -9,13 +9,15 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from chainfolio.addresses import rules_of
+from chainfolio.contracts import GAIN_METHODS
 from chainfolio.errors import BadRequest
 from engine.answers import TransactionFilter
-from portfolio.document import UNKNOWN, Portfolio, every_asset
+from portfolio.document import UNKNOWN, IssueDocument, Portfolio, every_asset
 from portfolio.facts import Options
-from portfolio.pnl.methods import METHODS, UK, gains_of
+from portfolio.pnl.gains import Gains
+from portfolio.pnl.methods import UK, gains_of
 from portfolio.pnl.records import Treatment, entries_of
-from portfolio.pnl.report import PnlDocument, document
+from portfolio.pnl.report import AssetFacts, PnlDocument, document
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account
@@ -36,13 +38,24 @@ class PnlRequest:
 
     def check(self) -> None:
         """BadRequest where it cannot be done."""
-        if self.method not in METHODS:
-            raise BadRequest("method", f"{self.method!r} is no method", remedy=f"one of {', '.join(METHODS)}")
+        if self.method not in GAIN_METHODS:
+            raise BadRequest("method", f"{self.method!r} is no method", remedy=f"one of {', '.join(GAIN_METHODS)}")
         if self.method == UK and self.per_wallet:
             raise BadRequest("per-wallet", "the rules of the United Kingdom pool all that one person holds")
 
 
-async def pnl(engine: Engine, accounts: Sequence[Account], wanted: PnlRequest) -> PnlDocument:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The gains of some accounts, how their assets are shown, which of them count as another one, and what is not
+    known."""
+
+    gains: Gains
+    facts: Mapping[str, AssetFacts]
+    same: Mapping[str, str]
+    issues: tuple[IssueDocument, ...]
+
+
+async def found(engine: Engine, accounts: Sequence[Account], wanted: PnlRequest) -> Found:
     """The gains of some accounts as those of one owner. NotIndexed where the index does not reach the beginning."""
     wanted.check()
     system = engine.system
@@ -52,12 +65,18 @@ async def pnl(engine: Engine, accounts: Sequence[Account], wanted: PnlRequest) -
     page = await engine.transactions(accounts, asked)
     assert page.reached is None, "an account has no more transactions than are allowed"
     treatment = _treatment(chains, wanted)
-    found = entries_of(page.document.transactions, {account.address for account in accounts}, treatment)
-    gains = gains_of(found.entries, wanted.method, per_wallet=wanted.per_wallet, zone=wanted.zone)
+    read = entries_of(page.document.transactions, {account.address for account in accounts}, treatment)
+    gains = gains_of(read.entries, wanted.method, per_wallet=wanted.per_wallet, zone=wanted.zone)
+    return Found(gains, read.facts, treatment.same, (*page.document.issues, *read.issues))
+
+
+async def pnl(engine: Engine, accounts: Sequence[Account], wanted: PnlRequest) -> PnlDocument:
+    """The gains of some accounts as a report, what is held priced now. Errors as of `found`."""
+    known = await found(engine, accounts, wanted)
     portfolios = await engine.portfolios(accounts, Options(), wait=True, wallet_only=False)
     return document(
-        gains, found.facts, _prices(portfolios, treatment.same), method=wanted.method,
-        addresses=[account.address for account in accounts], issues=(*page.document.issues, *found.issues),
+        known.gains, known.facts, _prices(portfolios, known.same), method=wanted.method,
+        addresses=[account.address for account in accounts], issues=known.issues,
     )  # fmt: skip
 
 

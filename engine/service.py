@@ -31,6 +31,7 @@ from chainfolio.errors import (
 from chainfolio.messages import public
 from chainfolio.supervisor import Supervisor, Task
 from engine import account_index, reconciled, virtual_users
+from engine.account_gains import GainsBook
 from engine.answers import (
     ApprovalsPage,
     ChainFact,
@@ -58,6 +59,7 @@ from portfolio.document import Portfolio, encode_one, wallet_only
 from portfolio.facts import PLACEHOLDER, ChainFacts, Options
 from portfolio.merge import merge
 from portfolio.nav import Nav, check, nav
+from portfolio.pnl.in_portfolio import AccountGains, with_gains
 from portfolio.transactions import Transactions
 from portfolio.valuation import Valuation, value
 from portfolio.zeroed import zeroed
@@ -84,6 +86,7 @@ class _Kept:
 
     valuation: Valuation
     updated_us: int
+    gains: AccountGains | None = None
     written: dict[Options, bytes] = field(default_factory=dict)
 
 
@@ -98,6 +101,7 @@ class Engine:
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _reads: SharedWork[_Kept] = field(init=False)
     history: History = field(init=False)
+    _gains: GainsBook = field(default_factory=GainsBook)
     _snapshotters: dict[str, Snapshotter] = field(default_factory=dict)
     _facts: dict[str, ChainFacts] = field(default_factory=dict)
     _functions: Functions | None = None
@@ -112,10 +116,7 @@ class Engine:
     ) -> list[Portfolio]:
         """One portfolio per account, in their order. `wait` wants fresh data; `wallet_only` is always read live."""
         known = await (self._live(accounts) if wallet_only else self._known(accounts, wait=wait))
-        documents = [
-            self._document(a.address, kept.valuation, kept.updated_us, options)
-            for a, kept in zip(accounts, known, strict=True)
-        ]
+        documents = [self._known_document(a.address, kept, options) for a, kept in zip(accounts, known, strict=True)]
         return [_wallet(document) for document in documents] if wallet_only else documents
 
     async def _live(self, accounts: Sequence[Account]) -> list[_Kept]:
@@ -131,7 +132,7 @@ class Engine:
     def _written(self, account: Account, kept: _Kept, options: Options) -> bytes:
         found = kept.written.get(options)
         if found is None:
-            document = self._document(account.address, kept.valuation, kept.updated_us, options)
+            document = self._known_document(account.address, kept, options)
             found = kept.written[options] = encode_one(zeroed(document) if options.zero else document)
         return found
 
@@ -286,6 +287,10 @@ class Engine:
         """Have the histories of accounts read, by whatever indexes their chains."""
         await asyncio.to_thread(watching.want, self.system, accounts)
 
+    def _known_document(self, address: str, kept: _Kept, options: Options) -> Portfolio:
+        document = self._document(address, kept.valuation, kept.updated_us, options)
+        return document if kept.gains is None else with_gains(document, kept.gains, spam=options.spam)
+
     def _document(
         self, address: str, valuation: Valuation, updated_us: int, options: Options, height: int | None = None
     ) -> Portfolio:
@@ -439,6 +444,8 @@ class Engine:
         if not chains:
             valuation = Valuation((), scope={account.address: ()}, unread={account.address: (_no_family(account),)})
         kept = _Kept(valuation, now_us)
+        if chains and not failed and not live:
+            kept.gains = await self._gains.of(self, account, _heights(snapshots))
         if not failed and not live:
             self._keep(account.address, kept)
         return kept
@@ -471,6 +478,10 @@ class Engine:
         if chain.key not in self._snapshotters:
             self._snapshotters[chain.key] = snapshotter_of(self.system, chain)
         return self._snapshotters[chain.key]
+
+
+def _heights(snapshots: Sequence[Snapshot]) -> dict[str, int]:
+    return {each.chain: each.head or each.block.height for each in snapshots}
 
 
 def _task_health(task: Task) -> TaskHealth:

@@ -69,12 +69,14 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
     return found
 
 
-def without_loans(entries: Iterable[Entry], *, per_wallet: bool) -> Iterator[Entry]:
-    """Entries in order, without deposits: what is deposited stays the owner's.
+def without_loans(
+    entries: Iterable[Entry], deposited: dict[tuple[str, str], int], *, per_wallet: bool
+) -> Iterator[Entry]:
+    """Entries in order, without deposits: what is deposited stays the owner's. `deposited` is filled with how much of
+    each asset lies in protocols at the end, by asset and, `per_wallet`, wallet.
 
     What comes back beyond the deposit is income at spot. What is paid back beyond what was borrowed is interest, a fee.
     """
-    deposited: dict[tuple[str, str], int] = {}
     owed: dict[tuple[str, str], int] = {}
     for entry in entries:
         kind = entry.kind

@@ -38,7 +38,7 @@ class Gain(NamedTuple):
 
 class Held(NamedTuple):
     """What is left of one asset (in one wallet, where lots are kept by wallet), and what it cost. `short` is what left
-    and is not known to have come."""
+    and is not known to have come, `deposited` how much of what is left lies in protocols."""
 
     asset: str
     wallet: str
@@ -46,6 +46,7 @@ class Held(NamedTuple):
     cost: int | None
     reason: str = ""
     short: int = 0
+    deposited: int = 0
 
 
 @dataclass(slots=True)

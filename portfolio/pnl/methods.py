@@ -15,7 +15,6 @@ from portfolio.pnl.lots import LOTS, Lot
 from portfolio.pnl.uk import by_uk_rules
 
 UK: Final = "uk"
-METHODS: Final = (*LOTS, UK)
 
 
 def gains_of(
@@ -26,11 +25,12 @@ def gains_of(
     `zone` is where the days of the UK rules begin, and `unit` what their costs are rounded up to.
     """
     assert not (per_wallet and method == UK), "the UK rules pool all that one person holds"
+    deposited: dict[tuple[str, str], int] = {}
     with _collector_paused():
-        ordered = without_loans(in_order(entries), per_wallet=per_wallet)
-        if method == UK:
-            return by_uk_rules(ordered, zone, unit)
-        return _by_lots(ordered, method, per_wallet=per_wallet)
+        ordered = without_loans(in_order(entries), deposited, per_wallet=per_wallet)
+        found = by_uk_rules(ordered, zone, unit) if method == UK else _by_lots(ordered, method, per_wallet=per_wallet)
+    found.held = [held._replace(deposited=deposited.get((held.asset, held.wallet), 0)) for held in found.held]
+    return found
 
 
 @contextmanager

@@ -13,11 +13,12 @@ import polars as pl
 import pytest
 
 from chainfolio.amounts import EXACT
+from chainfolio.contracts import GAIN_METHODS
 from localchain.deploy import Deployment, deploy
+from localchain.evm import Tx, tx
 from localchain.node import LocalNode
 from localchain.trade import trade
 from portfolio.pnl.gains import SHORT
-from portfolio.pnl.methods import METHODS
 from tests.cli.conftest import ALICE, Run, configure
 
 pytestmark = pytest.mark.node
@@ -49,7 +50,7 @@ def by_symbol(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {held["symbol"]: held for held in document["holdings"]}
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", GAIN_METHODS)
 def test_what_lots_hold_is_what_the_chain_says_whatever_the_method(
     run: Run, traded: tuple[LocalNode, Deployment], wallets: dict[str, str], method: str
 ) -> None:
@@ -119,3 +120,59 @@ def test_what_is_not_indexed_is_said_and_not_taken_for_nothing(run: Run, traded:
     node, deployment = traded
     ran = run("pnl", deployment.accounts["alice"], "--rpc", node.url, "--json")
     assert (ran.code, ran.error["kind"]) == (4, "NotIndexed")
+
+
+def test_a_portfolio_shows_what_the_lots_of_its_assets_cost_and_why_where_it_does_not(
+    run: Run, wallets: dict[str, str]
+) -> None:
+    costs = 0
+    for wallet in wallets.values():
+        document, report = run("portfolio", wallet, "--json").json[0], run("pnl", wallet, "--json").json
+        lots = {each["contract"]: each for each in report["holdings"]}
+        said = {issue["subject"] for issue in document["issues"] if issue["adapter"] == "pnl"}
+        for asset in document["assetByProtocols"]["wallet"]["chains"]["local"]["protocolPositions"]["WALLET"]["assets"]:
+            if asset["value"] == "N/A" or asset["totalCostBasis"] == "N/A":
+                assert asset["value"] == "N/A" or asset["chainContract"] in said
+                continue
+            costs += 1
+            gain = EXACT.subtract(Decimal(asset["value"]), Decimal(asset["totalCostBasis"]))
+            assert Decimal(asset["openPnl"]) == gain
+            own = lots[asset["contract"]]
+            if Decimal(own["amount"]) == Decimal(asset["balance"]):  # nothing of it was deposited
+                assert own["totalCostBasis"] == asset["totalCostBasis"]
+        assert (
+            document["openPnl"] == document["totalCostBasis"] == "N/A"
+        )  # coins of the first block cost nobody knows what
+        assert document["closedPnl"] == report["closedPnl"]
+    assert costs > 10
+
+
+def test_a_wallet_whose_every_unit_was_bought_closes_to_the_last_digit(
+    run: Run, traded: tuple[LocalNode, Deployment], wallets: dict[str, str]
+) -> None:
+    """It got coins and tokens from others, at prices of then, paid some on, and paid fees."""
+    node, deployment = traded
+    usdc, new = deployment.contracts["USDC"], "0x00000000000000000000000000000000000abcde"
+    node.rpc("anvil_impersonateAccount", new)
+    sender, paid = deployment.accounts["frank"], "transfer(address,uint256)"
+    node.settle([Tx(sender, new, value=3 * 10**18), tx(sender, usdc, paid, new, 500 * 10**6)])
+    node.settle([tx(new, usdc, paid, sender, 120 * 10**6)])
+    assert run("index", "local").code == 0
+    document, report = run("portfolio", new, "--json").json[0], run("pnl", new, "--json").json
+    assert [issue for issue in document["issues"] if issue["adapter"] == "pnl"] == []
+    for field in ("openPnl", "closedPnl", "totalCostBasis"):
+        assert document[field] == report[field] != "N/A"
+    wallet = document["assetByProtocols"]["wallet"]
+    assert wallet["totalCostBasis"] == document["totalCostBasis"] == document["chains"]["local"]["totalCostBasis"]
+    assert Decimal(document["openPnl"]) == EXACT.subtract(Decimal(wallet["value"]), Decimal(wallet["totalCostBasis"]))
+
+
+def test_of_more_transactions_than_wanted_no_gain_is_computed(run: Run, wallets: dict[str, str], here: Path) -> None:
+    settings = here / "chainfolio.toml"
+    settings.write_text(settings.read_text() + "\n[pnl]\nmax_transactions = 2\n")
+    document = run("portfolio", wallets["frank"], "--json").json[0]
+    (issue,) = [issue for issue in document["issues"] if issue["adapter"] == "pnl"]
+    assert "more than 2 transactions: chainfolio pnl" in issue["reason"]
+    settings.write_text(settings.read_text().replace("max_transactions = 2", "max_transactions = 0"))
+    silent = run("portfolio", wallets["frank"], "--json").json[0]
+    assert [issue for issue in silent["issues"] if issue["adapter"] == "pnl"] == []

@@ -11,16 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chainfolio.contracts import GAIN_METHODS
 from portfolio.document import UNKNOWN
 from portfolio.pnl.entries import ACQUIRED, MONEY_DIGITS, Entry, Kind, money
 from portfolio.pnl.gains import NO_PRICE, SHORT, Gain, Gains, Held
-from portfolio.pnl.methods import METHODS, gains_of
+from portfolio.pnl.lots import LOTS
+from portfolio.pnl.methods import UK, gains_of
 from portfolio.pnl.report import COLUMNS, AssetFacts, document, frame
 
 POUND = 10**MONEY_DIGITS
 START = datetime(2020, 1, 1, tzinfo=UTC)
 few = settings(max_examples=30, deadline=None)
-PER_WALLET = [method for method in METHODS if method != "uk"]
+
+
+def test_the_settings_know_every_method() -> None:
+    assert (*LOTS, UK) == GAIN_METHODS
+
+
+PER_WALLET = [method for method in GAIN_METHODS if method != "uk"]
 
 
 def at_us(written: str) -> int:
@@ -124,7 +132,7 @@ def test_thirty_days_after_a_sale_count_and_the_next_day_does_not() -> None:
 # --- what is not known ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", GAIN_METHODS)
 def test_what_is_sold_beyond_what_was_bought_has_no_known_cost(method: str) -> None:
     found = gains_of([entry("2020-01-01", "buy", 10, 100), entry("2020-03-01", "sell", 15, 300)], method)
     assert [(gain.quantity, gain.cost, gain.gain, gain.reason) for gain in found.gains] == [
@@ -136,7 +144,7 @@ def test_what_is_sold_beyond_what_was_bought_has_no_known_cost(method: str) -> N
     assert [gain.gain for gain in shown.gains] == ["100", UNKNOWN]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", GAIN_METHODS)
 def test_what_came_at_an_unknown_cost_is_sold_at_an_unknown_gain_and_never_at_zero(method: str) -> None:
     found = gains_of([
         entry("2020-01-01", "received", 10, None, reason="nobody priced it"), entry("2020-03-01", "sell", 4, 40),
@@ -148,7 +156,7 @@ def test_what_came_at_an_unknown_cost_is_sold_at_an_unknown_gain_and_never_at_ze
     assert shown.unknown == {"nobody priced it": 2}
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", GAIN_METHODS)
 def test_what_is_sold_at_an_unknown_price_leaves_the_cost_of_the_rest_known(method: str) -> None:
     found = gains_of([entry("2020-01-01", "buy", 10, 100), entry("2020-03-01", "sell", 4)], method)
     (gain,) = found.gains
@@ -176,7 +184,7 @@ def test_lots_of_unknown_cost_are_the_last_that_highest_and_lowest_in_choose() -
 # --- what is no disposal ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", GAIN_METHODS)
 def test_a_move_between_own_wallets_is_no_disposal_and_keeps_cost_and_time(method: str) -> None:
     entries = [
         entry("2020-01-01", "buy", 10, 100, wallet="a"), entry("2020-03-01", "move", 4, wallet="a", to="b"),
@@ -198,7 +206,7 @@ def test_by_wallet_a_sale_takes_lots_of_its_own_wallet_only() -> None:
     assert [gain.gain for gain in gains_of(entries, "fifo", per_wallet=True).gains] == [10 * POUND]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", GAIN_METHODS)
 def test_deposits_are_no_disposals_and_what_comes_back_beyond_them_is_income(method: str) -> None:
     found = gains_of([
         entry("2020-01-01", "buy", 10, 100), entry("2020-02-01", "deposit", 8, 90),
@@ -208,7 +216,7 @@ def test_deposits_are_no_disposals_and_what_comes_back_beyond_them_is_income(met
     assert found.held == [Held("token", "", 12, 140 * POUND)]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", GAIN_METHODS)
 def test_a_loan_is_no_gain_and_interest_is_a_fee(method: str) -> None:
     found = gains_of([entry("2020-01-01", "borrow", 10, 100), entry("2020-06-01", "repay", 11, 220)], method)
     assert [(gain.kind, gain.quantity, gain.proceeds, gain.reason) for gain in found.gains] == [
@@ -246,7 +254,7 @@ def flow(found: Gains, given: list[Entry]) -> tuple[int, int]:
     return gained - kept, brought - paid - fees
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", GAIN_METHODS)
 @few
 @given(given_entries=entries())
 def test_gains_less_the_remaining_cost_are_money_out_less_money_in_to_the_last_unit(
@@ -274,7 +282,7 @@ def test_by_wallet_no_unit_of_money_or_of_an_asset_is_lost_either(method: str, g
         assert costs == paid
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", GAIN_METHODS)
 @few
 @given(given_entries=entries(known=False), random=st.randoms(use_true_random=False))
 def test_the_order_in_which_entries_are_given_changes_nothing(
@@ -285,7 +293,7 @@ def test_the_order_in_which_entries_are_given_changes_nothing(
     assert gains_of(shuffled, method) == gains_of(given_entries, method)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", GAIN_METHODS)
 @few
 @given(given_entries=entries(known=False))
 def test_every_method_disposes_of_the_same_quantities_and_every_unknown_has_its_reason(

@@ -1,0 +1,276 @@
+"""The gains of an account in its portfolio: what its lots cost, shared out over the places where the assets lie.
+
+Deposits are no disposals, so the lots of an asset are those of the wallet and of the protocols together. Each place
+gets its part of their cost, by the amount that lies there. A sum covers what the net worth covers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from chainfolio import amounts
+from portfolio.document import (
+    UNKNOWN,
+    WALLET,
+    AssetDocument,
+    ChainDocument,
+    IssueDocument,
+    Portfolio,
+    PositionDocument,
+    PositionsDocument,
+    ProtocolChainDocument,
+    ProtocolDocument,
+)
+from portfolio.pnl.entries import money, share
+from portfolio.pnl.gains import SHORT, Gains, Held
+from portfolio.pnl.report import text, total
+
+ADAPTER: Final = "pnl"
+NO_LOTS: Final = "no transaction that is indexed brought it"
+DIFFERS: Final = "its wallet holds {held} of it, and {lots} by its transactions"
+UNSEEN: Final = "no transaction that is indexed put it where it lies"
+ELSEWHERE: Final = "more of it was deposited than lies in protocols that are known"
+DEBT: Final = "what is owed has no lots"
+
+T = TypeVar("T", PositionsDocument, ProtocolChainDocument, ProtocolDocument, ChainDocument, PositionDocument)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountGains:
+    """What is known of an account: its lots and what its disposals gained, by the keys of assets. `same` are keys that
+    count as another one (the wrapped native coin). `reason` says why nothing is known; then there are no lots."""
+
+    held: Mapping[str, Held] = field(default_factory=dict)
+    closed: Mapping[str, int | None] = field(default_factory=dict)
+    same: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+
+    def key(self, asset: AssetDocument) -> str:
+        """Under which its lots are kept."""
+        return self.same.get(asset.chain_contract, asset.chain_contract)
+
+
+def account_gains(found: Gains, same: Mapping[str, str]) -> AccountGains:
+    """What is known of an account by all its gains, lots kept over all its wallets."""
+    closed: defaultdict[str, list[int | None]] = defaultdict(list)
+    for gain in found.gains:
+        if gain.kind != "income":
+            closed[gain.asset].append(gain.gain)
+    sums = {asset: total(parts) for asset, parts in closed.items()}
+    return AccountGains({held.asset: held for held in found.held}, sums, same)
+
+
+class Sum(NamedTuple):
+    """Cost and open gain of some places; None where that of one is not known."""
+
+    cost: int | None = 0
+    open: int | None = 0
+
+    def __add__(self, other: object) -> Sum:
+        assert isinstance(other, Sum), "only sums are added"
+        return Sum(total((self.cost, other.cost)), total((self.open, other.open)))
+
+
+NOTHING: Final = Sum()
+NOT_KNOWN: Final = Sum(None, None)
+
+
+def with_gains(document: Portfolio, gains: AccountGains, *, spam: bool = False) -> Portfolio:
+    """The portfolio with its gains and costs at every level; with `spam`, its sums have what is taken for spam in
+    them. Assets whose amounts are not those of the lots have none, and an issue says so."""
+    if gains.reason:
+        issue = IssueDocument(ADAPTER, document.address, f"gains are not known: {gains.reason}")
+        return _with_issues(document, [issue])
+    return _Tree(gains, _Shares.of(document, gains), spam).whole(document)
+
+
+def _with_issues(document: Portfolio, issues: Iterable[IssueDocument]) -> Portfolio:
+    rows = {(each.adapter, each.subject, each.reason): each for each in (*document.issues, *issues)}
+    return msgspec.structs.replace(document, issues=tuple(rows[key] for key in sorted(rows)))
+
+
+def _raw(asset: AssetDocument) -> int:
+    """How much it is, in the smallest unit; 0 where nobody knows."""
+    if UNKNOWN in (asset.balance, asset.decimal):
+        return 0
+    return int(amounts.EXACT.scaleb(Decimal(asset.balance), int(asset.decimal)))
+
+
+@dataclass(slots=True)
+class _Shares:
+    """Gives each place its part of what the lots of its asset cost: what lies in the wallet has that of its units,
+    what lies in protocols that of all that was deposited."""
+
+    left: dict[tuple[str, bool], tuple[int, int | None]]  # by key and inside: the amount without a part, the cost left
+    faults: dict[str, str]
+
+    @classmethod
+    def of(cls, document: Portfolio, gains: AccountGains) -> _Shares:
+        """By what lies where in a portfolio."""
+        lies: defaultdict[tuple[str, bool], int] = defaultdict(int)
+        decimals: dict[str, int] = {}
+        for asset, is_inside in _owned(document):
+            lies[gains.key(asset), is_inside] += _raw(asset)
+            if asset.decimal != UNKNOWN:
+                decimals[gains.key(asset)] = int(asset.decimal)
+        left, faults = dict[tuple[str, bool], tuple[int, int | None]](), {}
+        for key in sorted({key for key, _ in lies}):
+            loose, inside, held = lies[key, False], lies[key, True], gains.held.get(key)
+            fault = _fault(held, loose, decimals.get(key, 0))
+            if fault or held is None or held.cost is None:
+                faults[key], left[key, False], left[key, True] = fault, (loose, None), (inside, None)
+                continue
+            of_loose = share(held.cost, loose, held.quantity) if loose else 0
+            left[key, False], left[key, True] = (loose, of_loose), (inside, held.cost - of_loose)
+            if inside and not 0 < held.deposited <= inside:
+                faults[key], left[key, True] = ELSEWHERE if held.deposited else UNSEEN, (inside, None)
+        return cls(left, faults)
+
+    def take(self, key: str, raw: int, *, inside: bool) -> int | None:
+        """The cost of so much of an asset."""
+        whole, cost = self.left[key, inside]
+        part = None if cost is None else share(cost, raw, whole) if raw else 0
+        self.left[key, inside] = whole - raw, None if cost is None or part is None else cost - part
+        return part
+
+
+def _owned(document: Portfolio) -> Iterator[tuple[AssetDocument, bool]]:
+    """Every asset that lots can stand for, and whether it lies in a protocol: not what is owed or still to be claimed,
+    and not spam."""
+    for protocol in document.asset_by_protocols.values():
+        for chain in protocol.chains.values():
+            for positions in chain.protocol_positions.values():
+                parts = [(asset, protocol.key != WALLET) for asset in positions.assets]
+                for nested in positions.protocol_positions:
+                    parts += [(each, True) for each in (*nested.assets, *nested.supply_assets, *nested.dex_assets)]
+                yield from (part for part in parts if part[0].spam is UNSET)
+
+
+def _fault(held: Held | None, loose: int, decimals: int) -> str:
+    """Why the cost of an asset is not known; empty where it is. What lies in protocols may have grown or been
+    exchanged there; what lies in the wallet is what transactions brought and did not deposit."""
+    if held is None or not held.quantity:
+        return NO_LOTS
+    if held.cost is None:
+        return held.reason
+    if held.short:
+        return SHORT
+    if loose != held.quantity - held.deposited:
+        said = [amounts.text(amounts.amount(each, decimals)) for each in (loose, held.quantity - held.deposited)]
+        return DIFFERS.format(held=said[0], lots=said[1])
+    return ""
+
+
+@dataclass(slots=True)
+class _Tree:
+    """Fills one portfolio in, from the leaves to the root."""
+
+    gains: AccountGains
+    shares: _Shares
+    spam: bool
+    faults: dict[str, str] = field(default_factory=dict)
+
+    def whole(self, document: Portfolio) -> Portfolio:
+        """All of it."""
+        protocols, sums = {}, NOTHING
+        by_chain: defaultdict[str, Sum] = defaultdict(lambda: NOTHING)
+        for key, protocol in document.asset_by_protocols.items():
+            protocols[key], parts = self._protocol(protocol)
+            for chain, part in parts.items():
+                by_chain[chain] += part
+                sums += part
+        chains = {key: _filled(chain, by_chain[key], self._closed(key)) for key, chain in document.chains.items()}
+        closed = total(self.gains.closed.values())
+        filled = msgspec.structs.replace(
+            document, asset_by_protocols=protocols, chains=chains, open_pnl=text(sums.open), closed_pnl=text(closed),
+            total_cost_basis=text(sums.cost),
+        )  # fmt: skip
+        issues = [IssueDocument(ADAPTER, key, f"its gain is not known: {why}") for key, why in self.faults.items()]
+        return _with_issues(filled, issues)
+
+    def _closed(self, chain: str) -> int | None:
+        """What the disposals of a chain's assets gained."""
+        return total(closed for key, closed in self.gains.closed.items() if key.partition(":")[0] == chain)
+
+    def _protocol(self, protocol: ProtocolDocument) -> tuple[ProtocolDocument, dict[str, Sum]]:
+        """What was disposed of was disposed of by the wallet: protocols have no closed gains of their own."""
+        chains, sums = {}, dict[str, Sum]()
+        of_wallet = protocol.key == WALLET
+        for key, chain in protocol.chains.items():
+            places, sums[key] = {}, NOTHING
+            closed = self._closed(key) if of_wallet else None
+            for kind, positions in chain.protocol_positions.items():
+                filled, part = self._positions(positions, inside=not of_wallet)
+                places[kind] = _filled(filled, part, closed if kind == WALLET.upper() else None)
+                sums[key] += part
+            chains[key] = _filled(msgspec.structs.replace(chain, protocol_positions=places), sums[key], closed)
+        closed = total(self._closed(key) for key in protocol.chains) if of_wallet else None
+        whole = sum(sums.values(), NOTHING)
+        return _filled(msgspec.structs.replace(protocol, chains=chains), whole, closed), sums
+
+    def _positions(self, positions: PositionsDocument, *, inside: bool) -> tuple[PositionsDocument, Sum]:
+        loose, sums = self._assets(positions.assets, inside=inside)
+        nested = []
+        for position in positions.protocol_positions:
+            filled, part = self._position(position)
+            nested.append(filled)
+            sums += part
+        return msgspec.structs.replace(positions, assets=loose, protocol_positions=tuple(nested)), sums
+
+    def _position(self, position: PositionDocument) -> tuple[PositionDocument, Sum]:
+        parts = {name: getattr(position, name) for name in ("assets", "supply_assets", "dex_assets")}
+        filled, sums = {}, NOTHING
+        for name, assets in parts.items():
+            filled[name], part = self._assets(assets, inside=True)
+            sums += part
+        filled["reward_assets"], part = self._rewards(position.reward_assets)
+        sums += part
+        if any(self._is_counted(asset) and asset.value != "0" for asset in position.borrow_assets):
+            sums = NOT_KNOWN
+            self.faults |= {self.gains.key(asset): DEBT for asset in position.borrow_assets}
+        return _filled(msgspec.structs.replace(position, **filled), sums, None), sums
+
+    def _assets(self, assets: Iterable[AssetDocument], *, inside: bool) -> tuple[tuple[AssetDocument, ...], Sum]:
+        filled, sums = [], NOTHING
+        for asset in assets:
+            part = self._asset(asset, inside=inside)
+            filled.append(msgspec.structs.replace(asset, open_pnl=text(part.open), total_cost_basis=text(part.cost)))
+            if self._is_counted(asset):
+                sums += part
+                if part.cost is None:
+                    key = self.gains.key(asset)
+                    self.faults[key] = self.shares.faults.get(key) or NO_LOTS
+        return tuple(filled), sums
+
+    def _asset(self, asset: AssetDocument, *, inside: bool) -> Sum:
+        if asset.spam is not UNSET:
+            return NOT_KNOWN
+        cost = self.shares.take(self.gains.key(asset), _raw(asset), inside=inside)
+        return Sum(cost, None if cost is None or asset.value == UNKNOWN else money(Decimal(asset.value)) - cost)
+
+    def _rewards(self, assets: Iterable[AssetDocument]) -> tuple[tuple[AssetDocument, ...], Sum]:
+        """What can be claimed cost nothing so far."""
+        filled, sums = [], NOTHING
+        for asset in assets:
+            part = Sum(0, None if asset.value == UNKNOWN else money(Decimal(asset.value)))
+            filled.append(msgspec.structs.replace(asset, open_pnl=text(part.open), total_cost_basis="0"))
+            if self._is_counted(asset):
+                sums += part
+        return tuple(filled), sums
+
+    def _is_counted(self, asset: AssetDocument) -> bool:
+        """Whether the net worth has it in it."""
+        return asset.value != UNKNOWN and (self.spam or asset.spam is UNSET)
+
+
+def _filled(place: T, sums: Sum, closed: int | None) -> T:
+    return msgspec.structs.replace(
+        place, total_cost_basis=text(sums.cost), total_open_pnl=text(sums.open), total_closed_pnl=text(closed)
+    )

@@ -1,0 +1,192 @@
+"""What lots cost, shared out over a portfolio: by hand where it can be counted, and the sums whatever the amounts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainfolio.contracts import Holding, Spam
+from portfolio.compose import portfolio
+from portfolio.document import Portfolio
+from portfolio.pnl.entries import money
+from portfolio.pnl.gains import SHORT, Gain, Gains, Held
+from portfolio.pnl.in_portfolio import DEBT, ELSEWHERE, NO_LOTS, UNSEEN, AccountGains, account_gains, with_gains
+from portfolio.valuation import ValuedPosition, value, valued
+from tests.portfolio.examples import ALICE, BLOCK, CHAINS, erc20, native, price, snapshot
+
+COIN, USDC = native(), erc20()
+DAI = erc20("0x" + "da" * 20, 18, "DAI")
+KEYS = {token.symbol: f"ethereum:{token.asset.shown_contract}" for token in (COIN, USDC, DAI)}
+PRICES = {"ETH": "2000", "USDC": "1", "DAI": "1.01"}
+
+
+def usd(written: str) -> int:
+    return money(Decimal(written))
+
+
+def lots(
+    *known: tuple[str, int, str | None], closed: dict[str, str | None] | None = None, reason: str = ""
+) -> AccountGains:
+    held = {}
+    for symbol, quantity, cost, *deposited in known:
+        why, units = ("unknown", None) if cost is None else ("", usd(cost))
+        held[KEYS[symbol]] = Held(KEYS[symbol], "", quantity, units, why, deposited=sum(deposited))
+    sums = {KEYS[symbol]: None if gain is None else usd(gain) for symbol, gain in (closed or {}).items()}
+    return AccountGains(held, sums, reason=reason)
+
+
+def document(loose: dict[str, int], *positions: ValuedPosition, spam: dict[str, int] | None = None) -> Portfolio:
+    tokens = {"ETH": COIN, "USDC": USDC, "DAI": DAI}
+    taken = snapshot(
+        *(Holding(ALICE, tokens[symbol], raw) for symbol, raw in {**loose, **(spam or {})}.items()),
+        prices=tuple(price(tokens[symbol], PRICES[symbol]) for symbol in PRICES),
+    )
+    marks = {(ALICE, tokens[symbol].asset): Spam(100, ("LURE",)) for symbol in spam or {}}
+    return portfolio(ALICE, value([replace(taken, spam=marks)], positions), CHAINS, updated_ms=1)
+
+
+Side = dict[str, int] | None
+
+
+def position(supplied: Side = None, borrowed: Side = None, rewards: Side = None) -> ValuedPosition:
+    tokens = {"ETH": COIN, "USDC": USDC, "DAI": DAI}
+
+    def parts(side: Side) -> Any:
+        return tuple(
+            valued(Holding(ALICE, tokens[s], raw, "aave3", "LENDING"), "ethereum", BLOCK, price(tokens[s], PRICES[s]))
+            for s, raw in (side or {}).items()
+        )
+
+    sides = parts(supplied), parts(borrowed), parts(rewards)
+    return ValuedPosition(ALICE, "ethereum", "aave3", "LENDING", "pool", *sides)
+
+
+def asset_of(filled: Portfolio, protocol: str = "wallet", symbol: str = "usdc") -> Any:
+    kinds = filled.asset_by_protocols[protocol].chains["ethereum"].protocol_positions
+    every = [
+        asset
+        for kind in kinds.values()
+        for asset in (*kind.assets, *(each for nested in kind.protocol_positions for each in nested.supply_assets))
+    ]
+    return next(asset for asset in every if asset.symbol == symbol)
+
+
+def issues(filled: Portfolio) -> list[tuple[str, str]]:
+    return [(issue.subject, issue.reason) for issue in filled.issues if issue.adapter == "pnl"]
+
+
+def test_cost_and_gain_stand_at_every_level() -> None:
+    known = lots(("USDC", 150 * 10**6, "120"), ("ETH", 10**18, "1500"), closed={"USDC": "7.5", "ETH": "-2"})
+    filled = with_gains(document({"USDC": 150 * 10**6, "ETH": 10**18}), known)
+    wallet = filled.asset_by_protocols["wallet"]
+    on_chain = wallet.chains["ethereum"]
+    assert (asset_of(filled).total_cost_basis, asset_of(filled).open_pnl) == ("120", "30")
+    levels = (filled.chains["ethereum"], wallet, on_chain, on_chain.protocol_positions["WALLET"])
+    assert {(each.total_cost_basis, each.total_open_pnl, each.total_closed_pnl) for each in levels} == {
+        ("1620", "530", "5.5")
+    }
+    assert (filled.total_cost_basis, filled.open_pnl, filled.closed_pnl) == ("1620", "530", "5.5")
+    assert issues(filled) == []
+
+
+def test_a_deposit_carries_its_part_of_the_cost_with_it_and_what_it_earned_is_gain() -> None:
+    """100 of 150 were deposited and are 110 now: both places together cost what the lots did."""
+    known = lots(("USDC", 150 * 10**6, "120", 100 * 10**6))
+    filled = with_gains(document({"USDC": 50 * 10**6}, position({"USDC": 110 * 10**6})), known)
+    loose, inside = asset_of(filled), asset_of(filled, "aave3")
+    assert (loose.total_cost_basis, inside.total_cost_basis) == ("40", "80")
+    assert (filled.total_cost_basis, filled.open_pnl) == ("120", "40")
+    assert filled.asset_by_protocols["aave3"].total_closed_pnl == "N/A"
+
+
+def test_what_can_be_claimed_cost_nothing() -> None:
+    known = lots(("USDC", 10**6, "1", 10**6))
+    filled = with_gains(document({}, position({"USDC": 10**6}, rewards={"DAI": 10**18})), known)
+    assert (filled.total_cost_basis, filled.open_pnl) == ("1", "1.01")
+
+
+def test_a_debt_has_no_lots_so_its_position_has_no_known_gain() -> None:
+    known = lots(("USDC", 10**6, "1"))
+    filled = with_gains(document({"USDC": 10**6}, position(borrowed={"DAI": 10**18})), known)
+    assert filled.asset_by_protocols["wallet"].total_open_pnl == "0"
+    assert (filled.open_pnl, filled.total_cost_basis) == ("N/A", "N/A")
+    assert issues(filled) == [(KEYS["DAI"], f"its gain is not known: {DEBT}")]
+
+
+@pytest.mark.parametrize(
+    ("known", "why"),
+    [
+        (lots(), NO_LOTS),
+        (lots(("USDC", 10**6, None)), "unknown"),
+        (lots(("USDC", 10**6 - 1, "1")), "its wallet holds 1 of it, and 0.999999 by its transactions"),
+        (lots(("USDC", 10**6 + 1, "1")), "its wallet holds 1 of it, and 1.000001 by its transactions"),
+    ],
+)
+def test_where_lots_are_not_what_is_held_nothing_is_claimed_and_it_is_said(known: AccountGains, why: str) -> None:
+    filled = with_gains(document({"USDC": 10**6}), known)
+    assert (asset_of(filled).total_cost_basis, asset_of(filled).open_pnl) == ("N/A", "N/A")
+    assert (filled.total_cost_basis, filled.open_pnl) == ("N/A", "N/A")
+    assert issues(filled) == [(KEYS["USDC"], f"its gain is not known: {why}")]
+    assert filled.completeness == "complete"
+
+
+def test_what_was_deposited_and_is_not_seen_takes_its_cost_along() -> None:
+    """100 were deposited and 60 are seen: what the rest became nobody knows."""
+    known = lots(("USDC", 150 * 10**6, "120", 100 * 10**6))
+    filled = with_gains(document({"USDC": 50 * 10**6}, position({"USDC": 60 * 10**6})), known)
+    assert (asset_of(filled).total_cost_basis, asset_of(filled, "aave3").total_cost_basis) == ("40", "N/A")
+    assert issues(filled) == [(KEYS["USDC"], f"its gain is not known: {ELSEWHERE}")]
+
+
+def test_what_others_put_into_a_protocol_has_no_known_cost_and_the_wallet_keeps_its_own() -> None:
+    filled = with_gains(document({"USDC": 10**6}, position({"USDC": 10**6})), lots(("USDC", 10**6, "3")))
+    assert (asset_of(filled).total_cost_basis, asset_of(filled, "aave3").total_cost_basis) == ("3", "N/A")
+    assert issues(filled) == [(KEYS["USDC"], f"its gain is not known: {UNSEEN}")]
+
+
+def test_more_that_left_than_came_leaves_no_lot_that_could_be_trusted() -> None:
+    known = AccountGains({KEYS["USDC"]: Held(KEYS["USDC"], "", 10**6, 1, short=5)})
+    assert issues(with_gains(document({"USDC": 10**6}), known)) == [(KEYS["USDC"], f"its gain is not known: {SHORT}")]
+
+
+def test_spam_is_in_no_sum_and_has_no_gain() -> None:
+    filled = with_gains(
+        document({"USDC": 10**6}, spam={"DAI": 10**18}), lots(("USDC", 10**6, "3"), ("DAI", 10**18, "1"))
+    )
+    assert (filled.total_cost_basis, filled.open_pnl) == ("3", "-2")
+    assert asset_of(filled, symbol="dai").open_pnl == "N/A"
+    assert issues(filled) == []
+
+
+def test_a_disposal_without_a_known_gain_makes_only_the_closed_sums_unknown() -> None:
+    filled = with_gains(document({"USDC": 10**6}), lots(("USDC", 10**6, "3"), closed={"DAI": None}))
+    assert (filled.closed_pnl, filled.open_pnl) == ("N/A", "-2")
+
+
+def test_why_nothing_is_known_is_an_issue_and_every_number_stays_unknown() -> None:
+    before = document({"USDC": 10**6})
+    filled = with_gains(before, lots(reason="nobody indexed it"))
+    assert issues(filled) == [(ALICE, "gains are not known: nobody indexed it")]
+    assert (filled.asset_by_protocols, filled.open_pnl) == (before.asset_by_protocols, "N/A")
+
+
+def test_gains_become_what_a_portfolio_shows_of_an_account() -> None:
+    gain = Gain("sell", "ethereum:a", "", "0x1", 1, 5, usd("9"), usd("4"))
+    earned = gain._replace(kind="income", cost=0)
+    known = account_gains(Gains([gain, earned, gain], [Held("ethereum:a", "", 5, 1)]), {})
+    assert known.closed == {"ethereum:a": usd("10")}
+    assert set(known.held) == {"ethereum:a"}
+
+
+@given(st.lists(st.integers(1, 10**12), min_size=1, max_size=6), st.integers(0, 10**20), st.integers(0, 10**12))
+def test_the_places_of_an_asset_together_cost_what_its_lots_did(deposits: list[int], cents: int, loose: int) -> None:
+    cost = str(Decimal(cents).scaleb(-7))
+    known = lots(("USDC", loose + sum(deposits), cost, sum(deposits)))
+    filled = with_gains(document({"USDC": loose}, *(position({"USDC": raw}) for raw in deposits)), known)
+    assert filled.total_cost_basis == str(Decimal(cost).normalize().__format__("f"))
+    assert Decimal(filled.open_pnl) == Decimal(filled.networth) - Decimal(filled.total_cost_basis)
