@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from chainfolio.blocks import Block, Span
+from chainfolio.blocks import Block, Span, Spans
 from chainfolio.errors import NotFound
 from chainfolio.tables import (
     ACCOUNT_APPROVALS,
@@ -25,6 +25,7 @@ from chainfolio.tables import (
     TRANSFERS,
     Table,
 )
+from engine.activities import missing
 from engine.rows import rows_at, rows_of
 from indexer import arrow_ipc
 from indexer.materialise import HISTORIES, in_schema, materialise, of_events
@@ -217,3 +218,9 @@ def test_who_has_more_transactions_than_are_served_is_refused_wherever_they_lie(
         assert served.height == len(rows), "three transactions of two transfers each"
         with pytest.raises(NotFound, match="more than 2 transactions"):
             rows_of(*index, ACCOUNT_TRANSFERS, ACCOUNTS[:1], ("log_index",), max_transactions=2)
+
+
+def test_a_young_chain_that_nobody_indexed_is_behind_though_its_head_is_near(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "tail.db")
+    assert missing(tail, "local", ["0xa"], ["transfers"], 10, 64) == (Spans(), Spans([Span(0, 10)]))
+    tail.close()
