@@ -74,7 +74,9 @@ def _is_indexed(system: System, chain: Chain, account: str, heights: Mapping[str
     """Whether all that says what an account did is indexed, from the first block to the one that was read."""
     datasets = [each.name for each in chain.datasets.values() if each.in_activity and not each.loss]
     head = heights.get(chain.key)
-    return bool(datasets) and head is not None and not missing(system.tail, chain.key, [account], datasets, head, LIVE_LAG)[1]
+    if head is None or not datasets:
+        return False
+    return not missing(system.tail, chain.key, [account], datasets, head, LIVE_LAG)[1]
 
 
 def _mark(system: System, chains: Sequence[Chain], account: str) -> Mark:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adapters.evm.settings import EvmSettings
-from chainfolio.chain_settings import masked
+from chainfolio.chain_settings import DEFAULT_KIND, masked
 from chainfolio.errors import BadSettings
 from chainfolio.kinds import ours
 from chainfolio.settings import Quotas, Settings, load
@@ -329,7 +329,7 @@ def test_a_file_with_every_default_in_it_is_the_same_as_none(here: Path) -> None
     text = written("ethereum", "http://a")
     plain = loaded(here, text)
     assert plain == Settings(chains={"ethereum": EvmSettings(rpc=["http://a"])})
-    names = {key.name for section in sections(ours()) for key in section.keys}
+    names = {key.name for section in sections([DEFAULT_KIND]) for key in section.keys}
     assert names == {match[1] for match in re.finditer(r"^(?:# )?(\w+) = ", text, re.M)}
     assert loaded(here, re.sub(r"^# (?=\w+ = )", "", text, flags=re.M)) == plain
 
