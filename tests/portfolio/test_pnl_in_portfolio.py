@@ -22,6 +22,8 @@ from tests.portfolio.examples import ALICE, BLOCK, CHAINS, erc20, native, price,
 COIN, USDC = native(), erc20()
 DAI = erc20("0x" + "da" * 20, 18, "DAI")
 KEYS = {token.symbol: f"ethereum:{token.asset.shown_contract}" for token in (COIN, USDC, DAI)}
+# An asset, how much of it, what it cost, and how much of it was deposited where that is something.
+Known = tuple[str, int, str | None] | tuple[str, int, str | None, int]
 PRICES = {"ETH": "2000", "USDC": "1", "DAI": "1.01"}
 
 
@@ -29,13 +31,12 @@ def usd(written: str) -> int:
     return money(Decimal(written))
 
 
-def lots(
-    *known: tuple[str, int, str | None], closed: dict[str, str | None] | None = None, reason: str = ""
-) -> AccountGains:
+def lots(*known: Known, closed: dict[str, str | None] | None = None, reason: str = "") -> AccountGains:
     held = {}
     for symbol, quantity, cost, *deposited in known:
         why, units = ("unknown", None) if cost is None else ("", usd(cost))
-        held[KEYS[symbol]] = Held(KEYS[symbol], "", quantity, units, why, deposited=sum(deposited))
+        inside = int(deposited[0]) if deposited else 0
+        held[KEYS[symbol]] = Held(KEYS[symbol], "", quantity, units, why, deposited=inside)
     sums = {KEYS[symbol]: None if gain is None else usd(gain) for symbol, gain in (closed or {}).items()}
     return AccountGains(held, sums, reason=reason)
 
