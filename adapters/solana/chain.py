@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,8 @@ from adapters.solana.settings import SolanaSettings
 from chainfolio.assets import Asset
 from chainfolio.block_search import block_before
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, Collected, EndpointHealth, Heads
-from chainfolio.contracts import Holding, Token
+from chainfolio.chains import Capability, Collected, EndpointHealth, Heads, KnownTransaction
+from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.errors import NodeBehind, SourceError, Unavailable
 from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Plan
@@ -31,6 +31,8 @@ from transport.http import HttpTransport, Transport
 # State and blocks are loaded when they are asked for.
 if TYPE_CHECKING:
     from adapters.solana.accounts import Accounts
+    from adapters.solana.history import AccountHistory
+    from chainfolio.budgets import Budget, Estimate
     from chainfolio.protocols import InstalledProtocols
     from chainfolio.reads import ReadResult
 
@@ -43,7 +45,7 @@ class SolanaChain:
     kind = "solana"
     datasets = DATASETS
     usual = tuple(DATASETS)
-    capabilities: frozenset[Capability] = frozenset()
+    capabilities = frozenset([Capability.ACCOUNT_HISTORY, Capability.TRANSACTIONS])
 
     def __init__(self, facts: Facts, node: Node, settings: SolanaSettings) -> None:
         self.facts, self.node, self.settings = facts, node, settings
@@ -96,6 +98,33 @@ class SolanaChain:
         from adapters.solana.spans import collect
 
         return await collect(self.node, self.key, span, datasets, contracts, before)
+
+    @cached_property
+    def _history(self) -> AccountHistory:
+        from adapters.solana.history import AccountHistory
+
+        return AccountHistory(self)
+
+    async def collect_accounts(
+        self,
+        span: Span,
+        accounts: Sequence[str],
+        datasets: Sequence[str],
+        before: Block | None = None,
+        budget: Budget | None = None,
+    ) -> Collected:
+        """The rows that concern some accounts, from the transactions that name them or their token accounts."""
+        return await self._history.collect(span, accounts, datasets, before, budget)
+
+    def account_estimate(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Estimate:
+        """What the lists of transactions cost; how long they are shows only then."""
+        return self._history.estimate(span, accounts)
+
+    async def look_up(self, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
+        """Transactions that the index knows, in order."""
+        from adapters.solana.lookup import look_up
+
+        return await look_up(self.node, known)
 
     async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
         """The results of some reads, now: no older than a block. Each says at which block it was read."""

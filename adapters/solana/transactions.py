@@ -196,6 +196,18 @@ def _tokens(source: str, keys: Sequence[str], meta: Meta) -> dict[str, dict[str,
     return {mint: own for mint, own in sums.items() if any(own.values())}
 
 
+def token_accounts_of(source: str, entry: Entry) -> set[tuple[str, str]]:
+    """The token accounts that a transaction had to do with, each behind its owner."""
+    meta = entry.meta
+    if meta is None or not (meta.preTokenBalances or meta.postTokenBalances):
+        return set()
+    keys = _read(source, entry.transaction)[1]
+    if len(keys) != len(meta.preBalances) and meta.loadedAddresses:
+        keys += [*meta.loadedAddresses.writable, *meta.loadedAddresses.readonly]
+    balances = (*(meta.preTokenBalances or ()), *(meta.postTokenBalances or ()))
+    return {(each.owner, keys[each.accountIndex]) for each in balances if each.owner and each.accountIndex < len(keys)}
+
+
 Moved = tuple[str, str, int]  # sender, recipient, raw
 
 
