@@ -184,12 +184,16 @@ def _unpacked(source: str, content: str, encoding: str) -> tuple[list[str], list
 
 
 def _tokens(source: str, keys: Sequence[str], meta: Meta) -> dict[str, dict[str, int]]:
-    """By mint and owner; a token account whose owner no node said is its own."""
+    """By mint and owner; a token account whose owner no node said is its own. One without lamports is closed, or not
+    open yet, and holds nothing, whatever a node says of it."""
     sums: dict[str, dict[str, int]] = {}
-    for sign, balances in ((-1, meta.preTokenBalances), (1, meta.postTokenBalances)):
+    sides = (-1, meta.preTokenBalances, meta.preBalances), (1, meta.postTokenBalances, meta.postBalances)
+    for sign, balances, lamports in sides:
         for each in balances or ():
             if each.accountIndex >= len(keys):
                 raise BadAnswer(source, "a balance of an account that the transaction does not name")
+            if not lamports[each.accountIndex]:
+                continue
             owner = each.owner or keys[each.accountIndex]
             own = sums.setdefault(each.mint, {})
             own[owner] = own.get(owner, 0) + sign * int(each.uiTokenAmount.amount)

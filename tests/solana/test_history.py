@@ -1,0 +1,118 @@
+"""Histories of accounts on a real node: every transaction that changed something, and sums that are the balances."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+
+from adapters.solana.chain import SolanaChain
+from adapters.solana.reads import Wallet, WalletRead
+from chainfolio.blocks import Span
+from chainfolio.budgets import Budget
+from chainfolio.chains import Collected
+from chainfolio.errors import OverBudget
+from localchain.solana.node import SolanaNode
+from localchain.solana.programs import FEE, TOKEN, TOKEN_2022, closed, coins, home, issued, mint, opened, second, sent
+
+pytestmark = pytest.mark.node
+DATASETS = ("transactions", "native", "transfers")
+
+
+async def head(node: SolanaNode, chain: SolanaChain) -> int:
+    """Let everything so far become final."""
+    node.rpc("surfnet_timeTravel", {"absoluteSlot": node.rpc("getSlot") + 100})
+    heads = await chain.heads()
+    return heads.finalized
+
+
+async def history(node: SolanaNode, chain: SolanaChain, owner: Pubkey) -> list[Collected]:
+    """All pieces of an account's history."""
+    last, first, pieces = await head(node, chain), 0, list[Collected]()
+    while first <= last:
+        piece = await chain.collect_accounts(Span(first, last), [str(owner)], DATASETS)
+        pieces.append(piece)
+        first = piece.span.last + 1
+    return pieces
+
+
+def net(pieces: list[Collected], owner: str, token: str | None) -> int:
+    """What an account has by its rows."""
+    total = 0
+    for row in pa.concat_tables([each.tables["transfers"] for each in pieces]).to_pylist():
+        if row["token"] == token:
+            raw = int.from_bytes(row["raw"], "big")
+            total += raw * ((row["recipient"] == owner) - (row["sender"] == owner))
+    if token is None:
+        for row in pa.concat_tables([each.tables["transactions"] for each in pieces]).to_pylist():
+            total -= int.from_bytes(row["fee"], "big") * (row["sender"] == owner)
+    return total
+
+
+async def test_the_rows_of_an_account_add_up_to_what_it_has(node: SolanaNode, chain: SolanaChain) -> None:
+    wallet, friend, token, taxed = Keypair(), Keypair(), mint(node, 6), mint(node, 2, FEE)
+    owner, other = wallet.pubkey(), friend.pubkey()
+    coins(node, owner, 3 * 10**9)
+    extra, steps = second(node, owner, token)  # nothing but a token account's address shows whose it is
+    node.send([*steps, issued(node, token, extra.pubkey(), 77)], extra)
+    for each, program in ((token, TOKEN), (taxed, TOKEN_2022)):
+        places = [home(who, each, program) for who in (owner, other)]
+        opening = [opened(node, who, each, program) for who in (owner, other)]
+        node.send([*opening, issued(node, each, places[0], 10_000, program)])
+        decimals = 6 if each == token else 2
+        node.send([sent(each, places[0], places[1], owner, 2_500, decimals, program)], wallet)
+    node.send([sent(token, home(other, token), home(owner, token), other, 500, 6)], friend)
+    pieces = await history(node, chain, owner)
+    [found] = await chain.answer([WalletRead(str(owner))], (await chain.heads()).latest)
+    assert isinstance(found, Wallet)
+    assert found.tokens[str(token)].raw == net(pieces, str(owner), str(token)) == 77 + 10_000 - 2_500 + 500
+    assert found.tokens[str(taxed)].raw == net(pieces, str(owner), str(taxed)) == 7_500
+    assert found.lamports == net(pieces, str(owner), None)
+    assert not any(each.unexplained for each in pieces)
+    assert all(each.ways.keys() == set(DATASETS) for each in pieces)
+
+
+async def test_closed_token_accounts_are_found_through_transactions(node: SolanaNode, chain: SolanaChain) -> None:
+    wallet, token = Keypair(), mint(node, 0)
+    owner, taker = wallet.pubkey(), Keypair().pubkey()
+    coins(node, owner, 10**9)
+    mine, theirs = home(owner, token), home(taker, token)
+    node.send([opened(node, owner, token), opened(node, taker, token)])
+    node.send([issued(node, token, mine, 9)])  # does not name the owner
+    node.send([sent(token, mine, theirs, owner, 9, 0), closed(mine, owner)], wallet)
+    pieces = await history(node, chain, owner)
+    assert net(pieces, str(owner), str(token)) == 0
+    moved = pa.concat_tables([each.tables["transfers"] for each in pieces]).to_pylist()
+    assert sorted(
+        (row["sender"] == str(owner), int.from_bytes(row["raw"], "big")) for row in moved if row["token"] == str(token)
+    ) == [(False, 9), (True, 9)]
+    [found] = await chain.answer([WalletRead(str(owner))], (await chain.heads()).latest)
+    assert found.lamports == net(pieces, str(owner), None)  # the rent came back, too
+
+
+async def test_a_transaction_that_failed_costs_its_fee_and_moves_nothing(node: SolanaNode, chain: SolanaChain) -> None:
+    before = node.rpc("getSlot")
+    nowhere, nobody = Keypair().pubkey(), Keypair().pubkey()
+    impossible = sent(mint(node, 0), nowhere, nobody, node.payer.pubkey(), 1, 0)
+    signature = node.send([impossible], fails=True)
+    last = await head(node, chain)
+    piece = await chain.collect_accounts(Span(max(0, before - 1), last), [str(node.payer.pubkey())], DATASETS)
+    (row,) = [each for each in piece.tables["transactions"].to_pylist() if each["hash"] == signature]
+    assert (row["status"], int.from_bytes(row["fee"], "big")) == (0, 5_000)
+    assert not [each for each in piece.tables["transfers"].to_pylist() if each["tx_hash"] == signature]
+
+
+async def test_a_history_costs_about_a_request_a_transaction_and_ends_with_its_budget(
+    node: SolanaNode, chain: SolanaChain
+) -> None:
+    owner = Keypair().pubkey()
+    for number in range(40):
+        coins(node, owner, 10**6 + number)
+    last, before = await head(node, chain), chain.requests
+    piece = await chain.collect_accounts(Span(0, last), [str(owner)], DATASETS)
+    assert len(piece.tables["transactions"]) == 0  # it sent and was called by none: whose fee it was is another's
+    assert net([piece], str(owner), None) == sum(10**6 + number for number in range(40))
+    assert chain.requests - before <= 40 + 8
+    with pytest.raises(OverBudget):
+        await chain.collect_accounts(Span(0, last), [str(Keypair().pubkey())], DATASETS, budget=Budget(max_requests=1))
