@@ -16,6 +16,7 @@ from chainfolio.contracts import Issue, Price
 from chainfolio.errors import BadAnswer, SourceError
 from chainfolio.plans import Plan, Unknown, run_batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS
+from pricing.http_reads import OVER_HTTP
 from pricing.quotes import PriceSource, Quotes
 from pricing.source_chain import source_chain
 
@@ -64,7 +65,7 @@ class Past:
             quotes = reports[str(block.height)].result or Quotes()
             prices = {price.asset: price for price in quotes.prices}
             found[block.height] = {asset: prices.get(asset) for asset in assets}
-            if block.height not in node.lost and self.chain.is_final(block.height):
+            if block.height not in node.lost.keys() | node.unanswered and self.chain.is_final(block.height):
                 self._keep(block.height, found[block.height])
         return found, [self._issue(node.lost)] if node.lost else []
 
@@ -82,10 +83,12 @@ class Past:
 
 @dataclass(slots=True)
 class _Node:
-    """Answers reads at blocks; `lost` are the heights at which it could not, and why."""
+    """Answers reads at blocks; `lost` are the heights at which it could not, and why; at those
+    `unanswered` a vendor did not answer, who may the next time."""
 
     chain: Chain
     lost: dict[int, str] = field(default_factory=dict)
+    unanswered: set[int] = field(default_factory=set)
 
     async def answers(self, reads: Sequence[Located]) -> list[Any]:
         """The answers in order, Unknown where a block is lost."""
@@ -111,9 +114,12 @@ class _Node:
         except SourceError as error:
             answered = {block for block, _ in said}
             self.lost |= {block.height: error.reason for block in by_block if block not in answered}
-        for (block, _), value in said.items():
+        for (block, read), value in said.items():
             if isinstance(value, Unknown) and value.cause == "read":
-                self.lost[block.height] = value.reason
+                if isinstance(read, OVER_HTTP):
+                    self.unanswered.add(block.height)  # by a vendor: the chain has the block, and other sources go on
+                else:
+                    self.lost[block.height] = value.reason
         return said
 
     async def _hashed(self, blocks: Sequence[Block]) -> dict[Block, Block]:

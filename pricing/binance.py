@@ -155,4 +155,4 @@ def _turned(section: Mapping[str, Any]) -> Any:
     return {asset: chain for chain, asset in lines.items()} if isinstance(lines, Mapping) else lines
 
 
-SECTION = PriceSection(_build, order=73)
+SECTION = PriceSection(_build, order=83)

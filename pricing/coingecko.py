@@ -195,4 +195,4 @@ def _build(section: Mapping[str, Any], chain: str, where: str) -> PriceSource:
     return source
 
 
-SECTION = PriceSection(_build, order=72)
+SECTION = PriceSection(_build, order=82)

@@ -189,4 +189,4 @@ def _build(section: Mapping[str, Any], chain: str, where: str) -> DefiLlama:
     return DefiLlama(Coins(host), section.get("chains", {}), names_of(section, where), max_age_s)
 
 
-SECTION = PriceSection(_build, order=70)
+SECTION = PriceSection(_build, order=80)

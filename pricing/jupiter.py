@@ -131,4 +131,4 @@ def _build(section: Mapping[str, Any], chain: str, where: str) -> PriceSource:
     return Jupiter(Mints(host, least))
 
 
-SECTION = PriceSection(_build, order=76)
+SECTION = PriceSection(_build, order=86)

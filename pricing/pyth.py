@@ -135,4 +135,4 @@ def _build(section: Mapping[str, Any], chain: str, where: str) -> Pyth:
     return Pyth(Updates(host), feeds, seconds(section, where, "max_age_s", MAX_AGE_S))
 
 
-SECTION = PriceSection(_build, order=74)
+SECTION = PriceSection(_build, order=84)
