@@ -237,3 +237,29 @@ async def test_at_the_head_a_node_that_always_leaves_logs_out_is_left_to_another
     over = wired(short, whole, checked=True)
     chunk = await AccountLogs(over.node, sorted(TAKEN)).read_linked(Span(1, 30), [ALICE], chain.block(0))
     assert chunk.logs.height.tolist() == [height for height in range(3, 31, 3) for _ in range(4)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_short_answers_of_a_node_that_takes_batches_of_ten_at_most_are_noticed_too(seed: int) -> None:
+    """Where the parts that are asked again are few, for they would be many requests."""
+    node = FakeNode(chain_of_events())
+    node.batch_limit, chance = 10, random.Random(seed)
+
+    def cut(params: list[Any]) -> Any:
+        found = FakeNode.eth_getLogs(node, params)
+        lacks = found and chance.random() < 0.3
+        return [log for log in found if log["blockNumber"] != found[-1]["blockNumber"]] if lacks else found
+
+    node.on["eth_getLogs"] = cut
+    found = heights(await everything(wired(node, checked=True), [ALICE], BLOCKS))
+    assert found == list(range(3, BLOCKS + 1, 3))
+
+
+async def test_a_node_that_is_behind_the_window_is_left_to_one_that_is_not_though_it_gives_what_it_has() -> None:
+    """Two nodes of one provider at different heights: a span beyond the head of one is answered without a word."""
+    chain = chain_of_events()
+    behind, whole = FakeNode(chain_of_events(BLOCKS - 60)), FakeNode(chain)
+    over = wired(behind, whole, checked=True)
+    assert heights(await everything(over, [ALICE], BLOCKS)) == list(range(3, BLOCKS + 1, 3))
+    assert over.endpoint.errors.counts["NodeBehind"] > 0
+    assert whole.count("eth_getLogs") > 0
