@@ -15,8 +15,10 @@ from chainfolio.errors import BadSettings
 from chainfolio.plans import Reverted, Unknown, run_known
 from chainfolio.reads import AtParent
 from localchain.node import LocalNode
+from pricing.fixed import fixed
 from pricing.pools import TOO_MANY, Pools, pools
 from pricing.quotes import Quotes
+from pricing.source_chain import source_chain
 from tests.pricing.pool_chain import CHAIN, WAD, PoolChain, one_part, opened, section
 
 USDC = 10**6
@@ -248,6 +250,24 @@ def test_a_pool_of_which_no_trade_was_ever_made_and_an_empty_one_give_no_price(c
 def test_before_the_factory_lies_on_the_chain_no_token_has_a_pool(chain: PoolChain) -> None:
     chain.token("PEPE")
     assert chain.quoted(source(chain), "PEPE", "USDC", height=1).relative == ()
+
+
+@pytest.mark.node
+def test_a_token_is_priced_over_two_pools_at_the_same_block_and_never_over_three(chain: PoolChain) -> None:
+    for symbol in ("PEPE", "CATS", "DOGS"):
+        chain.token(symbol)
+    chain.pair("PEPE", 10**6 * WAD, "WETH", 100 * WAD)  # 0.0001 WETH
+    chain.pair("CATS", 10**6 * WAD, "PEPE", 3 * 10**6 * WAD)  # 3 PEPE
+    chain.pair("DOGS", 10**6 * WAD, "CATS", 10**6 * WAD)
+    chain.node.mine()
+    trusting = pools(section(chain, {"WETH": "5", "PEPE": "1000", "CATS": "100000"}), "here")
+    eth = fixed({str(chain.asset("WETH")): "2000"}, "fixed")
+    wanted = [chain.asset(symbol) for symbol in ("CATS", "DOGS")]
+    found: Quotes = chain.asked(lambda block: source_chain([eth, trusting], wanted, block))
+    (price,) = found.prices
+    assert (price.asset, price.usd, price.depth_usd) == (wanted[0], Decimal("0.6"), Decimal(200_000))
+    assert "more than 2 markets" in next(each.reason for each in found.refused if each.asset == wanted[1])
+    assert chain.requests <= 6
 
 
 PEPE, WETH = (f"{CHAIN}/erc20:0x{byte * 20}" for byte in ("0a", "0b"))

@@ -162,6 +162,46 @@ def test_a_share_of_a_pair_that_was_moved_within_the_block_has_no_price(world: S
     assert "manipulated?" in world.reason("UniswapV2Pair WETH/DAI")
 
 
+IMITATION, KNOWN, OTHER = (f"0x{byte * 20}" for byte in ("1f", "2f", "3f"))
+CLAIMS: dict[str, Any] = {  # what a token says that imitates every share there is
+    "decimals()(uint8)": 18, "asset()(address)": OTHER, "UNDERLYING_ASSET_ADDRESS()(address)": OTHER,
+    "comptroller()(address)": KNOWN, "underlying()(address)": OTHER, "factory()(address)": KNOWN,
+    "token0()(address)": OTHER, "token1()(address)": KNOWN, "getReserves()(uint112,uint112)": (10**30, 10**30),
+    "totalSupply()(uint256)": 1, "exchangeRateStored()(uint256)": 10**30,
+    "convertToAssets(uint256)(uint256)": 10**60, "getReserveTokensAddresses(address)(address,address,address)":
+    (IMITATION, IMITATION, IMITATION), "getPair(address,address)(address)": IMITATION, "markets(address)(bool)": True,
+}  # fmt: skip
+
+
+def claimed(role: str, **vouched: Any) -> Any:
+    """What is said of the imitation where one contract may vouch for it, which answers as given."""
+    source = shares({role: [KNOWN], "native": NATIVE}, "here")
+    token = Asset(CHAIN, "erc20", IMITATION)
+    told = CLAIMS | {f"{name}": answer for name, answer in vouched.items()}
+    by_name = {signature.partition("(")[0]: answer for signature, answer in told.items()}
+
+    def answer(read: Any) -> Any:
+        return by_name[(read.read if isinstance(read, AtParent) else read).signature.partition("(")[0]]
+
+    return run_known(source.prices([token], BLOCK), answer).relative
+
+
+@pytest.mark.parametrize(
+    ("role", "no"),
+    [
+        ("factory", {"getPair": KNOWN}),
+        ("comptroller", {"markets": False}),
+        ("data_provider", {"getReserveTokensAddresses": (OTHER, IMITATION, IMITATION)}),
+    ],
+)
+def test_a_token_that_only_claims_to_be_a_share_has_no_price_unless_the_contract_that_it_names_says_so(
+    role: str, no: dict[str, Any]
+) -> None:
+    assert len(claimed(role)) == 1
+    assert claimed(role, **no) == ()
+    assert claimed("vault") == ()  # no file names it
+
+
 @pytest.mark.skipif(not LIDO.exists(), reason="the recordings are not here")
 def test_the_rate_of_wrapped_steth_is_the_recorded_one_unless_it_jumped_within_the_block() -> None:
     recorded = json.loads(LIDO.read_text())
