@@ -68,7 +68,7 @@ class History:
         """Portfolios at the last block before 00:00 UTC of a day, on every chain there was by then. NotFound where an
         account has none. A chain that cannot say is an issue; where none can, its error is raised, HistoryUnavailable
         if all have forgotten."""
-        chains = self.system.chains
+        chains = self.system.account_chains
         taken = await asyncio.gather(*(self._of_chain(chain, accounts, day, options) for chain in chains))
         begun = {chain.kind for chain, item in zip(chains, taken, strict=True) if item is not None}
         _check_begun(accounts, begun, day)

@@ -59,7 +59,7 @@ async def found(engine: Engine, accounts: Sequence[Account], wanted: PnlRequest)
     """The gains of some accounts as those of one owner. NotIndexed where the index does not reach the beginning."""
     wanted.check()
     system = engine.system
-    chains = [system.chain(key) for key in wanted.networks] or system.chains
+    chains = [system.chain(key) for key in wanted.networks] or system.account_chains
     most = system.settings.server.max_transactions * len(accounts) + 1
     asked = TransactionFilter(most, 0, newest_first=False, networks=wanted.networks)
     page = await engine.transactions(accounts, asked)

@@ -63,13 +63,13 @@ class Schedule:
 
     def start(self) -> None:
         """Begin with every chain that keeps a past."""
-        for chain in self.history.system.chains:
+        for chain in self.history.system.account_chains:
             if Capability.PAST_BALANCES in chain.capabilities:
                 self.supervisor.start(SNAPSHOTS, partial(self._run, chain), chain=chain.key)
 
     async def stop(self) -> None:
         """End all tasks; what is kept stays."""
-        for chain in self.history.system.chains:
+        for chain in self.history.system.account_chains:
             await self.supervisor.stop(SNAPSHOTS, chain=chain.key)
 
     async def _run(self, chain: Chain, task: Task) -> None:

@@ -30,6 +30,7 @@ from chainfolio.errors import (
 )
 from chainfolio.messages import public
 from chainfolio.supervisor import Supervisor, Task
+from chainfolio.validators import HasValidators
 from engine import account_index, reconciled, virtual_users
 from engine.account_gains import GainsBook
 from engine.answers import (
@@ -47,7 +48,8 @@ from engine.answers import (
 from engine.history import OF_THE_INDEX, History, unreadable
 from engine.rates import Rates
 from engine.shared_work import SharedWork
-from engine.validators import Validators, unserved
+from engine.validator_records import records
+from engine.validators import Validators
 from engine.virtual_users import read_group
 from engine.wiring import functions, rates_of, shown_facts, snapshotter_of
 from indexer import watching
@@ -179,7 +181,10 @@ class Engine:
     def _configured(self, chain: str, what: str) -> Chain:
         if chain not in self.system.settings.chains:
             raise Unserved(f"{what} of {chain}", remedy=f"the operator adds [chains.{chain}] to the settings")
-        return self.system.chain(chain)
+        found = self.system.chain(chain)
+        if isinstance(found, HasValidators):
+            raise Unserved(f"{what} of {chain}", remedy="it has validators, and no accounts")
+        return found
 
     async def _check_height(self, chain: Chain, height: int) -> None:
         """Whether the chain is that far; the head is only asked for where the index does not reach so high."""
@@ -250,7 +255,7 @@ class Engine:
         from engine.transactions import Statement, Subject
 
         system = self.system
-        chains = [self._configured(key, "transactions") for key in wanted.networks] or system.chains
+        chains = [self._configured(key, "transactions") for key in wanted.networks] or system.account_chains
         for account in accounts:
             if not wanted.networks and not any(chain.kind == account.kind for chain in chains):
                 raise Unserved(f"the transactions of {account.kind} accounts", remedy=NO_FAMILY)
@@ -337,18 +342,18 @@ class Engine:
 
     def facts(self) -> dict[str, ChainFacts]:
         """What documents show of each configured chain."""
-        for chain in self.system.chains:
+        for chain in self.system.account_chains:
             if chain.key not in self._facts:
                 self._facts[chain.key] = shown_facts(self.system, chain)
         return self._facts
 
     def kinds(self) -> set[str]:
         """The kinds of address that some configured chain has."""
-        return {chain.kind for chain in self.system.chains}
+        return {chain.kind for chain in self.system.account_chains}
 
     def chains(self) -> list[ChainFact]:
         """Every configured chain, by name."""
-        return sorted((_fact(chain) for chain in self.system.chains), key=lambda fact: fact.name)
+        return sorted((_fact(chain) for chain in self.system.account_chains), key=lambda fact: fact.name)
 
     async def status(self, accounts: Sequence[Account]) -> list[SyncStatus]:
         """How fresh each account's data is, in their order; starts no work."""
@@ -369,8 +374,8 @@ class Engine:
         return Readiness(ready=serves and not self.supervisor.problems(), chains=chains, tasks=tasks)
 
     def validators(self) -> Validators:
-        """The validators of the beacon chain: no adapter of one is there yet."""
-        raise unserved()
+        """The validators of the configured beacon chain; Unserved without one."""
+        return records(self.system)
 
     def protocols(self) -> Registry:
         """The protocols of the configs, also on chains that are not configured."""
@@ -430,7 +435,7 @@ class Engine:
 
     async def _read(self, account: Account, *, live: bool = False) -> _Kept:
         """A snapshot of one account on every chain of its kind. A chain that fails is an issue, all are an error."""
-        chains = [chain for chain in self.system.chains if chain.kind == account.kind]
+        chains = [chain for chain in self.system.account_chains if chain.kind == account.kind]
         taken = await asyncio.gather(*(self._snapshot(chain, account, live) for chain in chains))
         failed = [item for item in taken if isinstance(item, SourceError)]
         if chains and len(failed) == len(chains):

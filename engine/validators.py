@@ -76,7 +76,8 @@ class ValidatorDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 class ValidatorReward(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Rewards and duties of one bucket: an epoch, or a UTC day, ISO week or month clipped to the range asked for.
 
-    `consensusEfficiency` is between 0 and 1, written digit by digit; null where it cannot be computed.
+    `consensusEfficiency` is between 0 and 1, written digit by digit; null where it cannot be computed. An amount that
+    is not known is `N/A`, a number of blocks that is not known null: it is never zero instead.
     """
 
     epoch_start: int
@@ -95,8 +96,8 @@ class ValidatorReward(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     sync_participations: int
     sync_missed: int
     proposed_blocks: int
-    missed_blocks: int
-    mev_blocks: int
+    missed_blocks: int | None
+    mev_blocks: int | None
 
 
 class ValidatorWithdrawal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -111,12 +112,13 @@ class ValidatorWithdrawal(msgspec.Struct, frozen=True, kw_only=True, rename="cam
 
 
 class ValidatorDeposit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One deposit of `amount` wei; `withdrawalAddress` is null for BLS credentials (prefix 0)."""
+    """One deposit of `amount` wei; `withdrawalAddress` is null for BLS credentials (prefix 0), `depositIndex` where the
+    block does not name it (before EIP-6110)."""
 
     slot: int
     epoch: int
     timestamp: int
-    deposit_index: int
+    deposit_index: int | None
     amount: str
     withdrawal_credentials: str
     withdrawal_address: str | None
@@ -124,12 +126,12 @@ class ValidatorDeposit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Epochs or unix seconds, both ends included, cut into buckets."""
+    """Epochs or unix seconds, both ends included, cut into buckets; `all` is one."""
 
     type: RangeType
     first: int
     last: int
-    granularity: Granularity
+    granularity: Granularity | Literal["all"]
 
 
 @dataclass(frozen=True, slots=True)

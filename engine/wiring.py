@@ -47,7 +47,7 @@ def rates_of(system: System, worth: Worth) -> Rates:
     units = _sections(system.configs / "vendors.toml")["units"]
     return Rates(
         system.settings.rates, fiat.at, {symbol: list(map(asset, assets)) for symbol, assets in units.items()},
-        system.chains, worth,
+        system.account_chains, worth,
     )  # fmt: skip
 
 

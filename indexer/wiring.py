@@ -17,6 +17,7 @@ from chainfolio.kinds import EndpointMemory, built
 from chainfolio.seams import Seams
 from chainfolio.settings import Settings
 from chainfolio.tables import BLOCKS
+from chainfolio.validators import HasValidators
 from indexer.scopes import Scope, can_be_read, indexed_for_all
 from storage.tail import Watch
 
@@ -105,6 +106,11 @@ class System:
     def chains(self) -> list[Chain]:
         """All configured chains, by key."""
         return [self.chain(key) for key in sorted(self.settings.chains)]
+
+    @property
+    def account_chains(self) -> list[Chain]:
+        """Those of them that have accounts, by key."""
+        return [chain for chain in self.chains if not isinstance(chain, HasValidators)]
 
     @property
     def used(self) -> list[Chain]:

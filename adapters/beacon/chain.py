@@ -13,6 +13,7 @@ import msgspec
 from adapters.beacon import rows
 from adapters.beacon.accounts import NONE, NoAccounts
 from adapters.beacon.answers import (
+    FAR_FUTURE,
     BlockMessage,
     Checkpoints,
     Genesis,
@@ -29,7 +30,7 @@ from adapters.beacon.memo import Memo
 from adapters.beacon.node import Absent, BeaconNode, Nodes
 from adapters.beacon.reader import LIMITS, Reader, gathered
 from adapters.beacon.settings import BeaconSettings
-from adapters.beacon.spec import Spec
+from adapters.beacon.spec import SECOND_US, Spec
 from adapters.beacon.spec import read as read_spec
 from chainfolio.assets import Asset
 from chainfolio.block_search import block_before
@@ -52,6 +53,7 @@ from chainfolio.errors import (
 from chainfolio.plans import Plan
 from chainfolio.reads import ReadResult
 from chainfolio.seams import Seams
+from chainfolio.validators import SlotClock, ValidatorNow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -344,23 +346,37 @@ class BeaconChain:
 
     # --- validators --------------------------------------------------------------------------------------------------
 
-    async def validator(self, which: int | str) -> ValidatorState:
+    @property
+    def settled_after(self) -> int:
+        """Epochs after which the rewards of one are known."""
+        return SETTLED_AFTER
+
+    async def slot_clock(self) -> SlotClock:
+        """When slots and epochs are."""
+        spec = await self.spec()
+        return SlotClock(spec.genesis.genesis_time, spec.slot_us // SECOND_US, spec.slots)
+
+    async def validator(self, which: int | str) -> ValidatorNow:
         """A validator in the newest state, by its index or its public key; NotFound where there is none."""
-        try:
-            return await self.nodes.data(f"/eth/v1/beacon/states/head/validators/{which}", ValidatorState)
-        except Absent:
-            raise NotFound(f"no validator {which}") from None
-        except BadAnswer as error:
-            # Some nodes say 400 of an index above the registry.
-            found = await self.nodes.data(
-                "/eth/v1/beacon/states/head/validators", list[ValidatorState], {"ids": [str(which)]}
-            )
-            if not found:
-                raise NotFound(f"no validator {which}") from error
-            return found[0]
+        await self.spec()
+        # A list of one: of an index above the registry some nodes say 404, some 400, and all of them an empty list.
+        asked, path = {"ids": [str(which)]}, "/eth/v1/beacon/states/head/validators"
+        found = await self.nodes.data(path, list[ValidatorState], asked)
+        own = [each for each in found if which in (each.index, each.validator.pubkey.lower())]
+        if not own:
+            raise NotFound(f"no validator {which}")
+        state, fields = own[0], own[0].validator
+        return ValidatorNow(
+            state.index, fields.pubkey.lower(), state.status, fields.slashed, state.balance, fields.effective_balance,
+            fields.withdrawal_credentials.lower(), *(
+                None if each == FAR_FUTURE else each
+                for each in (fields.activation_epoch, fields.exit_epoch, fields.withdrawable_epoch)
+            ),
+        )  # fmt: skip
 
     async def validators_of(self, filters: Sequence[str]) -> tuple[int, ...]:
-        """The indexes of the validators that some filters name by now."""
+        """The indexes of the validators that some filters name now."""
+        await self.spec()
         return await self._chosen.indexes(filters)
 
     # --- accounts: there are none ------------------------------------------------------------------------------------

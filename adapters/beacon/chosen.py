@@ -9,8 +9,7 @@ from adapters.beacon.answers import BlockMessage, ValidatorState
 from adapters.beacon.node import Nodes
 from adapters.beacon.reader import PIECE
 from adapters.beacon.states import columns
-
-KEY, ADDRESS = 98, 42  # characters
+from chainfolio.validators import ADDRESS, KEY
 
 
 def address_of(credentials: bytes) -> str | None:

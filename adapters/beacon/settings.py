@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, ClassVar
 
 import msgspec
 
 from chainfolio.chain_settings import ChainSettings, doc, is_http
 from chainfolio.errors import BadSettings
-
-_INDEX = re.compile(r"0|[1-9][0-9]{0,18}")
-_HEX = re.compile(r"0x(?:[0-9a-f]{40}|[0-9a-f]{96})")
+from chainfolio.validators import named
 
 
 def canonical(written: str) -> str:
     """The one form of what names validators: an index, a public key, or the address to which they withdraw; BadSettings
     for anything else."""
-    lower = written.strip().lower()
-    if not (_INDEX.fullmatch(lower) or _HEX.fullmatch(lower)):
+    found = named(written)
+    if found is None:
         raise BadSettings("validators", f"`{written:.120}` is no index, no public key and no withdrawal address")
-    return lower
+    return found
 
 
 class BeaconSettings(ChainSettings, forbid_unknown_fields=True, frozen=True):

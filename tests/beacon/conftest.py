@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from adapters.beacon.chain import BeaconChain, build
 from adapters.beacon.settings import BeaconSettings
 from chainfolio.seams import Seams
+from chainfolio.settings import Settings, load
+from chainfolio.tables import BEACON, Table
+from cli.main import main
+from engine.rows import in_tail
+from indexer.wiring import System
 from localchain.beacon import BeaconRuntime
 from localchain.errors import InstallFailed, NodeJsMissing
 
@@ -74,3 +80,40 @@ def lived(request: pytest.FixtureRequest) -> Iterator[Lived]:
         yield Lived(node, request.param)
     finally:
         node.__exit__(None, None, None)
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """A chain, the settings of its index, and the rows that the index has."""
+
+    lived: Lived
+    config: Path
+    settings: Settings
+    rows: dict[str, list[dict[str, Any]]]
+
+    @property
+    def last(self) -> int:
+        """The last epoch with rewards."""
+        return max(int(each["epoch"]) for each in self.rows["validator_rewards"])
+
+
+@pytest.fixture(scope="session")
+def indexed(lived: Lived, tmp_path_factory: pytest.TempPathFactory) -> Indexed:
+    folder = tmp_path_factory.mktemp("beacon")
+    config = folder / "chainfolio.toml"
+    config.write_text(f'[chains.own]\nadapter = "beacon"\nnodes = ["{lived.node.url}"]\n')
+    assert main(["index", "own", "--config", str(config), "--json"]) == 0
+    settings = load(config)
+    system = System(settings)
+    rows = {table.name: stored(system, table) for table in BEACON}
+    return Indexed(lived, config, settings, rows)
+
+
+def stored(system: System, table: Table, key: str = "own") -> list[dict[str, Any]]:
+    """All rows of a table, of the lake and of the tail."""
+    import polars as pl
+
+    parts = [in_tail(system.tail, key, table)]
+    if system.lake.exists(table):
+        parts.append(system.lake.scan(table, chain=key).select(table.names).collect())
+    return pl.concat(parts).unique(list(table.key)).to_dicts()

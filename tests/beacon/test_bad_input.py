@@ -1,0 +1,305 @@
+"""Beacon nodes that are wrong, behind, pruned or strangers: what becomes of their answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from adapters.beacon.chain import BeaconChain, build
+from adapters.beacon.http import HttpTransport, Reply
+from adapters.beacon.settings import BeaconSettings
+from chainfolio.blocks import Span
+from chainfolio.errors import (
+    BadAnswer,
+    BadSettings,
+    ChainfolioError,
+    Disputed,
+    HistoryUnavailable,
+    NoBlock,
+    NodeBehind,
+    NotFound,
+    Reorged,
+    Unavailable,
+    Unsupported,
+    WrongChain,
+)
+from chainfolio.memory import ByteBudget
+from chainfolio.seams import Seams, SystemClock
+from localchain.beacon import BeaconRuntime
+from tests.beacon.conftest import CONFIGS, started
+
+pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
+Alter = Callable[[str, int, Any], tuple[int, Any]]
+MISSED = 13
+
+
+class Patient(SystemClock):
+    """Nobody waits here."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Not at all."""
+
+
+class Altered:
+    """The real transport, with some answers changed on their way."""
+
+    def __init__(self, alter: Alter, only: str = "") -> None:
+        self._alter, self._only = alter, only
+        self._way = HttpTransport(ByteBudget(), connections=4)
+
+    async def send(self, source: str, method: str, url: str, body: bytes | None, timeout_s: float) -> Reply:
+        """The node's answer, altered."""
+        reply = await self._way.send(source, method, url, body, timeout_s)
+        if self._only and self._only not in url:
+            return reply
+        reply.give_back()
+        path = re.sub(r"https?://[^/]+", "", url)
+        status, found = self._alter(path, reply.status, json.loads(reply.body))
+        return Reply(status, json.dumps(found).encode())
+
+    async def close(self) -> None:
+        """Let go."""
+        await self._way.close()
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[BeaconRuntime]:
+    """A short chain that missed one slot."""
+    running = started(slots=0)
+    try:
+        running.advance(64, miss=[MISSED])
+        yield running
+    finally:
+        running.__exit__(None, None, None)
+
+
+@dataclass
+class Wrong:
+    """A chain at a node whose answers are altered."""
+
+    chain: BeaconChain
+
+    async def refused(self, kind: type[ChainfolioError], last: int = 40) -> str:
+        """What collecting says."""
+        with pytest.raises(kind) as caught:
+            await self.chain.collect(Span(0, last), self.chain.usual)
+        await self.chain.close()
+        return str(caught.value)
+
+
+def wrong(node: BeaconRuntime, alter: Alter, *more: str, **settings: Any) -> Wrong:
+    """A chain whose node says what `alter` makes of it."""
+    made = BeaconSettings(adapter="beacon", nodes=[node.url, *more], **settings)
+    return Wrong(build("own", made, Seams(clock=Patient()), configs=CONFIGS, transport=Altered(alter)))
+
+
+def same(path: str, status: int, found: Any) -> tuple[int, Any]:
+    return status, found
+
+
+async def test_a_missed_slot_has_no_block_and_no_row(node: BeaconRuntime) -> None:
+    chain = wrong(node, same).chain
+    with pytest.raises(NoBlock):
+        await chain.block(MISSED)
+    with pytest.raises(NodeBehind):
+        await chain.block(65)
+    found = await chain.collect(Span(MISSED, MISSED), (*chain.usual, "blocks"))
+    assert found.last is None
+    assert all(len(rows) == 0 for rows in found.tables.values())
+    assert [block.height for block in await chain.blocks([12, 13, 14])] == [12, 14]
+    await chain.close()
+
+
+async def test_a_node_that_lost_a_block_does_not_pass_for_one_that_missed_it(node: BeaconRuntime) -> None:
+    def lose(path: str, status: int, found: Any) -> tuple[int, Any]:
+        return (404, {"code": 404, "message": "gone"}) if path.endswith("/blocks/20") else (status, found)
+
+    assert "some are missing" in await wrong(node, lose).refused(Unavailable)
+
+
+async def test_an_optimistic_answer_is_not_believed_yet(node: BeaconRuntime) -> None:
+    def optimistic(path: str, status: int, found: Any) -> tuple[int, Any]:
+        return status, {**found, "execution_optimistic": True} if "/blocks/" in path else found
+
+    assert "optimistic" in await wrong(node, optimistic).refused(Unavailable)
+
+
+async def test_a_final_slot_that_a_node_calls_unfinalised_is_not_stored(node: BeaconRuntime) -> None:
+    def unsure(path: str, status: int, found: Any) -> tuple[int, Any]:
+        return status, {**found, "finalized": False} if re.search(r"/headers/\d+$", path) else found
+
+    assert "not final any more" in await wrong(node, unsure).refused(Unavailable)
+
+
+async def test_a_pruned_state_is_said_to_be_gone_and_is_never_zero(node: BeaconRuntime) -> None:
+    def pruned(path: str, status: int, found: Any) -> tuple[int, Any]:
+        return (404, {"message": "State not found"}) if re.search(r"/states/\d+/validators", path) else (status, found)
+
+    assert "no state at block" in await wrong(node, pruned).refused(HistoryUnavailable)
+
+
+async def test_numbers_may_be_written_as_numbers_and_rows_stay_the_same(node: BeaconRuntime) -> None:
+    def bare(found: Any) -> Any:
+        if isinstance(found, dict):
+            return {name: bare(value) for name, value in found.items()}
+        if isinstance(found, list):
+            return [bare(value) for value in found]
+        return int(found) if isinstance(found, str) and found.lstrip("-").isdecimal() else found
+
+    def unquoted(path: str, status: int, found: Any) -> tuple[int, Any]:
+        return status, found if path.endswith("/spec") else bare(found)
+
+    plain, other = wrong(node, same).chain, wrong(node, unquoted).chain
+    one, two = [await chain.collect(Span(0, 40), chain.usual) for chain in (plain, other)]
+    assert one.tables == two.tables
+    assert len(one.tables["validator_rewards"]) == 64 * 3
+    await plain.close()
+    await other.close()
+
+
+@pytest.mark.parametrize("bad", ["-1", "1.5", "0x10", "", " 1", None, True, [], "9" * 40])
+async def test_what_is_no_number_is_refused(node: BeaconRuntime, bad: Any) -> None:
+    def spoil(path: str, status: int, found: Any) -> tuple[int, Any]:
+        if "/validators" in path:
+            found["data"][0]["balance"] = bad
+        return status, found
+
+    assert "wrong shape" in await wrong(node, spoil).refused(BadAnswer)
+
+
+async def test_a_validator_that_a_node_leaves_out_of_the_rewards_is_missed(node: BeaconRuntime) -> None:
+    def leave_out(path: str, status: int, found: Any) -> tuple[int, Any]:
+        if "/rewards/attestations/" in path:
+            found["data"]["total_rewards"] = found["data"]["total_rewards"][1:]
+        return status, found
+
+    assert "no rewards of validator 0" in await wrong(node, leave_out).refused(BadAnswer)
+
+
+async def test_the_reward_of_a_block_is_its_proposers_and_the_sum_of_its_parts(node: BeaconRuntime) -> None:
+    def other(path: str, status: int, found: Any) -> tuple[int, Any]:
+        if "/rewards/blocks/" in path:
+            found["data"]["total"] = "1"
+        return status, found
+
+    assert "is not its proposer" in await wrong(node, other).refused(BadAnswer)
+
+
+async def test_a_reward_that_no_balance_bears_out_stands_as_unexplained(node: BeaconRuntime) -> None:
+    def invent(path: str, status: int, found: Any) -> tuple[int, Any]:
+        if path.endswith("/rewards/blocks/9"):
+            found["data"] |= {name: str(int(found["data"][name]) + 1000) for name in ("total", "attestations")}
+        return status, found
+
+    chain = wrong(node, invent).chain
+    rows = (await chain.collect(Span(0, 40), chain.usual)).tables["validator_rewards"].to_pylist()
+    assert [(each["epoch"], each["unexplained"]) for each in rows if each["unexplained"]] == [(1, -1000)]
+    await chain.close()
+
+
+async def test_a_fork_that_is_not_known_stops_the_index_and_says_so(node: BeaconRuntime) -> None:
+    def later(path: str, status: int, found: Any) -> tuple[int, Any]:
+        return status, {**found, "version": "gloas"} if "/blocks/" in path else found
+
+    assert "`gloas`" in await wrong(node, later).refused(Unsupported)
+
+    def begun(path: str, status: int, found: Any) -> tuple[int, Any]:
+        if path.endswith("/spec"):
+            found["data"]["GLOAS_FORK_EPOCH"] = "1"
+        return status, found
+
+    assert "`gloas`" in await wrong(node, begun).refused(Unsupported)
+
+
+async def test_a_block_of_another_slot_and_a_chain_that_does_not_follow_are_refused(node: BeaconRuntime) -> None:
+    def shifted(path: str, status: int, found: Any) -> tuple[int, Any]:
+        if path.endswith("/blocks/20"):
+            found["data"]["message"]["slot"] = "21"
+        return status, found
+
+    assert "in the place of 20" in await wrong(node, shifted).refused(BadAnswer)
+    chain = wrong(node, same).chain
+    await chain.heads()
+    before = await chain.block(12)
+    with pytest.raises(Reorged):
+        await chain.collect(Span(21, 30), chain.usual, before=before)
+    await chain.close()
+
+
+async def test_a_node_of_another_network_is_refused_by_its_genesis(node: BeaconRuntime) -> None:
+    def stranger(path: str, status: int, found: Any) -> tuple[int, Any]:
+        if path.endswith("/genesis"):
+            found["data"]["genesis_validators_root"] = "0x" + "ab" * 32
+        return status, found
+
+    made = BeaconSettings(adapter="beacon", nodes=[node.url])
+    chain = build("beacon", made, Seams(clock=Patient()), configs=CONFIGS)  # the facts of mainnet
+    with pytest.raises(WrongChain):
+        await chain.heads()
+    (row,) = await chain.examine()
+    assert not row["ok"]
+    assert "another network" in row["problem"]
+    await chain.close()
+    second = node.url.replace("127.0.0.1", "localhost")
+    both = build(
+        "own", BeaconSettings(adapter="beacon", nodes=[node.url, second]), Seams(clock=Patient()), configs=CONFIGS,
+        transport=Altered(stranger, only="localhost"),
+    )  # fmt: skip
+    with pytest.raises(WrongChain, match="than the first node"):
+        await both.heads()
+    await both.close()
+
+
+async def test_two_nodes_that_disagree_about_a_final_block_are_a_dispute(node: BeaconRuntime) -> None:
+    def other(path: str, status: int, found: Any) -> tuple[int, Any]:
+        if re.search(r"/headers/\d+$", path) and status == 200:
+            found["data"]["root"] = "0x" + "cd" * 32
+        return status, found
+
+    second = node.url.replace("127.0.0.1", "localhost")
+    chain = build(
+        "own", BeaconSettings(adapter="beacon", nodes=[node.url, second]), Seams(clock=Patient()), configs=CONFIGS,
+        transport=Altered(other, only="localhost"),
+    )  # fmt: skip
+    assert "another final block at slot 40" in await Wrong(chain).refused(Disputed)
+
+
+@pytest.mark.parametrize(("status", "kind"), [(500, Unavailable), (503, Unavailable), (429, Unavailable),
+                                              (400, BadAnswer), (501, Unsupported), (301, BadAnswer)])  # fmt: skip
+async def test_each_status_is_an_error_of_its_kind(
+    node: BeaconRuntime, status: int, kind: type[ChainfolioError]
+) -> None:
+    def refuse(path: str, before: int, found: Any) -> tuple[int, Any]:
+        return (status, {"message": "secret words"}) if "/blocks/" in path else (before, found)
+
+    assert "secret" not in await wrong(node, refuse).refused(kind)
+
+
+async def test_a_second_node_answers_where_the_first_one_is_down(node: BeaconRuntime) -> None:
+    made = BeaconSettings(adapter="beacon", nodes=["http://127.0.0.1:1", node.url])
+    chain = build("own", made, Seams(clock=Patient()), configs=CONFIGS)
+    assert (await chain.heads()).latest.height == 64
+    await chain.close()
+
+
+async def test_a_validator_above_the_registry_is_not_found_whatever_the_node_calls_it(node: BeaconRuntime) -> None:
+    chain = wrong(node, same).chain
+    for which in (64, 2**62, "0x" + "ab" * 48):
+        with pytest.raises(NotFound):
+            await chain.validator(which)
+    await chain.close()
+
+
+@pytest.mark.parametrize("written", ["-1", "07", "0x12", "0x" + "g" * 96, "vitalik.eth", ""])
+def test_what_names_no_validator_is_refused_with_the_settings(written: str) -> None:
+    with pytest.raises(BadSettings, match="no index, no public key"):
+        BeaconSettings(adapter="beacon", validators=[written]).check("chains.beacon")
+
+
+def test_an_upper_case_key_is_the_same_validator() -> None:
+    assert BeaconSettings(adapter="beacon", validators=["0x" + "AB" * 48]).chosen == ["0x" + "ab" * 48]
