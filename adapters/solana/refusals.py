@@ -79,9 +79,7 @@ def meaning(source: str, method: str, error: RpcError, height: int = 0) -> Sourc
     """The typed error behind a refusal of `method` that was about slot `height`."""
     words = "".join(char if char.isprintable() else " " for char in error.message[:400])
     said = f"{method}: {shown(words)}"
-    if error.code in (429, -32429, -32097) or (error.code not in CODES and _LIMITED.search(words)):
-        return Unavailable(source, f"it limits us: {shown(words)}")
-    if error.code in (-32005, -32600, -32603) and _LIMITED.search(words):
+    if error.code in (429, -32429, -32097) or _LIMITED.search(words):  # some take codes of the chain for this
         return Unavailable(source, f"it limits us: {shown(words)}")
     if error.code in CODES:
         return CODES[error.code](source, height, said)

@@ -1,0 +1,113 @@
+"""A Solana node that answers what a test wants it to: for faults that a real one does not have."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from adapters.solana.chain import SolanaChain, build
+from adapters.solana.layouts import SYSTEM, TOKEN
+from adapters.solana.settings import SolanaSettings
+from chainfolio.seams import Seams
+from tests.evm.fakes import FakeClock
+from transport.exchange import Posted
+
+ROOT = Path(__file__).parents[2]
+GENESIS = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d"
+WALLET = "4abvSWugzSRhpAk4rpvdSruFAFoNG1D1JTStmzpGt7xA"
+MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
+HOME = "D9fuVSy8oRGmztVJZVFsnHzTvowsfCAkY7VoNV8Ls2Jt"
+Answer = Callable[[Any], Any]
+
+
+class Refuse(Exception):
+    """The node refuses, with a code and words."""
+
+    def __init__(self, code: int, message: str = "no") -> None:
+        self.code, self.message = code, message
+
+
+class FakeNode:
+    """Answers each method by a function of its parameters; a slot for each question, or always the same one."""
+
+    def __init__(self, **answers: Answer) -> None:
+        self.slot, self.moves = 100, 0
+        self.asked: list[str] = []
+        self.answers: Mapping[str, Answer] = {
+            "getGenesisHash": lambda params: GENESIS, "getSlot": lambda params: self.slot,
+            "getBlock": lambda params: header(params[0]),
+            "getMultipleAccounts": lambda params: self.at([account(SYSTEM, 5), self.clock()]),
+            "getTokenAccountsByOwner": lambda params: self.at([]), "getProgramAccounts": lambda params: self.at([]),
+            **answers,
+        }  # fmt: skip
+
+    def at(self, value: Any) -> dict[str, Any]:
+        """A value as of now; then some slots go by."""
+        found = {"context": {"slot": self.slot}, "value": value}
+        self.slot += self.moves
+        return found
+
+    def clock(self) -> dict[str, Any]:
+        """The clock of the slot."""
+        return account("Sysvar", 1, struct.pack("<QqQQq", self.slot, 0, 7, 7, 1_700_000_000 + self.slot))
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        """One request, or several at once."""
+        asked = json.loads(body)
+        replies = [self._reply(each) for each in (asked if isinstance(asked, list) else [asked])]
+        return Posted(200, None, msgspec.json.encode(replies if isinstance(asked, list) else replies[0]))
+
+    def _reply(self, asked: Any) -> dict[str, Any]:
+        self.asked.append(asked["method"])
+        try:
+            given = self.answers[asked["method"]](asked["params"])
+        except Refuse as error:
+            return {"jsonrpc": "2.0", "id": asked["id"], "error": {"code": error.code, "message": error.message}}
+        return {"jsonrpc": "2.0", "id": asked["id"], "result": given}
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    def chain(self, *urls: str) -> SolanaChain:
+        """The chain of this node."""
+        settings = SolanaSettings(adapter="solana", rpc=list(urls) or ["http://one.test"])
+        return build("solana", settings, Seams(clock=FakeClock()), configs=ROOT / "configs", transport=self)
+
+
+def header(slot: int) -> dict[str, Any]:
+    """A block without its transactions."""
+    return {
+        "blockhash": f"hash{slot}", "previousBlockhash": f"hash{slot - 1}", "parentSlot": slot - 1,
+        "blockTime": 1_700_000_000 + slot,
+    }  # fmt: skip
+
+
+def account(owner: str, lamports: int, content: bytes = b"") -> dict[str, Any]:
+    """An account as bytes."""
+    return {"data": [base64.b64encode(content).decode(), "base64"], "owner": owner, "lamports": lamports}
+
+
+def token_account(amount: Any = "7", *, owner: str = WALLET, decimals: Any = 6, address: str = HOME) -> dict[str, Any]:
+    """A token account as a node parses it."""
+    info = {
+        "mint": MINT, "owner": owner, "state": "initialized", "isNative": False,
+        "tokenAmount": {"amount": amount, "decimals": decimals, "uiAmount": 0.1, "uiAmountString": "x"},
+    }  # fmt: skip
+    parsed = {"parsed": {"info": info, "type": "account"}, "program": "spl-token", "space": 165}
+    return {"pubkey": address, "account": {"data": parsed, "owner": TOKEN, "lamports": 2039280}}
+
+
+def transaction(slot: int, signature: str = "1" * 88, **meta: Any) -> dict[str, Any]:
+    """A transaction in which the wallet pays a fee."""
+    message = {"accountKeys": [WALLET, HOME], "instructions": [], "header": {"numRequiredSignatures": 1}}
+    outcome = {"err": None, "fee": 5, "preBalances": [10, 1], "postBalances": [5, 1], **meta}
+    return {
+        "slot": slot, "blockTime": 1_700_000_000, "meta": outcome,
+        "transaction": {"signatures": [signature], "message": message},
+    }  # fmt: skip

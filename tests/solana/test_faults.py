@@ -1,0 +1,288 @@
+"""What nodes, chains and providers get wrong: a typed error or the truth, never a wrong number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from adapters.solana.layouts import TOKEN, BadLayout, mint
+from adapters.solana.reads import Wallet, WalletRead
+from adapters.solana.refusals import CODES, meaning
+from adapters.solana.transactions import moved
+from chainfolio.addresses import SOLANA
+from chainfolio.blocks import Block, Span
+from chainfolio.errors import (
+    BadAnswer,
+    BadRequest,
+    HistoryUnavailable,
+    NoBlock,
+    NodeBehind,
+    Reorged,
+    SourceError,
+    Unavailable,
+    Unsupported,
+)
+from tests.solana.fakes import HOME, MINT, WALLET, FakeNode, Refuse, header, token_account, transaction
+from transport.wire import RpcError
+
+SIGNATURE = "5vBFfTGrcdkE7ZdsUDSU2kRkhoFp4EgKtLLB6h2m1uQoG5wCddCkFGnNjXaHrV2r1kZ8CpJfh7UcWJ9tFXAyKc8Q"
+
+
+async def wallet(node: FakeNode, *urls: str) -> Wallet:
+    """What the chain of a node says of the wallet."""
+    chain = node.chain(*urls)
+    [found] = await chain.answer([WalletRead(WALLET)], (await chain.heads()).latest)
+    assert isinstance(found, Wallet)
+    return found
+
+
+def holding(*accounts: Any) -> FakeNode:
+    """A node whose wallet has these token accounts of the old program."""
+    node = FakeNode()
+    node.answers = {
+        **node.answers,
+        "getTokenAccountsByOwner": lambda params: node.at(accounts if params[1]["programId"] == TOKEN else []),
+    }
+    return node
+
+
+@pytest.mark.parametrize("written", [WALLET[:-1], WALLET + "1", WALLET.replace("a", "0", 1)])
+def test_addresses_of_the_wrong_length_or_alphabet_are_none(written: str) -> None:
+    assert SOLANA.canonical(written) is None
+    with pytest.raises(BadRequest, match="not a Solana address"):
+        SOLANA.address(written)
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_every_code_of_the_chain_is_a_typed_error(code: int) -> None:
+    found = meaning("node", "getBlock", RpcError(code, "some words"), 9)
+    assert isinstance(found, SourceError)
+    wanted = {-32001: HistoryUnavailable, -32004: NodeBehind, -32007: NoBlock, -32009: NoBlock, -32010: Unsupported,
+              -32011: HistoryUnavailable, -32015: Unsupported, -32016: NodeBehind, -32005: Unavailable}  # fmt: skip
+    assert type(found) is wanted.get(code, type(found))
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (429, "Too many requests for a specific RPC call"), (-32429, "rate limited"), (-32005, "Too many requests"),
+        (-32007, "50/second request limit reached - reduce calls per second"), (-32097, "credits exhausted"),
+        (-32003, "daily request count exceeded, request rate limited"), (-32603, "compute units quota exceeded"),
+        (0, "Your app has exceeded its compute units per second capacity"),
+    ],
+)  # fmt: skip
+def test_rate_limits_are_understood_in_each_providers_spelling(code: int, words: str) -> None:
+    assert type(meaning("node", "getSlot", RpcError(code, words))) is Unavailable
+
+
+async def test_answers_of_different_slots_are_read_again_until_they_are_of_one() -> None:
+    node = holding(token_account())
+    node.moves = 1  # every answer about accounts is of a newer slot than the one before
+    found = await wallet(node)
+    assert (found.lamports, found.tokens[MINT].raw) == (5, 7)
+    assert found.block.height > 100
+    assert found.block.hash == f"hash{found.block.height}"
+
+
+async def test_answers_that_never_come_together_are_an_error() -> None:
+    node = FakeNode()
+    node.moves = 1
+    node.answers = {
+        **node.answers, "getTokenAccountsByOwner": lambda params: node.at([token_account(str(node.slot))]),
+    }  # fmt: skip
+    with pytest.raises((Unavailable, BadAnswer)):
+        await wallet(node)
+
+
+async def test_a_minimum_slot_that_is_not_reached_is_waited_for() -> None:
+    node, refused = FakeNode(), [3]
+
+    def late(params: Any) -> Any:
+        if refused[0]:
+            refused[0] -= 1
+            raise Refuse(-32016, "Minimum context slot has not been reached")
+        return node.at([])
+
+    node.answers = {**node.answers, "getProgramAccounts": late}
+    assert (await wallet(node)).lamports == 5
+
+
+async def test_a_refused_search_for_stake_is_said_and_makes_the_answer_partial() -> None:
+    def excluded(params: Any) -> Any:
+        raise Refuse(-32010, "excluded from account secondary indexes")
+
+    found = await wallet(FakeNode(getProgramAccounts=excluded))
+    assert [(note.subject, note.is_partial) for note in found.notes] == [(WALLET, True)]
+    assert found.lamports == 5
+
+
+@pytest.mark.parametrize("amount", [7, 7.0, "7.5", "-1", "1e3", "", "99999999999999999999999", None])
+async def test_amounts_that_are_no_whole_text_are_left_out_and_said(amount: Any) -> None:
+    found = await wallet(holding(token_account(amount), token_account("9", address=MINT)))
+    assert found.tokens[MINT].raw == 9
+    assert [(note.subject, note.is_partial) for note in found.notes] == [(HOME, True)]
+
+
+@pytest.mark.parametrize("accounts", [
+    [token_account(), token_account()],  # the same twice
+    [token_account(owner=HOME)],  # of somebody else
+    [token_account(), token_account(decimals=9, address=MINT)],  # one mint, two kinds of decimals
+])  # fmt: skip
+async def test_token_accounts_that_contradict_each_other_are_refused(accounts: list[Any]) -> None:
+    with pytest.raises(BadAnswer):
+        await wallet(holding(*accounts))
+
+
+@pytest.mark.parametrize("lamports", [5.0, 1e18, -1, "5"])
+async def test_lamports_that_are_no_whole_number_are_refused(lamports: Any) -> None:
+    node = FakeNode()
+    strange = {"data": ["", "base64"], "owner": "1" * 32, "lamports": lamports}
+    node.answers = {**node.answers, "getMultipleAccounts": lambda params: node.at([strange, node.clock()])}
+    with pytest.raises(BadAnswer, match="wrong shape"):
+        await wallet(node)
+
+
+@pytest.mark.parametrize("size", [0, 81, 83, 165, 166, 355])
+def test_a_mint_that_is_longer_or_shorter_than_its_layout_is_none(size: int) -> None:
+    with pytest.raises(BadLayout):
+        mint(bytes(size), TOKEN)
+
+
+async def test_a_slot_that_was_skipped_has_no_block_and_one_that_is_to_come_is_waited_for() -> None:
+    def block(params: Any) -> Any:
+        if params[0] == 50:
+            raise Refuse(-32007, "Slot 50 was skipped, or missing due to ledger jump to recent snapshot")
+        return None if params[0] in (40, 200) else header(params[0])
+
+    chain = FakeNode(getBlock=block).chain()
+    await chain.heads()
+    with pytest.raises(NoBlock):
+        await chain.block(50)
+    assert [each.height for each in await chain.blocks([49, 50, 51])] == [49, 51]
+    with pytest.raises(NodeBehind):
+        await chain.block(200)
+    with pytest.raises(HistoryUnavailable):
+        await chain.block(40)
+
+
+def spanning(slots: list[int], parents: dict[int, int]) -> FakeNode:
+    """A node with blocks at some slots; each follows the one before, or the parent that is named."""
+
+    def block(params: Any) -> Any:
+        slot = params[0]
+        parent = parents.get(slot, slot - 1)
+        return {**header(slot), "parentSlot": parent, "previousBlockhash": f"hash{parent}", "transactions": []}
+
+    return FakeNode(getBlock=block, getBlocks=lambda params: slots)
+
+
+async def test_long_gaps_are_skipped_by_the_word_of_the_next_block() -> None:
+    chain = spanning([10, 90], {90: 10}).chain()
+    await chain.heads()
+    found = await chain.collect(Span(10, 95), ["blocks"])
+    assert [each.height for each in found.chain] == [10, 90]
+
+
+async def test_a_block_that_a_node_leaves_out_is_noticed() -> None:
+    chain = spanning([10, 90], {90: 50}).chain()
+    await chain.heads()
+    with pytest.raises(BadAnswer, match="block 50 is left out"):
+        await chain.collect(Span(10, 95), ["blocks"])
+
+
+async def test_a_slot_on_another_branch_is_a_reorganisation() -> None:
+    chain = spanning([11], {}).chain()
+    await chain.heads()
+    with pytest.raises(Reorged):
+        await chain.collect(Span(11, 11), ["blocks"], before=Block(10, "other", "", 0))
+
+
+def listing(pages: list[list[dict[str, Any]]], **meta: Any) -> FakeNode:
+    """A node that lists transactions of the wallet in these pages."""
+    left = list(pages)
+    return FakeNode(
+        getSignaturesForAddress=lambda params: left.pop(0) if params[0] == WALLET and left else [],
+        getTransaction=lambda params: (
+            None if meta.get("lost") else transaction(meta.get("slot", 60), params[0], **meta)
+        ),
+        getBlocks=lambda params: [params[1]],
+    )
+
+
+def named(slot: int, signature: str = SIGNATURE) -> dict[str, Any]:
+    """A transaction as lists name it."""
+    return {"signature": signature, "slot": slot, "err": None}
+
+
+async def rows(node: FakeNode) -> list[dict[str, Any]]:
+    """The wallet's transactions by its history."""
+    chain = node.chain()
+    await chain.heads()
+    found = await chain.collect_accounts(Span(0, 100), [WALLET], ["transactions", "native", "transfers"])
+    listed: list[dict[str, Any]] = found.tables["transactions"].to_pylist()
+    return listed
+
+
+async def test_a_list_that_is_cut_short_is_read_to_its_empty_page() -> None:
+    other = SIGNATURE[:-1] + "R"
+    found = await rows(listing([[named(60)], [named(60, other)]]))
+    assert {row["hash"] for row in found} == {SIGNATURE, other}
+
+
+@pytest.mark.parametrize("pages", [[[named(50), named(60, HOME)]], [[named(60)], [named(60)]]])
+async def test_lists_out_of_order_or_with_one_twice_are_refused(pages: list[Any]) -> None:
+    with pytest.raises(BadAnswer):
+        await rows(listing(pages))
+
+
+async def test_a_transaction_that_a_node_lists_and_has_lost_is_said() -> None:
+    with pytest.raises(HistoryUnavailable, match="lists a transaction that it does not have"):
+        await rows(listing([[named(60)]], lost=True))
+
+
+async def test_a_transaction_of_another_slot_than_listed_is_refused() -> None:
+    with pytest.raises(BadAnswer, match="listed in slot 61"):
+        await rows(listing([[named(61)]]))
+
+
+async def test_a_transaction_without_meta_is_history_that_is_gone() -> None:
+    node = listing([[named(60)]])
+    node.answers = {**node.answers, "getTransaction": lambda params: {**transaction(60, SIGNATURE), "meta": None}}
+    with pytest.raises(HistoryUnavailable, match="is not kept"):
+        await rows(node)
+
+
+async def test_a_version_that_a_node_does_not_support_is_a_typed_error() -> None:
+    def unknown(params: Any) -> Any:
+        raise Refuse(-32015, "Transaction version (1) is not supported by the requesting client")
+
+    node = listing([[named(60)]])
+    node.answers = {**node.answers, "getTransaction": unknown}
+    with pytest.raises(Unsupported):
+        await rows(node)
+
+
+@pytest.mark.parametrize("meta", [{"preBalances": [10]}, {"postBalances": [1, 2, 3]}, {"preBalances": [1.5, 1]}])
+async def test_balances_that_do_not_fit_the_accounts_are_refused(meta: dict[str, Any]) -> None:
+    with pytest.raises(BadAnswer):
+        await rows(listing([[named(60)]], **meta))
+
+
+async def test_endpoints_that_are_exchanged_between_reads_give_the_same_wallet() -> None:
+    one, both = await wallet(holding(token_account())), holding(token_account())
+    failing = [True]
+
+    def first(params: Any) -> Any:
+        if failing.pop() if failing else False:
+            raise Refuse(-32011, "Transaction history is not available from this node")
+        return both.at([])
+
+    both.answers = {**both.answers, "getProgramAccounts": first}
+    assert await wallet(both, "http://one.test", "http://two.test") == one
+
+
+def test_movements_pair_equal_amounts_first_and_name_what_is_minted_and_burnt() -> None:
+    assert moved({"a": -5, "b": -3, "c": 3, "d": 5}) == [("a", "d", 5), ("b", "c", 3)]
+    assert moved({"a": -5, "b": 3}, "mint") == [("a", "b", 3), ("a", "mint", 2)]
+    assert moved({"b": 3}, "mint") == [("mint", "b", 3)]
