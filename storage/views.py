@@ -63,7 +63,7 @@ def _macros() -> list[str]:
             f"CREATE OR REPLACE MACRO {table.name}_of(who) AS TABLE SELECT * FROM {table.name} "
             "WHERE bucket = bucket_of(canonical(who)) AND account = canonical(who);"
             for table in TABLES.values()
-            if "bucket" in table.partitions
+            if "account" in table.key and "bucket" in table.partitions
         ),
     ]
 
