@@ -24,7 +24,8 @@ QUICK = {
     "byzantine": ("--reads", "3000"), "mutants": ("--mutants", "2000"),
     "wallets": ("--wallets", "4000", "--repeat", "1"),
     "positions": ("--repeat", "2"), "reorgs": ("--storms", "30", "--deep", "3"),
-    "pnl": ("--entries", "20000"), "pools": ("--tokens", "60", "--repeat", "1"),
+    "pnl": ("--entries", "20000"),
+    "history": ("--days", "20", "--kills", "2"), "pools": ("--tokens", "60", "--repeat", "1"),
     "accounts": ("--parts", "rows", "--kills", "3"),
 }  # fmt: skip
 

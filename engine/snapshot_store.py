@@ -49,7 +49,7 @@ class DaySnapshot:
     retry: bool = False
     unindexed: str = ""
     value: str | None = None
-    document: bytes | None = field(default=None, repr=False)
+    document: bytes | None = field(default=None, repr=False, compare=False)
     digest: str = ""
 
     @property

@@ -14,7 +14,7 @@ import pytest
 
 from chainfolio import amounts
 from chainfolio.assets import account
-from chainfolio.blocks import Span
+from chainfolio.blocks import Block, Span
 from chainfolio.errors import HistoryUnavailable, Unavailable
 from chainfolio.settings import Settings
 from chainfolio.tables import SNAPSHOT_HOLDINGS, SNAPSHOTS
@@ -230,19 +230,29 @@ async def test_a_day_that_no_node_has_the_state_of_is_kept_with_its_reason_and_r
     world: World, system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice, chain = world.wallets["alice"], system.chain("local")
-    real = type(chain).answer_each
+    real, alone = type(chain).answer_each, type(chain).answer
+
+    def lost(block: Block) -> HistoryUnavailable | None:
+        return HistoryUnavailable("local", block.height, "pruned") if block.height < gone else None
 
     async def pruned(self: Any, asked: Any) -> Any:
-        lost = [HistoryUnavailable("local", block.height, "pruned") for block, _ in asked if block.height < gone]
-        if len(lost) == len(asked):
-            raise lost[0]
-        given = await real(self, [each for each in asked if each[0].height >= gone])
-        return [*lost, *given]  # the oldest were asked for first
+        errors = [lost(block) for block, _ in asked]
+        known = [each for each in errors if each is not None]
+        if known and len(known) == len(errors):
+            raise known[0]
+        given = iter(await real(self, [each for each in asked if lost(each[0]) is None]))
+        return [error or next(given) for error in errors]
+
+    async def pruned_alone(self: Any, reads: Any, block: Block) -> Any:
+        if (error := lost(block)) is not None:
+            raise error
+        return await alone(self, reads, block)
 
     blocks = await Engine(system).history.days.final_before(chain, DAYS)
     gone = max(block.height for day, block in blocks.items() if block is not None and day < DAYS[3]) + 1
     with monkeypatch.context() as patched:
         patched.setattr(type(chain), "answer_each", pruned)
+        patched.setattr(type(chain), "answer", pruned_alone)
         found = await all_of(system, [alice], DAYS[:6])
     assert [found[alice, day].completeness for day in DAYS[:6]] == [UNREADABLE] * 3 + ["complete"] * 3
     assert [row["value"] is None for row in kept(system)] == [True] * 3 + [False] * 3
