@@ -575,10 +575,32 @@ STAKE_REQUESTS = Table(
 
 BEACON = (VALIDATORS, VALIDATOR_REWARDS, PROPOSALS, WITHDRAWALS, DEPOSITS, STAKE_CHANGES, STAKE_REQUESTS)
 
+PRICES = Table(
+    "prices",
+    "Every price that an answer used, once for each asset and final block. It is never changed, so that the same "
+    "answer can be given again.",
+    (
+        CHAIN,
+        HEIGHT,
+        TIME,
+        Column("asset", "text", "CAIP-19 name of the asset"),
+        Column("usd", "text", "USD per whole unit, as an exact decimal"),
+        Column("source", "text", "price source that gave it"),
+        Column("observed", "time", "when the price was observed"),
+        Column("confidence", "text", "how sure the source is, from 0 to 1"),
+        Column("depth_usd", "text", "how much its market could pay; null where it comes from no market", nullable=True),
+        Column("detail", "text", "what the source said about it: the feed and its round, the way through markets"),
+        Column("others", "text", "what other sources said of the same block, as JSON"),
+        Column("calls", "text", "the reads that it follows from, as JSON"),
+    ),
+    key=("chain", "height", "asset"),
+    order=("height", "asset"),
+)
+
 TABLES = {
     table.name: table
     for table in (
         BLOCKS, TRANSACTIONS, TRANSFERS, APPROVALS, LOGS, ACCOUNT_TRANSFERS, ACCOUNT_APPROVALS, ACCOUNT_TRANSACTIONS,
-        ACCOUNT_EVENTS, BALANCES, ALLOWANCES, TOKENS, SNAPSHOTS, SNAPSHOT_HOLDINGS, *BEACON,
+        ACCOUNT_EVENTS, BALANCES, ALLOWANCES, TOKENS, PRICES, SNAPSHOTS, SNAPSHOT_HOLDINGS, *BEACON,
     )
 }  # fmt: skip

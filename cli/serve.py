@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # The task that asks the state store for a sign of life, so that `/readyz` knows of its absence without waiting for it.
 STATE_STORE, STATE_PROBE_S = "state store", 2.0
+PRICES, SETTLE_PRICES_S = "prices", 60.0
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -74,6 +75,7 @@ def _app(config: Settings, *, work: bool) -> App:
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         supervisor.every(STATE_STORE, STATE_PROBE_S, state.ping)
+        supervisor.every(PRICES, SETTLE_PRICES_S, engine.settle_prices)
         try:
             async with contextlib.AsyncExitStack() as stack:
                 if work:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +17,26 @@ from pricing.source_chain import source_chain
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
+    from engine.price_store import PriceStore
 
 
 @dataclass(slots=True)
 class About:
-    """Collects it for one snapshot."""
+    """Collects it for one snapshot. `known` are the prices that are kept of the block: nobody is asked for them again,
+    and what is asked is kept in `store`, where there is one."""
 
     chain: Chain
     book: TokenBook
     sources: Sequence[PriceSource]
     block: Block
+    known: Mapping[Asset, Price] = field(default_factory=dict)
+    store: PriceStore | None = None
     tokens: dict[Asset, Token] = field(default_factory=dict)
     issues: list[Issue] = field(default_factory=list)
     _prices: dict[Asset, Price] = field(default_factory=dict)
     _refused: list[Refusal] = field(default_factory=list)
     _asked: set[Asset] = field(default_factory=set)
+    _stored: set[Asset] = field(default_factory=set)
     _said: dict[Asset, Token] = field(default_factory=dict)
 
     def expect(self, assets: Iterable[Asset]) -> Plan[Any, Any, None]:
@@ -42,8 +47,14 @@ class About:
             self._said |= yield from self.chain.describe(unknown)
 
     def keep(self) -> None:
-        """Let the book have what contracts said of themselves."""
+        """Let the book have what contracts said of themselves, and the store what they were worth. Where another
+        process has kept another price of this block, that one holds."""
         self.book.learn(self._said, self.block)
+        fresh = [price for price in self._prices.values() if price.asset not in self._stored]
+        if self.store is not None and fresh:
+            held = self.store.keep(self.block, fresh, final=self.chain.is_final(self.block.height))
+            self._prices |= held
+            self._stored |= {price.asset for price in fresh}
 
     def ask(self, assets: Iterable[Asset]) -> Plan[Any, Any, None]:
         """Ask for what was not asked yet, the native coin with the first."""
@@ -54,7 +65,11 @@ class About:
         self._asked |= set(wanted)
         known = self.book.known(wanted, self.block) | {each: self._said[each] for each in wanted if each in self._said}
         unknown = [asset for asset in wanted if asset not in known and asset != native.asset]
-        plans: dict[str, Plan[Any, Any, Any]] = {"prices": source_chain(self.sources, wanted, self.block)}
+        kept = {asset: self.known[asset] for asset in wanted if asset in self.known}
+        self._prices |= kept
+        self._stored |= kept.keys()
+        unpriced = [asset for asset in wanted if asset not in kept]
+        plans: dict[str, Plan[Any, Any, Any]] = {"prices": source_chain(self.sources, unpriced, self.block)}
         if unknown:
             plans["tokens"] = self.chain.describe(unknown)
         reports: dict[str, Report[Any]] = yield from batched(plans, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)

@@ -1,11 +1,12 @@
 """What assets were worth at past blocks: the source chain at many blocks at once, in as few requests as at one.
 
-What is read at a final block is kept: it cannot change. A price is of its own block or there is none; where the node
-has forgotten that block, that is said.
+What is read at a final block is kept: it cannot change, and a price of it is kept for ever. A price is of its own block
+or there is none; where the node has forgotten that block, that is said.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,7 @@ from pricing.source_chain import source_chain
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
+    from engine.price_store import PriceStore
 
 MAX_BLOCKS: Final = 20_000  # that are kept: those asked for first go first
 Located = tuple[Block, Any]
@@ -34,6 +36,7 @@ class Past:
 
     chain: Chain
     sources: Sequence[PriceSource]
+    store: PriceStore | None = None
     _kept: dict[int, dict[Asset, Price | None]] = field(default_factory=dict)
 
     async def prices(self, wanted: Mapping[Block, Iterable[Asset]]) -> tuple[Prices, list[Issue]]:
@@ -42,6 +45,8 @@ class Past:
         unknown = {
             block: sorted(set(assets) - self._kept.get(block.height, {}).keys()) for block, assets in wanted.items()
         }
+        if self.store is not None:
+            unknown = await asyncio.to_thread(self._recalled, self.store, unknown)
         fresh, issues = await self._read({block: open_ for block, open_ in unknown.items() if open_})
         found = {}
         for block, assets in wanted.items():
@@ -64,10 +69,23 @@ class Past:
         for block, assets in unknown.items():
             quotes = reports[str(block.height)].result or Quotes()
             prices = {price.asset: price for price in quotes.prices}
-            found[block.height] = {asset: prices.get(asset) for asset in assets}
             if block.height not in node.lost.keys() | node.unanswered and self.chain.is_final(block.height):
-                self._keep(block.height, found[block.height])
+                if self.store is not None:
+                    prices = await asyncio.to_thread(self.store.keep, block, quotes.prices, final=True)
+                self._keep(block.height, {asset: prices.get(asset) for asset in assets})
+            found[block.height] = {asset: prices.get(asset) for asset in assets}
         return found, [self._issue(node.lost)] if node.lost else []
+
+    def _recalled(self, store: PriceStore, unknown: Mapping[Block, Sequence[Asset]]) -> dict[Block, list[Asset]]:
+        """What is still unknown, once the prices are remembered that are kept."""
+        final = [block for block, assets in unknown.items() if assets and self.chain.is_final(block.height)]
+        for height, known in store.at_each(final).items():
+            if known:
+                self._keep(height, known)
+        return {
+            block: [each for each in assets if each not in self._kept.get(block.height, {})]
+            for block, assets in unknown.items()
+        }
 
     def _keep(self, height: int, prices: Mapping[Asset, Price | None]) -> None:
         self._kept.setdefault(height, {}).update(prices)

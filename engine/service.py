@@ -373,6 +373,13 @@ class Engine:
         tasks = [_task_health(task) for task in self.supervisor.tasks]
         return Readiness(ready=serves and not self.supervisor.problems(), chains=chains, tasks=tasks)
 
+    async def settle_prices(self) -> None:
+        """Move the prices that answers used to the lake, as their blocks become final. A chain that cannot be read now
+        is left for the next time."""
+        for chain in self.system.chains:
+            with contextlib.suppress(SourceError):
+                await self._snapshotter(chain).settle_prices()
+
     def validators(self) -> Validators:
         """The validators of the configured beacon chain; Unserved without one."""
         return records(self.system)

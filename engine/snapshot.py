@@ -33,10 +33,12 @@ from pricing.quotes import PriceSource, Quotes
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain, Collected
+    from engine.price_store import PriceStore
     from storage.lake import Lake
     from storage.tail import Tail
 
 LIVE_LAG = 64  # blocks: an index that is this close to the head is live
+MAX_SETTLED = 500  # blocks that are asked for at once, of those of which prices are kept
 
 
 @dataclass(slots=True)
@@ -49,6 +51,7 @@ class Snapshotter:
     book: TokenBook
     sources: Sequence[PriceSource]
     installed: InstalledProtocols = field(default_factory=InstalledProtocols)
+    store: PriceStore | None = None
     reader: AccountReader = field(init=False)
     past: Past = field(init=False)
     _judge: Judge = field(init=False)
@@ -56,7 +59,7 @@ class Snapshotter:
     def __post_init__(self) -> None:
         self.reader = self.chain.account_reader(self.installed, self.book.listed)
         self._judge = Judge(self.chain, self.lake, self.tail, self.book)
-        self.past = Past(self.chain, self.sources)
+        self.past = Past(self.chain, self.sources, self.store)
 
     async def take(
         self, accounts: Sequence[str], block: Block | None = None, extra: Sequence[Asset] = (), *, live: bool = False
@@ -123,7 +126,7 @@ class Snapshotter:
         wanted = {
             account: self._wanted(met[account], candidates if left[account] else frozenset()) for account in accounts
         }
-        about = self._about(block)
+        about = await self._about(block)
         plans = await asyncio.to_thread(self._plans, interactions, met, wanted, moved, about)
         states, fees = await asyncio.gather(self._answered(plans, block), asyncio.to_thread(paid, *index, block))
         known = self._judge.listed | {price.asset for price in about.quotes.prices}
@@ -235,7 +238,7 @@ class Snapshotter:
     ) -> tuple[dict[Asset, Token], dict[tuple[str, Asset], Spam]]:
         """What some tokens are at a block, and what of those that moved, by account and token, is taken for spam: by
         the rules of a portfolio at that block, and in one round."""
-        about, asked = self._about(block), sorted(pair for pair in pairs if pair[1] not in self._judge.listed)
+        about, asked = await self._about(block), sorted(pair for pair in pairs if pair[1] not in self._judge.listed)
         plans: dict[str, Plan[Any, Any, Any]] = {
             "about": about.ask(assets),
             "held": self.chain.balances(asked),
@@ -253,12 +256,28 @@ class Snapshotter:
 
     async def known(self, assets: Iterable[Asset], block: Block) -> About:
         """What some tokens and the native coin are and what can be said of their prices, at a block."""
-        about = self._about(block)
+        about = await self._about(block)
         await self._learn(about, assets)
         return about
 
-    def _about(self, block: Block) -> About:
-        return About(self.chain, self.book, self.sources, block)
+    async def settle_prices(self) -> int:
+        """Move the prices that are kept of blocks that are final by now to the lake, and drop those of blocks that have
+        left the chain; how many were moved. One request where the index does not know the blocks."""
+        store = self.store
+        if store is None or not await asyncio.to_thread(store.waits):
+            return 0
+        final = (await self.chain.heads()).finalized
+        moved, unknown = await asyncio.to_thread(store.settle, final)
+        if unknown:
+            blocks = await self.chain.blocks(unknown[:MAX_SETTLED])
+            more, _ = await asyncio.to_thread(store.settle, final, {block.height: block.hash for block in blocks})
+            moved += more
+        return moved
+
+    async def _about(self, block: Block) -> About:
+        """What collects it at a block, with the prices that are kept of it."""
+        known = await asyncio.to_thread(self.store.at, block) if self.store is not None else {}
+        return About(self.chain, self.book, self.sources, block, known, self.store)
 
     async def _learn(self, about: About, assets: Iterable[Asset]) -> None:
         """Ask for what is still to be asked, and keep what contracts said of themselves."""

@@ -207,6 +207,7 @@ async def _read(system: System, chain: Chain, account: str, block: Block, book: 
     snapshotter = snapshotter_of(system, chain)
     known, lake = snapshotter.book, None if system.keeps_nothing else system.lake
     snapshotter.book = book(chain.key, lake, known.listed, known.registry)
+    snapshotter.store = None  # what an endpoint says is compared, not what another one said before
     return _Reading(chain, await snapshotter.take([account], block))
 
 

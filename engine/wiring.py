@@ -11,6 +11,7 @@ from chainfolio.errors import BadSettings
 from chainfolio.kinds import SelectsFunctions, kind_of
 from engine.fiat import Fiat
 from engine.mixed_reads import mixed
+from engine.price_store import PriceStore
 from engine.rates import Rates, Worth
 from engine.snapshot import Snapshotter
 from engine.token_registry import TokenRegistry
@@ -35,7 +36,8 @@ def snapshotter_of(system: System, chain: Chain) -> Snapshotter:
     lake = None if system.keeps_nothing else system.lake
     book = TokenBook(chain.key, lake, token_list(path, chain.info), registry)
     chain = mixed(chain, system.http)
-    return Snapshotter(chain, system.lake, system.tail, book, source_chain, system.installed(chain))
+    store = None if system.keeps_nothing else PriceStore(chain.key, system.lake, system.tail)
+    return Snapshotter(chain, system.lake, system.tail, book, source_chain, system.installed(chain), store)
 
 
 def rates_of(system: System, worth: Worth) -> Rates:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.scopes import account_of
-from chainfolio.tables import TABLES, TOKENS
+from chainfolio.tables import PRICES, TABLES, TOKENS
 from indexer import materialise
 from indexer.collect import Collector
 from indexer.consistency import newest_batch
@@ -38,13 +38,16 @@ async def repair(chain: Chain, lake: Lake, tail: Tail, seams: Seams, damaged: Se
     mine = [found for found in damaged if found.file.chain == chain.key]
     tables = {found.table for found in mine}
     spans = Spans(
-        Span(found.file.first, found.file.last) for found in mine if found.table not in (*DERIVED, TOKENS.name)
+        Span(found.file.first, found.file.last)
+        for found in mine
+        if found.table not in (*DERIVED, TOKENS.name, PRICES.name)
     )
     progress = Progress(seams.clock, 1)
     collector = Collector(chain, lake, tail, seams, progress)
     await collector.recover()
-    # What tokens say of themselves is read again when one of them is met.
-    await asyncio.to_thread(lake.drop, TOKENS, chain.key, {found.file.path for found in mine})
+    # What tokens say of themselves, and what they were worth, is read again when somebody asks.
+    for table in (TOKENS, PRICES):
+        await asyncio.to_thread(lake.drop, table, chain.key, {found.file.path for found in mine})
     for span in spans:
         _begin(chain, lake, tail, span, spared=tuple(sorted(tables & {*HISTORIES})))
     await collector.recover()

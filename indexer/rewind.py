@@ -44,7 +44,7 @@ def finish_forgetting(lake: Lake, tail: Tail, chain: str) -> None:
     histories that the intent spares, for they are damaged too and made again as a whole."""
     for batch in tail.open_batches(chain):
         if batch.datasets == REPAIR:
-            spared = {*batch.filters, "balances", "allowances", "tokens"}
+            spared = {*batch.filters, "balances", "allowances", "tokens", "prices"}
             lake.forget(chain, batch.span, [table for table in TABLES.values() if table.name not in spared])
             tail.forget(batch)
 

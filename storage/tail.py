@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 EVERYTHING = ("",)
 IN_MEMORY = ":memory:"  # the path of a tail that is gone with its process
+MAX_WAITING_PRICES = 200_000  # of one chain, at blocks that are not final: the oldest go first
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +370,53 @@ class Tail:
         """The accounts whose balances were compared with their movements, and what was found, where it still stands."""
         return self._read("SELECT account, result FROM reconciliations WHERE chain = ? ORDER BY account", chain)
 
+    # --- prices on their way to the lake -----------------------------------------------------------------------------
+
+    def keep_prices(self, chain: str, block: Block, prices: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Keep prices of a block, by asset; what is kept of them then. The first that is kept stays. Without a hash
+        the block is final."""
+        with self._write() as connection:
+            connection.executemany(
+                "INSERT INTO prices (chain, height, hash, time_us, asset, price) VALUES (?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT DO NOTHING",
+                [(chain, block.height, block.hash, block.time_us, asset, price) for asset, price in prices.items()],
+            )
+            connection.execute(
+                "DELETE FROM prices WHERE hash <> '' AND chain = ? AND number <= "
+                "(SELECT max(number) FROM prices WHERE chain = ?) - ?",
+                (chain, chain, MAX_WAITING_PRICES),
+            )
+            found: list[Any] = connection.execute(
+                "SELECT asset, price FROM prices WHERE chain = ? AND height = ? AND hash = ?",
+                (chain, block.height, block.hash),
+            ).fetchall()
+        return {asset: price for asset, price in found if asset in prices}
+
+    def prices(self, chain: str, height: int) -> list[tuple[str, str, bytes]]:
+        """The hash, the asset and the price of each that is kept here of a height."""
+        return self._read("SELECT hash, asset, price FROM prices WHERE chain = ? AND height = ?", chain, height)
+
+    def has_prices(self, chain: str) -> bool:
+        """Whether any are kept here."""
+        return bool(self._read("SELECT 1 FROM prices WHERE chain = ? LIMIT 1", chain))
+
+    def waiting_prices(self, chain: str, last: int) -> list[tuple[int, int, str, int, str, bytes]]:
+        """The number, height, hash, time, asset and price of what is kept here up to a height, in order."""
+        return self._read(
+            "SELECT number, height, hash, time_us, asset, price FROM prices WHERE chain = ? AND height <= ? "
+            "ORDER BY number",
+            chain, last,
+        )  # fmt: skip
+
+    def lock_prices(self, chain: str) -> AbstractContextManager[None]:
+        """Hold the way of a chain's prices to the lake, in this process alone; Busy where another one does."""
+        return held(self.path.parent / "locks" / f"{chain}.prices.lock", store="tail", what=f"the prices of {chain}")
+
+    def drop_prices(self, chain: str, numbers: Iterable[int]) -> None:
+        """Forget prices: the lake has them now, or their block has left the chain."""
+        with self._write() as connection:
+            connection.executemany("DELETE FROM prices WHERE number = ?", [(each,) for each in numbers])
+
     # --- what endpoints taught us ------------------------------------------------------------------------------------
 
     def capabilities(self, endpoint: str) -> dict[str, int]:
@@ -476,6 +524,7 @@ def _forget_above(connection: apsw.Connection, chain: str, height: int) -> None:
     connection.execute("UPDATE cover SET last = ? WHERE chain = ? AND last > ?", (height, chain, height))
     connection.execute("DELETE FROM unexplained WHERE chain = ? AND height > ?", (chain, height))
     connection.execute("DELETE FROM reconciliations WHERE chain = ? AND last > ?", (chain, height))
+    connection.execute("DELETE FROM prices WHERE chain = ? AND height > ?", (chain, height))
 
 
 def _indexed_ranges(

@@ -11,7 +11,7 @@ from storage.sqlite import said, writing
 if TYPE_CHECKING:
     import apsw
 
-VERSION = 4
+VERSION = 5
 SCHEMA = """
 CREATE TABLE blocks (
     chain TEXT NOT NULL, height INTEGER NOT NULL, hash TEXT NOT NULL, parent TEXT NOT NULL, time_us INTEGER NOT NULL,
@@ -67,11 +67,19 @@ CREATE TABLE reconciliations (
     result BLOB NOT NULL, PRIMARY KEY (chain, account)
 ) STRICT, WITHOUT ROWID
 """
+# Version 5. Prices on their way to the lake, as JSON; no hash: of a final block. Numbers are never given out again.
+PRICES = """
+CREATE TABLE prices (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, chain TEXT NOT NULL, height INTEGER NOT NULL, hash TEXT NOT NULL,
+    time_us INTEGER NOT NULL, asset TEXT NOT NULL, price BLOB NOT NULL, UNIQUE (chain, height, asset, hash)
+) STRICT
+"""
 STATEMENTS = (
     *((1, each) for each in SCHEMA.split(";\n")),
     (2, QUARANTINES),
     *((3, each) for each in (WATCHES, WAYS, UNEXPLAINED)),
     (4, RECONCILIATIONS),
+    (5, PRICES),
 )
 
 

@@ -1,0 +1,126 @@
+"""An answer about a final block is the same bytes again, whatever its sources say by then, and asks them nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainfolio.assets import Asset
+from chainfolio.blocks import Block
+from chainfolio.contracts import Price
+from chainfolio.plans import Plan
+from engine.price_store import PriceStore
+from engine.snapshot import Snapshotter
+from engine.tokens import TokenBook
+from portfolio.compose import portfolio
+from portfolio.document import encode_one
+from portfolio.facts import ChainFacts, Options
+from portfolio.valuation import value
+from pricing.quotes import Quotes
+from storage.lake import Lake
+from storage.tail import Tail
+from tests.chains.evm import EvmSubject, evm
+from tests.chains.index import Index, index
+
+pytestmark = pytest.mark.node
+
+
+@dataclass
+class Moody:
+    """A source that says another price each time it is asked, and notes how often."""
+
+    name: str = "moody"
+    asked: int = 0
+
+    def prices(self, assets: Any, block: Block) -> Plan[Any, Any, Quotes]:
+        yield from ()
+        self.asked += len(assets)
+        price = Decimal(self.asked) / 7
+        return Quotes(tuple(Price(each, price, self.name, block.time_us, Decimal(1)) for each in assets))
+
+
+@pytest.fixture(scope="module")
+def subject() -> Iterator[EvmSubject]:
+    with evm(12) as found:
+        found.mine(70)
+        yield found
+
+
+def snapshotter(indexed: Index, source: Moody, store: PriceStore | None) -> Snapshotter:
+    book = TokenBook(indexed.chain.key, indexed.lake, {})
+    return Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (source,), store=store)
+
+
+async def answer(source: Snapshotter, account: str, block: Block) -> bytes:
+    """The document of a portfolio at a block, with its sources."""
+    taken = value([await source.take([account], block)])
+    facts = {"local": ChainFacts("local", "Local", 31337)}
+    return encode_one(portfolio(account, taken, facts, updated_ms=0, options=Options(sources=True)))
+
+
+async def test_a_past_answer_is_the_same_bytes_after_its_source_changed_its_mind(
+    subject: EvmSubject, tmp_path: Path
+) -> None:
+    account, source = subject.deployment.accounts["alice"].lower(), Moody()
+    async with index(subject, tmp_path) as indexed:
+        await indexed.fill_final()
+        await indexed.materialise()
+        await indexed.chain.heads()
+        store = PriceStore(indexed.key, indexed.lake, indexed.tail)
+        block = await indexed.chain.block(subject.height - 66)
+        assert indexed.chain.is_final(block.height)
+        bare = snapshotter(indexed, source, None)
+        assert await answer(bare, account, block) != await answer(bare, account, block)  # its source is moody indeed
+        first = await answer(snapshotter(indexed, source, store), account, block)
+        asked = source.asked
+        assert b'"moody"' in first
+        assert await answer(snapshotter(indexed, source, store), account, block) == first
+        assert await snapshotter(indexed, source, store).settle_prices() > 1
+        anew = PriceStore(indexed.key, Lake(indexed.lake.uri), Tail(indexed.tail.path, reader=True))
+        assert await answer(snapshotter(indexed, source, anew), account, block) == first
+        anew.tail.close()
+        assert source.asked == asked
+
+
+async def test_prices_of_past_blocks_are_asked_for_once_and_not_again_by_another_process(
+    subject: EvmSubject, tmp_path: Path
+) -> None:
+    source = Moody()
+    async with index(subject, tmp_path) as indexed:
+        await indexed.fill_final()
+        await indexed.chain.heads()
+        store = PriceStore(indexed.key, indexed.lake, indexed.tail)
+        native: Asset = indexed.chain.info.native.asset
+        wanted = {await indexed.chain.block(height): [native] for height in (2, 3, 4)}
+        first, issues = await snapshotter(indexed, source, store).past.prices(wanted)
+        assert (issues, source.asked) == ([], 3)
+        await snapshotter(indexed, source, store).settle_prices()
+        before = indexed.chain.requests
+        again, _ = await snapshotter(indexed, source, store).past.prices(wanted)
+        assert (again, source.asked, indexed.chain.requests) == (first, 3, before)
+
+
+async def test_prices_at_the_head_are_kept_when_its_block_is_final_and_gone_when_it_was_reorganised(
+    subject: EvmSubject, tmp_path: Path
+) -> None:
+    account, source = subject.deployment.accounts["bob"].lower(), Moody()
+    async with index(subject, tmp_path) as indexed:
+        store = PriceStore(indexed.key, indexed.lake, indexed.tail)
+        taking = snapshotter(indexed, source, store)
+        saved = subject.node.rpc("evm_snapshot")
+        subject.mine(1)
+        lost = (await taking.take([account], live=True)).block
+        assert (await taking.settle_prices(), store.waits()) == (0, True)
+        subject.node.rpc("evm_revert", saved)
+        subject.trade(1, 5)
+        taken = await taking.take([account], live=True)
+        subject.mine(70)
+        assert await taking.settle_prices() == len(taken.prices)
+        assert not store.waits()
+        assert {each.usd for each in store.at(taken.block).values()} == {each.usd for each in taken.prices}
+        assert lost.hash != taken.block.hash

@@ -1,0 +1,206 @@
+"""The prices that answers used are kept for ever: first in the tail, then in the lake, each once."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from adapters.evm.reads import Call
+from chainfolio.assets import Asset, asset
+from chainfolio.blocks import Block, Span
+from chainfolio.contracts import Price
+from chainfolio.reads import ReadResult
+from chainfolio.tables import PRICES
+from engine.price_store import PriceStore
+from storage.lake import Lake
+from storage.tail import Tail, TailBlock
+
+ETH, USDC = asset("eip155:1/slip44:60"), asset(f"eip155:1/erc20:0x{'a0' * 20}")
+LONG = Decimal("1234567890.123456789012345678901234567890123456789")
+
+
+def block(height: int, fork: str = "a") -> Block:
+    return Block(height, f"0x{fork}{height}", f"0x{fork}{height - 1}", 1_700_000_000_123_456 + height * 1_000_000)
+
+
+def price(of: Asset, usd: str | Decimal, source: str = "feed", **more: Any) -> Price:
+    return Price(of, Decimal(usd), source, 1_700_000_000_654_321, Decimal("0.95"), **more)
+
+
+def store_at(folder: Path) -> PriceStore:
+    return PriceStore("a", Lake(str(folder / "lake")), Tail(folder / "tail.sqlite"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[PriceStore]:
+    made = store_at(tmp_path)
+    yield made
+    made.tail.close()
+
+
+def test_a_price_comes_back_from_the_tail_and_from_the_lake_to_the_last_digit(store: PriceStore) -> None:
+    call = ReadResult(Call(f"0x{'f1' * 20}", "latestRoundData()(uint80,int256)", ()), (7, -5, b"\x01", [1, "x"]))
+    given = price(ETH, LONG, detail="feed 0xf1 → round 7", depth_usd=Decimal("5.10"), calls=(call,),
+                  others=(price(ETH, "1.00", "vendor"),))  # fmt: skip
+    (kept,) = store.keep(block(5), [given], final=True).values()
+    for found in (kept, store.at(block(5))[ETH]):
+        assert replace(found, calls=()) == replace(given, calls=())
+        assert str(found.usd) == str(LONG)
+        (told,) = found.calls
+        assert told.read.shown[:3] == call.read.shown[:3]
+        assert told.result == ("7", "-5", "0x01", "[1, 'x']")
+    assert store.settle(5) == (1, [])
+    assert not store.waits()
+    assert store.at(block(5)) == {ETH: kept}
+    assert store.at(block(5))[ETH].calls == kept.calls
+
+
+def test_what_was_said_of_a_block_first_stays_whatever_is_said_later(store: PriceStore) -> None:
+    store.keep(block(5), [price(ETH, "2000")], final=True)
+    assert store.keep(block(5), [price(ETH, "3000"), price(USDC, "1")], final=True) == {
+        ETH: price(ETH, "2000"), USDC: price(USDC, "1"),
+    }  # fmt: skip
+    store.settle(5)
+    assert store.keep(block(5), [price(ETH, "4000")], final=True) == {ETH: price(ETH, "2000")}
+    store.settle(5)
+    assert store.lake.count(PRICES) == 2
+
+
+def test_prices_of_blocks_that_are_not_final_wait_and_go_to_the_lake_when_they_are(store: PriceStore) -> None:
+    store.keep(block(7), [price(ETH, "2000")], final=False)
+    assert store.settle(6) == (0, [])
+    assert store.at(block(7)) == {ETH: price(ETH, "2000")}
+    assert store.at(block(7, "b")) == {}
+    assert store.settle(7) == (0, [7])  # nobody knows yet which block it is
+    store.tail.put("a", [TailBlock(block(7), {})])
+    assert store.settle(7) == (1, [])
+    assert store.lake.scan(PRICES).collect()["usd"].to_list() == ["2000"]
+
+
+def test_prices_of_a_block_that_has_left_the_chain_go_with_it(store: PriceStore) -> None:
+    store.tail.put("a", [TailBlock(block(6), {}), TailBlock(block(7), {})])
+    for height in (6, 7):
+        store.keep(block(height), [price(ETH, str(height))], final=False)
+    store.tail.rollback("a", 6)
+    assert store.at(block(7)) == {}
+    store.keep(block(6, "b"), [price(ETH, "66")], final=False)  # of a fork that a node told and the index never had
+    assert store.settle(6) == (1, [])
+    assert store.lake.scan(PRICES).collect()["usd"].to_list() == ["6"]
+    assert not store.waits()
+
+
+def test_prices_of_a_fork_are_dropped_by_the_hashes_of_a_node_where_nothing_is_indexed(store: PriceStore) -> None:
+    store.keep(block(7), [price(ETH, "7")], final=False)
+    store.keep(block(7, "b"), [price(ETH, "77")], final=False)
+    assert store.settle(9) == (0, [7])
+    assert store.settle(9, {7: block(7, "b").hash}) == (1, [])
+    assert store.lake.scan(PRICES).collect()["usd"].to_list() == ["77"]
+
+
+class Killed(BaseException):
+    """A process that ends there."""
+
+
+@pytest.mark.parametrize("where", ["append", "drop_prices"])
+def test_a_process_that_is_killed_on_the_way_to_the_lake_loses_and_doubles_nothing(
+    store: PriceStore, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for height in (1, 2, 3):
+        store.keep(block(height), [price(ETH, str(height)), price(USDC, "1")], final=True)
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.lake if where == "append" else store.tail, where, killed)
+        with pytest.raises(Killed):
+            store.settle(3)
+    store.keep(block(4), [price(ETH, "4")], final=True)
+    store.settle(4)
+    rows = store.lake.scan(PRICES).collect()
+    assert sorted(zip(rows["height"], rows["asset"], strict=True)) == sorted(
+        [(height, str(of)) for height in (1, 2, 3) for of in (ETH, USDC)] + [(4, str(ETH))]
+    )
+    assert not store.waits()
+
+
+def test_a_row_that_becomes_final_after_later_ones_were_moved_is_moved_too(store: PriceStore) -> None:
+    store.keep(block(9), [price(ETH, "9")], final=False)
+    store.keep(block(3), [price(ETH, "3")], final=True)
+    assert store.settle(3) == (1, [])
+    assert store.settle(9, {9: block(9).hash}) == (1, [])
+    assert sorted(store.lake.scan(PRICES).collect()["usd"]) == ["3", "9"]
+
+
+@dataclass(frozen=True)
+class Work:
+    folder: Path
+    name: str
+
+
+def keep_many(work: Work) -> dict[int, str]:
+    """What one process of several uses for each block, after it has asked its own source."""
+    mine = store_at(work.folder)
+    used = {}
+    for height in range(1, 41):
+        known = mine.at(block(height)) or mine.keep(block(height), [price(ETH, height, work.name)], final=True)
+        used[height] = known[ETH].source
+        if height % 10 == 0:
+            mine.settle(height)
+    mine.settle(40)
+    mine.tail.close()
+    return used
+
+
+def test_two_processes_that_ask_different_sources_use_and_keep_the_same_prices(tmp_path: Path) -> None:
+    store_at(tmp_path).tail.close()
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        first, second = pool.map(keep_many, [Work(tmp_path, "one"), Work(tmp_path, "two")])
+    assert first == second
+    last = store_at(tmp_path)
+    last.settle(40)
+    rows = last.lake.scan(PRICES).sort("height").collect()
+    assert dict(zip(rows["height"], rows["source"], strict=True)) == first
+    assert len(rows) == 40
+    last.tail.close()
+
+
+def test_the_last_price_before_a_height_is_found_in_both_places(store: PriceStore) -> None:
+    store.keep(block(3), [price(ETH, "3"), price(USDC, "1")], final=True)
+    store.settle(3)
+    store.keep(block(8), [price(ETH, "8")], final=False)
+    before = {
+        at: {of: (height, str(found.usd)) for of, (height, found) in store.before([ETH, USDC], at).items()}
+        for at in (3, 4, 8, 9)
+    }
+    assert before[3] == {}
+    assert before[4] == before[8] == {ETH: (3, "3"), USDC: (3, "1")}
+    assert before[9] == {ETH: (8, "8"), USDC: (3, "1")}
+
+
+def test_the_lake_gives_kept_prices_to_other_engines(store: PriceStore) -> None:
+    store.keep(block(5), [price(ETH, LONG)], final=True)
+    store.settle(5)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        found = connection.sql(
+            f"SELECT asset, usd, epoch_us(observed), epoch_us(time) FROM read_parquet({store.lake.files(PRICES)!r})"
+        ).fetchall()
+    assert found == [(str(ETH), str(LONG), 1_700_000_000_654_321, block(5).time_us)]
+
+
+def test_a_deep_reorg_forgets_the_prices_above_it(store: PriceStore) -> None:
+    for height in (3, 5):
+        store.keep(block(height), [price(ETH, str(height))], final=True)
+    store.settle(5)
+    store.lake.forget("a", Span(4, 2**62))
+    store.tail.rewind("a", 3, None)
+    assert (store.at(block(5)), store.at(block(3))) == ({}, {ETH: price(ETH, "3")})
