@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class About:
     """Collects it for one snapshot. `known` are the prices that are kept of the block: nobody is asked for them again,
-    and what is asked is kept in `store`, where there is one."""
+    and what is asked is kept in `store`, where there is one. `last` are those kept of the days before."""
 
     chain: Chain
     book: TokenBook
     sources: Sequence[PriceSource]
     block: Block
     known: Mapping[Asset, Price] = field(default_factory=dict)
+    last: Mapping[Asset, Price] = field(default_factory=dict)
     store: PriceStore | None = None
     tokens: dict[Asset, Token] = field(default_factory=dict)
     issues: list[Issue] = field(default_factory=list)
@@ -69,7 +70,7 @@ class About:
         self._prices |= kept
         self._stored |= kept.keys()
         unpriced = [asset for asset in wanted if asset not in kept]
-        plans: dict[str, Plan[Any, Any, Any]] = {"prices": source_chain(self.sources, unpriced, self.block)}
+        plans: dict[str, Plan[Any, Any, Any]] = {"prices": source_chain(self.sources, unpriced, self.block, self.last)}
         if unknown:
             plans["tokens"] = self.chain.describe(unknown)
         reports: dict[str, Report[Any]] = yield from batched(plans, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)

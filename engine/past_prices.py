@@ -19,6 +19,7 @@ from chainfolio.plans import Plan, Unknown, run_batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS
 from pricing.http_reads import OVER_HTTP
 from pricing.quotes import PriceSource, Quotes
+from pricing.rules import rules_of
 from pricing.source_chain import source_chain
 
 if TYPE_CHECKING:
@@ -59,9 +60,12 @@ class Past:
     ) -> tuple[dict[int, dict[Asset, Price | None]], list[Issue]]:
         if not unknown:
             return {}, []
-        node = _Node(self.chain)
+        node, last = _Node(self.chain), dict[Asset, Price]()
+        if self.store is not None:
+            first, days = min(unknown, key=lambda block: block.height), rules_of(self.sources).guards.step_days
+            last = await asyncio.to_thread(self.store.recent, first, days)
         plans = {
-            str(block.height): _at(block, source_chain(self.sources, assets, block))
+            str(block.height): _at(block, source_chain(self.sources, assets, block, last))
             for block, assets in unknown.items()
         }
         reports = await run_batched(plans, node.answers, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)

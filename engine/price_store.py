@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from storage.tail import Tail
 
 STREAM: Final = "prices"
+DAY_US: Final = 86_400_000_000
 MAX_MOVED: Final = 50_000  # rows of one commit
 Shown = tuple[str, str | None, str | None, tuple[str, ...], tuple[str, ...]]
 
@@ -85,6 +86,7 @@ class PriceStore:
     chain: str
     lake: Lake
     tail: Tail
+    _newest: tuple[Block, dict[Asset, Price]] | None = None
 
     def at(self, block: Block) -> dict[Asset, Price]:
         """The prices that are kept of a block: what the lake has, then what was said of its hash."""
@@ -112,24 +114,39 @@ class PriceStore:
         mine = {asset(of): _decoded(blob).price(asset(of)) for of, blob in said.items()}
         # What another process had moved before this one was put into the tail is in the lake.
         moved = self._stored([block.height])[block.height] if final else {}
-        return {of: moved.get(of, price) for of, price in mine.items()}
+        used = {of: moved.get(of, price) for of, price in mine.items()}
+        if self._newest is not None and block.height >= self._newest[0].height:
+            self._newest = block, {**self._newest[1], **used}
+        return used
 
-    def before(self, assets: Iterable[Asset], height: int) -> dict[Asset, tuple[int, Price]]:
-        """The last price that is kept of each asset below a height, with its height."""
+    def recent(self, block: Block, days: int) -> dict[Asset, Price]:
+        """The last price of each asset that is kept of the days before a block."""
+        since_us = block.time_us - days * DAY_US
+        known = self._newest
+        if known is None or known[0].height > block.height:
+            found = self._last_before(block, since_us)
+            if known is None:
+                self._newest = block, found
+            known = block, found
+        return {of: price for of, price in known[1].items() if price.time_us >= since_us}
+
+    def _last_before(self, block: Block, since_us: int) -> dict[Asset, Price]:
         import polars as pl
 
-        names = [str(each) for each in assets]
-        found: dict[Asset, tuple[int, Price]] = {}
+        found: dict[Asset, Price] = {}
         if self.lake.exists(PRICES):
+            moment = pl.lit(since_us).cast(pl.Datetime("us", "UTC"))
             rows = (
-                self.lake.scan(PRICES, chain=self.chain, heights=[Span(0, max(height - 1, 0))])
-                .filter(pl.col("asset").is_in(names) & (pl.col("height") < height))
-                .sort("height").group_by("asset", maintain_order=True).last().collect()
+                self.lake.scan(PRICES, chain=self.chain, heights=[Span(0, max(block.height - 1, 0))])
+                .filter((pl.col("height") < block.height) & (pl.col("observed") >= moment))
+                .sort("height").unique("asset", keep="last").collect()
             )  # fmt: skip
-            found = {asset(row["asset"]): (row["height"], _of_row(row)) for row in rows.to_dicts()}
-        for _, at, _, _, of, blob in self.tail.waiting_prices(self.chain, height - 1):
-            if of in names and at > found.get(asset(of), (-1,))[0]:
-                found[asset(of)] = at, _decoded(blob).price(asset(of))
+            found = {asset(row["asset"]): _of_row(row) for row in rows.to_dicts()}
+        waiting = self.tail.waiting_prices(self.chain, block.height - 1)
+        for _, _, _, _, of, blob in sorted(waiting, key=lambda row: row[1]):
+            price = _decoded(blob).price(asset(of))
+            if price.asset not in found or price.time_us >= found[price.asset].time_us:
+                found[price.asset] = price
         return found
 
     def waits(self) -> bool:

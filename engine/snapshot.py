@@ -30,6 +30,7 @@ from engine.sent import paid
 from engine.tokens import TokenBook
 from pricing.fixed import pegged
 from pricing.quotes import PriceSource, Quotes
+from pricing.rules import rules_of
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain, Collected
@@ -89,7 +90,7 @@ class Snapshotter:
         block = (await self.chain.heads()).latest
         about = await self.known(assets, block)
         prices = {price.asset: price for price in about.quotes.prices}
-        refused = _refusals(about.quotes, {"": {*assets, self.native.asset}})
+        refused = _price_issues(about.quotes, {"": {*assets, self.native.asset}}, self.sources)
         return Quoted(block, about.tokens, prices, (*about.issues, *refused), pegged(self.sources))
 
     async def worth(self, assets: Sequence[Asset]) -> Mapping[Asset, Price]:
@@ -276,8 +277,11 @@ class Snapshotter:
 
     async def _about(self, block: Block) -> About:
         """What collects it at a block, with the prices that are kept of it."""
-        known = await asyncio.to_thread(self.store.at, block) if self.store is not None else {}
-        return About(self.chain, self.book, self.sources, block, known, self.store)
+        if self.store is None:
+            return About(self.chain, self.book, self.sources, block)
+        known = await asyncio.to_thread(self.store.at, block)
+        last = await asyncio.to_thread(self.store.recent, block, rules_of(self.sources).guards.step_days)
+        return About(self.chain, self.book, self.sources, block, known, last, self.store)
 
     async def _learn(self, about: About, assets: Iterable[Asset]) -> None:
         """Ask for what is still to be asked, and keep what contracts said of themselves."""
@@ -301,8 +305,8 @@ def assembled(chain: Chain, reading: Reading, judgement: Judgement, sources: Seq
         holdings=(*natives, *(Holding(account, tokens[asset], raw) for account, asset, raw in reading.held)),
         prices=quotes.prices,
         issues=(
-            *unread, *judgement.issues, *reading.unknown, *states, *about.issues, *_refusals(quotes, reading.own),
-            *reading.issues,
+            *unread, *judgement.issues, *reading.unknown, *states, *about.issues,
+            *_price_issues(quotes, reading.own, sources), *reading.issues,
         ),
         positions=tuple(each.named(tokens) for each in judgement.positions),
         spam=judgement.spam,
@@ -333,14 +337,17 @@ def _day(account: str, moved: Daily, tokens: Mapping[Asset, Token]) -> Day:
     return Day(account, came, left)
 
 
-def _refusals(quotes: Quotes, own: Mapping[str, Set[Asset]]) -> list[Issue]:
-    """Why assets that a source has facts about have no price, to each account that has some of them: said, but no
-    reason to call the holdings partial."""
+def _price_issues(quotes: Quotes, own: Mapping[str, Set[Asset]], sources: Sequence[PriceSource]) -> list[Issue]:
+    """Why assets that a source has facts about have no price, and where sources disagree, to each account that has some
+    of them: said, but no reason to call the holdings partial."""
     priced: set[Asset] = {price.asset for price in quotes.prices}
+    guards = rules_of(sources).guards
+    said = [(each.source, each.asset, each.reason) for each in quotes.refused if each.asset not in priced]
+    said += [(each.source, each.asset, guards.disagreements(each)) for each in quotes.prices if each.others]
     return [
-        Issue(refusal.source, str(refusal.asset), refusal.reason, makes_partial=False, account=account)
-        for refusal in quotes.refused
-        if refusal.asset not in priced
+        Issue(source, str(asset), reason, makes_partial=False, account=account)
+        for source, asset, reason in said
+        if reason
         for account, tokens in own.items()
-        if refusal.asset in tokens
+        if asset in tokens
     ]

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 def snapshotter_of(system: System, chain: Chain) -> Snapshotter:
     """What takes snapshots of a chain."""
     sections = {name: section for name, section in price_sections(system).items() if name != ecb.SOURCE}
-    source_chain = sources(sections, system.settings.prices, chain.key, chain.kind, file=_prices(system).name)
+    wrapped = [chain.info.wrapped] if chain.info.wrapped else []
+    source_chain = sources(
+        sections, system.settings.prices, chain.key, chain.kind, wrapped=wrapped, file=_prices(system).name
+    )
     path = _tokens(system, chain)
     registry = TokenRegistry(path.with_suffix(".csv"), chain.info)
     lake = None if system.keeps_nothing else system.lake

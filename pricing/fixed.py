@@ -27,6 +27,10 @@ class Fixed:
     name: str
     usd: Mapping[Asset, Decimal]
 
+    def knows(self, asset: Asset) -> bool:
+        """Whether an asset has a fixed price."""
+        return asset in self.usd
+
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
         """The fixed prices of those assets that have one, as of the block."""
         yield from ()

@@ -58,7 +58,11 @@ class Quotes:
 
 
 class PriceSource(Protocol):
-    """One source of prices, asked for some assets at one block."""
+    """One source of prices, asked for some assets at one block.
+
+    One that can say `knows(asset)` without asking anybody is not asked for what it does not know, and is a second
+    opinion on what another such source is asked for.
+    """
 
     @property
     def name(self) -> str:

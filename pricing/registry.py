@@ -8,26 +8,34 @@ from __future__ import annotations
 
 import difflib
 import pkgutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
+from chainfolio.assets import Asset
 from chainfolio.errors import BadSettings, ChainfolioError
 from pricing.fixed import fixed
 from pricing.quotes import PriceSection, PriceSource
+from pricing.rules import SECTIONS, Ordered, rules
 
 GROUP: Final = "chainfolio.prices"
 OURS: Final = "pricing"
 
 
 def sources(
-    tree: Mapping[str, Any], overrides: Mapping[str, str], chain: str, kind: str, *, file: str = "prices.toml"
-) -> tuple[PriceSource, ...]:
-    """The sources of one chain (by its key and its kind) in the order in which they are asked: the settings' `[prices]`
-    first, then the sections of the prices file."""
+    tree: Mapping[str, Any],
+    overrides: Mapping[str, str],
+    chain: str,
+    kind: str,
+    *,
+    wrapped: Collection[Asset] = (),
+    file: str = "prices.toml",
+) -> Ordered:
+    """The sources of one chain (by its key and its kind) in the order in which they are asked where the file names no
+    other: the settings' `[prices]` first, then the sections of the file. `wrapped` is its wrapped native coin."""
     found: list[PriceSource] = [fixed(overrides, "prices")] if overrides else []
-    known = sections(tree, file)
+    known = sections([name for name in tree if name not in SECTIONS], file)
     for name in sorted(known, key=lambda each: (known[each].order, each)):
         section, where = tree[name], f"{file}: {name}"
         if not isinstance(section, Mapping):
@@ -38,7 +46,7 @@ def sources(
         elif chain in section:
             said = f"{name} reads chains of the kind {' or '.join(kinds)}, and {chain} is of the kind {kind}"
             raise BadSettings(f"{where}.{chain}", said, remedy="remove the section")
-    return tuple(found)
+    return Ordered(found, rules(tree, known, file, wrapped))
 
 
 def sections(names: Iterable[str], file: str) -> dict[str, PriceSection]:

@@ -31,7 +31,7 @@ def block(height: int, fork: str = "a") -> Block:
     return Block(height, f"0x{fork}{height}", f"0x{fork}{height - 1}", 1_700_000_000_123_456 + height * 1_000_000)
 
 
-def price(of: Asset, usd: str | Decimal, source: str = "feed", **more: Any) -> Price:
+def price(of: Asset, usd: str | int | Decimal, source: str = "feed", **more: Any) -> Price:
     return Price(of, Decimal(usd), source, 1_700_000_000_654_321, Decimal("0.95"), **more)
 
 
@@ -173,17 +173,21 @@ def test_two_processes_that_ask_different_sources_use_and_keep_the_same_prices(t
     last.tail.close()
 
 
-def test_the_last_price_before_a_height_is_found_in_both_places(store: PriceStore) -> None:
-    store.keep(block(3), [price(ETH, "3"), price(USDC, "1")], final=True)
+def test_the_last_price_before_a_block_is_found_in_both_places_and_not_from_long_ago(store: PriceStore) -> None:
+    def told(of: Asset, height: int) -> Price:
+        return replace(price(of, height), time_us=block(height).time_us)
+
+    store.keep(block(3), [told(ETH, 3), told(USDC, 3)], final=True)
     store.settle(3)
-    store.keep(block(8), [price(ETH, "8")], final=False)
-    before = {
-        at: {of: (height, str(found.usd)) for of, (height, found) in store.before([ETH, USDC], at).items()}
-        for at in (3, 4, 8, 9)
-    }
-    assert before[3] == {}
-    assert before[4] == before[8] == {ETH: (3, "3"), USDC: (3, "1")}
-    assert before[9] == {ETH: (8, "8"), USDC: (3, "1")}
+    store.keep(block(8), [told(ETH, 8)], final=False)
+    for wanted in (3, 4, 9, 8):
+        fresh = PriceStore("a", store.lake, store.tail)
+        found = {of: int(found.usd) for of, found in fresh.recent(block(wanted), 7).items()}
+        assert found == {3: {}, 4: {ETH: 3, USDC: 3}, 8: {ETH: 3, USDC: 3}, 9: {ETH: 8, USDC: 3}}[wanted]
+    assert fresh.recent(block(8 * 86_400), 7) == {}
+    fresh.keep(block(9), [told(USDC, 9)], final=False)
+    assert {of: int(found.usd) for of, found in fresh.recent(block(10), 7).items()} == {ETH: 3, USDC: 9}
+    assert {of: int(found.usd) for of, found in fresh.recent(block(4), 7).items()} == {ETH: 3, USDC: 3}
 
 
 def test_the_lake_gives_kept_prices_to_other_engines(store: PriceStore) -> None:

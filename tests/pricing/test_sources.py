@@ -328,3 +328,54 @@ def test_a_source_that_two_packages_have_is_refused_with_both(monkeypatch: pytes
     monkeypatch.setattr("pricing.registry.entry_points", lambda **_: entries)
     with pytest.raises(BadSettings, match=r"\[odd\]: several packages .* p_one:SECTION, p_two:SECTION"):
         sections(["odd"], "prices.toml")
+
+
+# --- a chain with a sequencer -----------------------------------------------------------------------------------------
+
+UPTIME = f"0x{'5e' * 20}"
+L2 = {**FEEDS, "sequencer": {"feed": UPTIME, "grace_s": 3600}}
+
+
+def uptime(status: int, since_s: int) -> dict[Read, Any]:
+    return SAID | {Call(UPTIME, LATEST): (2, status, since_s, since_s, 2)}
+
+
+def test_feeds_are_believed_while_the_sequencer_is_up_and_its_feed_is_read_in_the_same_round() -> None:
+    plan = chainlink(L2, "x").prices([asset(ETH)], BLOCK)
+    reads = next(plan)
+    assert list(reads) == [Call(ETH_USD, LATEST), Call(ETH_USD, DECIMALS), Call(UPTIME, LATEST)]
+    (got,) = quoted(chainlink(L2, "x"), ETH, said=uptime(0, NOW_S - 3601)).prices
+    assert [call.read for call in got.calls] == list(reads)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (uptime(1, NOW_S - 9), "the sequencer is down"),
+        (uptime(0, NOW_S - 3600), "the sequencer is up for 3600 s only, 3600 s are waited for"),
+        (uptime(0, NOW_S + 5), "the sequencer's feed is dated 5 s after the block"),
+        (uptime(0, 0), "the sequencer's feed has no round yet"),
+        (uptime(2, NOW_S - 9999), "the sequencer's feed answers 2, not 0 or 1"),
+        (SAID | {Call(UPTIME, LATEST): Reverted(b"")}, "whether the sequencer is up is not known"),
+        (SAID | {Call(UPTIME, LATEST): Unknown("timed out")}, "whether the sequencer is up is not known"),
+    ],
+)
+def test_no_feed_is_believed_while_the_sequencer_is_down_just_came_back_or_is_not_known(
+    said: dict[Read, Any], reason: str
+) -> None:
+    got = quoted(chainlink(L2, "x"), ETH, USDC, said=said)
+    assert got.prices == ()
+    assert [(str(each.asset), reason in each.reason, UPTIME in each.reason) for each in got.refused] == [
+        (ETH, True, True), (USDC, True, True),
+    ]  # fmt: skip
+
+
+def test_before_the_uptime_feed_was_there_nobody_could_know_and_feeds_are_believed() -> None:
+    absent = SAID | {Call(UPTIME, LATEST): Unknown("no contract there", "absent")}
+    assert [str(each.asset) for each in quoted(chainlink(L2, "x"), ETH, said=absent).prices] == [ETH]
+
+
+@pytest.mark.parametrize("facts", [5, {"feed": UPTIME}, {"feed": "0x1", "grace_s": 5}, {"feed": UPTIME, "grace_s": -1}])
+def test_a_sequencer_that_is_written_wrongly_is_a_settings_error(facts: Any) -> None:
+    with pytest.raises(BadSettings):
+        chainlink({**FEEDS, "sequencer": facts}, "x")

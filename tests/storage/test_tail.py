@@ -305,7 +305,7 @@ def test_a_file_of_the_first_release_gets_what_it_lacks_and_keeps_what_it_has(tm
     tail.learn("one", "max_span", 50)
     tail.close()
     with closing(apsw.Connection(str(path))) as connection:
-        for table in ("cordons", "watches", "ways", "unexplained", "reconciliations"):
+        for table in ("cordons", "watches", "ways", "unexplained", "reconciliations", "prices"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version = 1")
     for _ in range(2):

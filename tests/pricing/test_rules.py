@@ -1,0 +1,226 @@
+"""The order of sources by class of asset, second opinions, and the guards: floor, disagreement, step."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainfolio.assets import Asset, asset
+from chainfolio.contracts import Price
+from chainfolio.errors import BadSettings
+from chainfolio.plans import run_known
+from pricing.fixed import Fixed, fixed
+from pricing.quotes import Quotes, Refusal
+from pricing.registry import sources
+from pricing.rules import Guards, Ordered, Rules, rules
+from pricing.source_chain import Said, source_chain
+from tests.pricing.test_relatives import BLOCK, ETH, USD, A, Told, driven, market, price, reasons, told, usd_of
+
+COIN, WRAPPED = asset("eip155:1/slip44:60"), f"eip155:1/erc20:0x{'c0' * 20}"
+STABLE = f"eip155:1/erc20:0x{'a0' * 20}"
+
+
+class Knowing(Told):
+    """A source that can say what it knows."""
+
+    def knows(self, of: Asset) -> bool:
+        return of in self.says
+
+
+def knowing(name: str, *said: Price) -> Knowing:
+    return Knowing(name, {each.asset: replace(each, source=name) for each in said})
+
+
+def ordered(*chained: Told | Fixed, **more: Any) -> Ordered:
+    guards = Guards(**{name: more.pop(name) for name in ("floor", "step", "disagreement", "step_days") if name in more})
+    return Ordered(chained, Rules(guards, **more))
+
+
+def quoted(chained: Ordered, *wanted: Asset, last: Mapping[Asset, Price] | None = None) -> Quotes:
+    return run_known(source_chain(chained, wanted, BLOCK, last or {}), lambda _: 1)
+
+
+# --- the order --------------------------------------------------------------------------------------------------------
+
+
+def test_each_class_of_assets_has_its_own_order_and_the_rest_follow_as_they_come() -> None:
+    wrapped, stable, share = asset(WRAPPED), asset(STABLE), A
+    everything = [price(of, "1") for of in (COIN, wrapped, stable, share, ETH)]
+    chained = ordered(
+        *(told(name, *everything) for name in ("one", "two", "three")),
+        order={"native": ("three",), "stable": ("two", "three"), "share": ("three", "two", "one")},
+        wrapped=frozenset({wrapped}), stable=frozenset({stable}), share=frozenset({share}),
+    )  # fmt: skip
+    chosen = {each.asset: each.source for each in quoted(chained, COIN, wrapped, stable, share, ETH).prices}
+    assert chosen == {COIN: "three", wrapped: "three", stable: "two", share: "three", ETH: "one"}
+
+
+def test_what_the_operator_fixed_comes_before_any_order_and_nobody_else_is_asked() -> None:
+    feed = knowing("feed", price(COIN, "2000"))
+    chained = ordered(feed, fixed({str(COIN): "5"}, "fixed"), order={"native": ("feed",)})
+    (got,) = quoted(chained, COIN, last={COIN: price(COIN, "1900")}).prices
+    assert (got.source, got.others, feed.asked) == ("fixed", (), [])
+
+
+# --- second opinions --------------------------------------------------------------------------------------------------
+
+
+def test_a_second_source_that_knows_an_asset_is_asked_in_the_same_round() -> None:
+    chained = ordered(knowing("feed", price(ETH, "2000")), told("pools", price(ETH, "1")),
+                      knowing("vendor", price(ETH, "2010")), knowing("third", price(ETH, "3")))  # fmt: skip
+    got, rounds = driven(source_chain(chained, [ETH], BLOCK))
+    (found,) = got.prices
+    assert (rounds, found.source, [(each.source, each.usd) for each in found.others]) == (
+        1, "feed", [("vendor", Decimal(2010))],
+    )  # fmt: skip
+    assert [len(source.asked) for source in chained if isinstance(source, Told)] == [1, 0, 1, 0]
+    assert chained.rules.guards.disagreements(found) == ""
+
+
+def test_sources_that_disagree_are_shown_with_the_choice() -> None:
+    chained = ordered(knowing("feed", price(ETH, "2000")), knowing("vendor", price(ETH, "2200")))
+    (found,) = quoted(chained, ETH).prices
+    assert chained.rules.guards.disagreements(found) == (
+        "feed says 2000 USD and is used; vendor says 2200: more than 5.00% apart"
+    )
+
+
+@pytest.mark.parametrize(("other", "agrees"), [("95", True), ("94.99", False), ("105.26", True), ("105.27", False)])
+def test_the_bound_of_a_disagreement_is_a_part_of_the_larger_price(other: str, agrees: bool) -> None:
+    assert Guards().agree(price(ETH, "100"), price(ETH, other)) is agrees
+
+
+def test_a_second_opinion_is_the_price_where_the_first_source_refuses() -> None:
+    feed = Knowing("feed", {ETH: Refusal(ETH, "feed", "stale")})
+    (found,) = quoted(ordered(feed, knowing("vendor", price(ETH, "7"))), ETH).prices
+    assert (found.source, found.others) == ("vendor", ())
+
+
+def test_a_source_that_says_what_it_knows_is_not_asked_for_anything_else() -> None:
+    feed = knowing("feed", price(ETH, "7"))
+    _, rounds = driven(source_chain(ordered(feed, told("pools", price(A, "1"))), [A, ETH], BLOCK))
+    assert (feed.asked, rounds) == ([ETH], 1)
+
+
+# --- guards -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_market_below_the_floor_prices_nothing_and_one_at_it_does() -> None:
+    def of(depth: int) -> Quotes:
+        pools = told("pools", market(A, ETH, Fraction(2), Fraction(depth)))
+        return quoted(ordered(told("feed", price(ETH, "10")), pools, floor=Decimal(5000)), A)
+
+    assert usd_of(of(500)) == {A: 20}
+    assert reasons(of(499), A) == ["its market could pay 4990 USD, less than 5000"]
+
+
+LAST = {ETH: replace(price(ETH, "100"), time_us=BLOCK.time_us - 86_400_000_000)}
+
+
+@pytest.mark.parametrize("usd", ["1000.01", "9.99", "1000000000"])
+def test_an_implausible_step_is_held_and_the_next_source_is_asked(usd: str) -> None:
+    alone = quoted(ordered(told("feed", price(ETH, usd))), ETH, last=LAST)
+    assert alone.prices == ()
+    assert [each.partition(":")[0] for each in reasons(alone, ETH)] == ["held"]
+    (found,) = quoted(ordered(told("feed", price(ETH, usd)), told("vendor", price(ETH, "101"))), ETH, last=LAST).prices
+    assert (found.source, found.usd) == ("vendor", 101)
+
+
+@pytest.mark.parametrize("kind", [told, knowing])
+def test_a_step_with_which_a_second_source_agrees_is_the_price(kind: Any) -> None:
+    chained = ordered(kind("feed", price(ETH, "1500")), kind("vendor", price(ETH, "1510")))
+    (found,) = quoted(chained, ETH, last=LAST).prices
+    assert (found.source, [each.source for each in found.others]) == ("feed", ["vendor"])
+
+
+def test_two_steps_that_do_not_agree_are_both_held() -> None:
+    got = quoted(ordered(told("feed", price(ETH, "1500")), told("vendor", price(ETH, "9000"))), ETH, last=LAST)
+    assert (got.prices, len(reasons(got, ETH))) == ((), 2)
+
+
+@pytest.mark.parametrize("last", [{}, {ETH: replace(price(ETH, "1"), time_us=BLOCK.time_us - 8 * 86_400_000_000)}])
+def test_without_a_last_price_of_these_days_nothing_is_held(last: Mapping[Asset, Price]) -> None:
+    assert usd_of(quoted(ordered(told("feed", price(ETH, "1500"))), ETH, last=last)) == {ETH: 1500}
+
+
+def test_the_journal_has_what_every_source_said_and_the_choice() -> None:
+    journal: list[Said] = []
+    chained = [told("silent"), told("feed", Refusal(ETH, "feed", "stale")), told("vendor", price(ETH, "7"))]
+    run_known(source_chain(chained, [ETH], BLOCK, journal=journal), lambda _: 1)
+    assert [(each.source, type(each.outcome).__name__) for each in journal] == [
+        ("silent", "NoneType"), ("feed", "Refusal"), ("vendor", "Price"), ("", "Price"),
+    ]  # fmt: skip
+
+
+# --- bad input, one row each ------------------------------------------------------------------------------------------
+
+BAD = ["0", "-1", "NaN", "Infinity", "1E40", "1E-40", "sNaN"]
+
+
+@pytest.mark.parametrize("usd", BAD)
+def test_zero_negative_not_a_number_and_out_of_all_proportion_are_refused_by_any_source(usd: str) -> None:
+    got = quoted(ordered(told("feed", price(ETH, usd)), told("vendor", price(ETH, "7"))), ETH)
+    assert usd_of(got) == {ETH: 7}
+    assert len(reasons(got, ETH)) == 1
+
+
+def test_a_price_in_the_wrong_unit_is_held_by_the_last_price_of_its_asset() -> None:
+    cents = told("feed", price(ETH, "10000"))  # hundred times too much
+    assert quoted(ordered(cents), ETH, last=LAST).prices == ()
+
+
+def test_two_tokens_of_one_symbol_have_prices_of_their_own_contracts() -> None:
+    one, other = asset(STABLE), asset(WRAPPED)
+    feed = knowing("feed", price(one, "1"))
+    assert usd_of(quoted(ordered(feed), one, other)) == {one: 1}
+    assert feed.asked == [one]
+
+
+def test_a_delisted_token_is_without_price_and_keeps_those_of_its_past() -> None:
+    gone = told("vendor", Refusal(USD, "vendor", "delisted"))
+    got = quoted(ordered(gone), USD, last={USD: price(USD, "3")})
+    assert (got.prices, reasons(got, USD)) == ((), ["delisted"])
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"order": {"coins": []}}, "unknown class"),
+        ({"order": {"native": ["chainlink"]}}, "which is no section"),
+        ({"order": {"native": "peg"}}, "is no section|names"),
+        ({"order": {"native": ["peg", "peg"]}}, "names one twice"),
+        ({"order": 5}, "is not a section"),
+        ({"classes": {"stable": "x"}}, "not a list"),
+        ({"classes": {"stable": ["usdc"]}}, "CAIP-19"),
+        ({"classes": {"other": []}}, "only stable and share"),
+        ({"guards": {"flour": "1"}}, "unknown key flour"),
+        ({"guards": {"floor": 5000}}, "in quotes"),
+        ({"guards": {"disagreement": "1.5"}}, "from 0 to 1"),
+        ({"guards": {"step": "NaN"}}, "from 1.1"),
+        ({"guards": {"step": "1"}}, "from 1.1"),
+        ({"guards": {"step_days": "7"}}, "whole number"),
+    ],
+)
+def test_rules_that_cannot_be_meant_are_a_settings_error_that_says_where(tree: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadSettings, match=message):
+        rules({"peg": {}, **tree}, ["peg"], "prices.toml")
+
+
+def test_the_shipped_file_has_an_order_and_guards_that_hold_for_every_chain() -> None:
+    tree = tomllib.loads((Path(__file__).parents[2] / "configs" / "prices.toml").read_text())
+    found = sources(tree, {}, "ethereum", "evm").rules
+    assert (found.guards.floor, found.guards.disagreement, found.guards.step, found.guards.step_days) == (
+        5000, Decimal("0.05"), 10, 7,
+    )  # fmt: skip
+    assert found.class_of(asset("eip155:1/erc20:0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48")) == "stable"
+    assert found.order.keys() == {"native", "stable", "other"}
