@@ -577,28 +577,19 @@ BEACON = (VALIDATORS, VALIDATOR_REWARDS, PROPOSALS, WITHDRAWALS, DEPOSITS, STAKE
 
 PRICES = Table(
     "prices",
-    "Every price that an answer used, once for each asset and final block: never changed, so that a past answer is "
-    "the same again.",
+    "Every price that an answer used, once for each asset and final block; it is never changed.",
     (
-        *(CHAIN, HEIGHT, TIME),
-        Column("asset", "text", "CAIP-19 name of the asset"),
+        CHAIN, HEIGHT, TIME, Column("asset", "text", "CAIP-19 name of the asset"),
         Column("usd", "text", "USD per whole unit, as an exact decimal"),
-        Column("source", "text", "price source that gave it"),
-        Column("observed", "time", "when the price was observed"),
+        Column("source", "text", "price source that gave it"), Column("observed", "time", "when it was observed"),
         Column("confidence", "text", "how sure the source is, from 0 to 1"),
         Column("depth_usd", "text", "how much its market could pay; null where it comes from no market", nullable=True),
         Column("detail", "text", "what the source said about it: the feed and its round, the way through markets"),
-        *(
-            Column(name, "text", f"{what}, as JSON")
-            for name, what in (
-                ("others", "what other sources said of the block"),
-                ("calls", "the reads that it follows from"),
-            )
-        ),
+        Column("others", "text", "what other sources said of the same block, as JSON"),
+        Column("calls", "text", "the reads that it follows from, as JSON"),
     ),
-    key=("chain", "height", "asset"),
-    order=("height", "asset"),
-)
+    key=("chain", "height", "asset"), order=("height", "asset"),
+)  # fmt: skip
 
 TABLES = {
     table.name: table

@@ -35,7 +35,8 @@ POOLS = tomllib.loads((CONFIGS / "price_contracts.toml").read_text(encoding="utf
 WBTC_OF_ETHEREUM = "eip155:1/erc20:0x2260fac5e5542a773aa44fbcfedf7c193bc2c599"  # no plain feed: Aave caps it
 VENDORS = tomllib.loads((CONFIGS / "vendors.toml").read_text())
 UNITS = {asset for assets in VENDORS["units"].values() for asset in assets}
-FEEDS = [(chain, *feed) for chain, facts in PRICES["chainlink"].items() for feed in facts.items()]
+FEEDS = [(chain, *feed) for chain, facts in PRICES["chainlink"].items() for feed in facts.items()
+         if feed[0] != "sequencer"]  # fmt: skip
 
 REQUIRED = {"key", "kind", "chain_id", "name", "block_time_ms", "finality", "color", "native"}
 OPTIONAL = {
@@ -156,8 +157,18 @@ def test_a_chain_that_names_its_family_is_told_to_name_its_kind(tmp_path: Path) 
 
 
 def test_nothing_is_fixed_or_pegged_unless_the_operator_says_so() -> None:
-    assert PRICES.keys() == {"fixed", "chainlink"}
+    assert PRICES.keys() == {"fixed", "chainlink", "order", "classes", "guards"}
     assert PRICES["fixed"] == {}
+
+
+@needs_registry
+def test_the_uptime_feeds_of_sequencers_are_those_of_the_registry() -> None:
+    lines = gzip.decompress((REGISTRY / "chainlink_feeds_2025.csv.gz").read_bytes()).decode().splitlines()
+    known = {row["chain"]: row["address"] for row in csv.DictReader(lines)
+             if row["provider"] == "chainlink" and row["pair"] == "L2 / SEQUENCER"}  # fmt: skip
+    for chain, address in known.items():
+        if chain in PRICES["chainlink"]:
+            assert PRICES["chainlink"][chain]["sequencer"] == {"feed": address, "grace_s": 3600}
 
 
 def test_a_feed_prices_an_asset_of_its_own_chain() -> None:
