@@ -130,7 +130,7 @@ def test_an_implausible_step_is_held_and_the_next_source_is_asked(usd: str) -> N
     assert alone.prices == ()
     assert [each.partition(":")[0] for each in reasons(alone, ETH)] == ["held"]
     (found,) = quoted(ordered(told("feed", price(ETH, usd)), told("vendor", price(ETH, "101"))), ETH, last=LAST).prices
-    assert (found.source, found.usd) == ("vendor", 101)
+    assert (found.source, found.usd) == ("vendor", Decimal(101))
 
 
 @pytest.mark.parametrize("kind", [told, knowing])
@@ -220,7 +220,7 @@ def test_the_shipped_file_has_an_order_and_guards_that_hold_for_every_chain() ->
     tree = tomllib.loads((Path(__file__).parents[2] / "configs" / "prices.toml").read_text())
     found = sources(tree, {}, "ethereum", "evm").rules
     assert (found.guards.floor, found.guards.disagreement, found.guards.step, found.guards.step_days) == (
-        5000, Decimal("0.05"), 10, 7,
+        Decimal(5000), Decimal("0.05"), Decimal(10), 7,
     )  # fmt: skip
     assert found.class_of(asset("eip155:1/erc20:0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48")) == "stable"
     assert found.order.keys() == {"native", "stable", "other"}
