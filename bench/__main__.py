@@ -26,6 +26,7 @@ QUICK = {
     "positions": ("--repeat", "2"), "reorgs": ("--storms", "30", "--deep", "3"),
     "pnl": ("--entries", "20000"),
     "history": ("--days", "20", "--kills", "2"), "pools": ("--tokens", "60", "--repeat", "1"),
+    "solana": ("--repeat", "3"),
     "accounts": ("--parts", "rows", "--kills", "3"),
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from adapters.solana.refusals import meaning
-from chainfolio.errors import SourceError
+from chainfolio.errors import SourceError, Unsupported
 from transport.endpoint import Endpoint
 from transport.wire import RpcError
 
@@ -21,8 +21,11 @@ class SolanaEndpoint(Endpoint):
     """One URL of a Solana chain."""
 
     def meaning(self, method: str, refusal: RpcError, height: int) -> SourceError:
-        """By the code of the refusal, else by its words."""
-        return meaning(self.name, method, refusal, height)
+        """By the code of the refusal, else by its words. Who refuses one batch takes none."""
+        found = meaning(self.name, method, refusal, height)
+        if method == "a batch" and isinstance(found, Unsupported):
+            self.learn("max_batch", 1)
+        return found
 
     def units(self, method: str) -> int:
         """About as many as large providers count."""

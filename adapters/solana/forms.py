@@ -20,11 +20,11 @@ class Context(msgspec.Struct):
     slot: U64
 
 
-class At(msgspec.Struct, Generic[T]):
-    """A value, and at which slot it was read."""
+class ReadAt(msgspec.Struct):
+    """A value of which nothing is decoded yet, and at which slot it was read."""
 
     context: Context
-    value: T
+    value: msgspec.Raw
 
 
 class Amount(msgspec.Struct, gc=False):
@@ -41,7 +41,7 @@ class Extension(msgspec.Struct):
     state: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class Holder(msgspec.Struct):
+class Holder(msgspec.Struct, gc=False):
     """What a token account says."""
 
     mint: Key
@@ -52,21 +52,21 @@ class Holder(msgspec.Struct):
     extensions: list[Extension] = []
 
 
-class Parsed(msgspec.Struct, Generic[T]):
+class Parsed(msgspec.Struct, Generic[T], gc=False):
     """What a program's account says, as the node has parsed it."""
 
     info: T
     type: str
 
 
-class Data(msgspec.Struct, Generic[T]):
+class Data(msgspec.Struct, Generic[T], gc=False):
     """The data of an account that the node could parse."""
 
     parsed: Parsed[T]
     program: str = ""
 
 
-class Account(msgspec.Struct, Generic[T]):
+class Account(msgspec.Struct, Generic[T], gc=False):
     """An account whose data the node could parse."""
 
     data: Data[T]
@@ -74,7 +74,7 @@ class Account(msgspec.Struct, Generic[T]):
     lamports: U64
 
 
-class Keyed(msgspec.Struct, Generic[T]):
+class Keyed(msgspec.Struct, Generic[T], gc=False):
     """An account with its address."""
 
     pubkey: Key

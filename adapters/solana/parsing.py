@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from adapters.solana.forms import At, Extension, Holder, StakeAccount, Staked, TokenAccount
+from adapters.solana.forms import Extension, Holder, ReadAt, StakeAccount, Staked, TokenAccount
 from adapters.solana.layouts import STAKE
 from adapters.solana.reads import Held, Note, Staking
 from chainfolio.errors import BadAnswer
@@ -29,7 +30,7 @@ class _Shell(msgspec.Struct):
 
 def slot_and_content(source: str, answer: bytes) -> tuple[int, Any]:
     """At which slot something was read, and what."""
-    found: At[msgspec.Raw] = typed(source, answer, At[msgspec.Raw])
+    found = typed(source, answer, ReadAt)
     return found.context.slot, found.value
 
 
@@ -111,10 +112,16 @@ def activation(activated: int, deactivated: int, epoch: int) -> str:
     return "active" if deactivated == NEVER or deactivated > epoch else "deactivating"
 
 
+@lru_cache(8)
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[list[T]]:
+    """Made once: to look at the type takes as long as to read a thousand accounts."""
+    return msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
+
+
 def _each(source: str, content: Any, kind: type[T], what: str) -> tuple[list[T], list[Note]]:
     """The accounts of a list. One that is not what its program writes is left out, and said."""
     try:
-        found: list[T] = msgspec.json.decode(content, type=list[kind])  # type: ignore[valid-type]
+        found: list[T] = _decoder(kind).decode(content)  # type: ignore[arg-type]  # every type can be hashed
         notes: list[Note] = []
     except msgspec.ValidationError:
         found, notes = _sound(source, content, kind, what)

@@ -1,0 +1,189 @@
+"""A Solana wallet of a thousand token accounts, and a recorded block to rows: requests and rates beside parsers.
+
+python -m bench.solana [--accounts 1000] [--repeat 30]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import gzip
+import json
+import random
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from solders.pubkey import Pubkey
+from solders.rpc.responses import GetTokenAccountsByOwnerJsonParsedResp
+
+from adapters.solana.chain import build
+from adapters.solana.layouts import TOKEN
+from adapters.solana.parsing import slot_and_content, token_accounts
+from adapters.solana.reads import Wallet, WalletRead
+from adapters.solana.rows import tables
+from adapters.solana.settings import SolanaSettings
+from adapters.solana.spans import Whole, whole
+from bench.figures import Figure, main, spread
+from bench.places import HERE
+from chainfolio.seams import Seams
+from transport.exchange import Posted
+
+MAX_REQUESTS, LEAST_PARSED, LEAST_ROWS = 4, 3.0, 0.6
+SLOT = 380_000_000
+BLOCK = HERE.parents[1] / "shared" / "data" / "solana" / "blocks" / "devnet_147078734_json.rpc.jsonl.gz"
+GENESIS = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d"
+DATASETS = ("transactions", "native", "transfers")
+
+
+def listed(account: str, count: int) -> list[dict[str, Any]]:
+    """So many token accounts, as a node parses them."""
+    chance = random.Random(count)
+
+    def key() -> str:
+        return str(Pubkey(chance.randbytes(32)))
+
+    return [
+        {
+            "pubkey": key(),
+            "account": {
+                "data": {
+                    "program": "spl-token", "space": 165,
+                    "parsed": {
+                        "type": "account",
+                        "info": {
+                            "isNative": False, "mint": key(), "owner": account, "state": "initialized",
+                            "tokenAmount": {
+                                "amount": str(raw := chance.randrange(1, 10**15)), "decimals": 6,
+                                "uiAmount": raw / 10**6, "uiAmountString": f"{raw // 10**6}.{raw % 10**6:06}",
+                            },
+                        },
+                    },
+                },
+                "executable": False, "lamports": 2039280, "owner": TOKEN, "rentEpoch": 18446744073709551615,
+                "space": 165,
+            },
+        }
+        for _ in range(count)
+    ]  # fmt: skip
+
+
+class Endpoint:
+    """Answers about one wallet, one question at a time."""
+
+    def __init__(self, accounts: list[dict[str, Any]]) -> None:
+        clock = struct.pack("<QqQQq", SLOT, 0, 7, 7, 1_700_000_000)
+        owned = [{"data": ["", "base64"], "owner": "1" * 32, "lamports": 5}]
+        owned += [{"data": [base64.b64encode(clock).decode(), "base64"], "owner": "Sysvar", "lamports": 1}]
+        at = {"context": {"slot": SLOT}}
+        self.answers: dict[str, Callable[[Any], Any]] = {
+            "getGenesisHash": lambda params: GENESIS, "getSlot": lambda params: SLOT,
+            "getBlock": lambda params: {
+                "blockhash": "h", "previousBlockhash": "p", "parentSlot": SLOT - 1, "blockTime": 1_700_000_000,
+            },
+            "getMultipleAccounts": lambda params: {**at, "value": owned},
+            "getProgramAccounts": lambda params: {**at, "value": []},
+            "getTokenAccountsByOwner": lambda params: {
+                **at, "value": accounts if params[1]["programId"] == TOKEN else [],
+            },
+        }  # fmt: skip
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        """One question; several at once are refused, as some endpoints do."""
+        asked = json.loads(body)
+        if isinstance(asked, list):
+            error = {"code": -32600, "message": "Only method calls are supported"}
+            return Posted(200, None, msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error}))
+        given = self.answers[asked["method"]](asked["params"])
+        return Posted(200, None, msgspec.json.encode({"jsonrpc": "2.0", "result": given, "id": asked["id"]}))
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+async def requests(account: str, accounts: list[dict[str, Any]]) -> int:
+    """What reading the wallet asks, once the head is known."""
+    settings = SolanaSettings(adapter="solana", rpc=["http://one.test"])
+    chain = build("solana", settings, Seams(), configs=Path(HERE.parent, "configs"), transport=Endpoint(accounts))
+    head = (await chain.heads()).latest
+    before = chain.requests
+    [found] = await chain.answer([WalletRead(account)], head)
+    assert isinstance(found, Wallet)
+    assert len(found.tokens) == len(accounts)
+    return chain.requests - before
+
+
+def turns(ours: Callable[[], object], theirs: Callable[[], object], repeat: int) -> list[float]:
+    """How many times as fast ours is, in turns, of the processor's time."""
+    ratios = []
+    for _ in range(repeat):
+        times = []
+        for each in (ours, theirs):
+            start_s = time.process_time()
+            for _ in range(5):
+                each()
+            times.append(time.process_time() - start_s)
+        ratios.append(times[1] / times[0])
+    return ratios
+
+
+def run(options: argparse.Namespace) -> list[Figure]:
+    """Everything."""
+    account, about = str(Pubkey(random.Random(1).randbytes(32))), f"wallet of {options.accounts:,} token accounts"
+    accounts = listed(account, options.accounts)
+    asked = asyncio.run(requests(account, accounts))
+    result = msgspec.json.encode({"context": {"slot": SLOT, "apiVersion": "2.0.19"}, "value": accounts})
+    text = msgspec.json.encode({"jsonrpc": "2.0", "result": msgspec.Raw(result), "id": 1}).decode()
+
+    def ours() -> object:
+        return token_accounts("bench", slot_and_content("bench", result)[1], account, TOKEN)
+
+    def typed_client() -> object:
+        found = GetTokenAccountsByOwnerJsonParsedResp.from_json(text)
+        assert isinstance(found, GetTokenAccountsByOwnerJsonParsedResp)
+        return [each.account.data.parsed for each in found.value]
+
+    parsed = turns(ours, typed_client, options.repeat)
+    figures = [
+        Figure("solana", f"{about}: requests, without batches", str(asked), f"≤ {MAX_REQUESTS}", asked <= MAX_REQUESTS),
+        Figure(
+            "solana", f"{about}: rate of reading it / of solana-py's typed accounts", spread(parsed),
+            f"≥ {LEAST_PARSED}", sorted(parsed)[len(parsed) // 2] >= LEAST_PARSED,
+        ),
+    ]  # fmt: skip
+    return figures + (of_block(options.repeat) if BLOCK.exists() else [])
+
+
+def of_block(repeat: int) -> list[Figure]:
+    """The rows of a recorded block, beside parsing the same bytes into declared structs."""
+    with gzip.open(BLOCK, "rt") as file:
+        line = json.loads(file.readline())
+    content, slot = msgspec.json.encode(line["result"]), line["params"][0]
+
+    def rows() -> object:
+        read = whole(slot, "bench", content)
+        assert read is not None
+        return tables("solana", read.done, DATASETS)
+
+    rates = turns(rows, lambda: msgspec.json.decode(content, type=Whole), repeat)
+    value = sorted(rates)[len(rates) // 2]
+    return [
+        Figure(
+            "solana", "recorded block to rows: rate / of parsing it into structs", spread(rates), f"≥ {LEAST_ROWS}",
+            value >= LEAST_ROWS,
+        )
+    ]  # fmt: skip
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--accounts", type=int, default=1000)
+    parser.add_argument("--repeat", type=int, default=30)
+
+
+if __name__ == "__main__":
+    main(__doc__, run, add)
