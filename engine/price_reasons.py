@@ -1,0 +1,183 @@
+"""What one asset was worth at one block, and why: every source that was asked, what it said, and what was chosen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from chainfolio.assets import Asset
+from chainfolio.assets import asset as parsed
+from chainfolio.blocks import Block
+from chainfolio.contracts import Price
+from chainfolio.errors import BadRequest
+from chainfolio.plans import run_batched
+from chainfolio.positions import MAX_READS, MAX_ROUNDS
+from engine.wiring import snapshotter_of
+from pricing.quotes import Relative
+from pricing.rules import rules_of
+from pricing.source_chain import Said, source_chain
+
+if TYPE_CHECKING:
+    from chainfolio.chains import Chain
+    from engine.snapshot import Snapshotter
+    from indexer.wiring import System
+
+
+@dataclass(frozen=True, slots=True)
+class Reasons:
+    """`kept` is the price that answers about this block have used, `found` what the sources say now, `said` everything
+    they said of the asset and of those that it is worth some of."""
+
+    asset: Asset
+    chain: str
+    block: Block
+    kept: Price | None
+    found: Price | None
+    said: tuple[Said, ...] = ()
+    disagreement: str = ""
+
+    @property
+    def price(self) -> Price | None:
+        """The price: the one that is kept, where one is."""
+        return self.kept or self.found
+
+
+async def reasons(system: System, written: str, at: int | str | None, *, ask: bool) -> Reasons:
+    """The price of an asset at a block (a height, or a moment as text; None: the newest). With `ask` its sources are
+    asked even where a price is kept."""
+    chain, wanted = named(system, written)
+    taking = snapshotter_of(system, chain)
+    block = await _block(system, taking, at)
+    store, rules = taking.store, rules_of(taking.sources)
+    kept = (await asyncio.to_thread(store.at, block)).get(wanted) if store is not None else None
+    if kept is not None and not ask:
+        return Reasons(wanted, chain.key, block, kept, None, (), rules.guards.disagreements(kept))
+    last = await asyncio.to_thread(store.recent, block, rules.guards.step_days) if store is not None else {}
+    journal: list[Said] = []
+    plan = source_chain(taking.sources, [wanted], block, last, journal)
+    reports = await run_batched(
+        {"": plan}, lambda reads: taking.chain.answer(reads, block), max_rounds=MAX_ROUNDS, max_reads=MAX_READS
+    )
+    if (error := reports[""].error) is not None:
+        raise error
+    found = reports[""].result.prices[0] if reports[""].result and reports[""].result.prices else None
+    if store is not None and kept is None and found is not None:
+        used = await asyncio.to_thread(store.keep, block, [found], final=chain.is_final(block.height))
+        found = used.get(wanted, found)
+        await taking.settle_prices()
+    price = kept or found
+    return Reasons(
+        wanted,
+        chain.key,
+        block,
+        kept,
+        found,
+        tuple(journal),
+        "" if price is None else rules.guards.disagreements(price),
+    )
+
+
+def named(system: System, written: str) -> tuple[Chain, Asset]:
+    """The chain and the asset that somebody means: a CAIP-19 name, `chain:address`, or a symbol of a token list."""
+    if "/" in written:
+        wanted = parsed(written)
+        chain = next((each for each in system.chains if each.info.native.asset.chain == wanted.chain), None)
+        if chain is None:
+            raise BadRequest("asset", f"no configured chain is {wanted.chain}", remedy=_configured(system))
+        return chain, wanted
+    key, colon, address = written.partition(":")
+    if colon:
+        chain = system.chain(key)
+        return chain, chain.info.native.asset if address == "native" else parsed(str(chain.info.token_asset(address)))
+    found = [(chain, asset) for chain in system.chains for asset in _of_symbol(system, chain, written)]
+    if len(found) != 1:
+        said = "several tokens have" if found else "no token of the lists has"
+        names = ", ".join(str(asset) for _, asset in found[:8]) or "write its CAIP-19 name, or chain:address"
+        raise BadRequest("asset", f"{said} the symbol {written[:40]!r}", remedy=names)
+    return found[0]
+
+
+def _of_symbol(system: System, chain: Chain, symbol: str) -> list[Asset]:
+    native = chain.info.native
+    listed = snapshotter_of(system, chain).book.listed.values()
+    return [token.asset for token in (native, *listed) if token.symbol == symbol]
+
+
+def _configured(system: System) -> str:
+    return f"configured are {', '.join(sorted(chain.info.native.asset.chain for chain in system.chains)) or 'none'}"
+
+
+async def _block(system: System, taking: Snapshotter, at: int | str | None) -> Block:
+    """The block that is meant; BadRequest for one before the chain began or after now."""
+    chain, now_us = taking.chain, system.seams.clock.now_us()
+    head = (await chain.heads()).latest
+    if at is None:
+        return head
+    if isinstance(at, int):
+        if at > head.height:
+            raise BadRequest("at", f"block {at} is above the head of {chain.key}, which is block {head.height}")
+        return await chain.block(at)
+    moment_us = _moment_us(at)
+    if moment_us > now_us:
+        raise BadRequest("at", f"{at} is in the future")
+    found = head if moment_us > head.time_us else await chain.block_at(moment_us)
+    if found is None:
+        raise BadRequest("at", f"{chain.key} began after {at}")
+    return found
+
+
+def _moment_us(written: str) -> int:
+    from datetime import UTC, datetime
+
+    try:
+        moment = datetime.fromisoformat(written)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise BadRequest(
+            "at",
+            f"{written[:40]!r} is no block and no moment",
+            remedy="for example 2024-02-29, or 2024-02-29T12:00:00Z",
+        ) from None
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // (datetime.resolution)
+
+
+def tree(found: Reasons) -> dict[str, Any]:
+    """The reasons as a tree of plain values: exact numbers as text."""
+    return {
+        "asset": str(found.asset), "chain": found.chain,
+        "block": {"height": found.block.height, "hash": found.block.hash, "timeUs": found.block.time_us},
+        "price": _priced(found.price), "kept": found.kept is not None, "disagreement": found.disagreement or None,
+        "said": _said(found.asset, found.said, ()),
+    }  # fmt: skip
+
+
+def _said(of: Asset, said: Sequence[Said], above: tuple[Asset, ...]) -> list[dict[str, Any]]:
+    steps: list[dict[str, Any]] = []
+    for _, source, outcome in (each for each in said if each.asset == of):
+        if outcome is None:
+            steps.append({"source": source, "outcome": "does not know it"})
+        elif isinstance(outcome, Price):
+            steps.append({"source": source or outcome.source, "outcome": "price" if source else "chosen",
+                          **(_priced(outcome) or {})})  # fmt: skip
+        elif isinstance(outcome, Relative):
+            parts = [
+                {"asset": str(part), "amount": str(amount),
+                 "said": [] if part in (*above, of) else _said(part, said, (*above, of))}
+                for part, amount in outcome.parts
+            ]  # fmt: skip
+            steps.append({"source": source, "outcome": "relative", "detail": outcome.detail, "parts": parts})
+        else:
+            steps.append({"source": source, "outcome": "refused", "reason": outcome.reason})
+    return steps
+
+
+def _priced(price: Price | None) -> dict[str, Any] | None:
+    if price is None:
+        return None
+    return {
+        "usd": f"{price.usd:f}", "source": price.source, "observedUs": price.time_us,
+        "confidence": str(price.confidence), "depthUsd": None if price.depth_usd is None else f"{price.depth_usd:f}",
+        "detail": price.detail or None,
+    }  # fmt: skip
