@@ -115,7 +115,7 @@ def portfolio(
             for key in value_usd
         },
         completeness="partial" if any(issue.makes_partial for issue in own.unread[address]) else "complete",
-        issues=issue_documents((*own.unread[address], *own.unclear, *_unknown_days(own, address))),
+        issues=issue_documents((*own.unread[address], *own.unclear, *own.beyond, *_unknown_days(own, address))),
         unpriced_assets=sum(valued.value_usd is None for valued in own.everything),
         spam_assets=sum(valued.spam is not None for valued in own.everything),
         price_adapters=() if block_number is not None else tuple(sorted(adapters)),

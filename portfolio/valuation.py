@@ -19,6 +19,7 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Day, Holding, Issue, Position, Price, Snapshot, Spam
 from chainfolio.reads import ReadResult
 
+BEYOND: Final = "its market could pay {most} USD at most: it is worth no more here, though its price says {whole} USD"
 UNCLEAR: Final = "the token does not say its decimals: how much this is cannot be known"
 
 
@@ -27,7 +28,8 @@ class Valued:
     """A holding with its amount (None: its token has no decimals), price and worth (None: nobody priced it).
 
     `spam` is why it is taken for spam (None: it is not), `counted` whether sums have it in them, `pegged` whether it is
-    meant to be worth a fixed sum.
+    meant to be worth a fixed sum. `beyond_usd`: what it would be worth by its price, where the market of that price
+    could not pay as much; then it is worth what the market could pay.
     """
 
     holding: Holding
@@ -39,6 +41,7 @@ class Valued:
     spam: Spam | None = None
     counted: bool = True
     pegged: bool = False
+    beyond_usd: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,15 @@ class Valuation:
         tokens = {str(valued.holding.token.asset) for valued in self.everything if valued.amount is None}
         return tuple(Issue("portfolio", token, UNCLEAR) for token in sorted(tokens))
 
+    @property
+    def beyond(self) -> tuple[Issue, ...]:
+        """What is worth less than its price says, for its market could not pay that: said, and no failed read."""
+        return tuple(
+            Issue(each.price.source, str(each.holding.token.asset), _beyond(each), makes_partial=False)
+            for each in self.everything
+            if each.beyond_usd is not None and each.price is not None and each.counted
+        )
+
     def with_spam(self) -> Valuation:
         """The same with what is taken for spam in its sums."""
         days = tuple(replace(day, came=_counted(day.came), left=_counted(day.left)) for day in self.days)
@@ -165,6 +177,11 @@ class Valuation:
             )
             for account, chains in self.scope.items()
         }  # fmt: skip
+
+
+def _beyond(part: Valued) -> str:
+    whole, most = (amounts.text(each) for each in (part.beyond_usd, part.value_usd) if each is not None)
+    return BEYOND.format(whole=whole, most=most)
 
 
 def _values_usd(parts: Iterable[Valued]) -> list[Decimal]:
@@ -218,8 +235,8 @@ def _valued_position(position: Position, snapshot: Snapshot, prices: Mapping[Ass
     """One position, its parts valued like loose holdings; without prices where its amounts are only claimed."""
     usable = {} if position.unverified else prices
     supplied, borrowed, rewards = (
-        tuple(valued(part, snapshot.chain, snapshot.block, usable.get(part.token.asset)) for part in side)
-        for side in (position.supplied, position.borrowed, position.rewards)
+        tuple(valued(part, snapshot.chain, snapshot.block, usable.get(part.token.asset), owed=owed) for part in side)
+        for side, owed in ((position.supplied, False), (position.borrowed, True), (position.rewards, False))
     )
     supplied, rewards = (
         tuple(_unless_spam(part, _spam_of(part, position, snapshot)) for part in side) for side in (supplied, rewards)
@@ -254,11 +271,16 @@ def _unless_spam(valued: Valued, spam: Spam | None) -> Valued:
     return valued if spam is None else replace(valued, spam=spam, counted=False)
 
 
-def valued(holding: Holding, chain: str, block: Block, price: Price | None, pegged: bool = False) -> Valued:
-    """One holding at one price."""
+def valued(
+    holding: Holding, chain: str, block: Block, price: Price | None, pegged: bool = False, *, owed: bool = False
+) -> Valued:
+    """One holding at one price. It is worth no more than the market of the price could pay, unless it is `owed`."""
     decimals = holding.token.decimals
     meant = decimals is not None and 0 <= decimals <= amounts.MAX_DECIMALS and 0 <= holding.raw <= amounts.MAX_RAW
     amount = amounts.amount(holding.raw, decimals) if meant and decimals is not None else None
     usable = price if price is not None and price.usd.is_finite() and price.usd > 0 else None
     value_usd = amounts.value_of(amount, usable.usd) if amount is not None and usable is not None else None
-    return Valued(holding, chain, block, amount, usable, value_usd, pegged=pegged)
+    beyond_usd, most = None, None if usable is None or owed else usable.depth_usd
+    if value_usd is not None and most is not None and value_usd > most:
+        beyond_usd, value_usd = value_usd, most
+    return Valued(holding, chain, block, amount, usable, value_usd, pegged=pegged, beyond_usd=beyond_usd)

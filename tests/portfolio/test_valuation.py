@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -7,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfolio.amounts import MAX_RAW
-from chainfolio.contracts import Holding, Issue
+from chainfolio.contracts import Holding, Issue, Position
+from portfolio.compose import portfolio
 from portfolio.valuation import ValuedPosition, value, valued
-from tests.portfolio.examples import ALICE, BLOCK, BOB, erc20, native, price, snapshot
+from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, erc20, native, price, snapshot
 
 
 def test_a_holding_nobody_can_price_is_set_aside_not_zero() -> None:
@@ -29,6 +31,32 @@ def test_a_token_without_decimals_is_listed_with_an_issue_and_no_worth_even_if_p
     assert [(each.amount, each.value_usd) for each in result.holdings] == [(None, None)]
     assert [issue.subject for issue in result.unclear] == [str(token.asset)]
     assert result.unread == {ALICE: ()}
+
+
+def test_a_holding_is_worth_no_more_than_its_market_could_pay_and_that_is_said() -> None:
+    token = erc20()
+    thin = replace(price(token, "10"), depth_usd=Decimal(7000))
+    result = value([snapshot(Holding(ALICE, token, 700 * 10**6), prices=(thin,))])
+    assert (result.value_usd, result.beyond) == (7000, ())
+    result = value([snapshot(Holding(ALICE, token, 700 * 10**6 + 1), prices=(thin,))])
+    assert result.value_usd == 7000
+    (issue,) = result.beyond
+    assert (issue.subject, issue.makes_partial) == (str(token.asset), False)
+    assert "7000 USD at most" in issue.reason
+    assert "7000.00001 USD" in issue.reason
+    document = portfolio(ALICE, result, CHAINS, updated_ms=1)
+    assert (document.networth, document.completeness) == ("7000", "complete")
+    assert [each.reason for each in document.issues] == [issue.reason]
+
+
+def test_a_debt_is_owed_in_full_whatever_its_market_could_pay() -> None:
+    token = erc20()
+    thin = replace(price(token, "10"), depth_usd=Decimal(7))
+    supplied, borrowed = Holding(ALICE, token, 10**6), Holding(ALICE, token, 10**6)
+    position = Position(ALICE, "aave3", "LENDING", "Main", (supplied,), (borrowed,))
+    result = value([replace(snapshot(prices=(thin,)), positions=(position,))])
+    assert [part.value_usd for each in result.positions for part in each.parts] == [7, 10]
+    assert result.value_usd == -3
 
 
 def test_holdings_of_zero_are_left_out() -> None:
