@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 WALLET = "0xd8da6bf26964af9d7eed9e03e53415d37aa96045"
+USDC = "0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48"
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("", "--blocks 600 --port 8081"),
     "serve": ("", "--workers 4", "--no-indexing"),
@@ -17,6 +18,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         f"{WALLET} --rpc https://node.example --json",
     ),
     "nav": (WALLET, f"{WALLET} --json"),
+    "price": ("ETH", "ethereum:USDC --at 2024-02-29 --explain", f"eip155:1/erc20:{USDC} --at 19000000 --json"),
     "approvals": (WALLET, f"{WALLET} --chain ethereum --json"),
     "transactions": (WALLET, f"{WALLET} --chain ethereum --limit 50 --csv"),
     "pnl": (WALLET, f"{WALLET} --method average --csv", f"{WALLET} --method uk --parquet gains.parquet"),

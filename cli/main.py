@@ -18,9 +18,10 @@ from chainfolio.errors import ChainfolioError, StoreError
 from cli.examples import EXAMPLES
 
 GROUPS = (
-    "demo", "serve", "worker", "watch", "index", "materialise", "portfolio", "history", "nav", "approvals",
-    "transactions", "pnl", "validators", "verify", "reconcile", "account", "key", "addressbook", "subscription",
-    "virtual-user", "sql", "check", "status", "doctor", "init", "completion", "new-protocol", "record", "test-protocol",
+    "demo", "serve", "worker", "watch", "index", "materialise", "portfolio", "history", "nav", "price",
+    "approvals", "transactions", "pnl", "validators", "verify", "reconcile", "account", "key", "addressbook",
+    "subscription", "virtual-user", "sql", "check", "status", "doctor", "init", "completion", "new-protocol",
+    "record", "test-protocol",
 )  # fmt: skip
 
 RENAMED = {"derive": "materialise", "--readmit": "--reinstate"}  # words of earlier releases

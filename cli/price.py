@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cli.common import Commands, add_rpc, check_chains, moment, with_system
+from cli.common import Commands, add_rpc, check_chains, moment, show_json, with_system
 
 if TYPE_CHECKING:
     from indexer.wiring import System
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
     command = commands.add_parser("price", parents=[common], help="what an asset was worth", description=__doc__)
-    command.add_argument("asset", help="CAIP-19 name, chain:address, or a symbol of the token list")
+    command.add_argument("asset", help="CAIP-19 name, chain:address, chain:SYMBOL, or a symbol of the token lists")
     command.add_argument("--at", metavar="BLOCK|TIME", help="a height, a day or a moment (UTC); default: now")
     add_rpc(command)
     command.set_defaults(run=run)
@@ -34,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
 
     found = with_system(options, read)
     if options.json:
-        print(json.dumps(found, ensure_ascii=False))
+        show_json(found)
         return 0
     block, price = found["block"], found["price"]
     print(f"{found['asset']} at block {block['height']:,} of {found['chain']} ({moment(block['timeUs'])})")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from chainfolio import addresses
 from chainfolio.assets import Asset
 from chainfolio.assets import asset as parsed
 from chainfolio.blocks import Block
@@ -68,41 +69,35 @@ async def reasons(system: System, written: str, at: int | str | None, *, ask: bo
         found = used.get(wanted, found)
         await taking.settle_prices()
     price = kept or found
-    return Reasons(
-        wanted,
-        chain.key,
-        block,
-        kept,
-        found,
-        tuple(journal),
-        "" if price is None else rules.guards.disagreements(price),
-    )
+    disagreement = "" if price is None else rules.guards.disagreements(price)
+    return Reasons(wanted, chain.key, block, kept, found, tuple(journal), disagreement)
 
 
 def named(system: System, written: str) -> tuple[Chain, Asset]:
-    """The chain and the asset that somebody means: a CAIP-19 name, `chain:address`, or a symbol of a token list."""
+    """The chain and the asset that somebody means: a CAIP-19 name, `chain:address`, `chain:SYMBOL`, or a symbol of the
+    token lists alone. BadRequest where nothing has that name, or several have."""
     if "/" in written:
         wanted = parsed(written)
         chain = next((each for each in system.chains if each.info.native.asset.chain == wanted.chain), None)
         if chain is None:
             raise BadRequest("asset", f"no configured chain is {wanted.chain}", remedy=_configured(system))
         return chain, wanted
-    key, colon, address = written.partition(":")
-    if colon:
-        chain = system.chain(key)
-        return chain, chain.info.native.asset if address == "native" else parsed(str(chain.info.token_asset(address)))
-    found = [(chain, asset) for chain in system.chains for asset in _of_symbol(system, chain, written)]
+    key, colon, name = written.rpartition(":")
+    chains = [system.chain(key)] if colon else system.chains
+    if colon and (address := addresses.rules_of(chains[0].kind).canonical(name)):
+        return chains[0], chains[0].info.token_asset(address)
+    found = [(chain, asset) for chain in chains for asset in _of_symbol(system, chain, name)]
     if len(found) != 1:
         said = "several tokens have" if found else "no token of the lists has"
         names = ", ".join(str(asset) for _, asset in found[:8]) or "write its CAIP-19 name, or chain:address"
-        raise BadRequest("asset", f"{said} the symbol {written[:40]!r}", remedy=names)
+        raise BadRequest("asset", f"{said} the symbol {name[:40]!r}", remedy=names)
     return found[0]
 
 
 def _of_symbol(system: System, chain: Chain, symbol: str) -> list[Asset]:
     native = chain.info.native
     listed = snapshotter_of(system, chain).book.listed.values()
-    return [token.asset for token in (native, *listed) if token.symbol == symbol]
+    return [token.asset for token in (native, *listed) if token.symbol.casefold() == symbol.casefold()]
 
 
 def _configured(system: System) -> str:
