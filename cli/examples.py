@@ -22,6 +22,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "approvals": (WALLET, f"{WALLET} --chain ethereum --json"),
     "transactions": (WALLET, f"{WALLET} --chain ethereum --limit 50 --csv"),
     "pnl": (WALLET, f"{WALLET} --method average --csv", f"{WALLET} --method uk --parquet gains.parquet"),
+    "validators": ("12345", f"{WALLET} --by week --csv", "compare 12345 12346 --days 90 --json"),
     "verify": (f"{WALLET} --block 19000000", f"{WALLET} --block 19000000 --against https://node.example"),
     "reconcile": (WALLET, f"{WALLET} --chain ethereum --checkpoints 100", f"{WALLET} --to 19100000 --json"),
     "account create": ("--name team --grant portfolio --credits 1000", "--name me --plan PRO --json"),

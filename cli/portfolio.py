@@ -151,7 +151,8 @@ async def read(
 
 def show(document: Portfolio, name: str | None = None) -> None:
     """One portfolio as a table; its account is called by its name, where it has one."""
-    from portfolio.document import SpamDocument
+    from portfolio.document import UNKNOWN, SpamDocument
+    from portfolio.pnl.in_portfolio import ADAPTER
 
     at = f" at block {document.block_number}" if isinstance(document.block_number, str) else ""
     rows = [
@@ -171,8 +172,13 @@ def show(document: Portfolio, name: str | None = None) -> None:
         for *_, asset in rows:
             if isinstance(asset.spam, SpamDocument):
                 print(f"    {asset.symbol or asset.contract}: {', '.join(asset.spam.reasons)}")
+    gains = document.open_pnl, document.closed_pnl, document.total_cost_basis
+    if any(gain != UNKNOWN for gain in gains):
+        opened, closed, cost = map(money, gains)
+        print(f"  gains: open {opened}, closed {closed}, cost {cost} (chainfolio pnl shows them lot by lot)")
     for issue in document.issues:
-        print(f"  {issue.adapter}: {issue.subject}: {issue.reason}")
+        if issue.adapter != ADAPTER:  # why gains are not known: chainfolio pnl says it
+            print(f"  {issue.adapter}: {issue.subject}: {issue.reason}")
 
 
 def _sheet(document: Portfolio) -> Iterator[list[object]]:

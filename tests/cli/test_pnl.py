@@ -160,6 +160,7 @@ def test_a_wallet_whose_every_unit_was_bought_closes_to_the_last_digit(
     assert run("index", "local").code == 0
     document, report = run("portfolio", new, "--json").json[0], run("pnl", new, "--json").json
     assert [issue for issue in document["issues"] if issue["adapter"] == "pnl"] == []
+    assert "  gains: open " in run("portfolio", new).out
     for field in ("openPnl", "closedPnl", "totalCostBasis"):
         assert document[field] == report[field] != "N/A"
     wallet = document["assetByProtocols"]["wallet"]

@@ -199,7 +199,8 @@ def test_an_unknown_dataset_is_refused_with_those_there_are(run: Run, here: Path
     ran = run("index", "ethereum", "--datasets", "transfers,gossip", "--json")
     assert ran.code == 2
     assert ran.error["message"] == "datasets: ethereum has no dataset `gossip`"
-    assert ran.error["remedy"] == "there are: blocks, transactions, native, transfers, approvals, internal, events"
+    known = "blocks, transactions, native, transfers, approvals, internal, withdrawals, events"
+    assert ran.error["remedy"] == f"there are: {known}"
 
 
 @pytest.mark.parametrize(
