@@ -85,6 +85,7 @@ class Chainlink:
 
     feeds: Mapping[Asset, Feed]
     name: str = SOURCE
+    reads_chain_only: bool = True
     sequencer: Sequencer | None = None
 
     def knows(self, asset: Asset) -> bool:

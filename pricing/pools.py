@@ -41,6 +41,7 @@ class Pools:
     venues: Sequence[Venue]
     max_move: Fraction
     name: str = SOURCE
+    reads_chain_only: bool = True
 
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
         """A relative price, or the reason for none, for each token that has a pool."""

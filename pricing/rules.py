@@ -122,6 +122,12 @@ def knows(source: PriceSource, asset: Asset) -> bool | None:
     return None if said is None else bool(said(asset))
 
 
+def reads_chain_only(source: PriceSource) -> bool:
+    """Whether all that a source reads is of the chain: asking it together with others takes no more requests, and
+    nobody else hears of it."""
+    return bool(getattr(source, "reads_chain_only", False))
+
+
 def rules(tree: Mapping[str, Any], known: Collection[str], file: str, wrapped: Collection[Asset] = ()) -> Rules:
     """The rules that the file of prices sets; BadSettings where it sets none that can be meant."""
     order, classes, guards = (_section(tree, name, file) for name in SECTIONS)

@@ -49,6 +49,7 @@ class Shares:
     rates: Mapping[Asset, Rate]
     native: Asset | None
     name: str = SOURCE
+    reads_chain_only: bool = True
 
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
         """A relative price, or the reason for none, for each asset that is a share of something."""

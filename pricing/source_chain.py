@@ -1,8 +1,9 @@
 """Sources in an order: the next one is asked only for what is still unpriced, and each price says who gave it.
 
-Where two sources know an asset before they are asked, both are asked in one round: the second is a second opinion. A
-relative price waits for those of its parts, which the chain finds like any other, at the same block. All that is open
-is asked for at once: an asset of its next sources, a new part of its first.
+Where two sources know an asset before they are asked, both are asked in one round: the second is a second opinion. So
+are sources that follow each other and read only the chain: their reads go out in the same requests. A relative price
+waits for those of its parts, which the chain finds like any other, at the same block. All that is open is asked for at
+once: an asset of its next sources, a new part of its first.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from chainfolio.plans import MAX_ROUNDS, Plan, Report, batched
 from pricing.guards import price_fault, source_fault, told_fault
 from pricing.quotes import PriceSource, Quotes, Refusal, Relative
 from pricing.relatives import DIRECT, MAX_STEPS, Way, absolute, relative_fault, way_fault, way_of
-from pricing.rules import Rules, decreed, knows, rules_of
+from pricing.rules import Rules, decreed, knows, reads_chain_only, rules_of
 
 MAX_SOURCE_READS: Final = 1_000_000  # of one source: each looks for pools of thousands of tokens at most
 MAX_CHAIN_ROUNDS: Final = 48  # of all sources together; each has the bound of a plan besides
@@ -81,8 +82,9 @@ def _checked(source: PriceSource, assets: Sequence[Asset], block: Block) -> Plan
 @dataclass(slots=True)
 class _Search:
     """How far the search for prices at one block is. `heard` are the prices that sources gave, by the place of the
-    source, `asked` the places of those that were asked for an asset or need not be, `away` how many assets it is away
-    from one that was wanted, `why` the last reason why it has no price."""
+    source, `asked` the places of those that were asked for an asset or need not be, `waiting` the relative prices of an
+    asset in the order of their sources, the first of which is settled first, `away` how many assets it is away from one
+    that was wanted, `why` the last reason why it has no price."""
 
     sources: Sequence[PriceSource]
     block: Block
@@ -92,7 +94,7 @@ class _Search:
     places: Mapping[str, tuple[int, ...]] = field(init=False)
     priced: dict[Asset, Price] = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)
-    waiting: dict[Asset, tuple[int, Relative]] = field(default_factory=dict)
+    waiting: dict[Asset, list[tuple[int, Relative]]] = field(default_factory=dict)
     heard: dict[Asset, dict[int, tuple[Price, Way]]] = field(default_factory=dict)
     held: set[tuple[Asset, int]] = field(default_factory=set)
     asked: dict[Asset, set[int]] = field(default_factory=dict)
@@ -110,8 +112,8 @@ class _Search:
             if away <= MAX_STEPS and away < self.away.get(asset, MAX_STEPS + 1):
                 self.away[asset] = away
                 self.asked.setdefault(asset, set())
-                if asset in self.waiting:
-                    self.want(self.waiting[asset][1].needs, away + 1)
+                for _, told in self.waiting.get(asset, ()):
+                    self.want(told.needs, away + 1)
 
     def next(self) -> dict[int, list[Asset]]:
         """The assets to ask for next, by the place of their source; empty where there is nothing more to ask."""
@@ -154,16 +156,15 @@ class _Search:
             self.refuse([asset], source, fault)
         elif isinstance(told, Price):
             self._offer(told, place, DIRECT)
-        elif asset not in self.waiting and place not in self.heard.get(asset, {}):
+        elif place not in {*self.heard.get(asset, ()), *(each for each, _ in self.waiting.get(asset, ()))}:
             self.journal.append(Said(asset, source, told))
-            self.waiting[asset] = place, told
+            self.waiting.setdefault(asset, []).append((place, told))
             self.want(told.needs, self.away[asset] + 1)
 
     def refuse(self, assets: Iterable[Asset], source: str, reason: str) -> None:
         """None of these has a price of this source."""
         for asset in assets:
-            if asset in self.waiting and self.waiting[asset][1].source == source:
-                del self.waiting[asset]
+            self._settled(asset, source)
             self._refused(Refusal(asset, source, reason))
 
     def quotes(self, wanted: Sequence[Asset]) -> Quotes:
@@ -178,9 +179,11 @@ class _Search:
         return asset not in self.priced and asset not in self.waiting and bool(self._turn(asset))
 
     def _turn(self, asset: Asset) -> list[int]:
-        """The places of the sources that are asked for an asset next: one, or one and a second opinion."""
+        """The places of the sources that are asked for an asset next: one; one and a second opinion, where both know
+        it; or, where it is not known who does, all that follow each other and read only the chain."""
         asked = self.asked[asset]
         found: list[int] = []
+        sure = False
         for place in self.places[self.rules.class_of(asset)]:
             if place in asked:
                 continue
@@ -188,11 +191,16 @@ class _Search:
             if known is False:
                 asked.add(place)
             elif not found:
-                found.append(place)
-                if not known or decreed(self.sources[place]):
+                found, sure = [place], bool(known)
+                if decreed(self.sources[place]):
                     break
-            elif known:
-                return [*found, place]
+            elif sure:
+                if known:
+                    return [*found, place]
+            elif all(reads_chain_only(self.sources[each]) for each in (*found, place)):
+                found.append(place)
+            else:
+                break
         return found
 
     # --- what follows from what was said -----------------------------------------------------------------------------
@@ -202,7 +210,7 @@ class _Search:
         moved = True
         while moved:
             moved = False
-            for asset, (place, told) in list(self.waiting.items()):
+            for asset, ((place, told), *_) in list(self.waiting.items()):
                 unpriced = [part for part in told.needs if part not in self.priced]
                 lost = next((part for part in unpriced if part not in self.waiting and not self._can_be(part)), None)
                 if lost is not None:
@@ -213,6 +221,12 @@ class _Search:
                 elif not unpriced:
                     self._conclude(told, place)
                 moved |= lost is not None or not unpriced
+
+    def _settled(self, asset: Asset, source: str) -> None:
+        """The relative price that a source gave waits no longer."""
+        left = [each for each in self.waiting.pop(asset, ()) if each[1].source != source]
+        if left:
+            self.waiting[asset] = left
 
     def _can_be(self, part: Asset) -> bool:
         return part in self.asked and self._is_open(part)
@@ -238,7 +252,7 @@ class _Search:
         if fault:
             self.refuse([told.asset], told.source, fault)
         else:
-            del self.waiting[told.asset]
+            self._settled(told.asset, told.source)
             self._offer(price, place, way)
         self.decide([told.asset])
 
@@ -272,12 +286,12 @@ class _Search:
         """Refuse the prices that rest on themselves: whatever waits, waits for something that does."""
         ahead = {
             asset: next(part for part in told.needs if part in self.waiting)
-            for asset, (_, told) in self.waiting.items()
+            for asset, ((_, told), *_) in self.waiting.items()
         }
         for circle in _circles(ahead):
             way = " → ".join(map(str, (*circle, circle[0])))
             for asset in circle:
-                self.refuse([asset], self.waiting[asset][1].source, f"its price would rest on itself: {way}")
+                self.refuse([asset], self.waiting[asset][0][1].source, f"its price would rest on itself: {way}")
                 self.decide([asset])
 
 

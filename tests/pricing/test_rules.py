@@ -17,11 +17,11 @@ from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
 from chainfolio.plans import run_known
 from pricing.fixed import Fixed, fixed
-from pricing.quotes import Quotes, Refusal
+from pricing.quotes import Quotes, Refusal, Relative
 from pricing.registry import sources
 from pricing.rules import Guards, Ordered, Rules, rules
 from pricing.source_chain import Said, source_chain
-from tests.pricing.test_relatives import BLOCK, ETH, USD, A, Told, driven, market, price, reasons, told, usd_of
+from tests.pricing.test_relatives import BLOCK, ETH, USD, A, Told, driven, market, price, reasons, share, told, usd_of
 
 COIN, WRAPPED = asset("eip155:1/slip44:60"), f"eip155:1/erc20:0x{'c0' * 20}"
 STABLE = f"eip155:1/erc20:0x{'a0' * 20}"
@@ -107,6 +107,46 @@ def test_a_source_that_says_what_it_knows_is_not_asked_for_anything_else() -> No
     feed = knowing("feed", price(ETH, "7"))
     _, rounds = driven(source_chain(ordered(feed, told("pools", price(A, "1"))), [A, ETH], BLOCK))
     assert (feed.asked, rounds) == ([ETH], 1)
+
+
+class OnChain(Told):
+    """A source that reads only the chain, and cannot say what it knows."""
+
+    reads_chain_only = True
+
+
+def on_chain(name: str, *said: Price | Relative | Refusal) -> OnChain:
+    return OnChain(name, {each.asset: replace(each, source=name) for each in said})
+
+
+def test_sources_that_read_only_the_chain_are_asked_in_one_round_and_the_others_are_second_opinions() -> None:
+    feed = knowing("feed", price(ETH, "10"))
+    shares, pools = on_chain("shares", price(A, "7")), on_chain("pools", market(A, ETH, Fraction(2), Fraction(999)))
+    got, rounds = driven(source_chain(ordered(feed, shares, pools, told("vendor", price(A, "1"))), [A, ETH], BLOCK))
+    assert rounds == 1
+    (of_a,) = [each for each in got.prices if each.asset == A]
+    assert (of_a.source, of_a.usd, [(each.source, each.usd) for each in of_a.others]) == ("shares", 7, [("pools", 20)])
+
+
+def test_of_two_relative_prices_the_second_counts_where_the_first_has_a_part_without_price() -> None:
+    shares, pools = on_chain("shares", share(A, (USD, Fraction(3)))), on_chain("pools", market(A, ETH, Fraction(2)))
+    chained = ordered(knowing("feed", price(ETH, "10")), shares, pools)
+    got, rounds = driven(source_chain(chained, [A], BLOCK))
+    assert (usd_of(got), rounds) == ({A: 20}, 2)
+    assert reasons(got, A) == [f"{USD}, which it is worth some of, has no price"]
+    assert (shares.asked, pools.asked) == ([A, USD], [A, USD])
+
+
+def test_a_vendor_between_two_sources_of_the_chain_is_not_passed_over() -> None:
+    shares, pools = on_chain("shares"), on_chain("pools", price(A, "1"))
+    (found,) = quoted(ordered(shares, told("vendor", price(A, "7")), pools), A).prices
+    assert (found.source, found.others, pools.asked) == ("vendor", (), [])
+
+
+def test_a_vendor_is_not_asked_along_with_sources_of_the_chain() -> None:
+    vendor = told("vendor", price(A, "7"))
+    assert usd_of(quoted(ordered(on_chain("shares"), on_chain("pools", price(A, "1")), vendor), A)) == {A: 1}
+    assert vendor.asked == []
 
 
 # --- guards -----------------------------------------------------------------------------------------------------------
