@@ -125,14 +125,16 @@ def test_sources_that_read_only_the_chain_are_asked_in_one_round_and_the_others_
     got, rounds = driven(source_chain(ordered(feed, shares, pools, told("vendor", price(A, "1"))), [A, ETH], BLOCK))
     assert rounds == 1
     (of_a,) = [each for each in got.prices if each.asset == A]
-    assert (of_a.source, of_a.usd, [(each.source, each.usd) for each in of_a.others]) == ("shares", 7, [("pools", 20)])
+    assert (of_a.source, of_a.usd, [(each.source, each.usd) for each in of_a.others]) == (
+        "shares", Decimal(7), [("pools", Decimal(20))],
+    )  # fmt: skip
 
 
 def test_of_two_relative_prices_the_second_counts_where_the_first_has_a_part_without_price() -> None:
     shares, pools = on_chain("shares", share(A, (USD, Fraction(3)))), on_chain("pools", market(A, ETH, Fraction(2)))
     chained = ordered(knowing("feed", price(ETH, "10")), shares, pools)
     got, rounds = driven(source_chain(chained, [A], BLOCK))
-    assert (usd_of(got), rounds) == ({A: 20}, 2)
+    assert (usd_of(got), rounds) == ({A: Decimal(20)}, 2)
     assert reasons(got, A) == [f"{USD}, which it is worth some of, has no price"]
     assert (shares.asked, pools.asked) == ([A, USD], [A, USD])
 
