@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from chainfolio.blocks import Block
+from chainfolio.chains import Chain
+from chainfolio.errors import NodeBehind
 from chainfolio.plans import Plan
 
 EVEN: Final = 8  # probes a round that cut the span evenly, so that it shrinks whatever the times are like
@@ -18,15 +20,17 @@ EVEN_OF_MANY: Final = 1  # the same of each moment, where several are looked for
 NEAR_OF_MANY: Final = (0, 1, 32)
 
 
-async def block_before(
-    head: Block, moment_us: int, blocks: Callable[[Sequence[int]], Awaitable[Sequence[Block]]]
-) -> Block | None:
-    """The last block before a moment, below a head that is not; None where the chain began later."""
+async def block_before(chain: Chain, moment_us: int) -> Block | None:
+    """The last block of a chain before a moment; None where the chain began later. NodeBehind where its newest block
+    is from before the moment: another one may follow."""
+    head = (await chain.heads()).latest
+    if head.time_us < moment_us:
+        raise NodeBehind(chain.key, f"its newest block, {head.height}, is from before the moment asked for")
     plan = last_before(head, moment_us)
     try:
         heights = next(plan)
         while True:
-            heights = plan.send(await blocks(heights))
+            heights = plan.send(await chain.blocks(heights))
     except StopIteration as stop:
         found: Block | None = stop.value
     return found

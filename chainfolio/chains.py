@@ -233,10 +233,6 @@ class Chain(Protocol):
     async def blocks(self, heights: Sequence[int]) -> list[Block]:
         """The blocks at some heights, in order, in few requests; heights without a block are left out."""
 
-    async def block_at(self, moment_us: int) -> Block | None:
-        """The last block before a moment; None where the chain began later. NodeBehind where its newest block is from
-        before the moment: another one may follow."""
-
     async def collect(
         self,
         span: Span,

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from typing import Final
 
-from chainfolio.block_search import blocks_before
+from chainfolio.block_search import block_before, blocks_before
 from chainfolio.blocks import Block
 from chainfolio.chains import Chain
 
@@ -60,7 +60,7 @@ class Days:
         not there yet: its newest block need not be the last one of that day."""
         if (chain.key, day) in self._kept:
             return self._kept[chain.key, day]
-        found = await chain.block_at(midnight_us(day))
+        found = await block_before(chain, midnight_us(day))
         self._keep(chain, day, found)
         return found
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from chainfolio import addresses
 from chainfolio.assets import Asset
 from chainfolio.assets import asset as parsed
+from chainfolio.block_search import block_before
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.errors import BadRequest
@@ -117,7 +118,7 @@ async def _block(system: System, taking: Snapshotter, at: int | str | None) -> B
     moment_us = _moment_us(at)
     if moment_us > now_us:
         raise BadRequest("at", f"{at} is in the future")
-    found = head if moment_us > head.time_us else await chain.block_at(moment_us)
+    found = head if moment_us > head.time_us else await block_before(chain, moment_us)
     if found is None:
         raise BadRequest("at", f"{chain.key} began after {at}")
     return found

@@ -33,7 +33,6 @@ from adapters.beacon.settings import BeaconSettings
 from adapters.beacon.spec import SECOND_US, Spec
 from adapters.beacon.spec import read as read_spec
 from chainfolio.assets import Asset
-from chainfolio.block_search import block_before
 from chainfolio.blocks import Block, Span
 from chainfolio.chains import Capability, ChainInfo, Collected, Cost, EndpointHealth, Heads
 from chainfolio.contracts import Holding, Token
@@ -201,13 +200,6 @@ class BeaconChain:
                 return None
 
         return [block for block in await gathered(one(height) for height in heights) if block is not None]
-
-    async def block_at(self, moment_us: int) -> Block | None:
-        """The last block before a moment."""
-        head = (await self.heads()).latest
-        if head.time_us < moment_us:
-            raise NodeBehind(self.key, f"its newest block, {head.height}, is from before the moment asked for")
-        return await block_before(head, moment_us, self.blocks)
 
     # --- rows --------------------------------------------------------------------------------------------------------
 

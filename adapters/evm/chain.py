@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pyarrow as pa
 
 from adapters.evm import facts as chain_facts
@@ -25,17 +24,16 @@ from adapters.evm.node import Header, Node, raw_blocks
 from adapters.evm.settings import EvmSettings
 from adapters.evm.spans import Chunk, LogReader
 from chainfolio.assets import Asset
-from chainfolio.block_search import block_before
 from chainfolio.blocks import Block, Span
 from chainfolio.chains import Capability, Collected, EndpointHealth, Heads, KnownTransaction
 from chainfolio.contracts import Holding, Token, TransactionDetails
-from chainfolio.errors import BadRequest, BadSettings, NodeBehind, SourceError, Unavailable
+from chainfolio.errors import BadRequest, BadSettings, SourceError
 from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Plan
 from chainfolio.proofs import Findings
 from chainfolio.seams import Seams
-from transport.endpoint import Endpoint, identity
-from transport.health import Evidence
+from transport import remembered
+from transport.endpoint import Endpoint
 from transport.http import HttpTransport, Transport
 
 # State, bodies and look-ups are loaded when they are asked for: a back-fill of logs starts without them.
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
 
 TRIED = 8  # neighbouring blocks among which one with transactions is looked for
 BODY_BATCH = 20
-NO_MEMORY = EndpointMemory()
 
 
 class EvmChain(Approvals):
@@ -130,14 +127,6 @@ class EvmChain(Approvals):
     async def blocks(self, heights: Sequence[int]) -> list[Block]:
         """The blocks at some heights, in order, in as few requests as the node allows."""
         return [header.block() for header in await self.node.headers(heights)]
-
-    async def block_at(self, moment_us: int) -> Block | None:
-        """The last block before a moment; None where the chain began later. NodeBehind where its newest block is from
-        before the moment."""
-        head = (await self.heads()).latest
-        if head.time_us < moment_us:
-            raise NodeBehind(self.key, f"its newest block, {head.height}, is from before the moment asked for")
-        return await block_before(head, moment_us, self.blocks)
 
     async def answer(self, reads: Sequence[Read], block: Block) -> list[Any]:
         """The answers to some reads, all at that block's hash."""
@@ -387,7 +376,7 @@ def build(
     *,
     configs: Path,
     transport: Transport | None = None,
-    memory: EndpointMemory = NO_MEMORY,
+    memory: EndpointMemory = remembered.NO_MEMORY,
 ) -> EvmChain:
     """Build one chain from its settings and its file of facts."""
     facts = chain_facts.of(key, settings, configs)
@@ -395,19 +384,7 @@ def build(
         raise BadRequest(
             f"chains.{key}.chain_id", f"{settings.chain_id} in the settings, {facts.chain_id} in the chain's facts"
         )
-    if not settings.rpc:
-        raise Unavailable(key, "no endpoint is configured", remedy=f"set chains.{key}.rpc in the settings")
-    shared = transport or HttpTransport(seams.answers)
-    endpoints = [
-        EvmEndpoint(
-            url, shared, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps,
-            concurrency=settings.concurrency * 2, capabilities=memory.capabilities(known),
-            on_capability=partial(memory.on_capability, known), evidence=_evidence(memory.quarantined(known)),
-            on_quarantine=partial(_keep, memory.on_quarantine, known),
-        )
-        for url in settings.rpc
-        for known in [identity(url)]
-    ]  # fmt: skip
+    endpoints = remembered.endpoints(EvmEndpoint, key, settings, seams, memory=memory, transport=transport)
     node = Node(
         facts, endpoints, seams,
         quorum=settings.quorum, hedge=settings.hedge, hashed=settings.integrity == "roots",
@@ -420,11 +397,3 @@ def _explorer(settings: EvmSettings, seams: Seams) -> Explorer:
 
     fetching = Fetching(HttpTransport(seams.answers))
     return Explorer(settings.explorer, fetching, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps)
-
-
-def _keep(on_quarantine: Callable[[str, bytes], None], endpoint: str, evidence: Evidence) -> None:
-    on_quarantine(endpoint, msgspec.json.encode(evidence))
-
-
-def _evidence(kept: bytes | None) -> Evidence | None:
-    return None if kept is None else msgspec.json.decode(kept, type=Evidence)

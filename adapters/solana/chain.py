@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from adapters.solana import facts as chain_facts
 from adapters.solana.datasets import DATASETS
@@ -16,17 +14,15 @@ from adapters.solana.facts import Facts
 from adapters.solana.node import Node
 from adapters.solana.settings import SolanaSettings
 from chainfolio.assets import Asset
-from chainfolio.block_search import block_before
 from chainfolio.blocks import Block, Span
 from chainfolio.chains import Capability, Collected, EndpointHealth, Heads, KnownTransaction
 from chainfolio.contracts import Holding, Token, TransactionDetails
-from chainfolio.errors import NodeBehind, SourceError, Unavailable
+from chainfolio.errors import SourceError
 from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Plan
 from chainfolio.seams import Seams
-from transport.endpoint import identity
-from transport.health import Evidence
-from transport.http import HttpTransport, Transport
+from transport import remembered
+from transport.http import Transport
 
 # State and blocks are loaded when they are asked for.
 if TYPE_CHECKING:
@@ -35,8 +31,6 @@ if TYPE_CHECKING:
     from chainfolio.budgets import Budget, Estimate
     from chainfolio.protocols import InstalledProtocols
     from chainfolio.reads import ReadResult
-
-NO_MEMORY = EndpointMemory()
 
 
 class SolanaChain:
@@ -78,13 +72,6 @@ class SolanaChain:
     async def blocks(self, heights: Sequence[int]) -> list[Block]:
         """The blocks that there are at some slots."""
         return await self.node.blocks(heights)
-
-    async def block_at(self, moment_us: int) -> Block | None:
-        """The last block before a moment."""
-        head = (await self.heads()).latest
-        if head.time_us < moment_us:
-            raise NodeBehind(self.key, f"its newest block, {head.height}, is from before the moment asked for")
-        return await block_before(head, moment_us, self.blocks)
 
     async def collect(
         self,
@@ -186,30 +173,10 @@ def build(
     *,
     configs: Path,
     transport: Transport | None = None,
-    memory: EndpointMemory = NO_MEMORY,
+    memory: EndpointMemory = remembered.NO_MEMORY,
 ) -> SolanaChain:
     """Build one chain from its settings and its file of facts."""
     facts = chain_facts.of(key, settings, configs)
-    if not settings.rpc:
-        raise Unavailable(key, "no endpoint is configured", remedy=f"set chains.{key}.rpc in the settings")
-    shared = transport or HttpTransport(seams.answers)
-    endpoints = [
-        SolanaEndpoint(
-            url, shared, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps,
-            concurrency=settings.concurrency * 2, capabilities=memory.capabilities(known),
-            on_capability=partial(memory.on_capability, known), evidence=_evidence(memory.quarantined(known)),
-            on_quarantine=partial(_keep, memory.on_quarantine, known),
-        )
-        for url in settings.rpc
-        for known in [identity(url)]
-    ]  # fmt: skip
+    endpoints = remembered.endpoints(SolanaEndpoint, key, settings, seams, memory=memory, transport=transport)
     node = Node(facts, endpoints, seams, commitment=settings.commitment, hedge=settings.hedge)
     return SolanaChain(facts, node, settings)
-
-
-def _keep(on_quarantine: Callable[[str, bytes], None], endpoint: str, evidence: Evidence) -> None:
-    on_quarantine(endpoint, msgspec.json.encode(evidence))
-
-
-def _evidence(kept: bytes | None) -> Evidence | None:
-    return msgspec.json.decode(kept, type=Evidence) if kept else None

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from chainfolio.assets import Asset
-from chainfolio.block_search import block_before
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget, Estimate
 from chainfolio.chains import Capability, ChainInfo, Collected, EndpointHealth, Heads, KnownTransaction
@@ -114,13 +113,6 @@ class InventedChain:
         if heights and max(heights) > ledger.head.height:
             raise NodeBehind(self.key, f"block {max(heights)} is not there yet")
         return [each.block for each in ledger.within(heights)]
-
-    async def block_at(self, moment_us: int) -> Block | None:
-        """The last block before a moment."""
-        head = self._ask().head
-        if head.time_us < moment_us:
-            raise NodeBehind(self.key, f"its newest block, {head.height}, is from before the moment asked for")
-        return await block_before(head, moment_us, self.blocks)
 
     async def collect(
         self,

@@ -1,0 +1,53 @@
+"""The endpoints of a chain as its settings name them, each with what is remembered of it over a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from chainfolio.errors import Unavailable
+from chainfolio.kinds import EndpointMemory
+from chainfolio.seams import Seams
+from transport.endpoint import Endpoint, identity
+from transport.health import Evidence
+from transport.http import HttpTransport, Transport
+from transport.settings import EndpointSettings
+
+NO_MEMORY = EndpointMemory()
+E = TypeVar("E", bound=Endpoint)
+
+
+def endpoints(
+    make: Callable[..., E],
+    key: str,
+    settings: EndpointSettings,
+    seams: Seams,
+    *,
+    memory: EndpointMemory = NO_MEMORY,
+    transport: Transport | None = None,
+) -> list[E]:
+    """Every endpoint of a chain, over one transport. Unavailable where none is configured."""
+    if not settings.rpc:
+        raise Unavailable(key, "no endpoint is configured", remedy=f"set chains.{key}.rpc in the settings")
+    shared = transport or HttpTransport(seams.answers)
+    return [
+        make(
+            url, shared, seams, timeout_s=settings.timeout_s, max_rps=settings.max_rps,
+            concurrency=settings.concurrency * 2, capabilities=memory.capabilities(known),
+            on_capability=partial(memory.on_capability, known), evidence=_evidence(memory.quarantined(known)),
+            on_quarantine=partial(_keep, memory.on_quarantine, known),
+        )
+        for url in settings.rpc
+        for known in [identity(url)]
+    ]  # fmt: skip
+
+
+def _keep(on_quarantine: Callable[[str, bytes], None], endpoint: str, evidence: Evidence) -> None:
+    on_quarantine(endpoint, msgspec.json.encode(evidence))
+
+
+def _evidence(kept: bytes | None) -> Evidence | None:
+    return None if kept is None else msgspec.json.decode(kept, type=Evidence)
