@@ -379,7 +379,7 @@ def build(
     memory: EndpointMemory = remembered.NO_MEMORY,
 ) -> EvmChain:
     """Build one chain from its settings and its file of facts."""
-    facts = chain_facts.of(key, settings, configs)
+    facts = chain_facts.of(key, settings.facts, configs)
     if settings.chain_id and settings.chain_id != facts.chain_id:
         raise BadRequest(
             f"chains.{key}.chain_id", f"{settings.chain_id} in the settings, {facts.chain_id} in the chain's facts"

@@ -63,7 +63,7 @@ class EvmKind:
         """The chain id in the chain's file of facts."""
         from adapters.evm import facts
 
-        return facts.of(key, settings, configs).chain_id
+        return facts.of(key, settings.facts, configs).chain_id
 
     async def served(self, settings: EvmSettings, seams: Seams) -> int:
         """What the first endpoint answers to `eth_chainId`."""

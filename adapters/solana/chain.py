@@ -176,7 +176,7 @@ def build(
     memory: EndpointMemory = remembered.NO_MEMORY,
 ) -> SolanaChain:
     """Build one chain from its settings and its file of facts."""
-    facts = chain_facts.of(key, settings, configs)
+    facts = chain_facts.of(key, settings.facts, configs)
     endpoints = remembered.endpoints(SolanaEndpoint, key, settings, seams, memory=memory, transport=transport)
     node = Node(facts, endpoints, seams, commitment=settings.commitment, hedge=settings.hedge)
     return SolanaChain(facts, node, settings)

@@ -11,9 +11,10 @@ import msgspec
 
 from adapters.evm.chain import EvmChain
 from adapters.evm.endpoint import EvmEndpoint
-from adapters.evm.facts import Wrapped, load
+from adapters.evm.facts import load
 from adapters.evm.node import Node
 from adapters.evm.settings import EvmSettings
+from chainfolio.chain_facts import Wrapped
 from chainfolio.seams import Seams
 from localchain.deploy import WAD, Deployment, deploy
 from localchain.evm import Tx, tx

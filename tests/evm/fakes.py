@@ -13,11 +13,12 @@ from sha3 import keccak_256
 
 from adapters.evm.endpoint import EvmEndpoint
 from adapters.evm.events import TRANSFER
-from adapters.evm.facts import Facts, Native, Wrapped
+from adapters.evm.facts import Facts
 from adapters.evm.integrity import Query
 from adapters.evm.node import Node
 from adapters.evm.spans import LogReader
 from chainfolio.blocks import Block
+from chainfolio.chain_facts import Native, Wrapped
 from chainfolio.seams import Seams
 from tests.evm.contracts import Contracts, Refused
 from transport.endpoint import Endpoint

@@ -15,9 +15,10 @@ import msgspec
 from adapters.evm.chain import EvmChain
 from adapters.evm.endpoint import EvmEndpoint
 from adapters.evm.explorer import Explorer
-from adapters.evm.facts import Wrapped, load
+from adapters.evm.facts import load
 from adapters.evm.node import Node
 from adapters.evm.settings import EvmSettings
+from chainfolio.chain_facts import Wrapped
 from chainfolio.seams import Seams
 from localchain.deploy import Deployment
 from localchain.node import LocalNode
@@ -149,7 +150,7 @@ async def served(
 ) -> AsyncIterator[EvmChain]:
     """Our chain over some providers; `pays` is what its protocol does."""
     wrapped = Wrapped(deployment.tokens["WETH"].address.lower(), "WETH")
-    facts = msgspec.structs.replace(load(LOCAL), wrapped=wrapped, pays=list(pays))
+    facts = msgspec.structs.replace(load(LOCAL), wrapped=wrapped, pays=tuple(pays))
     seams = Seams()
     urls = [f"http://provider-{number}.test" for number, _ in enumerate(providers)]
     endpoints = [EvmEndpoint(url, each, seams) for url, each in zip(urls, providers, strict=True)]

@@ -1,0 +1,119 @@
+"""What a chain is like, as its file in `configs/chains` says it: strict, data only. Each kind adds what is its own."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+
+from chainfolio.assets import Asset
+from chainfolio.chains import ChainInfo
+from chainfolio.contracts import Token
+from chainfolio.errors import BadRequest, BadSettings
+
+FactsT = TypeVar("FactsT", bound="ChainFacts")
+
+
+class Native(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The coin that pays fees. `also_at`: where the chain shows it as a token too, lest it is counted twice."""
+
+    symbol: str
+    name: str
+    decimals: int
+    slip44: int
+    also_at: str | None = None
+    images: dict[str, str] = {}
+
+
+class Wrapped(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The token that wraps the native coin."""
+
+    address: str
+    symbol: str
+
+
+class ChainFacts(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """One chain as its file describes it.
+
+    A kind names the CAIP-2 `NAMESPACE` of its chains and the CAIP-19 namespace of their fungible `TOKENS`, and
+    overrides `reference` where not the number of a chain names it. `unproven`: which parts of its blocks hash in a way
+    of the chain's own, so that they cannot be computed again."""
+
+    NAMESPACE: ClassVar[str]
+    TOKENS: ClassVar[str]
+    RENAMED: ClassVar[Mapping[str, str]] = {}
+
+    key: str
+    kind: str
+    chain_id: int
+    name: str
+    native: Native
+    block_time_ms: int = 12_000
+    color: str = ""
+    wrapped: Wrapped | None = None
+    explorer: dict[str, str] = {}
+    images: dict[str, str] = {}
+    unproven: tuple[str, ...] = ()
+
+    @property
+    def reference(self) -> str:
+        """What names the chain among those of its namespace."""
+        return str(self.chain_id)
+
+    @property
+    def caip2(self) -> str:
+        """The chain's CAIP-2 name."""
+        return f"{self.NAMESPACE}:{self.reference}"
+
+    @property
+    def native_asset(self) -> Asset:
+        """The native coin's CAIP-19 name."""
+        return Asset(self.caip2, "slip44", str(self.native.slip44))
+
+    def token_asset(self, contract: str) -> Asset:
+        """A fungible token's CAIP-19 name."""
+        return Asset(self.caip2, self.TOKENS, contract)
+
+    @property
+    def info(self) -> ChainInfo:
+        """What everything else knows of the chain."""
+        native = Token(self.native_asset, self.native.symbol, self.native.name, self.native.decimals)
+        return ChainInfo(
+            self.name, self.chain_id, native, self.TOKENS, self.block_time_ms,
+            wrapped=self.token_asset(self.wrapped.address) if self.wrapped else None,
+            also_at=self.token_asset(self.native.also_at) if self.native.also_at else None, color=self.color,
+            explorer=self.explorer, images=self.images, native_images=self.native.images,
+            unproven=self.unproven,
+        )  # fmt: skip
+
+    def fault(self) -> str:
+        """What cannot be meant, in words; empty where all can."""
+        return ""
+
+
+def of(kind: type[FactsT], key: str, own_file: str, configs: Path) -> FactsT:
+    """The facts of a chain, from the file that its settings name, else from the configs."""
+    if own_file and not Path(own_file).is_file():
+        raise BadSettings(f"chains.{key}.facts", f"there is no file {own_file}", remedy="correct the path")
+    return load(kind, Path(own_file) if own_file else configs / "chains" / f"{key}.toml")
+
+
+def load(kind: type[FactsT], path: Path) -> FactsT:
+    """The facts in one file; BadSettings names the file and what is wrong in it."""
+    try:
+        tree: dict[str, Any] = tomllib.loads(path.read_text())
+        for old, new in kind.RENAMED.items():
+            if old in tree:
+                raise BadSettings(path.name, f"`{old}` has another name now", remedy=f"write `{new}`")
+        facts = msgspec.convert(tree, kind)
+    except FileNotFoundError:
+        known = ", ".join(sorted(p.stem for p in path.parent.glob("*.toml")))
+        raise BadRequest("chain", f"{path.stem} is not a chain known here", remedy=f"one of {known}") from None
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise BadSettings(path.name, str(error)) from None
+    if wrong := facts.fault():
+        raise BadSettings(path.name, wrong)
+    return facts
