@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +19,7 @@ from adapters.solana.datasets import DATASETS
 from adapters.solana.endpoint import UNITS
 from adapters.solana.forms import U64, TokenAccount
 from adapters.solana.layouts import TOKEN_PROGRAMS
-from adapters.solana.node import Node
+from adapters.solana.node import MAX_TIME_S, Node
 from adapters.solana.parsing import slot_and_content
 from adapters.solana.rows import Done, places, tables
 from adapters.solana.transactions import Found, change, token_accounts_of
@@ -237,9 +236,11 @@ def _found(listed: Listed, source: str, content: bytes | memoryview) -> Found:
 def _done(source: str, slot: int, entry: Found) -> Done:
     if entry.blockTime is None:
         raise HistoryUnavailable(source, slot, "the node does not know its time")
+    if not 0 <= entry.blockTime < MAX_TIME_S:
+        raise BadAnswer(source, f"a transaction of slot {slot} at a time that cannot be")
     changed = change(source, entry, slot)
     (number,) = places([changed.signature])
-    return Done(slot, datetime.fromtimestamp(entry.blockTime, UTC), number, changed)
+    return Done(slot, entry.blockTime * 1_000_000, number, changed)
 
 
 async def _last(node: Node, endpoint: Endpoint, span: Span) -> Block | None:

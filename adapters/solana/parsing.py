@@ -40,13 +40,14 @@ def token_accounts(source: str, content: Any, account: str, program: str) -> tup
     sums: dict[str, int] = {}
     decimals: dict[str, int] = {}
     for each in several:
-        holder = each.account.data.parsed.info
-        if holder.owner != account or each.account.owner != program:
+        outer = each.account
+        holder = outer.data.parsed.info
+        held, mint = holder.tokenAmount, holder.mint
+        if holder.owner != account or outer.owner != program:
             raise BadAnswer(source, f"a token account of {holder.owner} in answer to those of {account}")
-        places = decimals.setdefault(holder.mint, holder.tokenAmount.decimals)
-        if places != holder.tokenAmount.decimals:
-            raise BadAnswer(source, f"the mint {holder.mint} has {places} and {holder.tokenAmount.decimals} decimals")
-        sums[holder.mint] = sums.get(holder.mint, 0) + int(holder.tokenAmount.amount)
+        if decimals.setdefault(mint, held.decimals) != held.decimals:
+            raise BadAnswer(source, f"the mint {mint} has {decimals[mint]} and {held.decimals} decimals")
+        sums[mint] = sums.get(mint, 0) + int(held.amount)
         if holder.extensions or holder.state != "initialized":
             notes += _notes(holder)
     return {mint: Held(raw, decimals[mint], program) for mint, raw in sums.items()}, notes
@@ -127,8 +128,7 @@ def _each(source: str, content: Any, kind: type[T], what: str) -> tuple[list[T],
         found, notes = _sound(source, content, kind, what)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadAnswer(source, f"an answer of the wrong shape: {error}") from None
-    addresses = [each.pubkey for each in found]  # type: ignore[attr-defined]
-    if len(set(addresses)) != len(addresses):
+    if len({each.pubkey for each in found}) != len(found):  # type: ignore[attr-defined]
         raise BadAnswer(source, f"the same {what} twice")
     return found, notes
 

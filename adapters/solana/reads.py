@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from adapters.solana.layouts import Mint
 from chainfolio.blocks import Block
 
@@ -46,8 +48,7 @@ class Note:
     is_partial: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True, gc=False):
     """What all token accounts of one mint hold together. `program` is whose mint it is."""
 
     raw: int

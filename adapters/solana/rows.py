@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 
 from adapters.solana.datasets import STANDARDS
@@ -25,13 +24,12 @@ PAID: Final = ("height", "time", "tx_index", "hash", "sender", "recipient", "sta
 Row = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True, gc=False):
     """A transaction with its place. `tx_index` is taken from its signature: an endpoint that gives a transaction does
     not say where in its block it lies."""
 
     slot: int
-    time: datetime
+    time_us: int
     tx_index: int
     change: Change
 
@@ -74,7 +72,7 @@ def tables(
 
 def blocks_table(chain: str, blocks: Iterable[tuple[Block, int]]) -> pa.Table:
     """The rows of blocks, each with the number of its transactions."""
-    rows = [(block.height, block.time, block.hash, block.parent, count) for block, count in blocks]
+    rows = [(block.height, block.time_us, block.hash, block.parent, count) for block, count in blocks]
     return _table(BLOCKS, chain, ("height", "time", "hash", "parent", "tx_count"), rows, {})
 
 
@@ -82,13 +80,13 @@ def _paid(done: Done) -> Row:
     """Who paid, and for what. What was moved is said by movements, so a transaction sends nothing itself."""
     each = done.change
     fee = each.fee.to_bytes(32, "big")
-    return done.slot, done.time, done.tx_index, each.signature, each.payer, each.program, int(not each.failed), fee
+    return done.slot, done.time_us, done.tx_index, each.signature, each.payer, each.program, int(not each.failed), fee
 
 
 def _movements(done: Done) -> Iterator[Row]:
     """Movements of coins first, then those of each mint in the order of the mints: numbered whatever is asked for."""
     change, item = done.change, 0
-    place = (done.slot, done.time, done.tx_index, change.signature)
+    place = (done.slot, done.time_us, done.tx_index, change.signature)
     for sender, recipient, raw in moved(change.native, SYSTEM):
         yield *place, NATIVE, None, sender, recipient, raw.to_bytes(32, "big"), item
         item += 1
@@ -101,12 +99,13 @@ def _movements(done: Done) -> Iterator[Row]:
 def _table(table: Table, chain: str, names: Sequence[str], rows: Sequence[Row], constant: dict[str, Any]) -> pa.Table:
     """Rows as a table: constants are the same in each, and what is not named is null."""
     columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(names, ())
-    schema = table.schema()
     constant = {"chain": chain, **constant}
-    arrays = [
-        pa.array(columns[field.name], field.type)
-        if field.name in columns
-        else pa.repeat(pa.scalar(constant.get(field.name), field.type), len(rows))
-        for field in schema
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    schema = table.schema()
+    return pa.Table.from_arrays([_column(each, columns, constant, len(rows)) for each in schema], schema=schema)
+
+
+def _column(field: pa.Field, columns: Mapping[str, Sequence[Any]], constant: Mapping[str, Any], size: int) -> pa.Array:
+    name, kind = field.name, field.type
+    if name in columns:
+        return pa.array(columns[name], kind)
+    return pa.repeat(pa.scalar(constant[name], kind), size) if name in constant else pa.nulls(size, kind)

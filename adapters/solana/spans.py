@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import msgspec
+
 from adapters.solana.node import Header, Node
 from adapters.solana.rows import Done, blocks_table, places, tables
 from adapters.solana.transactions import Entry, change
@@ -21,10 +23,10 @@ FULL = {
 }  # fmt: skip
 
 
-class Whole(Header, kw_only=True):
-    """A block with its transactions."""
+class Whole(Header, kw_only=True, gc=False):
+    """A block with its transactions, each still as bytes: they are decoded one by one, and none is kept."""
 
-    transactions: list[Entry]
+    transactions: list[msgspec.Raw]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,9 @@ def whole(slot: int, source: str, content: bytes | memoryview) -> Read | None:
     if not 0 <= found.parentSlot < max(slot, 1):
         raise BadAnswer(source, f"block {slot} says that its parent is {found.parentSlot}")
     block = found.block(source, slot)
-    changes = [change(source, entry, slot) for entry in found.transactions]
-    numbers = places([each.signature for each in changes])
-    done = tuple(Done(slot, block.time, number, each) for number, each in zip(numbers, changes, strict=True))
+    changes = [change(source, typed(source, entry, Entry), slot) for entry in found.transactions]
+    numbers, moment = places([each.signature for each in changes]), block.time_us
+    done = tuple(Done(slot, moment, number, each) for number, each in zip(numbers, changes, strict=True))
     return Read(block, found.parentSlot, done)
 
 

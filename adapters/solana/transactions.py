@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -38,14 +37,14 @@ class TokenBalance(msgspec.Struct, gc=False):
     owner: Key | None = None
 
 
-class Loaded(msgspec.Struct):
+class Loaded(msgspec.Struct, gc=False):
     """Accounts that a transaction named by tables."""
 
     writable: list[Key] = []
     readonly: list[Key] = []
 
 
-class Meta(msgspec.Struct):
+class Meta(msgspec.Struct, gc=False):
     """What came of a transaction."""
 
     fee: U64
@@ -76,7 +75,7 @@ class Header(msgspec.Struct, gc=False):
     numRequiredSignatures: Index
 
 
-class Message(msgspec.Struct):
+class Message(msgspec.Struct, gc=False):
     """What was signed."""
 
     accountKeys: list[Key | Named]
@@ -84,29 +83,28 @@ class Message(msgspec.Struct):
     header: Header | None = None
 
 
-class Signed(msgspec.Struct):
+class Signed(msgspec.Struct, gc=False):
     """A message with its signatures."""
 
     signatures: list[str]
     message: Message
 
 
-class Entry(msgspec.Struct):
+class Entry(msgspec.Struct, gc=False):
     """A transaction in a block, in the encoding `json`, `jsonParsed` or `base64`."""
 
     transaction: Signed | tuple[str, str]
     meta: Meta | None = None
 
 
-class Found(Entry):
+class Found(Entry, gc=False):
     """A transaction that was asked for by its signature."""
 
     slot: U64 = 0
     blockTime: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, gc=False):
     """What one transaction changed. `native` and `tokens` are by account and by owner; of who paid the fee, without it.
     `program` is the first that it called, which is not about its price."""
 
@@ -138,32 +136,36 @@ def change(source: str, entry: Entry, slot: int) -> Change:
     if meta is None:
         raise HistoryUnavailable(source, slot, "what came of a transaction is not kept")
     signatures, keys, programs = _read(source, entry.transaction)
-    if len(keys) != len(meta.preBalances) and meta.loadedAddresses:
-        keys += [*meta.loadedAddresses.writable, *meta.loadedAddresses.readonly]
-    if not signatures or not len(keys) == len(meta.preBalances) == len(meta.postBalances):
+    before, after = meta.preBalances, meta.postBalances
+    if len(keys) != len(before) and meta.loadedAddresses:
+        keys = [*keys, *meta.loadedAddresses.writable, *meta.loadedAddresses.readonly]
+    if not signatures or not len(keys) == len(before) == len(after):
         raise BadAnswer(source, f"a transaction of slot {slot} with {len(keys)} accounts and other balances")
-    native = {
-        key: after - before
-        for key, before, after in zip(keys, meta.preBalances, meta.postBalances, strict=True)
-        if before != after
-    }
+    native = {key: new - old for key, old, new in zip(keys, before, after, strict=True) if old != new}
     native[keys[0]] = native.get(keys[0], 0) + meta.fee
-    called = (keys[each] if isinstance(each, int) and each < len(keys) else each for each in programs)
-    program = next((each for each in called if isinstance(each, str) and each != COMPUTE_BUDGET), None)
     tokens = _tokens(source, keys, meta) if meta.preTokenBalances or meta.postTokenBalances else {}
-    return Change(signatures[0], keys[0], program, meta.fee, meta.err is not None, len(signatures), native, tokens)
+    return Change(
+        signatures[0], keys[0], _first(keys, programs), meta.fee, meta.err is not None, len(signatures), native, tokens
+    )
+
+
+def _first(keys: Sequence[str], programs: Sequence[int | str | None]) -> str | None:
+    """The first program that was called, which is not about the price of the transaction."""
+    for each in programs:
+        called = keys[each] if isinstance(each, int) and each < len(keys) else each
+        if isinstance(called, str) and called != COMPUTE_BUDGET:
+            return called
+    return None
 
 
 def _read(source: str, given: Signed | tuple[str, str]) -> tuple[list[str], list[str], list[int | str | None]]:
     """The signatures, the accounts that the message names itself, and the programs that it calls."""
-    if isinstance(given, Signed):
-        message = given.message
-        keys = [each if isinstance(each, str) else each.pubkey for each in message.accountKeys]
-        programs: list[int | str | None] = [
-            each.programId if each.programIdIndex is None else each.programIdIndex for each in message.instructions
-        ]
-        return given.signatures, keys, programs
-    return _unpacked(source, *given)
+    if not isinstance(given, Signed):
+        return _unpacked(source, *given)
+    message = given.message
+    keys = [each if type(each) is str else each.pubkey for each in message.accountKeys]  # type: ignore[union-attr]
+    programs = [each.programId if each.programIdIndex is None else each.programIdIndex for each in message.instructions]
+    return given.signatures, keys, programs
 
 
 def _unpacked(source: str, content: str, encoding: str) -> tuple[list[str], list[str], list[int | str | None]]:
@@ -186,10 +188,14 @@ def _unpacked(source: str, content: str, encoding: str) -> tuple[list[str], list
 def _tokens(source: str, keys: Sequence[str], meta: Meta) -> dict[str, dict[str, int]]:
     """By mint and owner; a token account whose owner no node said is its own. One without lamports is closed, or not
     open yet, and holds nothing, whatever a node says of it."""
+    before, after = meta.preTokenBalances or [], meta.postTokenBalances or []
     sums: dict[str, dict[str, int]] = {}
-    sides = (-1, meta.preTokenBalances, meta.preBalances), (1, meta.postTokenBalances, meta.postBalances)
-    for sign, balances, lamports in sides:
-        for each in balances or ():
+    if len(before) == len(after) and 0 not in meta.preBalances and 0 not in meta.postBalances:
+        # Most balances stay: what is the same before and after changes nothing.
+        changed = [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]]
+        before, after = [pair[0] for pair in changed], [pair[1] for pair in changed]
+    for sign, balances, lamports in ((-1, before, meta.preBalances), (1, after, meta.postBalances)):
+        for each in balances:
             if each.accountIndex >= len(keys):
                 raise BadAnswer(source, "a balance of an account that the transaction does not name")
             if not lamports[each.accountIndex]:
@@ -207,7 +213,7 @@ def token_accounts_of(source: str, entry: Entry) -> set[tuple[str, str]]:
         return set()
     keys = _read(source, entry.transaction)[1]
     if len(keys) != len(meta.preBalances) and meta.loadedAddresses:
-        keys += [*meta.loadedAddresses.writable, *meta.loadedAddresses.readonly]
+        keys = [*keys, *meta.loadedAddresses.writable, *meta.loadedAddresses.readonly]
     balances = (*(meta.preTokenBalances or ()), *(meta.postTokenBalances or ()))
     return {(each.owner, keys[each.accountIndex]) for each in balances if each.owner and each.accountIndex < len(keys)}
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from adapters.solana.layouts import TOKEN, BadLayout, mint
 from adapters.solana.reads import Wallet, WalletRead
 from adapters.solana.refusals import CODES, meaning
-from adapters.solana.transactions import moved
+from adapters.solana.transactions import Found, change, moved
 from chainfolio.addresses import SOLANA
 from chainfolio.blocks import Block, Span
 from chainfolio.errors import (
@@ -267,6 +268,21 @@ async def test_a_version_that_a_node_does_not_support_is_a_typed_error() -> None
 async def test_balances_that_do_not_fit_the_accounts_are_refused(meta: dict[str, Any]) -> None:
     with pytest.raises(BadAnswer):
         await rows(listing([[named(60)]], **meta))
+
+
+@pytest.mark.parametrize("time", [-1, 2**37, 2**63 - 1])
+async def test_a_transaction_of_a_time_that_cannot_be_is_refused(time: int) -> None:
+    node = listing([[named(60)]])
+    node.answers = {**node.answers, "getTransaction": lambda params: {**transaction(60, SIGNATURE), "blockTime": time}}
+    with pytest.raises(BadAnswer, match="at a time that cannot be"):
+        await rows(node)
+
+
+def test_a_transaction_that_names_accounts_by_tables_can_be_read_twice() -> None:
+    loaded = {"writable": [MINT], "readonly": []}
+    entry = msgspec.convert(transaction(60, SIGNATURE, preBalances=[10, 1, 0], postBalances=[5, 1, 0],
+                                        loadedAddresses=loaded), Found)  # fmt: skip
+    assert change("node", entry, 60) == change("node", entry, 60)
 
 
 async def test_endpoints_that_are_exchanged_between_reads_give_the_same_wallet() -> None:
