@@ -53,7 +53,7 @@ class Spans:
 
     def __init__(self, spans: Iterable[Span] = ()) -> None:
         merged: list[Span] = []
-        for span in sorted(spans):
+        for span in sorted(iter(spans)):  # not of `spans`: Python would make room for as many as `len` says
             if merged and span.first <= merged[-1].last + 1:
                 merged[-1] = Span(merged[-1].first, max(merged[-1].last, span.last))
             else:
@@ -88,7 +88,7 @@ class Spans:
         return any(height in span for span in self._spans)
 
     def __or__(self, other: Iterable[Span]) -> Spans:
-        return Spans((*self._spans, *other))
+        return Spans((*self._spans, *iter(other)))
 
     def __and__(self, other: Iterable[Span]) -> Spans:
         return Spans(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -15,10 +17,15 @@ if TYPE_CHECKING:
     import polars as pl
 
 UNKNOWN: Final = "N/A"
+NEVER: Final = 2**62
 DIGITS: Final = 18
 DAY_S: Final = 86_400
 EPOCH_DAY: Final = 3  # 1970-01-01 was a Thursday: the Monday before is three days earlier
+Effective = Callable[[int, int | None, int | None], str]  # from the end of a bucket and its last row
 OWN: Final = ("source", "target", "head", "inactivity", "sync", "proposals", "slashing")
+# The columns of `validator_rewards` that buckets are made of.
+READ: Final = ("validator", "epoch", *OWN, "ideal", "sync_ideal", "sync_hits", "sync_misses", "proposed", "missed",
+               "effective")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +37,10 @@ class Buckets:
     begin: int
     end: int
 
-    def starts(self) -> list[int]:
+    def starts(self) -> Sequence[int]:
         """The first epoch of each bucket."""
         if self.granularity == "epoch":
-            return list(range(self.begin, self.end + 1))
+            return range(self.begin, self.end + 1)
         if self.granularity == "all":
             return [self.begin]
         starts, epoch = [], self.begin
@@ -67,39 +74,61 @@ class Known:
 def bucketed(known: Known, buckets: Buckets, window: Window) -> Rows[ValidatorReward]:
     """The buckets in a window, and how many there are."""
     starts = buckets.starts()
-    ends = [*(each - 1 for each in starts[1:]), buckets.end]
-    wanted = list(zip(starts, ends, strict=True))[window.offset : window.offset + window.limit]
-    return Rows([_bucket(known, begin, end) for begin, end in wanted], len(starts))
+    shown = starts[window.offset : window.offset + window.limit]
+    if not shown:
+        return Rows((), len(starts))
+    ends = [each - 1 for each in starts[window.offset + 1 : window.offset + window.limit + 1]]
+    if len(ends) < len(shown):
+        ends.append(buckets.end)
+    effective = _effective(known)
+    rows = zip(shown, ends, _sums(known, shown, ends[-1]), strict=True)
+    return Rows([_bucket(known.clock, begin, end, own, effective) for begin, end, own in rows], len(starts))
 
 
-def _bucket(known: Known, begin: int, end: int) -> ValidatorReward:
+def _sums(known: Known, starts: Sequence[int], end: int) -> list[dict[str, Any]]:
+    """What the rows from each start to the next one add up to: all buckets in one pass."""
     import polars as pl
 
-    clock, rows = known.clock, known.rows
-    first, last = rows["epoch"].search_sorted(begin), rows["epoch"].search_sorted(end + 1)
-    own = rows.slice(first, last - first)
-    sums = {name: int(own[name].sum()) for name in (*OWN, "sync_ideal", "sync_hits", "sync_misses", "proposed")}
-    reward = sum(sums[name] for name in OWN)
-    potential = None
-    if not own["ideal"].null_count():
-        potential = int(own["ideal"].sum()) + sums["sync_ideal"] + sums["proposals"]
-    start_s, end_s = clock.begins_s(begin), clock.begins_s(end + 1) - 1
+    firsts = pl.DataFrame({"start": starts}, schema={"start": pl.Int64})
     left = known.validator.exited
-    duties = own.filter(pl.col("epoch") < left) if left is not None else own
-    missed = int(((duties["source"] < 0) & (duties["target"] < 0)).sum())
-    has_blocks = sums["proposed"] > 0
+    on_duty = pl.col("epoch") < (NEVER if left is None else left)
+    missed = on_duty & (pl.col("source") < 0) & (pl.col("target") < 0)
+    found = (
+        known.rows.filter(pl.col("epoch").is_between(starts[0], end))
+        .join_asof(firsts, left_on="epoch", right_on="start")
+        .group_by("start")
+        .agg(
+            pl.sum_horizontal(OWN).sum().alias("reward"),
+            (pl.col("ideal") + pl.col("sync_ideal") + pl.col("proposals")).sum().alias("potential"),
+            pl.col("ideal").null_count().alias("unknown_ideal"),
+            pl.col("missed").null_count().alias("unknown_missed"),
+            pl.col("missed", "proposed", "sync_hits", "sync_misses").sum(),
+            on_duty.sum().alias("duties"),
+            missed.sum().alias("attestations_missed"),
+            pl.col("epoch", "effective").last().name.prefix("last_"),
+        )
+    )
+    found = firsts.join(found, on="start", how="left", maintain_order="left")
+    return found.with_columns(pl.exclude("last_epoch", "last_effective").fill_null(0)).to_dicts()
+
+
+def _bucket(clock: SlotClock, begin: int, end: int, own: Mapping[str, Any], effective: Effective) -> ValidatorReward:
+    start_s, end_s = clock.begins_s(begin), clock.begins_s(end + 1) - 1
+    potential = None if own["unknown_ideal"] else own["potential"]
+    has_blocks = own["proposed"] > 0
     return ValidatorReward(
         epoch_start=begin, epoch_end=end, timestamp_start=start_s, timestamp_end=end_s,
         date_start=_date(start_s), date_end=_date(end_s),
-        consensus_reward=str(reward * GWEI),
+        consensus_reward=str(own["reward"] * GWEI),
         consensus_potential_reward=UNKNOWN if potential is None else str(potential * GWEI),
-        consensus_efficiency=efficiency(reward, potential),
+        consensus_efficiency=efficiency(own["reward"], potential),
         execution_reward=UNKNOWN if has_blocks else "0",
-        end_effective_balance=_effective(known, own, end),
-        attestations_included=len(duties) - missed, attestations_missed=missed,
-        sync_participations=sums["sync_hits"], sync_missed=sums["sync_misses"],
-        proposed_blocks=sums["proposed"],
-        missed_blocks=None if own["missed"].null_count() else int(own["missed"].sum()),
+        end_effective_balance=effective(end, own["last_epoch"], own["last_effective"]),
+        attestations_included=own["duties"] - own["attestations_missed"],
+        attestations_missed=own["attestations_missed"],
+        sync_participations=own["sync_hits"], sync_missed=own["sync_misses"],
+        proposed_blocks=own["proposed"],
+        missed_blocks=None if own["unknown_missed"] else own["missed"],
         mev_blocks=None if has_blocks else 0,
     )  # fmt: skip
 
@@ -114,15 +143,16 @@ def efficiency(reward: int, potential: int | None) -> Ratio | None:
     return msgspec.Raw(f"{whole}.{digits}".encode() if digits else str(whole).encode())
 
 
-def _effective(known: Known, own: pl.DataFrame, end: int) -> str:
+def _effective(known: Known) -> Effective:
     """The effective balance at the end of a bucket: of its last row, else as the registry last told it."""
-    if len(own) and own["epoch"][-1] == end:
-        return str(own["effective"][-1] * GWEI)
-    at = known.told["epoch"].search_sorted(end + 1)
-    told: Any = known.told["effective"][at - 1] if at else None
-    if told is None and len(own):
-        told = own["effective"][-1]
-    return UNKNOWN if told is None else str(told * GWEI)
+    epochs, told = known.told["epoch"].to_list(), known.told["effective"].to_list()
+
+    def at_end(end: int, last_epoch: int | None, last: int | None) -> str:
+        at = bisect_right(epochs, end)
+        found = last if last_epoch == end or not at else told[at - 1]
+        return UNKNOWN if found is None else str(found * GWEI)
+
+    return at_end
 
 
 def _date(moment_s: int) -> str:

@@ -12,7 +12,7 @@ from chainfolio.blocks import Span, Spans
 from chainfolio.errors import BadAnswer, NotFound, NotIndexed
 from chainfolio.tables import DEPOSITS, VALIDATOR_REWARDS, VALIDATORS, WITHDRAWALS, Table
 from chainfolio.validators import ADDRESS, GWEI, HasValidators, SlotClock, ValidatorNow, address_of
-from engine.reward_buckets import Buckets, Known, bucketed
+from engine.reward_buckets import READ, Buckets, Known, bucketed
 from engine.rows import in_tail
 from engine.validators import (
     Granularity,
@@ -128,7 +128,9 @@ class ValidatorRecords:
         slots = Span((begin + after) * clock.slots, (end + after) * clock.slots)
         self._check(VALIDATOR_REWARDS, found, slots)
         here = pl.col("epoch").is_between(begin, end)
-        rows = self._rows(VALIDATOR_REWARDS, [found.index], "validator", "epoch").filter(here).sort("epoch")
+        rows = (
+            self._rows(VALIDATOR_REWARDS, [found.index], "validator", "epoch", columns=READ).filter(here).sort("epoch")
+        )
         left = found.exited if found.exited is not None else end + 1
         duties = range(max(begin, found.activated or 0), min(end + 1, left))
         have = rows.filter(pl.col("epoch").is_between(duties.start, duties.stop - 1)) if duties else rows.clear()
@@ -136,8 +138,8 @@ class ValidatorRecords:
             missing = next(iter(set(duties) - set(have["epoch"].to_list())))
             first = (missing + after) * clock.slots
             raise NotIndexed(self.chain.key, VALIDATOR_REWARDS.name, first, first + clock.slots - 1)
-        told = self._rows(VALIDATORS, [found.index], "validator", "epoch").filter(pl.col("epoch") <= end).sort("epoch")
-        return rows, told.select("epoch", "effective")
+        told = self._rows(VALIDATORS, [found.index], "validator", "epoch", columns=("validator", "epoch", "effective"))
+        return rows, told.filter(pl.col("epoch") <= end).sort("epoch")
 
     async def withdrawals(self, validator: ValidatorId, window: Window) -> Rows[ValidatorWithdrawal]:
         """Its withdrawals, the latest first."""
@@ -180,12 +182,15 @@ class ValidatorRecords:
         rows = self._rows(table, [key], "pubkey" if isinstance(key, str) else "validator", *order)
         return rows.sort(order, descending=True)
 
-    def _rows(self, table: Table, keys: Sequence[Any], name: str, *unique: str) -> pl.DataFrame:
-        """Rows from the tail, then from the lake, which is the way of a row; each once."""
+    def _rows(
+        self, table: Table, keys: Sequence[Any], name: str, *unique: str, columns: Sequence[str] = ()
+    ) -> pl.DataFrame:
+        """Rows from the tail, then from the lake, which is the way of a row; each once. `columns`: default all."""
         import polars as pl
 
-        fresh = in_tail(self.system.tail, self.chain.key, table).filter(pl.col(name).is_in(keys))
-        stored = self.system.lake.of_accounts(table, self.chain.key, keys).collect()
+        wanted = list(columns or table.names)
+        fresh = in_tail(self.system.tail, self.chain.key, table).filter(pl.col(name).is_in(keys)).select(wanted)
+        stored = self.system.lake.of_accounts(table, self.chain.key, keys, wanted).collect()
         if fresh.is_empty():
             return stored
         return pl.concat([fresh, stored.select(fresh.columns)]).unique([name, *unique])

@@ -87,3 +87,9 @@ def test_the_time_of_a_block_is_exact_to_the_microsecond(time_us: int) -> None:
     time = Block(1, "0x", "0x", time_us).time
     since = time - datetime(1970, 1, 1, tzinfo=UTC)
     assert (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds == time_us
+
+
+def test_a_set_of_very_many_heights_takes_no_room_for_each() -> None:
+    huge = Spans([Span(0, 2**62)])
+    assert huge | huge == huge == Spans(huge)
+    assert huge - Spans([Span(5, 5)]) == Spans([Span(0, 4), Span(6, 2**62)])
