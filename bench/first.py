@@ -1,5 +1,7 @@
 """The first portfolio of a wallet at a node 50 ms away, without an index: requests, and time with the start of Python.
 
+Of the tokens that it holds, one in ten is a vault's share; the others are priced by a pool each, of Uniswap V2 or V3.
+
 python -m bench.first [--repeat 5] [--latency 50]
 """
 
@@ -11,7 +13,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -24,6 +26,7 @@ from aiohttp import web
 from adapters.evm.facts import load
 from bench.figures import Figure, main, spread
 from bench.places import ROOT, scratch
+from bench.pools import opened, prices, stock
 from bench.runs import environment
 from bench.snapshot import WALLET, deploy
 from engine.token_registry import TokenRegistry
@@ -32,6 +35,9 @@ from localchain.node import LocalNode
 
 CHAIN = "ethereum"  # the chain with the largest registry
 EVERY = 200  # the wallet holds every two-hundredth token
+VAULTS = 10  # every tenth of these is a share
+VAULT_RAW = 10**18
+NATIVE = "eip155:31337/slip44:60"
 MAX_REQUESTS, MAX_S = 8, 2.0
 
 
@@ -76,6 +82,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
     tokens = [asset.reference for asset in registry.named_by(2)]
     with LocalNode() as node, scratch() as folder:
         held = deploy(node, tokens, EVERY)
+        (folder / "prices.toml").write_text(_priced(node, list(held)))
         facts = (CONFIGS / "chains" / "local.toml").read_text().replace('key = "local"', f'key = "{CHAIN}"')
         (folder / "facts.toml").write_text(facts)
         found = asyncio.run(_measure(node.url, folder, held, options))
@@ -94,12 +101,32 @@ def run(options: argparse.Namespace) -> list[Figure]:
     ]
 
 
+def _priced(node: LocalNode, held: Sequence[str]) -> str:
+    """Give each held token a market, or make it a vault's share; the settings that say where prices come from."""
+    market = opened(node, by=1)
+    deployer, weth = market.deployer, market.symbols["WETH"]
+    shares = held[::VAULTS]
+    stock(market, [token for token in held if token not in shares])
+    made = deployer.create("Vault", "Vault", ("address", "string", "string"), weth, "Vault", "VAULT")
+    deployer.do(weth, "deposit()", value=VAULT_RAW * len(shares))
+    deployer.settle()
+    code = node.rpc("eth_getCode", made, "latest")
+    node.batch(("anvil_setCode", (share, code)) for share in shares)
+    for share in shares:
+        deployer.do(weth, "approve(address,uint256)", share, VAULT_RAW)
+        deployer.do(share, "deposit(uint256,address)", VAULT_RAW, deployer.account)
+    deployer.settle()
+    node.mine(5)
+    named = ", ".join(f'"{share.lower()}"' for share in shares)
+    return f'{prices(market, CHAIN)}\n[shares.{CHAIN}]\nnative = "{NATIVE}"\nvault = [{named}]\n'
+
+
 async def _measure(
     url: str, folder: Path, held: dict[str, int], options: argparse.Namespace
 ) -> list[tuple[float, float, int]]:
     """Seconds, seconds of the processor and requests of each run; the first one is not counted among the times."""
     facts = {f"CHAINFOLIO_CHAINS__{CHAIN.upper()}__FACTS": str(folder / "facts.toml")}
-    env = environment({**facts, "PYTHONPATH": str(ROOT)})
+    env = environment({**facts, "CHAINFOLIO_PRICES_FILE": str(folder / "prices.toml"), "PYTHONPATH": str(ROOT)})
     found = []
     for _ in range(options.repeat + 1):
         away = Away(url, options.latency / 1000)
@@ -123,10 +150,13 @@ def _ended_s() -> float:
 
 
 def _check(documents: list[dict[str, Any]], held: dict[str, int]) -> None:
-    """Every held token is there with its balance, and no other one."""
+    """Every held token is there with its balance and a value, and no other one."""
     position = documents[0]["assetByProtocols"]["wallet"]["chains"][CHAIN]["protocolPositions"]["WALLET"]
     shown = {each["contract"]: Decimal(each["balance"]).scaleb(int(each["decimal"])) for each in position["assets"]}
     assert shown == held, f"{len(shown)} balances instead of {len(held)}, or others"
+    sources = {each["contract"]: each.get("priceSource", "none") for each in position["assets"]}
+    expected = {token: "pools" if k % VAULTS else "shares" for k, token in enumerate(held)}
+    assert sources == expected, f"prices are of {sorted(sources.items() - expected.items())[:3]}"
 
 
 def _loading() -> Figure:

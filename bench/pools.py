@@ -80,9 +80,9 @@ def run(options: argparse.Namespace) -> list[Figure]:
     ]
 
 
-def opened(node: LocalNode) -> Market:
-    """Trusted tokens with feeds, and both factories."""
-    account = node.accounts[0]
+def opened(node: LocalNode, by: int = 0) -> Market:
+    """Trusted tokens with feeds, and both factories, by an account of the node that sent nothing yet."""
+    account = node.accounts[by]
     deployer = Deployer(node, account, 0)
     tokens = erc20_tokens(deployer, [account])
     uniswap_v2(deployer, tokens)
@@ -93,14 +93,19 @@ def opened(node: LocalNode) -> Market:
 
 
 def fill(market: Market, count: int) -> None:
-    """Tokens with a pool each: every other one on Uniswap V3, every third in USDC; each at a price of its own."""
+    """New tokens with a pool each."""
+    deployer = market.deployer
+    stock(market, [
+        deployer.create(f"T{k}", "Token", ("string", "string", "uint8"), f"T{k}", f"T{k}", 18) for k in range(count)
+    ])  # fmt: skip
+
+
+def stock(market: Market, tokens: Sequence[str]) -> None:
+    """A pool for each token: every other one on Uniswap V3, every third in USDC; each at a price of its own."""
     deployer = market.deployer
     weth = market.symbols["WETH"]
     deployer.do(weth, "deposit()", value=4_000 * WAD)
     deployer.do(market.symbols["USDC"], "mint(address,uint256)", deployer.account, 10**9 * 10**6)
-    tokens = [
-        deployer.create(f"T{k}", "Token", ("string", "string", "uint8"), f"T{k}", f"T{k}", 18) for k in range(count)
-    ]
     for k, token in enumerate(tokens):
         quote, raw = ("USDC", 12_000 * 10**6) if k % 3 == 0 else ("WETH", 5 * WAD)
         amounts = {token: (1_000 + k) * WAD, market.symbols[quote]: raw}
@@ -180,8 +185,8 @@ async def priced(
     return requests, times, wrong
 
 
-def prices(market: Market) -> str:
-    """The settings: feeds of the trusted tokens, and where the pools lie."""
+def prices(market: Market, key: str = "local") -> str:
+    """The settings of the chain of this key: feeds of the trusted tokens, and where the pools lie."""
     asset = {symbol: f'"{CHAIN}/erc20:{address.lower()}"' for symbol, address in market.symbols.items()}
     feeds = [
         f'{asset[symbol]} = {{feed = "{feed.lower()}", decimals = 8, heartbeat_s = 86400}}'
@@ -189,10 +194,10 @@ def prices(market: Market) -> str:
     ]
     factories = [market.deployer.contracts[f"UniswapV{version}Factory"].lower() for version in (2, 3)]
     lines: Sequence[str] = [
-        "[chainlink.local]", *feeds, "[pools.local]", "venues = [",
+        f"[chainlink.{key}]", *feeds, f"[pools.{key}]", "venues = [",
         f'  {{family = "uniswap_v2", factory = "{factories[0]}"}},',
         f'  {{family = "uniswap_v3", factory = "{factories[1]}", fees = [100, 500, 3000, 10000]}},', "]",
-        "[pools.local.quotes]", f'{asset["WETH"]} = "4"', f'{asset["USDC"]} = "10000"', "",
+        f"[pools.{key}.quotes]", f'{asset["WETH"]} = "4"', f'{asset["USDC"]} = "10000"', "",
     ]  # fmt: skip
     return "\n".join(lines)
 

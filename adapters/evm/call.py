@@ -1,4 +1,5 @@
-"""Calls on the wire: a signature and arguments to call data, return data to values. The ABI itself is eth-abi's."""
+"""Calls on the wire: a signature and arguments to call data, return data to values. The ABI itself is eth-abi's, except
+for values of one word."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 from sha3 import keccak_256
 
+from adapters.evm import words
 from adapters.evm.reads import Call
 from chainfolio.plans import Unknown
 
@@ -69,9 +71,12 @@ def encode(written: str, args: tuple[Any, ...]) -> bytes:
 
 @lru_cache(maxsize=16_384)
 def _encoded(written: str, args: tuple[Any, ...]) -> bytes:
+    parsed = signature(written)
+    simple = words.written(parsed.inputs, args)
+    if simple is not None:
+        return parsed.selector + simple
     from eth_abi.abi import encode as abi_encode
 
-    parsed = signature(written)
     return parsed.selector + abi_encode(parsed.inputs, args)
 
 
@@ -95,6 +100,9 @@ def decode(call: Call, data: bytes) -> Any:
         return Unknown(f"returned {len(data)} bytes where {call.signature} has to return {wanted}", "contract")
     if parsed.outputs == ("uint256",):
         return int.from_bytes(data[:32], "big")
+    simple = words.read(parsed.outputs, data)
+    if simple is not None:
+        return simple[0] if len(simple) == 1 else simple
     from eth_abi.abi import decode as abi_decode
     from eth_abi.exceptions import DecodingError
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
+from eth_abi.abi import decode as abi_decode
 from eth_abi.abi import encode as abi_encode
+from eth_abi.exceptions import DecodingError, EncodingError
 from hypothesis import given
 from hypothesis import strategies as st
 from sha3 import keccak_256
 
+from adapters.evm import words
 from adapters.evm.call import decode, encode, signature
 from adapters.evm.reads import Call
 from chainfolio.plans import Unknown
@@ -91,3 +96,61 @@ def test_a_signature_is_cut_at_its_outer_brackets() -> None:
 def test_a_malformed_signature_is_a_bug(written: str) -> None:
     with pytest.raises(AssertionError):
         signature(written)
+
+
+# --- values of one word -----------------------------------------------------------------------------------------------
+
+SIMPLE = ["uint8", "uint112", "uint160", "uint256", "int24", "int56", "int256", "bool", "address"]
+EDGES = [0, 1, 2, 2**7, 2**8, 2**23, 2**24, 2**112, 2**160, 2**255, 2**256 - 1, 2**256 - 2**23, 2**256 - 2**24]
+WORDS = st.one_of(st.sampled_from(EDGES), st.integers(0, 2**256 - 1)).map(lambda number: number.to_bytes(32, "big"))
+
+
+@given(st.lists(st.tuples(st.sampled_from(SIMPLE), WORDS), min_size=1, max_size=4))
+def test_words_are_read_as_eth_abi_reads_them_and_what_it_refuses_is_left_to_it(told: list[tuple[str, bytes]]) -> None:
+    types, data = tuple(kind for kind, _ in told), b"".join(word for _, word in told)
+    try:
+        expected: tuple[Any, ...] | None = abi_decode(types, data)
+    except DecodingError:
+        expected = None
+    found = words.read(types, data)
+    assert found == expected
+    assert [type(each) for each in found or ()] == [type(each) for each in expected or ()]
+
+
+ODD = [-1, -(2**23), -(2**23) - 1, True, False, "0x" + "ab" * 20, "0x" + "AB" * 20, "x"]
+VALUED = st.one_of(st.sampled_from([*EDGES, *ODD]), st.integers(-(2**256), 2**256))
+
+
+@given(st.lists(st.tuples(st.sampled_from(SIMPLE), VALUED), min_size=1, max_size=3))
+def test_words_are_written_as_eth_abi_writes_them(told: list[tuple[str, Any]]) -> None:
+    types, values = tuple(kind for kind, _ in told), tuple(value for _, value in told)
+    try:
+        expected: bytes | None = abi_encode(types, values)
+    except EncodingError:
+        expected = None
+    found = words.written(types, values)
+    assert found in (expected, None)
+    assert (
+        found is not None or expected is None or any(isinstance(each, str) and each.lower() != each for each in values)
+    )
+
+
+@pytest.mark.parametrize(
+    "types", [("string",), ("uint256[]",), ("bytes32",), ("(uint8,uint8)",), ("uint7",), ("uint264",)]
+)
+def test_what_is_not_one_number_is_left_to_eth_abi(types: tuple[str, ...]) -> None:
+    assert words.kinds(types) is None
+
+
+def test_pools_and_feeds_are_read_without_the_import_of_eth_abi() -> None:
+    program = """
+import sys
+from adapters.evm.call import decode, encode
+from adapters.evm.reads import Call
+of = "0x" + "00" * 20
+assert encode("getPool(address,address,uint24)(address)", (of, of, 3000))
+round_ = Call(of, "latestRoundData()(uint80,int256,uint256,uint256,uint80)")
+assert decode(round_, bytes(160)) == (0,) * 5
+assert "eth_abi" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
