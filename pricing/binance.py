@@ -83,6 +83,10 @@ class Binance:
     max_age_s: int = MAX_AGE_S
     name: str = SOURCE
 
+    def knows(self, asset: Asset) -> bool:
+        """Whether an asset has a market."""
+        return asset in self.markets
+
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
         """What each asset that has a market is worth in USDT, or the reason for none."""
         known = [asset for asset in assets if asset in self.markets]

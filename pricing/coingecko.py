@@ -17,7 +17,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Plan, Unknown
-from pricing.http_reads import BatchedRead, HttpGet
+from pricing.http_reads import HttpGet
 from pricing.quotes import PriceSection, PriceSource, Quotes
 from pricing.vendors import (
     Host,
@@ -28,12 +28,12 @@ from pricing.vendors import (
     contract_of,
     decoded,
     key_of,
+    listed,
     names_of,
     number,
-    outcome,
-    quotes,
     say_off,
     seconds,
+    told_of,
 )
 
 SOURCE: Final = "coingecko"
@@ -125,18 +125,15 @@ class CoinGecko:
     max_age_s: int = MAX_AGE_S
     name: str = SOURCE
 
+    def knows(self, asset: Asset) -> bool | None:
+        """Whether CoinGecko lists an asset: sure of coins that have a name here."""
+        return listed(asset, self.coins, self.chains)
+
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
         """A price, or the reason for none, for each asset that CoinGecko lists."""
         moment = block.time_us // 1_000_000
-        reads = {asset: BatchedRead(self.batch, (*place, moment)) for asset in assets if (place := self._place(asset))}
-        told = yield list(reads.values())
-        return quotes(
-            SOURCE,
-            (
-                outcome(SOURCE, asset, read, said, block, self.max_age_s)
-                for (asset, read), said in zip(reads.items(), told, strict=True)
-            ),
-        )
+        keys = {asset: (*place, moment) for asset in assets if (place := self._place(asset))}
+        return (yield from told_of(SOURCE, self.batch, keys, block, self.max_age_s))
 
     def _place(self, asset: Asset) -> tuple[str, str] | None:
         coin = self.coins.get(asset)

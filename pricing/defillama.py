@@ -26,6 +26,7 @@ from pricing.vendors import (
     contract_of,
     decoded,
     key_of,
+    listed,
     names_of,
     number,
     outcome,
@@ -103,6 +104,10 @@ class DefiLlama:
     coins: Mapping[Asset, str]
     max_age_s: int = MAX_AGE_S
     name: str = SOURCE
+
+    def knows(self, asset: Asset) -> bool | None:
+        """Whether DefiLlama knows an asset: sure of coins that have a name here."""
+        return listed(asset, self.coins, self.chains)
 
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
         """A price, or the reason for none, for each asset that DefiLlama knows."""

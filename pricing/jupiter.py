@@ -13,7 +13,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Plan, Unknown
-from pricing.http_reads import BatchedRead, HttpGet
+from pricing.http_reads import HttpGet
 from pricing.quotes import PriceSection, PriceSource, Quotes
 from pricing.vendors import (
     Host,
@@ -24,9 +24,8 @@ from pricing.vendors import (
     decoded,
     key_of,
     number,
-    outcome,
-    quotes,
     say_off,
+    told_of,
 )
 
 SOURCE: Final = "jupiter"
@@ -98,18 +97,16 @@ class Jupiter:
     batch: Mints
     name: str = SOURCE
 
+    def knows(self, asset: Asset) -> bool | None:
+        """Whether Jupiter trusts an asset: sure of the native coin."""
+        mint = _mint(asset)
+        return True if mint == WRAPPED else None if mint else False
+
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
         """A price, or the reason for none, for each token that Jupiter trusts."""
         moment = block.time_us // 1_000_000
-        reads = {asset: BatchedRead(self.batch, (mint, moment)) for asset in assets if (mint := _mint(asset))}
-        told = yield list(reads.values())
-        return quotes(
-            SOURCE,
-            (
-                outcome(SOURCE, asset, read, said, block, NOW_S)
-                for (asset, read), said in zip(reads.items(), told, strict=True)
-            ),
-        )
+        keys = {asset: (mint, moment) for asset in assets if (mint := _mint(asset))}
+        return (yield from told_of(SOURCE, self.batch, keys, block, NOW_S))
 
 
 def _mint(asset: Asset) -> str:

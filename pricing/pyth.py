@@ -14,9 +14,9 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Plan, Unknown
-from pricing.http_reads import BatchedRead, HttpGet
+from pricing.http_reads import HttpGet
 from pricing.quotes import PriceSection, Quotes
-from pricing.vendors import Host, Told, base_url, checked, decoded, names_of, number, outcome, quotes, seconds
+from pricing.vendors import Host, Told, base_url, checked, decoded, names_of, number, seconds, told_of
 
 SOURCE: Final = "pyth"
 HERMES: Final = "https://hermes.pyth.network"
@@ -88,18 +88,15 @@ class Pyth:
     max_age_s: int = MAX_AGE_S
     name: str = SOURCE
 
+    def knows(self, asset: Asset) -> bool:
+        """Whether an asset has a feed."""
+        return asset in self.feeds
+
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
         """A price, or the reason for none, for each asset that has a feed."""
         moment = block.time_us // 1_000_000
-        reads = {asset: BatchedRead(self.batch, (self.feeds[asset], moment)) for asset in assets if asset in self.feeds}
-        told = yield list(reads.values())
-        return quotes(
-            SOURCE,
-            (
-                outcome(SOURCE, asset, read, said, block, self.max_age_s)
-                for (asset, read), said in zip(reads.items(), told, strict=True)
-            ),
-        )
+        keys = {asset: (self.feeds[asset], moment) for asset in assets if asset in self.feeds}
+        return (yield from told_of(SOURCE, self.batch, keys, block, self.max_age_s))
 
 
 def _seen(raw: msgspec.Raw) -> Told | Unknown:

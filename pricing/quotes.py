@@ -61,8 +61,8 @@ class PriceSource(Protocol):
     """One source of prices, asked for some assets at one block.
 
     One that can say `knows(asset)` without asking anybody is not asked for what it does not know, and is a second
-    opinion on what another such source is asked for. One whose `reads_chain_only` is true is asked together with other
-    such sources before or after it.
+    opinion on what another such source is asked for; None: it may know it. One whose `reads_chain_only` is true is
+    asked together with other such sources before or after it.
     """
 
     @property

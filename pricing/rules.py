@@ -118,8 +118,9 @@ def decreed(source: PriceSource) -> bool:
 
 def knows(source: PriceSource, asset: Asset) -> bool | None:
     """Whether a source knows an asset; None where it cannot say without being asked."""
-    said = getattr(source, "knows", None)
-    return None if said is None else bool(said(asset))
+    ask = getattr(source, "knows", None)
+    said = None if ask is None else ask(asset)
+    return None if said is None else bool(said)
 
 
 def reads_chain_only(source: PriceSource) -> bool:

@@ -60,6 +60,10 @@ class Off:
 
     name: str
 
+    def knows(self, asset: Asset) -> bool:
+        """No."""
+        return False
+
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
         """Nothing."""
         yield from ()
@@ -178,6 +182,23 @@ def quotes(source: str, outcomes: Iterable[Price | Refusal | None]) -> Quotes:
         tuple(each for each in found if isinstance(each, Price)),
         tuple(each for each in found if isinstance(each, Refusal)),
     )
+
+
+def listed(asset: Asset, coins: Collection[Asset], chains: Mapping[str, str]) -> bool | None:
+    """Whether a vendor knows an asset: that it names it is certain, that it lists a contract is not."""
+    if asset in coins:
+        return True
+    return None if contract_of(asset, chains) else False
+
+
+def told_of(source: str, batch: Any, keys: Mapping[Asset, Any], block: Block, max_age_s: int) -> Plan[Any, Any, Quotes]:
+    """What a vendor says of some assets at a block, in one round: `keys` are what its batch calls them then."""
+    if not keys:
+        return Quotes()
+    reads = {asset: BatchedRead(batch, key) for asset, key in keys.items()}
+    told = yield list(reads.values())
+    said = zip(reads.items(), told, strict=True)
+    return quotes(source, (outcome(source, asset, read, each, block, max_age_s) for (asset, read), each in said))
 
 
 def outcome(

@@ -6,21 +6,25 @@ import json
 import logging
 import re
 import tomllib
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from chainfolio.assets import asset
+from chainfolio.assets import Asset, asset
+from chainfolio.blocks import Block
+from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
-from chainfolio.plans import Unknown
-from pricing import binance, coingecko, jupiter, pyth, vendors
+from chainfolio.plans import Plan, Unknown
+from pricing import binance, coingecko, defillama, jupiter, pyth, vendors
 from pricing.fixed import fixed
 from pricing.http_reads import MAX_WAIT_S, HttpGet
-from pricing.quotes import PriceSection, PriceSource
+from pricing.quotes import PriceSection, PriceSource, Quotes
 from pricing.registry import sources
+from pricing.rules import Guards, knows
 from pricing.vendors import Host, Off, Told, with_names
 from tests.pricing.recorded import answers
 from tests.pricing.vendor_server import BLOCK, NOW_S, priced, sending, vendor
@@ -28,6 +32,21 @@ from tests.pricing.vendor_server import BLOCK, NOW_S, priced, sending, vendor
 ROOT = Path(__file__).parents[2]
 ETHER, SOL = asset("eip155:1/slip44:60"), asset(f"{jupiter.SOLANA}/slip44:501")
 FEED = "ab" * 32
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A source of the chain that says what it knows."""
+
+    usd: dict[Asset, Decimal]
+    name: str = "feed"
+
+    def knows(self, of: Asset) -> bool:
+        return of in self.usd
+
+    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
+        yield from ()
+        return Quotes(tuple(Price(each, self.usd[each], "feed", block.time_us, Decimal(1)) for each in assets))
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +86,54 @@ async def test_the_key_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch
         (quotes,) = await priced(http, source, [ETHER])
     assert found.asked[0].headers["x-cg-pro-api-key"] == "s3cret"
     assert "s3cret" not in repr(source) + repr(quotes) + str(quotes.prices[0].calls[0].read.shown)
+
+
+# --- second opinions --------------------------------------------------------------------------------------------------
+
+ERC20 = asset(f"eip155:1/erc20:0x{'c0' * 20}")
+NAMED = {"coins": {str(ETHER): "ethereum"}, "chains": {"eip155:1": "ethereum"}}
+
+
+@pytest.mark.parametrize(
+    ("section", "facts", "known", "listed"),
+    [
+        (defillama.SECTION, NAMED, ETHER, ERC20),
+        (coingecko.SECTION, NAMED, ETHER, ERC20),
+        (pyth.SECTION, {"coins": {str(ETHER): FEED}}, ETHER, None),
+        (binance.SECTION, {"coins": {str(ETHER): "ETHUSDT"}, "usdt": {}}, ETHER, None),
+        (jupiter.SECTION, {}, SOL, asset(f"{jupiter.SOLANA}/token:{'a' * 43}")),
+    ],
+)
+def test_a_vendor_is_sure_of_what_has_a_name_here_alone(
+    section: PriceSection, facts: dict[str, Any], known: Asset, listed: Asset | None
+) -> None:
+    source = section.build({"base_url": "http://localhost", **facts}, "ethereum", "vendor")
+    assert knows(source, known) is True
+    assert listed is None or knows(source, listed) is None
+    assert knows(source, asset("eip155:777/slip44:60")) is False
+
+
+async def test_a_coin_with_a_feed_and_a_name_at_a_vendor_has_both_prices_in_one_round_and_shows_a_disagreement() -> (
+    None
+):
+    async with vendor(lambda _: '{"ethereum":{"usd":2200,"last_updated_at":1759999990}}') as found, sending() as http:
+        source = coingecko.SECTION.build({"base_url": found.url, **NAMED}, "ethereum", "coingecko")
+        feed = Feed({ETHER: Decimal(2000), ERC20: Decimal(1)})
+        (said,) = await priced(http, [feed, source], [ETHER, ERC20])
+    prices = {each.asset: each for each in said.prices}
+    assert [(each.source, each.usd) for each in prices[ETHER].others] == [("coingecko", Decimal(2200))]
+    assert "more than 5.00% apart" in Guards().disagreements(prices[ETHER])
+    assert (prices[ETHER].source, prices[ERC20].others) == ("feed", ())
+    assert len(found.asked) == 1  # of the token, which it may list, nothing was asked: it had a price
+
+
+@pytest.mark.parametrize("answer", [500, "{}", "<html>"])
+async def test_a_vendor_that_has_no_second_opinion_spoils_no_price(answer: int | str) -> None:
+    async with vendor(lambda _: answer) as found, sending() as http:
+        source = coingecko.SECTION.build({"base_url": found.url, **NAMED}, "ethereum", "coingecko")
+        (said,) = await priced(http, [Feed({ETHER: Decimal(2000)}), source], [ETHER])
+    (price,) = said.prices
+    assert (price.source, price.others, len(found.asked)) == ("feed", (), 1)
 
 
 # --- CoinGecko --------------------------------------------------------------------------------------------------------
