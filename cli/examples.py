@@ -17,6 +17,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         f"{WALLET} --from 2024-01-01 --to 2024-12-31 --interval week -o 2024.svg",
         f"{WALLET} --rpc https://node.example --json",
     ),
+    "performance": (
+        f"{WALLET} --from 2025-01-01 --to 2025-12-31",
+        f"{WALLET} --from 2025-01-01 --currency EUR --plot",
+        f"{WALLET} --chain ethereum --json",
+    ),
     "nav": (WALLET, f"{WALLET} --json"),
     "price": ("ETH", "ethereum:USDC --at 2024-02-29 --explain", f"eip155:1/erc20:{USDC} --at 19000000 --json"),
     "approvals": (WALLET, f"{WALLET} --chain ethereum --json"),

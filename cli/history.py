@@ -84,18 +84,26 @@ def _check_files(names: Sequence[str]) -> None:
 
 
 async def _read(system: System, options: argparse.Namespace) -> tuple[list[DayValue], list[date]]:
-    from engine.day_values import day_values
-
-    days = _days(options, datetime.fromtimestamp(system.seams.clock.now_us() // 1_000_000, UTC).date())
+    days = days_of(options, datetime.fromtimestamp(system.seams.clock.now_us() // 1_000_000, UTC).date())
     accounts = await accounts_of(system, options.address)
     chains = chains_of(system, accounts, options.chain, Capability.PAST_BALANCES)
+    return await read_values(system, accounts, chains, days, options), days
+
+
+async def read_values(
+    system: System, accounts: Sequence[Account], chains: Sequence[Chain], days: Sequence[date],
+    options: argparse.Namespace,
+) -> list[DayValue]:  # fmt: skip
+    """What accounts were worth on some days; what was not kept is by now."""
+    from engine.day_values import day_values
+
     if len(days) * len(accounts) > MAX_VALUES:
         asked = f"{len(days) * len(accounts):,} values are more than {MAX_VALUES:,}"
         raise BadRequest("from", asked, remedy="--interval week or month, or fewer addresses at a time")
     progress = _Progress(system.seams.clock, chains, len(days) * len(accounts) * len(chains), quiet=options.json)
     found = await asyncio.gather(*(_chain(system, chain, accounts, days, options, progress) for chain in chains))
     wallets = [each.address for each in accounts]
-    return day_values(wallets, days, (each for some in found for each in some)), days
+    return day_values(wallets, days, (each for some in found for each in some))
 
 
 async def _chain(
@@ -112,7 +120,7 @@ async def _chain(
     return found
 
 
-def _days(options: argparse.Namespace, today: date) -> list[date]:
+def days_of(options: argparse.Namespace, today: date) -> list[date]:
     """The days asked for; BadRequest for what is no day, for one in the future, and for none at all."""
     from engine.days import days_from
 

@@ -18,7 +18,7 @@ from chainfolio.errors import ChainfolioError, StoreError
 from cli.examples import EXAMPLES
 
 GROUPS = (
-    "demo", "serve", "worker", "watch", "index", "materialise", "portfolio", "history", "nav", "price",
+    "demo", "serve", "worker", "watch", "index", "materialise", "portfolio", "history", "performance", "nav", "price",
     "approvals", "transactions", "pnl", "validators", "verify", "reconcile", "account", "key", "addressbook",
     "subscription", "virtual-user", "sql", "check", "status", "doctor", "init", "completion", "new-protocol",
     "record", "test-protocol",

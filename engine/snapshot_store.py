@@ -23,6 +23,8 @@ from portfolio.snapshot_rows import holdings_of
 from storage.disk import held
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from storage.lake import Lake
     from storage.tail import Tail
 
@@ -99,6 +101,18 @@ class SnapshotStore:
         newest = rows.sort("attempt").unique(["account", "day"], keep="last", maintain_order=True).collect()
         found = [_snapshot(chain, row) for row in newest.iter_rows(named=True)]
         return {(each.account, each.day): each for each in found}
+
+    def holdings(self, chain: str, accounts: Sequence[str], days: Iterable[date]) -> pl.DataFrame:
+        """What the newest snapshots of some days hold: a row for each asset of which there is something."""
+        import polars as pl
+
+        wanted = pl.col("day").is_in([midnight(day) for day in days])
+        counts = self.lake.of_accounts(SNAPSHOTS, chain, accounts, KEY).filter(wanted)
+        newest = counts.group_by("account", "day").agg(pl.col("attempt").max())
+        columns = [*KEY, "asset", "protocol", "raw", "value", "spam"]
+        rows = self.lake.of_accounts(SNAPSHOT_HOLDINGS, chain, accounts, columns).filter(wanted)
+        is_held = pl.col("raw").is_null() | (pl.col("raw") != bytes(32))
+        return rows.filter(is_held).join(newest, on=list(KEY), how="semi").collect()
 
     def first_days(self, chain: str, accounts: Sequence[str]) -> dict[str, date]:
         """The first day that is kept of each account that has one."""

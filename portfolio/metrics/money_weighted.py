@@ -1,9 +1,10 @@
-"""The money-weighted return: the yearly rate at which all payments grow to the last value (internal rate of return)."""
+"""The money-weighted return: the rate at which all payments grow to the last value (internal rate of return)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Context, Decimal, localcontext
+from fractions import Fraction
 from typing import Final
 
 from portfolio.metrics.value_series import Point, check
@@ -16,14 +17,15 @@ _CONTEXT: Final = Context(prec=60)  # a root is no decimal: this is rounded, and
 
 
 def money_weighted(series: Sequence[Point]) -> Decimal | None:
-    """The rate a year, 0.1 for ten per cent, to twelve places. The first value counts as paid in, the last as taken
-    out. None where the first or the last value is not known, and where no rate or more than one may fit: payments in
-    must come before payments out, or the sign of the sum must change once."""
+    """The return over the whole series, 0.1 for ten per cent, to twelve places. The first value counts as paid in, the
+    last as taken out, each flow at its own time. None where the first or the last value is not known, and where no rate
+    or more than one may fit: payments in must come before payments out, or the sign of the sum must change once."""
     check(series)
     if len(series) < 2 or series[0].value is None or series[-1].value is None:
         return None
-    payments = [(point.time_us, -point.flow) for point in series[1:]]
-    payments = [(series[0].time_us, -series[0].value), *payments, (series[-1].time_us, series[-1].value)]
+    payments = [(flow.time_us, flow.value.copy_negate()) for point in series[1:] for flow in point.flows]
+    first, last = series[0], series[-1]
+    payments = [(first.time_us, series[0].value.copy_negate()), *payments, (last.time_us, series[-1].value)]
     if not _has_one_root(payments):
         return None
     with localcontext(_CONTEXT):
@@ -40,6 +42,18 @@ def money_weighted(series: Sequence[Point]) -> Decimal | None:
         return ((low + high) / 2).quantize(PLACES)
 
 
+def yearly(whole: Fraction | Decimal, series: Sequence[Point]) -> Decimal | None:
+    """A return over a series as a rate a year of 365 days, to twelve places. None of a series shorter than a year: what
+    a few days brought says nothing of a year."""
+    length_us = series[-1].time_us - series[0].time_us
+    if length_us < YEAR_US or whole < -1:
+        return None
+    with localcontext(_CONTEXT):
+        part = Fraction(whole)
+        grown = 1 + Decimal(part.numerator) / Decimal(part.denominator)
+        return (grown ** (Decimal(YEAR_US) / length_us) - 1).quantize(PLACES)
+
+
 def _has_one_root(payments: Sequence[tuple[int, Decimal]]) -> bool:
     """Norstrom's rule: the running sum of payments changes its sign once."""
     running, signs = Decimal(0), list[bool]()
@@ -51,8 +65,9 @@ def _has_one_root(payments: Sequence[tuple[int, Decimal]]) -> bool:
 
 
 def _sum(payments: Sequence[tuple[int, Decimal]], rate: Decimal) -> Decimal:
-    """What all payments are worth at the first one."""
-    start_us = payments[0][0]
+    """What all payments are worth at the first one, at a rate over the time from the first to the last."""
+    start_us, length_us = payments[0][0], payments[-1][0] - payments[0][0]
     return sum(
-        (payment * (1 + rate) ** -(Decimal(time_us - start_us) / YEAR_US) for time_us, payment in payments), Decimal(0)
+        (payment * (1 + rate) ** -(Decimal(time_us - start_us) / length_us) for time_us, payment in payments),
+        Decimal(0),
     )

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from portfolio.metrics.value_series import Point, check
+from portfolio.metrics.value_series import Point, check, growth
+
+
+def growths(series: Sequence[Point]) -> list[Fraction | None]:
+    """What one unit of money had become by each point, 1 at the first. None from the first period on whose growth
+    nobody knows."""
+    check(series)
+    grown: list[Fraction | None] = [Fraction(1)] if series else []
+    for before, after in pairwise(series):
+        last, step = grown[-1], growth(before, after)
+        grown.append(None if last is None or step is None else last * step)
+    return grown
 
 
 def time_weighted(series: Sequence[Point]) -> Fraction | None:
-    """The return over the series, 1/10 for ten per cent. None where a value is not known or a period begins with
-    nothing or with debt: then there is no rate.
-
-    Flows count at the end of their period. Where flows are large, points right before them make the rate exact.
-    """
-    check(series)
-    if len(series) < 2:
-        return None
-    grown = Fraction(1)
-    for before, after in pairwise(series):
-        if before.value is None or after.value is None or before.value <= 0:
-            return None
-        grown *= (Fraction(after.value) - Fraction(after.flow)) / Fraction(before.value)
-    return grown - 1
+    """The return over the series, 1/10 for ten per cent. None where that of a period is not known."""
+    grown = growths(series)
+    return None if len(series) < 2 or grown[-1] is None else grown[-1] - 1

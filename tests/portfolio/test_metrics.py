@@ -24,18 +24,22 @@ from portfolio.document import (
 )
 from portfolio.metrics.drawdown import Drawdown, drawdown
 from portfolio.metrics.exposure import exposure, largest_first
-from portfolio.metrics.money_weighted import YEAR_US, money_weighted
-from portfolio.metrics.time_weighted import time_weighted
-from portfolio.metrics.value_series import Point, value_series
+from portfolio.metrics.money_weighted import YEAR_US, money_weighted, yearly
+from portfolio.metrics.time_weighted import growths, time_weighted
+from portfolio.metrics.value_series import Flow, Point, value_series
 
 DAY_US = 86_400_000_000
 
 
 def series(*points: str | tuple[str | None, str] | None, step_us: int = DAY_US) -> list[Point]:
-    """A point a day: its value, or value and flow; None is not known."""
+    """A point a day: its value, or value and the flow right before it; None is not known."""
     pairs = [point if isinstance(point, tuple) else (point, "0") for point in points]
     return [
-        Point(number * step_us, None if value is None else Decimal(value), Decimal(flow))
+        Point(
+            number * step_us,
+            None if value is None else Decimal(value),
+            (Flow(number * step_us, Decimal(flow)),) if flow != "0" else (),
+        )
         for number, (value, flow) in enumerate(pairs)
     ]
 
@@ -43,10 +47,10 @@ def series(*points: str | tuple[str | None, str] | None, step_us: int = DAY_US) 
 def test_flows_belong_to_the_value_after_them_and_gaps_stay_gaps() -> None:
     found = value_series(
         {30: Decimal(9), 10: Decimal(5), 20: None},
-        [(25, Decimal(2)), (11, Decimal(1)), (20, Decimal("-3")), (31, Decimal(7))],
+        [Flow(25, Decimal(2)), Flow(11, Decimal(1)), Flow(20, Decimal("-3")), Flow(31, Decimal(7))],
     )
-    assert found == [
-        Point(10, Decimal(5), Decimal(0)), Point(20, None, Decimal(-2)), Point(30, Decimal(9), Decimal(2)),
+    assert [(point.time_us, point.value, point.flow) for point in found] == [
+        (10, Decimal(5), Decimal(0)), (20, None, Decimal(1)), (30, Decimal(9), Decimal(-1)),
     ]  # fmt: skip
 
 
@@ -54,6 +58,23 @@ def test_the_time_weighted_return_leaves_out_what_was_paid_in_and_taken_out() ->
     # 100 → 110 (+10 %); 90 are paid in: 200 → 180 (−10 %) of which 80 are taken out: 100 → 150 (+50 %)
     found = time_weighted(series("100", ("200", "90"), ("100", "-80"), "150"))
     assert found == Fraction(110, 100) * Fraction(180, 200) * Fraction(150, 100) - 1
+
+
+def test_what_is_paid_in_early_in_a_day_earns_from_then_on_and_is_no_gain_itself() -> None:
+    # 100 lie there; at 06:00 300 come. At the end of the day it is 410: 10 were earned by 100 + 300 * 18/24.
+    paid = Point(DAY_US, Decimal(410), (Flow(DAY_US // 4, Decimal(300)),))
+    assert time_weighted([Point(0, Decimal(100)), paid]) == Fraction(10, 325)
+    # The published example of the method: 1,000 at the start, 300 halfway through, 1,500 at the end: 200 / 1,150.
+    halfway = Point(2 * DAY_US, Decimal(1500), (Flow(DAY_US, Decimal(300)),))
+    assert time_weighted([Point(0, Decimal(1000)), halfway]) == Fraction(200, 1150)
+
+
+def test_a_wallet_that_begins_empty_has_a_return_from_its_first_deposit_on() -> None:
+    deposit = Point(2 * DAY_US, Decimal(110), (Flow(DAY_US, Decimal(100)),))
+    empty = [Point(0, Decimal(0)), Point(DAY_US, Decimal(0)), deposit]
+    assert time_weighted(empty) == Fraction(1, 10)  # it came right as the day began, and was there for all of it
+    late = Point(2 * DAY_US, Decimal(110), (Flow(DAY_US * 3 // 2, Decimal(100)),))
+    assert growths([*empty[:2], late]) == [1, 1, 1 + Fraction(10, 50)]
 
 
 @pytest.mark.parametrize(
@@ -65,12 +86,31 @@ def test_what_begins_with_nothing_with_debt_or_unknown_has_no_return_and_no_draw
 
 
 def test_the_money_weighted_return_is_the_rate_at_which_payments_grow_to_the_end() -> None:
-    # 100 for two years and 100 for one, at 10 %: 121 + 110
-    found = money_weighted(series("100", ("210", "100"), "231", step_us=YEAR_US))
-    assert found == Decimal("0.100000000000")
+    # 100 for two years and 100 for one, at 10 % a year: 121 + 110
+    two_years = series("100", ("210", "100"), "231", step_us=YEAR_US)
+    found = money_weighted(two_years)
+    assert found == Decimal("0.210000000000")
+    assert yearly(found, two_years) == Decimal("0.100000000000")
     assert money_weighted(series("100", "50", step_us=YEAR_US)) == Decimal("-0.500000000000")
-    # Half a year at a factor of 1.1 is 21 % a year.
-    assert money_weighted(series("100", "110", step_us=YEAR_US // 2)) == Decimal("0.210000000000")
+
+
+def test_the_money_weighted_return_agrees_with_the_published_example_of_xirr() -> None:
+    # The example of the spreadsheets' XIRR: −10,000 on 2008-01-01, then 2,750, 4,250, 3,250 and 2,750: 37.34 % a year.
+    days, paid = [0, 60, 303, 411, 456], [Decimal(value) for value in ("-10000", "2750", "4250", "3250", "2750")]
+    flows = tuple(Flow(day * DAY_US, value.copy_negate()) for day, value in zip(days[1:-1], paid[1:-1], strict=True))
+    published = [Point(0, -paid[0]), Point(days[-1] * DAY_US, paid[-1], flows)]
+    found = money_weighted(published)
+    assert found is not None
+    rate = yearly(found, published)
+    assert rate is not None
+    assert abs(rate - Decimal("0.373362535")) < Decimal("5e-9")
+
+
+def test_a_span_shorter_than_a_year_has_no_rate_a_year() -> None:
+    short = series("100", "110", step_us=YEAR_US // 2)
+    assert money_weighted(short) == Decimal("0.100000000000")
+    assert yearly(Decimal("0.1"), short) is None
+    assert yearly(Fraction(21, 100), series("100", "121", step_us=2 * YEAR_US)) == Decimal("0.100000000000")
 
 
 @pytest.mark.parametrize(
@@ -104,6 +144,34 @@ def test_returns_without_flows_depend_on_the_ends_only_and_on_no_currency(values
     assert 0 <= fallen.part < 1
     if all(before <= after for before, after in pairwise(values)):
         assert fallen.part == 0
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 400), st.integers(-50, 400), st.integers(1, 999)), min_size=1, max_size=8),
+    st.integers(1, 1000),
+)
+def test_no_payment_moves_the_time_weighted_return_where_values_are_known_around_it(
+    days: list[tuple[int, int, int]], start: int
+) -> None:
+    """One unit of the asset costs 100, then what each day says; a payment is made as a day ends."""
+    plain, paid = [Point(0, Decimal(100))], [Point(0, Decimal(100 * start))]
+    units = Fraction(start)
+    for at, (price, bought, _) in enumerate(days, 1):
+        came = max(Fraction(bought), -units + Fraction(1, 8))
+        units += came
+        value, flow = (Decimal(part.numerator) / part.denominator for part in (units * price, came * price))
+        plain.append(Point(at * DAY_US, Decimal(price)))
+        paid.append(Point(at * DAY_US, value, (Flow(at * DAY_US, flow),)))
+    assert time_weighted(paid) == time_weighted(plain)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, DAY_US), st.integers(1, 10**9)), max_size=6), st.integers(1, 10**9))
+def test_what_is_paid_in_at_an_unchanged_price_is_never_a_gain(flows: list[tuple[int, int]], start: int) -> None:
+    paid = tuple(Flow(at, Decimal(value)) for at, value in sorted(flows))
+    end = Point(DAY_US, Decimal(start + sum(flow.value for flow in paid)), paid)
+    assert time_weighted([Point(0, Decimal(start)), end]) == 0
 
 
 def asset(contract: str, value: str, spam: SpamDocument | UnsetType = UNSET) -> AssetDocument:

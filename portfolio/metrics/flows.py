@@ -1,0 +1,93 @@
+"""What came from outside and what was taken out, transaction by transaction: the flows of a performance.
+
+Only what the values have in them can flow. A swap of one valued asset for another is no flow, and neither is a deposit
+in a protocol whose positions are valued, nor a fee. An asset without a value lies outside: what is paid for it is taken
+out, what it is sold for comes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+from msgspec import UNSET
+
+from chainfolio import amounts
+from portfolio.document import UNKNOWN
+from portfolio.transactions import TransactionAssetDocument, TransactionDocument
+
+EARNED: Final = frozenset({"CLAIM", "COLLECT"})  # what lies in a protocol earned it: a gain, and no flow
+ONE_WAY: Final = frozenset({"TRANSFERIN", "TRANSFEROUT", "BRIDGEIN", "BRIDGEOUT", "DONATION", "EXPENSE", "AIRDROP"})
+EXCHANGES: Final = frozenset({"SWAP", "WRAP", "UNWRAP"})
+
+
+class Measured(NamedTuple):
+    """What the values of two moments have in them: the keys of assets (`chain:contract`) and of protocols. `outside`
+    are assets that are held without a value, or are taken for spam."""
+
+    assets: Collection[str] = frozenset()
+    outside: Collection[str] = frozenset()
+    protocols: Collection[str] = frozenset()
+
+
+class Net(NamedTuple):
+    """What moved of one asset: how much (None: nobody knows) and its value, negative where it left."""
+
+    amount: Decimal | None
+    value: Decimal | None
+
+    @property
+    def came(self) -> bool:
+        """Whether more came than left."""
+        return self.amount is None or self.amount > 0
+
+
+def flow_of(record: TransactionDocument, own: Collection[str], measured: Measured) -> Decimal | None:
+    """What a transaction of one wallet brought from outside, in USD at its block, negative for what it took out. `own`
+    are all wallets that are measured together. None where something that is measured has no price at that block."""
+    if record.type == "SPAM":
+        return amounts.ZERO
+    moved = dict(_net(record, own))
+    sides = {net.came for net in moved.values()}
+    if record.type in EARNED and sides == {True}:
+        return amounts.ZERO
+    if record.type not in ONE_WAY | EXCHANGES and record.protocol.key in measured.protocols:
+        return amounts.ZERO
+    counted = {key: net for key, net in moved.items() if _is_inside(key, net, measured)}
+    if len(sides) == 2 and len(counted) == len(moved):
+        return amounts.ZERO
+    values = [net.value for net in counted.values()]
+    known = [value for value in values if value is not None]
+    return amounts.total(known) if len(known) == len(values) else None
+
+
+def _is_inside(key: str, net: Net, measured: Measured) -> bool:
+    """Whether an asset is measured. What is held neither before nor after came and left in between."""
+    return key in measured.assets or (key not in measured.outside and net.value is not None)
+
+
+def _net(record: TransactionDocument, own: Collection[str]) -> Iterator[tuple[str, Net]]:
+    """By asset what moved between the wallet and others, without what came back."""
+    moved: dict[str, list[tuple[TransactionAssetDocument, int]]] = {}
+    for assets, sign in ((record.assets_in, 1), (record.assets_out, -1)):
+        for asset in assets:
+            if (asset.sender if sign > 0 else asset.recipient) not in own:
+                moved.setdefault(_key(asset), []).append((asset, sign))
+    for key, some in moved.items():
+        net = Net(_sum((each.balance, sign) for each, sign in some), _sum((each.value, sign) for each, sign in some))
+        if net.amount != 0:
+            yield key, net
+
+
+def _sum(parts: Iterable[tuple[str, int]]) -> Decimal | None:
+    found = list(parts)
+    if any(text == UNKNOWN for text, _ in found):
+        return None
+    numbers = [(Decimal(text), sign) for text, sign in found]
+    return amounts.total([number if sign > 0 else number.copy_negate() for number, sign in numbers])
+
+
+def _key(asset: TransactionAssetDocument) -> str:
+    """The key of an asset; one of a collection has its number, and is held nowhere."""
+    return asset.chain_contract if asset.nft is UNSET else f"{asset.chain_contract}:{asset.nft.token_id}"

@@ -1,0 +1,198 @@
+"""The performance of some wallets over a span, as one document: what is not known stays `N/A`, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+
+from chainfolio import amounts
+from portfolio.document import UNKNOWN, IssueDocument, rounded
+from portfolio.metrics.drawdown import drawdown
+from portfolio.metrics.exposure import Exposure, largest_first
+from portfolio.metrics.money_weighted import money_weighted, yearly
+from portfolio.metrics.time_weighted import growths
+from portfolio.metrics.value_series import Point
+
+PLACES: Final = 12
+NO_CAPITAL: Final = "{day}: the value changed without a flow, and there was no capital that could have earned it"
+NO_RATE: Final = "money-weighted: no rate fits the payments, or more than one"
+TOO_FEW: Final = "fewer than two days are known"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a performance is made of, in one currency. `points` are the days that are known, each as it
+    begins; `faults` say by the time of a point why the flows before it are not known."""
+
+    addresses: Sequence[str]
+    currency: str
+    points: Sequence[Point]
+    flows: Sequence[FlowDocument]
+    faults: Mapping[int, Sequence[str]]
+    exposure: Exposure
+    remarks: Sequence[str] = ()
+    issues: Sequence[IssueDocument] = ()
+
+
+class FlowDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """What one transaction brought from outside, in the currency of the performance; negative: what it took out."""
+
+    time: str
+    chain: str
+    wallet: str
+    transaction: str
+    type: str
+    value: str
+
+
+class DayDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """The value as a day began, the flows since the day before it in this list, and what one unit of money had become
+    since the first day."""
+
+    day: str
+    value: str
+    flow: str
+    growth: str
+    reason: str = ""
+
+
+class DrawdownDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """The largest fall from a peak, as a part of it, and the days of both."""
+
+    part: str
+    peak: str
+    low: str
+
+
+class ShareDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """The value of a part in USD, what is owed taken off, and its share of the whole."""
+
+    key: str
+    value: str
+    share: str
+
+
+class ExposureDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """Where the value of the last day lay, the largest first. `unpriced` are assets without a price: in no value."""
+
+    chains: tuple[ShareDocument, ...]
+    protocols: tuple[ShareDocument, ...]
+    assets: tuple[ShareDocument, ...]
+    unpriced: tuple[str, ...]
+
+
+class PerformanceDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """The performance of some wallets as those of one owner. Returns are parts, 0.1 for ten per cent, to twelve places;
+    those by year are `N/A` for a span shorter than a year. `reasons` say why something is `N/A`, `remarks` what was
+    left out."""
+
+    addresses: tuple[str, ...]
+    currency: str
+    first_day: str
+    last_day: str
+    start_value: str
+    end_value: str
+    net_flows: str
+    gain: str
+    time_weighted_return: str
+    time_weighted_yearly: str
+    money_weighted_return: str
+    money_weighted_yearly: str
+    drawdown: DrawdownDocument | None
+    exposure: ExposureDocument
+    days: tuple[DayDocument, ...]
+    flows: tuple[FlowDocument, ...]
+    reasons: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
+    issues: tuple[IssueDocument, ...] = ()
+
+
+def document(found: Found) -> PerformanceDocument:
+    """The document of what was found."""
+    points, grown = found.points, _grown(found)
+    reasons = [f"{day_of(at)}: {each}" for at, some in sorted(found.faults.items()) for each in some]
+    reasons += [TOO_FEW, *found.remarks] if len(points) < 2 else _breaks(found, grown) if not found.faults else []
+    flow = amounts.total([point.flow for point in points[1:]])
+    time_weighted = grown[-1] - 1 if len(points) > 1 and grown[-1] is not None else None
+    money = None if found.faults else money_weighted(points)
+    if money is None and len(points) > 1 and not found.faults:
+        reasons.append(NO_RATE)
+    fallen = None if time_weighted is None else drawdown(points)
+    is_known = len(points) > 1 and not found.faults
+    start, end = (points[at].value if points else None for at in (0, -1))
+    assert (start is None) == (end is None) == (not points), "only days that are known are measured"
+    gain = None if start is None or end is None else amounts.total([end, start.copy_negate(), flow.copy_negate()])
+    return PerformanceDocument(
+        addresses=tuple(found.addresses), currency=found.currency,
+        first_day=str(day_of(points[0].time_us)) if points else "",
+        last_day=str(day_of(points[-1].time_us)) if points else "",
+        start_value=_text(start), end_value=_text(end), net_flows=_text(flow if is_known else None),
+        gain=_text(gain if is_known else None), time_weighted_return=_part(time_weighted),
+        time_weighted_yearly=_text(None if time_weighted is None else yearly(time_weighted, points)),
+        money_weighted_return=_text(money),
+        money_weighted_yearly=_text(None if money is None else yearly(money, points)),
+        drawdown=None if fallen is None else DrawdownDocument(
+            part=_part(fallen.part), peak=str(day_of(fallen.peak_us)), low=str(day_of(fallen.low_us)),
+        ),
+        exposure=_exposure(found.exposure), days=tuple(_days(found, grown)), flows=tuple(found.flows),
+        reasons=tuple(reasons), remarks=tuple(found.remarks) if len(points) > 1 else (), issues=tuple(found.issues),
+    )  # fmt: skip
+
+
+def day_of(time_us: int) -> date:
+    """The day that begins at a point."""
+    return date(1970, 1, 1) + timedelta(microseconds=time_us)
+
+
+def _grown(found: Found) -> list[Fraction | None]:
+    """The growth up to each point; nothing is known from the first fault on."""
+    known = next((at for at, point in enumerate(found.points) if point.time_us in found.faults), len(found.points))
+    return [*growths(found.points[:known]), *[None] * (len(found.points) - known)]
+
+
+def _breaks(found: Found, grown: Sequence[Fraction | None]) -> list[str]:
+    """The first period that has no rate."""
+    at = next((at for at, each in enumerate(grown) if each is None), None)
+    return [] if at is None else [NO_CAPITAL.format(day=day_of(found.points[at].time_us))]
+
+
+def _days(found: Found, grown: Sequence[Fraction | None]) -> list[DayDocument]:
+    return [
+        DayDocument(
+            day=str(day_of(point.time_us)), value=_text(point.value),
+            flow=UNKNOWN if point.time_us in found.faults else _text(point.flow), growth=_part(each),
+            reason="; ".join(found.faults.get(point.time_us, ())),
+        )
+        for point, each in zip(found.points, grown, strict=True)
+    ]  # fmt: skip
+
+
+def _exposure(found: Exposure) -> ExposureDocument:
+    whole = amounts.total(list(found.chains.values()))
+
+    def shares(values: Mapping[str, Decimal]) -> tuple[ShareDocument, ...]:
+        return tuple(
+            ShareDocument(
+                key=key, value=_text(value), share=_part(Fraction(value) / Fraction(whole) if whole else None)
+            )
+            for key, value in largest_first(dict(values))
+        )
+
+    return ExposureDocument(
+        chains=shares(found.chains), protocols=shares(found.protocols), assets=shares(found.assets),
+        unpriced=tuple(sorted(found.unpriced)),
+    )  # fmt: skip
+
+
+def _text(value: Decimal | None) -> str:
+    return UNKNOWN if value is None else amounts.text(value)
+
+
+def _part(value: Fraction | None) -> str:
+    return _text(None if value is None else rounded(value, PLACES))

@@ -1,0 +1,208 @@
+"""`chainfolio performance` on a chain where a wallet was paid, swapped and paid others while its coin changed its
+price: the returns are worked out here, from balances that the node gives and payments that the test made."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.demo import prepare
+from cli.main import main
+from engine.days import days_from, midnight_us
+from localchain.deploy import Deployment, deploy
+from localchain.evm import Tx, tx
+from localchain.node import LocalNode
+from localchain.trade import set_price
+from tests.cli.conftest import Run
+
+pytestmark = pytest.mark.node
+FIRST, LAST = date(2024, 2, 27), date(2024, 3, 2)
+DAYS = days_from(FIRST, LAST)
+WALLET, OTHER = "0x00000000000000000000000000000000000a77e7", "0x00000000000000000000000000000000000b77e7"
+HOUR_S = 3600
+SWAP, PAY = "swapExactETHForTokens(uint256,address[],address,uint256)", "transfer(address,uint256)"
+
+
+@dataclass(frozen=True)
+class Past:
+    """The chain, its settings, and the last height before each day."""
+
+    node: LocalNode
+    deployment: Deployment
+    settings: str
+    heights: dict[date, int]
+
+    def worth(self, wallet: str, day: date, ether: int) -> Fraction:
+        """What the node says that a wallet held as a day began, one USDC being a dollar."""
+        height = self.heights[day]
+        coins = int(self.node.rpc("eth_getBalance", wallet, hex(height)), 16)
+        usdc = self.node.call(self.deployment.contracts["USDC"], "balanceOf(address)(uint256)", wallet, block=height)
+        return Fraction(coins * ether, 10**18) + Fraction(usdc, 10**6)
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
+    """Four days, indexed. Ether: 2,000, then 2,200 from the second day on, 1,980 from the fourth."""
+    with LocalNode(timestamp=midnight_us(FIRST) // 10**6 - 80_000) as node:
+        deployment = deploy(node)
+        alice, usdc = deployment.accounts["alice"], deployment.contracts["USDC"]
+        heights: dict[date, int] = {}
+
+        def at(day: date, hour: int, *txs: Tx) -> None:
+            node.rpc("evm_setNextBlockTimestamp", midnight_us(day) // 10**6 + hour * HOUR_S)
+            if txs:
+                node.settle(list(txs))
+
+        for wallet in (WALLET, OTHER):
+            node.rpc("anvil_impersonateAccount", wallet)
+        node.settle([Tx(alice, WALLET, value=10**18), Tx(alice, OTHER, value=10**18)])
+        heights[DAYS[0]] = node.height
+        at(DAYS[0], 12, tx(alice, usdc, PAY, WALLET, 1000 * 10**6))
+        heights[DAYS[1]] = node.height
+        at(DAYS[1], 6)
+        set_price(node, deployment, "ETH", 2_200 * 10**8)
+        path = [deployment.contracts["WETH"], usdc]
+        at(DAYS[1], 18, tx(WALLET, deployment.contracts["UniswapV2Router02"], SWAP, 0, path, WALLET, 2**255,
+                           value=5 * 10**17))  # fmt: skip
+        heights[DAYS[2]] = node.height
+        at(DAYS[2], 6, tx(WALLET, usdc, PAY, alice, 500 * 10**6))
+        at(DAYS[2], 18, tx(WALLET, usdc, PAY, OTHER, 100 * 10**6))
+        heights[DAYS[3]] = node.height
+        at(DAYS[3], 6)
+        set_price(node, deployment, "ETH", 1_980 * 10**8)
+        heights[DAYS[4]] = node.height
+        at(DAYS[4], 6)
+        node.mine(80)
+        config = prepare(tmp_path_factory.mktemp("past"), node, deployment, 0)
+        settings = str(config.data_dir / "chainfolio.toml")
+        assert main(["index", "local", "--config", settings]) == 0
+        yield Past(node, deployment, settings, heights)
+
+
+@pytest.fixture
+def asked(past: Past) -> list[str]:
+    return ["--config", past.settings, "--from", str(FIRST), "--to", str(LAST)]
+
+
+def found(run: Run, *arguments: str) -> dict[str, Any]:
+    ran = run("performance", *arguments, "--json")
+    assert ran.code == 0, ran
+    document: dict[str, Any] = ran.json
+    return document
+
+
+def close(text: str, expected: Fraction) -> bool:
+    return abs(Fraction(Decimal(text)) - expected) <= Fraction(1, 2 * 10**12)
+
+
+def test_returns_leave_out_what_was_paid_in_and_taken_out_and_a_swap_is_no_payment(
+    run: Run, past: Past, asked: list[str]
+) -> None:
+    document = found(run, WALLET, *asked)
+    assert document["reasons"] == []
+    prices = (2_000, 2_000, 2_200, 2_200, 1_980)
+    worth = [past.worth(WALLET, day, price) for day, price in zip(DAYS, prices, strict=True)]
+    assert worth[0] == 2_000
+    first = 1 + (worth[1] - worth[0] - 1_000) / (worth[0] + Fraction(1_000, 2))  # 1,000 were there for half the day
+    second = worth[2] / worth[1]  # the swap is no flow: what it cost is in the return
+    third = 1 + (worth[3] - worth[2] + 600) / (worth[2] - Fraction(500 * 18, 24) - Fraction(100 * 6, 24))
+    fourth = worth[4] / worth[3]
+    assert close(document["timeWeightedReturn"], first * second * third * fourth - 1)
+    assert first == 1
+    assert second > 1  # by the price
+    assert [each["value"] for each in document["flows"]] == ["1000", "-500", "-100"]
+    assert [Fraction(each["value"]) for each in document["days"]] == worth
+    assert Decimal(document["netFlows"]) == 400
+    assert Fraction(document["gain"]) == worth[4] - worth[0] - 400
+    assert close(document["drawdown"]["part"], 1 - fourth * third / max(Fraction(1), third))
+    assert document["drawdown"]["low"] == str(LAST)
+
+
+def test_the_money_weighted_return_makes_all_payments_worth_what_is_left(
+    run: Run, past: Past, asked: list[str]
+) -> None:
+    document = found(run, WALLET, *asked)
+    rate, whole = Decimal(document["moneyWeightedReturn"]), Decimal(4 * 24)
+    payments = [(0, -2_000), (12, -1_000), (54, 500), (66, 100)]
+    end = past.worth(WALLET, LAST, 1_980)
+    grown = sum(-Decimal(paid) * (1 + rate) ** ((whole - hours) / whole) for hours, paid in payments)
+    assert abs(grown - Decimal(end.numerator) / end.denominator) < Decimal("1e-7")
+    assert document["moneyWeightedYearly"] == document["timeWeightedYearly"] == "N/A"  # four days say nothing of a year
+
+
+def test_what_goes_between_wallets_of_one_owner_is_no_flow(run: Run, asked: list[str]) -> None:
+    together = found(run, WALLET, OTHER, *asked)
+    assert [each["value"] for each in together["flows"]] == ["1000", "-500"]
+    assert together["addresses"] == [WALLET, OTHER]
+
+
+def test_in_another_currency_every_value_has_the_rate_of_its_own_moment(run: Run, past: Past, asked: list[str]) -> None:
+    euros = found(run, WALLET, *asked, "--currency", "EUR")  # the demo's settings fix 0.92
+    dollars = found(run, WALLET, *asked)
+    assert euros["timeWeightedReturn"] == dollars["timeWeightedReturn"]
+    assert Decimal(euros["startValue"]) == 2_000 * Decimal("0.92")
+    ether = found(run, WALLET, *asked, "--currency", "ETH")
+    assert ether["startValue"] == "1"
+    assert ether["flows"][0]["value"] == "0.5"
+    end = past.worth(WALLET, LAST, 1_980) / 1_980
+    assert abs(Fraction(Decimal(ether["endValue"])) - end) < Fraction(1, 10**17)
+    paid = sum(Decimal(each["value"]) for each in ether["flows"])
+    assert abs(Decimal(ether["gain"]) - (Decimal(ether["endValue"]) - 1 - paid)) < Decimal("1e-17")
+    assert ether["timeWeightedReturn"] != dollars["timeWeightedReturn"]
+
+
+def test_without_an_index_no_return_is_said_and_the_command_that_reads_it_is(
+    run: Run, past: Past, here: Path, asked: list[str]
+) -> None:
+    Path("chainfolio.toml").write_text('[prices]\n"eip155:31337/slip44:60" = "2000"\n')
+    span = asked[2:]
+    document = found(run, WALLET, "--rpc", past.node.url, *span)
+    assert document["timeWeightedReturn"] == document["moneyWeightedReturn"] == document["gain"] == "N/A"
+    assert document["drawdown"] is None
+    assert any("chainfolio watch" in reason and WALLET in reason for reason in document["reasons"])
+    shown = run("performance", WALLET, "--rpc", past.node.url, *span)
+    assert "not known" in shown.out
+    assert "time-weighted return    -" in shown.out
+
+
+def test_where_the_index_says_what_is_held_and_not_what_came_values_are_there_and_returns_are_not(
+    run: Run, past: Past, here: Path, asked: list[str]
+) -> None:
+    folder = Path(past.settings).parent
+    for name in ("local.toml", "prices.toml", "chainfolio.toml"):
+        Path(name).write_text((folder / name).read_text())
+    assert run("index", "local", "--datasets", "transfers,events").code == 0
+    document = found(run, WALLET, *asked[2:])
+    assert document["startValue"] == "2000"
+    assert document["timeWeightedReturn"] == document["moneyWeightedReturn"] == document["netFlows"] == "N/A"
+    (reason,) = document["reasons"]
+    assert f"chainfolio watch {WALLET} --chain local" in reason
+    assert "NotIndexed" not in reason
+    assert len(document["days"]) == 5
+
+
+def test_the_table_the_chart_and_the_rows_say_the_same(run: Run, asked: list[str]) -> None:
+    document = found(run, WALLET, *asked)
+    shown = run("performance", WALLET, *asked, "--plot")
+    assert shown.code == 0
+    assert f"{Decimal(document['timeWeightedReturn']) * 100:,.2f} %" in shown.out
+    assert any("⠀" < char <= "⣿" for char in shown.out)
+    rows = list(csv.DictReader(io.StringIO(run("performance", WALLET, *asked, "--csv").out)))
+    assert [row["growth"] for row in rows] == [each["growth"] for each in document["days"]]
+
+
+def test_exposure_is_that_of_the_last_day_and_its_shares_are_the_whole(run: Run, asked: list[str]) -> None:
+    document = found(run, WALLET, *asked)
+    for part in ("chains", "protocols", "assets"):
+        shares = document["exposure"][part]
+        assert sum(Decimal(each["value"]) for each in shares) == Decimal(document["endValue"])
+        assert abs(sum(Decimal(each["share"]) for each in shares) - 1) < Decimal("1e-11")

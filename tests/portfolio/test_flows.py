@@ -1,0 +1,85 @@
+"""Which transactions bring something from outside: only what crosses the line around all that has a value."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from portfolio.document import UNKNOWN
+from portfolio.metrics.flows import Measured, flow_of
+from portfolio.transactions import Named, Nft, TransactionAssetDocument, TransactionDocument
+from tests.portfolio.test_pnl_records import ME, MINE, NOBODY, POOL, asset, record
+
+VALUED = Measured({"chain:usd", "chain:eth"}, {"chain:odd"}, {"aave3"})
+USD, ETH, ODD = asset("usd", "10", "10"), asset("eth", "1", "12"), asset("odd", "3")
+KNOWN_PROTOCOL, STRANGE = Named(key="aave3", name="Aave"), Named(key="strange", name="Strange")
+
+
+def flow(each: TransactionDocument, measured: Measured = VALUED) -> Decimal | None:
+    return flow_of(each, {ME, MINE}, measured)
+
+
+@pytest.mark.parametrize(
+    ("each", "expected"),
+    [
+        (record("TRANSFERIN", [USD]), 10),
+        (record("TRANSFEROUT", [], [USD], ("1", "5")), -10),  # the fee is part of the return
+        (record("AIRDROP", [USD]), 10),
+        (record("MINT", [USD]), 10),
+        (record("BRIDGEIN", [ETH]), 12),
+        (record("BRIDGEOUT", [], [ETH]), -12),
+        (record("TRANSFEROUT", [], [asset("usd", "10", "10", MINE)]), 0),
+        (record("SPAM", [USD]), 0),
+        (record("APPROVAL", fee=("1", "5")), 0),
+        (record("CLAIM", [ETH]), 0),
+        (record("COLLECT", [ETH]), 0),
+        (record("SWAP", [ETH], [USD]), 0),
+        (record("WRAP", [ETH], [USD]), 0),
+    ],
+)
+def test_transfers_are_flows_and_swaps_claims_fees_and_own_moves_are_none(
+    each: TransactionDocument, expected: int
+) -> None:
+    assert flow(each) == expected
+
+
+@pytest.mark.parametrize("other", [ODD, asset("ape", "1", nft=Nft(token_id="7"))])
+def test_what_is_exchanged_for_something_without_a_value_leaves_and_comes_back(
+    other: TransactionAssetDocument,
+) -> None:
+    assert flow(record("SWAP", [other], [USD])) == -10
+    assert flow(record("SWAP", [USD], [other])) == 10
+    assert flow(record("TRANSFERIN", [other])) == flow(record("TRANSFEROUT", [], [other])) == 0
+
+
+def test_a_deposit_is_a_flow_only_where_its_position_has_no_value() -> None:
+    share = asset("share", "10", other=NOBODY)
+    for known, unknown in (
+        (record("DEPOSIT", [share], [USD], protocol=KNOWN_PROTOCOL), record("DEPOSIT", [share], [USD])),
+        (record("STAKE", [], [USD], protocol=KNOWN_PROTOCOL), record("STAKE", [], [USD], protocol=STRANGE)),
+        (record("INTERACTION", [], [USD], protocol=KNOWN_PROTOCOL), record("INTERACTION", [], [USD])),
+    ):
+        assert flow(known) == 0
+        assert flow(unknown) == -10
+    assert flow(record("WITHDRAW", [USD], [share], protocol=STRANGE)) == 10
+    assert flow(record("BORROW", [USD], protocol=KNOWN_PROTOCOL)) == 0
+    assert flow(record("TRANSFEROUT", [], [USD], protocol=KNOWN_PROTOCOL, recipient=POOL)) == -10
+
+
+def test_what_comes_back_in_the_same_transaction_never_left() -> None:
+    assert flow(record("SWAP", [asset("usd", "10", "10")], [USD])) == 0
+    assert flow(record("UNDEFINED", [asset("usd", "4", "4")], [USD])) == -6
+
+
+def test_what_is_measured_and_has_no_price_at_its_block_is_not_known() -> None:
+    assert flow(record("TRANSFERIN", [asset("usd", "10", UNKNOWN)])) is None
+    assert flow(record("SWAP", [asset("usd", "10", UNKNOWN)], [ETH])) == 0  # both sides are in the values of the days
+    assert flow(record("SWAP", [ODD], [asset("usd", "10", UNKNOWN)])) is None
+
+
+def test_what_comes_and_leaves_between_two_days_counts_at_what_it_was_worth() -> None:
+    passing = asset("passing", "5", "50")
+    assert flow(record("TRANSFERIN", [passing])) == 50
+    assert flow(record("TRANSFEROUT", [], [passing])) == -50
+    assert flow(record("SWAP", [USD], [passing])) == 0
