@@ -15,8 +15,8 @@ from io import BytesIO
 from chainfolio.errors import TooMuch, Unavailable
 from chainfolio.memory import Lease
 
-# The most bytes of an answer: of blocks, logs, traces and lists of accounts, which fill it where a node puts no bound;
-# and of all else.
+# The most bytes of an answer: of blocks, logs, traces and lists of accounts, which fill it where a node puts no bound,
+# and of whatever is no call of JSON-RPC; and of all other calls.
 MAX_BODY = 96 * 1024 * 1024
 MAX_SMALL_BODY = 16 * 1024 * 1024
 _LARGE = re.compile(
@@ -35,7 +35,9 @@ class Unreachable(Unavailable):
 
 def room_for(question: bytes | None, most: int) -> int:
     """How many bytes the answer to some requests may have."""
-    return most if question is None or _LARGE.search(question) else min(most, MAX_SMALL_BODY)
+    if question is None or b'"method":' not in question or _LARGE.search(question):
+        return most
+    return min(most, MAX_SMALL_BODY)
 
 
 def too_large(source: str, room: int) -> TooMuch:

@@ -26,6 +26,13 @@ class Transport(Protocol):
         """Let go of all connections."""
 
 
+class WebTransport(Transport, Protocol):
+    """A transport that also asks by the address alone."""
+
+    async def get(self, source: str, url: str, timeout_s: float) -> Posted:
+        """As `post`, without a body."""
+
+
 class HttpTransport:
     """aiohttp, or the standard library where there is no TLS; redirects refused, the body bounded while it is read."""
 
@@ -38,29 +45,27 @@ class HttpTransport:
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
         """One exchange; no retry, no redirect."""
-        if not url.lower().startswith("http://"):
-            return await self._exchange(source, "POST", url, body, timeout_s)
-        if self._plain is None:
-            from transport.plain_http import PlainTransport
-
-            self._plain = PlainTransport(self.budget, connections=self._connections, max_body=self._max_body)
-        return await self._plain.post(source, url, body, timeout_s)
+        return await self._exchange(source, url, body, timeout_s)
 
     async def get(self, source: str, url: str, timeout_s: float) -> Posted:
         """As `post`, of what is asked by its address alone."""
-        return await self._exchange(source, "GET", url, None, timeout_s)
+        return await self._exchange(source, url, None, timeout_s)
 
-    async def _exchange(self, source: str, method: str, url: str, body: bytes | None, timeout_s: float) -> Posted:
+    async def _exchange(self, source: str, url: str, body: bytes | None, timeout_s: float) -> Posted:
+        if url.lower().startswith("http://"):
+            if self._plain is None:
+                from transport.plain_http import PlainTransport
+
+                self._plain = PlainTransport(self.budget, connections=self._connections, max_body=self._max_body)
+            return await self._plain.exchange(source, url, body, timeout_s)
         lease = self.budget.lease()
         try:
-            return await self._read(source, method, url, body, timeout_s, lease)
+            return await self._read(source, url, body, timeout_s, lease)
         except BaseException:  # whatever ends it: nobody else knows of the lease
             lease.give_back()
             raise
 
-    async def _read(
-        self, source: str, method: str, url: str, question: bytes | None, timeout_s: float, lease: Lease
-    ) -> Posted:
+    async def _read(self, source: str, url: str, question: bytes | None, timeout_s: float, lease: Lease) -> Posted:
         import aiohttp  # here, for it takes a fifth of a second
 
         if self._session is None:
@@ -68,7 +73,8 @@ class HttpTransport:
                 connector=aiohttp.TCPConnector(limit=self._connections),
                 read_bufsize=PIECE, auto_decompress=False, trust_env=False,
             )  # fmt: skip
-        headers = {"content-type": "application/json", "accept-encoding": "gzip"}
+        headers = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "gzip"}
+        method = "GET" if question is None else "POST"
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(CONNECT_S, timeout_s))
         try:
             async with self._session.request(

@@ -35,8 +35,8 @@ class PlainTransport:
         self._lock = threading.Lock()
         self._is_closed = False
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
-        """One exchange; no retry, no redirect."""
+    async def exchange(self, source: str, url: str, body: bytes | None, timeout_s: float) -> Posted:
+        """Post a body, or get what is asked by the address alone; no retry, no redirect."""
         try:
             exchange = _Exchange(self, source, urlsplit(url), timeout_s)
         except ValueError as error:  # a port that is none
@@ -80,7 +80,7 @@ class PlainTransport:
                 return
         connection.close()
 
-    def body(self, source: str, answer: HTTPResponse, question: bytes, lease: Lease) -> bytes:
+    def body(self, source: str, answer: HTTPResponse, question: bytes | None, lease: Lease) -> bytes:
         """The whole body, unpacked; TooMuch as soon as it is known to outgrow its bound."""
         body = Body(source, room_for(question, self._max_body), lease, answer.getheader("content-encoding"))
         body.announced(answer.length)
@@ -103,7 +103,7 @@ class _Exchange:
         self._is_over = False
         self.is_answered = False
 
-    def run(self, body: bytes) -> Posted:
+    def run(self, body: bytes | None) -> Posted:
         """Ask and read."""
         connection = self._connection = self._owner.take(self._host) or self._connected()
         is_kept = False
@@ -111,7 +111,7 @@ class _Exchange:
             if self._is_over:
                 raise ConnectionAbortedError
             connection.sock.settimeout(self._timeout_s)
-            connection.request("POST", _target(self._url), body, _headers(self._url))
+            connection.request("GET" if body is None else "POST", _target(self._url), body, _headers(self._url))
             answer = connection.getresponse()
             content = self._owner.body(self._source, answer, body, self._lease)
             is_kept = not answer.will_close and answer.isclosed()
@@ -162,7 +162,7 @@ def _target(url: SplitResult) -> str:
 def _headers(url: SplitResult) -> dict[str, str]:
     headers = {
         "content-type": "application/json",
-        "accept": "*/*",
+        "accept": "application/json",
         "accept-encoding": "gzip",
         "user-agent": "chainfolio",
     }

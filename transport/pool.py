@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from chainfolio.errors import (
     BadAnswer,
@@ -22,12 +22,13 @@ from chainfolio.errors import (
     WrongChain,
 )
 from chainfolio.seams import Seams
-from transport.endpoint import Endpoint
 from transport.health import Evidence
+from transport.http_endpoint import HttpEndpoint
 from transport.quorum import Tally, count
 
 T = TypeVar("T")
-Read = Callable[[Endpoint], Awaitable[T]]
+E = TypeVar("E", bound=HttpEndpoint)
+Read = Callable[[E], Awaitable[T]]
 BEHIND_TRIES = 4
 BEHIND_WAIT_S = 0.5
 JITTER = 0.1
@@ -40,14 +41,12 @@ def shown(value: object) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text)} characters)"
 
 
-class Pool:
+class Pool(Generic[E]):
     """All endpoints of one chain. Every read names the error of the last endpoint tried when none could answer."""
 
-    def __init__(
-        self, key: str, endpoints: Sequence[Endpoint], seams: Seams, *, quorum: int = 1, hedge: bool = True
-    ) -> None:
+    def __init__(self, key: str, endpoints: Sequence[E], seams: Seams, *, quorum: int = 1, hedge: bool = True) -> None:
         if not endpoints:
-            raise Unavailable(key, "no endpoint is configured", remedy=f"set chains.{key}.rpc in the settings")
+            raise Unavailable(key, "no endpoint is configured", remedy=f"add one to chains.{key} in the settings")
         self.key, self.endpoints, self.seams = key, list(endpoints), seams
         self.quorum, self.hedge = quorum, hedge
 
@@ -77,10 +76,10 @@ class Pool:
 
     # --- who is asked ------------------------------------------------------------------------------------------------
 
-    def _free(self) -> list[Endpoint]:
+    def _free(self) -> list[E]:
         return [endpoint for endpoint in self.endpoints if endpoint.health.evidence is None]
 
-    def ranked(self) -> list[Endpoint]:
+    def ranked(self) -> list[E]:
         """Who may be asked, the healthiest first; those that are down last. Unavailable where all are quarantined."""
         free, now_s = self._free(), self.seams.clock.monotonic_s()
         if not free:
@@ -93,7 +92,7 @@ class Pool:
         fastest_s = min((e.health.latency_s for e in free if e.health.latency_s is not None), default=None)
         return sorted(free, key=lambda e: (e.down_until_s > now_s, *e.health.rank(height, fastest_s)))
 
-    def quarantine(self, endpoint: Endpoint, asked: str, given: str, truth: str) -> None:
+    def quarantine(self, endpoint: E, asked: str, given: str, truth: str) -> None:
         """Ask an endpoint nothing any more. The last one stays: each of its wrong answers is refused on its own."""
         endpoint.errors.note(Contradicted(endpoint.name, asked, given, truth))
         if self._free() != [endpoint]:
@@ -102,7 +101,7 @@ class Pool:
 
     # --- a quorum of one ----------------------------------------------------------------------------------------------
 
-    async def with_any(self, read: Read[T], *, kind: str = "other") -> T:
+    async def with_any(self, read: Read[E, T], *, kind: str = "other") -> T:
         """`read` at the best endpoint that can answer it; the others after it could not, or took unusually long."""
         last: SourceError | None = None
         for attempt in range(BEHIND_TRIES):
@@ -122,7 +121,7 @@ class Pool:
         assert last is not None
         raise last
 
-    async def _hedged(self, read: Read[T], endpoint: Endpoint, left: list[Endpoint], *, kind: str) -> T:
+    async def _hedged(self, read: Read[E, T], endpoint: E, left: list[E], *, kind: str) -> T:
         """`read` at an endpoint; at the next one, too, where the first takes longer than it nearly always does."""
         patience_s = endpoint.health.patience_s(kind) if self.hedge and left else None
         if patience_s is None:
@@ -146,7 +145,7 @@ class Pool:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _read(self, read: Read[T], endpoint: Endpoint, *, kind: str) -> T:
+    async def _read(self, read: Read[E, T], endpoint: E, *, kind: str) -> T:
         """One read at one endpoint, timed; its errors are counted, and a lie that a hash proves quarantines it."""
         start_s = self.seams.clock.monotonic_s()
         try:
@@ -169,7 +168,7 @@ class Pool:
 
     async def agreed(
         self,
-        read: Read[list[T]],
+        read: Read[E, list[T]],
         *,
         key: Callable[[T], Hashable | None],
         asked: Callable[[int], str],
@@ -204,7 +203,7 @@ class Pool:
     def _no_dispute(
         self,
         tally: Tally[T],
-        voters: Sequence[Endpoint],
+        voters: Sequence[E],
         asked: Callable[[int], str],
         final: Callable[[int], bool],
     ) -> None:
@@ -216,10 +215,10 @@ class Pool:
             raise Unavailable(self.key, reason)
 
     async def _poll(
-        self, read: Read[list[T]], key: Callable[[T], Hashable | None], kind: str
-    ) -> tuple[list[Endpoint], list[list[T]], Tally[T]]:
+        self, read: Read[E, list[T]], key: Callable[[T], Hashable | None], kind: str
+    ) -> tuple[list[E], list[list[T]], Tally[T]]:
         """As many endpoints as have to agree, then one more at a time while they do not."""
-        voters: list[Endpoint] = []
+        voters: list[E] = []
         answers: list[list[T]] = []
         waiting, last = self.ranked(), None
         tally: Tally[T] | None = None
@@ -239,7 +238,7 @@ class Pool:
             raise last or self._too_few(len(answers))
         return voters, answers, tally
 
-    async def _tried(self, read: Read[list[T]], endpoint: Endpoint, kind: str) -> list[T] | SourceError:
+    async def _tried(self, read: Read[E, T], endpoint: E, kind: str) -> T | SourceError:
         try:
             return await self._read(read, endpoint, kind=kind)
         except SourceError as error:

@@ -11,9 +11,10 @@ import msgspec
 from chainfolio.errors import Unavailable
 from chainfolio.kinds import EndpointMemory
 from chainfolio.seams import Seams
-from transport.endpoint import Endpoint, identity
+from transport.endpoint import Endpoint
 from transport.health import Evidence
 from transport.http import HttpTransport, Transport
+from transport.http_endpoint import identity
 from transport.settings import EndpointSettings
 
 NO_MEMORY = EndpointMemory()

@@ -3,7 +3,9 @@ numbers; both are read. Fields that nobody needs are not looked at."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Generic, TypeVar
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -259,9 +261,21 @@ class Syncing(Struct, frozen=True):
     is_optimistic: bool = False
 
 
-def decoded(source: str, body: bytes, kind: type[T]) -> T:
-    """An answer in its type; BadAnswer where it does not fit. None of its words is repeated."""
-    try:
-        return msgspec.json.decode(body, type=kind, strict=False)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadAnswer(source, f"an answer of the wrong shape: {error}") from None
+def decoded(kind: type[T]) -> Callable[[str, bytes], Told[T]]:
+    """What decodes answers of a type; BadAnswer where one does not fit. None of its words is repeated."""
+    wanted: Any = kind
+    decoder: msgspec.json.Decoder[Told[T]] = _decoder(wanted)
+
+    def decode(source: str, body: bytes) -> Told[T]:
+        try:
+            return decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BadAnswer(source, f"an answer of the wrong shape: {error}") from None
+
+    return decode
+
+
+@lru_cache(maxsize=64)
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    told: Any = Told
+    return msgspec.json.Decoder(told[kind], strict=False)

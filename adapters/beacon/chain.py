@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,6 @@ from adapters.beacon.answers import (
     FAR_FUTURE,
     BlockMessage,
     Checkpoints,
-    Genesis,
     Header,
     Told,
     ValidatorState,
@@ -25,16 +25,15 @@ from adapters.beacon.chosen import Chosen
 from adapters.beacon.datasets import DATASETS, OF_EPOCHS
 from adapters.beacon.doctor import examined
 from adapters.beacon.epochs import SETTLED_AFTER, settled
-from adapters.beacon.http import HttpTransport, Transport
 from adapters.beacon.memo import Memo
-from adapters.beacon.node import Absent, BeaconNode, Nodes
+from adapters.beacon.node import BeaconNode, Nodes
 from adapters.beacon.reader import LIMITS, Reader, gathered
 from adapters.beacon.settings import BeaconSettings
 from adapters.beacon.spec import SECOND_US, Spec
 from adapters.beacon.spec import read as read_spec
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, ChainInfo, Collected, Cost, EndpointHealth, Heads
+from chainfolio.chains import Capability, ChainInfo, Collected, EndpointHealth, Heads
 from chainfolio.contracts import Holding, Token
 from chainfolio.datasets import Dataset
 from chainfolio.errors import (
@@ -47,12 +46,13 @@ from chainfolio.errors import (
     Reorged,
     SourceError,
     Unavailable,
-    WrongChain,
 )
 from chainfolio.plans import Plan
 from chainfolio.reads import ReadResult
 from chainfolio.seams import Seams
 from chainfolio.validators import SlotClock, ValidatorNow
+from transport.http import HttpTransport, WebTransport
+from transport.rest import Absent
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,14 +85,16 @@ def facts_of(key: str, settings: BeaconSettings, configs: Path) -> Facts:
 
 
 def build(
-    key: str, settings: BeaconSettings, seams: Seams, *, configs: Path, transport: Transport | None = None
+    key: str, settings: BeaconSettings, seams: Seams, *, configs: Path, transport: WebTransport | None = None
 ) -> BeaconChain:
     """One chain, from its settings and its facts. Nothing is asked yet."""
     way = transport or HttpTransport(seams.answers, connections=settings.requests)
     nodes = [
-        BeaconNode(url, way, seams, timeout_s=settings.timeout_s, at_once=settings.requests) for url in settings.nodes
+        BeaconNode(url, way, seams, timeout_s=settings.timeout_s, concurrency=settings.requests)
+        for url in settings.nodes
     ]
-    return BeaconChain(key, settings, facts_of(key, settings, configs), Nodes(key, nodes, way))
+    facts = facts_of(key, settings, configs)
+    return BeaconChain(key, settings, facts, Nodes(key, nodes, seams, facts.genesis))
 
 
 class BeaconChain:
@@ -123,16 +125,9 @@ class BeaconChain:
         """What the network is like, as its node says; WrongChain where it is another one than the facts name."""
         if self._spec is None:
             spec = await read_spec(self.nodes)
-            found = spec.genesis.genesis_validators_root.lower()
-            if self.facts.genesis and found != self.facts.genesis.lower():
-                raise WrongChain(self.key, f"the node's network has the genesis {found}, not {self.facts.genesis}")
-            for other in self.nodes.nodes[1:]:
-                try:
-                    told = await other.data("/eth/v1/beacon/genesis", Genesis)
-                except Unavailable:
-                    continue
-                if told.genesis_validators_root.lower() != found:
-                    raise WrongChain(other.name, "it serves another network than the first node")
+            for node in self.nodes.endpoints:  # all of them: a mistake in the settings shows at once
+                with suppress(Unavailable):
+                    await node.greet()
             self._spec = spec
         return self._spec
 
@@ -141,14 +136,17 @@ class BeaconChain:
     async def heads(self) -> Heads:
         """The newest block, and the last slot of the last final epoch's first slot."""
         spec = await self.spec()
-        checkpoints = await self.nodes.data("/eth/v1/beacon/states/head/finality_checkpoints", Checkpoints)
-        header = await self.nodes.told("/eth/v1/beacon/headers/head", Header)
-        epoch = checkpoints.finalized.epoch
+
+        async def read(node: BeaconNode) -> tuple[int, Block]:
+            final = await node.data("/eth/v1/beacon/states/head/finality_checkpoints", Checkpoints)
+            head = self._block_of(spec, await node.data("/eth/v1/beacon/headers/head", Header))
+            node.health.height, node.health.head_us = head.height, head.time_us
+            return final.finalized.epoch, head
+
+        epoch, head = await self.nodes.with_any(read, kind="heads")
+        self._head = head
         self._final = max(self._final, epoch * spec.slots)
-        self._head = self._block_of(spec, header.data)
-        for node in self.nodes.nodes:
-            node.head = self._head.height if node is self.nodes.nodes[0] else node.head
-        return Heads(self._head, self._final)
+        return Heads(head, self._final)
 
     def is_final(self, height: int) -> bool:
         """Whether what lies at a slot cannot change any more."""
@@ -328,7 +326,7 @@ class BeaconChain:
             return
         if not self.is_final(last.height) and (await self.block(last.height)).hash != last.hash:
             raise Unavailable(self.key, "the chain changed while it was read")
-        for other in self.nodes.nodes[1:]:
+        for other in self.nodes.endpoints[1:]:
             try:
                 root = (await other.data(f"/eth/v1/beacon/headers/{last.height}", Header)).root.lower()
             except (Unavailable, Absent):
@@ -407,17 +405,12 @@ class BeaconChain:
 
     async def examine(self) -> list[dict[str, Any]]:
         """What `doctor` shows of each node."""
-        return [await examined(node, self.facts.genesis) for node in self.nodes.nodes]
+        return [await examined(node) for node in self.nodes.endpoints]
 
     def health(self) -> list[EndpointHealth]:
         """How well each node does."""
-        return [
-            EndpointHealth(
-                node.name, node.head, None, requests=node.requests, errors=dict(node.errors),
-                cost=Cost(received_bytes=node.received_bytes),
-            )
-            for node in self.nodes.nodes
-        ]  # fmt: skip
+        best = self.nodes.best_height
+        return [node.shown_health(best) for node in self.nodes.endpoints]
 
     async def close(self) -> None:
         """Let go of connections."""

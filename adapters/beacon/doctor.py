@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.beacon.answers import AttestationRewards, Checkpoints, Genesis, Header, NodeVersion, Syncing
+from adapters.beacon.answers import AttestationRewards, Checkpoints, Header, NodeVersion, Syncing
 from adapters.beacon.node import BeaconNode
 from chainfolio.errors import SourceError
 
 
-async def examined(node: BeaconNode, genesis: str) -> dict[str, Any]:
+async def examined(node: BeaconNode) -> dict[str, Any]:
     """One row of the report; `problem` is empty where the node can be used."""
     row: dict[str, Any] = {"endpoint": node.name, "ok": False, "problem": ""}
     try:
-        found = (await node.data("/eth/v1/beacon/genesis", Genesis)).genesis_validators_root.lower()
-        if genesis and found != genesis.lower():
-            return row | {"problem": f"it serves another network: its genesis is {found}"}
         header = (await node.data("/eth/v1/beacon/headers/head", Header)).header.message
         final = (await node.data("/eth/v1/beacon/states/head/finality_checkpoints", Checkpoints)).finalized.epoch
         syncing = await node.data("/eth/v1/node/syncing", Syncing)

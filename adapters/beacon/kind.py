@@ -40,7 +40,7 @@ class BeaconKind:
 
     def identities(self, settings: BeaconSettings) -> Sequence[tuple[str, str]]:
         """The name and the identity of each node."""
-        from adapters.beacon.node import identity, name_of
+        from transport.http_endpoint import identity, name_of
 
         return [(name_of(url), identity(url)) for url in settings.nodes]
 

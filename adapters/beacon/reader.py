@@ -24,10 +24,11 @@ from adapters.beacon.answers import (
     ValidatorState,
 )
 from adapters.beacon.memo import Memo
-from adapters.beacon.node import Absent, Nodes
+from adapters.beacon.node import Nodes
 from adapters.beacon.spec import Spec
 from adapters.beacon.states import States, columns, joined
 from chainfolio.errors import BadAnswer, HistoryUnavailable, Unsupported
+from transport.rest import Absent
 
 T = TypeVar("T")
 PIECE: Final = 50_000  # validators in one request

@@ -89,7 +89,7 @@ def checked(source: str, header: Header | None, height: int | None = None) -> He
     return header
 
 
-class Node(Pool):
+class Node(Pool[Endpoint]):
     """All endpoints of one chain. `hashed`: whether each header is held against its own hash before it is believed.
 
     `finalized` is the newest height that was seen to be final: what lies at or below it cannot change any more.

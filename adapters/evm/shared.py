@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from transport.endpoint import Answer, Endpoint, ErrorCounters
+from transport.endpoint import Answer, Endpoint
+from transport.http_endpoint import ErrorCounters
 from transport.wire import Request
 
 

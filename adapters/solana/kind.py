@@ -42,7 +42,7 @@ class SolanaKind:
 
     def identities(self, settings: SolanaSettings) -> Sequence[tuple[str, str]]:
         """The name and the identity of each endpoint."""
-        from transport.endpoint import identity, name_of
+        from transport.http_endpoint import identity, name_of
 
         return [(name_of(url), identity(url)) for url in settings.rpc]
 

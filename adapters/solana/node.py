@@ -52,7 +52,7 @@ def result(answer: Answer) -> bytes:
     return answer
 
 
-class Node(Pool):
+class Node(Pool[Endpoint]):
     """All endpoints of one chain. `finalized` is the newest slot that was seen to be final."""
 
     def __init__(

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from adapters.beacon.chain import BeaconChain, build
-from adapters.beacon.http import HttpTransport, Reply
 from adapters.beacon.settings import BeaconSettings
 from chainfolio.blocks import Span
 from chainfolio.errors import (
@@ -32,6 +31,8 @@ from chainfolio.memory import ByteBudget
 from chainfolio.seams import Seams, SystemClock
 from localchain.beacon import BeaconRuntime
 from tests.beacon.conftest import CONFIGS, started
+from transport.exchange import Posted
+from transport.http import HttpTransport
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
 Alter = Callable[[str, int, Any], tuple[int, Any]]
@@ -52,15 +53,21 @@ class Altered:
         self._alter, self._only = alter, only
         self._way = HttpTransport(ByteBudget(), connections=4)
 
-    async def send(self, source: str, method: str, url: str, body: bytes | None, timeout_s: float) -> Reply:
+    async def get(self, source: str, url: str, timeout_s: float) -> Posted:
         """The node's answer, altered."""
-        reply = await self._way.send(source, method, url, body, timeout_s)
+        return self._changed(url, await self._way.get(source, url, timeout_s))
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        """The node's answer, altered."""
+        return self._changed(url, await self._way.post(source, url, body, timeout_s))
+
+    def _changed(self, url: str, posted: Posted) -> Posted:
         if self._only and self._only not in url:
-            return reply
-        reply.give_back()
+            return posted
+        posted.give_back()
         path = re.sub(r"https?://[^/]+", "", url)
-        status, found = self._alter(path, reply.status, json.loads(reply.body))
-        return Reply(status, json.dumps(found).encode())
+        status, found = self._alter(path, posted.status, json.loads(posted.body))
+        return Posted(status, None, json.dumps(found).encode())
 
     async def close(self) -> None:
         """Let go."""
@@ -250,7 +257,7 @@ async def test_a_node_of_another_network_is_refused_by_its_genesis(node: BeaconR
         "own", BeaconSettings(adapter="beacon", nodes=[node.url, second]), Seams(clock=Patient()), configs=CONFIGS,
         transport=Altered(stranger, only="localhost"),
     )  # fmt: skip
-    with pytest.raises(WrongChain, match="than the first node"):
+    with pytest.raises(WrongChain, match="another network than own"):
         await both.heads()
     await both.close()
 
@@ -278,6 +285,47 @@ async def test_each_status_is_an_error_of_its_kind(
         return (status, {"message": "secret words"}) if "/blocks/" in path else (before, found)
 
     assert "secret" not in await wrong(node, refuse).refused(kind)
+
+
+async def test_a_second_node_answers_what_the_first_one_has_no_more_or_does_not_serve(node: BeaconRuntime) -> None:
+    for status in (404, 501):
+
+        def poor(path: str, before: int, found: Any, status: int = status) -> tuple[int, Any]:
+            is_state = re.search(r"/states/[0-9]+/validators", path)
+            return (status, {"message": "no"}) if is_state or "/rewards/" in path else (before, found)
+
+        second = node.url.replace("127.0.0.1", "localhost")
+        made = BeaconSettings(adapter="beacon", nodes=[node.url, second])
+        seams, way = Seams(clock=Patient()), Altered(poor, only="127.0.0.1")
+        poor_first = build("own", made, seams, configs=CONFIGS, transport=way)
+        whole = wrong(node, same).chain
+        one, two = [await chain.collect(Span(0, 40), chain.usual) for chain in (poor_first, whole)]
+        assert one.tables == two.tables
+        assert len(one.tables["validator_rewards"]) == 64 * 3
+        first, other = poor_first.health()
+        assert first.errors == other.errors == {}, "a 404 is an answer and no fault"
+        await poor_first.close()
+        await whole.close()
+
+
+async def test_a_node_that_comes_back_as_one_of_another_network_is_not_believed(node: BeaconRuntime) -> None:
+    is_down = True
+
+    def stranger(path: str, status: int, found: Any) -> tuple[int, Any]:
+        if path.endswith("/genesis"):
+            found["data"]["genesis_validators_root"] = "0x" + "ab" * 32
+        return (503, {}) if is_down else (status, found)
+
+    second = node.url.replace("127.0.0.1", "localhost")
+    made = BeaconSettings(adapter="beacon", nodes=[second, node.url])
+    way = Altered(stranger, only="localhost")
+    chain = build("own", made, Seams(clock=Patient()), configs=CONFIGS, transport=way)
+    assert (await chain.heads()).latest.height == 64
+    is_down = False
+    chain.nodes.endpoints[0].down_until_s = 0.0  # it is asked first again
+    assert (await chain.heads()).latest.height == 64
+    assert chain.health()[0].errors["WrongChain"] > 0
+    await chain.close()
 
 
 async def test_a_second_node_answers_where_the_first_one_is_down(node: BeaconRuntime) -> None:

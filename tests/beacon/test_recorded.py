@@ -17,7 +17,6 @@ from adapters.beacon.answers import (
     Genesis,
     NodeVersion,
     SignedBlock,
-    Told,
     ValidatorState,
     decoded,
 )
@@ -37,7 +36,7 @@ def recorded(name: str) -> list[dict[str, Any]]:
 
 def answer(exchange: dict[str, Any], kind: Any) -> Any:
     """What an exchange says."""
-    return decoded("node", msgspec.json.encode(exchange["json"]), Told[kind]).data
+    return decoded(kind)("node", msgspec.json.encode(exchange["json"])).data
 
 
 def test_the_reward_of_a_block_of_mainnet_is_the_sum_of_its_parts() -> None:

@@ -22,8 +22,8 @@ from indexer.wiring import System
 from localchain.node import LocalNode
 from storage.tail import Tail
 from tests.cli.conftest import Run, configure
-from transport.endpoint import identity
 from transport.health import Evidence
+from transport.http_endpoint import identity
 
 BLOCKS = 20
 

@@ -16,8 +16,8 @@ from cli.state_store import open_state
 from storage.state import address_book
 from storage.tail import Tail
 from tests.e2e.running import ask
-from transport.endpoint import identity, name_of
 from transport.health import Evidence
+from transport.http_endpoint import identity, name_of
 
 FINALITY = 8  # of the demo's chain
 BALANCE_OF = "0x70a08231"

@@ -11,8 +11,9 @@ import pytest
 from chainfolio.errors import BadAnswer, ChainfolioError, SourceError, TooMuch, Unavailable, Unsupported
 from tests.evm.contracts import Refused
 from tests.evm.fakes import FakeChain, FakeNode, Wired, answered, wired
-from transport.endpoint import Endpoint, identity, name_of
+from transport.endpoint import Endpoint
 from transport.exchange import Posted
+from transport.http_endpoint import identity, name_of
 from transport.wire import Request
 
 KEY = "c4n4ry5ecretk3y"

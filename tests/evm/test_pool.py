@@ -109,7 +109,7 @@ async def test_a_chain_id_that_is_no_quantity_is_refused(chain_id: Any) -> None:
 
 
 def test_no_endpoint_names_the_setting() -> None:
-    with pytest.raises(Unavailable, match=r"no endpoint is configured \(set chains.fake.rpc in the settings\)"):
+    with pytest.raises(Unavailable, match=r"no endpoint is configured \(add one to chains.fake in the settings\)"):
         Node(facts_of(FakeChain()), [], Seams())
 
 

@@ -23,7 +23,7 @@ from chainfolio.settings import Settings, check
 from storage.tail import Tail
 from tests.evm.contracts import Contracts, Refused
 from tests.evm.fakes import ALICE, BOB, TRANSFERS, FakeChain, FakeNode, Wired, transfer, wired
-from transport.endpoint import identity
+from transport.http_endpoint import identity
 from transport.quorum import count
 
 URLS = [f"http://{name}.test" for name in ("one", "two", "three")]

@@ -1,0 +1,223 @@
+"""One URL, asked politely over HTTP: limits, retries, its health. No text of it shows a secret."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+from urllib.parse import parse_qsl, urlsplit
+
+from chainfolio.chains import Cost, EndpointHealth
+from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable
+from chainfolio.seams import Seams
+from transport import metering
+from transport.exchange import Posted, Unreachable
+from transport.health import Evidence, Health
+from transport.http import Transport
+
+RETRIES = 6
+FIRST_WAIT_S = 0.2
+MAX_WAIT_S = 20.0
+LARGE = 256 * 1024  # an answer of more bytes is decoded beside the event loop
+
+MIN_SECRET = 8
+
+log = logging.getLogger("chainfolio.node")
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class ErrorCounters:
+    """What went wrong at an endpoint, counted by kind: what logs, metrics and the closing line of a run name."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def note(self, error: SourceError) -> None:
+        """Count one error under the kind of its error, and log it: the first, the second, the fourth, the eighth…"""
+        kind = type(error).__name__
+        self.counts[kind] += 1
+        count = self.counts[kind]
+        if count & (count - 1) == 0:
+            log.warning("%s (%s, %d so far)", error.message, kind, count)
+
+
+def name_of(url: str) -> str:
+    """An endpoint's name for people and logs: host and port alone, for a path or query may be a key."""
+    parts = urlsplit(url)
+    return f"{parts.hostname or '?'}{f':{parts.port}' if parts.port else ''}"
+
+
+def identity(url: str) -> str:
+    """What learnt facts are stored under: a hash, so that no secret reaches a store."""
+    return hashlib.sha256(url.encode()).hexdigest()[:16]
+
+
+def secrets_of(url: str) -> tuple[str, ...]:
+    """What in an address may be a key, so that no text shows it even where a node repeats it."""
+    parts = urlsplit(url)
+    pieces = [*parts.path.split("/"), *(value for _, value in parse_qsl(parts.query)), parts.username, parts.password]
+    return tuple(piece for piece in pieces if piece and len(piece) >= MIN_SECRET)
+
+
+class HttpEndpoint:
+    """One URL, whatever is asked of it."""
+
+    def __init__(
+        self,
+        url: str,
+        transport: Transport,
+        seams: Seams,
+        *,
+        timeout_s: float = 60,
+        max_rps: int = 0,
+        concurrency: int = 4,
+        evidence: Evidence | None = None,
+        on_quarantine: Callable[[Evidence], None] = lambda evidence: None,
+    ) -> None:
+        self.url, self.name = url, name_of(url)
+        self._secrets = secrets_of(url)
+        self.errors = ErrorCounters()
+        self.health = Health(evidence=evidence)
+        self.requests = self.hedged = self.sent_bytes = self.received_bytes = 0
+        self.calls: Counter[str] = Counter()
+        self.reads: Counter[str] = Counter()
+        self.checked = False
+        self.down_until_s = 0.0
+        self._transport, self._seams, self._timeout_s = transport, seams, timeout_s
+        self._gate = asyncio.Semaphore(concurrency)
+        self._gap_s = 1.0 / max_rps if max_rps else 0.0
+        self._next_s = 0.0
+        self._on_cordon = on_quarantine
+
+    def refused(self, posted: Posted) -> SourceError | None:
+        """The error that an exchange without an answer is."""
+        return refusal_of(self.name, posted) or not_json(self.name, posted)
+
+    def shown_health(self, best_height: int | None) -> EndpointHealth:
+        """Its health as all kinds of chain show it."""
+        return EndpointHealth(
+            self.name, self.health.height, self.health.head_us, self.health.lag_blocks(best_height),
+            self.health.latency_s, self.health.faults, self.health.evidence is not None, self.requests, self.hedged,
+            self.errors.counts, Cost(self.sent_bytes, self.received_bytes, self.calls, self.reads),
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        """Let go of its connections."""
+        await self._transport.close()
+
+    def quarantine(self, evidence: Evidence) -> None:
+        """Ask it nothing any more, here and after a restart, until somebody readmits it."""
+        if self.health.evidence is None:
+            self.health.evidence = evidence
+            log.error("%s is quarantined: %s: gave %s; %s", self.name, evidence.asked, evidence.given, evidence.truth)
+            self._on_cordon(evidence)
+
+    async def _retrying(
+        self, send: Callable[[], Awaitable[Posted]], read: Callable[[bytes], T], cost: int, sent_bytes: int
+    ) -> T:
+        """Send until `read` likes what came back; waits grow, carry jitter, and honour `Retry-After`. Each try costs so
+        many compute units."""
+        wait_s = FIRST_WAIT_S
+        for attempt in range(RETRIES):
+            metering.charge(cost)
+            try:
+                return await decoded(await self._exchanged(send, sent_bytes), read)
+            except SourceError as error:
+                self._hushed(error)
+                if not isinstance(error, Unavailable):
+                    raise
+                self.errors.note(error)
+                self.health.failed()
+                self._next_s = max(self._next_s, self._seams.clock.monotonic_s() + (error.retry_after_s or 0))
+                if attempt == self._last_try(error):
+                    self.down_until_s = self._seams.clock.monotonic_s() + MAX_WAIT_S
+                    self.health.pardon()
+                    raise
+                pause_s = error.retry_after_s if error.retry_after_s is not None else wait_s
+                await self._seams.clock.sleep(pause_s + self._seams.random.random() * wait_s / 2)
+                wait_s = min(wait_s * 2, MAX_WAIT_S)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _last_try(self, error: Unavailable) -> int:
+        """Nobody there at first contact is a mistake in the settings more often than an outage: say so soon."""
+        return RETRIES - 1 if self.checked or not isinstance(error, Unreachable) else 2
+
+    def _hushed(self, error: SourceError) -> SourceError:
+        for secret in self._secrets:
+            error.reason, error.message = (text.replace(secret, "…") for text in (error.reason, error.message))
+            error.args = (error.message,)
+        return error
+
+    async def _exchanged(self, send: Callable[[], Awaitable[Posted]], sent_bytes: int) -> Posted:
+        async with self._gate:
+            await self._pace()
+            self.requests += 1
+            self.sent_bytes += sent_bytes
+            start_s = self._seams.clock.monotonic_s()
+            posted = await send()
+            self.received_bytes += len(posted.body)
+            refusal = self.refused(posted)
+            if refusal is not None:
+                posted.give_back()
+                raise refusal
+            self.health.exchanged(self._seams.clock.monotonic_s() - start_s)
+        return posted
+
+    async def _pace(self) -> None:
+        """Keep to the configured rate and to what `Retry-After` asked of everybody."""
+        now_s = self._seams.clock.monotonic_s()
+        start_s = max(now_s, self._next_s)
+        self._next_s = start_s + self._gap_s
+        if start_s > now_s:
+            await self._seams.clock.sleep(start_s - now_s)
+
+
+async def decoded(posted: Posted, read: Callable[[bytes], T]) -> T:
+    """What `read` makes of a body; its bytes are given back when that is done, which nobody's leaving ends sooner."""
+    if len(posted.body) <= LARGE:
+        try:
+            return read(posted.body)
+        finally:
+            posted.give_back()
+    reading = asyncio.ensure_future(asyncio.to_thread(read, posted.body))
+    reading.add_done_callback(posted.give_back)
+    try:
+        return await asyncio.shield(reading)
+    except SourceError as error:
+        error.__context__ = None  # its frames and those of its cause hold the body, for as long as anybody holds it
+        raise error.with_traceback(None) from None
+    finally:
+        del posted, reading  # the task holds the error, and the error this frame
+
+
+def refusal_of(source: str, posted: Posted) -> SourceError | None:
+    """The error that a status without an answer is, whatever is asked."""
+    if posted.status == 429:
+        return Unavailable(source, "too many requests (429)", retry_after_s=posted.retry_after_s)
+    if posted.status == 413:
+        return TooMuch(source, "the node refuses a body of this size (413)", dense=True)
+    if posted.status >= 500:
+        return Unavailable(source, f"HTTP {posted.status}", retry_after_s=posted.retry_after_s)
+    if posted.status in (401, 403):
+        return BadAnswer(
+            source, f"access refused (HTTP {posted.status})", remedy="check the key in the endpoint's address"
+        )
+    if 300 <= posted.status < 400:
+        return BadAnswer(source, f"redirects elsewhere (HTTP {posted.status})", remedy="use the final address")
+    return None
+
+
+def not_json(source: str, posted: Posted) -> Unavailable | None:
+    """The error of a body that is no JSON, or not all of it."""
+    body = posted.body
+    start, end = body[:64].lstrip(), body[-64:].rstrip()
+    if start[:1] not in (b"{", b"["):
+        kind = "a web page" if start[:1] == b"<" else "no JSON"
+        return Unavailable(source, f"answered with {kind} (HTTP {posted.status}, {len(body)} bytes)")
+    if end[-1:] not in (b"}", b"]"):
+        return Unavailable(source, f"the answer breaks off after {len(body)} bytes")
+    return None

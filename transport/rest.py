@@ -1,0 +1,77 @@
+"""One endpoint that is asked by paths, as REST has it: what a status means there, and each answer in its type."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unsupported
+from chainfolio.seams import Seams
+from transport.exchange import Posted
+from transport.http import WebTransport
+from transport.http_endpoint import HttpEndpoint, not_json, refusal_of
+
+T = TypeVar("T")
+Decode = Callable[[str, bytes], T]
+
+
+class Absent(SourceError):
+    """404: the endpoint has nothing of that name. Whoever asked knows whether that is an answer."""
+
+
+class RestEndpoint(HttpEndpoint):
+    """One URL that has paths. While it is not `checked`, it is asked by `handshake` who it is before anything else."""
+
+    def __init__(self, url: str, transport: WebTransport, seams: Seams, *, timeout_s: float, concurrency: int) -> None:
+        super().__init__(url.rstrip("/"), transport, seams, timeout_s=timeout_s, concurrency=concurrency)
+        self.handshake: Callable[[RestEndpoint], Awaitable[None]] | None = None
+        self._web = transport
+        self._greeting = asyncio.Lock()
+
+    async def greet(self) -> None:
+        """Ask who it is, once; what `handshake` raises where it is somebody else."""
+        if not self.checked and self.handshake is not None:
+            async with self._greeting:
+                if not self.checked:
+                    await self.handshake(self)
+                    self.checked = True
+
+    async def ask(self, path: str, decode: Decode[T], body: Any = None) -> T:
+        """What a path says: got, or with a body posted. Absent for 404."""
+        await self.greet()
+        return await self.put(path, decode, body)
+
+    async def put(self, path: str, decode: Decode[T], body: Any = None) -> T:
+        """As `ask`, of whomever it may be: without a handshake."""
+        question = None if body is None else msgspec.json.encode(body)
+
+        async def send() -> Posted:
+            if question is None:
+                return await self._web.get(self.name, self.url + path, self._timeout_s)
+            return await self._web.post(self.name, self.url + path, question, self._timeout_s)
+
+        self.calls[_shape(path)] += 1
+        return await self._retrying(send, lambda content: decode(self.name, content), 1, len(question or b""))
+
+    def refused(self, posted: Posted) -> SourceError | None:
+        """The error that a status is."""
+        if posted.status == 404:
+            return Absent(self.name, "it has nothing of that name (404)")
+        if posted.status in (405, 501):
+            return Unsupported(self.name, f"it does not serve that part of the API (HTTP {posted.status})")
+        if posted.status == 414:
+            return TooMuch(self.name, "the node refuses an address of this length (414)")
+        if (refusal := refusal_of(self.name, posted)) is not None:
+            return refusal
+        if posted.status != 200:
+            return BadAnswer(self.name, f"HTTP status {posted.status}")
+        return not_json(self.name, posted)
+
+
+def _shape(path: str) -> str:
+    """A path without what it is asked of, as requests are counted: numbers, hashes and queries are left out."""
+    parts = path.partition("?")[0].split("/")
+    return "/".join("…" if (part[:1].isdigit() and len(part) > 2) or part.isdigit() else part for part in parts)
