@@ -21,14 +21,14 @@ from chainfolio.reads import AtParent, Read, ReadResult
 from pricing.fixed import canonical
 from pricing.markets import Market, Pair, Pool, Venue, deepest, unread
 from pricing.quotes import PriceSection, Quotes, Refusal, Relative
-from pricing.venues.section import KIND, Facts, call
+from pricing.venues.section import DECIMALS, KIND, Facts, call, scale
 
 SOURCE: Final = "pools"
-DECIMALS: Final = "decimals()(uint8)"
-MAX_DECIMALS: Final = 36
 MAX_LOOKUPS: Final = 300_000  # of one plan, whose reads are bounded
 MAX_STATES: Final = 300_000
-FAMILIES: Final = ("uniswap_v2", "uniswap_v3", "uniswap_v4")
+FAMILIES: Final = (
+    "uniswap_v2", "uniswap_v3", "uniswap_v4", "slipstream", "solidly", "curve_ng", "balancer_v2",
+)  # fmt: skip
 TOO_MANY: Final = "too many tokens at once: its pools were not looked for"
 MOVE_PERCENT: Final = 10
 
@@ -66,8 +66,8 @@ class Pools:
     @property
     def _most(self) -> int:
         """How many tokens a plan has room for."""
-        example = Pair("0x1", "0x2")
-        return MAX_LOOKUPS // (1 + len(self.quotes) * sum(len(venue.lookups(example)) for venue in self.venues))
+        one, other = (set(_lookups(self.venues, Pair(token, "0x3"))) for token in ("0x1", "0x2"))
+        return MAX_LOOKUPS // (1 + len(self.quotes) * len(one - other))
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ class _Search:
         if not markets:
             return None
         quotes = {quote.reference: floor for quote, floor in self.source.quotes.items()}
-        scales = {token: _scale(known, token) for token in (*quotes, self.asset.reference)}
+        scales = {token: scale(known[call(token, DECIMALS)]) for token in (*quotes, self.asset.reference)}
         if not scales[self.asset.reference]:
             return self._refusal("the token does not say how many decimals it has")
         floors = {token: max(int(floor * scales[token]), 1) for token, floor in quotes.items() if scales[token]}
@@ -130,28 +130,28 @@ class _Search:
     def _relative(
         self, pool: Pool, market: Market, scales: Mapping[str, int], known: Mapping[Any, Any], block: Block
     ) -> Relative:
-        quote, scale = self.asset._replace(reference=pool.pair.quote), scales[pool.pair.quote]
-        price = market.now.price * Fraction(scales[self.asset.reference], scale)
+        quote, one = self.asset._replace(reference=pool.pair.quote), scales[pool.pair.quote]
+        price = market.now.price * Fraction(scales[self.asset.reference], one)
         decimals = [call(token, DECIMALS) for token in (pool.pair.token, pool.pair.quote)]
-        own = [read for read in (*decimals, *self.pools[pool].reads(pool)) if not isinstance(read, AtParent)]
+        asked = dict.fromkeys((*decimals, *self.pools[pool].reads(pool)))
+        own = [read for read in asked if not isinstance(read, AtParent)]
         return Relative(
             self.asset, ((quote, price),), SOURCE, block.time_us, market.confidence, pool.label,
-            tuple(ReadResult(read, known[read]) for read in own), (quote, Fraction(market.depth, scale)),
+            tuple(ReadResult(read, known[read]) for read in own), (quote, Fraction(market.depth, one)),
         )  # fmt: skip
 
     def _refusal(self, reason: str) -> Refusal:
         return Refusal(self.asset, SOURCE, reason)
 
 
+def _lookups(venues: Sequence[Venue], pair: Pair) -> list[Read]:
+    return [read for venue in venues for read in venue.lookups(pair)]
+
+
 def _answered(reads: Sequence[Any]) -> Plan[Any, Any, dict[Any, Any]]:
-    """One round: the answers by their reads."""
-    return dict(zip(reads, (yield reads), strict=True))
-
-
-def _scale(known: Mapping[Any, Any], token: str) -> int:
-    """How many raw units an amount of one is; 0 where the token names no decimals that can be meant."""
-    said = known[call(token, DECIMALS)]
-    return 10**said if isinstance(said, int) and said <= MAX_DECIMALS else 0
+    """One round: the answers by their reads, each of which is sent once."""
+    once = list(dict.fromkeys(reads))
+    return dict(zip(once, (yield once), strict=True))
 
 
 def pools(section: Mapping[str, Any], where: str) -> Pools:

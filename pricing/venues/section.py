@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,11 +13,20 @@ from chainfolio.kinds import contract_calls
 from chainfolio.reads import Read
 
 KIND: Final = "evm"  # of the chains on which venues lie
+DECIMALS: Final = "decimals()(uint8)"
+MAX_DECIMALS: Final = 36
+WORD: Final = re.compile(r"0x[0-9a-f]{64}\Z")
 
 
 def call(contract: str, function: str, args: tuple[Any, ...] = ()) -> Read:
     """A read of a contract."""
     return contract_calls(KIND)(contract, function, args)
+
+
+def scale(decimals: Any) -> int:
+    """How many raw units an amount of one is, by what a token answered; 0 where it names no decimals that can be
+    meant."""
+    return 10**decimals if isinstance(decimals, int) and decimals <= MAX_DECIMALS else 0
 
 
 @dataclass(slots=True)
@@ -35,6 +45,18 @@ class Facts:
     def address(self, key: str) -> str:
         """A contract."""
         return address_of(self._value(key), f"{key} of {self.name}", self.where)
+
+    def words(self, key: str) -> tuple[bytes, ...]:
+        """Several words of 32 bytes."""
+        value = self._value(key)
+        if (
+            not isinstance(value, list)
+            or not value
+            or not all(isinstance(each, str) and WORD.match(each) for each in value)
+        ):
+            said = f"{key} of {self.name} is not a list of words of 32 bytes"
+            raise BadSettings(self.where, said, remedy="0x and 64 hex digits in lower case each")
+        return tuple(dict.fromkeys(bytes.fromhex(each[2:]) for each in value))
 
     def number(self, key: str, default: int | None = None, most: int = 86_400) -> int:
         """A whole number from 1."""

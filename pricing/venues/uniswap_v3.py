@@ -26,37 +26,41 @@ Q96: Final = 1 << 96
 
 @dataclass(frozen=True, slots=True)
 class UniswapV3:
-    """The pools of one factory with some fees (in millionths); their average is of `mean_s`, where they keep one."""
+    """The pools of one factory: `tiers` are what else it is asked by, and how a label says that. Their average is of
+    `mean_s`, where they keep one (0: they do not)."""
 
     name: str
     factory: str
-    fees: tuple[int, ...]
+    tiers: tuple[tuple[str, tuple[int, ...]], ...]
     mean_s: int
+    get_pool: str = GET_POOL
+    state: str = SLOT0
 
     def lookups(self, pair: Pair) -> Sequence[Read]:
-        """The factory is asked for each fee."""
-        return [call(self.factory, GET_POOL, (*pair.ordered, fee)) for fee in self.fees]
+        """The factory is asked for each tier."""
+        return [call(self.factory, self.get_pool, (*pair.ordered, *tier)) for _, tier in self.tiers]
 
     def pools(self, pair: Pair, answers: Sequence[Any]) -> Sequence[Pool]:
-        """One for each fee, at most."""
+        """One for each tier, at most."""
         return [
-            Pool(pair, f"{self.name} pool {at} (fee {fee})", at)
-            for fee, at in zip(self.fees, answers, strict=True)
+            Pool(pair, f"{self.name} pool {at}" + (f" ({words})" if words else ""), at)
+            for (words, _), at in zip(self.tiers, answers, strict=True)
             if is_there(at)
         ]
 
     def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
         """Price, liquidity and what lies in it, now and before; and its average."""
         at = pool.at
-        state = [call(at, SLOT0), call(at, LIQUIDITY), call(pool.pair.quote, BALANCE_OF, (at,))]
-        return [*state, *map(AtParent, state), call(at, OBSERVE, ((self.mean_s, 0),))]
+        state = [call(at, self.state), call(at, LIQUIDITY), call(pool.pair.quote, BALANCE_OF, (at,))]
+        mean = [call(at, OBSERVE, ((self.mean_s, 0),))] if self.mean_s else []
+        return [*state, *map(AtParent, state), *mean]
 
     def market(self, pool: Pool, answers: Sequence[Any]) -> Market | None:
         """The price of the last trade."""
         now, before = concentrated(pool.pair, *answers[:3]), concentrated(pool.pair, *answers[3:6])
-        return Market(now, before, self._mean(pool.pair, answers[6])) if now else None
+        return Market(now, before, self._mean(pool.pair, *answers[6:])) if now else None
 
-    def _mean(self, pair: Pair, observed: Any) -> Fraction | None:
+    def _mean(self, pair: Pair, observed: Any = None) -> Fraction | None:
         """The geometric average of the price; None where the pool does not remember for so long."""
         if not isinstance(observed, tuple) or len(observed[0]) != 2:
             return None
@@ -76,4 +80,5 @@ def concentrated(pair: Pair, slot0: Any, liquidity: Any, held: Any) -> State | N
 
 def of(facts: Facts) -> UniswapV3:
     """From the venue's section."""
-    return UniswapV3(facts.name, facts.address("factory"), facts.numbers("fees", 999_999), facts.number("mean_s", 600))
+    tiers = tuple((f"fee {fee}", (fee,)) for fee in facts.numbers("fees", 999_999))
+    return UniswapV3(facts.name, facts.address("factory"), tiers, facts.number("mean_s", 600))

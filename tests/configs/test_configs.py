@@ -338,6 +338,13 @@ def test_prices_are_taken_in_tokens_of_the_chain_at_factories_of_known_venues(ke
     assert source.venues
 
 
+def test_the_venues_of_a_chain_are_of_every_family_that_has_them_there() -> None:
+    families = {key: {venue["family"] for venue in section["venues"]} for key, section in POOLS.items()}
+    assert families["ethereum"] == {"uniswap_v2", "uniswap_v3", "uniswap_v4", "curve_ng", "balancer_v2"}
+    assert families["base"] == {"uniswap_v2", "uniswap_v3", "uniswap_v4", "solidly", "slipstream", "curve_ng"}
+    assert families["optimism"] >= {"solidly", "slipstream", "curve_ng"}
+
+
 def test_a_user_of_ethereum_has_prices_from_pools_in_coins_that_have_feeds() -> None:
     feeds = PRICES["chainlink"]["ethereum"].keys()
     assert [venue["name"] for venue in POOLS["ethereum"]["venues"]][:2] == ["Uniswap V2", "Uniswap V3"]

@@ -1,0 +1,175 @@
+"""Prices from pools of Balancer V2 on its published code: what trades pay, and against who moves a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import pytest
+
+from chainfolio.errors import BadSettings
+from localchain.deploy import FOREVER, Deployer, deploy
+from localchain.node import LocalNode
+from pricing.pools import Pools, pools
+from tests.pricing.pool_chain import PoolChain, one_part, section
+from tests.protocols.balancer_v2_deployment import SWAP, Balancer, balancer
+
+pytestmark = pytest.mark.node
+Made = tuple[PoolChain, Balancer]
+USDC, WAD = 10**6, 10**18
+KEPT = Fraction(99, 100)  # of a trade, after the fee
+SIDES = [("weighted", "WETH", "USDC"), ("stable", "DAI", "USDC"), ("composable", "DAI", "USDC")]
+
+
+@pytest.fixture(scope="module")
+def deployed() -> Iterator[Made]:
+    with LocalNode() as node:
+        deployment = deploy(node)
+        with node.by_hand():
+            it = balancer(node, deployment)
+        account = deployment.accounts["deployer"]
+        deployer = Deployer(node, account, int(node.rpc("eth_getTransactionCount", account, "pending"), 16))
+        deployer.contracts.update(deployment.contracts)
+        node.mine()
+        yield PoolChain(node, deployer, dict(deployment.tokens)), it
+
+
+@pytest.fixture
+def made(deployed: Made) -> Iterator[Made]:
+    chain, it = deployed
+    before, nonce = chain.node.snapshot(), chain.deployer.nonce
+    yield chain, it
+    chain.node.revert(before)
+    chain.deployer.nonce = nonce
+
+
+def number(chain: PoolChain, it: Balancer, name: str) -> bytes:
+    found: bytes = chain.node.call(it.pools[name], "getPoolId()(bytes32)")
+    return found
+
+
+def source(chain: PoolChain, it: Balancer, *names: str, floor: str = "1000") -> Pools:
+    ids = [f"0x{number(chain, it, name).hex()}" for name in names]
+    venue = {"family": "balancer_v2", "name": "Balancer V2", "vault": it.vault.lower(), "pools": ids}
+    return pools(section(chain, {"USDC": floor}, venue), "here")
+
+
+def swap(chain: PoolChain, it: Balancer, name: str, sold: str, bought: str, raw: int) -> None:
+    single = (number(chain, it, name), 0, chain.tokens[sold].address, chain.tokens[bought].address, raw, b"")
+    chain.do(it.vault, SWAP, single, (chain.me, False, chain.me, False), 0, FOREVER)
+
+
+def held(chain: PoolChain, it: Balancer, name: str, symbol: str) -> int:
+    tokens, balances, _ = chain.node.call(
+        it.vault, "getPoolTokens(bytes32)(address[],uint256[],uint256)", number(chain, it, name)
+    )
+    found: int = dict(zip(tokens, balances, strict=True))[chain.tokens[symbol].address.lower()]
+    return found
+
+
+@pytest.mark.parametrize(("name", "sold", "bought"), SIDES)
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_a_trade_in_a_pool_pays_lies_between_the_prices_before_and_after_it(
+    made: Made, name: str, sold: str, bought: str, turned: bool
+) -> None:
+    chain, it = made
+    one = source(chain, it, name)
+    relative, part, first = one_part(chain.quoted(one, sold))
+    assert part == chain.asset(bought)
+    assert relative.detail == f"Balancer V2 pool 0x{number(chain, it, name).hex()}"
+    assert relative.depth == (part, Fraction(held(chain, it, name, bought), USDC))
+    assert chain.requests == 2
+    raw = 1000 * USDC if turned else WAD // 10 if sold == "WETH" else 1000 * WAD
+    one_way = (bought, sold) if turned else (sold, bought)
+    balance, me = "balanceOf(address)(uint256)", chain.me
+    before = chain.node.call(chain.tokens[one_way[1]].address, balance, me)
+    swap(chain, it, name, *one_way, raw)
+    got = chain.node.call(chain.tokens[one_way[1]].address, balance, me) - before
+    chain.node.mine()
+    _, _, last = one_part(chain.quoted(one, sold))
+    units = Fraction(raw, USDC if turned else WAD) * KEPT, Fraction(got, WAD if turned else USDC)
+    paid = units[0] / units[1] if turned else units[1] / units[0]
+    assert min(first, last) < paid < max(first, last)
+    assert max(first, last) / min(first, last) < Fraction(103, 100)
+
+
+def test_the_price_of_a_weighted_pool_is_that_of_its_balances_and_weights(made: Made) -> None:
+    chain, it = made
+    weights = chain.node.call(it.pools["weighted"], "getNormalizedWeights()(uint256[])")
+    assert sorted(weights) == [WAD // 5, WAD * 4 // 5]
+    weth, usdc = (held(chain, it, "weighted", symbol) for symbol in ("WETH", "USDC"))
+    _, _, price = one_part(chain.quoted(source(chain, it, "weighted"), "WETH"))
+    assert price == Fraction(usdc * 5 * 4 * 10**12, weth * 5)
+
+
+def test_of_the_named_pools_the_one_that_could_pay_most_counts(made: Made) -> None:
+    chain, it = made
+    swap(chain, it, "stable", "USDC", "DAI", 5_000 * USDC)
+    chain.node.mine()
+    deepest = max(("stable", "composable"), key=lambda name: held(chain, it, name, "USDC"))
+    relative, _, _ = one_part(chain.quoted(source(chain, it, "weighted", "stable", "composable"), "DAI"))
+    assert relative.detail.endswith(number(chain, it, deepest).hex())
+    assert chain.requests == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "sold", "raw"),
+    [("weighted", "WETH", 25 * WAD), ("stable", "DAI", 190_000 * WAD), ("composable", "DAI", 190_000 * WAD)],
+)
+def test_a_pool_that_a_trade_moved_has_no_price_in_that_block_and_no_other_takes_its_place(
+    made: Made, name: str, sold: str, raw: int
+) -> None:
+    chain, it = made
+    one = source(chain, it, name)
+    assert one_part(chain.quoted(one, sold))
+    swap(chain, it, name, sold, "USDC", raw)
+    quotes = chain.quoted(one, sold)
+    assert not quotes.relative
+    assert "within the block: manipulated?" in quotes.refused[0].reason
+
+
+@pytest.mark.parametrize(("name", "sold", "bought"), SIDES)
+def test_a_gift_to_the_vault_moves_nothing(made: Made, name: str, sold: str, bought: str) -> None:
+    chain, it = made
+    one = source(chain, it, name)
+    first = chain.quoted(one, sold)
+    chain.do(chain.tokens[bought].address, "transfer(address,uint256)", it.vault, 10**6 * USDC)
+    assert chain.quoted(one, sold).relative[0].parts == first.relative[0].parts
+    assert chain.quoted(one, sold).relative[0].depth == first.relative[0].depth
+
+
+def test_a_pool_that_was_drained_in_the_block_gives_no_price_and_what_came_in_it_is_no_depth(made: Made) -> None:
+    chain, it = made
+    deep = held(chain, it, "weighted", "USDC") // USDC
+    raw = chain.node.call(it.pools["weighted"], "balanceOf(address)(uint256)", chain.me) * 9 // 10
+    leaving = it.exit(chain.node, chain.me, it.pools["weighted"], raw, 1)
+    assert leaving.data
+    chain.deployer.add(leaving)
+    chain.deployer.settle()
+    enough = source(chain, it, "weighted", floor=str(deep // 2))
+    assert "could pay enough" in chain.quoted(enough, "WETH").refused[0].reason
+    chain.node.mine()
+    assert "could pay enough" in chain.quoted(enough, "WETH").refused[0].reason
+    small = source(chain, it, "weighted", floor="1000")
+    relative, _, _ = one_part(chain.quoted(small, "WETH"))
+    assert relative.depth
+    assert relative.depth[1] < deep // 5
+
+
+def test_shares_of_a_pool_have_no_market_in_the_pool_itself_and_a_pool_that_is_not_registered_is_none(
+    made: Made,
+) -> None:
+    chain, it = made
+    share = chain.asset("DAI")._replace(reference=it.pools["composable"].lower())
+    assert not chain.quoted(source(chain, it, "composable"), share).relative
+    venue = {"family": "balancer_v2", "vault": it.vault.lower(), "pools": ["0x" + "ab" * 32]}
+    one = pools(section(chain, {"USDC": "1"}, venue), "here")
+    quotes = chain.quoted(one, "DAI")
+    assert (quotes.relative, quotes.refused) == ((), ())
+    assert not chain.quoted(source(chain, it, "weighted"), "WETH", height=1).relative
+
+
+@pytest.mark.parametrize("ids", [[], ["0xab"], "0x" + "ab" * 32, [1], ["0x" + "AB" * 32]])
+def test_pools_that_are_not_named_by_their_ids_are_a_settings_error(ids: object) -> None:
+    with pytest.raises(BadSettings, match="is not a list of words of 32 bytes"):
+        pools({"venues": [{"family": "balancer_v2", "vault": "0x" + "0a" * 20, "pools": ids}]}, "here")
