@@ -25,11 +25,3 @@ class Budget:
             if limit is not None and used > limit:
                 raise OverBudget(name, limit)
         self.requests, self.units = self.requests + requests, self.units + units
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """What some work will probably ask of nodes."""
-
-    requests: int
-    units: int

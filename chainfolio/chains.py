@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload, runtime_chec
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
-from chainfolio.budgets import Budget, Estimate
+from chainfolio.budgets import Budget
 from chainfolio.chain_settings import ChainSettings
 from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.errors import Incapable, NoBlock, SourceError
@@ -161,6 +161,7 @@ class EndpointHealth:
     hedged: int = 0
     errors: Mapping[str, int] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)
+    max_batch: int | None = None  # calls that it takes at once; None where it has refused no batch
 
     @property
     def latency_ms(self) -> int | None:
@@ -359,9 +360,6 @@ class ReadsAccounts(Protocol):
         must follow, all blocks are read and linked; without, the last one alone. OverBudget where the budget ends
         before anything was read. A dataset that no node can give is absent from `ways`.
         """
-
-    def account_estimate(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Estimate:
-        """What `collect_accounts` will probably ask for a whole span, by what is known of the nodes so far."""
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.chains import Capability, having
+from chainfolio.chains import Capability
 from chainfolio.errors import BadRequest, Busy
 from cli.common import Commands, add_rpc, show_json, with_system
 from cli.index import watcher
@@ -76,7 +76,7 @@ async def _one(system: System, chain: Chain, addresses: Sequence[str], options: 
     first = chain.settings.start_block if options.first is None else options.first
     watches = [Watch(address, first, options.last) for address in addresses]
     if options.estimate:
-        return await _estimate(system, chain, Scope(tuple(watches)))
+        return await _estimate(system, chain, Scope(tuple(watches)), options.max_requests)
     if options.stop:
         stopped = [address for address in addresses if system.tail.unwatch(chain.key, address)]
         return {"chain": chain.key, "state": "stopped", "accounts": [{"account": each} for each in stopped]}
@@ -98,17 +98,14 @@ async def _one(system: System, chain: Chain, addresses: Sequence[str], options: 
     return {**found, "accounts": [of_account(system, chain, each) for each in watches]}
 
 
-async def _estimate(system: System, chain: Chain, scope: Scope) -> dict[str, Any]:
-    """What is missing would cost so many requests, and compute units."""
-    from indexer.work import heights, missing_of
+async def _estimate(system: System, chain: Chain, scope: Scope, most: int | None) -> dict[str, Any]:
+    """What it would cost to read what is missing."""
+    from indexer.account_estimate import estimate
+    from indexer.work import missing_of
 
-    reader = having(chain, Capability.ACCOUNT_HISTORY)
     work = missing_of(system.tail, chain, scope, (await chain.heads()).finalized, again=True)
-    costs = [reader.account_estimate(span, item.accounts, item.datasets) for item in work for span in item.spans]
-    return {
-        "chain": chain.key, "state": "estimated", "blocks": heights(work),
-        "requests": sum(each.requests for each in costs), "units": sum(each.units for each in costs),
-    }  # fmt: skip
+    found = await estimate(chain, work, system.seams.clock, max_requests=most)
+    return {"chain": chain.key, "state": "estimated", **found}
 
 
 def _state(progress: Progress) -> str:
@@ -126,8 +123,7 @@ def _state(progress: Progress) -> str:
 def _show(found: dict[str, Any]) -> None:
     name, accounts = found["chain"], found.get("accounts", ())
     if found["state"] == "estimated":
-        print(f"{name}: {found['blocks']:,} blocks are missing: about {found['requests']:,} requests, "
-              f"{found['units']:,} compute units")  # fmt: skip
+        _show_estimate(found)
     elif found["state"] == "stopped":
         print(f"{name}: watched no longer: {', '.join(each['account'] for each in accounts) or 'none was'}")
     elif found["state"] == "queued":
@@ -136,3 +132,16 @@ def _show(found: dict[str, Any]) -> None:
         print(f"{name}: {found['blocks']:,} blocks, {found['events']:,} events, {found['rows']:,} rows "
               f"in {found['seconds']:.1f} s with {found['requests']:,} requests")  # fmt: skip
         show_accounts(accounts)
+
+
+def _show_estimate(found: dict[str, Any]) -> None:
+    if not found["blocks"]:
+        print(f"{found['chain']}: nothing is missing")
+        return
+    print(f"{found['chain']}: {found['blocks']:,} blocks are missing: about {found['rows']:,} rows, "
+          f"{found['requests']:,} requests, {found['units']:,} compute units, {found['bytes'] / 1e6:,.1f} MB, "
+          f"{clock(found['seconds'])}")  # fmt: skip
+    print(f"  up to {found['factor']} times as much, or as little: {found['sampled']['requests']:,} requests read "
+          f"{found['sampled']['blocks']:,} of the blocks for this")  # fmt: skip
+    if found["unread"]:
+        print(f"  no endpoint gives {', '.join(found['unread'])}")

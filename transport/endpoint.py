@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from chainfolio.chains import EndpointHealth
 from chainfolio.errors import BadAnswer, SourceError, TooMuch, Unavailable, Unsupported
 from chainfolio.seams import Seams
 from transport.exchange import Posted
@@ -74,6 +75,10 @@ class Endpoint(HttpEndpoint, ABC):
     @abstractmethod
     def units(self, method: str) -> int:
         """What a call costs in compute units; a batch costs what its calls cost."""
+
+    def shown_health(self, best_height: int | None) -> EndpointHealth:
+        """Its health as all kinds of chain show it, with how many calls it takes at once."""
+        return replace(super().shown_health(best_height), max_batch=self.capabilities.get("max_batch"))
 
     def learn(self, name: str, value: int) -> None:
         """Remember a fact about this endpoint, here and in the store."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from adapters.evm.explorer import Explorer
     from adapters.evm.positions.reader import Accounts
     from adapters.evm.reads import Read
-    from chainfolio.budgets import Budget, Estimate
+    from chainfolio.budgets import Budget
     from chainfolio.protocols import InstalledProtocols
     from chainfolio.reads import ReadResult
 
@@ -265,10 +265,6 @@ class EvmChain(Approvals):
     ) -> Collected:
         """The rows of some datasets that concern some accounts: as `accounts.history`."""
         return await self._accounts.collect(span, accounts, datasets, before, budget)
-
-    def account_estimate(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Estimate:
-        """What it will probably ask for them."""
-        return self._accounts.estimate(span, accounts, datasets)
 
     def decode(self, found: Logs, datasets: Sequence[str]) -> dict[str, pa.Table]:
         """Logs as rows: each in the table whose row says all of it, or raw in `logs`."""

@@ -28,7 +28,7 @@ from transport.http import Transport
 if TYPE_CHECKING:
     from adapters.solana.accounts import Accounts
     from adapters.solana.history import AccountHistory
-    from chainfolio.budgets import Budget, Estimate
+    from chainfolio.budgets import Budget
     from chainfolio.protocols import InstalledProtocols
     from chainfolio.reads import ReadResult
 
@@ -102,10 +102,6 @@ class SolanaChain:
     ) -> Collected:
         """The rows that concern some accounts, from the transactions that name them or their token accounts."""
         return await self._history.collect(span, accounts, datasets, before, budget)
-
-    def account_estimate(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Estimate:
-        """What the lists of transactions cost; how long they are shows only then."""
-        return self._history.estimate(span, accounts)
 
     async def look_up(self, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
         """Transactions that the index knows, in order."""

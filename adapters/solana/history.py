@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from adapters.solana.datasets import DATASETS
-from adapters.solana.endpoint import UNITS
 from adapters.solana.forms import U64, TokenAccount
 from adapters.solana.layouts import TOKEN_PROGRAMS
 from adapters.solana.node import MAX_TIME_S, Node
@@ -24,7 +23,7 @@ from adapters.solana.parsing import slot_and_content
 from adapters.solana.rows import Done, places, tables
 from adapters.solana.transactions import Found, change, token_accounts_of
 from chainfolio.blocks import Block, Span
-from chainfolio.budgets import Budget, Estimate
+from chainfolio.budgets import Budget
 from chainfolio.chains import Collected, Unexplained
 from chainfolio.errors import BadAnswer, HistoryUnavailable
 from transport import metering
@@ -155,11 +154,6 @@ class AccountHistory:
                 reason = f"the token account {address} was not known yet when older slots were read"
                 told.append(Unexplained(owner, older[0].slot, self.chain.info.native.asset, 0, reason))
         return tuple(told)
-
-    def estimate(self, span: Span, accounts: Sequence[str]) -> Estimate:
-        """What lists of transactions cost at least; how many there are shows only then."""
-        pages = 2 * len(accounts) * (1 + len(TOKEN_PROGRAMS))
-        return Estimate(pages, pages * UNITS["getSignaturesForAddress"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,8 @@ def test_what_it_would_cost_is_said_before_and_a_budget_ends_it_without_losing_a
 ) -> None:
     (estimated,) = run("watch", account(subject), "--estimate", "--json").json
     assert (estimated["state"], estimated["blocks"]) == ("estimated", subject.height - FINALITY + 1)
-    assert estimated["requests"] > 0
+    assert estimated["requests"] > 0 < estimated["rows"]
+    assert "of the blocks for this" in run("watch", account(subject), "--estimate").out
     assert run("status", "--json").json["chains"][0]["accounts"] == [], "nobody is watched for asking"
     ran = run("watch", account(subject), "--max-requests", "1", "--json")
     assert (ran.code, ran.error["kind"]) == (10, "OverBudget")
@@ -168,6 +169,7 @@ def test_what_it_would_cost_is_said_before_and_a_budget_ends_it_without_losing_a
     ran = run("watch", account(subject), "--json")
     assert (ran.code, ran.json[0]["accounts"][0]["datasets"][0]["missing"]) == (0, [])
     assert run("watch", account(subject), "--estimate", "--json").json[0]["blocks"] == 0
+    assert run("watch", account(subject), "--estimate").out == "local: nothing is missing\n"
     again = run("watch", account(subject), "--json").json[0]
     assert (again["blocks"], again["rows"]) == (0, 0), "what is there is not read again"
 

@@ -12,18 +12,15 @@ import pyarrow as pa
 from adapters.evm.accounts.logs import ANY_EVENT, AccountLogs
 from adapters.evm.accounts.places import AccountPlaces, Found
 from adapters.evm.accounts.remembered import Remembered
-from adapters.evm.accounts.state import CALLS
 from adapters.evm.accounts.touched import Touched
-from adapters.evm.accounts.windows import PIECES
 from adapters.evm.datasets.common import add
 from adapters.evm.datasets.dataset import EvmDataset
 from adapters.evm.datasets.every import DATASETS, TAKEN
-from adapters.evm.endpoint import OTHER_UNITS, UNITS
 from adapters.evm.logs import Logs
 from adapters.evm.node import Header
 from adapters.evm.spans import Chunk
 from chainfolio.blocks import Block, Span
-from chainfolio.budgets import Budget, Estimate
+from chainfolio.budgets import Budget
 from chainfolio.chains import Collected, Unexplained
 from chainfolio.errors import HistoryUnavailable, SourceError, Unsupported
 from chainfolio.tables import LOGS
@@ -177,26 +174,6 @@ class AccountHistory:
             if each.table.name in tables:
                 found[each.table.name] = each.concerning(tables[each.table.name], accounts)
         return found
-
-    def estimate(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Estimate:
-        """As `ReadsAccounts.account_estimate`: by the limits that are known of the widest endpoint. By the state it is
-        what a search costs that finds nothing."""
-        known = [endpoint.capabilities for endpoint in self.chain.node.endpoints]
-        requests = units = 0
-        if _of(datasets, "logs"):
-            pieces = _parts(len(span), max(each.get("max_span", len(span)) for each in known))
-            requests += 3 * _parts(pieces, PIECES)
-            units += 3 * pieces * UNITS["eth_getLogs"]
-        if _of(datasets, "places"):
-            batch = max(each.get("max_batch", CALLS) for each in known)
-            calls = 2 * len(accounts) * max(1, len(span).bit_length())
-            requests += _parts(calls, batch) + 2
-            units += calls * OTHER_UNITS
-        return Estimate(requests, units)
-
-
-def _parts(whole: int, size: int) -> int:
-    return -(-whole // size)
 
 
 @dataclass(slots=True)

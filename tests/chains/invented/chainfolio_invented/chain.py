@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
-from chainfolio.budgets import Budget, Estimate
+from chainfolio.budgets import Budget
 from chainfolio.chains import Capability, ChainInfo, Collected, EndpointHealth, Heads, KnownTransaction
 from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.datasets import Dataset
@@ -160,11 +160,6 @@ class InventedChain:
             found, tables=tables, chain=found.chain if linked else [], events=events, is_linked=linked,
             ways=dict.fromkeys(datasets, "list"),
         )  # fmt: skip
-
-    def account_estimate(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Estimate:
-        """One request for each `HEIGHTS` heights."""
-        pieces = len(list(span.cut(HEIGHTS)))
-        return Estimate(pieces, pieces)
 
     def _blocks(self, found: Iterable[Minted]) -> pa.Table:
         """Nobody mines here, and there is no gas."""

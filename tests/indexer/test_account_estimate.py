@@ -1,0 +1,101 @@
+"""What reading accounts is said to cost, and what it costs, at a real node with the methods and limits of providers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from adapters.evm.chain import EvmChain
+from chainfolio.blocks import Span, Spans
+from chainfolio.budgets import Budget
+from chainfolio.errors import OverBudget
+from chainfolio.scopes import account_filter
+from chainfolio.seams import Seams
+from indexer.account_estimate import estimate
+from indexer.scopes import groups
+from indexer.work import Work
+from localchain.node import LocalNode
+from tests.chains.evm import EvmSubject
+from tests.evm.limited import SETS, Provider, served
+from tests.evm.scoped import scoped, together
+
+pytestmark = pytest.mark.node
+BLOCKS = 400
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvmSubject]:
+    with LocalNode() as node:
+        yield EvmSubject(node, tmp_path_factory.mktemp("estimate"), BLOCKS)
+
+
+def work_of(chain: EvmChain, span: Span, accounts: Sequence[str]) -> list[Work]:
+    names = tuple(map(account_filter, accounts))
+    return [Work(Spans([span]), group, names) for group in groups(chain.datasets)]
+
+
+@pytest.mark.parametrize(("has", "largest"), [("traces", 10_000), ("search", 20), ("state", 10_000)])
+async def test_an_estimate_is_as_near_as_it_says_to_what_is_then_spent(
+    lived: EvmSubject, has: str, largest: int
+) -> None:
+    accounts = [lived.deployment.accounts[name].lower() for name in ("alice", "bob")]
+    span = Span(0, lived.node.height)
+    told, spent = {}, Budget()
+    for is_told in (True, False):
+        provider = Provider(lived.node.url, SETS[has], largest=largest)
+        async with served(lived.node, lived.deployment, provider) as chain:
+            await chain.heads()
+            chain.node.finalized = span.last
+            work = work_of(chain, span, accounts)
+            if is_told:
+                told = await estimate(chain, work, Seams().clock)
+                continue
+            groups_read = [await scoped(chain, span, accounts, item.datasets, budget=spent) for item in work]
+            pieces = [each for several in groups_read for each in several]
+            rows = sum(map(len, together(pieces).values()))
+            sizes = sum(each.cost.sent_bytes + each.cost.received_bytes for each in chain.health())
+    real = {"rows": rows, "requests": spent.requests, "units": spent.units, "bytes": sizes}
+    for name, figure in real.items():
+        assert figure / told["factor"] <= told[name] <= figure * told["factor"], (name, told, real)
+    assert told["sampled"]["requests"] <= 60
+    assert told["unread"] == []
+
+
+async def test_the_whole_of_a_short_span_is_read_and_nothing_missing_costs_nothing(lived: EvmSubject) -> None:
+    alice, span = lived.deployment.accounts["alice"].lower(), Span(lived.node.height - 60, lived.node.height)
+    async with served(lived.node, lived.deployment, Provider(lived.node.url)) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        work = work_of(chain, span, [alice])
+        told = await estimate(chain, work, Seams().clock)
+        pieces = [each for item in work for each in await scoped(chain, span, [alice], item.datasets)]
+        assert told["rows"] == sum(map(len, together(pieces).values()))
+        assert told["sampled"]["blocks"] == 2 * told["blocks"] == 2 * len(span), "logs, and what no log tells"
+        before = chain.requests
+        nothing = await estimate(chain, [], Seams().clock)
+        assert (nothing["blocks"], nothing["requests"], nothing["sampled"]) == (0, 0, {"blocks": 0, "requests": 0})
+        assert chain.requests == before
+
+
+async def test_an_estimate_that_may_ask_for_less_than_one_part_says_so(lived: EvmSubject) -> None:
+    alice, span = lived.deployment.accounts["alice"].lower(), Span(0, lived.node.height)
+    async with served(lived.node, lived.deployment, Provider(lived.node.url)) as chain:
+        await chain.heads()
+        with pytest.raises(OverBudget, match="allow the estimate more requests"):
+            await estimate(chain, work_of(chain, span, [alice]), Seams().clock, max_requests=1)
+
+
+async def test_what_no_node_gives_is_named(lived: EvmSubject) -> None:
+    alice, span = lived.deployment.accounts["alice"].lower(), Span(0, lived.node.height)
+
+    def forgotten(asked: dict[str, Any]) -> dict[str, Any] | None:
+        is_state = asked["method"] in ("eth_getBalance", "eth_getTransactionCount", "eth_getCode")
+        return {"error": {"code": -32000, "message": "missing trie node"}} if is_state else None
+
+    async with served(lived.node, lived.deployment, Provider(lived.node.url, SETS["state"], forgotten)) as chain:
+        await chain.heads()
+        told = await estimate(chain, work_of(chain, span, [alice]), Seams().clock)
+        assert told["unread"] == sorted(name for name in groups(chain.datasets)[1])
+        assert told["rows"] > 0, "logs are read"
