@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+from chainfolio.blocks import Block
 
 GWEI = 10**9  # wei
 _INDEX = re.compile(r"(?:0|[1-9][0-9]{0,18})\Z")
@@ -48,6 +50,18 @@ def address_of(credentials: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Stake:
+    """What a validator of an owner has after a slot, and what was deposited for it and waits to be credited, in gwei.
+    `status` is empty for one that only its deposits tell of."""
+
+    owner: str
+    pubkey: str
+    status: str
+    balance: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
 class SlotClock:
     """When slots and epochs are."""
 
@@ -79,10 +93,18 @@ class SlotClock:
 
 @runtime_checkable
 class HasValidators(Protocol):
-    """A chain of validators. It has no accounts. Rewards of an epoch are known `settled_after` epochs later."""
+    """A chain of validators. It has no accounts. Rewards of an epoch are known `settled_after` epochs later. Validators
+    withdraw to accounts of the `execution` chain, named by its key; empty: of no chain that is known. `shows_stake`:
+    whether portfolios there are to show what the account's validators have."""
 
     @property
     def settled_after(self) -> int: ...
+
+    @property
+    def execution(self) -> str: ...
+
+    @property
+    def shows_stake(self) -> bool: ...
 
     async def slot_clock(self) -> SlotClock:
         """When slots and epochs are."""
@@ -92,3 +114,7 @@ class HasValidators(Protocol):
 
     async def validators_of(self, filters: Sequence[str]) -> tuple[int, ...]:
         """The indexes of those that indexes, public keys and withdrawal addresses name now."""
+
+    async def stakes(self, owners: Collection[str], candidates: Collection[str], block: Block) -> Sequence[Stake]:
+        """What validators that withdraw to some addresses have at a block of the execution chain. `candidates` are
+        indexes and public keys of those that may be theirs; what their deposits say is found without."""

@@ -18,7 +18,7 @@ from chainfolio.contracts import Day, Holding, Issue, Price, Quoted, Snapshot, S
 from chainfolio.errors import BadAnswer, Reorged, SourceError
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Output, Plan, Report, run_batched
-from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountReader, AccountState
+from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountReader, AccountState, OpenPosition
 from chainfolio.protocols import InstalledProtocols
 from engine import account_index, reconciled
 from engine.daily import Daily, daily
@@ -35,6 +35,7 @@ from pricing.rules import rules_of
 if TYPE_CHECKING:
     from chainfolio.chains import Chain, Collected
     from engine.price_store import PriceStore
+    from engine.stakes import Stakes
     from storage.lake import Lake
     from storage.tail import Tail
 
@@ -53,6 +54,7 @@ class Snapshotter:
     sources: Sequence[PriceSource]
     installed: InstalledProtocols = field(default_factory=InstalledProtocols)
     store: PriceStore | None = None
+    stakes: Stakes | None = None
     reader: AccountReader = field(init=False)
     past: Past = field(init=False)
     _judge: Judge = field(init=False)
@@ -129,11 +131,16 @@ class Snapshotter:
         }
         about = await self._about(block)
         plans = await asyncio.to_thread(self._plans, interactions, met, wanted, moved, about)
-        states, fees = await asyncio.gather(self._answered(plans, block), asyncio.to_thread(paid, *index, block))
+        states, fees, (staked, unstaked) = await asyncio.gather(
+            self._answered(plans, block), asyncio.to_thread(paid, *index, block), self._staked(accounts, block)
+        )
+        for each in staked:
+            state = states[each.account]
+            states[each.account] = replace(state, positions=(*state.positions, each))
         known = self._judge.listed | {price.asset for price in about.quotes.prices}
         held, unknown = holdings_of(states, wanted, known)
         await self._learn(about, {token for each in states.values() for one in each.positions for token in one.tokens})
-        issues = [*self.reader.issues]
+        issues = [*self.reader.issues, *unstaked]
         issues += [issue for account in accounts for issue in self.reader.unknown(account, interactions[account])]
         issues += account_index.gaps(self.chain.key, left, unindexed, len(candidates))
         issues += self._little_known(held, about)
@@ -148,6 +155,10 @@ class Snapshotter:
         for account in accounts:
             self.book.named(account, reading.own[account])
         return reading
+
+    async def _staked(self, accounts: Sequence[str], block: Block) -> tuple[list[OpenPosition], list[Issue]]:
+        """What the validators of accounts have, on a chain that has validators."""
+        return await self.stakes.of(accounts, block) if self.stakes is not None else ([], [])
 
     def _left(self, accounts: Sequence[str], block: Block) -> dict[str, Spans]:
         """The heights, by account, at which it may have met tokens that nobody knows of."""

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from chainfolio.assets import asset
 from chainfolio.errors import BadSettings
 from chainfolio.kinds import SelectsFunctions, kind_of
+from chainfolio.validators import HasValidators
 from engine.fiat import Fiat
 from engine.mixed_reads import mixed
 from engine.price_store import PriceStore
 from engine.rates import Rates, Worth
 from engine.snapshot import Snapshotter
+from engine.stakes import PAID, Stakes
 from engine.token_registry import TokenRegistry
 from engine.tokens import TokenBook, token_images, token_list
 from portfolio.facts import ChainFacts
@@ -40,7 +42,17 @@ def snapshotter_of(system: System, chain: Chain) -> Snapshotter:
     book = TokenBook(chain.key, lake, token_list(path, chain.info), registry)
     chain = mixed(chain, system.http)
     store = None if system.keeps_nothing else PriceStore(chain.key, system.lake, system.tail)
-    return Snapshotter(chain, system.lake, system.tail, book, source_chain, system.installed(chain), store)
+    stakes = stakes_of(system, chain)
+    return Snapshotter(chain, system.lake, system.tail, book, source_chain, system.installed(chain), store, stakes)
+
+
+def stakes_of(system: System, chain: Chain) -> Stakes | None:
+    """What tells of validators that withdraw to a chain; None where none do, or where the settings do not want it."""
+    for beacon in system.chains:
+        if isinstance(beacon, HasValidators) and beacon.execution == chain.key:
+            shown = Stakes(chain.info.native.asset, beacon, system.lake, system.tail)
+            return shown if beacon.shows_stake else None
+    return Stakes(chain.info.native.asset, None, system.lake, system.tail) if PAID in chain.datasets else None
 
 
 def rates_of(system: System, worth: Worth) -> Rates:

@@ -18,6 +18,7 @@ from localchain.errors import NodeFailed
 SOURCES = Path(__file__).parent / "beacon_runtime"
 INSTALL_S = 300.0
 START_S = 120.0
+GENESIS_S = 1_606_824_023
 
 
 def ensure() -> Path:
@@ -35,10 +36,18 @@ class BeaconRuntime:
     """Lodestar's state transition behind the Beacon API, on a free loopback port. It advances when it is told to."""
 
     def __init__(
-        self, *, preset: str = "minimal", fork: str = "electra", validators: int = 64, slots: int = 0, seed: int = 1
+        self,
+        *,
+        preset: str = "minimal",
+        fork: str = "electra",
+        validators: int = 64,
+        slots: int = 0,
+        seed: int = 1,
+        genesis_s: int = GENESIS_S,
     ) -> None:
         self.preset = preset
         self._options = ["--validators", str(validators), "--slots", str(slots), "--fork", fork, "--seed", str(seed)]
+        self._options += ["--genesis", str(genesis_s)]
         self._process: subprocess.Popen[str] | None = None
         self.url = ""
 

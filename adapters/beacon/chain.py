@@ -31,6 +31,7 @@ from adapters.beacon.reader import LIMITS, Reader, gathered
 from adapters.beacon.settings import BeaconSettings
 from adapters.beacon.spec import SECOND_US, Spec
 from adapters.beacon.spec import read as read_spec
+from adapters.beacon.stakes import stakes
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
 from chainfolio.chains import Capability, ChainInfo, Collected, EndpointHealth, Heads
@@ -50,7 +51,7 @@ from chainfolio.errors import (
 from chainfolio.plans import Plan
 from chainfolio.reads import ReadResult
 from chainfolio.seams import Seams
-from chainfolio.validators import SlotClock, ValidatorNow
+from chainfolio.validators import SlotClock, Stake, ValidatorNow
 from transport.http import HttpTransport, WebTransport
 from transport.rest import Absent
 
@@ -64,13 +65,15 @@ GWEI_DECIMALS: Final = 9
 
 
 class Facts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One beacon chain as its file describes it. `genesis` is its validators' root: empty, any network is taken."""
+    """One beacon chain as its file describes it. `genesis` is its validators' root: empty, any network is taken.
+    `execution` is the key of the chain to which validators withdraw."""
 
     key: str
     kind: str = "beacon"
     chain_id: int = 0
     name: str = ""
     genesis: str = ""
+    execution: str = ""
 
 
 def facts_of(key: str, settings: BeaconSettings, configs: Path) -> Facts:
@@ -340,6 +343,20 @@ class BeaconChain:
     def settled_after(self) -> int:
         """Epochs after which the rewards of one are known."""
         return SETTLED_AFTER
+
+    @property
+    def execution(self) -> str:
+        """The chain to which validators withdraw, by its key."""
+        return self.settings.execution or self.facts.execution
+
+    @property
+    def shows_stake(self) -> bool:
+        """Whether portfolios of that chain show what the account's validators have."""
+        return self.settings.stake_in_portfolios
+
+    async def stakes(self, owners: Collection[str], candidates: Collection[str], block: Block) -> Sequence[Stake]:
+        """What the validators of some addresses have at a block of the execution chain."""
+        return await stakes(Reader(self.nodes, await self.spec(), None), owners, candidates, block)
 
     async def slot_clock(self) -> SlotClock:
         """When slots and epochs are."""

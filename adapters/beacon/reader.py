@@ -172,12 +172,15 @@ class Reader:
         """Some validators in the state after a slot."""
         if not indexes:
             return columns(self.nodes.key, [])
-        path, asked = f"/eth/v1/beacon/states/{slot}/validators", {"ids": [str(each) for each in indexes]}
-        found = await self._of(slot, path, list[ValidatorState], asked)
+        found = await self.named(slot, [str(each) for each in indexes])
         part = await asyncio.to_thread(columns, self.nodes.key, found)
         if not np.isin(part.index, np.fromiter(indexes, np.int64, len(indexes))).all():
             raise BadAnswer(self.nodes.key, "a validator that nobody asked for")
         return part
+
+    async def named(self, slot: int, ids: Sequence[str]) -> list[ValidatorState]:
+        """The validators that indexes and public keys name in the state after a slot."""
+        return await self._of(slot, f"/eth/v1/beacon/states/{slot}/validators", list[ValidatorState], {"ids": ids})
 
     async def attestations(self, epoch: int) -> tuple[dict[int, int], Any]:
         """What attesting in an epoch could bring, by effective balance, and what it brought: one row of index, source,
@@ -215,9 +218,12 @@ class Reader:
 
     async def pending(self, slot: int) -> tuple[list[PendingDeposit], list[PendingConsolidation]]:
         """What waits in the state after a slot: deposits that are not credited yet, and consolidations."""
-        at = f"/eth/v1/beacon/states/{slot}"
-        deposits = await self._of(slot, f"{at}/pending_deposits", list[PendingDeposit])
-        return deposits, await self._of(slot, f"{at}/pending_consolidations", list[PendingConsolidation])
+        path = f"/eth/v1/beacon/states/{slot}/pending_consolidations"
+        return await self.pending_deposits(slot), await self._of(slot, path, list[PendingConsolidation])
+
+    async def pending_deposits(self, slot: int) -> list[PendingDeposit]:
+        """The deposits that wait in the state after a slot, in their order."""
+        return await self._of(slot, f"/eth/v1/beacon/states/{slot}/pending_deposits", list[PendingDeposit])
 
     async def _of(self, slot: int, path: str, kind: type[T], body: Any = None) -> T:
         """What the node says about a slot that it has passed. HistoryUnavailable where it says there is nothing."""

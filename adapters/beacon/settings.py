@@ -34,6 +34,13 @@ class BeaconSettings(ChainSettings, forbid_unknown_fields=True, frozen=True):
     validators: Annotated[
         list[str], doc("index only these: indexes, public keys, or addresses to which validators withdraw; empty: all")
     ] = msgspec.field(default_factory=list)
+    execution: Annotated[
+        str,
+        doc("key of the chain to which validators withdraw: its portfolios show the stake; empty: as the facts say"),
+    ] = ""
+    stake_in_portfolios: Annotated[
+        bool, doc("whether portfolios of the execution chain show what the wallet's validators have")
+    ] = True
     requests: Annotated[int, doc("requests to the nodes on their way at once")] = 16
     timeout_s: Annotated[int, doc("seconds after which a request to a node is given up")] = 60
 

@@ -1,7 +1,7 @@
 // A beacon chain that runs as fast as the processor allows and serves the Beacon REST API.
 //
 //   LODESTAR_PRESET=minimal node beacon_runtime.mjs [--port 9600] [--validators 64] [--slots 200] [--seed 1]
-//                                                   [--tick MS] [--fork electra|deneb|capella]
+//                                                   [--tick MS] [--fork electra|deneb|capella] [--genesis SECONDS]
 //
 // Real (Lodestar's published packages): genesis rules, epoch and block processing, rewards, penalties, withdrawals,
 // deposits, exits, slashings, consolidations, finality; every route's URL, query and JSON encoding.
@@ -11,6 +11,7 @@
 // Local controls (JSON bodies):
 //   POST /local/advance {slots, miss?: [slot,...]}       produce (or skip) blocks
 //   POST /local/offline {validators: [...]}              they stop attesting, signing and proposing
+//   POST /local/payload {slot, blockNumber, blockHash, feeRecipient}   what a slot's block is to carry
 //   POST /local/exit {validators}                        voluntary exits in the next block
 //   POST /local/slash {validators}                       double-proposal slashings in the next block
 //   POST /local/deposit {validator?, amount}             execution-layer deposit request: top-up, or a new validator
@@ -33,6 +34,7 @@ const { values: opt } = parseArgs({
     seed: { type: "string", default: "1" },
     tick: { type: "string" },
     fork: { type: "string", default: "electra" },
+    genesis: { type: "string", default: "1606824023" },
   },
 });
 
@@ -62,7 +64,7 @@ function executionCredentials(index, prefix = 1) {
 
 function genesis(count) {
   const state = types.BeaconState.defaultViewDU();
-  state.genesisTime = 1_606_824_023;
+  state.genesisTime = Number(opt.genesis);
   state.fork = ssz.phase0.Fork.toViewDU({
     previousVersion: chainConfig[`${opt.fork.toUpperCase()}_FORK_VERSION`],
     currentVersion: chainConfig[`${opt.fork.toUpperCase()}_FORK_VERSION`],
@@ -132,6 +134,8 @@ const preStates = new Map(); // slot -> state before the block of that slot
 const blocks = new Map(); // slot -> {signed, root}
 const bySlotRoot = new Map(); // block root -> slot
 const offline = new Set();
+const payloads = new Map(); // slot -> the block of an execution chain that its block carries
+const bytesOf = (text) => new Uint8Array(Buffer.from(text.slice(2), "hex"));
 let queue = { exits: [], slashings: [], deposits: [], withdrawals: [], consolidations: [] };
 let head = 0;
 const listeners = new Set();
@@ -255,6 +259,12 @@ function produce(slot, missed) {
         consolidations: queue.consolidations,
       };
     payload.blockHash = types.ExecutionPayload.hashTreeRoot(payload);
+    const own = payloads.get(slot);
+    if (own) {
+      payload.blockNumber = own.blockNumber;
+      payload.blockHash = bytesOf(own.blockHash);
+      payload.feeRecipient = bytesOf(own.feeRecipient);
+    }
     queue = { exits: [], slashings: [], deposits: [], withdrawals: [], consolidations: [] };
     const signed = { message: block, signature: new Uint8Array(96) };
     const post = st.stateTransition(parent, signed, {
@@ -595,6 +605,7 @@ local("offline", ({ validators = [] }) => {
   offline.clear();
   validators.forEach((v) => offline.add(v));
 });
+local("payload", ({ slot, ...block }) => payloads.set(slot, block));
 local("exit", ({ validators }) => queue.exits.push(...validators));
 local("slash", ({ validators }) => queue.slashings.push(...validators));
 const validatorAt = (index) => posts.get(head).validators.getReadonly(index);
