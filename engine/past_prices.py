@@ -17,6 +17,7 @@ from chainfolio.contracts import Issue, Price
 from chainfolio.errors import BadAnswer, SourceError
 from chainfolio.plans import Plan, Unknown, run_batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS
+from engine.price_steps import Heard, Steps
 from pricing.http_reads import OVER_HTTP
 from pricing.quotes import PriceSource, Quotes
 from pricing.rules import rules_of
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from engine.price_store import PriceStore
 
 MAX_BLOCKS: Final = 20_000  # that are kept: those asked for first go first
+MAX_TURNS: Final = 16  # in which blocks are asked again, because a price before them was held: usually one
 Located = tuple[Block, Any]
 Prices = dict[int, dict[Asset, Price]]  # by height
 
@@ -60,25 +62,46 @@ class Past:
     ) -> tuple[dict[int, dict[Asset, Price | None]], list[Issue]]:
         if not unknown:
             return {}, []
-        node, last = _Node(self.chain), dict[Asset, Price]()
-        if self.store is not None:
-            first, days = min(unknown, key=lambda block: block.height), rules_of(self.sources).guards.step_days
-            last = await asyncio.to_thread(self.store.recent, first, days)
-        plans = {
-            str(block.height): _at(block, source_chain(self.sources, assets, block, last))
-            for block, assets in unknown.items()
-        }
-        reports = await run_batched(plans, node.answers, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
+        node = _Node(self.chain)
         found: dict[int, dict[Asset, Price | None]] = {}
-        for block, assets in unknown.items():
-            quotes = reports[str(block.height)].result or Quotes()
-            prices = {price.asset: price for price in quotes.prices}
-            if block.height not in node.lost.keys() | node.unanswered and self.chain.is_final(block.height):
+        for block, quoted in (await self._searched(unknown, node)).items():
+            assets, prices = unknown[block], {price.asset: price for price in quoted}
+            if self._stays(block, node):
                 if self.store is not None:
-                    prices = await asyncio.to_thread(self.store.keep, block, quotes.prices, final=True)
-                self._keep(block.height, {asset: prices.get(asset) for asset in assets})
+                    prices = await asyncio.to_thread(self.store.keep, block, quoted, final=True)
+                # Who did not answer may the next time: what has no price for want of an answer is asked for again.
+                sure = [asset for asset in assets if asset in prices or block.height not in node.unanswered]
+                self._keep(block.height, {asset: prices.get(asset) for asset in sure})
             found[block.height] = {asset: prices.get(asset) for asset in assets}
         return found, [self._issue(node.lost)] if node.lost else []
+
+    async def _searched(self, unknown: Mapping[Block, Sequence[Asset]], node: _Node) -> dict[Block, Sequence[Price]]:
+        """What the sources say at each block, as if they had been asked in the order of the blocks."""
+        guards = rules_of(self.sources).guards
+        kept: list[tuple[int, Price]] = []
+        if self.store is not None:
+            kept = await asyncio.to_thread(self.store.before_each, list(unknown), guards.step_days)
+        steps = Steps(kept, guards, lambda block: self.store is not None and self._stays(block, node))
+        for _ in range(MAX_TURNS):
+            asking = steps.open(unknown)
+            if not asking:
+                break
+            steps.heard |= {block: Heard(last) for block, last in asking.items()}
+            plans = {
+                str(block.height): _at(
+                    block, source_chain(self.sources, unknown[block], block, last, steps.heard[block].said)
+                )
+                for block, last in asking.items()
+            }
+            reports = await run_batched(plans, node.answers, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
+            for block in asking:
+                steps.heard[block].prices = (reports[str(block.height)].result or Quotes()).prices
+        unsettled = steps.open(unknown)
+        return {block: () if block in unsettled else steps.heard[block].prices for block in unknown}
+
+    def _stays(self, block: Block, node: _Node) -> bool:
+        """Whether what was said of a block is kept: it cannot change, and the node has the block."""
+        return block.height not in node.lost and self.chain.is_final(block.height)
 
     def _recalled(self, store: PriceStore, unknown: Mapping[Block, Sequence[Asset]]) -> dict[Block, list[Asset]]:
         """What is still unknown, once the prices are remembered that are kept."""

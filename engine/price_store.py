@@ -130,15 +130,33 @@ class PriceStore:
             known = block, found
         return {of: price for of, price in known[1].items() if price.time_us >= since_us}
 
+    def before_each(self, blocks: Sequence[Block], days: int) -> list[tuple[int, Price]]:
+        """The prices that are kept of before some blocks and of the days before the first of them, by height: of each
+        asset those that are the last before one of the blocks."""
+        import polars as pl
+
+        heights = sorted(block.height for block in blocks)
+        since_us = min(block.time_us for block in blocks) - days * DAY_US
+        waiting = self.tail.waiting_prices(self.chain, heights[-1] - 1)
+        found = [(height, _decoded(blob).price(asset(of))) for _, height, _, _, of, blob in waiting]
+        if self.lake.exists(PRICES):
+            turn = pl.lit(pl.Series(heights)).search_sorted(pl.col("height"), side="right")
+            rows = (
+                self.lake.scan(PRICES, chain=self.chain, heights=[Span(0, max(heights[-1] - 1, 0))])
+                .filter((pl.col("height") < heights[-1]) & (pl.col("observed") >= _moment(since_us)))
+                .sort("height").unique([turn.alias("turn"), "asset"], keep="last").collect()
+            )  # fmt: skip
+            found += [(row["height"], _of_row(row)) for row in rows.to_dicts()]
+        return sorted((each for each in found if each[1].time_us >= since_us), key=lambda each: each[0])
+
     def _last_before(self, block: Block, since_us: int) -> dict[Asset, Price]:
         import polars as pl
 
         found: dict[Asset, Price] = {}
         if self.lake.exists(PRICES):
-            moment = pl.lit(since_us).cast(pl.Datetime("us", "UTC"))
             rows = (
                 self.lake.scan(PRICES, chain=self.chain, heights=[Span(0, max(block.height - 1, 0))])
-                .filter((pl.col("height") < block.height) & (pl.col("observed") >= moment))
+                .filter((pl.col("height") < block.height) & (pl.col("observed") >= _moment(since_us)))
                 .sort("height").unique("asset", keep="last").collect()
             )  # fmt: skip
             found = {asset(row["asset"]): _of_row(row) for row in rows.to_dicts()}
@@ -220,6 +238,12 @@ class PriceStore:
             found = rows.filter(pl.col("height").is_in(list(left))).select("height", "hash").collect()
             known |= dict(found.iter_rows())
         return known
+
+
+def _moment(time_us: int) -> Any:
+    import polars as pl
+
+    return pl.lit(time_us).cast(pl.Datetime("us", "UTC"))
 
 
 def _decoded(blob: bytes | str) -> KeptPrice:
