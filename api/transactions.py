@@ -210,6 +210,8 @@ async def transactions(request: Context, query: TransactionsQuery) -> Transactio
     and of addresses that imitate others; nothing is left out for a flag unless `hideSpam` asks for it.
     Prices and values are those at the end of the transaction's own block, read from the node there: `N/A` where no
     source had one then, or the node has forgotten that block (`issues` say so), and never those of another time.
+    `closedPnl`, `costBasis` and `totalCostBasis` are computed where the whole history of the wallet is indexed, lot by
+    lot over all its transactions; else they are `N/A`, and an issue of the adapter `pnl` says why.
     `hideDust` hides nothing. A page that would need blocks which nobody indexed is 503; `startDate` above them avoids
     that.
     """

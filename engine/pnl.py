@@ -14,6 +14,7 @@ from chainfolio.errors import BadRequest
 from engine.answers import TransactionFilter
 from portfolio.document import UNKNOWN, IssueDocument, Portfolio, every_asset
 from portfolio.facts import Options
+from portfolio.pnl.entries import Entry
 from portfolio.pnl.gains import Gains
 from portfolio.pnl.methods import UK, gains_of
 from portfolio.pnl.records import Treatment, entries_of
@@ -46,9 +47,10 @@ class PnlRequest:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The gains of some accounts, how their assets are shown, which of them count as another one, and what is not
-    known."""
+    """What some accounts did, their gains, how their assets are shown, which of them count as another one, and what is
+    not known."""
 
+    entries: Sequence[Entry]
     gains: Gains
     facts: Mapping[str, AssetFacts]
     same: Mapping[str, str]
@@ -62,12 +64,12 @@ async def found(engine: Engine, accounts: Sequence[Account], wanted: PnlRequest)
     chains = [system.chain(key) for key in wanted.networks] or system.account_chains
     most = system.settings.server.max_transactions * len(accounts) + 1
     asked = TransactionFilter(most, 0, newest_first=False, networks=wanted.networks)
-    page = await engine.transactions(accounts, asked)
+    page, _ = await engine.records(accounts, asked)
     assert page.reached is None, "an account has no more transactions than are allowed"
     treatment = _treatment(chains, wanted)
     read = entries_of(page.document.transactions, {account.address for account in accounts}, treatment)
     gains = gains_of(read.entries, wanted.method, per_wallet=wanted.per_wallet, zone=wanted.zone)
-    return Found(gains, read.facts, treatment.same, (*page.document.issues, *read.issues))
+    return Found(read.entries, gains, read.facts, treatment.same, (*page.document.issues, *read.issues))
 
 
 async def pnl(engine: Engine, accounts: Sequence[Account], wanted: PnlRequest) -> PnlDocument:

@@ -32,7 +32,7 @@ from chainfolio.messages import public
 from chainfolio.supervisor import Supervisor, Task
 from chainfolio.validators import HasValidators
 from engine import account_index, reconciled, virtual_users
-from engine.account_gains import GainsBook
+from engine.account_gains import GainsBook, with_known_gains
 from engine.answers import (
     ApprovalsPage,
     ChainFact,
@@ -103,7 +103,7 @@ class Engine:
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _reads: SharedWork[_Kept] = field(init=False)
     history: History = field(init=False)
-    _gains: GainsBook = field(default_factory=GainsBook)
+    _gains: GainsBook = field(init=False)
     _snapshotters: dict[str, Snapshotter] = field(default_factory=dict)
     _facts: dict[str, ChainFacts] = field(default_factory=dict)
     _functions: Functions | None = None
@@ -111,6 +111,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self._reads = SharedWork(lambda error: self.supervisor.task(REFRESH).noted(error))
+        self._gains = GainsBook(lambda error: self.supervisor.task(REFRESH).noted(error))
         self.history = History(self.system, self._snapshotter, self.facts, self._budget)
 
     async def portfolios(
@@ -250,8 +251,17 @@ class Engine:
         return await standing(self._snapshotter(evm), [account.address], self.system.labels)
 
     async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> TransactionsPage:
-        """One page of what accounts did, over the chains asked for. Unserved where there is no such chain or none of an
-        account's kind, NotFound above the ceiling, NotIndexed where the index does not reach."""
+        """One page of what accounts did, over the chains asked for, with what it cost and gained where that is known.
+        Errors as of `records`."""
+        page, heights = await self.records(accounts, wanted)
+        return await with_known_gains(self, self._gains, page, accounts, heights)
+
+    async def records(
+        self, accounts: Sequence[Account], wanted: TransactionFilter
+    ) -> tuple[TransactionsPage, Mapping[str, int]]:
+        """The same page without costs and gains, and the heads of the chains by which it was read. Unserved where there
+        is no such chain or none of an account's kind, NotFound above the ceiling, NotIndexed where the index does not
+        reach."""
         from engine.transactions import Statement, Subject
 
         system = self.system
@@ -262,7 +272,7 @@ class Engine:
         families = {chain.kind for chain in chains}
         addresses = [account.address for account in accounts if account.kind in families]
         if not addresses:
-            return TransactionsPage(Transactions(()), None)
+            return TransactionsPage(Transactions(()), None), {}
         subjects = [
             Subject(self._snapshotter(chain), self.facts()[chain.key], system.answered(chain, addresses))
             for chain in chains
@@ -277,7 +287,7 @@ class Engine:
         is_partial = any(issue.makes_partial for issue in unknown)
         completeness: Literal["complete", "partial"] = "partial" if is_partial else "complete"
         issues = issue_documents([*unknown, *statement.issues])
-        return TransactionsPage(Transactions(tuple(found), completeness, issues), reached)
+        return TransactionsPage(Transactions(tuple(found), completeness, issues), reached), statement.heads
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
         """Begin to read accounts anew, behind the caller's back, and have their histories read from now on; False where
@@ -457,7 +467,8 @@ class Engine:
             valuation = Valuation((), scope={account.address: ()}, unread={account.address: (_no_family(account),)})
         kept = _Kept(valuation, now_us)
         if chains and not failed and not live:
-            kept.gains = await self._gains.of(self, account, _heights(snapshots))
+            gains = await self._gains.of(self, account, _heights(snapshots))
+            kept.gains = None if gains is None else gains.in_portfolio
         if not failed and not live:
             self._keep(account.address, kept)
         return kept

@@ -96,13 +96,15 @@ class Hole:
 
 @dataclass(slots=True)
 class Statement:
-    """Answers one question about some accounts on some chains. `issues` is what could not be read for the answer."""
+    """Answers one question about some accounts on some chains. `issues` is what could not be read for the answer,
+    `heads` how far the chains were."""
 
     registry: Registry
     functions: Functions
     most: int
     wanted: TransactionFilter
     issues: list[Issue] = field(default_factory=list)
+    heads: dict[str, int] = field(default_factory=dict)
     _subjects: dict[str, Subject] = field(default_factory=dict)
     _histories: dict[str, Activities] = field(default_factory=dict)
     _holes: list[Hole] = field(default_factory=list)
@@ -156,7 +158,7 @@ class Statement:
 
     async def _read(self, subject: Subject, accounts: Sequence[str]) -> None:
         source = subject.snapshotter
-        head = (await source.chain.heads()).latest.height
+        head = self.heads[subject.key] = (await source.chain.heads()).latest.height
         indexed_ranges, left = await asyncio.to_thread(
             missing, source.tail, subject.key, accounts, subject.wanted, head, LIVE_LAG
         )

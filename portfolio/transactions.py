@@ -50,7 +50,12 @@ def _wire(name: str) -> str:
 
 
 class TransactionAssetDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=True):
-    """One asset that moved. `price` and `value` are `N/A` where nobody priced it."""
+    """One asset that moved. `price` and `value` are `N/A` where nobody priced it.
+
+    `totalCostBasis` is the cost in USD: of what came the cost of its lot, of what was disposed of that of the lots that
+    it came from; `costBasis` is the same by unit. `closedPnl` is what its disposal gained, "0" where it was none. What
+    is not known is `N/A`, and an issue of the adapter `pnl` says why.
+    """
 
     symbol: str
     name: str
@@ -85,8 +90,10 @@ class Flag(msgspec.Struct, frozen=True):
 
 
 class TransactionDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=True):
-    """One transaction of one wallet. `timestamp` is in Unix seconds; fiat is USD, `N/A` where nobody priced it. `flags`
-    are warnings; what has some is not left out for that, only what has the type SPAM is, where `hideSpam` says so."""
+    """One transaction of one wallet. `timestamp` is in Unix seconds; fiat is USD, `N/A` where nobody priced it.
+    `closedPnl` is what its disposals gained, the fee among them: all of a wallet together are the `closedPnl` of its
+    portfolio. `flags` are warnings; what has some is not left out for that, only what has the type SPAM is, where
+    `hideSpam` says so."""
 
     hash: str
     timestamp: str

@@ -11,10 +11,9 @@ from collections.abc import Collection, Iterable, Iterator
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from msgspec import UNSET
-
 from chainfolio import amounts
 from portfolio.document import UNKNOWN
+from portfolio.pnl.records import asset_key
 from portfolio.transactions import TransactionAssetDocument, TransactionDocument
 
 EARNED: Final = frozenset({"CLAIM", "COLLECT"})  # what lies in a protocol earned it: a gain, and no flow
@@ -73,7 +72,7 @@ def _net(record: TransactionDocument, own: Collection[str]) -> Iterator[tuple[st
     for assets, sign in ((record.assets_in, 1), (record.assets_out, -1)):
         for asset in assets:
             if (asset.sender if sign > 0 else asset.recipient) not in own:
-                moved.setdefault(_key(asset), []).append((asset, sign))
+                moved.setdefault(asset_key(asset), []).append((asset, sign))
     for key, some in moved.items():
         net = Net(_sum((each.balance, sign) for each, sign in some), _sum((each.value, sign) for each, sign in some))
         if net.amount != 0:
@@ -86,8 +85,3 @@ def _sum(parts: Iterable[tuple[str, int]]) -> Decimal | None:
         return None
     numbers = [(Decimal(text), sign) for text, sign in found]
     return amounts.total([number if sign > 0 else number.copy_negate() for number, sign in numbers])
-
-
-def _key(asset: TransactionAssetDocument) -> str:
-    """The key of an asset; one of a collection has its number, and is held nowhere."""
-    return asset.chain_contract if asset.nft is UNSET else f"{asset.chain_contract}:{asset.nft.token_id}"

@@ -182,7 +182,7 @@ class _Record:
 
     def _asset(self, asset: TransactionAssetDocument) -> str:
         """The key of an asset, and how it is shown; one of a collection has its number."""
-        own = asset.chain_contract if asset.nft is UNSET else f"{asset.chain_contract}:{asset.nft.token_id}"
+        own = asset_key(asset)
         key = self.treatment.same.get(own, own)
         if asset.decimal != UNKNOWN and (key == own or key not in self.found.facts):
             chain, _, contract = key.partition(":")
@@ -197,6 +197,11 @@ class _Record:
                 self.found.issues.append(issue)
             return None
         return int(amounts.EXACT.scaleb(amounts.parse(asset.balance, max_digits=DIGITS), int(asset.decimal)))
+
+
+def asset_key(asset: TransactionAssetDocument) -> str:
+    """The key of an asset; one of a collection has its number."""
+    return asset.chain_contract if asset.nft is UNSET else f"{asset.chain_contract}:{asset.nft.token_id}"
 
 
 def _exchanged(came: bool, left: bool) -> tuple[Kind, Kind]:

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from chainfolio.amounts import EXACT
+from chainfolio.amounts import EXACT, text, total
 from chainfolio.contracts import GAIN_METHODS
 from localchain.deploy import Deployment, deploy
 from localchain.evm import Tx, tx
@@ -161,11 +161,35 @@ def test_a_wallet_whose_every_unit_was_bought_closes_to_the_last_digit(
     document, report = run("portfolio", new, "--json").json[0], run("pnl", new, "--json").json
     assert [issue for issue in document["issues"] if issue["adapter"] == "pnl"] == []
     assert "  gains: open " in run("portfolio", new).out
+    page = run("transactions", new, "--json").json
+    assert total([Decimal(each["closedPnl"]) for each in page["transactions"]]) == Decimal(report["closedPnl"])
+    assert page["issues"] == []
     for field in ("openPnl", "closedPnl", "totalCostBasis"):
         assert document[field] == report[field] != "N/A"
     wallet = document["assetByProtocols"]["wallet"]
     assert wallet["totalCostBasis"] == document["totalCostBasis"] == document["chains"]["local"]["totalCostBasis"]
     assert Decimal(document["openPnl"]) == EXACT.subtract(Decimal(wallet["value"]), Decimal(wallet["totalCostBasis"]))
+
+
+def test_transactions_say_what_each_cost_and_gained_and_together_they_are_the_report(
+    run: Run, wallets: dict[str, str]
+) -> None:
+    known = 0
+    for wallet in wallets.values():
+        page, report = run("transactions", wallet, "--limit", "250", "--json").json, run("pnl", wallet, "--json").json
+        by_transaction: dict[str, list[str]] = {}
+        for gain in report["gains"]:
+            if gain["kind"] != "income":
+                by_transaction.setdefault(gain["transaction"], []).append(gain["gain"])
+        reasons = [issue["reason"] for issue in page["issues"] if issue["adapter"] == "pnl"]
+        for each in page["transactions"]:
+            gains = by_transaction.pop(each["hash"], [])
+            expected = "N/A" if "N/A" in gains else text(total([Decimal(gain) for gain in gains]))
+            assert each["closedPnl"] == expected
+            assert expected != "N/A" or reasons
+            known += expected not in ("0", "N/A")
+        assert by_transaction == {}, "every disposal is in a transaction of the list"
+    assert known > 10
 
 
 def test_of_more_transactions_than_wanted_no_gain_is_computed(run: Run, wallets: dict[str, str], here: Path) -> None:
@@ -174,6 +198,11 @@ def test_of_more_transactions_than_wanted_no_gain_is_computed(run: Run, wallets:
     document = run("portfolio", wallets["frank"], "--json").json[0]
     (issue,) = [issue for issue in document["issues"] if issue["adapter"] == "pnl"]
     assert "more than 2 transactions: chainfolio pnl" in issue["reason"]
+    page = run("transactions", wallets["frank"], "--json").json
+    assert {each["closedPnl"] for each in page["transactions"]} == {"N/A"}
+    assert [issue["reason"] for issue in page["issues"] if issue["adapter"] == "pnl"] == [
+        f"gains are not known: {issue['reason'].removeprefix('gains are not known: ')}"
+    ]
     settings.write_text(settings.read_text().replace("max_transactions = 2", "max_transactions = 0"))
     silent = run("portfolio", wallets["frank"], "--json").json[0]
     assert [issue for issue in silent["issues"] if issue["adapter"] == "pnl"] == []

@@ -82,7 +82,6 @@ async def test_each_wallet_did_what_the_receipts_say(world: World, serving: Serv
                 coin = ether(world, each["blockNumber"])
                 assert each["feesFiat"] == ("N/A" if coin is None else text(Decimal(each["fees"]) * coin))
                 assert each["valueFiat"] == ("N/A" if coin is None else text(Decimal(each["value"]) * coin))
-                assert each["closedPnl"] == "N/A"
 
 
 async def test_what_came_and_left_is_how_each_balance_came_about(world: World, serving: Serving) -> None:

@@ -1,0 +1,173 @@
+"""The gains of an account in its transactions: what each disposal cost and gained, what each acquisition cost.
+
+The figures are those of the report, transaction by transaction: all `closedPnl` of an account together are its closed
+gain. Where one asset moved in several rows of a transaction, the rows share what its net movement cost and gained.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+import msgspec
+
+from chainfolio import amounts
+from portfolio.document import UNKNOWN, rounded
+from portfolio.pnl.entries import ACQUIRED, Entry, decimal, share
+from portfolio.pnl.gains import Gain, acquired
+from portfolio.pnl.records import asset_key
+from portfolio.pnl.report import text, total
+from portfolio.transactions import TransactionAssetDocument, TransactionDocument
+
+PLACES: Final = 18  # of a cost by unit
+Key = tuple[str, str]  # of a transaction and an asset
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionGains:
+    """What is known of the transactions of one account, by hash and asset: what acquisitions cost, and the disposals.
+    `same` are keys of assets that count as another one. `reason` says why nothing is known."""
+
+    costs: Mapping[Key, int | None] = field(default_factory=dict)
+    disposals: Mapping[Key, Sequence[Gain]] = field(default_factory=dict)
+    same: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def size(self) -> int:
+        """How much there is to keep."""
+        return len(self.costs) + sum(map(len, self.disposals.values()))
+
+
+class Part(NamedTuple):
+    """What some of an asset cost, and what its disposal gained; None where that is not known."""
+
+    cost: int | None
+    closed: int | None
+
+
+def transaction_gains(
+    entries: Iterable[Entry], gains: Iterable[Gain], same: Mapping[str, str]
+) -> TransactionGains:  # fmt: skip
+    """By transaction and asset, from all entries of an account and the gains that they give."""
+    costs: defaultdict[Key, list[int | None]] = defaultdict(list)
+    for entry in entries:
+        if entry.kind in ACQUIRED:
+            costs[entry.transaction, entry.asset].append(acquired(entry).cost)
+    disposals: defaultdict[Key, list[Gain]] = defaultdict(list)
+    for gain in gains:
+        if gain.kind != "income":
+            disposals[gain.transaction, gain.asset].append(gain)
+    return TransactionGains({key: total(parts) for key, parts in costs.items()}, dict(disposals), same)
+
+
+def with_gains(record: TransactionDocument, gains: TransactionGains) -> tuple[TransactionDocument, dict[str, str]]:
+    """A record with costs and gains in it, and why some are not known, by the keys of their assets."""
+    if gains.reason:
+        return record, {}
+    return _Record(record, gains).filled()
+
+
+@dataclass(slots=True)
+class _Record:
+    record: TransactionDocument
+    gains: TransactionGains
+
+    def filled(self) -> tuple[TransactionDocument, dict[str, str]]:
+        """The record, and why something of it is not known."""
+        record, by_asset = self.record, defaultdict[str, list[TransactionAssetDocument]](list)
+        for asset in (*record.assets_in, *record.assets_out):
+            by_asset[self._key(asset)].append(asset)
+        fee_key = self._key(record.native_asset_fees)
+        disposals = {key: self._disposals(key) for key in (*by_asset, fee_key)}
+        paid, disposals[fee_key] = self._split_fee(disposals[fee_key])
+        parts: dict[int, Part] = {}
+        for key, rows in by_asset.items():
+            parts |= self._rows(rows, (record.hash, key), disposals[key])
+        fee = self._fee(paid)
+        closed = [*(gain.gain for some in disposals.values() for gain in some), *(gain.gain for gain in paid)]
+        faults = {gain.asset: gain.reason for some in (*disposals.values(), paid) for gain in some if gain.reason}
+        return msgspec.structs.replace(
+            record, closed_pnl=text(total(closed)), native_asset_fees=fee,
+            assets_in=tuple(_with(asset, parts[id(asset)]) for asset in record.assets_in),
+            assets_out=tuple(_with(asset, parts[id(asset)]) for asset in record.assets_out),
+        ), faults  # fmt: skip
+
+    def _key(self, asset: TransactionAssetDocument) -> str:
+        own = asset_key(asset)
+        return self.gains.same.get(own, own)
+
+    def _disposals(self, key: str) -> list[Gain]:
+        return list(self.gains.disposals.get((self.record.hash, key), ()))
+
+    def _split_fee(self, gains: Sequence[Gain]) -> tuple[list[Gain], list[Gain]]:
+        """The disposals of the coin that paid the fee, and the others. Those of the fee come before interest, which is
+        a fee, too."""
+        record = self.record
+        left = _raw(record.native_asset_fees) if record.sender == record.user.address else 0
+        paid, others = list[Gain](), list[Gain]()
+        for gain in gains:
+            if gain.kind == "fee" and left > 0:
+                paid.append(gain)
+                left -= gain.quantity
+            else:
+                others.append(gain)
+        return paid, others
+
+    def _fee(self, paid: Sequence[Gain]) -> TransactionAssetDocument:
+        asset = self.record.native_asset_fees
+        if self.record.sender != self.record.user.address:  # somebody else paid it
+            return asset
+        return _with(asset, Part(total(gain.cost for gain in paid), total(gain.gain for gain in paid)))
+
+    def _rows(self, rows: Sequence[TransactionAssetDocument], key: Key, gains: Sequence[Gain]) -> dict[int, Part]:
+        """What the rows of one asset cost and gained: each its part, by how much moved in it."""
+        nothing = Part(None, None if self.record.type == "SPAM" or _lacks_amounts(rows) else 0)
+        found = {id(row): nothing for row in rows}
+        if key in self.gains.costs:
+            came = [row for row in rows if row.is_asset_in]
+            costs = _shared(self.gains.costs[key], came)
+            found |= {id(row): Part(cost, 0) for row, cost in zip(came, costs, strict=True)}
+        if gains:
+            left = [row for row in rows if not row.is_asset_in]
+            costs = _shared(total(gain.cost for gain in gains), left)
+            closed = _shared(total(gain.gain for gain in gains), left)
+            found |= {id(row): Part(*part) for row, *part in zip(left, costs, closed, strict=True)}
+        return found
+
+
+def _lacks_amounts(rows: Sequence[TransactionAssetDocument]) -> bool:
+    return any(UNKNOWN in (row.balance, row.decimal) for row in rows)
+
+
+def _shared(whole: int | None, rows: Sequence[TransactionAssetDocument]) -> list[int | None]:
+    """A sum shared out over rows by their amounts, so that no unit of money is lost."""
+    of = sum(map(_raw, rows))
+    found = list[int | None]()
+    for row in rows:
+        raw = _raw(row)
+        part = None if whole is None else share(whole, raw, of) if of else 0
+        whole = None if whole is None or part is None else whole - part
+        of -= raw
+        found.append(part)
+    return found
+
+
+def _raw(asset: TransactionAssetDocument) -> int:
+    """How much it is, in the smallest unit; 0 where nobody knows."""
+    if UNKNOWN in (asset.balance, asset.decimal):
+        return 0
+    return int(amounts.EXACT.scaleb(Decimal(asset.balance), int(asset.decimal)))
+
+
+def _with(asset: TransactionAssetDocument, part: Part) -> TransactionAssetDocument:
+    unit = UNKNOWN
+    if part.cost is not None and asset.balance not in (UNKNOWN, "0"):
+        unit = amounts.text(rounded(Fraction(decimal(part.cost)) / Fraction(Decimal(asset.balance)), PLACES))
+    return msgspec.structs.replace(
+        asset, total_cost_basis=text(part.cost), cost_basis=unit, closed_pnl=text(part.closed)
+    )

@@ -1,0 +1,114 @@
+"""Costs and gains in transactions: by hand where they can be counted, and equal to the report whatever happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chainfolio.amounts import total
+from chainfolio.contracts import GAIN_METHODS
+from portfolio.document import UNKNOWN
+from portfolio.pnl.gains import SHORT
+from portfolio.pnl.in_transactions import TransactionGains, transaction_gains, with_gains
+from portfolio.pnl.methods import gains_of
+from portfolio.pnl.records import Treatment, entries_of
+from portfolio.pnl.report import document
+from portfolio.transactions import TransactionDocument
+from tests.portfolio.test_pnl_records import ME, asset, record
+
+
+def known(records: Sequence[TransactionDocument], method: str = "fifo", **treatment: Any) -> TransactionGains:
+    read = entries_of(records, {ME}, Treatment(**treatment))
+    return transaction_gains(read.entries, gains_of(read.entries, method).gains, treatment.get("same", {}))
+
+
+def at(number: int, type_: str, *sides: Any, **more: Any) -> TransactionDocument:
+    came, left, *fee = sides
+    outgoing = [msgspec.structs.replace(each, is_asset_in=False) for each in left]
+    return record(type_, came, outgoing, *fee, hash=f"0x{number}", timestamp=str(1_600_000_000 + number), **more)
+
+
+def test_a_sale_says_what_was_sold_cost_and_gained_and_a_purchase_what_it_cost() -> None:
+    records = [
+        at(1, "TRANSFERIN", [asset("coin", "10", "20")], []),
+        at(2, "SWAP", [asset("a", "5", "8")], [asset("coin", "4", "12")], ("1", "3")),
+    ]
+    gains = known(records)
+    (bought, _), (sold, faults) = (with_gains(each, gains) for each in records)
+    (came,), (left,), fee = sold.assets_in, sold.assets_out, sold.native_asset_fees
+    assert (bought.closed_pnl, bought.assets_in[0].total_cost_basis, bought.assets_in[0].cost_basis) == ("0", "20", "2")
+    assert (came.total_cost_basis, came.cost_basis, came.closed_pnl) == ("11", "2.2", "0")  # with the fee of 3
+    assert (left.total_cost_basis, left.cost_basis, left.closed_pnl) == ("8", "2", "4")
+    assert (fee.total_cost_basis, fee.closed_pnl) == ("2", "1")  # the coin that paid the fee was disposed of, too
+    assert (sold.closed_pnl, faults) == ("5", {})
+
+
+def test_rows_of_one_asset_share_its_net_movement_and_what_came_back_is_no_disposal() -> None:
+    records = [
+        at(1, "TRANSFERIN", [asset("a", "100", "100")], []),
+        at(2, "SWAP", [asset("b", "1", "30"), asset("a", "10", "10")], [asset("a", "25", "25"), asset("a", "5", "5")]),
+    ]
+    filled, _ = with_gains(records[1], known(records))
+    assert [each.total_cost_basis for each in filled.assets_out] == [
+        "16.666666666666666666666666666667", "3.333333333333333333333333333333",
+    ]  # fmt: skip
+    assert total([Decimal(each.total_cost_basis) for each in filled.assets_out]) == 20
+    back = filled.assets_in[1]
+    assert (back.closed_pnl, back.total_cost_basis) == ("0", UNKNOWN)
+
+
+def test_what_is_not_known_is_n_a_with_its_reason_and_so_is_the_sum() -> None:
+    records = [at(1, "TRANSFEROUT", [], [asset("a", "5", "50")])]
+    filled, faults = with_gains(records[0], known(records))
+    assert filled.closed_pnl == filled.assets_out[0].closed_pnl == filled.assets_out[0].total_cost_basis == UNKNOWN
+    assert faults == {"chain:a": SHORT}
+    untouched = with_gains(records[0], TransactionGains(reason="not indexed"))
+    assert untouched == (records[0], {})
+
+
+def test_a_deposit_closes_nothing_and_a_wrapped_coin_is_the_coin() -> None:
+    records = [
+        at(1, "TRANSFERIN", [asset("coin", "10", "20")], []),
+        at(2, "WRAP", [asset("weth", "4", "12")], [asset("coin", "4", "12")]),
+        at(3, "DEPOSIT", [asset("share", "4")], [asset("weth", "4", "13")]),
+        at(4, "TRANSFEROUT", [], [asset("coin", "2", "9")]),
+    ]
+    gains = known(records, same={"chain:weth": "chain:coin"})
+    closed = [with_gains(each, gains)[0].closed_pnl for each in records]
+    assert closed == ["0", "0", "0", "5"]
+
+
+def test_spam_has_no_gain_of_its_own() -> None:
+    spam = at(1, "SPAM", [asset("bait", "5", "50")], [])
+    filled, faults = with_gains(spam, known([spam]))
+    assert (filled.closed_pnl, filled.assets_in[0].closed_pnl, faults) == ("0", UNKNOWN, {})
+
+
+moved = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 50), st.integers(0, 90)), max_size=2)
+TYPES = ("SWAP", "TRANSFERIN", "CLAIM", "DEPOSIT", "WITHDRAW", "BORROW", "REPAYVAULT")
+deeds = st.lists(st.tuples(st.sampled_from(TYPES), moved, moved, st.integers(0, 3)), min_size=1, max_size=12)
+
+
+@pytest.mark.parametrize("method", GAIN_METHODS)
+@settings(max_examples=30, deadline=None)
+@given(deeds)
+def test_all_transactions_together_closed_what_the_report_says(method: str, done: list[Any]) -> None:
+    records = [at(0, "TRANSFERIN", [asset(symbol, "2000", "2000") for symbol in ("a", "b", "c", "coin")], [])]
+    for number, (type_, came, left, fee) in enumerate(done, 1):
+        sides = [[asset(symbol, str(much), str(usd)) for symbol, much, usd in side] for side in (came, left)]
+        records.append(at(number, type_, *sides, (str(fee), str(2 * fee))))
+    read = entries_of(records, {ME}, Treatment())
+    found = gains_of(read.entries, method)
+    report = document(found, read.facts, {}, method=method, addresses=[ME])
+    gains = transaction_gains(read.entries, found.gains, {})
+    filled = [with_gains(each, gains)[0] for each in records]
+    assert total([Decimal(each.closed_pnl) for each in filled]) == Decimal(report.closed_pnl)
+    for each in filled:
+        rows = (*each.assets_in, *each.assets_out, each.native_asset_fees)
+        assert total([Decimal(row.closed_pnl) for row in rows]) == Decimal(each.closed_pnl)
