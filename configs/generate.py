@@ -101,7 +101,7 @@ def main(registry: Path) -> None:
             write(CONFIGS / "tokens" / f"{chain}.csv", TOKENS, found)
             print(f"tokens/{chain}.csv: {len(found)} tokens")
     of_evm = sorted(path.stem for path in (CONFIGS / "chains").glob("*.toml") if facts_of(path.stem)["kind"] == "evm")
-    text = "\n".join([PRICES_HEAD, *pools(of_evm, rows, registered), *shares(of_evm)])
+    text = "\n".join([PRICES_HEAD, *pools(of_evm, rows, registered), *shares(of_evm, registered)])
     (CONFIGS / "price_contracts.toml").write_text(text, encoding="utf-8")
     print(f"price_contracts.toml: {text.count('{family')} venues of {text.count('.quotes]')} chains")
 
@@ -187,7 +187,7 @@ def pools(
     chains: Iterable[str], rows: Iterable[tuple[str, ...]], registered: Iterable[dict[str, str]]
 ) -> Iterator[str]:
     """Venues and trusted tokens, chain by chain; without the chains that have not both."""
-    others = {chain: list(lines) for chain, lines in markets(registered)}
+    others = markets(registered)
     listed = {(row[0], row[2], row[3]): row[5] for row in rows if row[4] == "factory"}
     for protocol, family in VENUES:
         known = contracts(protocol)
@@ -198,7 +198,12 @@ def pools(
             for (protocol, family), (name, more) in VENUES.items()
             if (protocol, family, chain) in listed
         ]
-        venues += [*v4_venues(chain), *others.get(chain, ()), *balancer_venues(chain)]
+        venues += v4_venues(chain)
+        venues += [
+            f'  {{family = "{family}", name = "{name}", factory = "{factory}"{more}}},'
+            for family, name, factory, more in others.get(chain, ())
+        ]
+        venues += balancer_venues(chain)
         quotes = list(trusted(chain))
         if venues and quotes:
             yield from (f"[pools.{chain}]", "venues = [", *venues, "]", f"[pools.{chain}.quotes]", *quotes, "")
@@ -215,31 +220,29 @@ def v4_venues(chain: str) -> Iterator[str]:
             )
 
 
-def markets(registered: Iterable[dict[str, str]]) -> Iterator[tuple[str, list[str]]]:
-    """The venues of `MARKETS`, by chain, in the order there."""
-    found: dict[tuple[str, str], dict[str, list[str]]] = {}
+def markets(registered: Iterable[dict[str, str]]) -> dict[str, list[tuple[str, str, str, str]]]:
+    """The venues of `MARKETS`, by chain, in the order there: family, name, factory and how it differs."""
+    found: dict[str, list[tuple[int, str]]] = {}
     for row in registered:
         sound = ADDRESS.match(row["address"]) and row["dead"] != "1" and row["source"].startswith(SOURCES)
-        if sound and (row["slug"], row["role"]) in MARKETS:
-            by_chain = found.setdefault((row["slug"], row["role"]), {})
-            by_chain.setdefault(row["chain"], []).append(row["address"])
-    for chain in sorted({chain for by_chain in found.values() for chain in by_chain}):
-        yield (
-            chain,
-            [
-                f'  {{family = "{family}", name = "{name}", factory = "{factory}"{more}}},'
-                for key, (family, name, more) in MARKETS.items()
-                for factory in sorted(found.get(key, {}).get(chain, ()))
-            ],
-        )
+        if sound and (key := (row["slug"], row["role"])) in MARKETS:
+            found.setdefault(row["chain"], []).append((list(MARKETS).index(key), row["address"]))
+    own = list(MARKETS.values())
+    return {
+        chain: [(*own[at][:2], factory, own[at][2]) for at, factory in sorted(each)] for chain, each in found.items()
+    }
 
 
 def balancer_venues(chain: str) -> Iterator[str]:
     """The pools of Balancer V2 that are named here."""
-    if ids := BALANCER_POOLS.get(chain):
-        (vault,) = contracts("balancer2")[chain]["vault"]
-        named = ", ".join(map(quoted, ids))
-        yield f'  {{family = "balancer_v2", name = "Balancer V2", vault = "{vault}", pools = [{named}]}},'
+    if chain in BALANCER_POOLS:
+        yield f'  {{family = "balancer_v2", name = "Balancer V2", {balancer_pools(chain)}}},'
+
+
+def balancer_pools(chain: str) -> str:
+    """The vault of Balancer V2 and the pools that are named here."""
+    (vault,) = contracts("balancer2")[chain]["vault"]
+    return f'vault = "{vault}", pools = [{", ".join(map(quoted, BALANCER_POOLS[chain]))}]'
 
 
 def contracts(protocol: str) -> dict[str, dict[str, list[str]]]:
@@ -261,8 +264,13 @@ RATES = (
 )
 
 
-def shares(chains: Iterable[str]) -> Iterator[str]:
+# Families of pools whose factories vouch for shares, and the role in which they do.
+SHARED = {"solidly": "solidly_factory", "curve_ng": "curve_factory"}
+
+
+def shares(chains: Iterable[str], registered: Iterable[dict[str, str]]) -> Iterator[str]:
     """The contracts that vouch for shares, and the tokens with a rate, chain by chain."""
+    others = markets(registered)
     for chain in chains:
         facts = facts_of(chain)
         native = f"eip155:{facts['chain_id']}/slip44:{facts['native']['slip44']}"
@@ -270,6 +278,10 @@ def shares(chains: Iterable[str]) -> Iterator[str]:
         for role, protocols in VOUCHERS.items():
             named = sorted({each for key in protocols for each in contracts(key).get(chain, {}).get(role, [])})
             lines += [f"{role} = [{', '.join(map(quoted, named))}]"] if named else []
+        for family, role in SHARED.items():
+            named = [factory for kind, _, factory, _ in others.get(chain, ()) if kind == family]
+            lines += [f"{role} = [{', '.join(map(quoted, named))}]"] if named else []
+        lines += [f"balancer_v2 = {{{balancer_pools(chain)}}}"] if chain in BALANCER_POOLS else []
         rates = []
         for protocol, role, of, function in RATES:
             own = contracts(protocol).get(chain, {})

@@ -43,10 +43,13 @@ class Pools:
     name: str = SOURCE
     reads_chain_only: bool = True
 
+    def knows(self, asset: Asset) -> bool | None:
+        """Not what is no token of the chain; of a token it cannot be told before pools are looked for."""
+        return None if asset.kind == "erc20" and any(asset.chain == quote.chain for quote in self.quotes) else False
+
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
         """A relative price, or the reason for none, for each token that has a pool."""
-        chains = {quote.chain for quote in self.quotes}
-        tokens = [asset for asset in assets if asset.kind == "erc20" and asset.chain in chains]
+        tokens = [asset for asset in assets if self.knows(asset) is not False]
         wanted, left_out = tokens[: self._most], tokens[self._most :]
         refused = [Refusal(asset, SOURCE, TOO_MANY) for asset in left_out]
         if not wanted:

@@ -13,9 +13,8 @@ from typing import Any, Final, Protocol
 
 from chainfolio.reads import AtParent, Read
 from pricing.markets import is_there
-from pricing.venues.section import call
+from pricing.venues.section import DECIMALS, call
 
-DECIMALS: Final = "decimals()(uint8)"
 ASSET: Final = "asset()(address)"
 TO_ASSETS: Final = "convertToAssets(uint256)(uint256)"
 UNDERLYING_OF_AAVE: Final = "UNDERLYING_ASSET_ADDRESS()(address)"
@@ -24,15 +23,11 @@ COMPTROLLER: Final = "comptroller()(address)"
 UNDERLYING: Final = "underlying()(address)"
 MARKET: Final = "markets(address)(bool)"
 RATE: Final = "exchangeRateStored()(uint256)"
-FACTORY, TOKEN0, TOKEN1 = "factory()(address)", "token0()(address)", "token1()(address)"
-GET_PAIR: Final = "getPair(address,address)(address)"
-RESERVES: Final = "getReserves()(uint112,uint112)"
-SUPPLY: Final = "totalSupply()(uint256)"
 MANY: Final = 10**9  # shares are asked for by the billion, so that what is rounded is small
 WAD: Final = 10**18
 NATIVE: Final = ""  # in the place of a token's address
 
-Said = Mapping[str, Any]  # what a token answered, by the question
+Said = Mapping[Read, Any]  # what was answered of a token
 Parts = tuple[Fraction, ...]
 
 
@@ -47,9 +42,11 @@ class Redeemed:
 class Kind(Protocol):
     """One kind of shares, with the contracts that vouch for them."""
 
-    @property
-    def questions(self) -> Sequence[str]:
-        """What is asked of any token."""
+    def knows(self, token: str) -> bool:
+        """Whether a token is surely one of these."""
+
+    def asks(self, token: str) -> Sequence[Read]:
+        """What to ask of any token."""
 
     def underlying(self, token: str, said: Said) -> tuple[str, ...]:
         """What a token that may be a share is one of (`NATIVE`: native coins); empty where it is none."""
@@ -66,15 +63,22 @@ class Vaults:
     """ERC-4626 vaults that the configuration names: a share is worth what its vault says that it stands for."""
 
     named: frozenset[str]
-    questions: Sequence[str] = (ASSET,)
+
+    def knows(self, token: str) -> bool:
+        """Those that are named."""
+        return token in self.named
+
+    def asks(self, token: str) -> Sequence[Read]:
+        """Its asset, if the vault is named."""
+        return [call(token, ASSET)] if token in self.named else []
 
     def underlying(self, token: str, said: Said) -> tuple[str, ...]:
-        """Its asset, if the vault is named."""
-        return (said[ASSET],) if token in self.named and is_there(said[ASSET]) else ()
+        """What was answered."""
+        return tuple(said[read] for read in self.asks(token) if is_there(said[read]))
 
     def reads(self, token: str, said: Said) -> Sequence[Read | AtParent]:
         """Its answer, now and before."""
-        read = call(token, TO_ASSETS, (MANY * 10 ** said[DECIMALS],))
+        read = call(token, TO_ASSETS, (MANY * 10 ** said[call(token, DECIMALS)],))
         return [read, AtParent(read), call(token, DECIMALS)]
 
     def redeemed(self, token: str, answers: Sequence[Any]) -> Redeemed | None:
@@ -88,15 +92,24 @@ class Reserves:
     """Supplied tokens of Aave's markets, of which the configuration names the data providers: one for one."""
 
     providers: Sequence[str]
-    questions: Sequence[str] = (UNDERLYING_OF_AAVE,)
+
+    def knows(self, token: str) -> bool:
+        """None without asking."""
+        return False
+
+    def asks(self, token: str) -> Sequence[Read]:
+        """What was supplied."""
+        return [call(token, UNDERLYING_OF_AAVE)]
 
     def underlying(self, token: str, said: Said) -> tuple[str, ...]:
         """What the token says."""
-        return (said[UNDERLYING_OF_AAVE],) if is_there(said[UNDERLYING_OF_AAVE]) else ()
+        (read,) = self.asks(token)
+        return (said[read],) if is_there(said[read]) else ()
 
     def reads(self, token: str, said: Said) -> Sequence[Read | AtParent]:
         """Which token each market has for it."""
-        return [call(provider, TOKENS_OF_RESERVE, (said[UNDERLYING_OF_AAVE],)) for provider in self.providers]
+        supplied = self.underlying(token, said)
+        return [call(provider, TOKENS_OF_RESERVE, supplied) for provider in self.providers]
 
     def redeemed(self, token: str, answers: Sequence[Any]) -> Redeemed | None:
         """One, if a market has this very token for what is supplied."""
@@ -109,18 +122,26 @@ class Markets:
     """Tokens of Compound's markets, whose comptrollers the configuration names: at the rate of the last accrual."""
 
     comptrollers: frozenset[str]
-    questions: Sequence[str] = (COMPTROLLER, UNDERLYING)
+
+    def knows(self, token: str) -> bool:
+        """None without asking."""
+        return False
+
+    def asks(self, token: str) -> Sequence[Read]:
+        """Whose market it is, and what of."""
+        return [call(token, COMPTROLLER), call(token, UNDERLYING)]
 
     def underlying(self, token: str, said: Said) -> tuple[str, ...]:
         """What the token says; one that does not is of native coins."""
-        if said[COMPTROLLER] not in self.comptrollers:
+        comptroller, supplied = (said[read] for read in self.asks(token))
+        if comptroller not in self.comptrollers:
             return ()
-        return (said[UNDERLYING] if is_there(said[UNDERLYING]) else NATIVE,)
+        return (supplied if is_there(supplied) else NATIVE,)
 
     def reads(self, token: str, said: Said) -> Sequence[Read | AtParent]:
         """Whether the comptroller lists it; the rate, now and before."""
         rate = call(token, RATE)
-        return [call(said[COMPTROLLER], MARKET, (token,)), rate, AtParent(rate)]
+        return [call(said[call(token, COMPTROLLER)], MARKET, (token,)), rate, AtParent(rate)]
 
     def redeemed(self, token: str, answers: Sequence[Any]) -> Redeemed | None:
         """The rate, if it is listed."""
@@ -128,34 +149,5 @@ class Markets:
         return Redeemed(now, before) if now and answers[0] is True else None
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Shares of pairs, whose factories the configuration names: a part of both reserves."""
-
-    factories: frozenset[str]
-    questions: Sequence[str] = (FACTORY, TOKEN0, TOKEN1)
-
-    def underlying(self, token: str, said: Said) -> tuple[str, ...]:
-        """Both tokens."""
-        both = said[TOKEN0], said[TOKEN1]
-        return both if said[FACTORY] in self.factories and all(map(is_there, both)) else ()
-
-    def reads(self, token: str, said: Said) -> Sequence[Read | AtParent]:
-        """Whether the factory made it; reserves and number of shares, now and before."""
-        state = [call(token, RESERVES), call(token, SUPPLY)]
-        return [call(said[FACTORY], GET_PAIR, (said[TOKEN0], said[TOKEN1])), *state, *map(AtParent, state)]
-
-    def redeemed(self, token: str, answers: Sequence[Any]) -> Redeemed | None:
-        """The part of one share."""
-        now, before = _parts(*answers[1:3]), _parts(*answers[3:5])
-        return Redeemed(now, before) if now and answers[0] == token else None
-
-
 def _ratio(raw: Any, whole: int) -> Parts | None:
     return (Fraction(raw, whole),) if isinstance(raw, int) and raw else None
-
-
-def _parts(reserves: Any, supply: Any) -> Parts | None:
-    if not (isinstance(reserves, tuple) and all(reserves) and isinstance(supply, int) and supply):
-        return None
-    return Fraction(reserves[0], supply), Fraction(reserves[1], supply)

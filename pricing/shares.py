@@ -6,7 +6,7 @@ a vault to which somebody gave something, or of a pair that was traded off its p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -19,17 +19,25 @@ from chainfolio.plans import Plan
 from chainfolio.reads import AtParent, Read, ReadResult
 from pricing.fixed import canonical
 from pricing.markets import factor, percent, unread
+from pricing.pool_shares import BalancerPools, CurvePools, Pairs, SolidlyPools
 from pricing.quotes import PriceSection, Quotes, Refusal, Relative
-from pricing.redeemables import DECIMALS, NATIVE, Kind, Markets, Pairs, Redeemed, Reserves, Vaults
-from pricing.venues.section import KIND, address_of, call
+from pricing.redeemables import NATIVE, Kind, Markets, Redeemed, Reserves, Vaults
+from pricing.venues.balancer_v2 import shares_of
+from pricing.venues.section import DECIMALS, KIND, Facts, address_of, call, scale
 
 SOURCE: Final = "shares"
 MAX_TOKENS: Final = 5_000  # of one plan
 TOO_MANY: Final = "too many tokens at once: what they are shares of was not asked"
-MAX_DECIMALS: Final = 36
 MAX_MOVE: Final = 1 + Fraction(5, 100)  # within one block: interest of years
 REDEEMED: Final = Decimal("0.95")
-ROLES: Final = ("vault", "data_provider", "comptroller", "factory")
+KINDS: Final[Mapping[str, Callable[[list[str]], Kind]]] = {  # by the role of the contracts that vouch for them
+    "vault": lambda named: Vaults(frozenset(named)),
+    "data_provider": Reserves,
+    "comptroller": lambda named: Markets(frozenset(named)),
+    "factory": lambda named: Pairs(frozenset(named)),
+    "solidly_factory": lambda named: SolidlyPools(frozenset(named)),
+    "curve_factory": CurvePools,
+}
 RATE_SCALE: Final = 10**18
 
 
@@ -51,19 +59,25 @@ class Shares:
     name: str = SOURCE
     reads_chain_only: bool = True
 
+    def knows(self, asset: Asset) -> bool | None:
+        """Whether it is a share, as far as the configuration alone says it."""
+        if asset in self.rates:
+            return True
+        if asset.kind != "erc20" or self.native is None or asset.chain != self.native.chain:
+            return False
+        return any(kind.knows(asset.reference) for kind in self.kinds) or None
+
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
         """A relative price, or the reason for none, for each asset that is a share of something."""
-        chain = self.native.chain if self.native else ""
-        tokens = [each for each in assets if each.kind == "erc20" and each.chain == chain and each not in self.rates]
         rated = [each for each in assets if each in self.rates]
+        tokens = [each for each in assets if each not in self.rates and self.knows(each) is not False]
         wanted, left_out = tokens[:MAX_TOKENS], tokens[MAX_TOKENS:]
-        questions = [DECIMALS, *dict.fromkeys(question for kind in self.kinds for question in kind.questions)]
-        asked = [call(token.reference, question) for token in wanted for question in questions] if self.kinds else []
+        asked = list(dict.fromkeys(read for token in wanted for read in self._asks(token)))
         of_rates = [read for token in rated for read in self._rate_reads(token)]
         if not asked and not of_rates:
             return Quotes()
         known: dict[Any, Any] = dict(zip((*asked, *of_rates), (yield [*asked, *of_rates]), strict=True))
-        found = [share for token in wanted if self.kinds for share in self._shares(token, questions, known)]
+        found = [share for token in wanted for share in self._shares(token, known)]
         if found:
             reads = list(dict.fromkeys(read for share in found for read in share.reads))
             known |= zip(reads, (yield reads), strict=True)
@@ -77,16 +91,19 @@ class Shares:
             relative=tuple(each for each in outcomes if isinstance(each, Relative)),
         )
 
-    def _shares(self, token: Asset, questions: Sequence[str], known: Mapping[Any, Any]) -> list[_Share]:
+    def _asks(self, token: Asset) -> list[Read]:
+        """What shows whether a token is a share."""
+        asks = [read for kind in self.kinds for read in kind.asks(token.reference)]
+        return [call(token.reference, DECIMALS), *asks] if asks else []
+
+    def _shares(self, token: Asset, known: Mapping[Any, Any]) -> list[_Share]:
         """What a token may be a share of, by what it says."""
-        said = {question: known[call(token.reference, question)] for question in questions}
-        if not (isinstance(said[DECIMALS], int) and said[DECIMALS] <= MAX_DECIMALS):
+        at = token.reference
+        if not (one := scale(known.get(call(at, DECIMALS)))):
             return []
-        places = [(kind, kind.underlying(token.reference, said)) for kind in self.kinds]
+        places = [(kind, kind.underlying(at, known)) for kind in self.kinds]
         return [
-            _Share(token, kind, said[DECIMALS], self._assets(token, of), [*kind.reads(token.reference, said)])
-            for kind, of in places
-            if of and (self.native is not None or NATIVE not in of)
+            _Share(token, kind, one, self._assets(token, of), [*kind.reads(at, known)]) for kind, of in places if of
         ]
 
     def _assets(self, token: Asset, references: Sequence[str]) -> tuple[Asset, ...]:
@@ -111,11 +128,11 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """A token that may be a share of some assets: what its kind asks, and the decimals of what is behind it."""
+    """A token that may be a share of some assets: how many raw units one is, and what its kind asks."""
 
     token: Asset
     kind: Kind
-    decimals: int
+    one: int
     of: tuple[Asset, ...]
     own: Sequence[Read | AtParent]
 
@@ -135,9 +152,10 @@ class _Share:
         scales = [_scale(each, known) for each in self.of]
         if not all(scales):
             return Refusal(self.token, SOURCE, "what it is a share of does not say how many decimals it has")
-        one = 10**self.decimals
         now, before = (
-            tuple(part * Fraction(one, scale) for part, scale in zip(parts, scales, strict=True)) if parts else None
+            tuple(part * Fraction(self.one, scale) for part, scale in zip(parts, scales, strict=True))
+            if parts
+            else None
             for parts in (raw.now, raw.before)
         )
         calls = tuple(ReadResult(read, known[read]) for read in self.reads if not isinstance(read, AtParent))
@@ -159,26 +177,17 @@ def told(
 
 
 def _scale(asset: Asset, known: Mapping[Any, Any]) -> int:
-    if asset.kind != "erc20":
-        return RATE_SCALE  # native coins of the EVM have 18 decimals
-    said = known[call(asset.reference, DECIMALS)]
-    return 10**said if isinstance(said, int) and said <= MAX_DECIMALS else 0
+    return scale(known[call(asset.reference, DECIMALS)]) if asset.kind == "erc20" else RATE_SCALE  # as native coins
 
 
 def shares(section: Mapping[str, Any], where: str) -> Shares:
     """The source behind a chain's section; `where` is what a BadSettings calls it."""
-    for key in sorted(section.keys() - {*ROLES, "rates", "native"}):
+    for key in sorted(section.keys() - {*KINDS, "balancer_v2", "rates", "native"}):
         raise BadSettings(where, f"unknown key `{key}`")
-    named = {role: _addresses(section.get(role, []), role, where) for role in ROLES}
-    kinds: list[Kind] = []
-    if named["vault"]:
-        kinds.append(Vaults(frozenset(named["vault"])))
-    if named["data_provider"]:
-        kinds.append(Reserves(named["data_provider"]))
-    if named["comptroller"]:
-        kinds.append(Markets(frozenset(named["comptroller"])))
-    if named["factory"]:
-        kinds.append(Pairs(frozenset(named["factory"])))
+    named = {role: _addresses(section.get(role, []), role, where) for role in KINDS}
+    kinds = [KINDS[role](addresses) for role, addresses in named.items() if addresses]
+    if "balancer_v2" in section:
+        kinds.append(_balancer(section["balancer_v2"], where))
     rates = section.get("rates", {})
     if not isinstance(rates, Mapping):
         raise BadSettings(where, "`rates` has lines asset = {of, function}")
@@ -186,6 +195,13 @@ def shares(section: Mapping[str, Any], where: str) -> Shares:
     if kinds and native is None:
         raise BadSettings(where, "needs `native`, the chain's native coin")
     return Shares(kinds, {canonical(each, where): _rate(facts, each, where) for each, facts in rates.items()}, native)
+
+
+def _balancer(section: Any, where: str) -> BalancerPools:
+    facts = Facts({"name": "balancer_v2", **section} if isinstance(section, Mapping) else {}, where)
+    vault, ids = facts.address("vault"), facts.words("pools")
+    facts.done()
+    return BalancerPools(vault, {shares_of(number): number for number in ids})
 
 
 def _addresses(value: Any, role: str, where: str) -> list[str]:

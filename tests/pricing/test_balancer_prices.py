@@ -7,11 +7,13 @@ from fractions import Fraction
 
 import pytest
 
+from chainfolio.assets import Asset
 from chainfolio.errors import BadSettings
 from localchain.deploy import FOREVER, Deployer, deploy
 from localchain.node import LocalNode
 from pricing.pools import Pools, pools
-from tests.pricing.pool_chain import PoolChain, one_part, section
+from pricing.shares import Shares, shares
+from tests.pricing.pool_chain import CHAIN, PoolChain, one_part, section
 from tests.protocols.balancer_v2_deployment import SWAP, Balancer, balancer
 
 pytestmark = pytest.mark.node
@@ -167,6 +169,62 @@ def test_shares_of_a_pool_have_no_market_in_the_pool_itself_and_a_pool_that_is_n
     quotes = chain.quoted(one, "DAI")
     assert (quotes.relative, quotes.refused) == ((), ())
     assert not chain.quoted(source(chain, it, "weighted"), "WETH", height=1).relative
+
+
+def of_shares(chain: PoolChain, it: Balancer, *names: str) -> Shares:
+    ids = [f"0x{number(chain, it, name).hex()}" for name in names]
+    section = {"balancer_v2": {"vault": it.vault.lower(), "pools": ids}, "native": f"{CHAIN}/slip44:60"}
+    return shares(section, "here")
+
+
+def share(chain: PoolChain, it: Balancer, name: str) -> Asset:
+    return chain.asset("DAI")._replace(reference=it.pools[name].lower())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "owed"), [("weighted", 1, 10**6), ("stable", 1, 10**3), ("composable", 2, 10**6)]
+)
+def test_a_share_of_a_pool_is_worth_what_leaving_it_pays_but_for_what_an_early_pool_owes_its_protocol(
+    made: Made, name: str, kind: int, owed: int
+) -> None:
+    chain, it = made
+    (relative,) = chain.quoted(of_shares(chain, it, name), share(chain, it, name)).relative
+    assert chain.requests == 2
+    raw = chain.node.call(it.pools[name], "balanceOf(address)(uint256)", chain.me) // 3
+    tokens = [part.reference for part, _ in relative.parts]
+    assert len(tokens) == 2
+    before = [chain.node.call(token, "balanceOf(address)(uint256)", chain.me) for token in tokens]
+    chain.deployer.add(it.exit(chain.node, chain.me, it.pools[name], raw, kind))
+    chain.deployer.settle()
+    for (part, amount), had in zip(relative.parts, before, strict=True):
+        got = chain.node.call(part.reference, "balanceOf(address)(uint256)", chain.me) - had
+        one = chain.node.call(part.reference, "decimals()(uint8)")
+        assert got
+        assert -Fraction(1, 10**6) < amount * raw / WAD * 10**one / got - 1 < Fraction(1, owed)
+
+
+def test_a_share_of_a_pool_that_was_moved_in_the_block_has_no_price_and_one_of_no_named_pool_is_none(
+    made: Made,
+) -> None:
+    chain, it = made
+    source = of_shares(chain, it, "weighted", "stable")
+    swap(chain, it, "weighted", "WETH", "USDC", 25 * WAD)
+    quotes = chain.quoted(source, share(chain, it, "weighted"))
+    assert not quotes.relative
+    assert "within the block: manipulated?" in quotes.refused[0].reason
+    unnamed = chain.quoted(source, share(chain, it, "composable"))
+    assert (unnamed.relative, unnamed.refused) == ((), ())
+
+
+def test_the_configuration_says_which_shares_are_surely_known_and_what_can_have_no_price_from_pools(
+    made: Made,
+) -> None:
+    chain, it = made
+    one, other = of_shares(chain, it, "weighted"), source(chain, it, "weighted")
+    coin, token = Asset(CHAIN, "slip44", "60"), chain.asset("DAI")
+    away = token._replace(chain="eip155:1")
+    assert [one.knows(each) for each in (share(chain, it, "weighted"), token, coin, away)] == [True, None, False, False]
+    assert [other.knows(each) for each in (token, coin, away)] == [None, False, False]
 
 
 @pytest.mark.parametrize("ids", [[], ["0xab"], "0x" + "ab" * 32, [1], ["0x" + "AB" * 32]])

@@ -17,6 +17,7 @@ from chainfolio.reads import AtParent
 from pricing.markets import Market, Pair, Pool
 from pricing.pools import pools
 from pricing.quotes import Quotes
+from pricing.shares import shares
 from pricing.venues import curve_ng, solidly, stable
 from tests.pricing.pool_chain import CHAIN, WAD, one_part
 from tests.pricing.recorded_contracts import RecordedContracts
@@ -210,6 +211,58 @@ def test_a_stable_curve_without_coins_or_of_too_many_has_no_price() -> None:
     assert stable.price((WAD,) * 9, (WAD,) * 9, Fraction(200), 0, 1) is None
     assert stable.price((1, 1), (1, 1), Fraction(200), 0, 1) is None
     assert stable.price((WAD, WAD), rates, Fraction(200), 0, 1) == 1
+
+
+LEFT = "0x347ad828"
+NATIVE = f"{CHAIN}/slip44:60"
+
+
+def shared(recorded: RecordedContracts, moment: int, share: str, role: str) -> Quotes:
+    """What is said of a share at a recorded moment; the moment before is the state before the block."""
+    source = shares(
+        {role: [recorded.addresses["factory" if role[0] == "c" else "pool factory"]], "native": NATIVE}, "x"
+    )
+    plan = source.prices([asset(share)], Block(recorded.blocks[moment], "0xaa", "0xbb", 10**15))
+    return run_known(plan, lambda read: recorded.answer(read, moment))
+
+
+def test_a_share_of_a_curve_pool_is_worth_what_leaving_the_pool_paid_unless_it_was_moved_in_the_block() -> None:
+    recorded, _ = curve()
+    (moved,) = shared(recorded, 1, recorded.addresses[PLAIN], "curve_factory").refused
+    assert "moved by 7 % within the block: manipulated?" in moved.reason
+    (relative,) = shared(recorded, 2, recorded.addresses[PLAIN], "curve_factory").relative
+    (left,) = recorded.events(LEFT, PLAIN)
+    burnt, paid = recorded.call(1, PLAIN, "totalSupply()(uint256)") - left.words[2], left.words[4:6]
+    assert burnt == 1500 * WAD
+    for (part, amount), token, one, raw in zip(relative.parts, ("USDC", "DAI"), (10**6, WAD), paid, strict=True):
+        assert part == asset(recorded.addresses[token])
+        assert abs(amount * burnt / WAD - Fraction(raw, one)) <= Fraction(1, one)
+
+
+def test_a_pool_that_no_factory_made_is_no_share() -> None:
+    recorded, _ = curve()
+    recorded.more[recorded.addresses["factory"], curve_ng.COINS] = ()
+    assert shared(recorded, 2, recorded.addresses[PLAIN], "curve_factory") == Quotes()
+    recorded, _ = aerodrome()
+    pool = recorded.addresses["stable pool USDC/DAI"]
+    recorded.more[pool, DECIMALS] = 18
+    assert shared(recorded, 1, pool, "solidly_factory").relative
+    recorded.more[recorded.addresses["pool factory"], "isPool(address)(bool)"] = False
+    assert shared(recorded, 1, pool, "solidly_factory") == Quotes()
+
+
+@pytest.mark.parametrize("name", ["volatile pool WETH/USDC", "stable pool USDC/DAI"])
+def test_a_share_of_a_solidly_pool_is_its_part_of_both_reserves(name: str) -> None:
+    recorded, _ = aerodrome()
+    pool = recorded.addresses[name]
+    recorded.more[pool, DECIMALS] = 18
+    (relative,) = shared(recorded, 1, pool, "solidly_factory").relative
+    held, supply = recorded.call(1, name, solidly.RESERVES), recorded.call(1, name, "totalSupply()(uint256)")
+    tokens = (recorded.call(1, name, f"token{side}()(address)") for side in (0, 1))
+    assert relative.parts == tuple(
+        (asset(token), Fraction(raw, supply)) for token, raw in zip(tokens, held[:2], strict=True)
+    )
+    assert relative.depth is None
 
 
 # --- Slipstream ------------------------------------------------------------------------------------------------------
