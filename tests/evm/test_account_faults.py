@@ -137,7 +137,7 @@ async def test_a_node_that_refuses_open_topics_is_asked_for_known_events() -> No
     node = FakeNode(chain)
 
     def closed(params: list[Any]) -> Any:
-        if params[0]["topics"][0] is None:
+        if "topics" not in params[0] or params[0]["topics"][0] is None:
             raise Refused(-32602, "invalid argument 0: topic 0 must be specified")
         return FakeNode.eth_getLogs(node, params)
 
@@ -157,6 +157,74 @@ async def test_logs_that_a_node_has_pruned_are_read_from_another_one_or_are_an_e
         await everything(alone, [ALICE], 30)
     two = wired(FakeNode(chain, eth_getLogs=pruned), FakeNode(chain), checked=True)
     assert heights(await everything(two, [ALICE], 30)) == list(range(3, 31, 3))
+
+
+def forgetful(chain: FakeChain, below: int) -> FakeNode:
+    """A node that has deleted its oldest logs, and does not say so."""
+    node = FakeNode(chain)
+
+    def kept(params: list[Any]) -> Any:
+        return [log for log in FakeNode.eth_getLogs(node, params) if int(log["blockNumber"], 16) >= below]
+
+    node.on["eth_getLogs"] = kept
+    return node
+
+
+@pytest.mark.parametrize("below", [40, 100, BLOCKS + 1])
+@pytest.mark.parametrize("accounts", [[ALICE], ["0x" + "77" * 20]], ids=["with logs", "without logs"])
+async def test_logs_that_a_node_has_pruned_without_a_word_are_read_from_another_one_or_are_an_error(
+    below: int, accounts: list[str]
+) -> None:
+    """By blocks whose blooms promise logs, and of which it gives none: also where the accounts have none at all."""
+    chain = chain_of_events()
+    with pytest.raises(HistoryUnavailable, match="no logs of old blocks, though their headers promise some"):
+        await everything(wired(forgetful(chain, below), checked=True), accounts, BLOCKS)
+    two = wired(forgetful(chain, below), FakeNode(chain), checked=True)
+    assert heights(await everything(two, accounts, BLOCKS)) == (
+        list(range(3, BLOCKS + 1, 3)) if accounts == [ALICE] else []
+    )
+
+
+async def test_looking_for_pruned_logs_costs_one_request_for_all_windows_with_logs_and_accuses_nobody_else() -> None:
+    chain = chain_of_events()
+    for others in (0, 3):  # quiet blocks before and between
+        for _ in range(others):
+            chain.mine()
+    node = FakeNode(chain)
+    over = wired(node, checked=True)
+    over.endpoint.learn("max_span", 2)
+    await everything(over, [ALICE], BLOCKS)
+    open_ = [params for name, params in node.asked if name == "eth_getLogs" and "topics" not in params[0]]
+    assert 0 < len(open_) <= 4, "of the first window that has logs alone"
+
+
+async def test_a_chain_whose_blooms_promise_logs_that_no_receipt_has_is_believed() -> None:
+    chain = FakeChain()
+    for _ in range(BLOCKS):
+        chain.mine()
+        chain.headers[-1]["logsBloom"] = "0x" + "ff" * 256
+    node = FakeNode(chain)
+    node.on["eth_getBlockReceipts"] = lambda params: []
+    assert heights(await everything(wired(node, checked=True), [ALICE], BLOCKS)) == []
+    node.on["eth_getBlockReceipts"] = lambda params: None
+    with pytest.raises(HistoryUnavailable):
+        await everything(wired(node, checked=True), [ALICE], BLOCKS)
+
+
+async def test_logs_that_a_node_has_and_left_out_of_a_span_are_read_from_another_one_or_are_an_error() -> None:
+    """It never gives the first logs of the accounts where these are asked for, but where all logs of a block are."""
+    chain = chain_of_events()
+    node = FakeNode(chain)
+
+    def without_first(params: list[Any]) -> Any:
+        found = FakeNode.eth_getLogs(node, params)
+        return [log for log in found if "topics" not in params[0] or int(log["blockNumber"], 16) > 12]
+
+    node.on["eth_getLogs"] = without_first
+    with pytest.raises(BadAnswer, match="leaves out logs of blocks 0"):
+        await everything(wired(node, checked=True), [ALICE], BLOCKS)
+    two = wired(node, FakeNode(chain), checked=True)
+    assert heights(await everything(two, [ALICE], BLOCKS)) == list(range(3, BLOCKS + 1, 3))
 
 
 async def test_logs_of_a_fork_are_an_error_and_read_from_another_node() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from adapters.evm import logs as columns
 from adapters.evm.accounts.naming import Naming, names, promised, questions
+from adapters.evm.accounts.pruned import Depths
 from adapters.evm.accounts.remembered import Remembered
 from adapters.evm.accounts.windows import Windows
 from adapters.evm.integrity import blooms, check_links, explains, may_hold
@@ -42,6 +43,7 @@ class AccountLogs:
         self.node, self.known, self.integrity = node, tuple(known), integrity
         self.kept = Remembered() if kept is None else kept
         self.windows: Windows[Logs] = Windows("max_span", "logs")
+        self.depths = Depths()
 
     async def read(self, span: Span, accounts: Sequence[str]) -> Chunk:
         """The logs of final blocks, from the start of a span as far as goes at once; the header of the last block."""
@@ -52,7 +54,13 @@ class AccountLogs:
             else:
                 window, logs = await self._window(endpoint, span, accounts)
             whole = await self._complete(endpoint, window, logs, accounts)
-            chunk = await self._held(endpoint, window, whole)
+            try:
+                chunk = await self._held(endpoint, window, whole, accounts)
+            except Omitted:
+                if any(not each.capabilities.get(SHORT) for each in self.node.ranked()):
+                    raise
+                whole = await self._patiently(endpoint, window, whole, accounts)
+                chunk = await self._held(endpoint, window, whole, accounts)
             chunk.restored = len(whole) - len(logs)
             return [chunk]
 
@@ -183,12 +191,20 @@ class AccountLogs:
 
     # --- checks ------------------------------------------------------------------------------------------------------
 
-    async def _held(self, endpoint: Endpoint, window: Span, logs: Logs) -> Chunk:
-        """Logs held against the headers of their blocks, and of the last block of the window."""
+    async def _held(self, endpoint: Endpoint, window: Span, logs: Logs, accounts: Sequence[str]) -> Chunk:
+        """Logs held against the headers of their blocks, and of the last block of the window; and headers of some other
+        blocks against what the node says of their logs."""
         heights = sorted({*map(int, logs.height), window.last})
         if self.integrity == "off" and bool((logs.time_s >= 0).all()):
             heights = heights[-1:]
-        headers = await self.node.headers_at(endpoint, heights)
+        sampled = [] if self.integrity == "off" else self.depths.sample(endpoint, window, logs)
+        every = await self.node.headers_at(endpoint, sorted({*heights, *sampled}))
+        headers = [header for header in every if header.height in heights]
+        if sampled:
+            at_some = await self.depths.check(endpoint, [each for each in every if each.height in sampled], accounts)
+            if _places(at_some.take(np.flatnonzero(names(at_some, accounts)))) - _places(logs):
+                endpoint.learn(SHORT, 1)
+                raise Omitted(endpoint.name, f"leaves out logs of blocks {window.first}..{window.last} that it has")
         if len(heights) > 1 or len(logs):
             self._check(endpoint.name, logs, headers, final=True)
             self.kept.keep(headers)
