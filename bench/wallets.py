@@ -106,7 +106,7 @@ async def _measure(settings: Settings, wallets: Sequence[Account], repeat: int) 
         await _index(system, quiet=True)
         engine, chain, shown = Engine(system), system.chain("local"), Options()
         block = await engine.pinned("local")
-        first = await engine.at_pinned(wallets[:1000], "local", block, shown)  # what is loaded and learnt once
+        first = await engine.at_pinned(wallets[:1000], "local", block, shown, past=False)  # warm
         positions = sum(len(each.asset_by_protocols) > 1 for each in first)
         assert positions == len(wallets[:1000:SUPPLIED_EVERY]), f"{positions} positions were found"
         for _ in range(repeat):
@@ -114,7 +114,7 @@ async def _measure(settings: Settings, wallets: Sequence[Account], repeat: int) 
                 read = wallets[:count]
                 before, began_s = chain.requests, time.perf_counter()
                 for start in range(0, len(read), size):
-                    await engine.at_pinned(read[start : start + size], "local", block, shown)
+                    await engine.at_pinned(read[start : start + size], "local", block, shown, past=False)
                 found.seconds.setdefault(size, []).append((time.perf_counter() - began_s) / len(read))
                 found.requests.setdefault(size, []).append((chain.requests - before) / len(read))
     finally:

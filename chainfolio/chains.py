@@ -129,6 +129,10 @@ class ChainInfo:
             return self.token_asset(reference)
         return Asset(self.native.asset.chain, standard, reference, str(token_id))
 
+    def blocks_in(self, seconds: int) -> int:
+        """How many blocks the chain makes in some seconds, at least one."""
+        return max(1, seconds * 1000 // self.block_time_ms)
+
     def token_asset(self, reference: str) -> Asset:
         """The CAIP-19 name of a fungible token of the chain."""
         return Asset(self.native.asset.chain, self.token_namespace, reference)
@@ -420,6 +424,15 @@ async def hash_at(chain: Chain, height: int) -> str:
         return (await chain.block(height)).hash
     except NoBlock:
         return ""
+
+
+async def times_at(chain: Chain, heights: Collection[int]) -> dict[int, int]:
+    """The time (in microseconds) of the newest block at or below each of some heights; 0 where there is none yet."""
+    found = {block.height: block.time_us for block in await chain.blocks(sorted(heights))}
+    for height in sorted(set(heights) - found.keys()):
+        below = await newest_in(chain, Span(0, height))
+        found[height] = below.time_us if below else 0
+    return found
 
 
 async def newest_in(chain: Chain, span: Span) -> Block | None:

@@ -145,8 +145,10 @@ async def read(
     if block is None and chain is None:
         return await Engine(system).portfolios(accounts, shown, wait=True, wallet_only=False)
     key = _chosen(system, chain, block)
-    height = (await system.chain(key).heads()).latest.height if block is None else block
-    return await Engine(system).at_block(accounts, key, height, shown)
+    if block is None:
+        head = (await system.chain(key).heads()).latest
+        return await Engine(system).at_pinned(accounts, key, head, shown, past=False)
+    return await Engine(system).at_block(accounts, key, block, shown)
 
 
 def show(document: Portfolio, name: str | None = None) -> None:

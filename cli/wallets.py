@@ -116,7 +116,7 @@ async def show(
     if not as_json:
         print(f"{key}, block {block.height} {block.hash}\n{HEAD}")
     while batch := list(islice(left, size)):
-        documents = await engine.at_pinned(batch, key, block, shown)
+        documents = await engine.at_pinned(batch, key, block, shown, past=height is not None)
         _write(documents, bar, as_json=as_json)
         run.add(len(batch), chain.requests)
         bar(run.share, run.seconds, run.described)

@@ -17,7 +17,7 @@ from engine.activities import missing
 from engine.pnl import PnlRequest, found
 from engine.rows import rows_of
 from engine.shared_work import SharedWork
-from engine.snapshot import LIVE_LAG
+from engine.snapshot import LIVE_LAG_S
 from portfolio.document import IssueDocument
 from portfolio.pnl.in_portfolio import ADAPTER, AccountGains, account_gains
 from portfolio.pnl.in_transactions import TransactionGains, transaction_gains, with_gains
@@ -117,7 +117,7 @@ def _is_indexed(system: System, chain: Chain, account: str, heights: Mapping[str
     head = heights.get(chain.key)
     if head is None or not datasets:
         return False
-    return not missing(system.tail, chain.key, [account], datasets, head, LIVE_LAG)[1]
+    return not missing(system.tail, chain.key, [account], datasets, head, chain.info.blocks_in(LIVE_LAG_S))[1]
 
 
 def _mark(system: System, chains: Sequence[Chain], account: str, most: int) -> Mark:

@@ -20,7 +20,7 @@ from chainfolio.positions import MAX_ROUNDS
 from chainfolio.tables import ACCOUNT_APPROVALS, APPROVALS
 from engine.answers import Approval, ApprovedAsset, Place
 from engine.rows import rows_of
-from engine.snapshot import LIVE_LAG, Snapshotter
+from engine.snapshot import MOST_RECENT, Snapshotter
 from indexer.scopes import indexed_for_all
 from pricing.quotes import Quotes
 from pricing.source_chain import source_chain
@@ -38,14 +38,20 @@ STALE: Final = "the chain has changed since that page: begin again without a cur
 
 
 def page(
-    lake: Lake, tail: Tail, chain: str, owners: Sequence[str], limit: int, start: Place | int
+    lake: Lake,
+    tail: Tail,
+    chain: str,
+    owners: Sequence[str],
+    limit: int,
+    start: Place | int,
+    lag: int = MOST_RECENT,
 ) -> tuple[list[Approval], Place | None]:
     """Up to `limit` approvals, and the place to go on from (None: there are no more).
 
     `start` is the chain's head for the newest, or the place that an earlier page ended at. BadRequest where that place
-    has left the chain; NotIndexed where the index does not reach.
+    has left the chain; NotIndexed where the index does not reach, or is more than `lag` blocks behind the head.
     """
-    covered = _covered(tail, chain, owners, start)
+    covered = _covered(tail, chain, owners, start, lag)
     wanted = limit + (2 if isinstance(start, Place) else 1)
     rows = _rows(lake, tail, chain, owners, covered, wanted, start)
     if isinstance(start, Place):
@@ -60,14 +66,14 @@ def page(
     return items, None
 
 
-def check_whole(tail: Tail, chain: str, owners: Sequence[str], head: int) -> None:
+def check_whole(tail: Tail, chain: str, owners: Sequence[str], head: int, lag: int) -> None:
     """NotIndexed where a block up to the head (or close to it) is not indexed."""
-    covered = _covered(tail, chain, owners, head)
+    covered = _covered(tail, chain, owners, head, lag)
     if covered.first > 0:
         raise _hole(tail, chain, owners, covered.first - 1)
 
 
-def _covered(tail: Tail, chain: str, owners: Sequence[str], start: Place | int) -> Span:
+def _covered(tail: Tail, chain: str, owners: Sequence[str], start: Place | int, lag: int) -> Span:
     """The span of the index to read, from where the page starts down to where nothing is indexed."""
     spans = list(indexed_for_all(tail, chain, APPROVALS.name, owners))
     if isinstance(start, Place):
@@ -75,7 +81,7 @@ def _covered(tail: Tail, chain: str, owners: Sequence[str], start: Place | int) 
             if start.height in span:
                 return Span(span.first, start.height)
         raise BadRequest("cursor", STALE)
-    if not spans or spans[-1].last < start - LIVE_LAG:
+    if not spans or spans[-1].last < start - lag:
         raise NotIndexed(chain, APPROVALS.name, spans[-1].last + 1 if spans else 0, start)
     return spans[-1]
 

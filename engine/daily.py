@@ -45,6 +45,10 @@ class Daily:
         side = self.came if direction == "in" else self.left
         side[asset] = side.get(asset, 0) + raw
 
+    def net(self, asset: Asset) -> int:
+        """What came less what left."""
+        return self.came.get(asset, 0) - self.left.get(asset, 0)
+
     @property
     def assets(self) -> set[Asset]:
         """Everything that moved."""
@@ -62,14 +66,21 @@ def daily(lake: Lake, tail: Tail, chain: Chain, accounts: Sequence[str], block: 
     since = midnight(block)
     if lacking := _lacking(lake, tail, chain, accounts, block, since):
         return {}, lacking
-    nobody = rules_of(chain.kind).nobody
-    index, span, today = (lake, tail, chain.key), Span(0, block.height), pl.col("time") >= since
-    found = {account: Daily() for account in accounts}
-    _add_moved(found, rows_of(*index, ACCOUNT_TRANSFERS, accounts, MOVED, span=span, where=today), chain.info, nobody)
-    _add_fees(found, sent(*index, accounts, PAID, span, today), chain.info.native.asset)
+    found = moved_in(lake, tail, chain, accounts, Span(0, block.height), pl.col("time") >= since)
     # Once more: what has left the chain meanwhile may have been read in part.
     lacking = _lacking(lake, tail, chain, accounts, block, since)
     return ({}, lacking) if lacking else (found, "")
+
+
+def moved_in(
+    lake: Lake, tail: Tail, chain: Chain, accounts: Sequence[str], span: Span, where: pl.Expr | None = None
+) -> dict[str, Daily]:
+    """What moved between accounts and others in a span, by account and by the index; no account is absent from it."""
+    index, found = (lake, tail, chain.key), {account: Daily() for account in accounts}
+    moved = rows_of(*index, ACCOUNT_TRANSFERS, accounts, MOVED, span=span, where=where)
+    add_moved(found, moved, chain.info, rules_of(chain.kind).nobody)
+    add_fees(found, sent(*index, accounts, PAID, span, where), chain.info.native.asset)
+    return found
 
 
 def midnight(block: Block) -> datetime:
@@ -123,8 +134,9 @@ def _began(lake: Lake, tail: Tail, chain: str, first: int, block: Block, since: 
     )
 
 
-def _add_moved(found: dict[str, Daily], moved: pl.DataFrame, info: ChainInfo, nobody: Collection[str]) -> None:
-    """Coins and fungible tokens that went between an account and somebody else. Who mints and burns has neither."""
+def add_moved(found: dict[str, Daily], moved: pl.DataFrame, info: ChainInfo, nobody: Collection[str]) -> None:
+    """Take in the coins and fungible tokens that went between an account and somebody else. Who mints and burns has
+    neither."""
     import polars as pl
 
     native = pl.col("token").is_null()
@@ -135,6 +147,7 @@ def _add_moved(found: dict[str, Daily], moved: pl.DataFrame, info: ChainInfo, no
         found[account].add(direction, asset, amounts.raw_from_bytes(raw))
 
 
-def _add_fees(found: dict[str, Daily], fees: pl.DataFrame, native: Asset) -> None:
+def add_fees(found: dict[str, Daily], fees: pl.DataFrame, native: Asset) -> None:
+    """Take in what accounts paid for transactions."""
     for account, fee in fees.select("account", "fee").iter_rows():
         found[account].add("out", native, amounts.raw_from_bytes(fee))

@@ -23,6 +23,7 @@ from chainfolio.errors import ChainfolioError, HistoryUnavailable, NotFound, Sou
 from chainfolio.messages import public
 from engine import account_index, reconciled
 from engine.days import Days, midnight_us
+from engine.replay import has_past
 from engine.snapshot_store import UNREADABLE, DaySnapshot, SnapshotStore, of_document
 from engine.together import Together
 from portfolio.chains_joined import joined
@@ -101,7 +102,7 @@ class History:
                 block = await self.days.before(chain, day) if left else None
                 if left and block is None:
                     return None
-                if block is not None and Capability.PAST_BALANCES not in chain.capabilities:
+                if block is not None and not has_past(chain):
                     raise HistoryUnavailable(chain.key, block.height, NO_PAST)
                 return documents | (await self._read_one(chain, left, day, block, options) if block else {})
         except SourceError as error:
@@ -112,7 +113,7 @@ class History:
     ) -> dict[str, Portfolio]:
         """What accounts held at a block: kept where all of it is final and nobody asked for more than is kept."""
         state = self._index_state(chain, addresses, [block.height])
-        snapshot = await self.snapshotter(chain).take(addresses, block)
+        snapshot = await self.snapshotter(chain).take(addresses, block, past=True)
         found = self._documents(snapshot, day, options)
         if options == PLAIN and chain.is_final(block.height + 1):
             taken = [self._taken(chain, day, block, each, state) for each in found]

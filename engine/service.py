@@ -22,6 +22,7 @@ from chainfolio.contracts import Issue, Quoted, Snapshot, Token, VirtualUser
 from chainfolio.errors import (
     BadRequest,
     HistoryUnavailable,
+    Incapable,
     NoBlock,
     NodeBehind,
     SourceError,
@@ -47,6 +48,7 @@ from engine.answers import (
 )
 from engine.history import OF_THE_INDEX, History, unreadable
 from engine.rates import Rates
+from engine.replay import has_past
 from engine.shared_work import SharedWork
 from engine.validator_records import records
 from engine.validators import Validators
@@ -141,7 +143,7 @@ class Engine:
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
         """Portfolios at one block of one chain, which is read anew. Errors as of `pinned`."""
-        return await self.at_pinned(accounts, chain, await self.pinned(chain, height), options)
+        return await self.at_pinned(accounts, chain, await self.pinned(chain, height), options, past=True)
 
     async def pinned(self, chain: str, height: int | None = None) -> Block:
         """The block of a chain at a height; without one the newest that is indexed, where indexing keeps up. BadRequest
@@ -149,16 +151,18 @@ class Engine:
         evm = self._configured(chain, "the portfolio at a block")
         if height is None:
             return await self._snapshotter(evm).now()
-        having(evm, Capability.PAST_BALANCES)
+        if not has_past(evm):
+            raise Incapable(evm.key, Capability.PAST_BALANCES.value)
         await self._check_height(evm, height)
         return await self._block(evm, height)
 
     async def at_pinned(
-        self, accounts: Sequence[Account], chain: str, block: Block, options: Options
+        self, accounts: Sequence[Account], chain: str, block: Block, options: Options, *, past: bool
     ) -> list[Portfolio]:
-        """Portfolios at a block that `pinned` gave, in the order of the accounts; nothing of them is kept. Reorged
-        where the block has left the chain since, HistoryUnavailable where the node has pruned its state."""
-        snapshot = await self._snapshotter(self.system.chain(chain)).take([each.address for each in accounts], block)
+        """Portfolios at a block that `pinned` gave, in the order of the accounts; nothing of them is kept. `past`: by
+        its height. Reorged where the block has left the chain since, HistoryUnavailable where its state is gone."""
+        addresses = [each.address for each in accounts]
+        snapshot = await self._snapshotter(self.system.chain(chain)).take(addresses, block, past=past)
         parts, now_us = value([snapshot]).apart(), self.system.seams.clock.now_us()
         height = snapshot.block.height
         return [self._document(each.address, parts[each.address], now_us, options, height) for each in accounts]
@@ -223,13 +227,15 @@ class Engine:
         index does not reach, BadRequest for a place that has left the chain, Unserved for what cannot be included."""
         from engine.allowances import included
         from engine.approvals import assets, page
+        from engine.snapshot import LIVE_LAG_S
 
         evm = self._configured(chain, "approvals")
         having(evm, Capability.APPROVALS)
         owners = [account.address for account in accounts]
         begin = start or (await evm.heads()).latest.height
         system = self.system
-        items, more = await asyncio.to_thread(page, system.lake, system.tail, evm.key, owners, limit, begin)
+        lag = evm.info.blocks_in(LIVE_LAG_S)
+        items, more = await asyncio.to_thread(page, system.lake, system.tail, evm.key, owners, limit, begin, lag)
         known = await assets(self._snapshotter(evm), {(item.owner, item.token) for item in items})
         found = ApprovalsPage(tuple(items), more, known)
         if not include:
@@ -244,10 +250,12 @@ class Engine:
         be approvals that nobody indexed."""
         from engine.allowances import standing
         from engine.approvals import check_whole
+        from engine.snapshot import LIVE_LAG_S
 
         evm = self._configured(chain, "approvals")
         having(evm, Capability.APPROVALS)
-        check_whole(self.system.tail, evm.key, [account.address], (await evm.heads()).latest.height)
+        head, lag = (await evm.heads()).latest.height, evm.info.blocks_in(LIVE_LAG_S)
+        check_whole(self.system.tail, evm.key, [account.address], head, lag)
         return await standing(self._snapshotter(evm), [account.address], self.system.labels)
 
     async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> TransactionsPage:

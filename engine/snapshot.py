@@ -26,6 +26,7 @@ from engine.descriptions import About
 from engine.judging import Judge, Judgement
 from engine.past_prices import Past
 from engine.reading import Held, Reading, holdings_of, natives_of
+from engine.replay import Replay, replays
 from engine.sent import paid
 from engine.tokens import TokenBook
 from pricing.fixed import pegged
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from storage.lake import Lake
     from storage.tail import Tail
 
-LIVE_LAG = 64  # blocks: an index that is this close to the head is live
+LIVE_LAG_S = 768  # an index that is this close to the head is live: 64 blocks of Ethereum, 1,920 slots of Solana
+MOST_RECENT = 64  # blocks that a snapshot reads beside the index
 MAX_SETTLED = 500  # blocks that are asked for at once, of those of which prices are kept
 
 
@@ -65,13 +67,20 @@ class Snapshotter:
         self.past = Past(self.chain, self.sources, self.store)
 
     async def take(
-        self, accounts: Sequence[str], block: Block | None = None, extra: Sequence[Asset] = (), *, live: bool = False
+        self,
+        accounts: Sequence[str],
+        block: Block | None = None,
+        extra: Sequence[Asset] = (),
+        *,
+        live: bool = False,
+        past: bool = False,
     ) -> Snapshot:
         """A snapshot at a block; without one at the newest that is indexed, or, `live`, at the newest of the chain.
-        `extra` are tokens to look at beside those the accounts have met."""
+        `extra` are tokens to look at beside those the accounts have met. `past`: at that very block, on chains too
+        whose nodes answer about now alone."""
         before = self.chain.requests
         if block is not None:
-            return await self._at(accounts, block, extra, before)
+            return await self._at(accounts, block, extra, before, past=past)
         head = (await self.chain.heads()).latest
         try:
             taken = await self._at(accounts, head if live else self._indexed(head), extra, before)
@@ -106,12 +115,14 @@ class Snapshotter:
         """The native coin as a token."""
         return self.chain.info.native
 
-    async def _at(self, accounts: Sequence[str], block: Block, extra: Sequence[Asset], before: int) -> Snapshot:
-        reading = await self._read(accounts, block, extra)
+    async def _at(
+        self, accounts: Sequence[str], block: Block, extra: Sequence[Asset], before: int, *, past: bool = False
+    ) -> Snapshot:
+        reading = await self._read(accounts, block, extra, past=past and replays(self.chain))
         judgement = await asyncio.to_thread(self._judge.of, reading)
         return replace(assembled(self.chain, reading, judgement, self.sources), requests=self.chain.requests - before)
 
-    async def _read(self, accounts: Sequence[str], block: Block, extra: Sequence[Asset]) -> Reading:
+    async def _read(self, accounts: Sequence[str], block: Block, extra: Sequence[Asset], *, past: bool) -> Reading:
         # Before the rows are read: what is covered by now is there then.
         unindexed = account_index.unindexed(self.tail, self.chain.key, block.height, self.reader.events, accounts)
         left = self._left(accounts, block)
@@ -134,6 +145,10 @@ class Snapshotter:
         states, fees, (staked, unstaked) = await asyncio.gather(
             self._answered(plans, block), asyncio.to_thread(paid, *index, block), self._staked(accounts, block)
         )
+        if past:
+            replay = Replay(self.chain, self.lake, self.tail, self.chain.info.blocks_in(LIVE_LAG_S))
+            states = await replay.states(states, block)
+            await self._learn(about, {asset for each in states.values() for asset, raw in each.balances.items() if raw})
         for each in staked:
             state = states[each.account]
             states[each.account] = replace(state, positions=(*state.positions, each))
@@ -188,8 +203,8 @@ class Snapshotter:
     async def _recent(self, block: Block) -> Collected | None:
         """The transfers of the newest blocks where the index does not have them yet: read from the node, so that what
         has just come is not missed. None where there are none, or the node does not give them."""
-        top = self.tail.top(self.chain.key)
-        if top is None or not top.height < block.height <= top.height + LIVE_LAG:
+        top = None if self.reader.finds_tokens else self.tail.top(self.chain.key)
+        if top is None or not top.height < block.height <= top.height + MOST_RECENT:
             return None
         try:
             found = await self.chain.collect(Span(top.height + 1, block.height), ("transfers",), before=top)
@@ -219,7 +234,7 @@ class Snapshotter:
 
     def _indexed(self, head: Block) -> Block:
         top = self.tail.top(self.chain.key)
-        return top if top is not None and head.height - LIVE_LAG <= top.height <= head.height else head
+        return top if top is not None and head.height - MOST_RECENT <= top.height <= head.height else head
 
     def _wanted(self, met: Set[Asset], candidates: Set[Asset]) -> dict[Asset, bool]:
         """The tokens to ask for an account, and whether there is reason to think that it holds some."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.chains import Capability, Chain, KnownTransaction, having
+from chainfolio.chains import Capability, Chain, KnownTransaction, having, times_at
 from chainfolio.contracts import Issue, Token, TransactionDetails
 from chainfolio.datasets import Dataset
 from chainfolio.errors import NotIndexed
@@ -23,7 +23,7 @@ from chainfolio.tables import TRANSACTIONS
 from engine.activities import Activities, indexed_hashes, indexed_transactions, missing, read
 from engine.answers import Reached, TransactionFilter
 from engine.rows import check_ceiling
-from engine.snapshot import LIVE_LAG, Snapshotter
+from engine.snapshot import LIVE_LAG_S, Snapshotter
 from indexer.scopes import indexed_for_all
 from portfolio.activity import Activity, Functions, together
 from portfolio.facts import ChainFacts, ProtocolFacts
@@ -159,8 +159,9 @@ class Statement:
     async def _read(self, subject: Subject, accounts: Sequence[str]) -> None:
         source = subject.snapshotter
         head = self.heads[subject.key] = (await source.chain.heads()).latest.height
+        lag = source.chain.info.blocks_in(LIVE_LAG_S)
         indexed_ranges, left = await asyncio.to_thread(
-            missing, source.tail, subject.key, accounts, subject.wanted, head, LIVE_LAG
+            missing, source.tail, subject.key, accounts, subject.wanted, head, lag
         )
         await self._look_for_holes(subject, left, accounts)
         self._histories[subject.key] = await asyncio.to_thread(
@@ -172,9 +173,9 @@ class Statement:
         if not left:
             return
         spans = sorted(left, reverse=self.wanted.newest_first)
-        ends = await subject.snapshotter.chain.blocks([end for span in spans for end in (span.first, span.last)])
-        for number, span in enumerate(spans):
-            first_us, last_us = (ends[2 * number + end].time_us for end in (0, 1))
+        times = await times_at(subject.snapshotter.chain, {end for span in spans for end in (span.first, span.last)})
+        for span in spans:
+            first_us, last_us = times[span.first], times[span.last]
             since_us, until_us = self.wanted.since_us, self.wanted.until_us
             if (until_us is None or first_us <= until_us) and (since_us is None or last_us >= since_us):
                 tail = subject.snapshotter.tail

@@ -130,7 +130,7 @@ async def test_what_was_replaced_is_known_on_whichever_page(subject: EvmSubject,
     async with index(subject, tmp_path) as indexed:
         await indexed.fill_final()
         await indexed.follower().step()
-        check_whole(indexed.tail, indexed.key, ["0x" + "1" * 40], subject.height)
+        check_whole(indexed.tail, indexed.key, ["0x" + "1" * 40], subject.height, 0)
         start: Place | int | None = subject.height
         seen, now = [], []
         while start is not None:
@@ -147,7 +147,7 @@ async def test_what_nobody_indexed_is_no_list_of_all_approvals(subject: EvmSubje
     async with index(subject, tmp_path) as indexed:
         await indexed.fill(5, subject.height)
         with pytest.raises(NotIndexed) as error:
-            check_whole(indexed.tail, indexed.key, ["0x" + "1" * 40], subject.height)
+            check_whole(indexed.tail, indexed.key, ["0x" + "1" * 40], subject.height, 0)
         assert (error.value.first, error.value.last) == (0, 4)
 
 

@@ -14,7 +14,7 @@ from chainfolio.contracts import Token
 from chainfolio.errors import BadRequest, NotIndexed, Unavailable
 from engine.answers import Approval, Place
 from engine.approvals import assets, page
-from engine.snapshot import LIVE_LAG, Snapshotter
+from engine.snapshot import MOST_RECENT, Snapshotter
 from engine.tokens import TokenBook
 from localchain.evm import tx
 from pricing.fixed import fixed
@@ -151,8 +151,8 @@ async def test_what_is_not_indexed_is_said_and_never_shown_as_nothing(subject: E
         with pytest.raises(NotIndexed):
             page(indexed.lake, indexed.tail, indexed.key, [alice], 100, start)
         with pytest.raises(NotIndexed) as error:
-            page(indexed.lake, indexed.tail, indexed.key, [alice], 5, subject.height + LIVE_LAG + 1)
-        assert (error.value.first, error.value.last) == (subject.height + 1, subject.height + LIVE_LAG + 1)
+            page(indexed.lake, indexed.tail, indexed.key, [alice], 5, subject.height + MOST_RECENT + 1)
+        assert (error.value.first, error.value.last) == (subject.height + 1, subject.height + MOST_RECENT + 1)
         await indexed.fill(0, floor - 11)
         with pytest.raises(NotIndexed) as error:
             page(indexed.lake, indexed.tail, indexed.key, [alice], 100, start)

@@ -16,7 +16,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.chains import ChainInfo
 from chainfolio.contracts import Snapshot, Token
-from engine.daily import DAY_US, Daily, _add_moved, daily
+from engine.daily import DAY_US, Daily, add_moved, daily
 from engine.snapshot import Snapshotter
 from engine.tokens import TokenBook
 from localchain.airdrop import PhishingToken, _creation, _drop, _topic, airdrop
@@ -339,5 +339,5 @@ def test_what_a_chain_tells_twice_of_its_coin_counts_once_and_what_it_tells_once
     info = ChainInfo(
         "Twice", 1, Token(coin, "ETH", "Ether", 18), "erc20", 1, also_at=Asset("eip155:1", "erc20", also_at)
     )
-    _add_moved(found, pl.DataFrame(rows, schema=schema, orient="row"), info, EVM.nobody)
+    add_moved(found, pl.DataFrame(rows, schema=schema, orient="row"), info, EVM.nobody)
     assert found == {me: Daily(came={coin: 12})}

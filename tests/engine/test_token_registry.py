@@ -178,7 +178,7 @@ async def test_the_registry_is_asked_for_the_accounts_alone_whose_transfers_are_
         whole, tail = Span(0, subject.height), asked.system.tail
         tail.add_indexed_ranges("local", "transfers", account_filter(watched.address), whole)
         block = await asked.system.chain("local").block(subject.height)
-        both = await asked.at_pinned([HOLDER, watched], "local", block, Options())
+        both = await asked.at_pinned([HOLDER, watched], "local", block, Options(), past=True)
         assert asked.system.chain("local").health()[0].cost.reads["balanceOf"] == 1
     assert [issue.adapter for issue in both[1].issues if issue.adapter == "index"] == []
     assert held in loose(both[0])

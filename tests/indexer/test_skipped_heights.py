@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chainfolio.blocks import Span, Spans
-from chainfolio.chains import Capability, having, newest_in
+from chainfolio.chains import Capability, having, newest_in, times_at
 from chainfolio.errors import BadAnswer, DeepReorg, Incapable
 from chainfolio.seams import Seams
 from indexer.collect import Collector
@@ -136,3 +136,10 @@ def test_what_a_chain_lacks_is_one_typed_error_that_names_both(indexed: Indexed,
         having(indexed.chain, capability)
     indexed.chain.capabilities = frozenset([capability])
     assert having(indexed.chain, capability) is indexed.chain
+
+
+async def test_the_time_at_a_skipped_height_is_that_of_the_block_below_it(indexed: Indexed) -> None:
+    kept = indexed.chain.kept
+    assert await times_at(indexed.chain, {0, 7, 15, 29, 60}) == {
+        0: 0, 7: kept[7].time_us, 15: kept[7].time_us, 29: kept[28].time_us, 60: kept[60].time_us,
+    }  # fmt: skip

@@ -1,0 +1,161 @@
+"""Balances at a past block of a chain whose nodes keep no old state: the balance of now without what moved since.
+
+Rows of the index say what moved; what is newer than the index is read as the history of the accounts. Where the index
+reaches back to the first block, the sum of all that moved before has to give the same balance: else an issue says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+from chainfolio.addresses import rules_of
+from chainfolio.assets import Asset
+from chainfolio.blocks import Block, Span, Spans
+from chainfolio.chains import Capability, having
+from chainfolio.contracts import Issue
+from chainfolio.errors import HistoryUnavailable
+from chainfolio.plans import Unknown
+from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS
+from engine.daily import MOVED, Daily, add_fees, add_moved, moved_in, needed
+from engine.sent import PAID
+from indexer.scopes import indexed_for_all
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from chainfolio.chains import Chain, Collected
+    from chainfolio.positions import AccountState
+    from storage.lake import Lake
+    from storage.tail import Tail
+
+ADAPTER: Final = "replay"
+NO_ROWS: Final = "its nodes keep no past balances, and movements are not indexed for blocks"
+REMEDY: Final = "chainfolio watch ADDRESS reads them"
+NO_POSITIONS: Final = "what lay in positions at a past block is not known: their accounts keep no history here"
+
+
+def has_past(chain: Chain) -> bool:
+    """Whether balances of past blocks can be told: by nodes, else by what moved since."""
+    return Capability.PAST_BALANCES in chain.capabilities or replays(chain)
+
+
+def replays(chain: Chain) -> bool:
+    """Whether balances of past blocks are told by what moved since."""
+    return Capability.PAST_BALANCES not in chain.capabilities and Capability.ACCOUNT_HISTORY in chain.capabilities
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Takes accounts back to a block. HistoryUnavailable where what moved since is not indexed."""
+
+    chain: Chain
+    lake: Lake
+    tail: Tail
+    lag: int  # blocks behind the head that are read from the node, where they are not indexed
+
+    async def states(self, states: Mapping[str, AccountState], block: Block) -> dict[str, AccountState]:
+        """What accounts had at a block, by what they have at a later one."""
+        accounts = list(states)
+        now = max((state.block.height for state in states.values() if state.block), default=block.height)
+        if now <= block.height:
+            return dict(states)
+        indexed, left = await asyncio.to_thread(self._left, accounts, Span(block.height + 1, now))
+        newer = await self._collected(left, accounts) if left else []
+        since = await asyncio.to_thread(self._moved, accounts, Span(block.height + 1, now))
+        for each in newer:
+            self._add(since, each, accounts)
+        whole = indexed.covers(Span(0, block.height))
+        before = await asyncio.to_thread(self._moved, accounts, Span(0, block.height)) if whole else {}
+        first = next((span.first for span in indexed if block.height in span), block.height + 1)
+        told = {row[0] for row in await asyncio.to_thread(self._unexplained, accounts, block.height)}
+        found = {}
+        for account, state in states.items():
+            replayed, issues = self._state(account, state, since[account], before.get(account))
+            issues += self._limits(account, state, None if whole else first, is_unexplained=account in told)
+            found[account] = replace(replayed, issues=(*state.issues, *issues), block=block)
+        return found
+
+    def _left(self, accounts: Sequence[str], span: Span) -> tuple[Spans, Span | None]:
+        """The heights that are indexed in all that it takes, and those of a span that have to be read now."""
+        datasets = needed(self.chain.datasets.values())
+        indexed = reduce(
+            Spans.__and__, (indexed_for_all(self.tail, self.chain.key, each, accounts) for each in datasets)
+        )
+        left = list(Spans([span]) - indexed)
+        if left and (left[0].last < span.last or len(left[0]) > self.lag):
+            reason = f"{NO_ROWS} {left[0].first} to {left[0].last} ({REMEDY})"
+            raise HistoryUnavailable(self.chain.key, span.first - 1, reason)
+        return indexed, left[0] if left else None
+
+    async def _collected(self, span: Span, accounts: Sequence[str]) -> list[Collected]:
+        """What is newer than the index, piece by piece."""
+        await self.chain.heads()
+        reader, pieces = having(self.chain, Capability.ACCOUNT_HISTORY), list[Any]()
+        datasets = needed(self.chain.datasets.values())
+        first = span.first
+        while first <= span.last:
+            pieces.append(await reader.collect_accounts(Span(first, span.last), accounts, datasets))
+            first = pieces[-1].span.last + 1
+        return pieces
+
+    def _moved(self, accounts: Sequence[str], span: Span) -> dict[str, Daily]:
+        return moved_in(self.lake, self.tail, self.chain, accounts, span)
+
+    def _add(self, found: dict[str, Daily], piece: Collected, accounts: Sequence[str]) -> None:
+        """Take in what was read of the newest blocks."""
+        import polars as pl
+
+        from portfolio.ledger import by_account
+
+        def own(table: Any, rows: pa.Table, columns: Sequence[str]) -> pl.DataFrame:
+            named = by_account(table, pl.LazyFrame(rows)).filter(pl.col("account").is_in(accounts))
+            return named.select(columns).collect()
+
+        moved = own(ACCOUNT_TRANSFERS, piece.tables["transfers"], MOVED)
+        add_moved(found, moved, self.chain.info, rules_of(self.chain.kind).nobody)
+        paid = own(ACCOUNT_TRANSACTIONS, piece.tables["transactions"], (*PAID, "sender"))
+        add_fees(found, paid.filter(pl.col("sender") == pl.col("account")), self.chain.info.native.asset)
+
+    def _unexplained(self, accounts: Sequence[str], height: int) -> list[tuple[str, int]]:
+        return [
+            (account, row[0])
+            for account in accounts
+            for row in self.tail.unexplained(self.chain.key, account)
+            if row[0] > height
+        ]
+
+    def _state(
+        self, account: str, state: AccountState, since: Daily, before: Daily | None
+    ) -> tuple[AccountState, list[Issue]]:
+        """The balances of an account before something moved; Unknown where it would have been less than nothing."""
+        native, issues = self.chain.info.native.asset, list[Issue]()
+        now = {asset: raw for asset, raw in state.balances.items() if asset != native} | {native: state.native}
+        assets = {*now, *since.assets, *(before.assets if before else ())}
+        found: dict[Asset, Any] = {}
+        for asset in sorted(assets):
+            raw = now.get(asset, 0)
+            if isinstance(raw, int):
+                raw -= since.net(asset)
+                if raw < 0:
+                    raw = Unknown("more of it came since than there is")
+                elif before is not None and before.net(asset) != raw:
+                    reason = f"movements up to this block add up to {before.net(asset)}, those since leave {raw}"
+                    issues.append(Issue(ADAPTER, asset.reference, reason, account=account))
+            found[asset] = raw
+        return replace(state, native=found.pop(native), balances=found, positions=()), issues
+
+    def _limits(self, account: str, state: AccountState, first: int | None, *, is_unexplained: bool) -> list[Issue]:
+        """What a replayed balance does not know."""
+        key = self.chain.key
+        found = [Issue(ADAPTER, key, NO_POSITIONS, makes_partial=bool(state.positions), account=account)]
+        if first is not None:
+            reason = f"balances are replayed from those of now; they are exact from block {first} on"
+            found.append(Issue(ADAPTER, key, reason, makes_partial=False, account=account))
+        if is_unexplained:
+            reason = "movements since this block are not explained by rows: chainfolio status lists them"
+            found.append(Issue(ADAPTER, key, reason, account=account))
+        return found

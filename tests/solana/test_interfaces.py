@@ -1,0 +1,177 @@
+"""A wallet on a real node through the command line and the API: what it has, what it had, what it did."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+
+from api.serve import listening
+from chainfolio.settings import load
+from cli.main import main
+from cli.serve import indexing
+from cli.state_store import open_state
+from localchain.solana.node import SolanaNode
+from localchain.solana.programs import coins, home, issued, mint, opened, sent
+from tests.solana.conftest import facts_of
+
+pytestmark = pytest.mark.node
+Run = Callable[..., Any]
+NATIVE = "0x0000000000000000000000000000000000000000"
+SYSTEM = "1" * 32
+GRANTS = ("portfolio", "at-block", "enterprise")
+
+
+@pytest.fixture
+def run(node: SolanaNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command that prints one document, in a folder whose settings name the node."""
+    monkeypatch.chdir(tmp_path)
+    facts = facts_of(node.rpc("getGenesisHash"), tmp_path)
+    lines = [
+        'adapter = "solana"',
+        f"rpc = [{json.dumps(node.url)}]",
+        f'facts = "{facts}"',
+        'index = "accounts"',
+        'commitment = "confirmed"',
+    ]
+    (tmp_path / "chainfolio.toml").write_text("[chains.solana]\n" + "\n".join(lines) + "\n")
+
+    def ran(*arguments: str) -> Any:
+        capsys.readouterr()
+        code = main((*arguments, "--json"))
+        said = capsys.readouterr()
+        assert code == 0, said.out + said.err
+        return json.loads(said.out)
+
+    return ran
+
+
+def later(node: SolanaNode, slots: int = 100) -> int:
+    """Let some slots go by, so that all before is final."""
+    node.rpc("surfnet_timeTravel", {"absoluteSlot": node.rpc("getSlot") + slots})
+    finalized: int = node.rpc("getSlot", {"commitment": "finalized"})
+    return finalized
+
+
+def held(portfolio: dict[str, Any]) -> dict[str, str]:
+    """The amounts of a portfolio by the contract that it shows."""
+    return {
+        asset["contract"]: asset["balance"]
+        for protocol in portfolio["assetByProtocols"].values()
+        for chain in protocol["chains"].values()
+        for assets in chain["protocolPositions"].values()
+        for asset in assets["assets"]
+    }
+
+
+@pytest.fixture
+def traded(node: SolanaNode, run: Run) -> tuple[Keypair, Pubkey, int]:
+    """A wallet that had 3 coins and 10 tokens at a slot, and gave 2.5 tokens away and got a coin later."""
+    wallet, other, token = Keypair(), Keypair().pubkey(), mint(node, 6)
+    owner = wallet.pubkey()
+    coins(node, owner, 3 * 10**9)
+    mine, theirs = home(owner, token), home(other, token)
+    node.send([opened(node, owner, token), opened(node, other, token), issued(node, token, mine, 10_000_000)])
+    then = later(node)
+    node.send([sent(token, mine, theirs, owner, 2_500_000, 6)], wallet)
+    coins(node, owner, 10**9)
+    later(node)
+    return wallet, token, then
+
+
+def test_a_past_balance_is_that_of_now_without_what_moved_since(
+    node: SolanaNode, run: Run, traded: tuple[Keypair, Pubkey, int]
+) -> None:
+    wallet, token, then = traded
+    owner = str(wallet.pubkey())
+    run("watch", owner)
+    before = run("portfolio", owner, "--chain", "solana", "--block", str(then))[0]
+    assert held(before) == {NATIVE: "3", str(token): "10"}
+    assert (before["blockNumber"], before["completeness"]) == (str(then), "complete")
+    now = held(run("portfolio", owner)[0])
+    assert now == held(run("portfolio", owner, "--chain", "solana")[0]) == {NATIVE: "4", str(token): "7.5"}
+    coins(node, wallet.pubkey(), 5)  # newer than the index
+    later(node)
+    assert held(run("portfolio", owner)[0])[NATIVE] == "4.000000005"
+    assert held(run("portfolio", owner, "--chain", "solana", "--block", str(then))[0]) == held(before)
+
+
+def test_a_past_balance_without_the_rows_since_is_history_that_is_not_there(
+    node: SolanaNode, run: Run, traded: tuple[Keypair, Pubkey, int]
+) -> None:
+    wallet, _, then = traded
+    later(node, 2000)  # more than is read from the node beside the index
+    with pytest.raises(AssertionError, match="HistoryUnavailable"):
+        run("portfolio", str(wallet.pubkey()), "--chain", "solana", "--block", str(then))
+
+
+def test_a_past_balance_that_rows_do_not_add_up_to_is_partial(
+    node: SolanaNode, run: Run, traded: tuple[Keypair, Pubkey, int]
+) -> None:
+    wallet, _, then = traded
+    node.put(wallet.pubkey(), SYSTEM, b"", 9 * 10**9)  # coins that no transaction brought
+    owner = str(wallet.pubkey())
+    run("watch", owner)
+    found = run("portfolio", owner, "--chain", "solana", "--block", str(then))[0]
+    assert found["completeness"] == "partial"
+    assert any("add up to 3000000000" in issue["reason"] for issue in found["issues"])
+
+
+def test_what_an_account_did_is_answered_minutes_after_it_was_read(
+    node: SolanaNode, run: Run, traded: tuple[Keypair, Pubkey, int]
+) -> None:
+    owner = str(traded[0].pubkey())
+    run("watch", owner)
+    read = run("transactions", owner)
+    later(node, 1000)  # 400 s
+    found = run("transactions", owner)
+    assert found == read
+    assert (found["completeness"], len(found["transactions"])) == ("complete", 4)
+
+
+async def test_every_route_answers_about_a_solana_address(
+    run: Run, traded: tuple[Keypair, Pubkey, int], tmp_path: Path
+) -> None:
+    wallet, token, _ = traded
+    owner = str(wallet.pubkey())
+    settings = load(tmp_path / "chainfolio.toml", {})
+    await asyncio.to_thread(run, "watch", owner)
+    state = open_state(settings)
+    _, key = state.create_account("somebody", "PRO", 10_000, GRANTS)
+    state.close()
+    async with (
+        listening(await indexing(settings), "127.0.0.1", 0, drain_s=1) as port,
+        ClientSession(headers={"Authorization": f"Bearer {key}"}) as client,
+    ):
+        base = f"http://127.0.0.1:{port}/v1"
+
+        async def ask(path: str, status: int = 200) -> Any:
+            async with client.get(f"{base}/{path}") as answer:
+                assert answer.status == status, await answer.text()
+                return await answer.json()
+
+        addresses = f"addresses={owner}"
+        for route in ("portfolio", "wallet"):
+            [portfolio] = await ask(f"{route}?{addresses}")
+            assert held(portfolio) == {NATIVE: "4", str(token): "7.5"}
+            assert portfolio["chains"]["solana"]["chainId"] == 101
+        worth = await ask(f"nav?{addresses}")
+        assert (worth["nav"], worth["unpricedAssets"]) == (0, 2)
+        page = await ask(f"transactions?{addresses}&limit=100&offset=0")
+        assert len(page["transactions"]) == 4
+        assert {each["user"]["address"] for each in page["transactions"]} == {owner}
+        [status] = await ask(f"status?{addresses}")
+        assert (status["address"], status["syncInProgress"]) == (owner, False)
+        refused = await ask(f"portfolio?addresses={owner[:20]}", 400)
+        assert "not a" in json.dumps(refused) or "address" in json.dumps(refused)
+        assert "no historical subscription" in (await ask(f"historical?{addresses}&date=2024-01-01", 403))["message"]
+        assert "solana" in json.dumps(await ask("chains"))
+        refused = await ask(f"approvals/solana?{addresses}", 400)
+        assert "is not an EVM address" in json.dumps(refused)  # accounts here approve nobody
