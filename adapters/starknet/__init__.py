@@ -1,0 +1,1 @@
+"""Solana, and every chain with its JSON-RPC."""

@@ -1,0 +1,140 @@
+"""What a Starknet chain reads of accounts, as `chainfolio.positions.AccountReader` has it: native coin and tokens.
+
+A token is asked as young contracts spell their functions, and then, where it has no such function, as others do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from adapters.starknet.facts import Facts
+from adapters.starknet.felts import text, u256
+from adapters.starknet.state import Call, lacks
+from chainfolio.assets import Asset
+from chainfolio.blocks import Block
+from chainfolio.contracts import Issue, Token
+from chainfolio.interactions import Interactions
+from chainfolio.plans import Plan, Report, Unknown, batched
+from chainfolio.positions import AccountState, Describe
+
+SPELLINGS: Final = {"balanceOf": "balance_of", "ownerOf": "owner_of"}
+MAX_DECIMALS: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Reads accounts at any block."""
+
+    facts: Facts
+    events: Sequence[str] = ()
+    issues: Sequence[Issue] = ()
+    finds_tokens: bool = False
+
+    def unknown(self, account: str, interactions: Interactions) -> Iterator[Issue]:
+        """Nobody knows which contracts keep something for an account."""
+        return iter(())
+
+    def at(self, block: Block) -> Accounts:
+        """The same: nothing is remembered of a block."""
+        return self
+
+    def read(
+        self,
+        account: str,
+        interactions: Interactions,
+        wanted: Sequence[Asset],
+        named: Describe | None = None,
+        expected: Plan[Any, Any, None] | None = None,
+    ) -> Plan[Any, Any, AccountState]:
+        """As `chainfolio.positions.BlockReader` has it."""
+        state: Plan[Any, Any, Any] = self._state(account, wanted, named)
+        reports = yield from _all({"state": state, **({"expected": expected} if expected else {})})
+        found = reports["state"].result
+        assert isinstance(found, AccountState), "a plan without an error has a result"
+        return found
+
+    def _state(self, account: str, wanted: Sequence[Asset], named: Describe | None) -> Plan[Any, Any, AccountState]:
+        coin = self.facts.native_asset
+        tokens = [asset for asset in wanted if asset != coin and self.facts.contract_of(asset) != self.facts.coin]
+        raws = yield from balances(self.facts, [(account, asset) for asset in (coin, *tokens)])
+        held = dict(zip(tokens, raws[1:], strict=True))
+        if named is not None:
+            yield from named([asset for asset, raw in held.items() if raw != 0])
+        return AccountState(raws[0], held, (), ())
+
+
+def _all(plans: Mapping[str, Plan[Any, Any, Any]]) -> Plan[Any, Any, Mapping[str, Report[Any]]]:
+    """All plans together; the error of one is an error."""
+    reports: Mapping[str, Report[Any]] = yield from batched(plans)
+    for report in reports.values():
+        if report.error is not None:
+            raise report.error
+    return reports
+
+
+def asked(calls: Sequence[Call]) -> Plan[Any, Any, list[Any]]:
+    """What contracts answer, in one round; a second one asks those that spell a function otherwise."""
+    answers = list((yield calls)) if calls else []
+    again = {
+        at: Call(call.contract, SPELLINGS[call.function], call.args)
+        for at, call in enumerate(calls)
+        if call.function in SPELLINGS and lacks(answers[at])
+    }
+    if again:
+        for at, answer in zip(again, (yield list(again.values())), strict=True):
+            answers[at] = answer
+    return answers
+
+
+def balances(facts: Facts, pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any, list[Any]]:
+    """How much accounts have of assets, in this order: an int, or what came in its place. Of a collectible it is
+    whether the account owns this one."""
+    calls = [_balance(facts, account, asset) for account, asset in pairs]
+    answers = yield from asked(calls)
+    return [_raw(account, asset, each) for (account, asset), each in zip(pairs, answers, strict=True)]
+
+
+def _balance(facts: Facts, account: str, asset: Asset) -> Call:
+    contract, owner = facts.contract_of(asset), int(account, 16)
+    number = () if not asset.token_id else (int(asset.token_id) % 2**128, int(asset.token_id) >> 128)
+    if asset.kind == "erc721":
+        return Call(contract, "ownerOf", number)
+    return Call(contract, "balanceOf", (owner, *number))
+
+
+def _raw(account: str, asset: Asset, answer: Any) -> Any:
+    if not isinstance(answer, tuple):
+        return answer
+    if asset.kind == "erc721":
+        return int(answer == (int(account, 16),))
+    found = answer[0] if len(answer) == 1 else u256(*answer) if len(answer) == 2 else None
+    return Unknown("the contract answers what is no amount", "contract") if found is None else found
+
+
+def describe(facts: Facts, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
+    """Symbol, name and decimals of tokens, in one round; no decimals where the contract does not say them."""
+    calls = [
+        Call(facts.contract_of(asset), function) for asset in assets for function in ("symbol", "name", "decimals")
+    ]
+    answers = yield from asked(calls)
+    return {asset: _token(asset, answers[3 * at : 3 * at + 3]) for at, asset in enumerate(assets)}
+
+
+def _token(asset: Asset, said: Sequence[Any]) -> Token:
+    symbol, name = (text(each) if isinstance(each, tuple) else "" for each in said[:2])
+    match said[2]:
+        case (decimals,) if decimals <= MAX_DECIMALS:
+            return Token(asset, symbol, name, decimals)
+    return Token(asset, symbol, name, None)
+
+
+def collections(contracts: Sequence[str]) -> Plan[Any, Any, Mapping[str, bool]]:
+    """Which contracts are collections: those that have no decimals, and can be asked who owns one."""
+    calls = [
+        Call(each, function, args) for each in contracts for function, args in (("decimals", ()), ("ownerOf", (0, 0)))
+    ]
+    answers = yield from asked(calls)
+    pairs = zip(contracts, answers[::2], answers[1::2], strict=True)
+    return {contract: lacks(decimals) and not lacks(owner) for contract, decimals, owner in pairs}

@@ -1,0 +1,159 @@
+"""One Starknet chain as the indexer sees it: where it stands, what lies in a span, what accounts have at a block."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adapters.starknet import facts as chain_facts
+from adapters.starknet.datasets import DATASETS
+from adapters.starknet.endpoint import StarknetEndpoint
+from adapters.starknet.facts import Facts
+from adapters.starknet.node import Node
+from adapters.starknet.settings import StarknetSettings
+from chainfolio.assets import Asset
+from chainfolio.blocks import Block, Span
+from chainfolio.chains import Capability, Collected, EndpointHealth, Heads, KnownTransaction
+from chainfolio.contracts import Holding, Token, TransactionDetails
+from chainfolio.errors import SourceError
+from chainfolio.kinds import EndpointMemory
+from chainfolio.plans import Plan
+from chainfolio.seams import Seams
+from transport import remembered
+from transport.http import Transport
+
+# State and blocks are loaded when they are asked for.
+if TYPE_CHECKING:
+    from adapters.starknet.accounts import Accounts
+    from chainfolio.protocols import InstalledProtocols
+    from chainfolio.reads import ReadResult
+
+
+class StarknetChain:
+    """A Starknet chain behind its nodes. `collections` are contracts whose events do not say whether they are such."""
+
+    kind = "starknet"
+    datasets = DATASETS
+    usual = tuple(DATASETS)
+    capabilities = frozenset([Capability.PAST_BALANCES, Capability.TRANSACTIONS])
+
+    def __init__(self, facts: Facts, node: Node, settings: StarknetSettings) -> None:
+        self.facts, self.node, self.settings = facts, node, settings
+        self.key, self.caip2, self.info = facts.key, facts.caip2, facts.info
+        self.collections: dict[str, bool] = {}
+
+    @property
+    def requests(self) -> int:
+        """HTTP requests so far."""
+        return self.node.requests
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self.node.close()
+
+    async def probe(self, first: int) -> None:
+        """Every node serves all datasets; how far back it does shows when it is asked."""
+
+    async def heads(self) -> Heads:
+        """The newest block and the newest final height; the endpoint is checked on the way."""
+        return await self.node.connect()
+
+    def is_final(self, height: int) -> bool:
+        """Whether what lies at a height cannot change any more, by what was seen so far."""
+        return height <= self.node.finalized
+
+    async def block(self, height: int) -> Block:
+        """The block at a height."""
+        return await self.node.block(height)
+
+    async def blocks(self, heights: Sequence[int]) -> list[Block]:
+        """The blocks at some heights."""
+        return await self.node.blocks(heights)
+
+    async def collect(
+        self,
+        span: Span,
+        datasets: Sequence[str],
+        contracts: Sequence[str] = (),
+        before: Block | None = None,
+        events: Sequence[str] = (),
+    ) -> Collected:
+        """The rows of whole blocks in a span."""
+        from adapters.starknet.spans import collect
+
+        return await collect(self, span, datasets, contracts, before)
+
+    async def look_up(self, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
+        """Transactions that the index knows, in order."""
+        from adapters.starknet.lookup import look_up
+
+        return await look_up(self.node, known)
+
+    async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
+        """The results of some calls, all at that block's hash."""
+        from adapters.starknet.state import answer
+
+        return await answer(self.node, reads, block)
+
+    async def answer_each(self, asked: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
+        """The same for several blocks; an error in the place of one that cannot be read."""
+        results: list[list[Any] | SourceError] = []
+        for block, reads in asked:
+            try:
+                results.append(await self.answer(reads, block))
+            except SourceError as error:
+                results.append(error)
+        return results
+
+    def account_reader(self, installed: InstalledProtocols, listed: Collection[Asset] = ()) -> Accounts:
+        """What reads accounts. There are no protocols of this kind yet."""
+        from adapters.starknet.accounts import Accounts
+
+        return Accounts(self.facts)
+
+    def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
+        """The call behind a loose holding."""
+        from adapters.starknet.state import Call
+        from chainfolio.reads import ReadResult
+
+        call = Call(self.facts.contract_of(holding.token.asset), "balanceOf", (int(holding.account, 16),))
+        return [("balance", ReadResult(call, holding.raw))]
+
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any, Sequence[Any]]:
+        """How much accounts have of assets."""
+        from adapters.starknet.accounts import balances
+
+        return balances(self.facts, pairs)
+
+    def describe(self, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
+        """What some tokens say of themselves."""
+        from adapters.starknet.accounts import describe
+
+        return describe(self.facts, assets)
+
+    async def examine(self) -> list[dict[str, Any]]:
+        """What `doctor` shows of each endpoint."""
+        from adapters.starknet.doctor import examine
+
+        return await examine(self)
+
+    def health(self) -> list[EndpointHealth]:
+        """How well each endpoint does."""
+        best = self.node.best_height
+        return [endpoint.shown_health(best) for endpoint in self.node.endpoints]
+
+
+def build(
+    key: str,
+    settings: StarknetSettings,
+    seams: Seams,
+    *,
+    configs: Path,
+    transport: Transport | None = None,
+    memory: EndpointMemory = remembered.NO_MEMORY,
+) -> StarknetChain:
+    """Build one chain from its settings and its file of facts."""
+    facts = chain_facts.of(key, settings.facts, configs)
+    endpoints = remembered.endpoints(StarknetEndpoint, key, settings, seams, memory=memory, transport=transport)
+    return StarknetChain(facts, Node(facts, endpoints, seams, hedge=settings.hedge), settings)

@@ -1,0 +1,29 @@
+"""What a Starknet chain can be indexed for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from chainfolio.datasets import Dataset
+from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS, TRANSFERS
+
+NATIVE: Final = ("native",)
+TOKENS: Final = ("erc20", "erc721", "erc1155")
+PARTIES: Final = ("sender", "recipient")
+
+DATASETS: Final[Mapping[str, Dataset]] = {
+    "blocks": Dataset("blocks", BLOCKS),
+    "transactions": Dataset(
+        "transactions", TRANSACTIONS, history=ACCOUNT_TRANSACTIONS.name, in_activity=True,
+        loss="transactions are not indexed", parties=PARTIES,
+    ),
+    "native": Dataset(
+        "native", TRANSFERS, standards=NATIVE, history=ACCOUNT_TRANSFERS.name, in_activity=True,
+        loss="native coins are not indexed", parties=PARTIES,
+    ),
+    "transfers": Dataset(
+        "transfers", TRANSFERS, filtered_by="contract", history=ACCOUNT_TRANSFERS.name, in_activity=True,
+        parties=PARTIES,
+    ),
+}  # fmt: skip

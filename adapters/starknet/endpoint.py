@@ -1,0 +1,31 @@
+"""An endpoint of a Starknet chain: what its refusals mean, and what its calls cost."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from adapters.starknet.refusals import meaning
+from chainfolio.errors import SourceError, Unsupported
+from transport.endpoint import Endpoint
+from transport.wire import RpcError
+
+# Compute units of single calls, about as large providers count them.
+UNITS: Final = {
+    "starknet_getBlockWithReceipts": 75, "starknet_getBlockWithTxs": 50, "starknet_getEvents": 75, "starknet_call": 26,
+}  # fmt: skip
+OTHER_UNITS: Final = 20
+
+
+class StarknetEndpoint(Endpoint):
+    """One URL of a Starknet chain."""
+
+    def meaning(self, method: str, refusal: RpcError, height: int) -> SourceError:
+        """By the code of the refusal, else by its words. Who refuses one batch takes none."""
+        found = meaning(self.name, method, refusal, height)
+        if method == "a batch" and isinstance(found, Unsupported):
+            self.learn("max_batch", 1)
+        return found
+
+    def units(self, method: str) -> int:
+        """About as many as large providers count."""
+        return UNITS.get(method, OTHER_UNITS)

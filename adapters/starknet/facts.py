@@ -1,0 +1,58 @@
+"""Facts of one Starknet chain, from `configs/chains/<key>.toml`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar, Final
+
+from adapters.starknet.felts import SHORT
+from chainfolio import chain_facts
+from chainfolio.addresses import STARKNET
+from chainfolio.assets import Asset
+from chainfolio.chain_facts import ChainFacts
+
+TOKENS = "erc20"
+ON_L1 = "l1"
+
+
+class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """One chain as its file describes it.
+
+    `network` is the name that its nodes give it: `SN_MAIN`. `finality`: what cannot change any more, which is what
+    `l1` has accepted, or so many blocks below the head. The native coin is a token; `also_at` says which."""
+
+    NAMESPACE: ClassVar[str] = "starknet"
+    TOKENS: ClassVar[str] = TOKENS
+
+    network: str
+    finality: str | int = ON_L1
+    block_time_ms: int = 4_000
+
+    @property
+    def reference(self) -> str:
+        """The name of the network."""
+        return self.network
+
+    @property
+    def coin(self) -> str:
+        """The contract of the native coin."""
+        assert self.native.also_at, "facts without it are refused"
+        return self.native.also_at
+
+    def contract_of(self, asset: Asset) -> str:
+        """The contract behind an asset."""
+        return self.coin if asset.is_native else asset.reference
+
+    def fault(self) -> str:
+        """What cannot be meant, in words."""
+        if not (self.network.isascii() and 0 < len(self.network) <= SHORT):
+            return "network is the name that nodes give the chain, such as SN_MAIN"
+        if isinstance(self.finality, str) and self.finality != ON_L1:
+            return f"finality is `{ON_L1}` or a number of blocks"
+        if self.native.also_at is None or STARKNET.canonical(self.native.also_at) != self.native.also_at:
+            return "native.also_at is the contract of the native coin: 0x and 64 hex digits"
+        return ""
+
+
+of: Final = partial(chain_facts.of, Facts)
+load: Final = partial(chain_facts.load, Facts)

@@ -1,0 +1,50 @@
+"""Starknet as a kind of chain: the entry point `chainfolio.chains`. Light: it is loaded with every settings file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adapters.starknet.settings import StarknetSettings
+from chainfolio.addresses import STARKNET, AddressRules
+from chainfolio.kinds import EndpointMemory
+
+if TYPE_CHECKING:
+    from adapters.starknet.chain import StarknetChain
+    from chainfolio.datasets import Dataset
+    from chainfolio.seams import Seams
+
+
+@dataclass(frozen=True, slots=True)
+class StarknetKind:
+    """Starknet, and every chain with its JSON-RPC."""
+
+    name: str = "starknet"
+    settings: type[StarknetSettings] = StarknetSettings
+    addresses: AddressRules = STARKNET
+
+    @property
+    def datasets(self) -> Mapping[str, Dataset]:
+        """The datasets that its chains have."""
+        from adapters.starknet.datasets import DATASETS
+
+        return DATASETS
+
+    def build(
+        self, key: str, settings: StarknetSettings, seams: Seams, *, configs: Path, memory: EndpointMemory
+    ) -> StarknetChain:
+        """One chain, from its settings and its file of facts."""
+        from adapters.starknet.chain import build
+
+        return build(key, settings, seams, configs=configs, memory=memory)
+
+    def identities(self, settings: StarknetSettings) -> Sequence[tuple[str, str]]:
+        """The name and the identity of each endpoint."""
+        from transport.endpoint import identity, name_of
+
+        return [(name_of(url), identity(url)) for url in settings.rpc]
+
+
+KIND = StarknetKind()

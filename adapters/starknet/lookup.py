@@ -1,0 +1,58 @@
+"""Single transactions by their hashes, compared with their place in the index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from adapters.starknet.felts import Padded
+from adapters.starknet.forms import Body, Receipt
+from adapters.starknet.node import Node
+from adapters.starknet.transactions import parties
+from chainfolio.chains import KnownTransaction
+from chainfolio.contracts import TransactionDetails
+from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
+from transport.endpoint import Answer, Endpoint
+from transport.wire import Request, typed
+
+
+class Placed(Receipt, kw_only=True):
+    """A receipt that says in which block its transaction is; one that is only being made has none."""
+
+    block_number: int | None = None
+    block_hash: str | None = None
+
+
+async def look_up(node: Node, known: Sequence[KnownTransaction]) -> list[TransactionDetails]:
+    """What nodes say of transactions that the index knows, in order."""
+
+    async def read(endpoint: Endpoint) -> list[TransactionDetails]:
+        hashes = [hex(int(each.tx_hash, 16)) for each in known]
+        asked = [
+            Request(method, (each,))
+            for each in hashes
+            for method in ("starknet_getTransactionByHash", "starknet_getTransactionReceipt")
+        ]
+        answers = await endpoint.ask(asked, height=max(each.height for each in known))
+        pairs = zip(known, answers[::2], answers[1::2], strict=True)
+        return [_details(endpoint.name, each, body, receipt) for each, body, receipt in pairs]
+
+    return await node.with_any(read, kind="lookup") if known else []
+
+
+def _details(source: str, known: KnownTransaction, body: Answer, receipt: Answer) -> TransactionDetails:
+    for answer in (body, receipt):
+        if isinstance(answer, BadAnswer) and not known.final:
+            raise Reorged(source, known.height, known.block_hash or "")
+        if isinstance(answer, BadAnswer):
+            raise NodeBehind(source, f"does not have transaction {known.tx_hash}")
+        if isinstance(answer, SourceError):
+            raise answer
+    assert isinstance(body, bytes), "an answer is bytes or an error"
+    assert isinstance(receipt, bytes), "an answer is bytes or an error"
+    forms, done = Padded(source), typed(source, receipt, Placed)
+    hashed = forms[done.transaction_hash]
+    if (done.block_number, hashed) != (known.height, known.tx_hash):
+        raise BadAnswer(source, f"has transaction {known.tx_hash} elsewhere than the index")
+    sender, recipient, created = parties(forms, typed(source, body, Body), done)
+    fee, is_native = done.fee(source)
+    return TransactionDetails(sender, recipient, created, 0, fee if is_native else 0, done.failed, None)

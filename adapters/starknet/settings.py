@@ -1,0 +1,9 @@
+"""The settings of a Starknet chain."""
+
+from __future__ import annotations
+
+from transport.settings import EndpointSettings
+
+
+class StarknetSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
+    """A Starknet chain: its endpoints. What the chain is like is in its facts (`configs/chains`)."""

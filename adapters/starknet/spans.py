@@ -1,0 +1,97 @@
+"""Whole blocks of a span: what was done in each, linked from block to block."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from adapters.starknet.accounts import collections
+from adapters.starknet.forms import Bodies, Done, Header, Receipt, Whole
+from adapters.starknet.node import result
+from adapters.starknet.rows import Read, read, tables
+from adapters.starknet.state import answer
+from chainfolio.blocks import Block, Span
+from chainfolio.chains import Collected
+from chainfolio.errors import BadAnswer, Reorged, Unsupported
+from chainfolio.plans import run_batched
+from transport.endpoint import Endpoint
+from transport.wire import Request, typed
+
+if TYPE_CHECKING:
+    from adapters.starknet.chain import StarknetChain
+
+WITH_RECEIPTS = "receipts"  # whether an endpoint gives a block with its receipts
+
+
+async def collect(
+    chain: StarknetChain, span: Span, datasets: Sequence[str], contracts: Sequence[str], before: Block | None
+) -> Collected:
+    """The rows of a span, from blocks that follow each other and what lies before."""
+    node, coin = chain.node, chain.facts.coin
+    blocks = await node.with_any(partial(_blocks, span, coin), kind="blocks")
+    _check_links(node.key, blocks, before)
+    known = await _collections(chain, blocks) if "transfers" in datasets else {}
+    found = tables(node.key, blocks, datasets, contracts, coin, known)
+    chained = [each.block for each in blocks]
+    events = len(found["transfers"]) if "transfers" in found else 0
+    return Collected(span, found, chained[-1], chained, events, 0, True)
+
+
+async def _collections(chain: StarknetChain, blocks: Sequence[Read]) -> Mapping[str, bool]:
+    """Which of the contracts are collections whose events do not say so. What one is it remains."""
+    unsure = {each for read in blocks for each in read.unsure} - chain.collections.keys() - {chain.facts.coin}
+    if unsure:
+        block = blocks[-1].block
+        plan = {"collections": collections(sorted(unsure))}
+        report = (await run_batched(plan, lambda calls: answer(chain.node, calls, block)))["collections"]
+        if report.error is not None:
+            raise report.error
+        chain.collections.update(report.result or {})
+    return {chain.facts.coin: False, **chain.collections}
+
+
+async def _blocks(span: Span, coin: str, endpoint: Endpoint) -> list[Read]:
+    """Every block of a span, by one endpoint."""
+    return list(await asyncio.gather(*(_block(endpoint, height, coin) for height in range(span.first, span.last + 1))))
+
+
+async def _block(endpoint: Endpoint, height: int, coin: str) -> Read:
+    if endpoint.capabilities.get(WITH_RECEIPTS, 1):
+        try:
+            request = Request("starknet_getBlockWithReceipts", ({"block_number": height},))
+            return await endpoint.big(request, partial(_parsed, height, coin), height=height)
+        except Unsupported:
+            endpoint.learn(WITH_RECEIPTS, 0)
+    return await _in_parts(endpoint, height, coin)
+
+
+def _parsed(height: int, coin: str, source: str, content: bytes | memoryview) -> Read:
+    return read(source, height, typed(source, content, Whole), coin)
+
+
+async def _in_parts(endpoint: Endpoint, height: int, coin: str) -> Read:
+    """A block and its receipts, one by one: nodes older than version 0.7 know no other way."""
+    source = endpoint.name
+    block = typed(
+        source, await endpoint.one(Request("starknet_getBlockWithTxs", ({"block_number": height},)), height=height),
+        Bodies,
+    )  # fmt: skip
+    hashes = [each.transaction_hash for each in block.transactions]
+    if None in hashes:
+        raise BadAnswer(source, f"block {height} has transactions without a hash")
+    asked = [Request("starknet_getTransactionReceipt", (each,)) for each in hashes]
+    receipts = [typed(source, result(each), Receipt) for each in await endpoint.ask(asked, height=height)]
+    done = [Done(body, receipt) for body, receipt in zip(block.transactions, receipts, strict=True)]
+    header = {name: getattr(block, name) for name in Header.__struct_fields__}
+    return read(source, height, Whole(**header, transactions=done), coin)
+
+
+def _check_links(chain: str, blocks: Sequence[Read], before: Block | None) -> None:
+    """Whether each block follows the one before it."""
+    last = before
+    for each in blocks:
+        if last is not None and each.block.parent != last.hash:
+            raise Reorged(chain, last.height, last.hash)
+        last = each.block

@@ -1,0 +1,80 @@
+"""Who asked for a transaction, and whom it called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from adapters.starknet.felts import Padded, felt, padded
+from adapters.starknet.forms import Body, Receipt
+from chainfolio.errors import BadAnswer
+
+NOBODY: Final = padded(0)
+MAX_CALLS: Final = 10_000
+MAX_NONCE: Final = 2**63
+TRIED: Final = 2**128  # added to the version of a transaction that was only tried
+Parties = tuple[str, str | None, str | None]
+
+
+def parties(forms: Padded, body: Body, receipt: Receipt) -> Parties:
+    """Who signed, who was called, and what was created. A message from Ethereum is signed by the contract there that
+    sent it; nobody signs what is deployed without an account."""
+    match body.type:
+        case "INVOKE" | "INVOKE_FUNCTION":
+            signer = body.sender_address or body.contract_address
+            if signer is None:
+                raise BadAnswer(forms.source, "a transaction that nobody signed")
+            return forms[signer], _called(forms, body) or forms[signer], None
+        case "L1_HANDLER":
+            if body.contract_address is None or not body.calldata:
+                raise BadAnswer(forms.source, "a message from Ethereum that says neither from whom nor to whom")
+            return forms[body.calldata[0]], forms[body.contract_address], None
+        case "DECLARE":
+            return forms[body.sender_address or "0x1"], None, None
+        case "DEPLOY_ACCOUNT" | "DEPLOY":
+            created = receipt.contract_address or body.contract_address
+            if created is None:
+                raise BadAnswer(forms.source, "a transaction that deploys and does not say where")
+            return forms[created] if body.type == "DEPLOY_ACCOUNT" else NOBODY, None, forms[created]
+    raise BadAnswer(forms.source, f"a transaction of an unknown type, {body.type[:40]!r}")
+
+
+def version(source: str, body: Body) -> int:
+    """The version of a transaction."""
+    found = felt(source, body.version)
+    if found >= TRIED:
+        raise BadAnswer(source, "a transaction that was only tried")
+    if found > 255:
+        raise BadAnswer(source, f"a transaction of version {found}")
+    return found
+
+
+def nonce(source: str, body: Body) -> int | None:
+    """The nonce; None where the type has none."""
+    found = None if body.nonce is None else felt(source, body.nonce)
+    return None if found is None or found >= MAX_NONCE else found
+
+
+def _called(forms: Padded, body: Body) -> str | None:
+    """Whom the last call of an account's transaction goes to: what comes before it is mostly an approval."""
+    targets = _targets([felt(forms.source, each) for each in body.calldata]) if body.sender_address else ()
+    return padded(targets[-1]) if targets else None
+
+
+def _targets(said: Sequence[int]) -> Sequence[int]:
+    """Whom the calls go to. An account of today lists each call with its arguments; an older one lists all calls, each
+    with the place and the number of its arguments, and then all arguments."""
+    if not said or not 0 < said[0] <= MAX_CALLS:
+        return ()
+    count, found, at = said[0], [], 1
+    for _ in range(count):
+        if at + 2 >= len(said):
+            break
+        found.append(said[at])
+        at += 3 + said[at + 2]
+    if at == len(said) and len(found) == count:
+        return found
+    heads = said[1 : 1 + 4 * count]
+    if len(heads) == 4 * count and len(said) > 1 + 4 * count and said[1 + 4 * count] == len(said) - 2 - 4 * count:
+        return heads[::4]
+    return ()
