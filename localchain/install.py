@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from localchain.errors import InstallFailed, LocalChainError, NodeJsMissing, NoSuchNode
@@ -28,6 +29,7 @@ NETWORK = {"npm_config_fetch_retries": "1", "npm_config_fetch_timeout": "60000"}
 STAMP = ".complete"  # written last, so that a folder without it was left half-way
 
 Say = Callable[[str], None]
+Run = Callable[[str, list[str]], None]  # one step of an installation: its name, its command
 
 
 def _nothing(line: str) -> None:
@@ -101,6 +103,22 @@ def archives(manifest: Path, where: Path) -> Path:
                 _check_node_js()
                 _fresh(where / "node_modules", key, lambda: _unpack_all(manifest, where, lock))
     return where
+
+
+def environments(manifest: Path, where: Path, fill: Callable[[Path, Run], None]) -> Path:
+    """Fills a folder with what a manifest names, by steps that `fill` runs, once, and returns it."""
+    key, folder = _hash([manifest]), where / "environments"
+    if not _complete(folder, key):
+        where.mkdir(parents=True, exist_ok=True)
+        with _alone(where, _nothing) as lock:
+            if not _complete(folder, key):
+                _fresh(folder, key, partial(_filled, folder, fill, partial(_run, where=where, lock=lock)))
+    return folder
+
+
+def _filled(folder: Path, fill: Callable[[Path, Run], None], run: Run) -> None:
+    folder.mkdir()
+    fill(folder, run)
 
 
 def _twice(where: Path, lock: int, patience_s: float) -> None:

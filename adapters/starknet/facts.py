@@ -19,12 +19,14 @@ class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """One chain as its file describes it.
 
     `network` is the name that its nodes give it: `SN_MAIN`. `finality`: what cannot change any more, which is what
-    `l1` has accepted, or so many blocks below the head. The native coin is a token; `also_at` says which."""
+    `l1` has accepted, or so many blocks below the head. The native coin is a token; `also_at` says which, and
+    `fee_unit` the unit in which nodes count what is paid of it."""
 
     NAMESPACE: ClassVar[str] = "starknet"
     TOKENS: ClassVar[str] = TOKENS
 
     network: str
+    fee_unit: str = "FRI"
     finality: str | int = ON_L1
     block_time_ms: int = 4_000
 

@@ -11,6 +11,7 @@ from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer
 
 MAX_TIME_S = 2**37
+UNITS = ("WEI", "FRI")
 Number = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
 
@@ -36,7 +37,7 @@ class Header(msgspec.Struct):
 
 
 class Fee(msgspec.Struct):
-    """What a transaction paid, and in what: WEI of ether, or FRI of the native coin."""
+    """What a transaction paid, and in what: WEI of ether, or FRI of STRK."""
 
     amount: str
     unit: str = "WEI"
@@ -64,12 +65,12 @@ class Receipt(msgspec.Struct):
         """Whether it did nothing but pay."""
         return self.execution_status == "REVERTED"
 
-    def fee(self, source: str) -> tuple[int, bool]:
-        """How much was paid, and whether in the native coin."""
+    def fee(self, source: str, unit: str) -> int:
+        """How much was paid in that unit: none where it was paid in the other."""
         paid = self.actual_fee if isinstance(self.actual_fee, Fee) else Fee(self.actual_fee)
-        if paid.unit not in ("WEI", "FRI"):
+        if paid.unit not in UNITS:
             raise BadAnswer(source, f"a fee in {paid.unit[:40]}")
-        return felt(source, paid.amount), paid.unit == "FRI"
+        return felt(source, paid.amount) if paid.unit == unit else 0
 
 
 class Body(msgspec.Struct):

@@ -34,12 +34,12 @@ async def look_up(node: Node, known: Sequence[KnownTransaction]) -> list[Transac
         ]
         answers = await endpoint.ask(asked, height=max(each.height for each in known))
         pairs = zip(known, answers[::2], answers[1::2], strict=True)
-        return [_details(endpoint.name, each, body, receipt) for each, body, receipt in pairs]
+        return [_details(endpoint.name, node.facts.fee_unit, each, body, receipt) for each, body, receipt in pairs]
 
     return await node.with_any(read, kind="lookup") if known else []
 
 
-def _details(source: str, known: KnownTransaction, body: Answer, receipt: Answer) -> TransactionDetails:
+def _details(source: str, unit: str, known: KnownTransaction, body: Answer, receipt: Answer) -> TransactionDetails:
     for answer in (body, receipt):
         if isinstance(answer, BadAnswer) and not known.final:
             raise Reorged(source, known.height, known.block_hash or "")
@@ -54,5 +54,5 @@ def _details(source: str, known: KnownTransaction, body: Answer, receipt: Answer
     if (done.block_number, hashed) != (known.height, known.tx_hash):
         raise BadAnswer(source, f"has transaction {known.tx_hash} elsewhere than the index")
     sender, recipient, created = parties(forms, typed(source, body, Body), done)
-    fee, is_native = done.fee(source)
-    return TransactionDetails(sender, recipient, created, 0, fee if is_native else 0, done.failed, None)
+    fee = done.fee(source, unit)
+    return TransactionDetails(sender, recipient, created, 0, fee, done.failed, None)

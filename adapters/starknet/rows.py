@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from adapters.starknet.datasets import NATIVE, TOKENS
 from adapters.starknet.events import NAMES, UNSURE, Moved, moved
+from adapters.starknet.facts import Facts
 from adapters.starknet.felts import Padded
 from adapters.starknet.forms import Done, Whole
 from adapters.starknet.transactions import nonce, parties, version
@@ -43,36 +44,36 @@ class Read:
         return {row[5] for row in self.movements if row[6] == UNSURE}
 
 
-def read(source: str, height: int, whole: Whole, coin: str) -> Read:
-    """The rows of a block. `coin` is the contract of the native coin."""
+def read(source: str, height: int, whole: Whole, facts: Facts) -> Read:
+    """The rows of a block."""
     block, forms = whole.block(source, height), Padded(source)
     sequencer, time = forms[whole.sequencer_address], block.time
     paid: list[Row] = []
     movements: list[Row] = []
     log_index = 0
     for tx_index, done in enumerate(whole.transactions):
-        row, payment = _paid(forms, done, sequencer)
+        row, payment = _paid(forms, done, sequencer, facts.fee_unit)
         paid.append((height, time, tx_index, *row))
-        for at, token, each in _movements(forms, done, coin, payment):
+        for at, token, each in _movements(forms, done, facts.coin, payment):
             movements.append((height, time, tx_index, log_index + at, row[0], token, *each[:3], each.raw, *each[4:]))
         log_index += len(done.receipt.events)
     return Read(block, paid, movements)
 
 
-def _paid(forms: Padded, done: Done, sequencer: str) -> tuple[Row, tuple[str, str, int] | None]:
-    """The row of a transaction behind its place, and the movement that its fee is. A fee in ether is one of ether."""
+def _paid(forms: Padded, done: Done, sequencer: str, unit: str) -> tuple[Row, tuple[str, str, int] | None]:
+    """The row of a transaction behind its place, and the movement that its fee is. A fee in another
+    coin than the native one is a movement like any other."""
     body, receipt, source = done.transaction, done.receipt, forms.source
     hashed = forms[receipt.transaction_hash]
     if body.transaction_hash is not None and forms[body.transaction_hash] != hashed:
         raise BadAnswer(source, f"a transaction with the receipt of another one, {hashed}")
     sender, recipient, created = parties(forms, body, receipt)
-    fee, is_native = receipt.fee(source)
-    own = fee if is_native else 0
+    fee = receipt.fee(source, unit)
     row = (
         hashed, sender, recipient, created, nonce(source, body), version(source, body), int(not receipt.failed),
-        own.to_bytes(32, "big"),
+        fee.to_bytes(32, "big"),
     )  # fmt: skip
-    return row, (sender, sequencer, fee) if own else None
+    return row, (sender, sequencer, fee) if fee else None
 
 
 def _movements(forms: Padded, done: Done, coin: str, payment: tuple[str, str, int] | None) -> list[Placed]:

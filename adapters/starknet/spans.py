@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.starknet.accounts import collections
+from adapters.starknet.facts import Facts
 from adapters.starknet.forms import Bodies, Done, Header, Receipt, Whole
 from adapters.starknet.node import result
 from adapters.starknet.rows import Read, read, tables
@@ -30,7 +31,7 @@ async def collect(
 ) -> Collected:
     """The rows of a span, from blocks that follow each other and what lies before."""
     node, coin = chain.node, chain.facts.coin
-    blocks = await node.with_any(partial(_blocks, span, coin), kind="blocks")
+    blocks = await node.with_any(partial(_blocks, span, chain.facts), kind="blocks")
     _check_links(node.key, blocks, before)
     known = await _collections(chain, blocks) if "transfers" in datasets else {}
     found = tables(node.key, blocks, datasets, contracts, coin, known)
@@ -52,26 +53,26 @@ async def _collections(chain: StarknetChain, blocks: Sequence[Read]) -> Mapping[
     return {chain.facts.coin: False, **chain.collections}
 
 
-async def _blocks(span: Span, coin: str, endpoint: Endpoint) -> list[Read]:
+async def _blocks(span: Span, facts: Facts, endpoint: Endpoint) -> list[Read]:
     """Every block of a span, by one endpoint."""
-    return list(await asyncio.gather(*(_block(endpoint, height, coin) for height in range(span.first, span.last + 1))))
+    return list(await asyncio.gather(*(_block(endpoint, height, facts) for height in range(span.first, span.last + 1))))
 
 
-async def _block(endpoint: Endpoint, height: int, coin: str) -> Read:
+async def _block(endpoint: Endpoint, height: int, facts: Facts) -> Read:
     if endpoint.capabilities.get(WITH_RECEIPTS, 1):
         try:
             request = Request("starknet_getBlockWithReceipts", ({"block_number": height},))
-            return await endpoint.big(request, partial(_parsed, height, coin), height=height)
+            return await endpoint.big(request, partial(_parsed, height, facts), height=height)
         except Unsupported:
             endpoint.learn(WITH_RECEIPTS, 0)
-    return await _in_parts(endpoint, height, coin)
+    return await _in_parts(endpoint, height, facts)
 
 
-def _parsed(height: int, coin: str, source: str, content: bytes | memoryview) -> Read:
-    return read(source, height, typed(source, content, Whole), coin)
+def _parsed(height: int, facts: Facts, source: str, content: bytes | memoryview) -> Read:
+    return read(source, height, typed(source, content, Whole), facts)
 
 
-async def _in_parts(endpoint: Endpoint, height: int, coin: str) -> Read:
+async def _in_parts(endpoint: Endpoint, height: int, facts: Facts) -> Read:
     """A block and its receipts, one by one: nodes older than version 0.7 know no other way."""
     source = endpoint.name
     block = typed(
@@ -85,7 +86,7 @@ async def _in_parts(endpoint: Endpoint, height: int, coin: str) -> Read:
     receipts = [typed(source, result(each), Receipt) for each in await endpoint.ask(asked, height=height)]
     done = [Done(body, receipt) for body, receipt in zip(block.transactions, receipts, strict=True)]
     header = {name: getattr(block, name) for name in Header.__struct_fields__}
-    return read(source, height, Whole(**header, transactions=done), coin)
+    return read(source, height, Whole(**header, transactions=done), facts)
 
 
 def _check_links(chain: str, blocks: Sequence[Read], before: Block | None) -> None:

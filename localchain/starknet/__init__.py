@@ -1,0 +1,1 @@
+"""A Starknet node of one's own."""

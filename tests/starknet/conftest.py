@@ -1,0 +1,82 @@
+"""A real Starknet node with a few transfers, and the chain that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from adapters.starknet.chain import StarknetChain, build
+from adapters.starknet.settings import StarknetSettings
+from chainfolio.seams import Seams
+from localchain.errors import InstallFailed, NoSuchNode
+from localchain.starknet.devnet import Devnet
+
+FACTS = """
+key = "starknet"
+kind = "starknet"
+chain_id = 2
+name = "Starknet devnet"
+network = "SN_GOERLI"
+fee_unit = "WEI"
+finality = 2
+[native]
+symbol = "ETH"
+name = "Ether"
+decimals = 18
+slip44 = 60
+also_at = "0x049d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7"
+"""
+AMOUNTS = (10**17, 2 * 10**17, 3)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A devnet on which account 0 sent AMOUNTS to account 1, each in a block of its own."""
+
+    devnet: Devnet
+    accounts: list[str]
+    hashes: list[str]
+
+    def balance(self, account: str, height: int) -> int:
+        """What the node says of the native coin, asked without us."""
+        said = self.devnet.rpc(
+            "starknet_call",
+            {"contract_address": "0x49d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7",
+             "entry_point_selector": "0x2e4263afad30923c891518314c3c95dbe830a16874e8abc5777a9a20b54c76e",
+             "calldata": [hex(int(account, 16))]},
+            {"block_number": height},
+        )  # fmt: skip
+        return int(said[0], 16) + (int(said[1], 16) << 128)
+
+
+@pytest.fixture(scope="session")
+def sent() -> Iterator[Sent]:
+    """One for all tests of this folder that change nothing."""
+    try:
+        with Devnet() as devnet:
+            accounts = [f"0x{int(each['address'], 16):064x}" for each in devnet.accounts]
+            hashes = devnet.transfer(*((0, accounts[1], amount) for amount in AMOUNTS))
+            yield Sent(devnet, accounts, hashes)
+    except (InstallFailed, NoSuchNode) as error:
+        pytest.skip(f"a Starknet node cannot be installed here: {error}")
+
+
+def facts_file(folder: Path) -> Path:
+    """The facts of the devnet."""
+    path = folder / "facts.toml"
+    path.write_text(FACTS)
+    return path
+
+
+@pytest.fixture
+async def chain(sent: Sent, tmp_path: Path) -> AsyncIterator[StarknetChain]:
+    """The chain of that node."""
+    settings = StarknetSettings(
+        adapter="starknet", rpc=[sent.devnet.url + "/rpc"], facts=str(facts_file(tmp_path))
+    )  # fmt: skip
+    chain = build("starknet", settings, Seams(), configs=tmp_path)
+    yield chain
+    await chain.close()

@@ -1,0 +1,117 @@
+"""A Starknet node that answers what a test wants it to: for faults that a real one does not have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from adapters.starknet.chain import StarknetChain, build
+from adapters.starknet.settings import StarknetSettings
+from chainfolio.seams import Seams
+from tests.evm.fakes import FakeClock
+from tests.starknet.recorded import FACTS, ROOT
+from transport.exchange import Posted
+
+COIN = hex(int(FACTS.coin, 16))
+TOKEN, WALLET = "0x53c9", "0x7e00d496e324876bbc8531f2d9a82bf154d1a04a50218ee74cdd372f75a551a"
+TRANSFER = "0x99cd8bde557814842a3121e8ddfd433a539b8c9f14bf31ebf108d12e6196e9"
+Answer = Callable[[Any], Any]
+
+
+class Refuse(Exception):
+    """The node refuses, with a code and words."""
+
+    def __init__(self, code: int, message: str = "no", data: Any = None) -> None:
+        self.code, self.message, self.data = code, message, data
+
+
+class FakeNode:
+    """Answers each method by a function of its parameters; blocks up to `head`, accepted on Ethereum up to `final`."""
+
+    def __init__(self, **answers: Answer) -> None:
+        self.head, self.final = 100, 90
+        self.forks: dict[int, int] = {}
+        self.asked: list[str] = []
+        self.transactions: dict[int, list[Any]] = {}
+        self.answers: Mapping[str, Answer] = {
+            "starknet_chainId": lambda params: "0x534e5f4d41494e",
+            "starknet_specVersion": lambda params: "0.9.0",
+            "starknet_getBlockWithTxHashes": lambda params: self.header(self.height(params[0])),
+            "starknet_getBlockWithReceipts": lambda params: self.whole(self.height(params[0])),
+            "starknet_call": lambda params: ["0x0", "0x0"],
+            **answers,
+        }  # fmt: skip
+
+    def height(self, block: Any) -> int:
+        """The height that a block id means."""
+        if block in ("latest", "l1_accepted"):
+            return self.head if block == "latest" else self.final
+        if "block_hash" in block:
+            return int(block["block_hash"], 16) % 1000
+        return int(block["block_number"])
+
+    def hash(self, height: int) -> str:
+        """The hash of a block; another one on a fork."""
+        return hex(1000 * (self.forks.get(height, 0) + 1) + height)
+
+    def header(self, height: int) -> dict[str, Any]:
+        """A block without its transactions."""
+        if not 0 <= height <= self.head:
+            raise Refuse(24, "Block not found")
+        return {
+            "block_hash": self.hash(height), "parent_hash": self.hash(height - 1) if height else "0x0",
+            "block_number": height, "timestamp": 1_700_000_000 + 4 * height, "sequencer_address": "0x1176",
+            "status": "ACCEPTED_ON_L1" if height <= self.final else "ACCEPTED_ON_L2", "transactions": [],
+        }  # fmt: skip
+
+    def whole(self, height: int) -> dict[str, Any]:
+        """A block with its transactions and receipts."""
+        return {**self.header(height), "transactions": self.transactions.get(height, [])}
+
+    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> Posted:
+        """One request, or several at once."""
+        asked = json.loads(body)
+        replies = [self._reply(each) for each in (asked if isinstance(asked, list) else [asked])]
+        return Posted(200, None, msgspec.json.encode(replies if isinstance(asked, list) else replies[0]))
+
+    def _reply(self, asked: Any) -> dict[str, Any]:
+        self.asked.append(asked["method"])
+        if asked["method"] not in self.answers:
+            refusal = {"code": -32601, "message": "Method not found"}
+            return {"jsonrpc": "2.0", "id": asked["id"], "error": refusal}
+        try:
+            given = self.answers[asked["method"]](asked["params"])
+        except Refuse as error:
+            refusal = {"code": error.code, "message": error.message, "data": error.data}
+            return {"jsonrpc": "2.0", "id": asked["id"], "error": refusal}
+        return {"jsonrpc": "2.0", "id": asked["id"], "result": given}
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    def chain(self, *urls: str) -> StarknetChain:
+        """The chain of this node."""
+        settings = StarknetSettings(adapter="starknet", rpc=list(urls) or ["http://one.test"])
+        return build("starknet", settings, Seams(clock=FakeClock()), configs=ROOT / "configs", transport=self)
+
+
+def invoked(number: int, *events: Any, fee: Any = None, status: str = "SUCCEEDED", **body: Any) -> dict[str, Any]:
+    """An account's transaction with its receipt."""
+    return {
+        "transaction": {
+            "type": "INVOKE", "version": "0x3", "sender_address": WALLET, "nonce": "0x1", "calldata": [], **body,
+        },
+        "receipt": {
+            "transaction_hash": hex(number), "actual_fee": fee or {"amount": "0x0", "unit": "FRI"},
+            "execution_status": status, "events": list(events), "type": "INVOKE",
+        },
+    }  # fmt: skip
+
+
+def event(*said: str, keys: int = 1, token: str = TOKEN) -> dict[str, Any]:
+    """A Transfer: its first words stand in the keys, the others in the data."""
+    all_said = (TRANSFER, *said)
+    return {"from_address": token, "keys": list(all_said[:keys]), "data": list(all_said[keys:])}

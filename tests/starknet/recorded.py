@@ -1,0 +1,49 @@
+"""Answers of real nodes, recorded by others. They lie beside the repository; without them tests are skipped."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapters.starknet.facts import load
+from adapters.starknet.forms import Whole
+from adapters.starknet.rows import Read, read
+
+ROOT = Path(__file__).parents[2]
+FACTS = load(ROOT / "configs" / "chains" / "starknet.toml")
+FOLDER = Path(__file__).parents[3] / "shared" / "data" / "starknet"
+BLOCKS = ("mainnet_2500", "mainnet_64820", "sepolia_7", "sepolia_integration_9703")
+needs_recordings = pytest.mark.skipif(not FOLDER.is_dir(), reason="the recorded data is not here")
+
+
+def lines(name: str) -> list[Any]:
+    """The lines of a recording."""
+    with gzip.open(FOLDER / f"{name}.rpc.jsonl.gz", "rt") as file:
+        return [json.loads(line) for line in file]
+
+
+def result(name: str, method: str) -> Any:
+    """What a method answered in a recording."""
+    return next(each["result"] for each in lines(name) if each["method"] == method)
+
+
+def whole(name: str) -> Any:
+    """A recorded block with its receipts."""
+    return result(
+        name if "/" in name or name == "sepolia_3100000" else f"blocks/{name}", "starknet_getBlockWithReceipts"
+    )
+
+
+def rows(block: Any) -> Read:
+    """The rows of a block."""
+    return read("node", block["block_number"], msgspec.convert(block, Whole), FACTS)
+
+
+def expected() -> Any:
+    """What the recorded blocks hold, worked out by others."""
+    return json.loads(gzip.decompress((FOLDER / "blocks.expected.json.gz").read_bytes()))

@@ -1,0 +1,302 @@
+"""What nodes, chains and providers get wrong: a typed error or the truth, never a wrong number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from adapters.starknet.accounts import balances, describe
+from adapters.starknet.refusals import NoContract, NoFunction, meaning
+from adapters.starknet.state import Call, lacks
+from chainfolio.assets import Asset
+from chainfolio.blocks import Span
+from chainfolio.chains import KnownTransaction
+from chainfolio.errors import (
+    BadAnswer,
+    HistoryUnavailable,
+    NodeBehind,
+    Reorged,
+    SourceError,
+    TooMuch,
+    Unavailable,
+    Unsupported,
+    WrongChain,
+)
+from chainfolio.plans import Reverted, Unknown, run_batched
+from tests.starknet.fakes import COIN, TOKEN, WALLET, FakeNode, Refuse, event, invoked
+from tests.starknet.recorded import FACTS
+from transport.wire import RpcError
+
+MINE = f"0x{int(WALLET, 16):064x}"
+ALL = ("blocks", "transactions", "native", "transfers")
+
+
+async def movements(node: FakeNode, *transactions: Any) -> list[dict[str, Any]]:
+    """The rows of movements of one block with these transactions."""
+    node.transactions[5] = list(transactions)
+    found = await node.chain().collect(Span(5, 5), ALL)
+    rows: list[dict[str, Any]] = found.tables["transfers"].to_pylist()
+    return rows
+
+
+def amount(row: dict[str, Any]) -> int:
+    """How much a row moved."""
+    return int.from_bytes(row["raw"], "big")
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "kind"),
+    [
+        (20, "Contract not found", NoContract), (21, "no such function", NoFunction), (24, "no block", NodeBehind),
+        (29, "Transaction hash not found", BadAnswer), (31, "Requested page size is too big", TooMuch),
+        (32, "There are no blocks", NodeBehind), (33, "invalid continuation token", BadAnswer),
+        (40, "Contract error", BadAnswer), (42, "no state for the block", HistoryUnavailable),
+        (-32601, "Method not found", Unsupported), (-32603, "Internal error", Unavailable),
+    ],
+)  # fmt: skip
+def test_every_code_of_the_specification_is_a_typed_error(code: int, message: str, kind: type[SourceError]) -> None:
+    assert isinstance(meaning("node", "starknet_call", RpcError(code, message), 7), kind)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["rate limit exceeded", "Too Many Requests", "compute units per second", "daily quota reached", "slow down"],
+)
+def test_rate_limits_are_understood_in_each_providers_spelling(words: str) -> None:
+    assert type(meaning("node", "starknet_call", RpcError(-32005, words))) is Unavailable
+
+
+async def test_a_node_of_another_network_is_refused() -> None:
+    node = FakeNode(starknet_chainId=lambda params: "0x534e5f5345504f4c4941")
+    with pytest.raises(WrongChain, match="SN_SEPOLIA"):
+        await node.chain().heads()
+
+
+async def test_a_block_that_is_only_being_made_is_none() -> None:
+    node = FakeNode()
+    node.answers = {
+        **node.answers,
+        "starknet_getBlockWithTxHashes": lambda params: {"timestamp": 1, "transactions": []},
+    }
+    with pytest.raises(BadAnswer, match="wrong shape"):
+        await node.chain().heads()
+
+
+async def test_what_is_final_is_found_without_a_name_for_it_in_few_requests() -> None:
+    node = FakeNode()
+    node.head, node.final = 5_000, 1_234
+
+    def header(params: Any) -> Any:
+        if params[0] == "l1_accepted":
+            raise Refuse(-32602, "Invalid block id")
+        return node.header(node.height(params[0]))
+
+    node.answers = {**node.answers, "starknet_getBlockWithTxHashes": header}
+    chain = node.chain()
+    assert (await chain.heads()).finalized == 1_234
+    assert len(node.asked) < 40
+    node.asked.clear()
+    node.head, node.final = 5_001, 1_236
+    assert (await chain.heads()).finalized == 1_236
+    assert len(node.asked) < 40
+
+
+async def test_nothing_is_final_while_ethereum_has_accepted_nothing() -> None:
+    node = FakeNode()
+    node.final = -1
+    chain = node.chain()
+    assert (await chain.heads()).finalized == -1
+    assert not chain.is_final(0)
+
+
+async def test_a_block_that_does_not_follow_the_one_before_is_a_reorganisation() -> None:
+    node = FakeNode()
+    chain = node.chain()
+    before = await chain.block(95)
+    node.forks = {95: 1, 96: 1, 97: 1}
+    with pytest.raises(Reorged):
+        await chain.collect(Span(96, 97), ALL, before=before)
+
+
+async def test_a_block_that_is_gone_from_under_a_read_is_a_reorganisation() -> None:
+    node = FakeNode()
+    chain = node.chain()
+    await chain.heads()
+    block = await chain.block(95)
+    node.forks = {95: 1}
+
+    def gone(params: Any) -> Any:
+        raise Refuse(24, "Block not found")
+
+    node.answers = {**node.answers, "starknet_call": gone}
+    with pytest.raises(Reorged):
+        await chain.answer([Call(FACTS.coin, "decimals")], block)
+
+
+async def test_both_layouts_of_a_transfer_and_both_widths_of_amounts_are_read() -> None:
+    node = FakeNode()
+    rows = await movements(
+        node,
+        invoked(1, event("0xa", "0xb", "0x5", "0x1"), event("0xa", "0xb", "0x5", "0x1", keys=3)),
+        invoked(2, event("0xa", "0xb", hex(2**200)), event("0xa", "0xb", hex(2**200), keys=3)),
+    )
+    assert [amount(each) for each in rows] == [2**128 + 5] * 2 + [2**200] * 2
+    assert {each["standard"] for each in rows} == {"erc20"}
+    assert [each["log_index"] for each in rows] == [0, 1, 2, 3]
+
+
+async def test_a_half_of_an_amount_above_its_width_is_no_amount() -> None:
+    assert await movements(FakeNode(), invoked(1, event("0xa", "0xb", hex(2**128), "0x0"))) == []
+
+
+async def test_an_old_collection_that_speaks_like_a_token_is_asked_what_it_is() -> None:
+    def called(params: Any) -> Any:
+        from adapters.starknet.felts import selector
+
+        if params[0]["entry_point_selector"] == hex(selector("decimals")):
+            raise Refuse(40, "Contract error", {"revert_error": "Entry point 0x1 not found in contract."})
+        return ["0xb"]
+
+    (row,) = await movements(FakeNode(starknet_call=called), invoked(1, event("0xa", "0xb", "0x9", "0x0")))
+    assert (row["standard"], amount(row), int.from_bytes(row["token_id"], "big")) == ("erc721", 1, 9)
+
+
+async def test_a_fee_of_the_native_coin_is_said_once() -> None:
+    paid = event(WALLET, "0x1176", "0x64", "0x0", keys=3, token=COIN)
+    sent = event(WALLET, "0x1176", "0x64", "0x0", keys=3, token=COIN)
+    node = FakeNode()
+    node.transactions[5] = [invoked(1, sent, paid, fee={"amount": "0x64", "unit": "FRI"}, status="REVERTED")]
+    found = (await node.chain().collect(Span(5, 5), ALL)).tables
+    (transaction,) = found["transactions"].to_pylist()
+    (moved,) = found["transfers"].to_pylist()  # what was sent to the sequencer beside the fee stays
+    assert (int.from_bytes(transaction["fee"], "big"), transaction["status"]) == (100, 0)
+    assert (moved["standard"], moved["token"], moved["log_index"], moved["sender"]) == ("native", None, 0, MINE)
+
+
+async def test_a_fee_in_ether_is_a_movement_of_ether() -> None:
+    node = FakeNode()
+    node.transactions[5] = [invoked(1, event(WALLET, "0x1176", "0x64", "0x0"), fee="0x64", version="0x1")]
+    found = (await node.chain().collect(Span(5, 5), ALL)).tables
+    (transaction,) = found["transactions"].to_pylist()
+    assert int.from_bytes(transaction["fee"], "big") == 0
+    assert [amount(each) for each in found["transfers"].to_pylist()] == [100]
+
+
+async def test_receipts_are_asked_one_by_one_where_a_node_has_no_blocks_with_them() -> None:
+    node = FakeNode()
+    each = invoked(1, event("0xa", "0xb", "0x5", "0x1", keys=3))
+    node.answers = {
+        **{name: answer for name, answer in node.answers.items() if name != "starknet_getBlockWithReceipts"},
+        "starknet_getBlockWithTxs": lambda params: {
+            **node.header(5), "transactions": [{**each["transaction"], "transaction_hash": "0x1"}],
+        },
+        "starknet_getTransactionReceipt": lambda params: each["receipt"],
+    }  # fmt: skip
+    found = (await node.chain().collect(Span(5, 5), ALL)).tables
+    assert [amount(row) for row in found["transfers"].to_pylist()] == [2**128 + 5]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": hex(2**128 + 1)}, "only tried"), ({"type": "STRANGE"}, "unknown type"),
+        ({"sender_address": None}, "nobody signed"), ({"transaction_hash": "0x2"}, "another one"),
+    ],
+)  # fmt: skip
+async def test_a_transaction_that_cannot_be_is_refused(change: dict[str, Any], words: str) -> None:
+    node = FakeNode()
+    node.transactions[5] = [invoked(1, **change)]
+    with pytest.raises(BadAnswer, match=words):
+        await node.chain().collect(Span(5, 5), ALL)
+
+
+async def test_a_fee_in_an_unknown_unit_is_refused() -> None:
+    node = FakeNode()
+    node.transactions[5] = [invoked(1, fee={"amount": "0x1", "unit": "GWEI"})]
+    with pytest.raises(BadAnswer, match="GWEI"):
+        await node.chain().collect(Span(5, 5), ALL)
+
+
+async def test_a_token_is_asked_in_both_spellings_and_one_that_is_not_there_is_never_zero() -> None:
+    from adapters.starknet.felts import selector
+
+    def called(params: Any) -> Any:
+        asked = params[0]
+        if asked["contract_address"] == "0xdead":
+            raise Refuse(20, "Contract not found")
+        if asked["entry_point_selector"] == hex(selector("balanceOf")):
+            raise Refuse(21, "Requested entrypoint does not exist in the contract")
+        if asked["contract_address"] == "0xbad":
+            return ["0x1", "0x2", "0x3"]
+        return [hex(2**130)] if asked["contract_address"] == TOKEN else ["0x7", "0x1"]
+
+    chain = FakeNode(starknet_call=called).chain()
+    block = (await chain.heads()).latest
+    tokens = [chain.info.token_asset(f"0x{int(each, 16):064x}") for each in (TOKEN, "0x1", "0xdead", "0xbad")]
+    report = await run_batched(
+        {"all": balances(FACTS, [(MINE, each) for each in tokens])}, lambda reads: chain.answer(list(reads), block)
+    )
+    felt, wide, absent, wrong = report["all"].result or []
+    assert (felt, wide) == (2**130, 2**128 + 7)
+    assert isinstance(absent, Unknown)
+    assert absent.cause == "absent"
+    assert isinstance(wrong, Unknown)
+    assert wrong.cause == "contract"
+
+
+async def test_a_token_without_decimals_or_with_too_many_has_none() -> None:
+    from adapters.starknet.felts import packed, selector
+
+    said = {selector("symbol"): [hex(packed("USDC"))], selector("name"): ["0x0", hex(packed("USD Coin")), "0x8"]}
+
+    def called(params: Any) -> Any:
+        asked = int(params[0]["entry_point_selector"], 16)
+        if asked not in said and params[0]["contract_address"] == TOKEN:
+            raise Refuse(40, "Contract error", {"revert_error": "assert failed"})
+        return said.get(asked, [hex(256)])
+
+    chain = FakeNode(starknet_call=called).chain()
+    block = (await chain.heads()).latest
+    assets = [chain.info.token_asset(f"0x{int(each, 16):064x}") for each in (TOKEN, "0x1")]
+    report = await run_batched({"all": describe(FACTS, assets)}, lambda reads: chain.answer(list(reads), block))
+    named = report["all"].result or {}
+    assert [(each.symbol, each.name, each.decimals) for each in named.values()] == [("USDC", "USD Coin", None)] * 2
+
+
+async def test_state_that_a_node_no_longer_has_is_never_zero() -> None:
+    def pruned(params: Any) -> Any:
+        raise Refuse(42, "the state of that block was pruned")
+
+    chain = FakeNode(starknet_call=pruned).chain()
+    with pytest.raises(HistoryUnavailable):
+        await chain.answer([Call(FACTS.coin, "decimals")], (await chain.heads()).latest)
+
+
+async def test_what_a_contract_refuses_is_told_from_what_it_has_not() -> None:
+    def refused(params: Any) -> Any:
+        raise Refuse(40, "Contract error", {"revert_error": "u256_sub Overflow"})
+
+    chain = FakeNode(starknet_call=refused).chain()
+    (found,) = await chain.answer([Call(FACTS.coin, "decimals")], (await chain.heads()).latest)
+    assert isinstance(found, Reverted)
+    assert not lacks(found)
+
+
+@pytest.mark.parametrize(("height", "number"), [(6, "0x1"), (5, "0x2")])
+async def test_a_transaction_elsewhere_than_in_the_index_is_refused(height: int, number: str) -> None:
+    each = invoked(1)
+    node = FakeNode(
+        starknet_getTransactionByHash=lambda params: each["transaction"],
+        starknet_getTransactionReceipt=lambda params: {
+            **each["receipt"], "block_number": height, "transaction_hash": number,
+        },
+    )  # fmt: skip
+    known = KnownTransaction(f"0x{1:064x}", 5, 0, 1_700_000_020, None, True)
+    with pytest.raises(BadAnswer, match="elsewhere"):
+        await node.chain().look_up([known])
+
+
+def test_a_collectible_is_named_by_its_standard() -> None:
+    asset = FACTS.info.asset("erc721", f"0x{9:064x}", 7)
+    assert asset == Asset("starknet:SN_MAIN", "erc721", f"0x{9:064x}", "7")

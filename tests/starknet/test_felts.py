@@ -1,0 +1,61 @@
+"""Felts: what is one, what is none, and what is packed into them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.starknet.felts import Padded, felt, packed, padded, selector, short_text, text, u256
+from chainfolio.addresses import STARKNET_PRIME
+from chainfolio.errors import BadAnswer
+
+felts = st.integers(0, STARKNET_PRIME - 1)
+
+
+@given(felts)
+def test_every_spelling_of_a_felt_has_one_form(value: int) -> None:
+    forms = Padded("node")
+    spellings = (hex(value), f"0x{value:064x}", "0x" + hex(value)[2:].upper())
+    assert {forms[each] for each in spellings} == {padded(value)}
+    assert felt("node", padded(value)) == value
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["", "0x", "12", "0X1", "0x_1", " 0x1", "0x1 ", "-0x1", "0xg", "0x" + "1" * 65, "\uff10x1", hex(STARKNET_PRIME)],
+)
+def test_what_is_no_felt_is_refused(written: str) -> None:
+    with pytest.raises(BadAnswer, match="no felt"):
+        felt("node", written)
+
+
+def test_halves_of_a_number_are_below_two_to_the_128th() -> None:
+    assert u256(7, 1) == 2**128 + 7
+    assert u256(2**128 - 1, 2**128 - 1) == 2**256 - 1
+    assert u256(2**128, 0) is None
+    assert u256(0, 2**128) is None
+
+
+def test_selectors_are_those_of_the_chain() -> None:
+    assert hex(selector("Transfer")) == "0x99cd8bde557814842a3121e8ddfd433a539b8c9f14bf31ebf108d12e6196e9"
+    assert hex(selector("balanceOf")) == "0x2e4263afad30923c891518314c3c95dbe830a16874e8abc5777a9a20b54c76e"
+
+
+@given(st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=31))
+def test_a_short_text_comes_back(written: str) -> None:
+    assert short_text(packed(written)) == written
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=90))
+def test_a_byte_array_comes_back(written: str) -> None:
+    data = written.encode()
+    words = [data[at : at + 31] for at in range(0, len(data) - len(data) % 31, 31)]
+    rest = data[len(words) * 31 :]
+    said = [len(words), *(int.from_bytes(each, "big") for each in words), int.from_bytes(rest, "big"), len(rest)]
+    assert text(said) == written
+
+
+@pytest.mark.parametrize("said", [[], [2, 1], [0, 0, 31], [0, 2**40, 3], [1, 2**250, 0, 0], [5] * 200, [2**251]])
+def test_what_is_no_text_is_empty(said: list[int]) -> None:
+    assert text(said) == ""

@@ -1,0 +1,79 @@
+"""Recorded blocks of real chains: every movement and every fee that others found in them, and no other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from adapters.starknet.events import UNSURE
+from adapters.starknet.rows import tables
+from tests.starknet.recorded import BLOCKS, FACTS, expected, needs_recordings, result, rows, whole
+
+pytestmark = needs_recordings
+TRANSFER = "0x99cd8bde557814842a3121e8ddfd433a539b8c9f14bf31ebf108d12e6196e9"
+FEES = {"mainnet_64820": 165, "sepolia_7": 16, "sepolia_integration_9703": 4}  # in this block, by the collector's word
+
+
+def number(felt: Any) -> int:
+    """A felt as a number."""
+    return int(felt, 16)
+
+
+def event_places(block: Any) -> dict[tuple[int, int], int]:
+    """The place in its block of each event, by its transaction and its place there."""
+    found, at = {}, 0
+    for tx_index, each in enumerate(block["transactions"]):
+        for index, _ in enumerate(each["receipt"]["events"]):
+            found[tx_index, index] = at
+            at += 1
+    return found
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_every_movement_and_every_fee_of_a_block_is_a_row(name: str) -> None:
+    block, truth = whole(name), expected()[name]
+    found, places = rows(block), event_places(block)
+    units = dict(zip((number(each[0]) for each in truth["fees"]), truth["fees"], strict=True))
+    fees = {(row[3], int.from_bytes(row[-1], "big")) for row in found.paid}
+    assert {(number(tx_hash), fee) for tx_hash, fee in fees} == {
+        (tx_hash, int(amount) if unit == "FRI" else 0) for tx_hash, (_, amount, unit) in units.items()
+    }
+    moved = {
+        (row[2], row[3], number(row[5]), number(row[7]), number(row[8]), row[9])
+        for row in found.movements
+        if row[6] in (UNSURE, "erc20")
+    }
+    told = {
+        (tx_index, places[tx_index, at], number(token), number(sender), number(recipient), int(amount))
+        for tx_index, at, token, sender, recipient, amount in truth["transfers"]
+    }
+    sequencer, coin = number(block["sequencer_address"]), number(FACTS.coin)
+    paid_in_strk = {each for each in told if each[2] == coin and each[4] == sequencer}
+    assert len(paid_in_strk) == (FEES[name] if name == "sepolia_integration_9703" else 0)
+    assert moved == told - paid_in_strk
+    assert all(row[10] is None for row in found.movements if row[6] in (UNSURE, "erc20"))
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_the_parts_of_a_block_are_all_there(name: str) -> None:
+    truth, found = expected()[name], rows(whole(name))
+    assert (found.block.height, number(found.block.hash)) == (truth["block_number"], number(truth["block_hash"]))
+    assert found.block.time_us == truth["timestamp"] * 1_000_000
+    assert len(found.paid) == truth["transactions"]
+    assert sum(1 for row in found.paid if row[9] == 0) == truth["reverted"]
+
+
+def test_a_block_of_today_has_its_rows_in_each_table() -> None:
+    found = rows(whole("sepolia_3100000"))
+    made = tables("starknet", [found], ("blocks", "transactions", "native", "transfers"), (), FACTS.coin, {})
+    assert (len(made["blocks"]), len(made["transactions"])) == (1, len(found.paid))
+    assert set(made["transfers"]["standard"].to_pylist()) <= {"native", "erc20"}
+    listed = result("sepolia_3100000", "starknet_getBlockWithTxHashes")["transactions"]
+    assert [number(row[3]) for row in found.paid] == [number(each) for each in listed]
+
+
+def test_addresses_of_rows_have_one_form() -> None:
+    for name in BLOCKS:
+        for row in rows(whole(name)).movements:
+            assert all(len(each) == 66 and each == each.lower() for each in (row[5], row[7], row[8]))
