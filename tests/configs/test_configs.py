@@ -13,7 +13,8 @@ import pytest
 
 from adapters.evm.facts import load
 from adapters.solana.facts import load as load_solana
-from chainfolio.addresses import SOLANA
+from adapters.starknet.facts import load as load_starknet
+from chainfolio.addresses import SOLANA, STARKNET
 from chainfolio.errors import BadSettings
 from configs import generate
 from configs.generate import ENOUGH_LISTS
@@ -48,7 +49,11 @@ ADDRESS = re.compile(r"0x[0-9a-f]{40}")
 ZERO = "0x" + "0" * 40
 
 needs_registry = pytest.mark.skipif(not REGISTRY.is_dir(), reason="the recorded registries are not here")
-LOADS: dict[str, tuple[Any, Any]] = {"evm": (load, ADDRESS.fullmatch), "solana": (load_solana, SOLANA.canonical)}
+LOADS: dict[str, tuple[Any, Any]] = {
+    "evm": (load, ADDRESS.fullmatch),
+    "solana": (load_solana, SOLANA.canonical),
+    "starknet": (load_starknet, STARKNET.canonical),
+}
 every_chain = pytest.mark.parametrize("key", CHAINS)
 
 
@@ -88,6 +93,28 @@ def test_solana_is_what_its_genesis_says() -> None:
     assert str(facts.info.wrapped) == f"{facts.caip2}/token:So11111111111111111111111111111111111111112"
 
 
+def test_starknet_has_its_coin_as_a_token_and_is_final_by_ethereum() -> None:
+    facts = load_starknet(CONFIGS / "chains" / "starknet.toml")
+    assert (facts.caip2, facts.finality, facts.fee_unit) == ("starknet:SN_MAIN", "l1", "FRI")
+    assert (facts.info.native.symbol, facts.info.native.decimals) == ("STRK", 18)
+    assert str(facts.info.also_at) == f"{facts.caip2}/erc20:{facts.coin}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('network = "SN_MAIN"', 'network = ""', "network is the name"),
+        ("also_at = ", "images = {}  # ", "also_at is the contract"),
+        ('name = "Starknet"', 'name = "Starknet"\nfinality = "soon"', "finality is `l1`"),
+    ],
+)
+def test_facts_of_starknet_that_cannot_be_are_refused(tmp_path: Path, old: str, new: str, words: str) -> None:
+    path = tmp_path / "starknet.toml"
+    path.write_text((CONFIGS / "chains" / "starknet.toml").read_text().replace(old, new, 1))
+    with pytest.raises(BadSettings, match=words):
+        load_starknet(path)
+
+
 @every_chain
 def test_a_chain_costs_at_most_20_lines(key: str) -> None:
     assert len((CONFIGS / "chains" / f"{key}.toml").read_text().splitlines()) <= 20
@@ -101,10 +128,10 @@ def test_no_two_chains_share_an_id_or_a_genesis() -> None:
 
 @pytest.mark.parametrize("key", TOKENS)
 def test_tokens_are_listed_once_on_a_chain_we_know(key: str) -> None:
-    assert key in CHAINS
+    _, address = LOADS[EVERY[key]["kind"]]
     tokens = TOKENS[key]["tokens"]
     assert all(token.keys() - {"images", "name"} == {"address", "symbol", "decimals"} for token in tokens)
-    assert all(ADDRESS.fullmatch(token["address"]) and 0 <= token["decimals"] <= 36 for token in tokens)
+    assert all(address(token["address"]) and 0 <= token["decimals"] <= 36 for token in tokens)
     assert len({token["address"] for token in tokens}) == len(tokens)
 
 
