@@ -42,7 +42,7 @@ class StarknetKind:
 
     def identities(self, settings: StarknetSettings) -> Sequence[tuple[str, str]]:
         """The name and the identity of each endpoint."""
-        from transport.endpoint import identity, name_of
+        from transport.http_endpoint import identity, name_of
 
         return [(name_of(url), identity(url)) for url in settings.rpc]
 

@@ -34,7 +34,7 @@ def header_at(at: int | str) -> Request:
     return Request("starknet_getBlockWithTxHashes", ({"block_number": at} if isinstance(at, int) else at,))
 
 
-class Node(Pool):
+class Node(Pool[Endpoint]):
     """All endpoints of one chain. `finalized` is the newest block that was seen to be final."""
 
     def __init__(self, facts: Facts, endpoints: Sequence[Endpoint], seams: Seams, *, hedge: bool = True) -> None:
