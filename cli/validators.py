@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from indexer.wiring import System
 
 COMPARE = "compare"
+UNKNOWN = "N/A"
 MAX_SHOWN = 200  # validators
 WEI = Decimal(10) ** 18
 BAR = 40
@@ -98,7 +99,14 @@ def _document(each: Shown) -> dict[str, Any]:
 
 
 def _fields() -> list[str]:
-    return ["consensusReward", "consensusPotentialReward", "executionReward", "endEffectiveBalance", *COUNTS]
+    return [
+        "consensusReward",
+        "consensusPotentialReward",
+        "executionReward",
+        "mevBlocks",
+        "endEffectiveBalance",
+        *COUNTS,
+    ]
 
 
 def _rows(each: Shown) -> list[list[object]]:
@@ -114,7 +122,9 @@ def _summary(each: Shown, by: str) -> None:
     print(f"validator {validator.index}  {validator.pubkey}")
     print(f"{validator.status}, balance {_eth(balance.actual)} ETH, effective {_eth(balance.effective)} ETH")
     withdraws = each.details.withdrawal_credentials.address or "nowhere yet: its credentials are a BLS key"
-    print(f"active from epoch {_or(life.activation_epoch)} to {_or(life.exit_epoch)}, withdraws to {withdraws}")
+    until = "" if life.exit_epoch is None else f" to {life.exit_epoch}"
+    active = "not active yet" if life.activation_epoch is None else f"active from epoch {life.activation_epoch}{until}"
+    print(f"{active}, withdraws to {withdraws}")
     if each.whole is None:
         print("no epoch with rewards yet")
         return
@@ -127,12 +137,18 @@ def _summary(each: Shown, by: str) -> None:
 
 
 def _earned(whole: ValidatorReward) -> str:
-    share = "-" if whole.consensus_efficiency is None else f"{Decimal(bytes(whole.consensus_efficiency).decode()):.2%}"
     attested, missed = whole.attestations_included, whole.attestations_missed
-    blocks = f"{whole.proposed_blocks} blocks, {_or(whole.missed_blocks)} missed"
+    brought = f" that brought {_eth(whole.execution_reward)} ETH" if whole.proposed_blocks else ""
     return (
-        f"{_eth(whole.consensus_reward)} ETH ({share}), {missed} of {attested + missed} attestations missed, {blocks}"
+        f"{_eth(whole.consensus_reward)} ETH ({_share(whole)}), {missed} of {attested + missed} attestations missed, "
+        f"{whole.proposed_blocks} blocks{brought}, {_or(whole.missed_blocks)} missed"
     )
+
+
+def _share(whole: ValidatorReward) -> str:
+    """What was earned of what could have been, as a percentage."""
+    share = whole.consensus_efficiency
+    return "-" if share is None else f"{Decimal(bytes(share).decode()):.2%}"
 
 
 def _bar(reward: int, most: int) -> str:
@@ -145,21 +161,20 @@ def _compare(found: list[Shown]) -> None:
     rows = []
     for each in sorted(found, key=lambda one: int(one.whole.consensus_reward) if one.whole else 0, reverse=True):
         whole, validator = each.whole, each.details.validator
-        earned = ["-", "-", "-", "-", "-"]
+        earned = ["-"] * 6
         if whole is not None:
-            share = whole.consensus_efficiency
             earned = [
-                _eth(whole.consensus_reward), "-" if share is None else f"{Decimal(bytes(share).decode()):.2%}",
+                _eth(whole.consensus_reward), _eth(whole.execution_reward), _share(whole),
                 str(whole.attestations_missed), str(whole.proposed_blocks), _or(whole.missed_blocks),
             ]  # fmt: skip
         rows.append([str(validator.index), validator.status, _eth(each.details.balance.actual), *earned])
-    names = ("validator", "status", "balance", "reward", "efficiency", "missed", "blocks", "missed blocks")
+    names = ("validator", "status", "balance", "reward", "of blocks", "efficiency", "missed", "blocks", "missed blocks")
     show_table("", [(name, "left" if name in ("validator", "status") else "right") for name in names], rows)
 
 
 def _eth(wei: str) -> str:
-    """An amount in ETH with nine digits, which is the gwei; the exact figure is in --json."""
-    return f"{Decimal(wei) / WEI:.9f}"
+    """An amount in ETH with nine digits, which is the gwei; the exact figure is in --json. What is not known is `?`."""
+    return "?" if wei == UNKNOWN else f"{Decimal(wei) / WEI:.9f}"
 
 
 def _or(value: int | None) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
 from chainfolio.validators import GWEI, SlotClock, ValidatorNow
+from engine.block_income import Income
 from engine.validators import Granularity, Ratio, Rows, ValidatorReward, Window
 
 if TYPE_CHECKING:
@@ -36,6 +38,13 @@ class Buckets:
     granularity: Granularity | Literal["all"]
     begin: int
     end: int
+
+    def shown(self, window: Window) -> list[tuple[int, int]]:
+        """The first and the last epoch of each bucket in a window."""
+        starts = self.starts()
+        shown = starts[window.offset : window.offset + window.limit]
+        ends = [each - 1 for each in starts[window.offset + 1 : window.offset + window.limit + 1]]
+        return list(zip(shown, ends if len(ends) == len(shown) else [*ends, self.end], strict=True))
 
     def starts(self) -> Sequence[int]:
         """The first epoch of each bucket."""
@@ -63,26 +72,30 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a validator: its rows by rising epoch, and what the registry told of its effective balance."""
+    """What is known of a validator: its rows by rising epoch, what the registry told of its effective balance, and what
+    the blocks that it proposed brought on the execution chain, each with its epoch."""
 
     validator: ValidatorNow
     clock: SlotClock
     rows: pl.DataFrame
     told: pl.DataFrame
+    incomes: Sequence[tuple[int, Income]] = ()  # by rising epoch
+
+    def brought(self, begin: int, end: int) -> list[Income]:
+        """What the blocks of some epochs brought."""
+        first = bisect_left(self.incomes, begin, key=itemgetter(0))
+        last = bisect_right(self.incomes, end, lo=first, key=itemgetter(0))
+        return [each for _, each in self.incomes[first:last]]
 
 
 def bucketed(known: Known, buckets: Buckets, window: Window) -> Rows[ValidatorReward]:
     """The buckets in a window, and how many there are."""
-    starts = buckets.starts()
-    shown = starts[window.offset : window.offset + window.limit]
+    total, shown = len(buckets.starts()), buckets.shown(window)
     if not shown:
-        return Rows((), len(starts))
-    ends = [each - 1 for each in starts[window.offset + 1 : window.offset + window.limit + 1]]
-    if len(ends) < len(shown):
-        ends.append(buckets.end)
+        return Rows((), total)
     effective = _effective(known)
-    rows = zip(shown, ends, _sums(known, shown, ends[-1]), strict=True)
-    return Rows([_bucket(known.clock, begin, end, own, effective) for begin, end, own in rows], len(starts))
+    rows = zip(shown, _sums(known, [begin for begin, _ in shown], shown[-1][1]), strict=True)
+    return Rows([_bucket(known, begin, end, own, effective) for (begin, end), own in rows], total)
 
 
 def _sums(known: Known, starts: Sequence[int], end: int) -> list[dict[str, Any]]:
@@ -112,24 +125,26 @@ def _sums(known: Known, starts: Sequence[int], end: int) -> list[dict[str, Any]]
     return found.with_columns(pl.exclude("last_epoch", "last_effective").fill_null(0)).to_dicts()
 
 
-def _bucket(clock: SlotClock, begin: int, end: int, own: Mapping[str, Any], effective: Effective) -> ValidatorReward:
+def _bucket(known: Known, begin: int, end: int, own: Mapping[str, Any], effective: Effective) -> ValidatorReward:
+    clock = known.clock
     start_s, end_s = clock.begins_s(begin), clock.begins_s(end + 1) - 1
     potential = None if own["unknown_ideal"] else own["potential"]
-    has_blocks = own["proposed"] > 0
+    brought = known.brought(begin, end)
+    knows_blocks = len(brought) == own["proposed"]
     return ValidatorReward(
         epoch_start=begin, epoch_end=end, timestamp_start=start_s, timestamp_end=end_s,
         date_start=_date(start_s), date_end=_date(end_s),
         consensus_reward=str(own["reward"] * GWEI),
         consensus_potential_reward=UNKNOWN if potential is None else str(potential * GWEI),
         consensus_efficiency=efficiency(own["reward"], potential),
-        execution_reward=UNKNOWN if has_blocks else "0",
+        execution_reward=str(sum(each.fees + each.payment for each in brought)) if knows_blocks else UNKNOWN,
         end_effective_balance=effective(end, own["last_epoch"], own["last_effective"]),
         attestations_included=own["duties"] - own["attestations_missed"],
         attestations_missed=own["attestations_missed"],
         sync_participations=own["sync_hits"], sync_missed=own["sync_misses"],
         proposed_blocks=own["proposed"],
         missed_blocks=None if own["unknown_missed"] else own["missed"],
-        mev_blocks=None if has_blocks else 0,
+        mev_blocks=sum(each.is_built for each in brought) if knows_blocks else None,
     )  # fmt: skip
 
 

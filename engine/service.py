@@ -109,6 +109,7 @@ class Engine:
     _snapshotters: dict[str, Snapshotter] = field(default_factory=dict)
     _facts: dict[str, ChainFacts] = field(default_factory=dict)
     _functions: Functions | None = None
+    _validators: Validators | None = None
     _rates: Rates | None = None
 
     def __post_init__(self) -> None:
@@ -400,7 +401,9 @@ class Engine:
 
     def validators(self) -> Validators:
         """The validators of the configured beacon chain; Unserved without one."""
-        return records(self.system)
+        if self._validators is None:
+            self._validators = records(self.system)
+        return self._validators
 
     def protocols(self) -> Registry:
         """The protocols of the configs, also on chains that are not configured."""

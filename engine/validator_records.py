@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from chainfolio.blocks import Span, Spans
-from chainfolio.errors import BadAnswer, NotFound, NotIndexed
-from chainfolio.tables import DEPOSITS, VALIDATOR_REWARDS, VALIDATORS, WITHDRAWALS, Table
+from chainfolio.errors import BadAnswer, NotFound, NotIndexed, SourceError
+from chainfolio.tables import DEPOSITS, PROPOSALS, VALIDATOR_REWARDS, VALIDATORS, WITHDRAWALS, Table
 from chainfolio.validators import ADDRESS, GWEI, HasValidators, SlotClock, ValidatorNow, address_of
+from engine.block_income import MAX_BLOCKS, BlockIncome, Income
 from engine.reward_buckets import READ, Buckets, Known, bucketed
 from engine.rows import in_tail
 from engine.validators import (
@@ -39,9 +41,12 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from indexer.wiring import System
 
+NOTHING: Final = Income(0, 0, is_built=False)  # of a block without a payload
 MAIN: Final = "beacon"
 DAY_S: Final = 86_400
 KEEPS_UP: Final = 4  # epochs that the index may lie behind the head before newer ones count as missing
+
+log = logging.getLogger("chainfolio.engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class ValidatorRecords:
     system: System
     chain: Chain
     source: HasValidators
+    income: BlockIncome | None = None  # of the blocks of its execution chain
 
     async def now(self, validator: ValidatorId) -> ValidatorNow:
         """One validator as the node tells it; NotFound in the words of the service."""
@@ -87,9 +93,32 @@ class ValidatorRecords:
         if begin > end:
             return Rows((), 0)
         rows, told = await asyncio.to_thread(self._rewards, found, clock, begin, end)
-        known = Known(found, clock, rows, told)
         buckets = Buckets(clock, within.granularity, begin, end)
+        shown = buckets.shown(window)
+        incomes = await self._incomes(found, shown[0][0], shown[-1][1]) if shown else ()
+        known = Known(found, clock, rows, told, incomes)
         return await asyncio.to_thread(bucketed, known, buckets, window)
+
+    async def _incomes(self, found: ValidatorNow, begin: int, end: int) -> list[tuple[int, Income]]:
+        """What the blocks that it proposed in some epochs brought, each with its epoch; none of it where the execution
+        chain is not configured, or cannot be read."""
+        blocks = await asyncio.to_thread(self._proposed, found, begin, end)
+        carried = {each["execution_hash"]: each["execution_height"] for each in blocks if each["execution_hash"]}
+        if self.income is None or not blocks or len(blocks) > MAX_BLOCKS:
+            return []
+        try:
+            brought = await self.income.of(carried)
+        except SourceError as error:
+            log.warning("what blocks of validator %d brought is not known: %s", found.index, error.message)
+            return []
+        return [(each["epoch"], brought.get(each["execution_hash"], NOTHING)) for each in blocks]
+
+    def _proposed(self, found: ValidatorNow, begin: int, end: int) -> list[dict[str, Any]]:
+        """The blocks that it proposed in some epochs."""
+        import polars as pl
+
+        rows = self._rows(PROPOSALS, [found.index], "validator", "height")
+        return rows.filter(pl.col("epoch").is_between(begin, end)).sort("height").to_dicts()
 
     async def recent(self, days: int, granularity: Granularity) -> Range:
         """The last days of what can be known, not before the first slot of the settings."""
@@ -211,7 +240,8 @@ def records(system: System) -> ValidatorRecords:
         raise unserved()
     chain = next((each for each in chains if each.key == MAIN), chains[0])
     assert isinstance(chain, HasValidators)
-    return ValidatorRecords(system, chain, chain)
+    income = BlockIncome(system.chain(chain.execution)) if chain.execution in system.settings.chains else None
+    return ValidatorRecords(system, chain, chain, income)
 
 
 def _epochs(clock: SlotClock, within: Range) -> tuple[int, int]:
