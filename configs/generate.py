@@ -74,6 +74,9 @@ MARKETS = {
     ("velodrome-v2", "factory"): ("solidly", "Velodrome V2", ""),
     ("aerodrome-CL", "factory"): ("slipstream", "Slipstream", SPACINGS),
     ("velodrome-CL", "factory"): ("slipstream", "Velodrome Slipstream", SPACINGS),
+    ("quickswap-v3", "factory"): ("algebra", "QuickSwap V3", ""),
+    ("thena-v3", "factory"): ("algebra", "THENA", ""),
+    ("camelot-v2", "factory"): ("algebra", "Camelot V3", ""),
     ("curve", "CurveStableswapFactoryNG"): ("curve_ng", "Curve", ""),
 }
 # Pools of Balancer V2, which no contract finds: the ids of those whose code is of the kinds that a test deploys.

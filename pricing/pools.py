@@ -27,7 +27,7 @@ SOURCE: Final = "pools"
 MAX_LOOKUPS: Final = 300_000  # of one plan, whose reads are bounded
 MAX_STATES: Final = 300_000
 FAMILIES: Final = (
-    "uniswap_v2", "uniswap_v3", "uniswap_v4", "slipstream", "solidly", "curve_ng", "balancer_v2",
+    "uniswap_v2", "uniswap_v3", "uniswap_v4", "slipstream", "algebra", "solidly", "curve_ng", "balancer_v2",
 )  # fmt: skip
 TOO_MANY: Final = "too many tokens at once: its pools were not looked for"
 MOVE_PERCENT: Final = 10
