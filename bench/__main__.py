@@ -27,6 +27,7 @@ QUICK = {
     "pnl": ("--entries", "20000"),
     "history": ("--days", "20", "--kills", "2"), "pools": ("--tokens", "60", "--repeat", "1"),
     "solana": ("--repeat", "3"),
+    "valuation": ("--holdings", "100000", "--accounts", "2000", "--assets", "500", "--repeat", "1"),
     "accounts": ("--parts", "rows", "--kills", "3"),
 }  # fmt: skip
 

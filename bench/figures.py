@@ -109,7 +109,8 @@ def latest(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:
 ORDER = (
     "rate", "full", "cache", "faults", "byzantine", "mutants", "kills", "first", "snapshot", "wallets", "lookup",
     "checksums", "progress",
-    "serving", "ledger", "limits", "positions", "matching", "reorgs", "accounts", "history", "pools",
+    "serving", "ledger", "limits", "positions", "matching", "reorgs", "accounts", "history", "pools", "pnl",
+    "valuation",
 )  # fmt: skip
 
 

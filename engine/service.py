@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from chainfolio.assets import Account
 from chainfolio.blocks import Block, ahead_of_clock
 from chainfolio.chains import Capability, having
-from chainfolio.contracts import Issue, Quoted, Snapshot, Token, VirtualUser
+from chainfolio.contracts import FIAT, Issue, Quoted, Snapshot, Token, VirtualUser
 from chainfolio.errors import (
     BadRequest,
     HistoryUnavailable,
@@ -62,10 +62,11 @@ from portfolio.compose import issue_documents, portfolio
 from portfolio.document import Portfolio, encode_one, wallet_only
 from portfolio.facts import PLACEHOLDER, ChainFacts, Options
 from portfolio.merge import merge
-from portfolio.nav import Nav, check, nav
+from portfolio.nav import Nav, check, converted, nav
 from portfolio.pnl.in_portfolio import AccountGains, with_gains
 from portfolio.transactions import Transactions
 from portfolio.valuation import Valuation, value
+from portfolio.worths import worths
 from portfolio.zeroed import zeroed
 
 if TYPE_CHECKING:
@@ -215,6 +216,23 @@ class Engine:
             return nav(whole)
         found = await self._conversions().of(currency, whole, self.system.seams.clock.now_us())
         return nav(whole, currency, found.value, found.source)
+
+    async def navs_at(
+        self, accounts: Sequence[Account], chain: str, block: Block, currency: str, *, past: bool
+    ) -> list[Nav]:
+        """One value for each account, of what it has on a chain at a block that `pinned` gave, in their order; fiat by
+        the rate of that day. BadRequest for a coin as the currency; `past` and errors as of `at_pinned`."""
+        if currency not in FIAT:
+            check(currency)
+            raise BadRequest("currency", f"many values at one block are in one of [{', '.join(FIAT)}]")
+        rate = None
+        if currency != "USD":
+            rate = await self._conversions().of(currency, Valuation(()), block.time_us)
+        addresses = [each.address for each in accounts]
+        snapshot = await self._snapshotter(self.system.chain(chain)).take(addresses, block, past=past)
+        found = await asyncio.to_thread(worths, [snapshot])
+        told = (currency, rate.value, rate.source) if rate else (currency,)
+        return [converted(found[each.address], *told) for each in accounts]
 
     def _conversions(self) -> Rates:
         if self._rates is None:

@@ -15,6 +15,7 @@ from chainfolio.contracts import CURRENCIES, FIAT
 from chainfolio.errors import BadRequest
 from portfolio.document import rounded
 from portfolio.valuation import Valuation
+from portfolio.worths import Worth, worth
 
 PLACES: Final = 18
 
@@ -43,7 +44,12 @@ class _Wire(msgspec.Struct, rename="camel", frozen=True):
 
 
 def nav(valuation: Valuation, currency: str = "USD", rate: Decimal | None = None, source: str = "") -> Nav:
-    """The worth of everything in `valuation`: fiat is USD times rate, exactly; crypto is USD by price, to 18 places.
+    """The worth of everything in `valuation` in a currency, as `converted`."""
+    return converted(worth(valuation), currency, rate, source)
+
+
+def converted(value: Worth, currency: str = "USD", rate: Decimal | None = None, source: str = "") -> Nav:
+    """A worth in a currency: fiat is USD times rate, exactly; crypto is USD by price, to 18 places.
 
     `rate` is required for all but USD, and above zero.
     """
@@ -51,11 +57,10 @@ def nav(valuation: Valuation, currency: str = "USD", rate: Decimal | None = None
     assert rate is not None or currency == "USD", f"no rate of {currency}"
     price = Decimal(1) if rate is None or currency == "USD" else rate
     assert price > 0, f"not a rate: {price}"
-    usd = valuation.value_usd
-    value = amounts.value_of(usd, price) if currency in FIAT else rounded(Fraction(usd) / Fraction(price), PLACES)
-    unpriced = sum(valued.value_usd is None for valued in valuation.everything)
-    partial = any(issue.makes_partial for issues in valuation.unread.values() for issue in issues)
-    return Nav(value, currency, price, unpriced, "partial" if partial else "complete", source)
+    usd = value.value_usd
+    found = amounts.value_of(usd, price) if currency in FIAT else rounded(Fraction(usd) / Fraction(price), PLACES)
+    completeness = "partial" if value.is_partial else "complete"
+    return Nav(found, currency, price, value.unpriced_assets, completeness, source)
 
 
 def check(currency: str) -> str:

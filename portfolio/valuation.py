@@ -206,8 +206,7 @@ def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = (
         for account in snapshot.accounts:
             scope[account] = tuple(sorted({*scope.get(account, ()), snapshot.chain}))
             unread[account] = (*unread.get(account, ()), *said[account])
-        prices = {price.asset: price for price in reversed(snapshot.prices)}
-        shown = {(each.account, share) for each in snapshot.positions for share in each.replaces}
+        prices, shown = prices_of(snapshot), shown_of(snapshot)
         holdings += [
             _loose(holding, snapshot, prices)
             for holding in snapshot.holdings
@@ -219,6 +218,16 @@ def value(snapshots: Sequence[Snapshot], positions: Sequence[ValuedPosition] = (
     heights = {each.chain: (each.block.height, each.head) for each in snapshots if each.block.hash}
     no_days = {each.chain: each.no_days for each in snapshots if each.no_days}
     return Valuation(tuple(holdings), tuple(inside), scope, unread, tuple(fees), tuple(days), heights, no_days)
+
+
+def prices_of(snapshot: Snapshot) -> dict[Asset, Price]:
+    """The prices of a snapshot by asset; of several of one asset the first."""
+    return {price.asset: price for price in reversed(snapshot.prices)}
+
+
+def shown_of(snapshot: Snapshot) -> set[tuple[str, Asset]]:
+    """What positions are another view of, by account and asset."""
+    return {(each.account, share) for each in snapshot.positions for share in each.replaces}
 
 
 def _issues(snapshot: Snapshot) -> dict[str, list[Issue]]:
@@ -278,9 +287,20 @@ def valued(
     decimals = holding.token.decimals
     meant = decimals is not None and 0 <= decimals <= amounts.MAX_DECIMALS and 0 <= holding.raw <= amounts.MAX_RAW
     amount = amounts.amount(holding.raw, decimals) if meant and decimals is not None else None
-    usable = price if price is not None and price.usd.is_finite() and price.usd > 0 else None
-    value_usd = amounts.value_of(amount, usable.usd) if amount is not None and usable is not None else None
-    beyond_usd, most = None, None if usable is None or owed else usable.depth_usd
+    known = usable(price)
+    value_usd = amounts.value_of(amount, known.usd) if amount is not None and known is not None else None
+    beyond_usd, most = None, None if known is None or owed else bound(known)
     if value_usd is not None and most is not None and value_usd > most:
         beyond_usd, value_usd = value_usd, most
-    return Valued(holding, chain, block, amount, usable, value_usd, pegged=pegged, beyond_usd=beyond_usd)
+    return Valued(holding, chain, block, amount, known, value_usd, pegged=pegged, beyond_usd=beyond_usd)
+
+
+def usable(price: Price | None) -> Price | None:
+    """A price that something can be valued with."""
+    return price if price is not None and price.usd.is_finite() and price.usd > 0 else None
+
+
+def bound(price: Price) -> Decimal | None:
+    """What the market of a price could pay at most; None where nobody knows."""
+    depth = price.depth_usd
+    return max(depth, amounts.ZERO) if depth is not None and depth.is_finite() else None

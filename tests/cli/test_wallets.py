@@ -111,6 +111,44 @@ def test_many_are_what_each_is_alone_in_the_order_of_the_file_whatever_the_batch
 
 
 @pytest.mark.node
+def test_the_value_of_each_of_many_is_its_net_worth_at_that_block_in_columns_or_not(
+    run: Run, here: Path, world: tuple[Path, Deployment, int]
+) -> None:
+    config, deployment, height = world
+    wallets = [account.lower() for account in deployment.accounts.values()] + [STRANGER]
+    (here / "wallets.txt").write_text("\n".join(wallets))
+    given = ("--config", str(config), "--from", "wallets.txt", "--chain", "local", "--block", str(height))
+    documents = [json.loads(line) for line in run("portfolio", *given, "--json").out.splitlines()]
+    assert len({each["networth"] for each in documents}) > 2
+    for batch in ("2", "500"):
+        ran = run("nav", *given, "--batch", batch, "--json")
+        found = [json.loads(line, parse_float=str, parse_int=str) for line in ran.out.splitlines()]
+        told = [(each["address"], each["nav"], int(each["unpricedAssets"]), each["completeness"]) for each in found]
+        assert told == [
+            (each["address"], each["networth"], each["unpricedAssets"], each["completeness"]) for each in documents
+        ]
+    head, names, *lines = run("nav", *given).out.splitlines()
+    assert head.startswith(f"local, block {height} 0x")
+    assert names.split() == ["address", "net", "asset", "value"]
+    assert [line.split()[0] for line in lines] == wallets
+    assert lines[-1].split()[1:] == ["0.00", "USD"]
+
+
+@pytest.mark.node
+def test_one_value_of_many_has_no_block_and_values_at_a_block_are_in_fiat(
+    run: Run, here: Path, world: tuple[Path, Deployment, int]
+) -> None:
+    config, _, height = world
+    assert run("nav", "--json").error["field"] == "address"
+    assert run("nav", STRANGER, "--block", "1", "--json").error["field"] == "chain"
+    (here / "wallets.txt").write_text(f"{STRANGER}\n")
+    given = ("--config", str(config), "--from", "wallets.txt", "--block", str(height), "--json")
+    assert run("nav", *given, "--batch", "0").error["field"] == "batch"
+    assert run("nav", *given, "--currency", "ETH").error["field"] == "currency"
+    assert "must be one of" in run("nav", *given, "--currency", "GBP").error["message"]
+
+
+@pytest.mark.node
 def test_the_table_has_a_line_a_wallet_and_says_the_one_block(
     run: Run, here: Path, world: tuple[Path, Deployment, int]
 ) -> None:

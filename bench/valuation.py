@@ -1,0 +1,244 @@
+"""What a million holdings are worth, account by account and exact: in columns, by one DuckDB query, by pandas.
+
+python -m bench.valuation [--holdings 1000000] [--accounts 20000] [--assets 5000] [--repeat 5]
+
+All three begin with the same rows (account, asset, raw of 32 bytes, as in the lake) in memory in a form of their own,
+and with the same prices. They end with the exact value of each account, and the digests of these have to be equal.
+Most raws are like those of real tokens, every hundredth is any number of 256 bits. A tenth of the assets has no price.
+The market of every third one bounds what a holding of it is worth.
+
+- Ours: prices are decimals. Everything after that is counted.
+- DuckDB cannot multiply integers of 256 bits. So the query cuts raws into limbs of 64 bits and multiplies them, as
+  HUGEINT, with limbs of 32 bits that are made of the prices beforehand.
+- pandas: merge, raws as integers of Python, product, bound, sum by account; the prices are integers made beforehand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from bench.figures import Figure, main, options, spread
+from bench.places import HERE, Absent, home, scratch
+from chainfolio.amounts import EXACT
+from chainfolio.assets import Asset
+from chainfolio.blocks import Block
+from chainfolio.contracts import Holding, Price, Snapshot, Token
+from portfolio.columns import Quote, values_by_account
+from portfolio.valuation import value
+from portfolio.worths import worth, worths
+
+PLACES = 54  # of the unit in which peers have prices: 36 of a price and 18 decimals
+LIMBS, BOUND_LIMBS, BITS = 6, 7, 32  # of a price and of a bound in it
+PEERS = ("duckdb", "pandas")
+
+
+def make(folder: Path, holdings: int, accounts: int, assets: int) -> None:
+    """The rows and the prices, the same for the same numbers."""
+    import polars as pl
+
+    chance = random.Random(7)
+    tokens = [f"0x{chance.getrandbits(160):040x}" for _ in range(assets)]
+    decimals = [chance.choice((6, 8, 18, 18, 18)) for _ in tokens]
+    usd = [None if chance.random() < 0.1 else str(_price(chance)) for _ in tokens]
+    depth = [str(chance.randrange(10**4, 10**9)) if chance.random() < 0.3 else None for _ in tokens]
+    rows: dict[str, list[Any]] = {"account": [], "asset": [], "raw": []}
+    for _ in range(accounts):
+        account = f"0x{chance.getrandbits(160):040x}"
+        for at in chance.sample(range(assets), holdings // accounts):
+            raw = chance.getrandbits(256) if chance.random() < 0.01 else _raw(chance, decimals[at])
+            rows["account"].append(account)
+            rows["asset"].append(tokens[at])
+            rows["raw"].append(raw.to_bytes(32, "big"))
+    pl.DataFrame(rows).write_parquet(folder / "holdings.parquet")
+    prices = {"asset": tokens, "decimals": decimals, "usd": usd, "depth": depth}
+    pl.DataFrame(prices).filter(pl.col("usd").is_not_null()).write_parquet(folder / "prices.parquet")
+
+
+def _price(chance: random.Random) -> Decimal:
+    """As a feed says it, as a vendor does, or as a pool does."""
+    digits, places = chance.choice(((12, 8), (12, 8), (24, 20), (38, 36)))
+    return Decimal(f"{chance.randrange(1, 10**digits)}E-{places}")
+
+
+def _raw(chance: random.Random, decimals: int) -> int:
+    """A tenth of a coin to a million, as many of each size."""
+    return chance.randrange(1, 10 ** (decimals + chance.randrange(7)))
+
+
+Read = Callable[[Path], Callable[[], Mapping[str, Decimal]]]
+
+
+def ours(folder: Path) -> Callable[[], Mapping[str, Decimal]]:
+    """The path of `chainfolio nav --from`, from columns on."""
+    import polars as pl
+
+    holdings, prices = pl.read_parquet(folder / "holdings.parquet"), pl.read_parquet(folder / "prices.parquet").rows()
+
+    def values() -> Mapping[str, Decimal]:
+        quotes = {asset: Quote(decimals, Decimal(usd), _known(depth)) for asset, decimals, usd, depth in prices}
+        found: dict[str, Decimal] = values_by_account(holdings, quotes)
+        return found
+
+    return values
+
+
+def _known(text: str | None) -> Decimal | None:
+    return None if text is None else Decimal(text)
+
+
+def duckdb(folder: Path) -> Callable[[], Mapping[str, Decimal]]:
+    """One query."""
+    import duckdb
+    import polars as pl
+
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE holdings AS SELECT * FROM '{folder / 'holdings.parquet'}'")
+    rows = []
+    for asset, decimals, usd, depth in pl.read_parquet(folder / "prices.parquet").iter_rows():
+        price = int(EXACT.scaleb(Decimal(usd), PLACES - decimals))
+        bound = None if depth is None else int(EXACT.scaleb(Decimal(depth), PLACES))
+        most = None if bound is None else (bound // price).to_bytes(32, "big")
+        rows.append((asset, most, *_limbs(price, LIMBS), *_limbs(bound or 0, BOUND_LIMBS)))
+    names = ["asset", "most", *(f"price{at}" for at in range(LIMBS)), *(f"bound{at}" for at in range(BOUND_LIMBS))]
+    limbs = pl.DataFrame(rows, dict.fromkeys(names, pl.UInt32) | {"asset": pl.String, "most": pl.Binary}, orient="row")
+    connection.register("limbs", limbs)
+    connection.execute("CREATE TABLE prices AS SELECT * FROM limbs")
+    # The one of three ways to cut a blob that was fastest: as a bit string, and not by hex or as integers of 32 bits.
+    cut = [f"raw[{25 - 8 * at}:{32 - 8 * at}]::BIT::UBIGINT::HUGEINT AS raw{at}" for at in range(4)]
+    powers: dict[int, list[str]] = {}
+    for raw in range(4):
+        for price in range(LIMBS):
+            powers.setdefault(2 * raw + price, []).append(f"raw{raw} * price{price}")
+    sums = [
+        f"sum(CASE WHEN capped THEN {f'bound{power}' if power < BOUND_LIMBS else 0} ELSE {' + '.join(parts)} END)"
+        for power, parts in powers.items()
+    ]
+    query = (
+        f"SELECT account, {', '.join(sums)} FROM (SELECT *, {', '.join(cut)}, coalesce(raw > most, false) AS capped "
+        "FROM holdings JOIN prices USING (asset)) GROUP BY account"
+    )
+
+    def values() -> Mapping[str, Decimal]:
+        found = {}
+        for account, *parts in connection.execute(query).fetchall():
+            units = sum(part << (BITS * power) for power, part in zip(powers, parts, strict=True))
+            found[account] = EXACT.scaleb(Decimal(units), -PLACES)
+        return found
+
+    return values
+
+
+def _limbs(units: int, count: int) -> list[int]:
+    assert units < 2 ** (BITS * count), f"{units} has more limbs"
+    return [units >> (BITS * at) & (2**BITS - 1) for at in range(count)]
+
+
+def child(read: Read, folder: Path) -> dict[str, Any]:
+    """A way to value, in a process of its own: one turn that is not counted, and one that is."""
+    values = read(folder)
+    values()
+    before_s, began_s = time.process_time(), time.perf_counter()
+    found = values()
+    wall_s, cpu_s = time.perf_counter() - began_s, time.process_time() - before_s
+    lines = sorted(f"{account} {int(EXACT.scaleb(usd, PLACES))}" for account, usd in found.items())
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return {"wall_s": wall_s, "cpu_s": cpu_s, "digest": digest, "accounts": len(lines)}
+
+
+def measured(name: str, folder: Path) -> dict[str, Any]:
+    """The same, from outside."""
+    if name == "pandas":
+        python = home() / "pandas" / "bin" / "python"
+        if not python.exists():
+            raise Absent("pandas is not installed: run bench/setup.sh pandas, or set PEERS_HOME")
+        command = [str(python), str(HERE / "peers" / "pandas" / "run.py"), str(folder)]
+    else:
+        command = [sys.executable, "-m", "bench.valuation", "--child", name, "--folder", str(folder)]
+    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found
+
+
+def rows_and_columns(folder: Path) -> dict[str, float]:
+    """From a snapshot on: seconds of the processor for what its accounts are worth, row by row and in columns."""
+    import polars as pl
+
+    tokens, prices = {}, []
+    for contract, decimals, usd, depth in pl.read_parquet(folder / "prices.parquet").iter_rows():
+        tokens[contract] = Token(Asset("eip155:1", "erc20", contract), "T", "T", decimals)
+        prices.append(Price(tokens[contract].asset, Decimal(usd), "bench", 0, Decimal(1), depth_usd=_known(depth)))
+    holdings = [
+        Holding(account, tokens.get(contract) or Token(Asset("eip155:1", "erc20", contract), "T", "T", None),
+                int.from_bytes(raw, "big"))
+        for account, contract, raw in pl.read_parquet(folder / "holdings.parquet").iter_rows()
+    ]  # fmt: skip
+    accounts = tuple(dict.fromkeys(each.account for each in holdings))
+    taken = [Snapshot("ethereum", Block(1, "0x1", "", 0), accounts, tuple(holdings), tuple(prices), ())]
+    began_s = time.process_time()
+    by_columns = worths(taken)
+    between_s = time.process_time()
+    by_rows = {account: worth(part) for account, part in value(taken).apart().items()}
+    ended_s = time.process_time()
+    assert by_columns == by_rows, "both ways say the same"
+    return {"columns": between_s - began_s, "rows": ended_s - between_s}
+
+
+def run(wanted: argparse.Namespace) -> list[Figure]:
+    """Measure."""
+    with scratch() as folder:
+        make(folder, wanted.holdings, wanted.accounts, wanted.assets)
+        turns = [{name: measured(name, folder) for name in ("ours", *PEERS)} for _ in range(wanted.repeat)]
+        snapshot = rows_and_columns(folder)
+    digests = {each["digest"] for turn in turns for each in turn.values()}
+    about = f"{wanted.holdings:,} holdings of {wanted.accounts:,} accounts at {wanted.assets:,} prices, exact"
+    figures = [
+        Figure(
+            "valuation", f"{about}: wall / {peer}",
+            f"{spread([turn['ours']['wall_s'] / turn[peer]['wall_s'] for turn in turns])}, CPU "
+            f"{statistics.median(turn['ours']['cpu_s'] / turn[peer]['cpu_s'] for turn in turns):.2f}; ours "
+            f"{_ms(turns, 'ours')}, {peer} {_ms(turns, peer)}",
+            "< 1", all(turn["ours"]["wall_s"] < turn[peer]["wall_s"] for turn in turns), {"turns": turns},
+        )
+        for peer in PEERS
+    ]  # fmt: skip
+    same = len(digests) == 1
+    return [
+        *figures,
+        Figure("valuation", f"{about}: all three say the same of {turns[0]['ours']['accounts']:,} accounts",
+               "equal" if same else f"{len(digests)} answers", "equal", same),
+        Figure("valuation", "the same from a snapshot: CPU in columns / row by row",
+               f"{snapshot['columns'] / snapshot['rows']:.2f} ({snapshot['columns']:.1f} s, {snapshot['rows']:.1f} s)",
+               "< 1", snapshot["columns"] < snapshot["rows"], snapshot),
+    ]  # fmt: skip
+
+
+def _ms(turns: Sequence[Mapping[str, Any]], name: str) -> str:
+    return f"{1000 * statistics.median(turn[name]['wall_s'] for turn in turns):,.0f} ms"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--holdings", type=int, default=1_000_000)
+    parser.add_argument("--accounts", type=int, default=20_000)
+    parser.add_argument("--assets", type=int, default=5_000)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--child", choices=("ours", "duckdb"), help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+
+
+if __name__ == "__main__":
+    if "--child" in sys.argv:
+        chosen = options(__doc__, add, sys.argv[1:])
+        print(json.dumps(child({"ours": ours, "duckdb": duckdb}[chosen.child], chosen.folder)))
+    else:
+        main(__doc__, run, add)

@@ -1,0 +1,117 @@
+"""Many accounts valued in columns are worth what their holdings are worth one by one, whatever is in them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+
+import polars as pl
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from chainfolio.amounts import MAX_RAW
+from chainfolio.assets import Asset
+from chainfolio.contracts import Holding, Issue, Position, Price, Snapshot, Spam, Token
+from portfolio import columns
+from portfolio.columns import MAX_PLACES, Quote, values_by_account
+from portfolio.valuation import value
+from portfolio.worths import worth, worths
+from tests.portfolio.examples import ALICE, BOB, IDS, erc20, native, price, snapshot
+
+ACCOUNTS = (ALICE, BOB, "0x3333333333333333333333333333333333333333")
+ASSETS = [Asset(IDS["ethereum"], "erc20", f"0x{number:040x}") for number in range(6)]
+# Of every size, and around the edges of limbs and of all that fits.
+RAWS = st.one_of(
+    st.integers(0, MAX_RAW),
+    st.integers(0, 10**24),
+    st.sampled_from(
+        [0, 1, 2**32 - 1, 2**32, 2**64 - 1, 2**64, 2**128 - 1, 2**192, MAX_RAW - 1, MAX_RAW, MAX_RAW + 1, -1]
+    ),
+)
+DIGITS = st.integers(0, 10**38)
+PRICES = st.one_of(
+    st.builds(lambda digits, places: Decimal(digits).scaleb(-places), DIGITS, st.integers(0, 36)),
+    st.builds(lambda digits, places: Decimal(digits).scaleb(places), DIGITS, st.integers(-200, 60)),
+    st.sampled_from([Decimal(text) for text in ("0", "-1", "NaN", "Infinity", "1E-37", "1E+40", "0.99999999")]),
+)
+DEPTHS = st.one_of(st.none(), st.just(Decimal("NaN")), st.just(Decimal(-1)), PRICES.filter(Decimal.is_finite))
+TOKENS = st.lists(
+    st.builds(lambda asset, decimals: Token(asset, "T", "T", decimals), st.sampled_from(ASSETS),
+              st.one_of(st.none(), st.sampled_from([0, 6, 8, 18, 18, 36]), st.integers(0, 256))),
+    min_size=1, max_size=8,
+)  # fmt: skip
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    """Tokens of any decimals, several of one asset too, held in any amount at any price or none, some inside positions,
+    some taken for spam."""
+    tokens = draw(TOKENS)
+    holding = st.builds(Holding, st.sampled_from(ACCOUNTS), st.sampled_from(tokens), RAWS)
+    priced = st.builds(
+        lambda asset, usd, depth: Price(asset, usd, "example", 0, Decimal(1), depth_usd=depth),
+        st.sampled_from(ASSETS), PRICES, DEPTHS,
+    )  # fmt: skip
+    parts = st.lists(holding, max_size=2).map(tuple)
+    positions = st.builds(
+        lambda account, supplied, borrowed, replaces: Position(
+            account, "aave3", "LENDING", "Main", supplied, borrowed, replaces=tuple(replaces)
+        ),
+        st.sampled_from(ACCOUNTS), parts, parts, st.sets(st.sampled_from(ASSETS), max_size=2),
+    )  # fmt: skip
+    spam = st.dictionaries(
+        st.tuples(st.sampled_from(ACCOUNTS), st.sampled_from(ASSETS)), st.just(Spam(90, ("airdrop",)))
+    )
+    issues = st.builds(
+        lambda account, partial: Issue("balance", "0xaa", "refused", makes_partial=partial, account=account),
+        st.sampled_from(["", *ACCOUNTS]), st.booleans(),
+    )  # fmt: skip
+    taken = snapshot(
+        *draw(st.lists(holding, max_size=30)), prices=tuple(draw(st.lists(priced, max_size=8))), accounts=ACCOUNTS,
+        issues=tuple(draw(st.lists(issues, max_size=2))), chain=draw(st.sampled_from(["ethereum", "base"])),
+    )  # fmt: skip
+    return replace(taken, positions=tuple(draw(st.lists(positions, max_size=2))), spam=draw(spam))
+
+
+@settings(deadline=None, max_examples=100, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(st.lists(snapshots(), max_size=3))
+def test_every_account_is_worth_the_same_as_by_its_rows(taken: list[Snapshot]) -> None:
+    by_row = {account: worth(part) for account, part in value(taken).apart().items()}
+    assert worths(taken) == by_row
+
+
+def test_a_bound_holds_for_each_holding_and_not_for_their_sum() -> None:
+    thin = replace(price(erc20(), "2"), depth_usd=Decimal(10))
+    taken = snapshot(
+        Holding(ALICE, erc20(), 5 * 10**6), Holding(ALICE, erc20(), 5 * 10**6 + 1), Holding(ALICE, erc20(), 10**30),
+        prices=(thin,),
+    )  # fmt: skip
+    assert worths([taken])[ALICE].value_usd == 30
+
+
+def test_what_nobody_priced_is_counted_and_in_no_sum() -> None:
+    held = Holding(ALICE, native(), 10**18), Holding(ALICE, erc20(), 7), Holding(BOB, erc20(decimals=None), 7)
+    prices = price(native(), "2000"), price(erc20(), "NaN")
+    found = worths([snapshot(*held, prices=prices, accounts=(ALICE, BOB))])
+    assert [(int(each.value_usd), each.unpriced_assets) for each in found.values()] == [(2000, 1), (0, 1)]
+
+
+def test_what_fits_columns_is_not_valued_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(quote: Quote, raw: int) -> Decimal:
+        raise AssertionError(f"{raw} at {quote} one by one")
+
+    holdings = pl.DataFrame({"account": ["a"] * 2, "asset": ["t"] * 2, "raw": [MAX_RAW.to_bytes(32, "big")] * 2})
+    finest = Quote(18, Decimal("123456.123456789012345678901234567890123456"))
+    expected = Fraction(2 * MAX_RAW, 10**18) * Fraction(finest.usd)
+    monkeypatch.setattr(columns.Quote, "worth", refuse)
+    assert {each: Fraction(usd) for each, usd in values_by_account(holdings, {"t": finest}).items()} == {"a": expected}
+    with pytest.raises(AssertionError, match="one by one"):
+        values_by_account(holdings, {"t": Quote(MAX_PLACES, Decimal("0.1"))})
+
+
+def test_a_raw_of_another_size_is_refused() -> None:
+    holdings = pl.DataFrame({"account": ["a"], "asset": ["t"], "raw": [b"\x01"]})
+    with pytest.raises(AssertionError, match="32 bytes"):
+        values_by_account(holdings, {"t": Quote(18, Decimal(1))})
