@@ -19,6 +19,15 @@ ETHEREUM = Path(__file__).parents[2] / "configs" / "chains" / "ethereum.toml"
 OF_LOGS = ("transfers", "approvals", "events")
 
 
+class Headers(dict[int, Any]):
+    """Headers by height; a block that was not recorded has no logs."""
+
+    def __missing__(self, height: int) -> Any:
+        like = self[min(self)]
+        number, name = hex(height), f"0x{height:064x}"
+        return {**like, "number": number, "hash": name, "logsBloom": "0x" + "00" * 256, "transactions": []}
+
+
 class Recorded(FakeChain):
     """What was recorded as a node has it: headers and logs by height."""
 
@@ -32,7 +41,7 @@ class Recorded(FakeChain):
             logs[int(receipt["blockNumber"], 16)] += receipt["logs"]
         self.span = Span(min(heights), max(heights))
         hashes = {height: [sent["hash"] for sent in block["transactions"]] for height, block in heights.items()}
-        self.headers = cast(Any, {h: {**block, "transactions": hashes[h]} for h, block in heights.items()})
+        self.headers = cast(Any, Headers({h: {**b, "transactions": hashes[h]} for h, b in heights.items()}))
         self.logs = cast(Any, logs)
 
     @property
