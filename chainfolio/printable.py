@@ -18,6 +18,11 @@ def clean(written: str, longest: int) -> str:
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
+def harmless(text: str) -> str:
+    """A text of several lines without the characters that steer a terminal, or reorder and hide others."""
+    return "".join(char for char in text if char == "\n" or _is_printable(char))
+
+
 def _is_printable(char: str) -> bool:
     category = unicodedata.category(char)
     return (category[0] not in "C" and category not in ("Zl", "Zp")) or char == "\t"

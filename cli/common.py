@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from chainfolio.errors import BadRequest
+from chainfolio.printable import harmless
 from chainfolio.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def show_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Se
     from rich.text import Text
 
     kept = [at for at in range(len(columns)) if not rows or any(row[at] for row in rows)]
-    columns, rows = [columns[at] for at in kept], [[row[at] for at in kept] for row in rows]
+    columns, rows = [columns[at] for at in kept], [[harmless(row[at]) for at in kept] for row in rows]
     least = [_least(name, side == "right", [row[at] for row in rows]) for at, (name, side) in enumerate(columns)]
     width = shutil.get_terminal_size((80, 24)).columns
     if sum(least) + 3 * len(least) + 1 > width and rows:

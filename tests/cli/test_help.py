@@ -133,6 +133,18 @@ def test_a_table_fits_the_terminal_and_splits_neither_words_nor_numbers(
         assert max(map(len, told.splitlines())) <= int(columns)
 
 
+@pytest.mark.parametrize("width", ["200", "12"], ids=["as a table", "as lines"])
+def test_no_cell_steers_the_terminal_or_hides_what_stands_beside_it(
+    width: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    show_table("", [("asset", ""), ("amount", "right")], [("\x1b[2JUS\u202eCD\u200b\x07S", "1\x9b31m\n2")])
+    shown = capsys.readouterr().out
+    assert "[2JUSCDS" in shown, "letters stay"
+    assert "131m" in shown
+    assert not {"\x1b", "\x9b", "\x07", "\u202e", "\u200b"} & set(shown)
+
+
 def test_a_column_without_a_word_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     show_table("", [("asset", ""), ("position", "")], [("ETH", ""), ("WETH", "")])
     assert "position" not in capsys.readouterr().out

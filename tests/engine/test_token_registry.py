@@ -14,13 +14,16 @@ from adapters.evm.settings import EvmSettings
 from chainfolio.assets import account
 from chainfolio.blocks import Span
 from chainfolio.errors import BadSettings
+from chainfolio.printable import clean
 from chainfolio.scopes import account_filter
 from chainfolio.settings import Settings
 from engine.service import Engine
 from engine.token_registry import HEADER, TokenRegistry
 from indexer.wiring import CONFIGS, System
 from localchain.artifacts import artifact
+from localchain.deploy import WAD
 from localchain.evm import Tx, created_address, tx, words
+from localchain.hostile import deploy_hostile
 from portfolio.document import AssetDocument, Portfolio, every_asset
 from portfolio.facts import Options
 from tests.chains.evm import EvmSubject, evm
@@ -145,6 +148,28 @@ async def test_a_token_that_few_lists_name_is_said_to_be_so_and_one_that_looks_l
     assert document.spam_assets == 1
     assert "LOOKALIKE" in found[lookalike].spam.reasons  # type: ignore[union-attr]
     assert document.networth == "0"
+
+
+@pytest.mark.node
+async def test_tokens_of_the_registry_that_lie_or_break_spoil_nothing_else_and_show_no_character_that_misleads(
+    subject: EvmSubject, tmp_path: Path
+) -> None:
+    """What a contract says counts where few lists name it, and what the lists say where many do."""
+    held, hostile = mint(subject, "HELD", "Held"), deploy_hostile(subject.node, HOLDER.address)
+    lines = [line(held, 5, "HELD"), line(hostile["decimals 77"].lower(), 4, "HOST")]
+    lines += [line(each.lower(), 2, "HOST") for name, each in hostile.items() if name != "decimals 77"]
+    async with engine(subject, tmp_path, lines) as asked:
+        document = await read(asked)
+    found = loose(document)
+    assert (found[held].symbol, found[held].balance) == ("held", "0.000000000000000005")
+    assert found[hostile["decimals 77"].lower()].balance == "1", "four lists say 18"
+    assert found[hostile["decimals 0"].lower()].balance == str(WAD), "two lists say 18, and the contract 0"
+    unread = {hostile[name].lower() for name in ("balance reverts", "balance loops", "balance of 0 bytes")}
+    assert not unread & found.keys()
+    assert document.completeness == "partial"
+    assert document.networth == "0"
+    shown = [(asset.symbol, asset.name) for asset in found.values()]
+    assert all(clean(text, 10_000) == text for texts in shown for text in texts), shown
 
 
 @pytest.mark.node
