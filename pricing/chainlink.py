@@ -20,7 +20,7 @@ from chainfolio.plans import Plan, Unknown
 from chainfolio.reads import Read, ReadResult
 from pricing.fixed import canonical
 from pricing.guards import Round, answer_fault, round_fault
-from pricing.quotes import PriceSection, Quotes, Refusal
+from pricing.quotes import PriceSection, Quotes, Refusal, by_chain
 
 SOURCE: Final = "chainlink"
 KIND: Final = "evm"  # of the chains on which feeds stand
@@ -173,11 +173,4 @@ def _whole(value: Any, least: int, most: int, what: str, where: str) -> int:
     return value
 
 
-def _of_chain(section: Mapping[str, Any], chain: str, where: str) -> Chainlink:
-    of_chain = section.get(chain, {})
-    if not isinstance(of_chain, Mapping):
-        raise BadSettings(f"{where}.{chain}", "is not a section")
-    return chainlink(of_chain, f"{where}.{chain}")
-
-
-SECTION = PriceSection(_of_chain, kinds=(KIND,))
+SECTION = PriceSection(by_chain(chainlink), kinds=(KIND,))

@@ -20,7 +20,7 @@ from chainfolio.plans import Plan
 from chainfolio.reads import AtParent, Read, ReadResult
 from pricing.fixed import canonical
 from pricing.markets import Market, Pair, Pool, Venue, deepest, unread
-from pricing.quotes import PriceSection, Quotes, Refusal, Relative
+from pricing.quotes import PriceSection, Quotes, Refusal, Relative, by_chain
 from pricing.venues.section import DECIMALS, KIND, Facts, call, scale
 
 SOURCE: Final = "pools"
@@ -193,11 +193,4 @@ def _amount(written: Any, asset: str, where: str) -> Fraction:
     return Fraction(amount)
 
 
-def _of_chain(section: Mapping[str, Any], chain: str, where: str) -> Pools:
-    of_chain = section.get(chain, {})
-    if not isinstance(of_chain, Mapping):
-        raise BadSettings(f"{where}.{chain}", "is not a section")
-    return pools(of_chain, f"{where}.{chain}")
-
-
-SECTION = PriceSection(_of_chain, order=70, kinds=(KIND,))
+SECTION = PriceSection(by_chain(pools), order=70, kinds=(KIND,))

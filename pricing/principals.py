@@ -20,7 +20,7 @@ from chainfolio.plans import Plan
 from chainfolio.reads import AtParent, Read, ReadResult
 from pricing.fixed import canonical
 from pricing.markets import Market, State, is_there, unread
-from pricing.quotes import PriceSection, Quotes, Refusal, Relative
+from pricing.quotes import PriceSection, Quotes, Refusal, Relative, by_chain
 from pricing.redeemables import Redeemed
 from pricing.shares import told
 from pricing.venues.section import DECIMALS, KIND, address_of, call, scale
@@ -182,11 +182,4 @@ def principals(section: Mapping[str, Any], where: str) -> Principals:
     return Principals(named, native)
 
 
-def _of_chain(section: Mapping[str, Any], chain: str, where: str) -> Principals:
-    of_chain = section.get(chain, {})
-    if not isinstance(of_chain, Mapping):
-        raise BadSettings(f"{where}.{chain}", "is not a section")
-    return principals(of_chain, f"{where}.{chain}")
-
-
-SECTION = PriceSection(_of_chain, order=65, kinds=(KIND,))
+SECTION = PriceSection(by_chain(principals), order=65, kinds=(KIND,))

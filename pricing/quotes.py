@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
+from chainfolio.errors import BadSettings
 from chainfolio.plans import Plan
 from chainfolio.reads import ReadResult
 
@@ -91,3 +92,16 @@ class PriceSection:
     build: Factory
     order: int = 50
     kinds: tuple[str, ...] = ()
+
+
+def by_chain(build: Callable[[Mapping[str, Any], str], PriceSource]) -> Factory:
+    """The factory of a source whose section has a section for each chain, which `build` reads; its place is the second
+    argument. One without a section for a chain is built of an empty one."""
+
+    def of_chain(section: Mapping[str, Any], chain: str, where: str) -> PriceSource:
+        own = section.get(chain, {})
+        if not isinstance(own, Mapping):
+            raise BadSettings(f"{where}.{chain}", "is not a section")
+        return build(own, f"{where}.{chain}")
+
+    return of_chain

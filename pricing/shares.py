@@ -20,7 +20,7 @@ from chainfolio.reads import AtParent, Read, ReadResult
 from pricing.fixed import canonical
 from pricing.markets import factor, percent, unread
 from pricing.pool_shares import BalancerPools, CurvePools, Pairs, SolidlyPools
-from pricing.quotes import PriceSection, Quotes, Refusal, Relative
+from pricing.quotes import PriceSection, Quotes, Refusal, Relative, by_chain
 from pricing.redeemables import NATIVE, Kind, Markets, Redeemed, Reserves, Vaults
 from pricing.venues.balancer_v2 import shares_of
 from pricing.venues.section import DECIMALS, KIND, Facts, address_of, call, scale
@@ -221,11 +221,4 @@ def _is_getter(function: Any) -> bool:
     return isinstance(function, str) and function.endswith("()(uint256)") and function[:-11].isidentifier()
 
 
-def _of_chain(section: Mapping[str, Any], chain: str, where: str) -> Shares:
-    of_chain = section.get(chain, {})
-    if not isinstance(of_chain, Mapping):
-        raise BadSettings(f"{where}.{chain}", "is not a section")
-    return shares(of_chain, f"{where}.{chain}")
-
-
-SECTION = PriceSection(_of_chain, order=60, kinds=(KIND,))
+SECTION = PriceSection(by_chain(shares), order=60, kinds=(KIND,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -79,6 +79,16 @@ class PoolChain:
         height = self.node.height
         self.deployer.settle()
         assert self.node.height == height + 1
+
+    @contextmanager
+    def undone(self) -> Iterator[PoolChain]:
+        """What is done in here is taken back."""
+        before, nonce, tokens = self.node.snapshot(), self.deployer.nonce, dict(self.tokens)
+        yield self
+        self.node.revert(before)
+        self.deployer.nonce = nonce
+        self.tokens.clear()
+        self.tokens.update(tokens)
 
     # --- Uniswap V2 ---------------------------------------------------------------------------------------------------
 

@@ -68,12 +68,10 @@ def algebra(deployer: Deployer, weth: str) -> dict[str, str]:
 @pytest.fixture
 def chain(deployed: PoolChain) -> Iterator[PoolChain]:
     """A pool of 100 ether and 200,000 dollars between half and twice the price, some blocks old."""
-    before, nonce = deployed.node.snapshot(), deployed.deployer.nonce
-    pool(deployed, 100 * WAD, 200_000 * USDC)
-    deployed.node.mine(2)
-    yield deployed
-    deployed.node.revert(before)
-    deployed.deployer.nonce = nonce
+    with deployed.undone() as found:
+        pool(found, 100 * WAD, 200_000 * USDC)
+        found.node.mine(2)
+        yield found
 
 
 def pool(chain: PoolChain, weth: int, usdc: int) -> None:

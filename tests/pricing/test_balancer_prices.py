@@ -38,11 +38,8 @@ def deployed() -> Iterator[Made]:
 
 @pytest.fixture
 def made(deployed: Made) -> Iterator[Made]:
-    chain, it = deployed
-    before, nonce = chain.node.snapshot(), chain.deployer.nonce
-    yield chain, it
-    chain.node.revert(before)
-    chain.deployer.nonce = nonce
+    with deployed[0].undone():
+        yield deployed
 
 
 def number(chain: PoolChain, it: Balancer, name: str) -> bytes:

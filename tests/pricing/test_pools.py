@@ -39,13 +39,8 @@ def fresh(node: LocalNode) -> PoolChain:
 @pytest.fixture
 def chain(fresh: PoolChain) -> Iterator[PoolChain]:
     """The chain without pools: what a test does there is undone."""
-    before = fresh.node.snapshot()
-    kept = fresh.deployer.nonce, dict(fresh.tokens)
-    yield fresh
-    fresh.node.revert(before)
-    fresh.deployer.nonce = kept[0]
-    fresh.tokens.clear()
-    fresh.tokens.update(kept[1])
+    with fresh.undone():
+        yield fresh
 
 
 def source(chain: PoolChain) -> Pools:

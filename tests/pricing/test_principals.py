@@ -37,11 +37,8 @@ def deployed(request: pytest.FixtureRequest) -> Iterator[Made]:
 
 @pytest.fixture
 def made(deployed: Made) -> Iterator[Made]:
-    chain, it = deployed
-    before, nonce = chain.node.snapshot(), chain.deployer.nonce
-    yield chain, it
-    chain.node.revert(before)
-    chain.deployer.nonce = nonce
+    with deployed[0].undone():
+        yield deployed
 
 
 def source(it: Pendle, **markets: str) -> Principals:

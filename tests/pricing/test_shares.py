@@ -68,10 +68,8 @@ ROLES = {"vault": "Vault", "data_provider": "AaveProtocolDataProvider", "factory
 
 @pytest.fixture
 def world(deployed: Shared) -> Iterator[Shared]:
-    before, nonce = deployed.chain.node.snapshot(), deployed.chain.deployer.nonce
-    yield deployed
-    deployed.chain.node.revert(before)
-    deployed.chain.deployer.nonce = nonce
+    with deployed.chain.undone():
+        yield deployed
 
 
 @pytest.mark.node

@@ -40,11 +40,8 @@ def deployed() -> Iterator[Made]:
 
 @pytest.fixture
 def made(deployed: Made) -> Iterator[Made]:
-    chain, v4 = deployed
-    before, nonce = chain.node.snapshot(), chain.deployer.nonce
-    yield chain, v4
-    chain.node.revert(before)
-    chain.deployer.nonce = nonce
+    with deployed[0].undone():
+        yield deployed
 
 
 def source(chain: PoolChain, v4: UniswapV4, floor: str = "1") -> Pools:
