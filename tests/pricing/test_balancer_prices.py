@@ -14,7 +14,7 @@ from localchain.node import LocalNode
 from pricing.pools import Pools, pools
 from pricing.shares import Shares, shares
 from tests.pricing.pool_chain import CHAIN, PoolChain, one_part, section
-from tests.protocols.balancer_v2_deployment import SWAP, Balancer, balancer
+from tests.protocols.balancer_v2_deployment import EXACT_TOKENS_IN, JOIN, SWAP, Balancer, balancer, join
 
 pytestmark = pytest.mark.node
 Made = tuple[PoolChain, Balancer]
@@ -150,9 +150,15 @@ def test_a_pool_that_was_drained_in_the_block_gives_no_price_and_what_came_in_it
     chain.node.mine()
     assert "could pay enough" in chain.quoted(enough, "WETH").refused[0].reason
     small = source(chain, it, "weighted", floor="1000")
-    relative, _, _ = one_part(chain.quoted(small, "WETH"))
-    assert relative.depth
-    assert relative.depth[1] < deep // 5
+    left = one_part(chain.quoted(small, "WETH"))[0].depth
+    assert left
+    assert left[1] < deep // 5
+    tokens = (chain.tokens["WETH"], chain.tokens["USDC"])
+    given = {token.address.lower(): held(chain, it, "weighted", token.symbol) * 10 for token in tokens}
+    asked = join(EXACT_TOKENS_IN, sorted(given, key=lambda at: int(at, 16)), given, it.pools["weighted"])
+    chain.do(it.vault, JOIN, number(chain, it, "weighted"), chain.me, chain.me, asked)
+    assert held(chain, it, "weighted", "USDC") > 8 * left[1] * USDC
+    assert one_part(chain.quoted(small, "WETH"))[0].depth == left
 
 
 def test_shares_of_a_pool_have_no_market_in_the_pool_itself_and_a_pool_that_is_not_registered_is_none(
