@@ -146,13 +146,26 @@ class Work:
     name: str
 
 
+GATE: list[Any] = []  # of a process: where it waits until both have seen that nothing is kept
+
+
+def gated(barrier: Any) -> None:
+    """Give a process the barrier: it cannot come with the work."""
+    GATE.append(barrier)
+
+
 def keep_many(work: Work) -> dict[int, str]:
-    """What one process of several uses for each block, after it has asked its own source."""
+    """What one process of two uses for each block: each asks its own source, for both see that nothing is kept."""
     mine = store_at(work.folder)
     used = {}
     for height in range(1, 41):
-        known = mine.at(block(height)) or mine.keep(block(height), [price(ETH, height, work.name)], final=True)
-        used[height] = known[ETH].source
+        assert mine.at(block(height)) == {}
+        GATE[0].wait(20)
+        kept = mine.keep(block(height), [price(ETH, height, work.name)], final=True)
+        assert mine.at(block(height)) == kept
+        used[height] = kept[ETH].source
+        GATE[0].wait(20)  # the other has kept its own by now: what is used has to be what stays
+        assert mine.at(block(height))[ETH].source == used[height]
         if height % 10 == 0:
             mine.settle(height)
     mine.settle(40)
@@ -162,7 +175,8 @@ def keep_many(work: Work) -> dict[int, str]:
 
 def test_two_processes_that_ask_different_sources_use_and_keep_the_same_prices(tmp_path: Path) -> None:
     store_at(tmp_path).tail.close()
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(2, spawn, initializer=gated, initargs=(spawn.Barrier(2),)) as pool:
         first, second = pool.map(keep_many, [Work(tmp_path, "one"), Work(tmp_path, "two")])
     assert first == second
     last = store_at(tmp_path)
