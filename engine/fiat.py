@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
@@ -65,7 +64,8 @@ class Fiat:
             return f"the European Central Bank gave what is no answer: {error!s:.200}"
         days = [first + timedelta(days=each) for each in range((last - first).days + 1)]
         none = [each for each in days if each not in told]
-        known |= told | {each: {} for each in ecb.settled(none, now_us) if not known.get(each)}
+        fresh = told | {each: {} for each in ecb.settled(none, now_us)}
+        known |= {each: rates for each, rates in fresh.items() if not known.get(each)}  # what was said first stays
         self._asked_s |= dict.fromkeys(none, self.seams.clock.monotonic_s())
         self._keep(known)
         return ""
@@ -73,16 +73,21 @@ class Fiat:
     def _load(self) -> Days:
         """What is known; a file that cannot be read is as none, and the bank is asked again."""
         if self._known is None:
-            self._known = {}
-            try:
-                self._known = ecb.kept(self.seams.files.read(self.file)) if self.file else {}
-            except FileNotFoundError:
-                pass
-            except (OSError, ValueError) as error:
-                log.warning("%s cannot be read, its rates are asked for again: %s", self.file, error)
+            self._known = self._read()
         return self._known
 
-    def _keep(self, known: Mapping[date, ecb.Rates]) -> None:
+    def _read(self) -> Days:
+        try:
+            return ecb.kept(self.seams.files.read(self.file)) if self.file else {}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            log.warning("%s cannot be read, its rates are asked for again: %s", self.file, error)
+            return {}
+
+    def _keep(self, known: Days) -> None:
+        """Add to the file what is known; of a day that another process was told of first, its rates count."""
+        known |= {day: rates for day, rates in self._read().items() if rates}
         try:
             if self.file:
                 self.seams.files.replace(self.file, ecb.written(known))

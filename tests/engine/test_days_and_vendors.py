@@ -1,4 +1,4 @@
-"""A past day is the snapshot that was taken of it, byte for byte, though a vendor of its prices changed its mind since."""
+"""A past day is the snapshot that was taken of it, byte for byte, after a vendor of its prices changed its mind."""
 
 from __future__ import annotations
 

@@ -207,3 +207,16 @@ async def test_the_recorded_file_of_the_bank_is_reproduced() -> None:
                 exact = Fraction(rates.get(currency, "1")) / Fraction(rates["USD"])
                 assert abs(Fraction(found.per_usd) - exact) <= Fraction(1, 2 * 10**18)
                 assert found.source.endswith(f"reference rate of {day}")
+
+
+async def test_of_a_day_that_is_told_twice_the_first_rates_count_in_every_process(tmp_path: Path) -> None:
+    """Each question asks for the days around it, too: what the bank says of these by then changes nothing."""
+    path, later = tmp_path / "ecb.csv", date(2024, 4, 2)
+    changed = {day: {**rates, "CHF": "0.5"} for day, rates in RATES.items() if day != later}
+    async with vendor(lambda request: answered(request, RATES)) as bank, sending(NOW_S) as http:
+        other = fiat(http, bank.url, path)
+        assert isinstance(await other.at("CHF", moment(date(2020, 5, 5))), str)  # it has read the file: there is none
+        first = await rate(fiat(http, bank.url, path), "CHF", moment(FRIDAY, 16))
+        bank.answer = lambda request: answered(request, changed)
+        assert (await rate(other, "CHF", moment(FRIDAY, 16))) == first
+        assert (await rate(fiat(http, bank.url, path), "CHF", moment(FRIDAY, 16))) == first
