@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from chainfolio.errors import BadRequest
+from chainfolio.errors import BadRequest, StoreError
 from chainfolio.printable import harmless
 from chainfolio.settings import Settings, load
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from portfolio.document import IssueDocument
 
 Commands = Any  # argparse's own type for a group of commands is private
+log = logging.getLogger("chainfolio.prices")
 T = TypeVar("T")
 HERE = Path("chainfolio.toml")
 # What a spreadsheet takes for the beginning of a formula, full-width characters too, and what it does not.
@@ -80,13 +82,28 @@ def with_system(options: argparse.Namespace, work: Callable[[System], Awaitable[
     async def run() -> T:
         system = await _system(options)
         try:
-            return await work(system)
+            found = await work(system)
+            await asyncio.to_thread(_settle_prices, system)
+            return found
         finally:
             if getattr(options, "explain", False):
                 _explain(system, len(options.rpc))
             await system.close()
 
     return asyncio.run(run())
+
+
+def _settle_prices(system: System) -> None:
+    """Move the prices of final blocks that a command used to the lake: no server may ever run that does it."""
+    used = [] if system.keeps_nothing else [chain.key for chain in system.used]
+    for key in used:
+        if system.tail.has_prices(key):
+            from engine.price_store import PriceStore
+
+            try:
+                PriceStore(key, system.lake, system.tail).settle_final()
+            except StoreError as error:  # they are kept where they are, and the answer is there
+                log.warning("%s: prices were not moved to the lake: %s", key, error.message)
 
 
 async def _system(options: argparse.Namespace) -> System:

@@ -171,6 +171,11 @@ class PriceStore:
         """Whether there are prices on their way to the lake."""
         return self.tail.has_prices(self.chain)
 
+    def settle_final(self) -> int:
+        """Move the prices of blocks that were final when they were kept, and so of all below; how many."""
+        final = self.tail.last_final_price(self.chain)
+        return 0 if final is None else self.settle(final)[0]
+
     def settle(self, final: int, hashes: Mapping[int, str] | None = None) -> tuple[int, list[int]]:
         """Move what is kept of final blocks to the lake, and drop what is of blocks that left the chain. How many rows
         were moved, and the heights whose block is known neither to the index nor to `hashes`."""

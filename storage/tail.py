@@ -400,6 +400,11 @@ class Tail:
         """Whether any are kept here."""
         return bool(self._read("SELECT 1 FROM prices WHERE chain = ? LIMIT 1", chain))
 
+    def last_final_price(self, chain: str) -> int | None:
+        """The highest height of which prices are kept here as those of a final block."""
+        found: int | None = self._read("SELECT max(height) FROM prices WHERE chain = ? AND hash = ''", chain)[0][0]
+        return found
+
     def waiting_prices(self, chain: str, last: int) -> list[tuple[int, int, str, int, str, bytes]]:
         """The number, height, hash, time, asset and price of what is kept here up to a height, in order."""
         return self._read(

@@ -19,6 +19,7 @@ from engine.days import days_from, midnight_us
 from localchain.deploy import deploy
 from localchain.evm import Tx
 from localchain.node import LocalNode
+from storage.tail import Tail
 from tests.cli.conftest import Run
 
 pytestmark = pytest.mark.node
@@ -62,6 +63,17 @@ def test_every_day_is_worth_what_was_there_as_it_began(run: Run, asked: list[str
     found = values(run(*asked, "--json"))
     assert found == {str(day): str((2 * at + 1) * 2000) for at, day in enumerate(DAYS)}
     assert "2024-02-29" in found
+
+
+def test_the_prices_of_final_blocks_that_a_command_used_are_in_the_lake_when_it_has_ended(
+    run: Run, asked: list[str]
+) -> None:
+    assert run(*asked, "--json").code == 0
+    (found,) = run("sql", "SELECT count(*) AS days, min(usd) AS usd, max(source) AS source FROM prices", "--json").json
+    assert found == {"days": len(DAYS), "usd": "2000", "source": "fixed"}
+    tail = Tail(Path("data") / "tail.db", reader=True)
+    assert not tail.has_prices("local")
+    tail.close()
 
 
 def test_a_second_run_asks_the_node_for_nothing_of_the_past(run: Run, asked: list[str]) -> None:
