@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from datetime import date, timedelta
 from itertools import accumulate
@@ -156,6 +157,21 @@ def test_a_day_begins_at_midnight_utc() -> None:
 
 
 @pytest.mark.node
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Pacific/Apia", "UTC"])
+def test_a_day_has_24_hours_whatever_clocks_do_where_the_server_stands(
+    zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        for day in (date(2024, 3, 10), date(2024, 3, 31), date(2024, 10, 27), date(2024, 11, 3), date(2011, 12, 30)):
+            assert midnight_us(day + timedelta(days=1)) - midnight_us(day) == 86_400_000_000
+            assert midnight_us(day) == (day - date(1970, 1, 1)).days * 86_400_000_000
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 async def test_a_block_at_midnight_belongs_to_the_day_and_is_not_before_it() -> None:
     with evm(0, LocalNode(timestamp=MIDNIGHT_S - 86_400)) as subject:
         node = subject.node

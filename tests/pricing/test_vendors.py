@@ -150,6 +150,21 @@ async def test_coingecko_is_asked_once_for_all_past_moments_of_a_coin_and_gives_
     assert [request.path for request in found.asked] == ["/coins/ethereum/market_chart/range"]
 
 
+@pytest.mark.parametrize(("skew_s", "usd"), [(-86_400, None), (-1, None), (0, None), (600, 1999), (86_400, 1999)])
+async def test_whatever_our_own_clock_says_no_price_is_of_a_time_after_the_block(skew_s: int, usd: int | None) -> None:
+    """With a slow clock a block of the past is taken for one of now, whose newest price came after it."""
+    newest = f'{{"ethereum":{{"usd":2000,"last_updated_at":{NOW_S + 30}}}}}'
+    past = json.dumps({"prices": [[(NOW_S - 60) * 1000, 1999], [(NOW_S + 30) * 1000, 2000]]})
+    async with (
+        vendor(lambda asked: past if "range" in asked.path else newest) as found,
+        sending(NOW_S + skew_s) as http,
+    ):
+        source = coingecko.SECTION.build({"base_url": found.url, **NAMED}, "ethereum", "coingecko")
+        (said,) = await priced(http, source, [ETHER])
+    assert [each.usd for each in said.prices] == ([] if usd is None else [usd])
+    assert all("after the block" in each.reason for each in said.refused)
+
+
 def test_coingecko_is_asked_in_parts_that_have_the_finest_step() -> None:
     batch = coingecko.Listed(Host("http://vendor"))
     keys = [("", "ethereum", NOW_S - 86_400 * day) for day in range(1, 366)]
