@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,7 +70,8 @@ WALLETS = ("alice", "bob", "carol", "dave", "erin", "frank")
 SUSHI = {"pending": "pendingSushi(uint256,address)(uint256)", "reward": "sushi()(address)"}
 HEARTBEAT_S = 365 * 86400  # the demo's feeds move when its script says so
 DAY_S = 86_400
-MORNING_S = 2 * 3600  # the last block is from so long after a midnight: there is a past day, and one that goes on
+NOON_S = 12 * 3600  # the last block is from so long after a midnight: the day goes on, and much has happened in it
+PAST_DAYS = 6  # midnights before that one: what a wallet was worth on them is a chart
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -119,8 +120,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def past_midnight(node: LocalNode, blocks: int) -> int:
-    """How many seconds apart so many blocks are that end in the morning of the next day."""
-    left_s = DAY_S - block_time_s(node) % DAY_S + MORNING_S
+    """How many seconds apart so many blocks are that last some days, and end at noon."""
+    left_s = DAY_S - block_time_s(node) % DAY_S + PAST_DAYS * DAY_S + NOON_S
     return max(node.seconds_per_block, -(-left_s // blocks))
 
 
@@ -134,7 +135,9 @@ def prepare(folder: Path, node: LocalNode, deployment: Deployment, port: int) ->
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "local.toml").write_text(FACTS.format(weth=deployment.contracts["WETH"].lower()))
-    (folder / "prices.toml").write_text("[chainlink.local]\n" + "".join(_feeds(deployment)))
+    (folder / "prices.toml").write_text(
+        "".join(["[chainlink.local]\n", *_feeds(deployment), "[peg]\n", *_pegs(deployment)])
+    )
     (folder / "protocols").mkdir()
     for key, text in protocols(deployment).items():
         (folder / "protocols" / f"{key}.toml").write_text(text)
@@ -179,6 +182,12 @@ def _feeds(deployment: Deployment) -> Iterator[str]:
     for asset, symbol in assets.items():
         feed = deployment.feeds["ETH" if symbol == "WETH" else symbol].lower()
         yield f'"eip155:31337/{asset}" = {{feed = "{feed}", decimals = 8, heartbeat_s = {HEARTBEAT_S}}}\n'
+
+
+def _pegs(deployment: Deployment) -> Iterator[str]:
+    """The tokens that are meant to be worth a dollar: they count as cash, at the price of their feeds."""
+    for symbol in ("USDC", "DAI"):
+        yield f'"eip155:31337/erc20:{deployment.tokens[symbol].address.lower()}" = "1"\n'
 
 
 async def _show(
@@ -271,6 +280,10 @@ async def _serve(
         else:
             print(f"\nDocumentation: {url}/docs    Key: {key}\nTry:\n")
             print(f"  curl -s -H 'Authorization: Bearer {key}' '{url}/v1/portfolio?addresses={wallets['alice']}'\n")
+            last = date.fromisoformat(config.examples["2026-03-01"])
+            span = f"--from {last - timedelta(days=PAST_DAYS)} --to {last} --plot --config {file}"
+            for command in ("history", "performance"):
+                print(f"  chainfolio {command} {wallets['alice']} {span}\n")
             print(f"  chainfolio --help    settings: --config {file}\n\nCtrl-C ends it.", flush=True)
         stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

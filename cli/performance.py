@@ -113,7 +113,8 @@ def show(found: PerformanceDocument, *, plot: bool) -> None:
 
 
 def _cells(share: ShareDocument) -> tuple[str, ...]:
-    return share.key, money(share.value), _percent(share.share)
+    name = f"{share.symbol} on {share.key.partition(':')[0]}" if share.symbol else share.key
+    return name, money(share.value), _percent(share.share)
 
 
 def _percent(part: str, yearly: str = "N/A") -> str:

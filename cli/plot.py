@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 REMEDY: Final = "pip install 'chainfolio[plot]'; the chart of --plot, CSV and Parquet need nothing"
 INCHES: Final = (10, 5)
+TICKS: Final = 8  # at most, on the axis of days
+WHOLE: Final = 20  # USD from the bottom to the top, from which on cents say nothing
 
 
 def check() -> None:
@@ -24,24 +27,73 @@ def check() -> None:
 
 
 def write(path: Path, series: Mapping[str, Sequence[Point]]) -> None:
-    """A picture with a line for each account, broken where a value is not known. Equal series give equal bytes."""
+    """A picture with a line for each account over all days that were asked for: broken where a value is not known, with
+    those days shaded. Equal series give equal bytes."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context({"svg.hashsalt": "chainfolio", "svg.fonttype": "none"}):
         figure = Figure(figsize=INCHES, layout="constrained")
         axes = figure.add_subplot()
-        for account, points in series.items():
-            # floats: where a line is drawn on paper, and nowhere else
-            heights = [float("nan") if value is None else float(value) for _, value in points]
-            days: Any = [day for day, _ in points]
-            axes.plot(days, heights, marker="." if len(points) < 60 else "", label=_short(account))
-        axes.set_ylabel("USD")
-        axes.yaxis.set_major_formatter("{x:,.2f}")
-        axes.grid(alpha=0.3)
-        axes.legend()
-        figure.autofmt_xdate()
+        for number, (account, points) in enumerate(series.items()):
+            _draw(axes, _short(account), points, f"C{number}")
+        _shade(axes, series.values())
+        _label(axes, sorted({day for points in series.values() for day, _ in points}))
+        if all(value is None for points in series.values() for _, value in points):
+            axes.set_yticks([])  # there is nothing that these numbers would be of
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {"Software": "chainfolio"}, dpi=120)
+
+
+def _draw(axes: Any, name: str, points: Sequence[Point], colour: str) -> None:
+    """A line; a day between two that nobody knows has no line, so it is a dot."""
+    # floats: where a line is drawn on paper, and nowhere else
+    heights = [float("nan") if value is None else float(value) for _, value in points]
+    axes.plot([day for day, _ in points], heights, color=colour, marker="." if len(points) < 60 else "", label=name)
+    known = [False, *(value is not None for _, value in points), False]
+    alone = [at for at in range(len(points)) if known[at + 1] and not known[at] and not known[at + 2]]
+    axes.plot([points[at][0] for at in alone], [heights[at] for at in alone], color=colour, marker=".", linestyle="")
+
+
+def _shade(axes: Any, series: Iterable[Sequence[Point]]) -> None:
+    """The days of which somebody's value is not known."""
+    unknown = {day for points in series for day, value in points if value is None}
+    half = timedelta(hours=12)
+    for number, (first, last) in enumerate(runs(sorted(unknown))):
+        ends = (datetime.combine(day, time()) for day in (first, last))
+        begin, end = (moment + step for moment, step in zip(ends, (-half, half), strict=True))
+        axes.axvspan(begin, end, color="0.93", zorder=0, label="not known" if not number else None)
+
+
+def runs(days: Sequence[date]) -> list[tuple[date, date]]:
+    """Days that follow each other, as the first and the last of each run."""
+    found: list[tuple[date, date]] = []
+    for day in days:
+        if found and day - found[-1][1] == timedelta(days=1):
+            found[-1] = found[-1][0], day
+        else:
+            found.append((day, day))
+    return found
+
+
+def _label(axes: Any, days: Sequence[date]) -> None:
+    """Axes over all days, with as many words as there is room for, and the names above."""
+    room = timedelta(days=max(1.0, (days[-1] - days[0]).days / 50))
+    axes.set_xlim(days[0] - room, days[-1] + room)
+    ticks, form = marks(days)
+    axes.set_xticks(ticks, [format(day, form) for day in ticks])
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_formatter("{x:,.0f}" if high - low >= WHOLE else "{x:,.2f}")
+    axes.set_ylabel("USD")
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, borderaxespad=0.2)
+
+
+def marks(days: Sequence[date]) -> tuple[list[date], str]:
+    """The days that have a name on the axis, and how it is written: first days of months where there are enough."""
+    months = [day for day in days if day.day == 1]
+    chosen, form = (months, "%Y-%m") if len(months) >= 3 else (days, "%Y-%m-%d")
+    return list(chosen[:: -(-len(chosen) // TICKS)]), form
 
 
 def _short(account: str) -> str:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from portfolio.document import IssueDocument
     from portfolio.transactions import TransactionDocument
 
-NOTHING_KEPT: Final = Exposure({}, {}, {}, frozenset())
+NOTHING_KEPT: Final = Exposure({}, {}, {}, frozenset(), {})
 MAX_REASONS: Final = 5  # of one period
 Held = Mapping[date, tuple[frozenset[str], frozenset[str], frozenset[str]]]  # valued, without a value, protocols
 
@@ -143,7 +143,7 @@ async def _flows(
         networks=tuple(chain.key for chain in chains), since_us=since_us, until_us=until_us,
     )  # fmt: skip
     try:
-        page = (await engine.transactions(accounts, asked)).document
+        page = (await engine.records(accounts, asked))[0].document
     except NotIndexed as error:
         whose = " ".join(sorted(wallets))
         faults[midnight_us(days[-1])].append(

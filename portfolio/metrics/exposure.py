@@ -14,13 +14,14 @@ from portfolio.document import UNKNOWN, AssetDocument, Portfolio, ProtocolChainD
 
 
 class Exposure(NamedTuple):
-    """Values in USD by the key of a chain, of a protocol, and of an asset (`chain:contract`), what is owed taken off.
-    `unpriced` are assets without a price: they are in no value."""
+    """Values in USD by the key of a chain, of a protocol, and of an asset (`chain:contract`), what is owed taken off;
+    the `symbols` of the assets. `unpriced` are assets without a price: they are in no value."""
 
     chains: dict[str, Decimal]
     protocols: dict[str, Decimal]
     assets: dict[str, Decimal]
     unpriced: frozenset[str]
+    symbols: dict[str, str]
 
 
 def exposure(portfolios: Iterable[Portfolio]) -> Exposure:
@@ -29,6 +30,7 @@ def exposure(portfolios: Iterable[Portfolio]) -> Exposure:
     protocols: defaultdict[str, list[Decimal]] = defaultdict(list)
     assets: defaultdict[str, list[Decimal]] = defaultdict(list)
     unpriced: set[str] = set()
+    symbols: dict[str, str] = {}
     for portfolio in portfolios:
         for protocol in portfolio.asset_by_protocols.values():
             for key, chain in protocol.chains.items():
@@ -38,11 +40,12 @@ def exposure(portfolios: Iterable[Portfolio]) -> Exposure:
                     if asset.value == UNKNOWN:
                         unpriced.add(asset.chain_contract)
                         continue
+                    symbols[asset.chain_contract] = asset.symbol
                     value = Decimal(asset.value)
                     value = value if sign > 0 else value.copy_negate()
                     for sums, name in ((chains, key), (protocols, protocol.key), (assets, asset.chain_contract)):
                         sums[name].append(value)
-    return Exposure(_summed(chains), _summed(protocols), _summed(assets), frozenset(unpriced))
+    return Exposure(_summed(chains), _summed(protocols), _summed(assets), frozenset(unpriced), symbols)
 
 
 def _signed(chain: ProtocolChainDocument) -> Iterator[tuple[AssetDocument, int]]:

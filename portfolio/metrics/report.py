@@ -71,11 +71,12 @@ class DrawdownDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True
 
 
 class ShareDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """The value of a part in USD, what is owed taken off, and its share of the whole."""
+    """The value of a part in USD, what is owed taken off, and its share of the whole; an asset has its symbol."""
 
     key: str
     value: str
     share: str
+    symbol: str = ""
 
 
 class ExposureDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -179,7 +180,10 @@ def _exposure(found: Exposure) -> ExposureDocument:
     def shares(values: Mapping[str, Decimal]) -> tuple[ShareDocument, ...]:
         return tuple(
             ShareDocument(
-                key=key, value=_text(value), share=_part(Fraction(value) / Fraction(whole) if whole else None)
+                key=key,
+                value=_text(value),
+                share=_part(Fraction(value) / Fraction(whole) if whole else None),
+                symbol=found.symbols.get(key, ""),
             )
             for key, value in largest_first(dict(values))
         )

@@ -182,7 +182,7 @@ class _Tree:
         protocols, sums = {}, NOTHING
         by_chain: defaultdict[str, Sum] = defaultdict(lambda: NOTHING)
         for key, protocol in document.asset_by_protocols.items():
-            protocols[key], parts = self._protocol(protocol)
+            protocols[key], parts = self._protocol(self._emptied(protocol, document) if key == WALLET else protocol)
             for chain, part in parts.items():
                 by_chain[chain] += part
                 sums += part
@@ -194,6 +194,20 @@ class _Tree:
         )  # fmt: skip
         issues = [IssueDocument(ADAPTER, key, f"its gain is not known: {why}") for key, why in self.faults.items()]
         return _with_issues(filled, issues)
+
+    def _emptied(self, wallet: ProtocolDocument, document: Portfolio) -> ProtocolDocument:
+        """The wallet with a place on each chain on which it disposed of something: what it gained there stands in its
+        sums, also where nothing is left."""
+        sold = {key.partition(":")[0] for key in self.gains.closed}
+        empty = {
+            key: ProtocolChainDocument(
+                chain.name, key, "0", {WALLET.upper(): PositionsDocument(WALLET, "0")}, img_small=chain.img_small,
+                img_large=chain.img_large,
+            )
+            for key, chain in document.chains.items()
+            if key in sold and key not in wallet.chains
+        }  # fmt: skip
+        return msgspec.structs.replace(wallet, chains=dict(sorted({**wallet.chains, **empty}.items())))
 
     def _closed(self, chain: str) -> int | None:
         """What the disposals of a chain's assets gained."""

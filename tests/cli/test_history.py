@@ -143,6 +143,29 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_asked(
     assert words in ran.err
 
 
+def test_a_picture_names_a_few_days_and_those_that_are_not_known() -> None:
+    year, week = days_from(date(2025, 1, 1), date(2025, 12, 31)), days_from(date(2025, 1, 29), date(2025, 2, 4))
+    assert plot.marks(year) == ([date(2025, month, 1) for month in (1, 3, 5, 7, 9, 11)], "%Y-%m")
+    assert plot.marks(week) == (week, "%Y-%m-%d")
+    assert plot.marks(week[:1]) == (week[:1], "%Y-%m-%d")
+    assert plot.runs([*week[:2], *week[3:5], week[6]]) == [
+        (week[0], week[1]), (week[3], week[4]), (week[6], week[6]),
+    ]  # fmt: skip
+
+
+def test_a_day_that_is_known_between_two_that_are_not_is_seen_in_a_picture(here: Path) -> None:
+    days = days_from(date(2025, 1, 1), date(2025, 4, 1))
+    alone = [(day, Decimal(5) if at == 50 else None) for at, day in enumerate(days)]
+    pair = [(day, Decimal(5) if at in (50, 51) else None) for at, day in enumerate(days)]
+    plot.write(here / "alone.svg", {"0x01": alone})
+    plot.write(here / "pair.svg", {"0x01": pair})
+    pictures = [(here / name).read_text() for name in ("alone.svg", "pair.svg")]
+    dots, ticks = zip(*((picture.count("<use "), picture.count("tick")) for picture in pictures), strict=True)
+    assert ticks[0] == ticks[1]
+    assert dots[0] == dots[1] + 1
+    assert all("not known" in picture for picture in pictures)
+
+
 def test_without_the_library_a_picture_is_refused_with_the_remedy(
     run: Run, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -196,6 +196,8 @@ def test_the_table_the_chart_and_the_rows_say_the_same(run: Run, asked: list[str
     assert shown.code == 0
     assert f"{Decimal(document['timeWeightedReturn']) * 100:,.2f} %" in shown.out
     assert any("⠀" < char <= "⣿" for char in shown.out)
+    assert "eth on local" in shown.out
+    assert "pnl:" not in shown.out  # what lots do not know says nothing of returns
     rows = list(csv.DictReader(io.StringIO(run("performance", WALLET, *asked, "--csv").out)))
     assert [row["growth"] for row in rows] == [each["growth"] for each in document["days"]]
 
@@ -205,5 +207,6 @@ def test_exposure_is_that_of_the_last_day_and_its_shares_are_the_whole(run: Run,
     for part in ("chains", "protocols", "assets"):
         shares = document["exposure"][part]
         assert sum(Decimal(each["value"]) for each in shares) == Decimal(document["endValue"])
+        assert {each["symbol"] for each in shares} == ({"eth", "usdc"} if part == "assets" else {""})
         whole = sum((Decimal(each["share"]) for each in shares), Decimal(0))
         assert abs(whole - 1) < Decimal("1e-11")

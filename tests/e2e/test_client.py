@@ -13,6 +13,7 @@ import re
 import shlex
 import subprocess
 from contextlib import redirect_stdout
+from datetime import date, timedelta
 from decimal import Context, Decimal
 from pathlib import Path
 from shutil import which
@@ -226,6 +227,18 @@ def test_a_day_is_answered_to_a_subscriber_only(demo: Demo, mine: Account, me: C
         assert FRANK in refusal.message
     refusal = free(me, f"/historical?addresses={FRANK},{DAVE}&date={THE_DAY}", 403, shapes.Refusal)
     assert DAVE in refusal.message
+
+
+def test_the_day_the_fees_and_the_cash_are_known_now_and_of_a_past_day(demo: Demo, mine: Account, me: Client) -> None:
+    """The demo indexes all that moves, and its dollars are pegged."""
+    demo.command("subscription", "add", BOB, "--account", mine.id)
+    past = str(date.fromisoformat(THE_DAY) + timedelta(days=5))
+    for (found,) in (me.portfolio(BOB), me.wallet(BOB), me.historical(BOB, past)):
+        for figure in (found.daily_income, found.daily_expense, found.fees, found.fees_fiat, found.cash_balance):
+            assert Decimal(figure) > 0
+        loose = found.asset_by_protocols["wallet"].chains["local"].protocol_positions["WALLET"].assets
+        pegged = [each.value for each in loose if each.symbol in ("usdc", "dai")]
+        assert total(*pegged) == Decimal(found.cash_balance)
 
 
 def test_a_subscription_costs_what_it_says_and_is_had_once(demo: Demo) -> None:
