@@ -7,7 +7,7 @@ belongs to the portfolio's block. What cannot be read is an issue, and nothing i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +16,7 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Issue
 from chainfolio.errors import SourceError, Unavailable
 from chainfolio.positions import OpenPosition
-from chainfolio.tables import DEPOSITS, VALIDATORS, Table
+from chainfolio.tables import DEPOSITS, VALIDATORS, WITHDRAWALS, Table
 from chainfolio.validators import GWEI, HasValidators, Stake
 from engine.rows import in_tail
 
@@ -70,6 +70,30 @@ class Stakes:
         reason = f"{beacon.key} is indexed of some validators only: others of this account are not looked for"
         some = [_issue(reason, each, is_partial=False) for each in unindexed]
         return [position for each in accounts for position in self._positions(each, found)], [*late, *some]
+
+    async def withdrew(self, accounts: Collection[str], times_us: Collection[int]) -> dict[tuple[str, int], list[int]]:
+        """Whose withdrawals reached accounts at some moments, by account and moment, as far as the beacon chain is
+        indexed: the indexes of the validators, in the order in which the protocol paid."""
+        if self.beacon is None or not times_us:
+            return {}
+        return await asyncio.to_thread(self._withdrew, self.beacon.key, sorted(accounts), times_us)
+
+    def _withdrew(
+        self, key: str, accounts: Sequence[str], times_us: Collection[int]
+    ) -> dict[tuple[str, int], list[int]]:
+        import polars as pl
+
+        validators = [int(each) for each in self._named(key, VALIDATORS, "validator", accounts)]
+        time_us = pl.col("time").dt.epoch("us")
+        own = pl.col("address").is_in(accounts) & time_us.is_in(sorted(times_us))
+        columns = ["number", "address", "time", "validator"]
+        fresh = in_tail(self.tail, key, WITHDRAWALS).select(columns)
+        stored = self.lake.of_accounts(WITHDRAWALS, key, validators, columns).collect()
+        rows = pl.concat([fresh, stored]).filter(own).unique("number").sort("number")
+        found: dict[tuple[str, int], list[int]] = {}
+        for address, moment, validator in rows.select("address", time_us, "validator").iter_rows():
+            found.setdefault((address, moment), []).append(validator)
+        return found
 
     def _positions(self, account: str, found: Sequence[Stake]) -> list[OpenPosition]:
         """What an account has, by what can be done with it."""

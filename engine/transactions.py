@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace as changed
 
 from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset
@@ -24,6 +26,7 @@ from engine.activities import Activities, indexed_hashes, indexed_transactions, 
 from engine.answers import Reached, TransactionFilter
 from engine.rows import check_ceiling
 from engine.snapshot import LIVE_LAG_S, Snapshotter
+from engine.stakes import PROTOCOL
 from indexer.scopes import indexed_for_all
 from portfolio.activity import Activity, Functions, together
 from portfolio.facts import ChainFacts, ProtocolFacts
@@ -269,10 +272,26 @@ class Statement:
         )
         prices = {chain: prices for chain, (prices, _) in zip(here, read, strict=True)}
         self.issues += [issue for _, issues in read for issue in issues]
+        withdrew = await self._withdrew([activity for activity, _ in found if activity.is_of_protocol])
         return [
-            priced(document, self._native(activity.chain), prices[activity.chain][activity.height])
+            priced(
+                document if (own := withdrew.get(activity.place)) is None else changed(document, validators=own),
+                self._native(activity.chain), prices[activity.chain][activity.height],
+            )
             for activity, document in found
-        ]
+        ]  # fmt: skip
+
+    async def _withdrew(self, paid: Sequence[Activity]) -> dict[tuple[Any, ...], tuple[int, ...]]:
+        """The validators of withdrawals, by the place of the activity, where a beacon chain is indexed."""
+        found: dict[tuple[Any, ...], tuple[int, ...]] = {}
+        for chain in {activity.chain for activity in paid}:
+            own = [activity for activity in paid if activity.chain == chain]
+            if (stakes := self._subjects[chain].snapshotter.stakes) is not None:
+                times = {activity.time_us for activity in own}
+                known = await stakes.withdrew({activity.account for activity in own}, times)
+                places = ((each.place, known.get((each.account, each.time_us), ())) for each in own)
+                found |= {place: tuple(validators) for place, validators in places if validators}
+        return found
 
     def _native(self, chain: str) -> Asset:
         return self._subjects[chain].snapshotter.native.asset
@@ -301,7 +320,7 @@ class Statement:
         return RenderContext(
             subject.shown, source.native, tokens, frozenset(source.book.listed), protocol_of, self.functions,
             self._counterparties.get(subject.key, {}), source.chain.info.also_at, self._spam,
-            rules_of(source.chain.kind).nobody,
+            rules_of(source.chain.kind).nobody, self.registry.facts.get(PROTOCOL),
         )  # fmt: skip
 
     async def _looked_up(self, subject: Subject, history: Activities, ours: list[Activity]) -> list[Activity]:

@@ -39,7 +39,7 @@ class RenderContext:
     Those of `listed` are beyond suspicion; `protocol_of` says whose a contract is;
     `counterparties` are whom each account dealt with; `also_at` is the token as which the chain shows its native coin
     once more; `spam` are accounts with tokens that their portfolios take for spam; `nobody` are the addresses that mint
-    and burn."""
+    and burn; `validators` is what withdrawals of validators come from."""
 
     chain: ChainFacts
     native: Token
@@ -51,6 +51,7 @@ class RenderContext:
     also_at: Asset | None = None
     spam: Collection[tuple[str, Asset]] = frozenset()
     nobody: Collection[str] = frozenset()
+    validators: ProtocolFacts | None = None
 
 
 def record(activity: Activity, context: RenderContext) -> TransactionDocument:
@@ -86,7 +87,7 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
         assets_in=tuple(asset for direction, asset in shown if direction == "in"),
         assets_out=tuple(asset for direction, asset in shown if direction == "out"),
         user=TransactionUser(address=activity.account),
-        protocol=_protocol(called or _met(activity, context)),
+        protocol=_protocol(context.validators if activity.is_of_protocol else called or _met(activity, context)),
         function_name=function[:1].upper() + function[1:],
         flags=flags(activity, looks, found, spam),
         explorer_url=link.replace("{hash}", activity.tx_hash) if link and not activity.is_of_protocol else UNSET,

@@ -92,7 +92,8 @@ class Flag(msgspec.Struct, frozen=True):
 class TransactionDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=True):
     """One transaction of one wallet. `timestamp` is in Unix seconds; fiat is USD, `N/A` where nobody priced it.
     `closedPnl` is what its disposals gained, the fee among them: all of a wallet together are the `closedPnl` of its
-    portfolio. `flags` are warnings; what has some is not left out for that, only what has the type SPAM is, where
+    portfolio. `validators` are the indexes of those whose withdrawals it is, where the beacon chain is indexed.
+    `flags` are warnings; what has some is not left out for that, only what has the type SPAM is, where
     `hideSpam` says so."""
 
     hash: str
@@ -115,6 +116,7 @@ class TransactionDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=Tru
     function_name: str = ""
     closed_pnl: str = UNKNOWN
     flags: tuple[Flag, ...] = ()
+    validators: tuple[int, ...] | UnsetType = UNSET
     explorer_url: str | UnsetType = UNSET
 
 

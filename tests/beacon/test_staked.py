@@ -205,3 +205,22 @@ async def test_where_no_beacon_chain_is_configured_the_portfolio_says_so_if_vali
     assert (positions, issue.adapter, issue.makes_partial) == ([], "validators", False)
     assert issue.reason == "no beacon chain is configured: what validators have is not in it"
     await system.close()
+
+
+async def test_whose_withdrawals_reached_a_wallet_is_known_by_its_block(both: Both, config: Path) -> None:
+    system = System(load(config))
+    stakes = snapshotter_of(system, system.chain("local")).stakes
+    assert stakes is not None
+    paid: dict[tuple[str, int], list[int]] = {}
+    for slot in range(1, 64):
+        if slot in (5, 11):
+            continue
+        body = both.beacon.call(f"/eth/v2/beacon/blocks/{slot}")["data"]["message"]["body"]
+        for each in body["execution_payload"]["withdrawals"]:
+            moment = int(body["execution_payload"]["timestamp"]) * 1_000_000
+            paid.setdefault((each["address"].lower(), moment), []).append(int(each["validator_index"]))
+    assert paid
+    found = await stakes.withdrew({who for who, _ in paid}, {moment for _, moment in paid})
+    assert found == paid
+    assert await stakes.withdrew({owner(STAYS)}, set()) == {}
+    await system.close()

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import msgspec
+import pyarrow as pa
 import pytest
 
+from chainfolio.settings import Settings
+from chainfolio.tables import VALIDATORS, WITHDRAWALS, Table, bucket
 from engine.reconcile import Reconciler
+from engine.stakes import Stakes
+from indexer.registry import Protocol
+from indexer.wiring import System
+from localchain.evm import tx
 from portfolio.pnl.records import Treatment, entries_of
 from portfolio.transactions import TransactionDocument
 from storage.lake import Lake
@@ -69,3 +80,97 @@ def check_records(records: list[TransactionDocument], alice: str, heights: list[
     assert [record.type for record in records] == ["COLLECT"] * 4 + ["UNSTAKE"]
     assert [len(record.assets_in) for record in records] == [2, 2, 2, 2, 1]
     assert records[0].assets_in[0].balance == "0.02"
+
+
+def beacon_of(address: str = "") -> Protocol:
+    """What deposits and withdrawals of validators are called, with the deposit contract at an address of the local
+    chain."""
+    found = next(each for each in System(Settings()).registry.on("ethereum") if each.key == "beacon")
+    return msgspec.structs.replace(found, contracts={"local": {"deposit": [address]}} if address else {}, labels=[])
+
+
+def kept(lake: Lake, table: Table, rows: list[dict[str, Any]]) -> None:
+    every = [{column.name: None for column in table.columns} | {"chain": "own"} | row for row in rows]
+    lake.append(table, pa.Table.from_pylist(every, table.schema()), stream="test", batch=1)
+
+
+async def test_a_withdrawal_names_its_validators_where_the_beacon_chain_is_indexed(
+    paying: Paying, tmp_path: Path
+) -> None:
+    alice, tail, lake = paying.who("alice"), Tail(tmp_path / "tail.db"), Lake(str(tmp_path / "lake"))
+    async with served(
+        paying.node, paying.local.deployment, Provider(paying.node.url, (), paying.told), pays=PAYS
+    ) as chain:
+        index = IndexOf(chain, lake, tail, DATASETS)
+        await index.fill(0, last := (await chain.heads()).finalized)
+        await index.materialise()
+        rows: list[dict[str, Any]] = []
+        expected: dict[int, list[int]] = {}
+        for height, paid in paying.withdrawn.items():
+            moment = datetime.fromtimestamp(int(paying.node.block(height)["timestamp"], 16), UTC)
+            for each in paid:
+                validator = 1000 - len(rows)
+                rows.append({
+                    "bucket": bucket(validator), "validator": validator, "epoch": 0, "height": height, "time": moment,
+                    "number": len(rows), "address": each["address"], "gwei": int(each["amount"], 16),
+                })  # fmt: skip
+                if each["address"] == alice and height <= last:
+                    expected.setdefault(height, []).append(validator)
+        kept(lake, WITHDRAWALS, rows)
+        registry = [
+            {
+                "bucket": row["bucket"], "validator": row["validator"], "epoch": 0, "height": 0, "pubkey": "",
+                "credentials": f"0x01{'00' * 11}{row['address'][2:]}", "effective": 0, "slashed": False,
+            }
+            for row in rows
+        ]  # fmt: skip
+        kept(lake, VALIDATORS, registry)
+        beacon = cast(Any, SimpleNamespace(key="own"))
+        known = Stakes(chain.info.native.asset, beacon, lake, tail)
+        found = [each for each in await ask(index, [alice], protocols=(beacon_of(),), stakes=known) if each.validators]
+        assert {
+            each.block_number: list(cast(Any, each.validators))
+            for each in found
+            if each.validators is not msgspec.UNSET
+        } == expected
+        assert any(len(validators) > 1 for validators in expected.values()), "several at once are one record"
+        unknown = await ask(index, [alice], protocols=(beacon_of(),))
+        withdrawals = [each for each in unknown if each.block_number in expected and each.protocol.key == "beacon"]
+        assert len(withdrawals) == len(expected)
+        assert {each.validators for each in withdrawals} == {msgspec.UNSET}
+    tail.close()
+
+
+async def test_a_deposit_for_a_validator_is_a_stake_of_its_sender(paying: Paying, tmp_path: Path) -> None:
+    alice, contract, tail = paying.who("alice"), "0x" + "d0" * 20, Tail(tmp_path / "tail.db")
+    paying.node.rpc("anvil_setCode", contract, "0x00")
+    height = paying.node.settle(
+        [
+            tx(
+                alice,
+                contract,
+                "deposit(bytes,bytes,bytes,bytes32)",
+                b"1" * 48,
+                b"2" * 32,
+                b"3" * 96,
+                b"4" * 32,
+                value=32 * 10**18,
+            )
+        ]
+    )
+    paying.node.mine(70)
+    async with served(
+        paying.node, paying.local.deployment, Provider(paying.node.url, (), paying.told), pays=PAYS
+    ) as chain:
+        index = IndexOf(chain, Lake(str(tmp_path / "lake")), tail, DATASETS)
+        await index.fill(0, (await chain.heads()).finalized)
+        await index.materialise()
+        found = await ask(index, [alice], protocols=(beacon_of(contract),))
+        (deposit,) = [each for each in found if each.block_number == height]
+        assert (deposit.type, deposit.protocol.name, deposit.function_name) == (
+            "STAKE",
+            "Ethereum validators",
+            "Deposit",
+        )
+        assert [each.balance for each in deposit.assets_out] == ["32"]
+    tail.close()

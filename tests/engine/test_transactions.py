@@ -19,6 +19,7 @@ from chainfolio.tables import ACCOUNT_TRANSFERS, Table
 from engine.answers import Reached, TransactionFilter
 from engine.functions import load
 from engine.snapshot import Snapshotter
+from engine.stakes import Stakes
 from engine.tokens import TokenBook
 from engine.transactions import MAX_LOOKUPS, Statement, Subject
 from indexer.registry import Protocol, Registry
@@ -68,15 +69,10 @@ def wanted(limit: int = EVERYONE, offset: int = 0, **more: Any) -> TransactionFi
 
 
 async def ask(
-    indexed: Index,
-    accounts: list[str],
-    question: TransactionFilter | None = None,
-    *,
-    most: int = 100_000,
-    protocols: tuple[Protocol, ...] = (),
+    indexed: Index, accounts: list[str], question: TransactionFilter | None = None, **how: Any
 ) -> list[TransactionDocument]:
     """One page over one chain."""
-    return (await page(indexed, accounts, question, most=most, protocols=protocols))[0]
+    return (await page(indexed, accounts, question, **how))[0]
 
 
 async def page(
@@ -86,12 +82,13 @@ async def page(
     *,
     most: int = 100_000,
     protocols: tuple[Protocol, ...] = (),
+    stakes: Stakes | None = None,
 ) -> tuple[list[TransactionDocument], Reached | None]:
     """One page over one chain, and how far it goes."""
     facts = indexed.chain.facts
     book = TokenBook(facts.key, indexed.lake, {})
     shown = ChainFacts(facts.key, facts.name, facts.chain_id, {"transaction": "https://scan.example/tx/{hash}"})
-    snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
+    snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), stakes=stakes)
     statement = Statement(Registry(protocols), FUNCTIONS, most, question or wanted())
     return await statement.page([Subject(snapshotter, shown, indexed.datasets)], accounts)
 

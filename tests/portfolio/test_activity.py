@@ -95,6 +95,7 @@ EXAMPLES: list[tuple[str, Activity, str, str]] = [
     ("WITHDRAW", did(left(SHARE, POOL)), "aave3", "withdrawETH"),
     ("WITHDRAW", did(left(SHARE, SHARE.reference), came(USDC, SHARE.reference)), "compound", "redeem"),
     ("STAKE", did(left(None, SHARE.reference), came(SHARE, ZERO_ADDRESS)), "lido", "submit"),
+    ("STAKE", did(left(None, POOL)), "beacon", "deposit"),
     ("UNSTAKE", did(left(SHARE, POOL), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)), "lido", "requestWithdrawals"),
     ("DEPOSIT", did(left(SHARE, POOL)), "eigenlayer", "depositIntoStrategy"),
     ("ADDLIQUIDITY", did(left(USDC, POOL), left(WETH, POOL), came(SHARE, ZERO_ADDRESS)), "uniswap2", "addLiquidity"),
