@@ -1,5 +1,4 @@
-"""A thousand tokens priced from a thousand pools at one past block, of six kinds of venues: requests, and equality
-with direct calls.
+"""A thousand tokens priced from a thousand pools at one past block: requests, and equality with direct calls.
 
 python -m bench.pools [--tokens 1000] [--repeat 3]
 """
@@ -44,8 +43,6 @@ BAR = 6
 FULL = 887_220
 GET_PAIR, GET_POOL = "getPair(address,address)(address)", "getPool(address,address,uint24)(address)"
 USD = {"WETH": 2_000, "USDC": 1}  # what the feeds say
-# Venues that have no pool of these tokens, and are asked all the same, as on a chain that has them all.
-OTHERS = (("solidly", ""), ("slipstream", ", spacings = [1, 50, 100, 200, 2000]"), ("algebra", ""), ("curve_ng", ""))
 CONTEXT = Context(prec=36, rounding=ROUND_HALF_EVEN)
 
 
@@ -199,9 +196,7 @@ def prices(market: Market, key: str = "local") -> str:
     lines: Sequence[str] = [
         f"[chainlink.{key}]", *feeds, f"[pools.{key}]", "venues = [",
         f'  {{family = "uniswap_v2", factory = "{factories[0]}"}},',
-        f'  {{family = "uniswap_v3", factory = "{factories[1]}", fees = [100, 500, 3000, 10000]}},',
-        *(f'  {{family = "{family}", factory = "0x{at:040x}"{more}}},' for at, (family, more) in enumerate(OTHERS, 1)),
-        "]",
+        f'  {{family = "uniswap_v3", factory = "{factories[1]}", fees = [100, 500, 3000, 10000]}},', "]",
         f"[pools.{key}.quotes]", f'{asset["WETH"]} = "4"', f'{asset["USDC"]} = "10000"', "",
     ]  # fmt: skip
     return "\n".join(lines)
