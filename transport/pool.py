@@ -88,6 +88,8 @@ class Pool(Generic[E]):
                 "every endpoint is quarantined",
                 remedy="see `chainfolio doctor`; add an endpoint, or --reinstate one",
             )
+        if len(free) == 1:
+            return free
         height = self.best_height or 0
         fastest_s = min((e.health.latency_s for e in free if e.health.latency_s is not None), default=None)
         return sorted(free, key=lambda e: (e.down_until_s > now_s, *e.health.rank(height, fastest_s)))

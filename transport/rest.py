@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from transport.http_endpoint import HttpEndpoint, not_json, refusal_of
 
 T = TypeVar("T")
 Decode = Callable[[str, bytes], T]
+CALL: Final = 5  # so many parts of a path name what is asked: what follows is of which block or state
 
 
 class Absent(SourceError):
@@ -53,7 +54,7 @@ class RestEndpoint(HttpEndpoint):
                 return await self._web.get(self.name, self.url + path, self._timeout_s)
             return await self._web.post(self.name, self.url + path, question, self._timeout_s)
 
-        self.calls[_shape(path)] += 1
+        self.calls["/".join(path.split("/", CALL)[:CALL])] += 1
         return await self._retrying(send, lambda content: decode(self.name, content), 1, len(question or b""))
 
     def refused(self, posted: Posted) -> SourceError | None:
@@ -69,9 +70,3 @@ class RestEndpoint(HttpEndpoint):
         if posted.status != 200:
             return BadAnswer(self.name, f"HTTP status {posted.status}")
         return not_json(self.name, posted)
-
-
-def _shape(path: str) -> str:
-    """A path without what it is asked of, as requests are counted: numbers, hashes and queries are left out."""
-    parts = path.partition("?")[0].split("/")
-    return "/".join("…" if (part[:1].isdigit() and len(part) > 2) or part.isdigit() else part for part in parts)

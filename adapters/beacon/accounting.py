@@ -153,11 +153,10 @@ def seat_counts(epoch: Duties, adder: Adder) -> tuple[Any, Any, Any]:
         bits = bytes.fromhex(slot.block.body.sync_aggregate.sync_committee_bits[2:])
         signed: dict[int, int] = {}
         seats: dict[int, int] = {}
-        for place, validator in enumerate(epoch.seats.members):
-            if validator in epoch.seats.wanted:
-                bit = bits[place // 8] >> (place % 8) & 1 if place // 8 < len(bits) else 0
-                signed[validator] = signed.get(validator, 0) + bit
-                seats[validator] = seats.get(validator, 0) + 1
+        for place, validator in epoch.seats.places:
+            bit = bits[place // 8] >> (place % 8) & 1 if place // 8 < len(bits) else 0
+            signed[validator] = signed.get(validator, 0) + bit
+            seats[validator] = seats.get(validator, 0) + 1
         unit = 0
         for validator, reward in slot.earned.sync:
             net = 2 * signed[validator] - seats[validator]
@@ -190,10 +189,25 @@ def closing(spec: Spec, epoch: Balances) -> Closing:
     half = spec.number("EPOCHS_PER_SLASHINGS_VECTOR") // 2
     due = epoch.at.slashed & (epoch.number - 1 + half == epoch.at.withdrawable_epoch) & (left < -VOTES)
     slashing, left = slashing + np.where(due, left, 0), np.where(due, 0, left)
-    leaks = (paid[:, 3] < 0) & (left < -VOTES)
-    paid[:, 3] += np.where(leaks, left, 0)
-    left = np.where(leaks, 0, left)
+    more = inactivity(spec, epoch, paid, left)
+    paid[:, 3] += more
+    left = left - more
     return Closing(index, _rounded(paid, left), paid, sync, slashing, tuple(epoch.changes))
+
+
+def inactivity(spec: Spec, epoch: Balances, paid: Any, left: Any) -> Any:
+    """What nodes leave out of the penalties for inactivity, or weigh by another fork: that of a validator that missed
+    its target and of which a whole score explains what is left, but for the rounding of its votes."""
+    suspects = (paid[:, 1] < 0) & (np.abs(left) > VOTES)
+    if not suspects.any() or not spec.is_at_least("altair", epoch.number - 1):
+        return np.zeros(len(left), np.int64)
+    parts = spec.number("INACTIVITY_SCORE_BIAS") * spec.inactivity_quotient(epoch.number - 1)
+    effective = np.maximum(1, epoch.before.of("effective_balance", epoch.at.index))
+    total = -(paid[:, 3] + left)
+    score = (total * parts + effective // 2) // effective
+    penalty = effective * score // parts
+    fits = suspects & (score > 0) & (np.abs(total - penalty) <= VOTES)
+    return np.where(fits, -penalty - paid[:, 3], 0)
 
 
 def withdrawn(slots: Iterable[Slot]) -> Iterator[Withdrawal]:

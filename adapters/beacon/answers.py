@@ -22,6 +22,8 @@ Gwei = Number
 Signed = Annotated[int, Meta(ge=-(2**62), le=2**62)]
 Root = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{64}$", max_length=66)]
 Key = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{96}$", max_length=98)]
+LongRoot = Annotated[str, Meta(min_length=66, max_length=66)]
+LongKey = Annotated[str, Meta(min_length=98, max_length=98)]
 Address = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{40}$", max_length=42)]
 Bits = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]*$", max_length=2**16)]
 
@@ -84,6 +86,36 @@ class ValidatorState(Struct, frozen=True, gc=False):
     balance: Gwei
     status: str
     validator: Validator
+
+
+class RegistryFields(Struct, frozen=True, gc=False):
+    """What may change of a validator. Texts are looked at where they become columns: all of them together."""
+
+    withdrawal_credentials: LongRoot
+    effective_balance: Gwei
+    slashed: bool
+    activation_eligibility_epoch: Epoch
+    activation_epoch: Epoch
+    exit_epoch: Epoch
+    withdrawable_epoch: Epoch
+
+
+class KeyedFields(RegistryFields, frozen=True, gc=False, kw_only=True):
+    pubkey: LongKey
+
+
+class RegistryRow(Struct, frozen=True, gc=False):
+    """A validator among a million. Its public key never changes, and is not read twice."""
+
+    index: Number
+    balance: Gwei
+    validator: RegistryFields
+
+
+class KeyedRow(Struct, frozen=True, gc=False):
+    index: Number
+    balance: Gwei
+    validator: KeyedFields
 
 
 class IdealReward(Struct, frozen=True, gc=False):

@@ -28,6 +28,7 @@ from adapters.beacon.epochs import SETTLED_AFTER, settled
 from adapters.beacon.memo import Memo
 from adapters.beacon.node import BeaconNode, Nodes
 from adapters.beacon.reader import LIMITS, Reader, gathered
+from adapters.beacon.registry import Registry
 from adapters.beacon.settings import BeaconSettings
 from adapters.beacon.spec import SECOND_US, Spec
 from adapters.beacon.spec import read as read_spec
@@ -116,7 +117,7 @@ class BeaconChain:
         self._spec: Spec | None = None
         self._final = -1
         self._head: Block | None = None
-        self._chosen = Chosen(nodes)
+        self._chosen, self._registry = Chosen(nodes), Registry(nodes)
         self._memos: dict[tuple[int, ...] | None, Memo] = {}
 
     @property
@@ -220,7 +221,8 @@ class BeaconChain:
         messages = [each for each in found if each is not None]
         linked = await self._linked(spec, span, messages, before)
         indexes = await self._chosen.indexes(contracts, messages) if contracts else None
-        reader = Reader(self.nodes, spec, indexes, self._memo(indexes, span), blocks=reader.memo)
+        registry = self._registry if self.is_final(span.last) else None
+        reader = Reader(self.nodes, spec, indexes, self._memo(indexes, span), reader.memo, registry)
         tables = self._of_blocks(spec, datasets, list(zip(linked, messages, strict=True)), reader, contracts)
         if messages and set(datasets) & set(OF_EPOCHS):
             last = before.height if before is not None else await self._slot_of(messages[0].parent_root)

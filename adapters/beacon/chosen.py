@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from adapters.beacon.answers import BlockMessage, ValidatorState
+from adapters.beacon.answers import BlockMessage, KeyedRow, ValidatorState
 from adapters.beacon.node import Nodes
-from adapters.beacon.reader import PIECE
+from adapters.beacon.registry import PIECE
 from adapters.beacon.states import columns
 from chainfolio.validators import ADDRESS, KEY
 
@@ -53,7 +53,7 @@ class Chosen:
         path = "/eth/v1/beacon/states/head/validators"
         while True:
             asked = {"ids": [str(each) for each in range(self._read, self._read + PIECE)]}
-            part = columns(self.nodes.key, await self.nodes.data(path, list[ValidatorState], asked))
+            part = columns(self.nodes.key, await self.nodes.data(path, list[KeyedRow], asked))
             for index, credentials in zip(part.index.tolist(), part.credentials, strict=True):
                 if (address := address_of(bytes(credentials))) is not None:
                     self._by_address.setdefault(address, set()).add(index)

@@ -26,6 +26,8 @@ class Memo:
             task.add_done_callback(lambda done: self._forget(kind, key, done))
             while len(kept) > self._limits[kind]:
                 kept.popitem(last=False)
+        elif task.done():
+            return cast(T, task.result())
         # Whoever is cancelled leaves the others their answer.
         return cast(T, await asyncio.shield(task))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from adapters.beacon.answers import (
     BlockMessage,
     BlockReward,
     Header,
+    KeyedRow,
     PendingConsolidation,
     PendingDeposit,
     ProposerDuty,
@@ -25,13 +27,13 @@ from adapters.beacon.answers import (
 )
 from adapters.beacon.memo import Memo
 from adapters.beacon.node import Nodes
+from adapters.beacon.registry import PIECE, Registry, numbered
 from adapters.beacon.spec import Spec
-from adapters.beacon.states import States, columns, joined
+from adapters.beacon.states import States, columns
 from chainfolio.errors import BadAnswer, HistoryUnavailable, Unsupported
 from transport.rest import Absent
 
 T = TypeVar("T")
-PIECE: Final = 50_000  # validators in one request
 LIMITS: Final = {
     "block": 4096,
     "earned": 4096,
@@ -45,9 +47,9 @@ LIMITS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Seats:
-    """The seats of a sync committee, and how many of the wanted validators it has."""
+    """The seats of a sync committee: those of wanted validators, as (place, validator), and who they are."""
 
-    members: tuple[int, ...]
+    places: tuple[tuple[int, int], ...]
     wanted: frozenset[int]
 
 
@@ -70,6 +72,7 @@ class Reader:
     wanted: tuple[int, ...] | None
     memo: Memo = field(default_factory=lambda: Memo(LIMITS))
     blocks: Memo | None = None
+    registry: Registry | None = None
     _set: frozenset[int] | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -143,7 +146,8 @@ class Reader:
         slot = epoch * self.spec.slots
         path = f"/eth/v1/beacon/states/{slot}/sync_committees?epoch={epoch}"
         members = tuple((await self._of(slot, path, SyncCommittee)).validators)
-        return Seats(members, frozenset(each for each in members if self.is_wanted(each)))
+        places = tuple((at, each) for at, each in enumerate(members) if self.is_wanted(each))
+        return Seats(places, frozenset(each for _, each in places))
 
     def end(self, epoch: int) -> int:
         """The last slot of an epoch."""
@@ -154,13 +158,10 @@ class Reader:
         return await self.memo.get("states", epoch, lambda: self._states(self.end(epoch)))
 
     async def _states(self, slot: int) -> States:
-        if self.wanted is not None:
-            return await self.part(slot, self.wanted)
-        parts: list[States] = []
-        while not parts or len(parts[-1]) == PIECE:
-            first = len(parts) * PIECE
-            parts.append(await self.part(slot, range(first, first + PIECE)))
-        return joined(parts)
+        if self.wanted is None:
+            self.registry = self.registry or Registry(self.nodes)
+            return await self.registry.at(slot)
+        return await self.part(slot, self.wanted)
 
     async def origin(self, at: States) -> States:
         """The validators before the first slot: those of genesis, as far as they are in a later state."""
@@ -172,7 +173,8 @@ class Reader:
         """Some validators in the state after a slot."""
         if not indexes:
             return columns(self.nodes.key, [])
-        found = await self.named(slot, [str(each) for each in indexes])
+        path, asked = f"/eth/v1/beacon/states/{slot}/validators", {"ids": [str(each) for each in indexes]}
+        found = await self._of(slot, path, list[KeyedRow], asked)
         part = await asyncio.to_thread(columns, self.nodes.key, found)
         if not np.isin(part.index, np.fromiter(indexes, np.int64, len(indexes))).all():
             raise BadAnswer(self.nodes.key, "a validator that nobody asked for")
@@ -192,9 +194,11 @@ class Reader:
         ideal: dict[int, int] = {}
         rows = [np.zeros((0, 5), np.int64)]
         for start in range(0, len(states), PIECE):
-            indexes = states.index[start : start + PIECE].tolist()
+            indexes = states.index[start : start + PIECE]
+            is_whole = self.wanted is None and start + PIECE <= len(states)
+            asked = numbered(start, PIECE) if is_whole else [str(each) for each in indexes.tolist()]
             path = f"/eth/v1/beacon/rewards/attestations/{epoch}"
-            found = await self._of(self.end(epoch + 1), path, AttestationRewards, [str(each) for each in indexes])
+            found = await self._of(self.end(epoch + 1), path, AttestationRewards, asked)
             ideal |= {each.effective_balance: each.source + each.target + each.head for each in found.ideal_rewards}
             rows.append(await asyncio.to_thread(_rows, found))
         every = np.concatenate(rows)
@@ -234,11 +238,14 @@ class Reader:
 
 
 def _rows(found: AttestationRewards) -> Any:
-    rows = [
-        (each.validator_index, each.source, each.target, each.head, each.inactivity + (each.inclusion_delay or 0))
-        for each in found.total_rewards
-    ]
-    return np.array(rows, np.int64).reshape(len(rows), 5)
+    rows, count = found.total_rewards, len(found.total_rewards)
+    names = ("validator_index", "source", "target", "head", "inactivity")
+    table = np.empty((count, 5), np.int64)
+    for at, name in enumerate(names):
+        table[:, at] = np.fromiter(map(attrgetter(name), rows), np.int64, count)
+    if rows and rows[0].inclusion_delay is not None:  # before Altair
+        table[:, 4] += np.fromiter((each.inclusion_delay or 0 for each in rows), np.int64, count)
+    return table
 
 
 async def gathered(asks: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

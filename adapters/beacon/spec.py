@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from adapters.beacon.answers import FAR_FUTURE, FORKS, Genesis
@@ -20,9 +20,16 @@ class Spec:
     source: str
     genesis: Genesis
     values: Mapping[str, Any]
+    _read: dict[str, int] = field(default_factory=dict)
 
     def number(self, name: str) -> int:
         """One value; BadAnswer where the node does not say it."""
+        found = self._read.get(name)
+        if found is None:
+            found = self._read[name] = self._number(name)
+        return found
+
+    def _number(self, name: str) -> int:
         written = self.values.get(name)
         if not isinstance(written, str) or not written.isdecimal() or len(written) > 78:
             raise BadAnswer(self.source, f"its specification has no number {name}")
@@ -75,6 +82,11 @@ class Spec:
         if fork in ("phase0", "altair"):
             return self.number(name if fork == "phase0" else f"{name}_ALTAIR")
         return self.number(f"{name}_ELECTRA" if self.is_at_least("electra", epoch) else f"{name}_BELLATRIX")
+
+    def inactivity_quotient(self, epoch: int) -> int:
+        """By what the penalty for inactivity is divided."""
+        suffix = "BELLATRIX" if self.is_at_least("bellatrix", epoch) else "ALTAIR"
+        return self.number(f"INACTIVITY_PENALTY_QUOTIENT_{suffix}")
 
 
 async def read(nodes: Nodes) -> Spec:

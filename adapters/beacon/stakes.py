@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from adapters.beacon.answers import BlockMessage, PendingDeposit, ValidatorState
-from adapters.beacon.reader import PIECE, Reader
+from adapters.beacon.reader import Reader
+from adapters.beacon.registry import PIECE
 from chainfolio.blocks import Block
 from chainfolio.errors import Unavailable
 from chainfolio.validators import Stake, address_of

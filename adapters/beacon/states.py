@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from binascii import unhexlify
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
 
-from adapters.beacon.answers import FAR_FUTURE, ValidatorState
+from adapters.beacon.answers import KeyedRow, RegistryRow
 from chainfolio.errors import BadAnswer
 
 NEVER: Final = 2**62  # an epoch that is not known yet
@@ -58,33 +60,53 @@ class States:
         return np.flatnonzero(differs)
 
 
-def columns(source: str, found: Sequence[ValidatorState]) -> States:
-    """A part of the registry as columns; BadAnswer where a validator comes twice."""
-    count = len(found)
-    order = np.argsort(np.fromiter((each.index for each in found), np.int64, count), kind="stable")
-    index = np.fromiter((each.index for each in found), np.int64, count)[order]
+def columns(source: str, found: Sequence[KeyedRow] | Sequence[RegistryRow], pubkeys: Any = None) -> States:
+    """A part of the registry as columns, with the public keys that are known of it; BadAnswer where a validator comes
+    twice."""
+    inner = [each.validator for each in found]
+    index = _numbers(found, "index")
+    in_order = bool((index[1:] > index[:-1]).all())
+    order = slice(None) if in_order else np.argsort(index, kind="stable")
+    index = index[order]
     if (index[1:] == index[:-1]).any():
         raise BadAnswer(source, "a validator twice in one answer")
-    numbers = {
-        name: np.fromiter((_epoch(getattr(each.validator, name)) for each in found), np.int64, count)[order]
-        for name in NUMBERS
-    }
-    keys = np.frombuffer(bytes.fromhex("".join(each.validator.pubkey[2:] for each in found)), "V48")
-    credentials = bytes.fromhex("".join(each.validator.withdrawal_credentials[2:] for each in found))
+    numbers = {name: np.minimum(_numbers(inner, name, np.uint64), NEVER).astype(np.int64)[order] for name in NUMBERS}
     return States(
         index,
-        np.fromiter((each.balance for each in found), np.int64, count)[order],
-        slashed=np.fromiter((each.validator.slashed for each in found), np.bool_, count)[order],
-        pubkey=keys[order],
-        credentials=np.frombuffer(credentials, "V32")[order],
+        _numbers(found, "balance")[order],
+        slashed=_numbers(inner, "slashed", np.bool_)[order],
+        pubkey=_bytes(source, inner, "pubkey", 48)[order] if pubkeys is None else pubkeys,
+        credentials=_bytes(source, inner, "withdrawal_credentials", 32)[order],
         **numbers,
     )
+
+
+def _numbers(found: Sequence[Any], name: str, kind: Any = np.int64) -> Any:
+    return np.fromiter(map(attrgetter(name), found), kind, len(found))
+
+
+def _bytes(source: str, found: Sequence[Any], name: str, size: int) -> Any:
+    """A column of hex texts, all of one length, as bytes."""
+    try:
+        written = "".join(map(attrgetter(name), found)).encode("ascii")
+        digits = np.frombuffer(written, np.uint8).reshape(len(found), 2 + 2 * size)
+        if not (digits[:, :2] == np.frombuffer(b"0x", np.uint8)).all():
+            raise ValueError
+        return np.frombuffer(unhexlify(digits[:, 2:].tobytes()), f"V{size}")
+    except ValueError:  # binascii's and that of letters beyond ASCII are some
+        raise BadAnswer(source, f"an answer of the wrong shape: a {name} that is no hex") from None
+
+
+def shared(new: States, old: States) -> States:
+    """A state whose columns are those of another one where both are equal: most columns stay for many epochs."""
+    same = {
+        each.name: getattr(old, each.name)
+        for each in fields(States)
+        if len(old) == len(new) and np.array_equal(getattr(old, each.name), getattr(new, each.name))
+    }
+    return replace(new, **same)
 
 
 def joined(parts: Sequence[States]) -> States:
     """Parts of one registry, in order, as one."""
     return States(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(States)))
-
-
-def _epoch(value: int) -> int:
-    return NEVER if value == FAR_FUTURE else value

@@ -1,7 +1,7 @@
 // A beacon chain that runs as fast as the processor allows and serves the Beacon REST API.
 //
 //   LODESTAR_PRESET=minimal node beacon_runtime.mjs [--port 9600] [--validators 64] [--slots 200] [--seed 1]
-//                                                   [--tick MS] [--fork electra|deneb|capella] [--genesis SECONDS]
+//                                                   [--tick MS] [--fork fulu|electra|deneb|capella] [--genesis SECONDS]
 //
 // Real (Lodestar's published packages): genesis rules, epoch and block processing, rewards, penalties, withdrawals,
 // deposits, exits, slashings, consolidations, finality; every route's URL, query and JSON encoding.
@@ -39,9 +39,9 @@ const { values: opt } = parseArgs({
 });
 
 // --- configuration and genesis ------------------------------------------------------------------------------------
-const FORKS = ["ALTAIR", "BELLATRIX", "CAPELLA", "DENEB", "ELECTRA"];
+const FORKS = ["ALTAIR", "BELLATRIX", "CAPELLA", "DENEB", "ELECTRA", "FULU"];
 const base = P.ACTIVE_PRESET === "minimal" ? minimalChainConfig : mainnetChainConfig;
-const overrides = { SHARD_COMMITTEE_PERIOD: 1, MIN_VALIDATOR_WITHDRAWABILITY_DELAY: 4, FULU_FORK_EPOCH: Infinity };
+const overrides = { SHARD_COMMITTEE_PERIOD: 1, MIN_VALIDATOR_WITHDRAWABILITY_DELAY: 4 };
 FORKS.forEach((name, i) => {
   overrides[`${name}_FORK_EPOCH`] = i <= FORKS.indexOf(opt.fork.toUpperCase()) ? 0 : Infinity;
 });
@@ -120,6 +120,14 @@ function genesis(count) {
   const { syncCommittee } = st.getNextSyncCommittee(seq, state, active, increments);
   state.currentSyncCommittee = ssz.altair.SyncCommittee.toViewDU(syncCommittee);
   state.nextSyncCommittee = ssz.altair.SyncCommittee.toViewDU(syncCommittee);
+  if (seq >= P.ForkSeq.fulu) {
+    state.commit();
+    const known = Object.create(state, { epochCtx: { value: { effectiveBalanceIncrements: increments } } });
+    const ahead = Array.from({ length: P.MIN_SEED_LOOKAHEAD + 1 }, (_, epoch) =>
+      Array.from(st.computeProposerIndices(seq, known, st.computeEpochShuffling(state, active, epoch), epoch)),
+    );
+    state.proposerLookahead = ssz.fulu.ProposerLookahead.toViewDU(ahead.flat());
+  }
   state.commit();
   return state;
 }
@@ -173,11 +181,11 @@ function attestation(pre, slot) {
     const type = ssz.electra.Attestation,
       att = type.defaultValue();
     att.data = data;
-    const bits = committees.flatMap(votes);
-    if (!bits.some(Boolean)) return [];
-    const every = committees.map((_, i) => i);
-    att.aggregationBits = type.fields.aggregationBits.fromJson(bitlist(bits));
-    for (const i of every) att.committeeBits.set(i, true);
+    const voted = committees.map(votes);
+    const some = voted.map((_, i) => i).filter((i) => voted[i].some(Boolean));
+    if (!some.length) return [];
+    att.aggregationBits = type.fields.aggregationBits.fromJson(bitlist(some.flatMap((i) => voted[i])));
+    for (const i of some) att.committeeBits.set(i, true);
     return [att];
   }
   return committees

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from adapters.beacon.answers import KeyedFields, KeyedRow
 from adapters.beacon.chain import BeaconChain, build
+from adapters.beacon.registry import Registry
 from adapters.beacon.settings import BeaconSettings
+from adapters.beacon.states import columns
 from chainfolio.blocks import Span
 from chainfolio.errors import (
     BadAnswer,
@@ -177,6 +180,34 @@ async def test_what_is_no_number_is_refused(node: BeaconRuntime, bad: Any) -> No
         return status, found
 
     assert "wrong shape" in await wrong(node, spoil).refused(BadAnswer)
+
+
+@pytest.mark.parametrize("bad", ["0x" + "zz" * 48, "00" * 49, "0x" + "é" * 96, "0x" + "0 " * 48])
+def test_a_public_key_that_is_no_hex_is_refused(bad: str) -> None:
+    fields = KeyedFields("0x01" + "00" * 31, 0, False, 0, 0, 0, 0, pubkey=bad)
+    with pytest.raises(BadAnswer, match="a pubkey that is no hex"):
+        columns("node", [KeyedRow(7, 0, fields)])
+
+
+async def test_a_registry_with_a_gap_is_refused_and_one_read_again_is_the_same(
+    node: BeaconRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adapters.beacon.registry.PIECE", 16)
+
+    def leave_out(path: str, status: int, found: Any) -> tuple[int, Any]:
+        if "/states/16/validators" in path:
+            found["data"] = [each for each in found["data"] if each["index"] != "5"]
+        return status, found
+
+    chain = wrong(node, leave_out).chain
+    registry = Registry(chain.nodes)
+    first, again = await registry.at(15), await registry.at(17)
+    assert len(set(map(bytes, first.pubkey))) == 64
+    assert again.pubkey.tolist() == (await Registry(chain.nodes).at(17)).pubkey.tolist()
+    assert (len(first), again.pubkey is first.pubkey, again.balance is first.balance) == (64, True, False)
+    with pytest.raises(BadAnswer, match="some are left out"):
+        await registry.at(16)
+    await chain.close()
 
 
 async def test_a_validator_that_a_node_leaves_out_of_the_rewards_is_missed(node: BeaconRuntime) -> None:

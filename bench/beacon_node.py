@@ -1,0 +1,280 @@
+"""A beacon node of any size for benchmarks: a network whose balances close, computed in columns and served as JSON.
+
+python -m bench.beacon_node --validators 1000000 --head 400
+
+It prints its address. `/local/log` is what it was asked since the last time, as [path, body or null].
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+SLOTS, SEATS, PERIOD = 32, 512, 256  # of an epoch, of a sync committee, in epochs
+ETH: Final = 10**9
+FAR: Final = 2**64 - 1
+STRIDE, SYNC_STRIDE = 7919, 31  # primes: who proposes and who sits is spread over all
+PROPOSAL, SEAT, WITHDRAWN, PER_BLOCK = 42_294_581, 16_411, 1_000, 16
+SOURCE, TARGET, HEAD = 2_500, 4_700, 2_500
+SPEC: Final = {
+    "SLOTS_PER_EPOCH": SLOTS, "SECONDS_PER_SLOT": 12, "DEPOSIT_CHAIN_ID": 1, "EPOCHS_PER_SYNC_COMMITTEE_PERIOD": PERIOD,
+    "EPOCHS_PER_SLASHINGS_VECTOR": 8192, "MIN_SLASHING_PENALTY_QUOTIENT_ELECTRA": 4096,
+    **{f"{name}_FORK_EPOCH": 0 for name in ("ALTAIR", "BELLATRIX", "CAPELLA", "DENEB", "ELECTRA")},
+}  # fmt: skip
+# As long as the attestations and transactions of a block of mainnet are, in part: a reader has to pass over them.
+FILLER: Final = json.dumps(
+    {
+        "attestations": [{"aggregation_bits": "0x" + "ab" * 2_000, "signature": "0x" + "cd" * 96}] * 8,
+        "graffiti": "0x" + "00" * 32,
+    }
+)[1:-1]
+TRANSACTIONS: Final = json.dumps(["0x" + "ef" * 300] * 60)
+
+
+def root(slot: int) -> str:
+    """The root of a block."""
+    return f"0x{slot + 1:064x}"
+
+
+class Network:
+    """So many validators, all of 32 ETH, and every slot with a block."""
+
+    def __init__(self, validators: int, head: int) -> None:
+        self.count, self.head = validators, head
+        self.index = np.arange(validators, dtype=np.int64)
+        self._slot = self.index * pow(STRIDE, -1, validators) % validators  # in which each proposes first
+        self._slot[self._slot == 0] = validators
+        self._sums = [np.zeros(validators, np.int64)]
+
+    def votes(self, epoch: int) -> tuple[Any, Any, Any]:
+        """What attesting in an epoch brought: source, target, head. Of a thousand, three missed it, twelve its head."""
+        mixed = (self.index * 0x9E3779B1 + epoch * 0x85EBCA77) & 0xFFFFFFFF
+        mixed = ((mixed ^ (mixed >> 15)) * 0x2C1B3C6D) & 0xFFFFFFFF
+        chance = (mixed ^ (mixed >> 12)) % 1000
+        missed = chance < 3
+        source, target = np.where(missed, -SOURCE, SOURCE), np.where(missed, -TARGET, TARGET)
+        return source, target, np.where(chance < 15, 0, HEAD)
+
+    def balances(self, epoch: int) -> Any:
+        """What all have at the end of an epoch."""
+        while len(self._sums) < epoch:  # the votes of the last but one are paid by then
+            source, target, head = self.votes(len(self._sums) - 1)
+            self._sums.append(self._sums[-1] + source + target + head)
+        slots = SLOTS * (epoch + 1) - 1  # with a block, from slot 1
+        found = 32 * ETH + self.index % 1_000 + self._sums[max(0, epoch - 1)]
+        found += PROPOSAL * np.maximum(0, (slots - self._slot) // self.count + 1)
+        found -= WITHDRAWN * np.maximum(0, (PER_BLOCK * slots - 1 - self.index) // self.count + 1)
+        for period in range(epoch // PERIOD + 1):
+            begin, end = max(1, period * PERIOD * SLOTS), min(slots, (period + 1) * PERIOD * SLOTS - 1)
+            found[self.members(period)] += SEAT * (end - begin + 1)
+        return found
+
+    def members(self, period: int) -> Any:
+        """The sync committee of a period, each a seat."""
+        return (period * SEATS + np.arange(SEATS)) * SYNC_STRIDE % self.count
+
+    def proposer(self, slot: int) -> int:
+        """Who proposes a block."""
+        return slot * STRIDE % self.count
+
+
+def told(data: str) -> bytes:
+    """An answer about a state."""
+    return f'{{"version":"electra","execution_optimistic":false,"finalized":true,"data":{data}}}'.encode()
+
+
+def text(value: Any) -> str:
+    """JSON with all numbers as text, as the Beacon API has them."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f'"{name}":{text(each)}' for name, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(text, value)) + "]"
+    return str(value).lower() if isinstance(value, bool) else f'"{value}"'
+
+
+class Answers:
+    """What the paths of a network say."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.balances = lru_cache(maxsize=4)(network.balances)
+        self.votes = lru_cache(maxsize=4)(network.votes)
+        self.log: list[tuple[str, str | None]] = []
+        self._routes: list[tuple[re.Pattern[str], Callable[..., bytes]]] = [
+            (re.compile(pattern + r"(?:\?.*)?\Z"), answer)
+            for pattern, answer in (
+                (r"/eth/v2/beacon/blocks/(\d+)", self._block),
+                (r"/eth/v1/beacon/headers/(\w+)", self._header),
+                (r"/eth/v1/beacon/rewards/sync_committee/(\d+)", self._sync),
+                (r"/eth/v1/beacon/rewards/blocks/(\d+)", self._reward),
+                (r"/eth/v1/beacon/rewards/attestations/(\d+)", self._attestations),
+                (r"/eth/v1/beacon/states/(\w+)/validators", self._validators),
+                (r"/eth/v1/beacon/states/(\d+)/sync_committees", self._committee),
+                (r"/eth/v1/validator/duties/proposer/(\d+)", self._duties),
+                (r"/eth/v1/beacon/states/head/finality_checkpoints()", self._final),
+                (r"/eth/v1/beacon/states/\d+/pending_\w+()", lambda _, body: told("[]")),
+                (r"/eth/v1/beacon/genesis()", self._genesis),
+                (r"/eth/v1/config/spec()", lambda _, body: told(text(SPEC))),
+                (r"/local/log()", self._log),
+            )
+        ]
+
+    def answer(self, path: str, body: bytes) -> bytes | None:
+        """The body of an answer; None for 404."""
+        for pattern, made in self._routes:
+            if (found := pattern.match(path)) is not None:
+                if not path.startswith("/local/"):
+                    self.log.append((path, body.decode() or None))
+                return made(found[1], json.loads(body) if body else None)
+        return None
+
+    def _log(self, _: str, body: Any) -> bytes:
+        found, self.log = json.dumps(self.log).encode(), []
+        return found
+
+    def _genesis(self, _: str, body: Any) -> bytes:
+        return told(text({
+            "genesis_time": 1_606_824_023, "genesis_validators_root": "0x" + "4b" * 32,
+            "genesis_fork_version": "0x00000000",
+        }))  # fmt: skip
+
+    def _final(self, _: str, body: Any) -> bytes:
+        return told(text({"finalized": {"epoch": self.network.head // SLOTS - 2, "root": root(0)}}))
+
+    def _header(self, which: str, body: Any) -> bytes:
+        if which.startswith("0x"):
+            slot = int(which, 16) - 1
+        else:
+            slot = self.network.head if which == "head" else int(which)
+        message = {
+            "slot": slot, "proposer_index": self.network.proposer(slot), "parent_root": root(slot - 1),
+            "state_root": root(slot), "body_root": root(slot),
+        }  # fmt: skip
+        return told(text({"root": root(slot), "canonical": True, "header": {"message": message}}))
+
+    def _block(self, which: str, body: Any) -> bytes:
+        slot, count = int(which), self.network.count
+        withdrawals = [
+            {"index": k, "validator_index": k % count, "address": f"0x{k % count:040x}", "amount": WITHDRAWN}
+            for k in range((slot - 1) * PER_BLOCK, slot * PER_BLOCK)
+        ]
+        payload = text({
+            "block_number": slot, "block_hash": root(slot), "fee_recipient": "0x" + "fe" * 20,
+            "withdrawals": withdrawals,
+        })  # fmt: skip
+        bits = "0x" + "ff" * (SEATS // 8)
+        return told(
+            f'{{"message":{{"slot":"{slot}","proposer_index":"{self.network.proposer(slot)}",'
+            f'"parent_root":"{root(slot - 1)}","state_root":"{root(slot)}","body":{{{FILLER},'
+            f'"sync_aggregate":{{"sync_committee_bits":"{bits}"}},'
+            f'"execution_payload":{payload[:-1]},"transactions":{TRANSACTIONS}}}}}}},"signature":"0x"}}'
+        )
+
+    def _reward(self, which: str, body: Any) -> bytes:
+        return told(text({
+            "proposer_index": self.network.proposer(int(which)), "total": PROPOSAL, "attestations": PROPOSAL - 1_000,
+            "sync_aggregate": 1_000, "proposer_slashings": 0, "attester_slashings": 0,
+        }))  # fmt: skip
+
+    def _sync(self, which: str, body: Any) -> bytes:
+        members = self.network.members(int(which) // SLOTS // PERIOD).tolist()
+        wanted = set(map(int, body)) or set(members)
+        return told(text([{"validator_index": each, "reward": SEAT} for each in members if each in wanted]))
+
+    def _committee(self, which: str, body: Any) -> bytes:
+        return told(text({"validators": self.network.members(int(which) // SLOTS // PERIOD).tolist()}))
+
+    def _duties(self, which: str, body: Any) -> bytes:
+        slots = range(int(which) * SLOTS, (int(which) + 1) * SLOTS)
+        return told(text([{"validator_index": self.network.proposer(slot), "slot": slot} for slot in slots]))
+
+    def _attestations(self, which: str, body: Any) -> bytes:
+        wanted = self._wanted(body)
+        columns = [wanted, *(each[wanted] for each in self.votes(int(which)))]
+        rows = ",".join(
+            f'{{"validator_index":"{index}","head":"{head}","target":"{target}","source":"{source}","inactivity":"0"}}'
+            for index, source, target, head in zip(*(each.tolist() for each in columns), strict=True)
+        )
+        ideal = [
+            {"effective_balance": each * ETH, "head": HEAD * each // 32, "target": TARGET * each // 32,
+             "source": SOURCE * each // 32}
+            for each in range(1, 2049)
+        ]  # fmt: skip
+        return told(f'{{"ideal_rewards":{text(ideal)},"total_rewards":[{rows}]}}')
+
+    def _validators(self, which: str, body: Any) -> bytes:
+        slot = self.network.head if which == "head" else int(which)
+        wanted = self._wanted(body["ids"])
+        found = self.balances(slot // SLOTS)[wanted]
+        rows = ",".join(
+            f'{{"index":"{index}","balance":"{balance}","status":"active_ongoing","validator":{{"pubkey":"0x{index:096x}",'
+            f'"withdrawal_credentials":"0x01{index:062x}","effective_balance":"32000000000","slashed":false,'
+            f'"activation_eligibility_epoch":"0","activation_epoch":"0","exit_epoch":"{FAR}",'
+            f'"withdrawable_epoch":"{FAR}"}}}}'
+            for index, balance in zip(wanted.tolist(), found.tolist(), strict=True)
+        )
+        return told(f"[{rows}]")
+
+    def _wanted(self, ids: Sequence[str]) -> Any:
+        wanted = np.array(ids, np.int64) if ids else self.network.index
+        return wanted[wanted < self.network.count]
+
+
+class Connection(asyncio.Protocol):
+    """One connection, which is kept: a request at a time."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers, self._kept = answers, b""
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember where to write."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Answer once a request is whole."""
+        self._kept += data
+        head, found, rest = self._kept.partition(b"\r\n\r\n")
+        if not found:
+            return
+        length = re.search(rb"content-length: *(\d+)", head, re.I)
+        if len(rest) < (size := int(length[1]) if length else 0):
+            return
+        self._kept = rest[size:]
+        body = self._answers.answer(head.split(b" ", 2)[1].decode(), rest[:size])
+        status = b"404 Not Found" if body is None else b"200 OK"
+        content = body if body is not None else b'{"code":404,"message":"nothing"}'
+        self._transport.write(
+            b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % (status, len(content))
+        )
+        self._transport.write(content)
+
+
+async def serve(network: Network) -> None:
+    """Until it is ended."""
+    answers = Answers(network)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Connection(answers), "127.0.0.1", 0)
+    print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
+    await server.serve_forever()
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m bench.beacon_node", description=__doc__)
+    parser.add_argument("--validators", type=int, required=True)
+    parser.add_argument("--head", type=int, required=True, help="the newest slot")
+    chosen = parser.parse_args()
+    asyncio.run(serve(Network(chosen.validators, chosen.head)))
+
+
+if __name__ == "__main__":
+    main()

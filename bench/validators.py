@@ -1,0 +1,295 @@
+"""Validators: an index of some beside fetching the same answers, a whole network for one epoch, a year of one by day.
+
+python -m bench.validators [--epochs 1000] [--network 1000000] [--years-of 1000] [--repeat 9] [--parts rate …]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from adapters.beacon.settings import BeaconSettings
+from bench import runs
+from bench.beacon_node import SLOTS
+from bench.figures import Figure, main, options, spread
+from bench.places import ROOT, scratch
+from chainfolio.blocks import Block, Span
+from chainfolio.chains import Chain, Heads
+from chainfolio.settings import Settings
+from chainfolio.tables import VALIDATOR_REWARDS, VALIDATORS
+from chainfolio.validators import HasValidators, SlotClock, ValidatorNow
+from engine.validator_records import ValidatorRecords
+from engine.validators import Range, Window
+from indexer.wiring import System
+from storage.lake import Lake
+
+PARTS = ("rate", "network", "year")
+CHAIN, AT_ONCE = "own", 16
+SOME, AMONG = 100, 20_011  # validators that are indexed, and all that there are: a prime, so that all propose in turn
+BEGIN = 5  # the first epoch that is read
+MIN_RATE, MAX_GIB, MAX_CPU_S, MAX_BYTES, MAX_YEAR_S = 0.6, 1.5, 10.0, 8.0, 0.05
+YEAR, EPOCH_S, GENESIS_S = 82_125, 384, 1_606_824_023
+EPOCHS_AT_ONCE = 4_000
+
+
+@contextmanager
+def network(validators: int, head: int) -> Iterator[str]:
+    """A node in a process of its own; its address."""
+    command = [sys.executable, "-m", "bench.beacon_node", "--validators", str(validators), "--head", str(head)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def index(folder: Path, url: str, first: int, last: int, validators: Sequence[str]) -> runs.Run:
+    """The command, from its start to its end."""
+    config = folder / "chainfolio.toml"
+    named = f"validators = {json.dumps(list(validators))}\n" if validators else ""
+    config.write_text(
+        f'data = "{folder / "data"}"\n[chains.{CHAIN}]\nadapter = "beacon"\nnodes = ["{url}"]\n'
+        f"start_block = {first}\n{named}"
+    )
+    words = ["index", CHAIN, "--from", str(first), "--to", str(last), "--config", str(config), "--json"]
+    return runs.run([*runs.product(), *words], runs.environment(), limit_s=3600, watched=True).done()
+
+
+def stored(folder: Path) -> pa.Table:
+    """The rewards that the index has."""
+    lake = Lake(str(folder / "data" / "lake"))
+    rows: pa.Table = lake.scan(VALIDATOR_REWARDS, chain=CHAIN).select(VALIDATOR_REWARDS.names).collect().to_arrow()
+    return rows
+
+
+# --- some validators of an archive node ------------------------------------------------------------------------------
+
+
+def rate(chosen: argparse.Namespace) -> list[Figure]:
+    """How fast 100 validators are indexed, beside fetching the same answers with two clients."""
+    first, last = BEGIN * SLOTS, (BEGIN + chosen.epochs) * SLOTS - 1
+    validators = [str(each * 199) for each in range(SOME)]
+    with network(AMONG, last + 10 * SLOTS) as url, scratch() as folder:
+        ran = index(folder, url, first, last, validators)
+        with urllib.request.urlopen(f"{url}/local/log") as answer:
+            asked = answer.read()
+        (folder / "asked.json").write_bytes(asked)
+        fetched = {}
+        for client in ("aiohttp", "ours"):
+            command = [sys.executable, "-m", "bench.validators", "--fetch", client, "--log", str(folder / "asked.json")]
+            told = runs.run([*command, "--url", url], runs.environment(), limit_s=3600).done()
+            fetched[client] = float(told.output)
+        rows = stored(folder)
+    wrong = sum(each != 0 for each in rows.column("unexplained").to_pylist())
+    count, best = len(json.loads(asked)), min(fetched.values())
+    ratio = best / ran.wall_s
+    name = f"{chosen.epochs:,} epochs x {SOME} validators of {AMONG:,}, blocks of 42 kB"
+    return [
+        Figure(
+            "validators", f"{name}: rate / that of fetching the same {count:,} answers, {AT_ONCE} at once, with the "
+            "faster of two clients", f"{ratio:.2f} ({ran.wall_s:.1f} s, CPU {ran.cpu_s:.1f}; {best:.1f} s)",
+            f"≥ {MIN_RATE}", ratio >= MIN_RATE, {"fetched_s": fetched, "peak_mb": ran.peak_mb},
+        ),
+        Figure(
+            "validators", f"{name}: rows; balances that do not close", f"{len(rows):,}; {wrong}",
+            f"{SOME * chosen.epochs:,}; 0", (len(rows), wrong) == (SOME * chosen.epochs, 0),
+        ),
+    ]  # fmt: skip
+
+
+async def fetch(client: str, url: str, log: bytes) -> float:
+    """Seconds for the answers to some requests, of which nothing is kept."""
+    asked = [(path, body and body.encode()) for path, body in json.loads(log)]
+    clients: dict[str, Callable[..., Any]] = {"aiohttp": _by_aiohttp, "ours": _by_transport}
+    left = iter(asked)
+    begin_s = time.perf_counter()
+    await clients[client](url, left)
+    return time.perf_counter() - begin_s
+
+
+async def _by_aiohttp(url: str, left: Iterator[tuple[str, bytes | None]]) -> None:
+    import aiohttp
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=AT_ONCE)) as session:
+
+        async def work() -> None:
+            for path, body in left:
+                async with session.request("POST" if body else "GET", url + path, data=body) as answer:
+                    await answer.read()
+
+        await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+
+
+async def _by_transport(url: str, left: Iterator[tuple[str, bytes | None]]) -> None:
+    from transport.http import HttpTransport
+
+    transport = HttpTransport(connections=AT_ONCE)
+
+    async def work() -> None:
+        for path, body in left:
+            posted = await (
+                transport.post("node", url + path, body, 60) if body else transport.get("node", url + path, 60)
+            )
+            posted.give_back()
+
+    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    await transport.close()
+
+
+# --- a whole network -------------------------------------------------------------------------------------------------
+
+
+def whole(chosen: argparse.Namespace) -> list[Figure]:
+    """Memory, processor time and bytes of all validators of a network: of the first epoch, and of one more."""
+    first = BEGIN * SLOTS
+    with network(chosen.network, first + 10 * SLOTS) as url:
+        with scratch() as folder:
+            one = index(folder, url, first, first + SLOTS - 1, ())
+            rows = stored(folder)
+            count, wrong = len(rows), sum(each != 0 for each in rows.column("unexplained").to_pylist())
+            files = (folder / "data" / "lake" / VALIDATOR_REWARDS.name).rglob("*.parquet")
+            size = sum(each.stat().st_size for each in files)
+        with scratch() as folder:
+            two = index(folder, url, first, first + 2 * SLOTS - 1, ())
+    peak_gib, more_s = max(one.peak_mb, two.peak_mb) / 1024, two.cpu_s - one.cpu_s
+    name = f"a network of {chosen.network:,} validators"
+    return [
+        Figure("validators", f"{name}: peak memory of the command, GiB", f"{peak_gib:.2f}", f"≤ {MAX_GIB}",
+               peak_gib <= MAX_GIB),
+        Figure("validators", f"{name}: processor time of an epoch that follows another, s",
+               f"{more_s:.1f} (wall {two.wall_s - one.wall_s:.1f})", f"≤ {MAX_CPU_S:.0f}", more_s <= MAX_CPU_S),
+        Figure("validators", f"{name}: processor time of the first epoch, with four states and the start of Python, s",
+               f"{one.cpu_s:.1f} (wall {one.wall_s:.1f})", f"≤ {MAX_CPU_S:.0f}", one.cpu_s <= MAX_CPU_S),
+        Figure("validators", f"{name}: bytes a row of rewards", f"{size / count:.2f}", f"≤ {MAX_BYTES:.0f}",
+               size / count <= MAX_BYTES),
+        Figure("validators", f"{name}: rows; balances that do not close", f"{count:,}; {wrong}",
+               f"{chosen.network:,}; 0", (count, wrong) == (chosen.network, 0)),
+    ]  # fmt: skip
+
+
+# --- a year of one validator -----------------------------------------------------------------------------------------
+
+
+HEAD = Block((YEAR + 3) * SLOTS, "0x" + "11" * 32, "0x" + "10" * 32, (GENESIS_S + (YEAR + 3) * EPOCH_S) * 10**6)
+
+
+class Always:
+    """A chain of validators of which every one is active, as far as records ask one."""
+
+    key, settings, settled_after = CHAIN, BeaconSettings(adapter="beacon"), 3
+
+    async def heads(self) -> Heads:
+        """A year after the first slot."""
+        return Heads(HEAD, HEAD.height)
+
+    async def slot_clock(self) -> SlotClock:
+        """That of mainnet."""
+        return SlotClock(GENESIS_S, 12, SLOTS)
+
+    async def validator(self, which: int | str) -> ValidatorNow:
+        """Any."""
+        return ValidatorNow(
+            int(which), f"0x{int(which):096x}", "active_ongoing", False, 32 * 10**9, 32 * 10**9, "0x01" + "0" * 62,
+            0, None, None,
+        )  # fmt: skip
+
+    async def validators_of(self, filters: Sequence[str]) -> tuple[int, ...]:
+        """Those indexes."""
+        return tuple(map(int, filters))
+
+
+def year(chosen: argparse.Namespace) -> list[Figure]:
+    """How long a year by day takes, among 1,000 validators with 82,125 epochs each."""
+    with scratch() as folder:
+        settings = BeaconSettings(adapter="beacon", nodes=["http://127.0.0.1:1"])
+        system = System(Settings(data=str(folder), chains={CHAIN: settings}))
+        rows = fill(system.lake, chosen.years_of)
+        system.tail.set_anchor(CHAIN, HEAD)
+        for table in (VALIDATOR_REWARDS, VALIDATORS):
+            system.tail.add_indexed_ranges(CHAIN, table.name, "", Span(0, HEAD.height))
+        took, buckets = asyncio.run(asked(system, chosen.years_of, chosen.repeat))
+    name = f"365 days of a validator by day, from {rows:,} rows of {chosen.years_of:,} validators"
+    middle = sorted(took)[len(took) // 2]
+    return [
+        Figure("validators", f"{name}: ms", spread([each * 1000 for each in took], 0), f"≤ {MAX_YEAR_S * 1000:.0f}",
+               middle <= MAX_YEAR_S),
+        Figure("validators", f"{name}: days that the year touches", f"{buckets}", "366", buckets == 366),
+    ]  # fmt: skip
+
+
+def fill(lake: Lake, validators: int) -> int:
+    """A year of rewards, as the product stores them; how many rows."""
+    chance, schema = np.random.default_rng(3), VALIDATOR_REWARDS.schema()
+    everybody = np.arange(validators)
+    for batch, begin in enumerate(range(0, YEAR, EPOCHS_AT_ONCE), 1):
+        count = min(EPOCHS_AT_ONCE, YEAR - begin)
+        validator, epoch = np.repeat(everybody, count), np.tile(np.arange(begin, begin + count), validators)
+        luck = chance.integers(0, 1000, len(validator))
+        zero = np.zeros(len(validator), np.int64)
+        columns: dict[str, Any] = {
+            "bucket": validator % 64, "validator": validator, "epoch": epoch, "height": (epoch + 3) * SLOTS,
+            "source": np.where(luck < 3, -2_500, 2_500), "target": np.where(luck < 3, -4_700, 4_700),
+            "head": np.where(luck < 15, 0, 2_500 + luck % 7), "ideal": zero + 9_706, "effective": zero + 32 * 10**9,
+        }  # fmt: skip
+        arrays = [
+            pa.repeat(pa.scalar(CHAIN), len(validator))
+            if each.name == "chain"
+            else pa.array(columns.get(each.name, zero)).cast(each.type)
+            for each in schema
+        ]
+        rows = pa.Table.from_arrays(arrays, schema=schema)
+        lake.append(VALIDATOR_REWARDS, rows, stream=f"{CHAIN}/bench", batch=batch)
+    lake.compact(VALIDATOR_REWARDS, CHAIN)
+    return lake.count(VALIDATOR_REWARDS)
+
+
+async def asked(system: System, validators: int, repeat: int) -> tuple[list[float], int]:
+    """Seconds for a year by day of several validators, and how many days the last one has."""
+    chain = Always()
+    records = ValidatorRecords(system, cast("Chain", chain), cast("HasValidators", chain))
+    took, days = [], 0
+    for each in range(repeat + 1):
+        begin_s = time.perf_counter()
+        page = await records.rewards(each * 97 % validators, Range("epoch", 0, YEAR - 1, "day"), Window(0, 366))
+        took.append(time.perf_counter() - begin_s)
+        days = len(page.rows)
+    return took[1:], days
+
+
+def run(chosen: argparse.Namespace) -> list[Figure]:
+    """Measure."""
+    parts: dict[str, Callable[[argparse.Namespace], list[Figure]]] = {"rate": rate, "network": whole, "year": year}
+    return [figure for part in chosen.parts for figure in parts[part](chosen)]
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--epochs", type=int, default=1_000)
+    parser.add_argument("--network", type=int, default=1_000_000, help="validators of the whole network")
+    parser.add_argument("--years-of", type=int, default=1_000, help="validators with a year of rows")
+    parser.add_argument("--repeat", type=int, default=9, help="years that are asked for")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--fetch", choices=("aiohttp", "ours"), help=argparse.SUPPRESS)
+    parser.add_argument("--log", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--url", help=argparse.SUPPRESS)
+
+
+if __name__ == "__main__":
+    if "--fetch" in sys.argv:
+        child = options(__doc__, add, sys.argv[1:])
+        print(asyncio.run(fetch(child.fetch, child.url, child.log.read_bytes())))
+    else:
+        main(__doc__, run, add)
