@@ -214,7 +214,8 @@ class Answers:
         wanted = self._wanted(body["ids"])
         found = self.balances(slot // SLOTS)[wanted]
         rows = ",".join(
-            f'{{"index":"{index}","balance":"{balance}","status":"active_ongoing","validator":{{"pubkey":"0x{index:096x}",'
+            f'{{"index":"{index}","balance":"{balance}","status":"active_ongoing",'
+            f'"validator":{{"pubkey":"0x{index:096x}",'
             f'"withdrawal_credentials":"0x01{index:062x}","effective_balance":"32000000000","slashed":false,'
             f'"activation_eligibility_epoch":"0","activation_epoch":"0","exit_epoch":"{FAR}",'
             f'"withdrawable_epoch":"{FAR}"}}}}'
