@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, tzinfo
+from itertools import chain
 from typing import Final
 
 from portfolio.pnl.entries import ACQUIRED, DISPOSED, Entry, in_order, without_loans
-from portfolio.pnl.gains import SHORT, Book, Gains, acquired, disposed, income
-from portfolio.pnl.lots import LOTS, Lot
+from portfolio.pnl.gains import SHORT, Book, Gain, Gains, acquired, disposed, income
+from portfolio.pnl.lots import LOTS, Lot, Lots
 from portfolio.pnl.uk import by_uk_rules
 
 UK: Final = "uk"
@@ -46,31 +47,43 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _by_lots(entries: Iterable[Entry], method: str, *, per_wallet: bool) -> Gains:
-    found, make = Gains(), LOTS[method]
-    books: dict[tuple[str, str], Book] = {}
-
-    def book_of(asset: str, wallet: str) -> Book:
-        key = asset, wallet if per_wallet else ""
-        book = books.get(key)
-        if book is None:
-            book = books[key] = Book(make())
-        return book
-
+    """One asset after another, so that its lots lie close together in memory; the gains in the order of the entries."""
+    assets: dict[str, list[tuple[int, Entry]]] = {}
+    count = 0
     for entry in entries:
-        book = book_of(entry.asset, entry.wallet)
-        if entry.kind in ACQUIRED:
-            book.lots.add(acquired(entry))
-            if entry.kind == "income":
-                found.gains.append(income(entry))
-        elif entry.kind in DISPOSED:
-            found.gains += disposed(entry, ((lot, "") for lot in book.take(entry.quantity)))
-        elif entry.kind == "move":
-            if per_wallet and entry.to != entry.wallet:
-                _move(entry, book, book_of(entry.asset, entry.to))
-        else:  # what is paid back was never the owner's gain: it leaves at its cost
-            deque(book.take(entry.quantity), maxlen=0)
-    found.held = [book.held(*key) for key, book in sorted(books.items(), key=lambda item: item[0])]
+        assets.setdefault(entry.asset, []).append((count, entry))
+        count += 1
+    made: list[Sequence[Gain]] = [()] * count
+    found = Gains()
+    for asset in sorted(assets):
+        books: dict[str, Book] = {}
+        for place, entry in assets.pop(asset):
+            made[place] = _gains(entry, books, LOTS[method], per_wallet=per_wallet)
+        found.held += [books[wallet].held(asset, wallet) for wallet in sorted(books)]
+    found.gains = list(chain.from_iterable(made))
     return found
+
+
+def _gains(entry: Entry, books: dict[str, Book], make: Callable[[], Lots], *, per_wallet: bool) -> Sequence[Gain]:
+    """What one entry gained; the books of its asset, by wallet, are changed."""
+
+    def book_of(wallet: str) -> Book:
+        key = wallet if per_wallet else ""
+        if key not in books:
+            books[key] = Book(make())
+        return books[key]
+
+    book = book_of(entry.wallet)
+    if entry.kind in ACQUIRED:
+        book.lots.add(acquired(entry))
+        return (income(entry),) if entry.kind == "income" else ()
+    if entry.kind in DISPOSED:
+        return tuple(disposed(entry, ((lot, "") for lot in book.take(entry.quantity))))
+    if entry.kind != "move":  # what is paid back was never the owner's gain: it leaves at its cost
+        deque(book.take(entry.quantity), maxlen=0)
+    elif per_wallet and entry.to != entry.wallet:
+        _move(entry, book, book_of(entry.to))
+    return ()
 
 
 def _move(entry: Entry, source: Book, target: Book) -> None:
