@@ -58,6 +58,14 @@ def golden_detail(row: dict[str, str]) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+def test_every_recorded_file_and_every_method_in_it_is_compared() -> None:
+    assert {path.name for path in FOLDER.iterdir() if path.is_file()} == {
+        AUTHORITY.name, *(f"{name}.json.gz" for name in PROGRAM)
+    }  # fmt: skip
+    assert {(name, method) for name in PROGRAM for method in load(name)["golden"]} == set(ASSETS)
+    assert len(json.loads(AUTHORITY.read_text())) == 2
+
+
 @pytest.mark.parametrize(("name", "method"), ASSETS)
 def test_every_disposal_has_the_recorded_lot_proceeds_cost_and_gain(name: str, method: str) -> None:
     recorded = load(name)
