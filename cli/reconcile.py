@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from chainfolio import amounts
 from chainfolio.assets import asset
@@ -18,6 +18,7 @@ from chainfolio.chains import Capability
 from chainfolio.errors import BadRequest, NotIndexed
 from cli.common import Commands, add_rpc, show_json, show_table, with_system
 from cli.names import accounts_of, chains_of
+from cli.progress_bar import clock
 
 if TYPE_CHECKING:
     from chainfolio.assets import Asset
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 DIFFERS, NOT_SHOWN = 12, 13
 COLUMNS = (("asset", ""), ("block", "right"), ("amount", "right"), ("cause", ""), ("why", ""))
 Names = Callable[[str], "Token | None"]
+T = TypeVar("T")
+Work = Callable[["System", "Chain", Sequence[str], argparse.Namespace], Awaitable[list[T]]]
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -44,6 +47,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
         "--checkpoints", type=int, metavar="N", default=32, help="blocks at which balances are compared (default: 32)"
     )
     command.add_argument("--max-requests", type=int, metavar="N", help="end after so many requests to each chain")
+    command.add_argument("--estimate", action="store_true", help="say what it would cost, and do not run")
     add_rpc(command, keeps=True)
     command.set_defaults(run=run)
 
@@ -55,7 +59,14 @@ def run(options: argparse.Namespace) -> int:
     for name, value in (("checkpoints", options.checkpoints), ("max-requests", options.max_requests)):
         if value is not None and value < 1:
             raise BadRequest(name, "at least 1")
-    found = with_system(options, lambda system: _all(system, options))
+    if options.estimate:
+        estimates = with_system(options, lambda system: _each_chain(system, options, _estimate))
+        if options.json:
+            show_json(estimates)
+        else:
+            _show_estimates(estimates)
+        return 0
+    found = with_system(options, lambda system: _each_chain(system, options, _one))
     if options.json:
         show_json([result for result, _ in found])
     else:
@@ -66,15 +77,16 @@ def run(options: argparse.Namespace) -> int:
     return 0 if all(result.is_equal for result, _ in found) else NOT_SHOWN
 
 
-async def _all(system: System, options: argparse.Namespace) -> list[tuple[Reconciliation, Names]]:
-    """Each chain in turn, with the accounts of its kind; of chains that nobody named, those where they are indexed."""
+async def _each_chain(system: System, options: argparse.Namespace, work: Work[T]) -> list[T]:
+    """Some work on each chain in turn, with the accounts of its kind; of chains that nobody named, on those where they
+    are indexed."""
     accounts = await accounts_of(system, options.address)
-    found: list[tuple[Reconciliation, Names]] = []
+    found: list[T] = []
     lacking: list[NotIndexed] = []
     for chain in chains_of(system, accounts, options.chain, Capability.PAST_BALANCES):
         addresses = [each.address for each in accounts if each.kind == chain.kind]
         try:
-            found += await _one(system, chain, addresses, options) if addresses else []
+            found += await work(system, chain, addresses, options) if addresses else []
         except NotIndexed as error:
             lacking.append(error)
     if lacking and (options.chain or not found):
@@ -101,6 +113,24 @@ async def _one(
     end = Block(results[0].last_block, results[0].block_hash, "", 0)
     known = book.known(assets, end) | {native.asset: native}
     return [(result, lambda name: known.get(asset(name).collection)) for result in results]
+
+
+async def _estimate(
+    system: System, chain: Chain, addresses: Sequence[str], options: argparse.Namespace
+) -> list[dict[str, Any]]:
+    from engine.reconcile import Reconciler
+    from engine.reconcile_estimate import estimate
+
+    reconciler = Reconciler(chain, system.lake, system.tail, options.checkpoints, max_requests=options.max_requests)
+    return [await estimate(reconciler, addresses, options.first, options.last, system.seams.clock)]
+
+
+def _show_estimates(estimates: Sequence[dict[str, Any]]) -> None:
+    for each in estimates:
+        print(f"{each['chain']}: about {each['balances']:,} balances over {each['blocks']:,} blocks, "
+              f"{each['requests']:,} requests, {each['bytes'] / 1e6:,.1f} MB, {clock(each['seconds'])}")  # fmt: skip
+        print(f"  up to {each['factor']} times as much, or as little: {each['differing']:,} assets differ between the "
+              f"first and the last checkpoint, by {each['sampled']['requests']:,} requests")  # fmt: skip
 
 
 def _show(found: Reconciliation, names: Names) -> None:

@@ -71,14 +71,7 @@ class Reconciler:
         self, accounts: Sequence[str], first: int | None = None, last: int | None = None
     ) -> list[Reconciliation]:
         """Every account over a range: by default as far as all of them are indexed. The results are kept."""
-        self._asked_before = self.chain.requests
-        span = await self._span(accounts, first, last)
-        end = await self._end(span.last)
-        opening = max(0, span.first - 1)
-        steps = ladder(opening, span.last, self.checkpoints)
-        transfers, fees = await asyncio.to_thread(self._rows, accounts, span.last)
-        known = await asyncio.to_thread(self._courses, accounts, transfers, fees, opening, span)
-        await self._end(span.last)  # what was read meanwhile belongs to this block
+        span, (end, transfers, fees), steps, known = await self.prepared(accounts, first, last)
         compared = await self._search(known, steps, is_start=span.first == 0)
         evident = Evident(self.chain, self.tail, accounts, transfers, fees, self._check_budget)
         found = [(key, each.height) for key, one in compared.items() for each in one.changes if each.is_found]
@@ -92,6 +85,21 @@ class Reconciler:
         for each in results:
             await asyncio.to_thread(keep, self.tail, each)
         return results
+
+    async def prepared(
+        self, accounts: Sequence[str], first: int | None, last: int | None
+    ) -> tuple[Span, tuple[Block, pl.DataFrame, pl.DataFrame], list[int], dict[Key, Course]]:
+        """What is compared: the range, its last block with what moved and was paid up to there, the checkpoints, and
+        the courses of the assets."""
+        self._asked_before = self.chain.requests
+        span = await self._span(accounts, first, last)
+        end = await self._end(span.last)
+        opening = max(0, span.first - 1)
+        steps = ladder(opening, span.last, self.checkpoints)
+        transfers, fees = await asyncio.to_thread(self._rows, accounts, span.last)
+        known = await asyncio.to_thread(self._courses, accounts, transfers, fees, opening, span)
+        await self._end(span.last)  # what was read meanwhile belongs to this block
+        return span, (end, transfers, fees), steps, known
 
     # --- what is compared --------------------------------------------------------------------------------------------
 
@@ -179,9 +187,10 @@ class Reconciler:
             rounds += 1
             heights = len({height for _, height in asked})
             self.told(f"round {rounds}: {len(asked):,} balances at {heights:,} blocks")
-            answers = await self._balances(asked)
+            answers = await self.balances(asked)
 
-    async def _balances(self, asked: Sequence[Point]) -> dict[Point, Answer]:
+    async def balances(self, asked: Sequence[Point]) -> dict[Point, Answer]:
+        """The balances of accounts at some heights, in as few requests as go."""
         at: dict[int, list[Key]] = {}
         for key, height in asked:
             at.setdefault(height, []).append(key)
@@ -192,6 +201,13 @@ class Reconciler:
             for height, answers in zip(heights, await self._answered([(h, at[h]) for h in heights]), strict=True):
                 found |= {(key, height): answer for key, answer in zip(at[height], answers, strict=True)}
         return found
+
+    def parts(self, asked: Sequence[Point]) -> int:
+        """In how many parts so many balances are asked for."""
+        at: dict[int, list[Key]] = {}
+        for key, height in asked:
+            at.setdefault(height, []).append(key)
+        return sum(1 for _ in _parts(at))
 
     async def _answered(self, asked: Sequence[tuple[int, Sequence[Key]]]) -> list[list[Answer]]:
         """What the balances are at some heights. Before the first block nobody has anything."""

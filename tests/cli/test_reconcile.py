@@ -56,6 +56,9 @@ def test_an_account_without_a_difference_is_proven_and_one_with_some_is_told_blo
     assert (found["counts"]["equal"], found["differences"]) == (2, [])
     for each in found["assets"]:
         assert int(each["opening"]) + int(each["movements"]) == int(each["balance"]), each
+    (estimated,) = run("reconcile", lived.other, "--estimate", "--json").json
+    assert (estimated["differing"], estimated["requests"] > 0) == (1, True)
+    assert "1 assets differ between" in run("reconcile", lived.other, "--estimate").out
     ran = run("reconcile", lived.other, lived.plain, "--checkpoints", "3", "--json")
     assert ran.code == 12
     assert [each["address"] for each in ran.json] == [lived.other.lower(), lived.plain.lower()]

@@ -13,6 +13,7 @@ import pytest
 from chainfolio.blocks import Block, Span
 from chainfolio.errors import BadRequest, NotIndexed, OverBudget, Reorged
 from engine.reconcile import Reconciler
+from engine.reconcile_estimate import estimate
 from engine.reconciled import Reconciliation, kept
 from indexer.rewind import rewind
 from localchain.deploy import WAD, Deployment, deploy
@@ -352,3 +353,25 @@ async def test_a_budget_ends_it_before_more_is_asked(lived: Lived, tmp_path: Pat
         assert kept(index.tail, index.key) == []
         await Reconciler(index.chain, index.lake, index.tail, max_requests=1_000).run([lived.who("alice")])
         assert len(kept(index.tail, index.key)) == 1
+
+
+@pytest.mark.parametrize("name", ["bob", "alice"])
+@pytest.mark.parametrize("steps", [4, 32])
+async def test_an_estimate_is_as_near_as_it_says_and_keeps_nothing(
+    lived: Lived, tmp_path: Path, name: str, steps: int
+) -> None:
+    """Bob has nothing that differs, Alice several assets."""
+    async with indexed(lived, tmp_path) as index:
+        reconciler = Reconciler(index.chain, index.lake, index.tail, steps)
+        told = await estimate(reconciler, [lived.who(name)], None, None, index.seams.clock)
+        assert (told["state"], told["differing"] > 0) == ("estimated", name == "alice")
+        assert kept(index.tail, index.key) == []
+        before, size = index.chain.requests, spent(index)
+        await Reconciler(index.chain, index.lake, index.tail, steps).run([lived.who(name)])
+        real = {"requests": index.chain.requests - before, "bytes": spent(index) - size}
+        for figure, cost in real.items():
+            assert cost / told["factor"] <= told[figure] <= cost * told["factor"], (figure, told, real)
+
+
+def spent(index: Index) -> int:
+    return sum(each.cost.sent_bytes + each.cost.received_bytes for each in index.chain.health())
