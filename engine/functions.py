@@ -33,7 +33,7 @@ def load(path: Path, *selectors: Callable[[str], bytes]) -> Functions:
     found = Functions({}, {})
     for type_, signatures in ((None, written.signatures), *written.types.items()):
         for function, selector in product(signatures, selectors):
-            name, start = function.partition("(")[0], selector(function)
+            name, start = function.partition("(")[0].rpartition(":")[2], selector(function)
             known = found.names.setdefault(start, name)
             if known != name:
                 raise BadSettings(path.name, f"{function} begins like {known}")

@@ -46,5 +46,11 @@ class SolanaKind:
 
         return [(name_of(url), identity(url)) for url in settings.rpc]
 
+    def selector(self, function: str) -> bytes:
+        """The first four bytes of the data of a function such as `solana:sharedAccountsRoute()`."""
+        from adapters.solana.functions import selector
+
+        return selector(function)
+
 
 KIND = SolanaKind()

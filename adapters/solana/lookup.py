@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from adapters.solana.functions import SELECTOR_SIZE
 from adapters.solana.node import Node, ask_each
 from adapters.solana.transactions import Found, change
 from chainfolio.chains import KnownTransaction
@@ -36,4 +37,5 @@ def _details(source: str, known: KnownTransaction, answer: Answer) -> Transactio
     changed = change(source, found, found.slot)
     if (found.slot, changed.signature) != (known.height, known.tx_hash):
         raise BadAnswer(source, f"has transaction {known.tx_hash} elsewhere than the index")
-    return TransactionDetails(changed.payer, changed.program, None, 0, changed.fee, changed.failed, None)
+    selector = changed.content[:SELECTOR_SIZE] if changed.content else None
+    return TransactionDetails(changed.payer, changed.program, None, 0, changed.fee, changed.failed, selector)

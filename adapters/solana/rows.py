@@ -20,7 +20,7 @@ NATIVE, TOKEN = STANDARDS["native"], STANDARDS["transfers"]
 MOVEMENT: Final = (
     "height", "time", "tx_index", "tx_hash", "standard", "token", "sender", "recipient", "raw", "item",
 )  # fmt: skip
-PAID: Final = ("height", "time", "tx_index", "hash", "sender", "recipient", "status", "fee")
+PAID: Final = ("height", "time", "tx_index", "hash", "sender", "recipient", "status", "fee", "input")
 Row = tuple[Any, ...]
 
 
@@ -80,7 +80,8 @@ def _paid(done: Done) -> Row:
     """Who paid, and for what. What was moved is said by movements, so a transaction sends nothing itself."""
     each = done.change
     fee = each.fee.to_bytes(32, "big")
-    return done.slot, done.time_us, done.tx_index, each.signature, each.payer, each.program, int(not each.failed), fee
+    place = done.slot, done.time_us, done.tx_index, each.signature
+    return *place, each.payer, each.program, int(not each.failed), fee, each.content
 
 
 def _movements(done: Done) -> Iterator[Row]:

@@ -8,17 +8,28 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from adapters.solana.forms import U64, Digits, Key
-from adapters.solana.layouts import SYSTEM
+from adapters.solana.layouts import SYSTEM, TOKEN_PROGRAMS
 from chainfolio.errors import BadAnswer, HistoryUnavailable
 
 COMPUTE_BUDGET: Final = "ComputeBudget111111111111111111111111111111"
 BASE_FEE: Final = 5_000  # lamports for each signature; what is above pays for priority
 NATIVE: Final = ""  # the native coin, among mints
+ALPHABET: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+BASE58: Final = {char: number for number, char in enumerate(ALPHABET)}
+BEGINNING, KNOWN_DIGITS = 8, 14  # bytes of data that are kept; digits that mostly say them
+# Programs that others use: to pay, to open accounts, to move tokens, to write a note.
+COMMON: Final = frozenset([
+    SYSTEM, *TOKEN_PROGRAMS, "ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL",
+    "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr",
+])  # fmt: skip
+# What these are given says nothing: who only pays or moves tokens does a plain transfer, and votes are many.
+UNTYPED: Final = frozenset([None, "Vote111111111111111111111111111111111111111"])
 Index = Annotated[int, msgspec.Meta(ge=0, lt=256)]
 
 
@@ -57,10 +68,11 @@ class Meta(msgspec.Struct, gc=False):
 
 
 class Called(msgspec.Struct, gc=False):
-    """An instruction, as far as which program it calls."""
+    """An instruction: which program it calls, and with which data, which a node that has parsed them leaves out."""
 
     programIdIndex: Index | None = None
     programId: Key | None = None
+    data: str = ""
 
 
 class Named(msgspec.Struct, gc=False):
@@ -106,7 +118,7 @@ class Found(Entry, gc=False):
 
 class Change(msgspec.Struct, frozen=True, gc=False):
     """What one transaction changed. `native` and `tokens` are by account and by owner; of who paid the fee, without it.
-    `program` is the first that it called, which is not about its price."""
+    `program` is the one that it is about, `content` what that was given."""
 
     signature: str
     payer: str
@@ -116,6 +128,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     signatures: int
     native: Mapping[str, int]
     tokens: Mapping[str, Mapping[str, int]]
+    content: bytes | None = None
 
     @property
     def priority_fee(self) -> int:
@@ -135,7 +148,7 @@ def change(source: str, entry: Entry, slot: int) -> Change:
     meta = entry.meta
     if meta is None:
         raise HistoryUnavailable(source, slot, "what came of a transaction is not kept")
-    signatures, keys, programs = _read(source, entry.transaction)
+    signatures, keys, calls = _read(source, entry.transaction)
     before, after = meta.preBalances, meta.postBalances
     if len(keys) != len(before) and meta.loadedAddresses:
         keys = [*keys, *meta.loadedAddresses.writable, *meta.loadedAddresses.readonly]
@@ -144,31 +157,69 @@ def change(source: str, entry: Entry, slot: int) -> Change:
     native = {key: new - old for key, old, new in zip(keys, before, after, strict=True) if old != new}
     native[keys[0]] = native.get(keys[0], 0) + meta.fee
     tokens = _tokens(source, keys, meta) if meta.preTokenBalances or meta.postTokenBalances else {}
-    return Change(
-        signatures[0], keys[0], _first(keys, programs), meta.fee, meta.err is not None, len(signatures), native, tokens
-    )
+    program, content = _main(source, keys, calls)
+    failed = meta.err is not None
+    return Change(signatures[0], keys[0], program, meta.fee, failed, len(signatures), native, tokens, content)
 
 
-def _first(keys: Sequence[str], programs: Sequence[int | str | None]) -> str | None:
-    """The first program that was called, which is not about the price of the transaction."""
-    for each in programs:
-        called = keys[each] if isinstance(each, int) and each < len(keys) else each
-        if isinstance(called, str) and called != COMPUTE_BUDGET:
-            return called
-    return None
+def _main(source: str, keys: Sequence[str], calls: Sequence[Called]) -> tuple[str | None, bytes | None]:
+    """The program that a transaction is about, and the data that it was given: the first that does more than to pay,
+    to open accounts and to move tokens, else the first. Of several calls of it, the one that was given most."""
+    first = found = None
+    content = ""
+    for each in calls:
+        at = each.programIdIndex
+        program = each.programId if at is None else keys[at] if at < len(keys) else None
+        if program is None or program == COMPUTE_BUDGET:
+            continue
+        first = first or program
+        if program not in COMMON and found in (None, program):
+            found = program
+            content = max(content, each.data, key=len)
+    return found or first, beginning(source, content) if content and found not in UNTYPED else None
 
 
-def _read(source: str, given: Signed | tuple[str, str]) -> tuple[list[str], list[str], list[int | str | None]]:
-    """The signatures, the accounts that the message names itself, and the programs that it calls."""
+def beginning(source: str, text: str) -> bytes:
+    """The first bytes that a text in base58 stands for; fewer where it has fewer. Its first digits say them, but where
+    the rest could carry over into them."""
+    digits = text.lstrip("1")
+    zeros = len(text) - len(digits)
+    try:
+        found = 0
+        for char in digits[:KNOWN_DIGITS]:
+            found = found * 58 + BASE58[char]
+        unit = _power(max(0, len(digits) - KNOWN_DIGITS))
+        low, high = _top(found * unit), _top((found + 1) * unit - 1)
+        if low != high:
+            for char in digits[KNOWN_DIGITS:]:
+                found = found * 58 + BASE58[char]
+            low = _top(found)
+    except KeyError:
+        raise BadAnswer(source, "data of an instruction that is not in base58") from None
+    return (bytes(zeros) + low)[:BEGINNING]
+
+
+@lru_cache(2048)
+def _power(count: int) -> int:
+    return int(58**count)
+
+
+def _top(number: int) -> bytes:
+    """The first bytes of a number and how many there are in all, but for what is behind the first ones."""
+    size = (number.bit_length() + 7) // 8
+    return (number >> 8 * max(0, size - BEGINNING)).to_bytes(min(size, BEGINNING), "big")
+
+
+def _read(source: str, given: Signed | tuple[str, str]) -> tuple[list[str], list[str], list[Called]]:
+    """The signatures, the accounts that the message names itself, and what it calls."""
     if not isinstance(given, Signed):
         return _unpacked(source, *given)
     message = given.message
     keys = [each if type(each) is str else each.pubkey for each in message.accountKeys]  # type: ignore[union-attr]
-    programs = [each.programId if each.programIdIndex is None else each.programIdIndex for each in message.instructions]
-    return given.signatures, keys, programs
+    return given.signatures, keys, message.instructions
 
 
-def _unpacked(source: str, content: str, encoding: str) -> tuple[list[str], list[str], list[int | str | None]]:
+def _unpacked(source: str, content: str, encoding: str) -> tuple[list[str], list[str], list[Called]]:
     from solders.transaction import VersionedTransaction
 
     if encoding != "base64":
@@ -178,11 +229,17 @@ def _unpacked(source: str, content: str, encoding: str) -> tuple[list[str], list
     except Exception as error:  # the library raises whatever its parser does
         raise BadAnswer(source, f"a transaction that cannot be read: {type(error).__name__}") from None
     keys = [str(key) for key in found.message.account_keys]
-    return (
-        [str(each) for each in found.signatures],
-        keys,
-        [each.program_id_index for each in found.message.instructions],
-    )
+    calls = [Called(each.program_id_index, None, written(bytes(each.data))) for each in found.message.instructions]
+    return [str(each) for each in found.signatures], keys, calls
+
+
+def written(content: bytes) -> str:
+    """Bytes as a text in base58."""
+    number, found = int.from_bytes(content, "big"), ""
+    while number:
+        number, digit = divmod(number, 58)
+        found = ALPHABET[digit] + found
+    return "1" * (len(content) - len(content.lstrip(b"\0"))) + found
 
 
 def _tokens(source: str, keys: Sequence[str], meta: Meta) -> dict[str, dict[str, int]]:

@@ -1,0 +1,106 @@
+"""Recorded transactions as answers call them: the type, the protocol and the function, by the program."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pytest
+
+from adapters.solana.functions import selector
+from adapters.solana.kind import KIND
+from adapters.solana.layouts import SYSTEM
+from adapters.solana.rows import tables
+from adapters.solana.transactions import BASE58, Change, beginning, moved, written
+from chainfolio.assets import Asset
+from chainfolio.contracts import TransactionDetails
+from chainfolio.errors import BadAnswer
+from engine.functions import load as functions_of
+from indexer.registry import load as registry_of
+from portfolio.activity import Activity, Movement, signs, type_of
+from tests.solana.recorded import lines, needs_recordings
+from tests.solana.test_recorded import recorded
+
+CONFIGS: Final = Path(__file__).parents[2] / "configs"
+CHAIN: Final = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"
+# By the name of the recording: the type, the protocol and the function for each account that it is about.
+WANTED: Final = {
+    "rfq_swap": ("SWAP", "jupiter", "fill"),
+    "route_v2_with_multiple_underlying_swaps": ("SWAP", "jupiter", "routeV2"),
+    "shared_accounts_route": ("SWAP", "jupiter", "sharedAccountsRoute"),
+    "earn_deposit": ("DEPOSIT", "jupiter", "deposit"),
+    "deposit_collateral_native": ("INTERACTION", "jupiter", "operate"),
+    "withdraw_collateral_native": ("INTERACTION", "jupiter", "operate"),
+    "borrow_token": ("INTERACTION", "jupiter", "operate"),
+    "borrow_native": ("INTERACTION", "jupiter", "operate"),
+    "token2022_transfer": ("TRANSFERIN", None, ""),
+    "native_transfer": ("TRANSFEROUT", None, ""),
+    # Who runs the orders of others signed it; the account's own deposit was an earlier transaction.
+    "jupiter_v6_dca_swap_with_sol_sent-2GMpqA": ("TRANSFEROUT", "jupiter", ""),
+    "jupiter_limit_v2_open_cancel-4iZxoW": ("WITHDRAW", "jupiter", "cancelOrder"),
+    "raydium_v4_swap-5dk9JQ": ("SWAP", "raydium", ""),
+    "jupiter_limit_v2_open_cancel-L6rJy9": ("DEPOSIT", "jupiter", "initializeOrder"),
+    "jupiter_v6_dca_swap-S3z6oP": ("TRANSFERIN", "jupiter", ""),
+}
+
+
+def activity(account: str, change: Change) -> Activity:
+    """A transaction as one account saw it."""
+    movements: list[Movement] = []
+    for mint, changes in (("", change.native), *change.tokens.items()):
+        asset = Asset(CHAIN, "token", mint) if mint else Asset(CHAIN, "slip44", "501")
+        for sender, recipient, raw in moved(changes, mint or SYSTEM):
+            if sender == account:
+                movements.append(Movement(-1, len(movements), "out", "spl", asset, raw, recipient))
+            if recipient == account:
+                movements.append(Movement(-1, len(movements), "in", "spl", asset, raw, sender))
+    content = change.content[:4] if change.content else None
+    details = TransactionDetails(change.payer, change.program, None, 0, change.fee, change.failed, content)
+    return Activity("solana", account, 1, 1, 1, change.signature, tuple(movements), details=details)
+
+
+@needs_recordings
+def test_recorded_transactions_have_the_type_the_protocol_and_the_function_of_their_programs() -> None:
+    kinds = {path.stem: tomllib.loads(path.read_text()).get("kind", "evm") for path in CONFIGS.glob("chains/*.toml")}
+    registry = registry_of([CONFIGS / "protocols"], kinds)
+    functions = functions_of(CONFIGS / "functions.toml", KIND.selector)
+    changes, found = recorded(), {}
+    for case in lines("transactions.expected.jsonl.gz"):
+        change = changes[case["signature"]]
+        for account in case["accounts"]:
+            seen = activity(account, change)
+            assert seen.details is not None
+            called = registry.of(seen.details.recipient or "", ("solana",))
+            facts = registry.facts[called[0][1].key] if called else None
+            function = functions.names.get(seen.details.selector or b"", "")
+            type_ = type_of(signs(seen, function), function, facts.transactions if facts else ())
+            found[case["id"]] = (type_, facts.key if facts else None, function)
+    assert found == WANTED
+
+
+def test_what_a_text_in_base58_begins_with_is_what_it_stands_for() -> None:
+    chance = Random(7)
+    for _ in range(5_000):
+        content = bytes(chance.randrange(3)) + chance.randbytes(chance.randrange(50)) + b"\xff" * chance.randrange(20)
+        assert beginning("node", written(content)) == content[:8]
+    assert "0" not in BASE58
+    with pytest.raises(BadAnswer, match="not in base58"):
+        beginning("node", "3l0")
+
+
+def test_functions_are_found_by_the_hash_of_their_names_and_those_of_other_chains_are_not() -> None:
+    assert selector("solana:sharedAccountsRoute()") == hashlib.sha256(b"global:shared_accounts_route").digest()[:4]
+    assert selector("solana:delegateStake()") == bytes([2, 0, 0, 0])
+    assert selector("deposit()") != selector("solana:deposit()")
+
+
+@needs_recordings
+def test_the_rows_of_a_transaction_keep_what_its_program_was_given() -> None:
+    from adapters.solana.rows import Done
+
+    change = next(each for each in recorded().values() if each.content)
+    rows = tables("solana", [Done(1, 1, 1, change)], ("transactions",))["transactions"].to_pylist()
+    assert [row["input"] for row in rows] == [change.content]
