@@ -20,6 +20,7 @@ UNKNOWN = "N/A"
 MAX_SHOWN = 200  # validators
 WEI = Decimal(10) ** 18
 BAR = 40
+WHEN = ("epochStart", "epochEnd", "dateStart", "dateEnd")
 COUNTS = (
     "attestationsIncluded",
     "attestationsMissed",
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         show_json([_document(each) for each in found])
     elif options.csv:
-        show_csv(["index", "dateStart", "dateEnd", *_fields()], [row for each in found for row in _rows(each)])
+        show_csv(["index", *WHEN, *_fields()], [row for each in found for row in _rows(each)])
     elif compares or len(found) > 1:
         _compare(found)
     else:
@@ -114,7 +115,7 @@ def _rows(each: Shown) -> list[list[object]]:
 
     index = each.details.validator.index
     documents = msgspec.json.decode(msgspec.json.encode(each.buckets))
-    return [[index, row["dateStart"], row["dateEnd"], *(row[name] for name in _fields())] for row in documents]
+    return [[index, *(row[name] for name in (*WHEN, *_fields()))] for row in documents]
 
 
 def _summary(each: Shown, by: str) -> None:

@@ -65,6 +65,7 @@ def test_several_are_compared_the_best_first(indexed: Indexed, capsys: pytest.Ca
 def test_a_spreadsheet_gets_exact_rows(indexed: Indexed, capsys: pytest.CaptureFixture[str]) -> None:
     text = said(indexed, capsys, "validators", str(COMPOUNDING), "--by", "epoch", "--csv")
     rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["epochStart"] for row in rows] == [str(epoch) for epoch in range(indexed.last + 1)]
     assert sum(int(row["consensusReward"]) for row in rows) == earned(indexed, COMPOUNDING) * 10**9
 
 
