@@ -16,6 +16,7 @@ TRANSFER: Final = padded(selector("Transfer"))
 SINGLE: Final = padded(selector("TransferSingle"))
 BATCH: Final = padded(selector("TransferBatch"))
 NAMES: Final = frozenset([TRANSFER, SINGLE, BATCH])
+ENDS: Final = frozenset(name[-8:] for name in NAMES)  # of a name in any spelling, in lower case
 UNSURE: Final = "transfer"
 
 
@@ -29,6 +30,14 @@ class Moved(NamedTuple):
     token_id: int | None = None
     operator: str | None = None
     item: int = 0
+
+
+def name_of(forms: Padded, event: Event) -> str:
+    """The name of an event of tokens; empty for any other."""
+    if not event.keys or event.keys[0][-8:].lower() not in ENDS:
+        return ""
+    name = forms[event.keys[0]]
+    return name if name in NAMES else ""
 
 
 def moved(forms: Padded, name: str, event: Event) -> Sequence[Moved]:

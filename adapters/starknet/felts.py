@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Final
@@ -12,16 +13,16 @@ from chainfolio.errors import BadAnswer
 U128: Final = 2**128
 SHORT: Final = 31  # bytes of a text that one felt holds
 MAX_WORDS: Final = 64  # of a text that is read
-_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
+_is_felt: Final = re.compile(r"0x[0-9a-fA-F]{1,64}", re.ASCII).fullmatch
+SURE: Final = 64  # characters of a felt that is below the prime whatever its digits are
 _SELECTOR_BITS: Final = 2**250 - 1
 
 
 def felt(source: str, written: str) -> int:
     """A felt as a node writes it: hexadecimal, below the prime. BadAnswer for anything else."""
-    digits = written[2:]
-    if written[:2] != "0x" or not 1 <= len(digits) <= 64 or not _DIGITS.issuperset(digits):
+    if not _is_felt(written):
         raise BadAnswer(source, f"{written[:80]!r} is no felt")
-    value = int(digits, 16)
+    value = int(written, 16)
     if value >= STARKNET_PRIME:
         raise BadAnswer(source, f"{written} is no felt: it is not below the prime")
     return value
@@ -40,7 +41,11 @@ class Padded(dict[str, str]):
         self.source = source
 
     def __missing__(self, written: str) -> str:
-        self[written] = form = padded(felt(self.source, written))
+        if len(written) <= SURE and _is_felt(written):
+            form = f"0x{written[2:].lower():0>64}"
+        else:
+            form = padded(felt(self.source, written))
+        self[written] = form
         return form
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from adapters.starknet.datasets import NATIVE, TOKENS
-from adapters.starknet.events import NAMES, UNSURE, Moved, moved
+from adapters.starknet.events import UNSURE, Moved, moved, name_of
 from adapters.starknet.facts import Facts
 from adapters.starknet.felts import Padded
 from adapters.starknet.forms import Done, Whole
@@ -81,7 +81,7 @@ def _movements(forms: Padded, done: Done, coin: str, payment: tuple[str, str, in
     the last of its kind, has no row."""
     found: list[Placed] = []
     for at, event in enumerate(done.receipt.events):
-        if event.keys and (name := forms[event.keys[0]]) in NAMES:
+        if name := name_of(forms, event):
             token = forms[event.from_address]
             found += [(at, token, each) for each in moved(forms, name, event)]
     for place in range(len(found) - 1, -1, -1) if payment else ():

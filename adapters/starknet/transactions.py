@@ -57,24 +57,24 @@ def nonce(source: str, body: Body) -> int | None:
 
 def _called(forms: Padded, body: Body) -> str | None:
     """Whom the last call of an account's transaction goes to: what comes before it is mostly an approval."""
-    targets = _targets([felt(forms.source, each) for each in body.calldata]) if body.sender_address else ()
-    return padded(targets[-1]) if targets else None
+    place = _last_call(forms.source, body.calldata) if body.sender_address and body.calldata else 0
+    return forms[body.calldata[place]] if place else None
 
 
-def _targets(said: Sequence[int]) -> Sequence[int]:
-    """Whom the calls go to. An account of today lists each call with its arguments; an older one lists all calls, each
-    with the place and the number of its arguments, and then all arguments."""
-    if not said or not 0 < said[0] <= MAX_CALLS:
-        return ()
-    count, found, at = said[0], [], 1
+def _last_call(source: str, said: Sequence[str]) -> int:
+    """Where the last call says to whom it goes; 0 where there is none. An account of today lists each call with its
+    arguments; an older one lists all calls, each with the place and the number of its arguments, and then all
+    arguments."""
+    count = felt(source, said[0])
+    if not 0 < count <= MAX_CALLS:
+        return 0
+    last, at = 0, 1
     for _ in range(count):
         if at + 2 >= len(said):
             break
-        found.append(said[at])
-        at += 3 + said[at + 2]
-    if at == len(said) and len(found) == count:
-        return found
-    heads = said[1 : 1 + 4 * count]
-    if len(heads) == 4 * count and len(said) > 1 + 4 * count and said[1 + 4 * count] == len(said) - 2 - 4 * count:
-        return heads[::4]
-    return ()
+        last, at = at, at + 3 + felt(source, said[at + 2])
+    else:
+        if at == len(said):
+            return last
+    rest = 1 + 4 * count
+    return rest - 4 if len(said) > rest and felt(source, said[rest]) == len(said) - 1 - rest else 0
