@@ -83,7 +83,7 @@ class Snapshotter:
             return await self._at(accounts, block, extra, before, past=past)
         head = (await self.chain.heads()).latest
         try:
-            taken = await self._at(accounts, head if live else self._indexed(head), extra, before)
+            taken = await self._at(accounts, head if live else self.indexed(head), extra, before)
         except Reorged:
             # The block has just left the chain, and the follower does not know yet: the head is the other "now".
             head = (await self.chain.heads()).latest
@@ -230,9 +230,10 @@ class Snapshotter:
 
     async def now(self) -> Block:
         """The newest block that is indexed, where indexing keeps up with the head; else the head itself."""
-        return self._indexed((await self.chain.heads()).latest)
+        return self.indexed((await self.chain.heads()).latest)
 
-    def _indexed(self, head: Block) -> Block:
+    def indexed(self, head: Block) -> Block:
+        """The newest block that is indexed, where indexing keeps up with that head; else the head itself."""
         top = self.tail.top(self.chain.key)
         return top if top is not None and head.height - MOST_RECENT <= top.height <= head.height else head
 
@@ -261,21 +262,26 @@ class Snapshotter:
                 yield Issue("registry", asset.reference, reason, makes_partial=False, account=account)
 
     async def judge(
-        self, pairs: Collection[tuple[str, Asset]], assets: Collection[Asset], block: Block
+        self,
+        pairs: Collection[tuple[str, Asset]],
+        assets: Collection[Asset],
+        block: Block,
+        balances: dict[tuple[str, Asset], Any],
     ) -> tuple[dict[Asset, Token], dict[tuple[str, Asset], Spam]]:
         """What some tokens are at a block, and what of those that moved, by account and token, is taken for spam: by
-        the rules of a portfolio at that block, and in one round."""
+        the rules of a portfolio at that block, and in one round. `balances` are known of that block; it learns more."""
         about, asked = await self._about(block), sorted(pair for pair in pairs if pair[1] not in self._judge.listed)
         plans: dict[str, Plan[Any, Any, Any]] = {
             "about": about.ask(assets),
-            "held": self.chain.balances(asked),
+            "held": self.chain.balances(unknown := [pair for pair in asked if pair not in balances]),
         }
         reports = await self._run(plans, block)
         for report in reports.values():
             if report.error is not None:
                 raise report.error
         await asyncio.to_thread(about.keep)
-        held = [(*pair, raw) for pair, raw in zip(asked, reports["held"].result or (), strict=True)]
+        balances |= zip(unknown, reports["held"].result or (), strict=True)
+        held = [(*pair, balances[pair]) for pair in asked]
         own: dict[str, set[Asset]] = {account: {self.native.asset} for account, _ in asked}
         for account, token in asked:
             own[account].add(token)

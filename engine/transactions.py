@@ -111,6 +111,8 @@ class Statement:
     _subjects: dict[str, Subject] = field(default_factory=dict)
     _histories: dict[str, Activities] = field(default_factory=dict)
     _holes: list[Hole] = field(default_factory=list)
+    _balances: dict[tuple[str, Asset], Any] = field(default_factory=dict)  # at those blocks
+    _judged_at: dict[str, Block] = field(default_factory=dict)
     _tokens: dict[str, dict[Asset, Token]] = field(default_factory=dict)
     _spam: set[tuple[str, Asset]] = field(default_factory=set)
     _counterparties: dict[str, dict[str, Counterparties]] = field(default_factory=dict)
@@ -161,7 +163,9 @@ class Statement:
 
     async def _read(self, subject: Subject, accounts: Sequence[str]) -> None:
         source = subject.snapshotter
-        head = self.heads[subject.key] = (await source.chain.heads()).latest.height
+        latest = (await source.chain.heads()).latest
+        head = self.heads[subject.key] = latest.height
+        self._judged_at[subject.key] = source.indexed(latest)
         lag = source.chain.info.blocks_in(LIVE_LAG_S)
         indexed_ranges, left = await asyncio.to_thread(
             missing, source.tail, subject.key, accounts, subject.wanted, head, lag
@@ -248,7 +252,7 @@ class Statement:
             ours = await asyncio.to_thread(history.whole, [key for key in keys if key.chain == chain])
             ours = [activity for activity in ours if may_fit(activity)]
             tokens = self._tokens.setdefault(chain, {})
-            self._spam |= await learn(subject.snapshotter, tokens, ours)
+            self._spam |= await learn(subject.snapshotter, tokens, ours, self._judged_at[chain], self._balances)
             if search := self.wanted.search:
                 native = subject.snapshotter.native
                 ours = [activity for activity in ours if mentions(activity, tokens, native, search)]
@@ -387,10 +391,15 @@ def _pieces(keys: Sequence[Activity], most: int = PIECE) -> Iterator[Sequence[Ac
 
 
 async def learn(
-    snapshotter: Snapshotter, known: dict[Asset, Token], activities: Collection[Activity]
+    snapshotter: Snapshotter,
+    known: dict[Asset, Token],
+    activities: Collection[Activity],
+    block: Block,
+    balances: dict[tuple[str, Asset], Any],
 ) -> set[tuple[str, Asset]]:
-    """Add to the known tokens those that activities moved or allowed, as they are now. By account and token, what of
-    those that moved is taken for spam, as a portfolio of now would say it."""
+    """Add to the known tokens those that activities moved or allowed, as they are at a block. By account and token,
+    what of those that moved is taken for spam, as a portfolio at that block would say it. `balances` are known of that
+    block; it learns more."""
     listed = snapshotter.book.listed
     moves = [(each.account, move.asset.collection) for each in activities for move in each.movements]
     moved = {pair for pair in moves if not pair[1].is_native}
@@ -399,7 +408,6 @@ async def learn(
     known |= {asset: listed[asset] for asset in assets & listed.keys()}
     if assets <= listed.keys():
         return set()
-    block = await snapshotter.now()
-    tokens, spam = await snapshotter.judge(moved, assets - listed.keys(), block)
+    tokens, spam = await snapshotter.judge(moved, assets - listed.keys(), block, balances)
     known |= tokens
     return set(spam)
