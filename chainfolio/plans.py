@@ -90,6 +90,15 @@ def batched(
     return reports
 
 
+def all_of(plans: Mapping[str, Plan[ReadT, ResultT, Any]]) -> Plan[ReadT, ResultT, dict[str, Any]]:
+    """The results of all plans, run together; the error of one of them is an error."""
+    reports: Mapping[str, Report[Any]] = yield from batched(plans)
+    for report in reports.values():
+        if report.error is not None:
+            raise report.error
+    return {name: report.result for name, report in reports.items()}
+
+
 def _together(several: Sequence[Sequence[ReadT]]) -> tuple[Sequence[ReadT], list[list[int] | None]]:
     """The reads of several, each once; and for each of them where its own are (None: all are its own, in order)."""
     if len(several) == 1 and isinstance(several[0], _Distinct):

@@ -17,7 +17,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Token
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Plan, Report, Unknown, batched
+from chainfolio.plans import Plan, Unknown, all_of
 from chainfolio.positions import AccountState, Describe, OpenPosition
 
 SHOWN = 4  # characters of a validator's address
@@ -50,13 +50,8 @@ class Accounts:
     ) -> Plan[Any, Any, AccountState]:
         """As `chainfolio.positions.BlockReader` has it."""
         state: Plan[Any, Any, Any] = self._state(account, wanted, named)
-        plans = {"state": state, **({"expected": expected} if expected else {})}
-        reports: Mapping[str, Report[Any]] = yield from batched(plans)
-        for report in reports.values():
-            if report.error is not None:
-                raise report.error
-        read = reports["state"].result
-        assert isinstance(read, AccountState), "a plan without an error has a result"
+        found = yield from all_of({"state": state, **({"expected": expected} if expected else {})})
+        read: AccountState = found["state"]
         return read
 
     def _state(self, account: str, wanted: Sequence[Asset], named: Describe | None) -> Plan[Any, Any, AccountState]:
@@ -68,12 +63,9 @@ class Accounts:
         plans: dict[str, Plan[Any, Any, Any]] = {"mints": _mints(special)}
         if named is not None:
             plans["named"] = named(held)
-        reports: Mapping[str, Report[Any]] = yield from batched(plans)
-        for report in reports.values():
-            if report.error is not None:
-                raise report.error
+        found = yield from all_of(plans)
         notes = [Issue(self.facts.kind, each.subject, each.reason, each.is_partial, account) for each in wallet.notes]
-        notes += _of_mints(account, self.facts.kind, reports["mints"].result or {})
+        notes += _of_mints(account, self.facts.kind, found["mints"] or {})
         stakes = tuple(self._position(account, each) for each in wallet.stakes)
         return AccountState(wallet.lamports, balances, stakes, tuple(notes), wallet.block)
 

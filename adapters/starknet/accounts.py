@@ -16,7 +16,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Token
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Plan, Report, Unknown, batched
+from chainfolio.plans import Plan, Unknown, all_of
 from chainfolio.positions import AccountState, Describe
 
 SPELLINGS: Final = {"balanceOf": "balance_of", "ownerOf": "owner_of"}
@@ -50,10 +50,9 @@ class Accounts:
     ) -> Plan[Any, Any, AccountState]:
         """As `chainfolio.positions.BlockReader` has it."""
         state: Plan[Any, Any, Any] = self._state(account, wanted, named)
-        reports = yield from _all({"state": state, **({"expected": expected} if expected else {})})
-        found = reports["state"].result
-        assert isinstance(found, AccountState), "a plan without an error has a result"
-        return found
+        found = yield from all_of({"state": state, **({"expected": expected} if expected else {})})
+        read: AccountState = found["state"]
+        return read
 
     def _state(self, account: str, wanted: Sequence[Asset], named: Describe | None) -> Plan[Any, Any, AccountState]:
         coin = self.facts.native_asset
@@ -63,15 +62,6 @@ class Accounts:
         if named is not None:
             yield from named([asset for asset, raw in held.items() if raw != 0])
         return AccountState(raws[0], held, (), ())
-
-
-def _all(plans: Mapping[str, Plan[Any, Any, Any]]) -> Plan[Any, Any, Mapping[str, Report[Any]]]:
-    """All plans together; the error of one is an error."""
-    reports: Mapping[str, Report[Any]] = yield from batched(plans)
-    for report in reports.values():
-        if report.error is not None:
-            raise report.error
-    return reports
 
 
 def asked(calls: Sequence[Call]) -> Plan[Any, Any, list[Any]]:

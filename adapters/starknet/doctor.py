@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from adapters.starknet.node import Node
 from adapters.starknet.state import Call, answer
-from chainfolio.blocks import ahead_of_clock
+from chainfolio.chains import Heads
 from chainfolio.errors import SourceError
 from transport.endpoint import Endpoint
+from transport.examination import examined
 from transport.wire import Request, typed
 
 if TYPE_CHECKING:
@@ -19,39 +18,15 @@ if TYPE_CHECKING:
 
 async def examine(chain: StarknetChain) -> list[dict[str, Any]]:
     """A row for each endpoint, in the order of the settings."""
-    node = chain.node
-    rows = [await _endpoint(node, endpoint) for endpoint in node.endpoints]
-    best = node.best_height
-    for endpoint, row in zip(node.endpoints, rows, strict=True):
-        row["lagBlocks"] = endpoint.health.lag_blocks(best)
-    return rows
+    node, unproven = chain.node, ["all of it: answers carry no proof"]
+    return await examined(node, unproven, lambda one: Node(node.facts, [one], node.seams), _abilities)
 
 
-async def _endpoint(node: Node, endpoint: Endpoint) -> dict[str, Any]:
-    """One endpoint: its version of the specification, its newest block, whether it has the state of old ones."""
-    alone = Node(node.facts, [endpoint], node.seams)
-    evidence = endpoint.health.evidence
-    found: dict[str, Any] = {
-        "endpoint": endpoint.name, "ok": True, "problem": "", "quarantined": evidence is not None, "evidence": None,
-        "unproven": ["all of it: answers carry no proof"],
+async def _abilities(node: Node, heads: Heads) -> dict[str, Any]:
+    """The version of the specification that a node speaks, and whether it has the state of old blocks."""
+    return {
+        "specVersion": await _version(node.endpoints[0]), "oldState": await _has_old_state(node, heads.latest.height),
     }  # fmt: skip
-    if evidence is not None:
-        problem = f"quarantined: {evidence.asked}: gave {evidence.given}; {evidence.truth}"
-        return found | {"ok": False, "problem": problem, "evidence": msgspec.to_builtins(evidence)}
-    try:
-        clock = node.seams.clock
-        start_s = clock.monotonic_s()
-        heads = await alone.connect()
-        found["latencyMs"] = int((clock.monotonic_s() - start_s) * 1000)
-        now_us = clock.now_us()
-        found |= {"head": heads.latest.height, "final": heads.finalized, "specVersion": await _version(endpoint)}
-        found["headAgeS"] = max(0, (now_us - heads.latest.time_us) // 1_000_000)
-        found["oldState"] = await _has_old_state(alone, heads.latest.height)
-        if wrong := ahead_of_clock(heads.latest.time_us, now_us):
-            found |= {"ok": False, "problem": wrong}
-    except SourceError as error:
-        found |= {"ok": False, "problem": str(error)}
-    return found | {"faults": endpoint.health.faults}
 
 
 async def _version(endpoint: Endpoint) -> str | None:

@@ -228,7 +228,7 @@ async def test_everything_is_one_request_where_the_node_allows_it(local: Local) 
 
 async def test_a_real_node_is_examined(local: Local) -> None:
     async with chain_of(local) as chain:
-        assert await abilities(chain.node) == {"oldestState": 0, "reads": "state override"}
+        assert await abilities(chain.node, await chain.heads()) == {"oldestState": 0, "reads": "state override"}
 
 
 async def test_what_tokens_say_about_themselves(local: Local) -> None:
