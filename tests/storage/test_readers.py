@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TABLES, TRANSFERS, Table
 from storage import deltalog
@@ -46,7 +47,9 @@ def test_a_filter_on_any_column_finds_the_same_rows_in_every_engine(lake: Lake, 
             lake.append(table, made(table, chain, range(first, first + 10)), stream=chain, batch=batch)
     rows = pa.concat_tables([made(table, chain, range(at, at + 10)) for chain in ("a", "0001") for at in (0, 10, 20)])
     wanted = counts(rows)
-    dataset = DeltaTable(f"{lake.uri}/{table.name}").to_pyarrow_dataset()
+    # By a file system of Arrow's own: deltalake's is Python, and DuckDB's threads can wait for it with the interpreter.
+    files = SubTreeFileSystem(f"{lake.uri}/{table.name}", LocalFileSystem())
+    dataset = DeltaTable(f"{lake.uri}/{table.name}").to_pyarrow_dataset(filesystem=files)
     frame = pl.scan_delta(f"{lake.uri}/{table.name}")
     with duckdb.connect() as connection:
         connection.register("delta", dataset)
