@@ -18,6 +18,7 @@ from adapters.evm.reads import Call
 from bench.figures import Figure, main
 from bench.places import ROOT
 from chainfolio.plans import Unknown
+from configs.generate import kinds
 from indexer.families import families
 from indexer.registry import Protocol, Registry, load
 
@@ -41,9 +42,8 @@ class Measured:
 
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
-    chains = {path.stem: "evm" for path in (ROOT / "configs" / "chains").glob("*.toml")}
     start_s = time.perf_counter()
-    whole = load([ROOT / "configs" / "protocols"], chains)
+    whole = load([ROOT / "configs" / "protocols"], kinds())
     load_ms = 1000 * (time.perf_counter() - start_s)
     files = {path.stem for path in (ROOT / "configs" / "protocols").glob("*.toml")}
     few = Registry([each for each in whole.protocols if each.key in files])

@@ -103,7 +103,7 @@ def main(registry: Path) -> None:
         if found := tokens(registry / "tokens", chain):
             write(CONFIGS / "tokens" / f"{chain}.csv", TOKENS, found)
             print(f"tokens/{chain}.csv: {len(found)} tokens")
-    of_evm = sorted(path.stem for path in (CONFIGS / "chains").glob("*.toml") if facts_of(path.stem)["kind"] == "evm")
+    of_evm = [key for key, kind in kinds().items() if kind == "evm"]
     text = "\n".join([PRICES_HEAD, *pools(of_evm, rows, registered), *shares(of_evm, registered)])
     (CONFIGS / "price_contracts.toml").write_text(text, encoding="utf-8")
     print(f"price_contracts.toml: {text.count('{family')} venues of {text.count('.quotes]')} chains")
@@ -301,6 +301,11 @@ def shares(chains: Iterable[str], registered: Iterable[dict[str, str]]) -> Itera
 def quoted(text: str) -> str:
     """As a string of TOML."""
     return f'"{text}"'
+
+
+def kinds() -> dict[str, str]:
+    """The kind of each chain that is shipped, by its key."""
+    return {path.stem: str(facts_of(path.stem)["kind"]) for path in sorted((CONFIGS / "chains").glob("*.toml"))}
 
 
 def facts_of(chain: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.chains import ChainInfo
 from chainfolio.contracts import Token
 from chainfolio.tables import ACCOUNT_TRANSFERS
+from configs.generate import kinds
 from engine.activities import ALLOWED, MOVED, Activities, of_transaction
 from engine.functions import load
 from engine.tokens import token_list
@@ -84,9 +85,7 @@ class Case:
             for told, places in self.decimals.items() if told != "native"
             for asset in (Asset("eip155:1", kind, contract(told)) for kind in ("erc20", "erc721", "erc1155"))
         }  # fmt: skip
-        protocols = load_protocols(
-            [CONFIGS / "protocols"], {path.stem: "evm" for path in (CONFIGS / "chains").glob("*.toml")}
-        )
+        protocols = load_protocols([CONFIGS / "protocols"], kinds())
 
         def protocol_of(address: str) -> ProtocolFacts | None:
             found = protocols.of(address, (CHAINS[self.chain],))

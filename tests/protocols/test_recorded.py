@@ -20,6 +20,7 @@ from adapters.evm.protocols import ticks
 from adapters.evm.reads import Call
 from chainfolio.plans import Plan, Reverted
 from chainfolio.protocols import DecodedPosition, InstalledProtocol
+from configs.generate import kinds
 from indexer.families import families
 from indexer.registry import load
 from localchain.evm import call_data, result
@@ -73,7 +74,7 @@ class Recording:
 
     def outcomes(self, protocol: str, interactions: ContractInteractions) -> list[Outcome]:
         """What the protocol's shipped file makes of an account that met this."""
-        registry = load([CONFIGS / "protocols"], {path.stem: "evm" for path in (CONFIGS / "chains").glob("*.toml")})
+        registry = load([CONFIGS / "protocols"], kinds())
         own = [row for row in registry.rows(self.chain, "evm", families()) if row.protocol == protocol]
         assert own, f"{protocol} has no decoder on {self.chain}"
         found: list[Outcome] = self.run_batched(outcomes(Protocols(own), self.account, interactions))
