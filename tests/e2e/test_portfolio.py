@@ -227,7 +227,8 @@ def test_indexing_once_more_changes_nothing(given: Settings, capsys: pytest.Capt
         from chainfolio.tables import TABLES
 
         async def counted() -> dict[str, int]:
-            return {name: system.lake.count(table) for name, table in TABLES.items()}
+            # Every command moves prices to the lake that were used before it, and this folder's tests used some.
+            return {name: system.lake.count(table) for name, table in TABLES.items() if name != "prices"}
 
         return counted()
 
