@@ -23,6 +23,7 @@ HALVES = 14  # how often a window is halved for blocks that are looked at: nearl
 FEW = 4  # of a window without any log, where earlier ones are there
 ASKED = 4  # blocks whose logs are asked for
 ENOUGH = 2  # of them without logs: one alone may be that of a chain with blooms of its own
+LIGHT_GAS = 1_000_000  # blocks that used no more have few logs: they are asked for where there are some
 AGAIN = 3  # how often they are asked once more
 NO_BLOOM = "0x" + "0" * 512
 
@@ -45,6 +46,7 @@ class Depths:
     async def check(self, endpoint: Endpoint, headers: Sequence[Header], accounts: Sequence[str]) -> Logs:
         """All logs of some of these blocks. HistoryUnavailable where blooms promise logs, and the node has none."""
         filled = [header for header in headers if header.logsBloom != NO_BLOOM]
+        filled = [header for header in filled if int(header.gasUsed, 16) <= LIGHT_GAS] or filled
         first = [*promised(filled, accounts)[: ASKED // 2], *filled]
         chosen = sorted({header.height: header for header in first[:ASKED]}.items())
         found = await _logs(endpoint, [height for height, _ in chosen])
