@@ -83,18 +83,18 @@ class Past:
             kept = await asyncio.to_thread(self.store.before_each, list(unknown), guards.step_days)
         steps = Steps(kept, guards, lambda block: self.store is not None and self._stays(block, node))
         for _ in range(MAX_TURNS):
-            asking = steps.open(unknown)
-            if not asking:
+            repeated = steps.open(unknown)
+            if not repeated:
                 break
-            steps.heard |= {block: Heard(last) for block, last in asking.items()}
+            steps.heard |= {block: Heard(last) for block, last in repeated.items()}
             plans = {
                 str(block.height): _at(
                     block, source_chain(self.sources, unknown[block], block, last, steps.heard[block].said)
                 )
-                for block, last in asking.items()
+                for block, last in repeated.items()
             }
             reports = await run_batched(plans, node.answers, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
-            for block in asking:
+            for block in repeated:
                 steps.heard[block].prices = (reports[str(block.height)].result or Quotes()).prices
         unsettled = steps.open(unknown)
         return {block: () if block in unsettled else steps.heard[block].prices for block in unknown}

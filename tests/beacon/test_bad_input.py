@@ -270,7 +270,7 @@ async def test_a_block_of_another_slot_and_a_chain_that_does_not_follow_are_refu
 
 
 async def test_a_node_of_another_network_is_refused_by_its_genesis(node: BeaconRuntime) -> None:
-    def stranger(path: str, status: int, found: Any) -> tuple[int, Any]:
+    def of_another_network(path: str, status: int, found: Any) -> tuple[int, Any]:
         if path.endswith("/genesis"):
             found["data"]["genesis_validators_root"] = "0x" + "ab" * 32
         return status, found
@@ -286,7 +286,7 @@ async def test_a_node_of_another_network_is_refused_by_its_genesis(node: BeaconR
     second = node.url.replace("127.0.0.1", "localhost")
     both = build(
         "own", BeaconSettings(adapter="beacon", nodes=[node.url, second]), Seams(clock=Patient()), configs=CONFIGS,
-        transport=Altered(stranger, only="localhost"),
+        transport=Altered(of_another_network, only="localhost"),
     )  # fmt: skip
     with pytest.raises(WrongChain, match="another network than own"):
         await both.heads()
@@ -342,14 +342,14 @@ async def test_a_second_node_answers_what_the_first_one_has_no_more_or_does_not_
 async def test_a_node_that_comes_back_as_one_of_another_network_is_not_believed(node: BeaconRuntime) -> None:
     is_down = True
 
-    def stranger(path: str, status: int, found: Any) -> tuple[int, Any]:
+    def of_another_network(path: str, status: int, found: Any) -> tuple[int, Any]:
         if path.endswith("/genesis"):
             found["data"]["genesis_validators_root"] = "0x" + "ab" * 32
         return (503, {}) if is_down else (status, found)
 
     second = node.url.replace("127.0.0.1", "localhost")
     made = BeaconSettings(adapter="beacon", nodes=[second, node.url])
-    way = Altered(stranger, only="localhost")
+    way = Altered(of_another_network, only="localhost")
     chain = build("own", made, Seams(clock=Patient()), configs=CONFIGS, transport=way)
     assert (await chain.heads()).latest.height == 64
     is_down = False

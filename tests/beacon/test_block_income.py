@@ -143,10 +143,10 @@ def test_without_the_execution_chain_what_blocks_brought_is_not_known_and_never_
 
 def test_another_block_at_that_height_is_refused(lived: Lived, config: Path, tmp_path: Path) -> None:
     (validator, _), *_ = lived.by_proposer(1).items()
-    with running() as strangers:
-        strangers.execution.mine(BUSY)
+    with running() as another:
+        another.execution.mine(BUSY)
         unknown = tmp_path / "chainfolio.toml"
-        unknown.write_text(config.read_text().replace(lived.both.execution.url, strangers.execution.url))
+        unknown.write_text(config.read_text().replace(lived.both.execution.url, another.execution.url))
         (bucket,) = rewards(unknown, validator, range(1, 2))
     assert (bucket.execution_reward, bucket.mev_blocks) == ("N/A", None)
 
