@@ -14,6 +14,7 @@ The histories of accounts are fetched in pieces that the chain chooses: the next
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -47,6 +48,8 @@ BATCH_ROWS = 65_536
 BATCH_BLOCKS = 20_000
 # A killed run has no more than this to fetch again, however slow the node is.
 BATCH_S = 30.0
+# Of accounts, whose rows are few and cost a request each, no more than about this.
+BATCH_REQUESTS = 200
 
 
 @dataclass(slots=True)
@@ -54,6 +57,7 @@ class _Pending:
     """Chunks that wait for their commit."""
 
     since_s: float
+    enough: int  # requests that the chain has made by then
     chunks: list[Collected] = field(default_factory=list)
     rows: int = 0
 
@@ -75,8 +79,13 @@ class _Pending:
     def span(self) -> Span:
         return Span(self.chunks[0].span.first, self.chunks[-1].span.last)
 
-    def is_full(self, now_s: float) -> bool:
-        return self.rows >= BATCH_ROWS or len(self.span) >= BATCH_BLOCKS or now_s - self.since_s >= BATCH_S
+    def is_full(self, now_s: float, requests: int) -> bool:
+        return (
+            self.rows >= BATCH_ROWS
+            or len(self.span) >= BATCH_BLOCKS
+            or now_s - self.since_s >= BATCH_S
+            or requests >= self.enough
+        )
 
     def tables(self) -> dict[str, pa.Table]:
         import pyarrow as pa
@@ -184,12 +193,12 @@ class Collector:
     async def piece(self, span: Span, work: Work) -> None:
         """Fetch and commit one span, in as many batches as its rows need."""
         now_s = self.seams.clock.monotonic_s
-        pending, writing = _Pending(now_s()), None
+        pending, writing = self._pending(work), None
         try:
             async with aclosing(self._chunks(span, work, self.progress.begin)) as chunks:
                 async for chunk in chunks:
                     if not pending.fits(chunk):
-                        writing, pending = await self._handed_over(pending, work, writing), _Pending(now_s())
+                        writing, pending = await self._handed_over(pending, work, writing), self._pending(work)
                     pending.add(chunk)
                     self.progress.add(
                         blocks=len(chunk.span),
@@ -198,8 +207,8 @@ class Collector:
                         requests=self.chain.requests,
                         begun=True,
                     )
-                    if pending.is_full(now_s()) or chunk.span.last == span.last:
-                        writing, pending = await self._handed_over(pending, work, writing), _Pending(now_s())
+                    if pending.is_full(now_s(), self.chain.requests) or chunk.span.last == span.last:
+                        writing, pending = await self._handed_over(pending, work, writing), self._pending(work)
                         if self._stops():
                             break
         except OverBudget:
@@ -209,6 +218,11 @@ class Collector:
         finally:
             if writing is not None:
                 await writing
+
+    def _pending(self, work: Work) -> _Pending:
+        """An empty batch, to be committed before it cost much."""
+        enough = self.chain.requests + BATCH_REQUESTS if work.accounts else sys.maxsize
+        return _Pending(self.seams.clock.monotonic_s(), enough)
 
     async def _handed_over(
         self, pending: _Pending, work: Work, writing: asyncio.Future[None] | None
@@ -334,9 +348,11 @@ class Collector:
         await asyncio.to_thread(finish_forgetting, self.lake, self.tail, self.chain.key)
         known = set(self.chain.datasets)
         batches = [batch for batch in self.tail.open_batches(self.chain.key) if set(batch.datasets) <= known]
+        if batches:
+            await self.chain.heads()  # histories of accounts are read in another way before it is known what is final
         for batch in batches:
             work = self._begun(batch)
-            pending = _Pending(0)
+            pending = self._pending(work)
             async with aclosing(self._chunks(batch.span, work)) as chunks:
                 async for chunk in chunks:
                     pending.add(chunk)

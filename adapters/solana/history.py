@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 WAY: Final = "signatures"
 PAGE: Final = 1000
-AT_ONCE: Final = 500  # transactions of one piece
+AT_ONCE: Final = 200  # transactions of one piece
 TOGETHER: Final = 16  # of them that are on their way at once
 LOOK_BACK: Final = 256  # slots among which the newest block is looked for
 FULL: Final = {"encoding": "json", "maxSupportedTransactionVersion": 0, "commitment": "finalized"}

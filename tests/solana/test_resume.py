@@ -1,17 +1,80 @@
-"""A back-fill that is killed in the middle is finished by the next run: every row once."""
+"""A back-fill that is killed in the middle is finished by the next run: every row once, and little is read again."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NoReturn
 
+import pytest
+
+from adapters.solana.chain import SolanaChain, build
+from adapters.solana.history import AT_ONCE
+from adapters.solana.settings import SolanaSettings
 from bench.solana_history import Wallet, Watching, expected, serving
+from chainfolio.seams import Seams
+from chainfolio.tables import TRANSFERS
+from indexer.collect import BATCH_REQUESTS
+from storage.lake import Lake
+from storage.tail import Tail
+from tests.chains.index import IndexOf
+from tests.solana.fakes import ROOT
+
+HISTORIES = ("transactions", "native", "transfers")
 
 
-def test_a_killed_back_fill_is_finished_by_the_next_run_with_every_row_once(tmp_path: Path) -> None:
-    wallet = Wallet(700)
+class Died(Exception):
+    """The process is no more."""
+
+
+def test_a_back_fill_that_is_killed_again_and_again_has_every_row_once_and_repeats_two_batches_at_most(
+    tmp_path: Path,
+) -> None:
+    wallet, kills = Wallet(1_500), 0
     with serving(wallet) as url:
         broken = Watching(wallet, url, tmp_path)
-        assert broken.killed(650)
+        for after in (40, 215, 433, 250, 470):
+            before = wallet.asked["getTransaction"]
+            kills += broken.killed(after)
+            assert wallet.asked["getTransaction"] > before
         broken.whole()
         assert broken.rows() == expected(wallet)
+        assert kills == 5
+        again = wallet.asked["getTransaction"] - wallet.count
+        assert again <= kills * 2 * max(AT_ONCE, BATCH_REQUESTS)
         assert broken.whole() < 20
+
+
+@asynccontextmanager
+async def indexing(url: str, folder: Path) -> AsyncIterator[IndexOf[SolanaChain]]:
+    """An index in a folder, as after a restart."""
+    chain = build("solana", SolanaSettings(adapter="solana", rpc=[url]), Seams(), configs=ROOT / "configs")
+    tail = Tail(folder / "tail.db")
+    try:
+        yield IndexOf(chain, Lake(str(folder / "lake")), tail, HISTORIES)
+    finally:
+        tail.close()
+        await chain.close()
+
+
+async def test_a_batch_that_was_left_open_is_read_again_by_its_signatures_and_not_block_by_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: object) -> NoReturn:
+        raise Died
+
+    wallet = Wallet(30)
+    with serving(wallet) as url:
+        async with indexing(url, tmp_path) as indexed:
+            last = (await indexed.chain.heads()).finalized
+            monkeypatch.setattr(indexed.tail, "close_batch", dies)
+            with pytest.raises(Died):
+                await indexed.fill_accounts([wallet.owner], 0, last)
+        wallet.asked.clear()
+        async with indexing(url, tmp_path) as indexed:
+            await indexed.fill_accounts([wallet.owner], 0, last)
+            rows = indexed.stored(TRANSFERS.name).to_pylist()
+    assert sorted(row["tx_hash"] for row in rows) == sorted(wallet.signatures[1:])
+    assert wallet.asked["getTransaction"] == 30
+    assert wallet.asked["getBlock"] < 5
