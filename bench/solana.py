@@ -30,7 +30,7 @@ from adapters.solana.reads import Wallet, WalletRead
 from adapters.solana.rows import tables
 from adapters.solana.settings import SolanaSettings
 from adapters.solana.spans import whole
-from adapters.solana.transactions import Entry
+from adapters.solana.transactions import Entry, Meta, TokenBalance
 from bench.figures import Figure, main, spread
 from bench.places import HERE
 from chainfolio.seams import Seams
@@ -161,10 +161,23 @@ def run(options: argparse.Namespace) -> list[Figure]:
     return figures + (of_block(options.repeat) if BLOCK.exists() else [])
 
 
-class Parsed(Header, kw_only=True):
-    """A block in the structs whose fields rows are made of."""
+class Outcome(Meta, gc=False):
+    """What came of a transaction, with the balances of tokens."""
 
-    transactions: list[Entry]
+    preTokenBalances: list[TokenBalance] | None = None  # type: ignore[assignment]
+    postTokenBalances: list[TokenBalance] | None = None  # type: ignore[assignment]
+
+
+class Declared(Entry, gc=False):
+    """A transaction in the structs whose fields rows are made of."""
+
+    meta: Outcome | None = None
+
+
+class Parsed(Header, kw_only=True):
+    """A block of them."""
+
+    transactions: list[Declared]
 
 
 def block_of(count: int) -> tuple[int, bytes]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from adapters.solana.forms import U64, Digits, Key
 from adapters.solana.layouts import SYSTEM, TOKEN_PROGRAMS
 from chainfolio.errors import BadAnswer, HistoryUnavailable
+from transport.wire import typed
 
 COMPUTE_BUDGET: Final = "ComputeBudget111111111111111111111111111111"
 BASE_FEE: Final = 5_000  # lamports for each signature; what is above pays for priority
@@ -56,14 +57,15 @@ class Loaded(msgspec.Struct, gc=False):
 
 
 class Meta(msgspec.Struct, gc=False):
-    """What came of a transaction."""
+    """What came of a transaction. Balances of tokens are `TokenBalance`s, and still bytes: most of them stay, and are
+    never looked at."""
 
     fee: U64
     preBalances: list[U64]
     postBalances: list[U64]
     err: Any = None
-    preTokenBalances: list[TokenBalance] | None = None
-    postTokenBalances: list[TokenBalance] | None = None
+    preTokenBalances: list[msgspec.Raw] | None = None
+    postTokenBalances: list[msgspec.Raw] | None = None
     loadedAddresses: Loaded | None = None
 
 
@@ -175,7 +177,8 @@ def _main(source: str, keys: Sequence[str], calls: Sequence[Called]) -> tuple[st
         first = first or program
         if program not in COMMON and found in (None, program):
             found = program
-            content = max(content, each.data, key=len)
+            if len(each.data) > len(content):
+                content = each.data
     return found or first, beginning(source, content) if content and found not in UNTYPED else None
 
 
@@ -183,20 +186,24 @@ def beginning(source: str, text: str) -> bytes:
     """The first bytes that a text in base58 stands for; fewer where it has fewer. Its first digits say them, but where
     the rest could carry over into them."""
     digits = text.lstrip("1")
-    zeros = len(text) - len(digits)
+    rest = len(digits) - KNOWN_DIGITS
     try:
-        found = 0
+        number = 0
         for char in digits[:KNOWN_DIGITS]:
-            found = found * 58 + BASE58[char]
-        unit = _power(max(0, len(digits) - KNOWN_DIGITS))
-        low, high = _top(found * unit), _top((found + 1) * unit - 1)
-        if low != high:
+            number = number * 58 + BASE58[char]
+        spread = _power(rest) if rest > 0 else 1
+        low = number * spread
+        size = (low.bit_length() + 7) // 8
+        behind = 8 * max(0, size - BEGINNING)
+        if low >> behind != low + spread - 1 >> behind:
             for char in digits[KNOWN_DIGITS:]:
-                found = found * 58 + BASE58[char]
-            low = _top(found)
+                number = number * 58 + BASE58[char]
+            low, size = number, (number.bit_length() + 7) // 8
+            behind = 8 * max(0, size - BEGINNING)
     except KeyError:
         raise BadAnswer(source, "data of an instruction that is not in base58") from None
-    return (bytes(zeros) + low)[:BEGINNING]
+    found = (low >> behind).to_bytes(min(size, BEGINNING), "big")
+    return found if digits is text else (bytes(len(text) - len(digits)) + found)[:BEGINNING]
 
 
 @lru_cache(2048)
@@ -204,18 +211,14 @@ def _power(count: int) -> int:
     return int(58**count)
 
 
-def _top(number: int) -> bytes:
-    """The first bytes of a number and how many there are in all, but for what is behind the first ones."""
-    size = (number.bit_length() + 7) // 8
-    return (number >> 8 * max(0, size - BEGINNING)).to_bytes(min(size, BEGINNING), "big")
-
-
 def _read(source: str, given: Signed | tuple[str, str]) -> tuple[list[str], list[str], list[Called]]:
     """The signatures, the accounts that the message names itself, and what it calls."""
     if not isinstance(given, Signed):
         return _unpacked(source, *given)
     message = given.message
-    keys = [each if type(each) is str else each.pubkey for each in message.accountKeys]  # type: ignore[union-attr]
+    keys: Any = message.accountKeys
+    if Named in map(type, keys):
+        keys = [each.pubkey if isinstance(each, Named) else each for each in keys]
     return given.signatures, keys, message.instructions
 
 
@@ -246,13 +249,14 @@ def _tokens(source: str, keys: Sequence[str], meta: Meta) -> dict[str, dict[str,
     """By mint and owner; a token account whose owner no node said is its own. One without lamports is closed, or not
     open yet, and holds nothing, whatever a node says of it."""
     before, after = meta.preTokenBalances or [], meta.postTokenBalances or []
-    sums: dict[str, dict[str, int]] = {}
-    if len(before) == len(after) and 0 not in meta.preBalances and 0 not in meta.postBalances:
-        # Most balances stay: what is the same before and after changes nothing.
-        changed = [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]]
+    had, has = meta.preBalances, meta.postBalances
+    if len(before) == len(after) and 0 not in had and 0 not in has:
+        # What is the same before and after changes nothing.
+        changed = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
         before, after = [pair[0] for pair in changed], [pair[1] for pair in changed]
-    for sign, balances, lamports in ((-1, before, meta.preBalances), (1, after, meta.postBalances)):
-        for each in balances:
+    sums: dict[str, dict[str, int]] = {}
+    for sign, balances, lamports in ((-1, before, had), (1, after, has)):
+        for each in map(partial(_balance, source), balances):
             if each.accountIndex >= len(keys):
                 raise BadAnswer(source, "a balance of an account that the transaction does not name")
             if not lamports[each.accountIndex]:
@@ -263,6 +267,10 @@ def _tokens(source: str, keys: Sequence[str], meta: Meta) -> dict[str, dict[str,
     return {mint: own for mint, own in sums.items() if any(own.values())}
 
 
+def _balance(source: str, content: msgspec.Raw) -> TokenBalance:
+    return typed(source, content, TokenBalance)
+
+
 def token_accounts_of(source: str, entry: Entry) -> set[tuple[str, str]]:
     """The token accounts that a transaction had to do with, each behind its owner."""
     meta = entry.meta
@@ -271,7 +279,7 @@ def token_accounts_of(source: str, entry: Entry) -> set[tuple[str, str]]:
     keys = _read(source, entry.transaction)[1]
     if len(keys) != len(meta.preBalances) and meta.loadedAddresses:
         keys = [*keys, *meta.loadedAddresses.writable, *meta.loadedAddresses.readonly]
-    balances = (*(meta.preTokenBalances or ()), *(meta.postTokenBalances or ()))
+    balances = map(partial(_balance, source), (*(meta.preTokenBalances or ()), *(meta.postTokenBalances or ())))
     return {(each.owner, keys[each.accountIndex]) for each in balances if each.owner and each.accountIndex < len(keys)}
 
 

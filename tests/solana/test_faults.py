@@ -264,7 +264,17 @@ async def test_a_version_that_a_node_does_not_support_is_a_typed_error() -> None
         await rows(node)
 
 
-@pytest.mark.parametrize("meta", [{"preBalances": [10]}, {"postBalances": [1, 2, 3]}, {"preBalances": [1.5, 1]}])
+def token_balance(index: Any = 1, amount: Any = "7") -> dict[str, Any]:
+    """What a token account had, as a node writes it into a transaction."""
+    return {"accountIndex": index, "mint": MINT, "owner": WALLET, "uiTokenAmount": {"amount": amount, "decimals": 6}}
+
+
+@pytest.mark.parametrize("meta", [
+    {"preBalances": [10]}, {"postBalances": [1, 2, 3]}, {"preBalances": [1.5, 1]},
+    {"postTokenBalances": [token_balance(2)]}, {"postTokenBalances": [token_balance(amount=7.0)]},
+    {"preTokenBalances": [token_balance()], "postTokenBalances": [token_balance(amount="-1")]},
+    {"preTokenBalances": [token_balance()], "postTokenBalances": ["nothing"]},
+])  # fmt: skip
 async def test_balances_that_do_not_fit_the_accounts_are_refused(meta: dict[str, Any]) -> None:
     with pytest.raises(BadAnswer):
         await rows(listing([[named(60)]], **meta))
