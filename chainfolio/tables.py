@@ -591,10 +591,27 @@ PRICES = Table(
     key=("chain", "height", "asset"), order=("height", "asset"),
 )  # fmt: skip
 
+FIAT_RATES = Table(
+    "fiat_rates",
+    "Reference rates of currencies by day, as they were told first; a row is never changed. They belong to no chain: "
+    "`chain` is who publishes them, and `height` counts days.",
+    (
+        Column("chain", "text", "who publishes them: `ecb`, the European Central Bank"),
+        Column("height", "long", "days from 1970-01-01 to the day"),
+        Column("day", "time", "00:00 UTC of the day"),
+        Column("currency", "text", "ISO 4217 code, such as `USD`"),
+        Column("per_euro", "text", "units per euro, as an exact decimal; null where none was published", nullable=True),
+        Column("asked", "time", "when the publisher was asked"),
+    ),
+    key=("chain", "height", "currency"),
+    order=("height", "currency"),
+)
+
 TABLES = {
     table.name: table
     for table in (
         BLOCKS, TRANSACTIONS, TRANSFERS, APPROVALS, LOGS, ACCOUNT_TRANSFERS, ACCOUNT_APPROVALS, ACCOUNT_TRANSACTIONS,
-        ACCOUNT_EVENTS, BALANCES, ALLOWANCES, TOKENS, PRICES, SNAPSHOTS, SNAPSHOT_HOLDINGS, *BEACON,
+        ACCOUNT_EVENTS, BALANCES, ALLOWANCES, TOKENS, PRICES, FIAT_RATES, SNAPSHOTS,
+        SNAPSHOT_HOLDINGS, *BEACON,
     )
 }  # fmt: skip

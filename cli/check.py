@@ -98,10 +98,10 @@ def _add_checksums(system: System, chains: Sequence[str], names: Sequence[str]) 
 
 
 async def _repaired(system: System, damaged: Sequence[Checked]) -> dict[str, dict[str, int]]:
-    from indexer.repair import repair
+    from indexer.repair import dropped, repair
 
-    rows = {}
-    for key in sorted({each.file.chain for each in damaged}):
+    rows = dropped(system.lake, damaged)
+    for key in sorted({each.file.chain for each in damaged} - rows.keys()):
         chain = system.chain(key)
         with system.tail.lock(key):
             rows[key] = await repair(chain, system.lake, system.tail, system.seams, damaged)

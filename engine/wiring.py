@@ -13,6 +13,7 @@ from chainfolio.validators import HasValidators
 from engine.fiat import Fiat
 from engine.mixed_reads import mixed
 from engine.price_store import PriceStore
+from engine.rate_store import RateStore
 from engine.rates import Rates, Worth
 from engine.snapshot import Snapshotter
 from engine.stakes import PAID, Stakes
@@ -59,8 +60,8 @@ def rates_of(system: System, worth: Worth) -> Rates:
     """Where the rates of currencies come from."""
     path, section = _prices(system), price_sections(system).get(ecb.SOURCE)
     host = None if section is None else ecb.host_of(section, f"{path.name}: {ecb.SOURCE}")
-    file = None if system.keeps_nothing else system.settings.data_dir / "rates" / "ecb.csv"
-    fiat = Fiat(system.seams, system.http, host, file)
+    store = None if system.keeps_nothing else RateStore(system.lake, system.tail)
+    fiat = Fiat(system.seams, system.http, host, store)
     units = _sections(system.configs / "vendors.toml")["units"]
     return Rates(
         system.settings.rates, fiat.at, {symbol: list(map(asset, assets)) for symbol, assets in units.items()},

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.scopes import account_of
-from chainfolio.tables import PRICES, TABLES, TOKENS
+from chainfolio.tables import FIAT_RATES, PRICES, TABLES, TOKENS
 from indexer import materialise
 from indexer.collect import Collector
 from indexer.consistency import newest_batch
@@ -58,6 +58,15 @@ async def repair(chain: Chain, lake: Lake, tail: Tail, seams: Seams, damaged: Se
     for name in tables & {*HISTORIES}:
         made[name] = await asyncio.to_thread(materialise.history_again, lake, tail, chain.key, name)
     return {"fetched": progress.rows, **made}
+
+
+def dropped(lake: Lake, damaged: Sequence[Checked]) -> dict[str, dict[str, int]]:
+    """Take damaged files of reference rates out of their table: they are asked for again when somebody needs them, so
+    no row is written. By who publishes them, as `repair` says it of a chain."""
+    mine = [found.file for found in damaged if found.table == FIAT_RATES.name]
+    for file in mine:
+        lake.drop(FIAT_RATES, file.chain, {file.path})
+    return {file.chain: {FIAT_RATES.name: 0} for file in mine}
 
 
 def _begin(chain: Chain, lake: Lake, tail: Tail, span: Span, spared: tuple[str, ...]) -> None:

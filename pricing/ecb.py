@@ -49,9 +49,13 @@ def last_day(time_us: int) -> date:
 
 def carried(day: date) -> Iterator[date]:
     """A day and those before it whose rates may count for it, the newest first; no weekends."""
-    for back in range(CARRIED_DAYS + 1):
-        if (each := day - timedelta(days=back)).weekday() < SATURDAY:
-            yield each
+    return reversed(weekdays(day - timedelta(days=CARRIED_DAYS), day))
+
+
+def weekdays(first: date, last: date) -> list[date]:
+    """The days from one to another that are on no weekend."""
+    days = (first + timedelta(days=each) for each in range((last - first).days + 1))
+    return [each for each in days if each.weekday() < SATURDAY]
 
 
 def unknown_days(day: date, known: Mapping[date, Rates]) -> list[date]:
@@ -123,30 +127,6 @@ def _per_euro(written: str) -> Decimal:
     if not LEAST <= value <= MOST:
         raise ValueError(f"{written:.40} is no rate")
     return value
-
-
-def written(known: Mapping[date, Rates]) -> bytes:
-    """Days as a file keeps them: a line for each rate, and one for a day without any."""
-    lines = ["day,currency,per_euro"]
-    for day, rates in sorted(known.items()):
-        lines += [f"{day},{currency},{rate:f}" for currency, rate in sorted(rates.items())] or [f"{day},,"]
-    return ("\n".join(lines) + "\n").encode()
-
-
-def kept(file: bytes) -> Days:
-    """Days from such a file; ValueError where it is none."""
-    try:
-        rows = list(csv.DictReader(file.decode().splitlines()))
-    except csv.Error as error:
-        raise ValueError(str(error)) from None
-    found: Days = {}
-    for row in rows:
-        if row.keys() != {"day", "currency", "per_euro"}:
-            raise ValueError("it has other columns")
-        rates = found.setdefault(date.fromisoformat(row["day"]), {})
-        if row["currency"]:
-            rates[row["currency"]] = _per_euro(row["per_euro"])
-    return found
 
 
 def settled(days: Iterable[date], now_us: int) -> list[date]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from chainfolio.tables import BLOCKS, TRANSFERS
+from chainfolio.tables import BLOCKS, FIAT_RATES, TRANSFERS
+from engine.rate_store import RateStore
+from pricing.ecb import CURRENCIES
 from storage.lake import Lake
+from storage.tail import Tail
 from tests.cli.conftest import Run
 from tests.storage.conftest import make
 from tests.storage.older import as_older
@@ -51,6 +56,19 @@ def test_a_damaged_file_is_named_with_its_blocks_and_ends_with_5(run: Run, lake:
 def test_a_file_that_is_gone_is_damaged(run: Run, lake: Lake) -> None:
     Path(lake.files(BLOCKS)[0]).unlink()
     assert [each["table"] for each in run("check", "--json").json["damaged"]] == ["blocks"]
+
+
+def test_a_damaged_file_of_rates_is_dropped_by_a_repair_and_they_are_asked_for_again(run: Run, here: Path) -> None:
+    tail = Tail(here / "data" / "tail.sqlite")
+    store = RateStore(Lake(str(here / "data" / "lake")), tail)
+    store.keep({date(2024, 3, 28): dict.fromkeys(CURRENCIES, Decimal("1.1"))}, datetime(2024, 5, 2, tzinfo=UTC))
+    Path(store.lake.files(FIAT_RATES)[0]).write_bytes(b"torn")
+    assert run("check", "--json").code == 5
+    ran = run("check", "--repair", "--json")
+    assert (ran.code, ran.json["repaired"]) == (0, {"ecb": {"fiat_rates": 0}})
+    assert store.known() == {}
+    assert run("check", "--json").code == 0
+    tail.close()
 
 
 def test_files_of_an_older_release_are_told_and_get_checksums(run: Run, lake: Lake) -> None:

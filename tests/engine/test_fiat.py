@@ -1,10 +1,10 @@
-"""Reference rates of the European Central Bank: from a real server, over weekends and holidays, kept in a file."""
+"""Reference rates of the European Central Bank: from a real server, over weekends and holidays, kept in the lake."""
 
 from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -14,12 +14,14 @@ import pytest
 from aiohttp import web
 
 from chainfolio.contracts import FIAT
-from chainfolio.errors import BadSettings
+from chainfolio.errors import BadSettings, StorageFull
 from engine.fiat import AGAIN_S, Fiat
+from engine.rate_store import RateStore
 from pricing import ecb
 from pricing.ecb import FiatRate
 from pricing.http_reads import Http
 from pricing.vendors import Host
+from tests.engine.test_rate_store import store_at
 from tests.pricing.recorded import file
 from tests.pricing.vendor_server import sending, vendor
 
@@ -50,8 +52,14 @@ def answered(request: web.Request, published: Published) -> str:
     return "\n".join(["KEY,FREQ,CURRENCY,CURRENCY_DENOM,EXR_TYPE,EXR_SUFFIX,TIME_PERIOD,OBS_VALUE", *lines, ""])
 
 
-def fiat(http: Http, url: str, path: Path | None = None) -> Fiat:
-    return Fiat(http.seams, http, ecb.host_of({"base_url": url}, "ecb"), path)
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[RateStore]:
+    with store_at(tmp_path) as found:
+        yield found
+
+
+def fiat(http: Http, url: str, store: RateStore | None = None) -> Fiat:
+    return Fiat(http.seams, http, ecb.host_of({"base_url": url}, "ecb"), store)
 
 
 async def rate(bank: Fiat, currency: str, at_us: int) -> FiatRate:
@@ -99,24 +107,47 @@ async def test_a_bank_that_is_not_configured_is_not_asked_and_says_what_to_do() 
     assert said == "the European Central Bank is not asked: [ecb] is not in the file of prices"
 
 
-async def test_what_is_known_is_kept_and_an_old_date_is_answered_without_the_bank(tmp_path: Path) -> None:
-    path = tmp_path / "rates" / "ecb.csv"
+async def test_what_is_known_is_kept_and_an_old_date_is_answered_without_the_bank(store: RateStore) -> None:
     async with vendor(lambda request: answered(request, RATES)) as bank, sending(NOW_S) as http:
-        first = [await rate(fiat(http, bank.url, path), "CAD", moment(day)) for day in (FRIDAY, MONDAY)]
+        first = [await rate(fiat(http, bank.url, store), "CAD", moment(day)) for day in (FRIDAY, MONDAY)]
         assert len(bank.asked) == 1
     async with sending(NOW_S) as http:
-        again = Fiat(http.seams, http, Host("http://127.0.0.1:1"), path)
+        again = Fiat(http.seams, http, Host("http://127.0.0.1:1"), store)
         assert [await rate(again, "CAD", moment(day)) for day in (FRIDAY, MONDAY)] == first
         assert http.requests == 0
-    assert "2024-03-29,," in path.read_text().splitlines()  # a holiday is known to be one
+    assert store.known()[date(2024, 3, 29)] == {}  # a holiday is known to be one
 
 
-async def test_a_rate_that_the_bank_changes_later_stays_as_it_was_kept(tmp_path: Path) -> None:
-    path, changed = tmp_path / "ecb.csv", {day: {**rates, "CHF": "0.5"} for day, rates in RATES.items()}
+async def test_a_rate_that_the_bank_changes_later_stays_as_it_was_kept(store: RateStore) -> None:
+    changed = {day: {**rates, "CHF": "0.5"} for day, rates in RATES.items()}
+    changed[date(2024, 3, 29)] = {**RATES[date(2024, 3, 28)], "CHF": "0.4"}  # and rates of what was a holiday
+    moments = [moment(day, 16) for day in (*RATES, date(2024, 3, 29))]
     async with vendor(lambda request: answered(request, RATES)) as bank, sending(NOW_S) as http:
-        first = await rate(fiat(http, bank.url, path), "CHF", moment(FRIDAY))
+        first = [await rate(fiat(http, bank.url, store), "CHF", each) for each in moments]
     async with vendor(lambda request: answered(request, changed)) as bank, sending(NOW_S) as http:
-        assert await rate(fiat(http, bank.url, path), "CHF", moment(FRIDAY)) == first
+        again = fiat(http, bank.url, store)
+        assert isinstance(await again.at("CHF", moment(date(2024, 3, 18))), str)  # so it is told of those days again
+        assert len(bank.asked) == 1
+        assert [await rate(again, "CHF", each) for each in moments] == first
+    assert store.known()[date(2024, 3, 28)]["CHF"] == Decimal("0.9766")
+
+
+async def test_rates_that_cannot_be_kept_are_answered_all_the_same_and_kept_as_soon_as_they_can(
+    store: RateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise StorageFull("lake")
+
+    changed = {day: {**rates, "CHF": "0.5"} for day, rates in RATES.items()}
+    async with vendor(lambda request: answered(request, RATES)) as bank, sending(NOW_S) as http:
+        one = fiat(http, bank.url, store)
+        with monkeypatch.context() as patch:
+            patch.setattr(store.lake, "append", full)
+            first = await rate(one, "CHF", moment(FRIDAY, 16))
+        assert store.known() == {}
+        bank.answer = lambda request: answered(request, changed)
+        await one.at("CHF", moment(date(2024, 3, 18)))
+        assert await rate(fiat(http, bank.url, store), "CHF", moment(FRIDAY, 16)) == first
 
 
 async def test_a_day_whose_rates_are_not_out_is_asked_for_again_and_not_at_once() -> None:
@@ -166,23 +197,13 @@ LINE = "k,D,{},EUR,SP00,A,2024-03-28,{}\n"
     ],
 )
 async def test_an_answer_that_is_none_is_a_reason_and_nothing_is_kept(
-    body: str | bytes | int, words: str, tmp_path: Path
+    body: str | bytes | int, words: str, store: RateStore
 ) -> None:
-    path = tmp_path / "ecb.csv"
     async with vendor(lambda _: body) as server, sending(NOW_S) as http:
-        said = await fiat(http, server.url, path).at("EUR", moment(FRIDAY))
+        said = await fiat(http, server.url, store).at("EUR", moment(FRIDAY))
     assert isinstance(said, str)
     assert words in said
-    assert not path.exists() or all(line.endswith(",,") for line in path.read_text().splitlines()[1:])
-
-
-@pytest.mark.parametrize("content", [b"torn", b"day,currency,per_euro\n2024-03-28,USD,x\n", b"\xff", b"day,a\n1,2\n"])
-async def test_a_damaged_file_is_as_none_and_the_bank_is_asked_again(content: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "ecb.csv"
-    path.write_bytes(content)
-    async with vendor(lambda request: answered(request, RATES)) as server, sending(NOW_S) as http:
-        assert (await rate(fiat(http, server.url, path), "EUR", moment(FRIDAY, 16))).source.endswith("2024-03-28")
-    assert b"2024-03-28,USD,1.0811" in path.read_bytes()
+    assert not any(store.known().values())
 
 
 def test_a_section_of_the_bank_that_is_wrong_is_a_settings_error() -> None:
@@ -209,14 +230,14 @@ async def test_the_recorded_file_of_the_bank_is_reproduced() -> None:
                 assert found.source.endswith(f"reference rate of {day}")
 
 
-async def test_of_a_day_that_is_told_twice_the_first_rates_count_in_every_process(tmp_path: Path) -> None:
+async def test_of_a_day_that_is_told_twice_the_first_rates_count_in_every_process(store: RateStore) -> None:
     """Each question asks for the days around it, too: what the bank says of these by then changes nothing."""
-    path, later = tmp_path / "ecb.csv", date(2024, 4, 2)
+    later = date(2024, 4, 2)
     changed = {day: {**rates, "CHF": "0.5"} for day, rates in RATES.items() if day != later}
     async with vendor(lambda request: answered(request, RATES)) as bank, sending(NOW_S) as http:
-        other = fiat(http, bank.url, path)
-        assert isinstance(await other.at("CHF", moment(date(2020, 5, 5))), str)  # it has read the file: there is none
-        first = await rate(fiat(http, bank.url, path), "CHF", moment(FRIDAY, 16))
+        other = fiat(http, bank.url, store)
+        assert isinstance(await other.at("CHF", moment(date(2020, 5, 5))), str)  # it has read the table: there is none
+        first = await rate(fiat(http, bank.url, store), "CHF", moment(FRIDAY, 16))
         bank.answer = lambda request: answered(request, changed)
         assert (await rate(other, "CHF", moment(FRIDAY, 16))) == first
-        assert (await rate(fiat(http, bank.url, path), "CHF", moment(FRIDAY, 16))) == first
+        assert (await rate(fiat(http, bank.url, store), "CHF", moment(FRIDAY, 16))) == first

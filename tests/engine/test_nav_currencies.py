@@ -15,8 +15,11 @@ from chainfolio.assets import account
 from chainfolio.contracts import CRYPTO, CURRENCIES, FIAT
 from chainfolio.errors import Unserved
 from chainfolio.settings import Settings
+from chainfolio.tables import FIAT_RATES
+from engine.days import midnight
 from engine.service import Engine
 from indexer.wiring import System
+from pricing.ecb import last_day
 from tests.chains.evm import EvmSubject, evm
 from tests.engine.test_fiat import answered
 from tests.pricing.vendor_server import vendor
@@ -63,6 +66,8 @@ async def test_one_chain_and_the_bank_give_every_currency_and_hand_set_rates_com
         try:
             engine = Engine(running)
             found = {name: await engine.nav([alice], name, wait=False) for name in CURRENCIES}
+            kept = running.lake.scan(FIAT_RATES).filter(day=midnight(last_day(running.seams.clock.now_us())))
+            assert dict(kept.select("currency", "per_euro").collect().iter_rows()) in (PER_EURO, {})  # no weekend
         finally:
             await running.close()
     usd = found["USD"].nav
@@ -79,7 +84,6 @@ async def test_one_chain_and_the_bank_give_every_currency_and_hand_set_rates_com
     assert found["CHF"].conversion_source == "the operator's settings"
     assert found["EUR"].conversion_source.startswith("European Central Bank, reference rate of ")
     assert len(bank.asked) == 1
-    assert (tmp_path / "data" / "rates" / "ecb.csv").exists()
 
 
 async def test_without_the_bank_a_currency_is_refused_with_the_line_that_turns_it_on(

@@ -1,0 +1,172 @@
+"""Reference rates are kept once for ever, whichever process was told of them first."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from chainfolio.errors import Damaged
+from chainfolio.tables import FIAT_RATES
+from engine.rate_store import EPOCH, MANY_FILES, RateStore
+from pricing.ecb import CURRENCIES, Days, Rates
+from storage.lake import Lake
+from storage.tail import Tail
+
+DAY, ASKED = date(2024, 3, 28), datetime(2024, 5, 2, 12, tzinfo=UTC)
+LONG = Decimal("1.08110000000000000000000000000000000000001")
+
+
+@contextmanager
+def store_at(folder: Path) -> Iterator[RateStore]:
+    made = RateStore(Lake(str(folder / "lake")), Tail(folder / "tail.sqlite"))
+    try:
+        yield made
+    finally:
+        made.tail.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[RateStore]:
+    with store_at(tmp_path) as made:
+        yield made
+
+
+def rates(usd: str | Decimal) -> Rates:
+    return dict.fromkeys(CURRENCIES, Decimal(usd))
+
+
+def days(count: int, usd: str | Decimal = "1.1") -> Days:
+    return {DAY + timedelta(days=later): rates(usd) for later in range(count)}
+
+
+def test_what_was_told_of_a_day_first_stays_and_comes_back_to_the_last_digit(store: RateStore) -> None:
+    assert store.known() == {}
+    holiday = DAY + timedelta(days=1)
+    told = {DAY: rates(LONG), holiday: {}}
+    assert store.keep(told, ASKED) == told
+    assert store.keep({DAY: rates("2"), holiday: rates("2")}, ASKED) == told
+    assert store.known() == told
+    assert str(store.known()[DAY]["USD"]) == str(LONG)
+    assert store.lake.count(FIAT_RATES) == 2 * len(CURRENCIES)
+
+
+def test_many_small_commits_are_merged_and_nothing_is_lost(store: RateStore) -> None:
+    told = days(MANY_FILES + 1)
+    for day in told:
+        kept = store.keep({day: told[day]}, ASKED)
+    assert kept == store.known() == told
+    assert len(store.lake.entries(FIAT_RATES)) < MANY_FILES
+
+
+class Killed(BaseException):
+    """A process that ends there."""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_process_that_is_killed_while_it_keeps_rates_loses_and_doubles_nothing(
+    store: RateStore, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = store.lake.append
+
+    def killed(*given: Any, **more: Any) -> None:
+        if when == "after":
+            append(*given, **more)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.lake, "append", killed)
+        with pytest.raises(Killed):
+            store.keep(days(3, "1.1"), ASKED)
+    kept = store.keep(days(3, "1.2"), ASKED)
+    assert kept == store.known() == days(3, "1.1" if when == "after" else "1.2")
+    assert store.lake.count(FIAT_RATES) == 3 * len(CURRENCIES)
+
+
+def test_a_damaged_file_is_an_error_that_names_it_and_no_day_without_rates(store: RateStore) -> None:
+    store.keep(days(300), ASKED)
+    (path,) = store.lake.files(FIAT_RATES)
+    with Path(path).open("r+b") as file:
+        file.seek(100)
+        byte = file.read(1)
+        file.seek(100)
+        file.write(bytes([byte[0] ^ 0xFF]))
+    with pytest.raises(Damaged) as caught:
+        store.known()
+    assert caught.value.table == FIAT_RATES.name
+
+
+# --- two processes ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Work:
+    folder: Path
+    usd: str
+
+
+GATE: list[Any] = []  # of a process: where it waits until both have seen that nothing is kept
+
+
+def gated(barrier: Any) -> None:
+    """Give a process the barrier: it cannot come with the work."""
+    GATE.append(barrier)
+
+
+def keep_many(work: Work) -> list[Decimal]:
+    """The rate that one process of two uses for each day: each was told another one, and both saw that none is kept."""
+    used = []
+    with store_at(work.folder) as mine:
+        for day, told in days(20, work.usd).items():
+            assert day not in mine.known()
+            GATE[0].wait(20)
+            used.append(mine.keep({day: told}, ASKED)[day]["USD"])
+            GATE[0].wait(20)  # the other has kept its own by now: what is used has to be what stays
+            assert mine.known()[day]["USD"] == used[-1]
+    return used
+
+
+def test_two_processes_that_are_told_different_rates_use_and_keep_the_same(tmp_path: Path) -> None:
+    with store_at(tmp_path):
+        pass
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(2, spawn, initializer=gated, initargs=(spawn.Barrier(2),)) as pool:
+        first, second = pool.map(keep_many, [Work(tmp_path, "1.1"), Work(tmp_path, "1.2")])
+    assert first == second
+    with store_at(tmp_path) as last:
+        assert [each["USD"] for each in last.known().values()] == first
+        assert last.lake.count(FIAT_RATES) == 20 * len(CURRENCIES)
+
+
+# --- other engines ----------------------------------------------------------------------------------------------------
+
+
+def test_three_engines_read_the_same_rates_and_holidays(store: RateStore) -> None:
+    store.keep({DAY: rates(LONG), DAY + timedelta(days=1): {}}, ASKED)
+    files = store.lake.files(FIAT_RATES)
+    columns = ["height", "day", "currency", "per_euro"]
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        by_duckdb = connection.sql(f"SELECT {', '.join(columns)} FROM read_parquet({files!r})").pl()
+    by_polars = pl.scan_parquet(files).select(columns).collect()
+    by_arrow = pl.from_arrow(pq.ParquetDataset(files).read(columns))
+    assert isinstance(by_arrow, pl.DataFrame)
+    expected = [
+        ((date(2024, 3, day) - EPOCH).days, datetime(2024, 3, day, tzinfo=UTC), currency, value)
+        for day, value in ((28, str(LONG)), (29, None))
+        for currency in sorted(CURRENCIES)
+    ]
+    for found in (by_duckdb, by_polars, by_arrow):
+        in_utc = found.with_columns(pl.col("day").dt.convert_time_zone("UTC"))
+        assert sorted(in_utc.rows(), key=lambda row: (row[1], row[2])) == expected
