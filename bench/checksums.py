@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from bench.figures import Figure, main, spread
 from bench.lookup import CHAIN, fill
 from bench.places import scratch
-from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS, Table
+from chainfolio.table import Table
+from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSFERS
 from storage.lake import Lake
 from storage.parquet import Folder, opened
 

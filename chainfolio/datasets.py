@@ -12,7 +12,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
 from chainfolio.blocks import Span
-from chainfolio.tables import LOGS, Table
+from chainfolio.table import Table
+from chainfolio.tables import LOGS
 
 if TYPE_CHECKING:
     import polars as pl

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chainfolio.tables import TABLES, Table
+from chainfolio.table import Table
+from chainfolio.tables import TABLES
 
 PAGE = Path(__file__).with_name("tables.md")
 TYPES = {

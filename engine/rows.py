@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import NotFound
-from chainfolio.tables import Table
+from chainfolio.table import Table
 from indexer import arrow_ipc
 from indexer.materialise import HISTORIES, unmaterialised
 

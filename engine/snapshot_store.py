@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from chainfolio.blocks import Block
-from chainfolio.tables import SNAPSHOT_HOLDINGS, SNAPSHOTS, bucket
+from chainfolio.table import bucket
+from chainfolio.tables import SNAPSHOT_HOLDINGS, SNAPSHOTS
 from engine.days import midnight
 from portfolio.document import Portfolio, encode_one
 from portfolio.snapshot_rows import holdings_of

@@ -16,7 +16,8 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Issue
 from chainfolio.errors import SourceError, Unavailable
 from chainfolio.positions import OpenPosition
-from chainfolio.tables import DEPOSITS, VALIDATORS, WITHDRAWALS, Table
+from chainfolio.table import Table
+from chainfolio.tables import DEPOSITS, VALIDATORS, WITHDRAWALS
 from chainfolio.validators import GWEI, HasValidators, Stake
 from engine.rows import in_tail
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import BadAnswer, NotFound, NotIndexed, SourceError
-from chainfolio.tables import DEPOSITS, PROPOSALS, VALIDATOR_REWARDS, VALIDATORS, WITHDRAWALS, Table
+from chainfolio.table import Table
+from chainfolio.tables import DEPOSITS, PROPOSALS, VALIDATOR_REWARDS, VALIDATORS, WITHDRAWALS
 from chainfolio.validators import ADDRESS, GWEI, HasValidators, SlotClock, ValidatorNow, address_of
 from engine.block_income import MAX_BLOCKS, BlockIncome, Income
 from engine.reward_buckets import READ, Buckets, Known, bucketed

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from chainfolio.tables import Table
+from chainfolio.table import Table
 
 
 def dump(rows: pa.Table) -> bytes:

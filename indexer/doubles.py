@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.scopes import account_of
-from chainfolio.tables import LOGS, TABLES, TRANSFERS, Table
+from chainfolio.table import Table
+from chainfolio.tables import LOGS, TABLES, TRANSFERS
 from indexer.scopes import accounts_of
 
 if TYPE_CHECKING:

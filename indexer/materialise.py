@@ -16,7 +16,8 @@ from chainfolio.blocks import Span, Spans
 from chainfolio.datasets import restored
 from chainfolio.errors import BadRequest
 from chainfolio.scopes import account_of
-from chainfolio.tables import ALLOWANCES, APPROVALS, BALANCES, LOGS, TABLES, TRANSACTIONS, TRANSFERS, Table
+from chainfolio.table import Table
+from chainfolio.tables import ALLOWANCES, APPROVALS, BALANCES, LOGS, TABLES, TRANSACTIONS, TRANSFERS
 from indexer.scopes import NO_END, accounts_of
 from storage.tail import Batch
 

@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chainfolio.tables import LOGS, TABLES, Table
+from chainfolio.table import Table
+from chainfolio.tables import LOGS, TABLES
 from indexer import reprocess
 from indexer.materialise import DERIVED, HISTORIES, WHOLE, Counted, decoded, history_of_indexed, whole
 

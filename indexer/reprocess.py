@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from chainfolio.chains import Capability, having
 from chainfolio.datasets import restored
 from chainfolio.errors import StoreError
-from chainfolio.tables import LOGS, TABLES, Table
+from chainfolio.table import Table
+from chainfolio.tables import LOGS, TABLES
 from indexer.materialise import Counted
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from chainfolio.errors import Damaged, StoreError
-from chainfolio.tables import TABLES, Table
+from chainfolio.table import Table
+from chainfolio.tables import TABLES
 
 if TYPE_CHECKING:
     from chainfolio.seams import Clock

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from chainfolio import kinds, tables
 from chainfolio.addresses import nobody
 from chainfolio.datasets import AccountRows, Dataset
+from chainfolio.table import Table, bucket
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,7 +142,7 @@ def allowances(approvals: pl.DataFrame | pl.LazyFrame, *, height: int | None = N
     return last.with_columns(reached.alias("height")).select(tables.ALLOWANCES.names).sort(key)
 
 
-def concerns(history: tables.Table, accounts: Sequence[str]) -> pl.Expr:
+def concerns(history: Table, accounts: Sequence[str]) -> pl.Expr:
     """Which rows of the source of a history `by_account` gives to one of some accounts, or may: it decides."""
     import polars as pl
 
@@ -150,13 +151,13 @@ def concerns(history: tables.Table, accounts: Sequence[str]) -> pl.Expr:
     return pl.any_horizontal(pl.col(column).is_in(names) for column in _account_rows(history).columns)
 
 
-def by_account(history: tables.Table, rows: pl.LazyFrame) -> pl.LazyFrame:
+def by_account(history: Table, rows: pl.LazyFrame) -> pl.LazyFrame:
     """Rows of the source of a history once for each account that they concern, in its columns without the bucket."""
     columns = [name for name in history.names if name != "bucket"]
     return _account_rows(history).rows(rows).select(columns)
 
 
-def _account_rows(history: tables.Table) -> AccountRows:
+def _account_rows(history: Table) -> AccountRows:
     """How the rows of a history are made: as of all kinds of chain, or as the dataset says that fills it."""
     if history.name in SHARED:
         return SHARED[history.name]
@@ -165,20 +166,20 @@ def _account_rows(history: tables.Table) -> AccountRows:
     return how
 
 
-def _maker(history: tables.Table) -> Dataset:
+def _maker(history: Table) -> Dataset:
     """The dataset that says how the rows of its history are made."""
     (dataset,) = (each for each in kinds.datasets().values() if each.history == history.name and each.account_rows)
     return dataset
 
 
-def in_buckets(history: tables.Table, source: pl.DataFrame) -> pl.DataFrame:
+def in_buckets(history: Table, source: pl.DataFrame) -> pl.DataFrame:
     """Rows of the source of a history by account, with the bucket of their account, in the columns and the order of the
     history's files."""
     import polars as pl
 
     rows = by_account(history, source.lazy()).collect()
     accounts = rows.get_column("account").unique()
-    buckets = pl.Series([tables.bucket(account) for account in accounts.to_list()], dtype=pl.Int32)
+    buckets = pl.Series([bucket(account) for account in accounts.to_list()], dtype=pl.Int32)
     known = pl.DataFrame({"account": accounts, "bucket": buckets})
     return rows.join(known, on="account").select(history.names).sort("bucket", *history.order)
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from chainfolio.amounts import MAX_DEC38
-from chainfolio.tables import Table
+from chainfolio.table import Table
 
 if TYPE_CHECKING:
     import polars as pl

@@ -13,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.transaction import AddAction
 
 from chainfolio.errors import StaleTable
-from chainfolio.tables import Column, Table
+from chainfolio.table import Column, Table
 from storage.parquet import Written
 
 REVISION = "chainfolio.revision"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from chainfolio.tables import Table
+from chainfolio.table import Table
 
 if TYPE_CHECKING:
     import polars as pl

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from chainfolio.errors import Damaged
-from chainfolio.tables import Table
+from chainfolio.table import Table
 from storage.parquet import Bucket, Folder, Written, completed, footer_of, opened
 
 # As they lie in the files; in memory a footer takes about twelve times as much.

@@ -1,4 +1,4 @@
-"""The lake: finalised rows for ever, one Delta table per `chainfolio.tables.Table`, plain Parquet inside.
+"""The lake: finalised rows for ever, one Delta table per `chainfolio.table.Table`, plain Parquet inside.
 
 Any number of readers; one writer a chain (the caller holds the chain's lock), several chains at once. A commit is
 atomic and carries the mark `(stream, batch)`, so that a batch which is written again after a crash changes nothing. A
@@ -24,7 +24,8 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import Busy, Damaged, StaleTable, StorageFull, StoreError
-from chainfolio.tables import TABLES, Table, bucket
+from chainfolio.table import Table, bucket
+from chainfolio.tables import TABLES
 from storage.arrays import numbers
 from storage.decimals import with_decimals
 from storage.deltalog import (

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from chainfolio.blocks import Span, Spans
-from chainfolio.tables import Table
+from chainfolio.table import Table
 from storage.arrays import are_wide, is_one, limits, numbers
 from storage.checksums import Checked, ReadAt, Summed, digest_in, footer
 from storage.disk import sync

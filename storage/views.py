@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from chainfolio.amounts import MAX_DEC38
-from chainfolio.tables import BUCKETS, TABLES, Table
+from chainfolio.table import BUCKETS, Table
+from chainfolio.tables import TABLES
 
 ONES = 0xFFFFFFFF
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from chainfolio.tables import Table
+from chainfolio.table import Table
 from storage.arrays import numbers
 from storage.parquet import Written, in_order
 

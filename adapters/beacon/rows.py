@@ -13,9 +13,9 @@ from adapters.beacon.epochs import Settled
 from adapters.beacon.spec import Spec
 from adapters.beacon.states import NEVER, States
 from chainfolio.blocks import Block
+from chainfolio.table import BUCKETS, Table, bucket
 from chainfolio.tables import (
     BLOCKS,
-    BUCKETS,
     DEPOSITS,
     PROPOSALS,
     STAKE_CHANGES,
@@ -23,8 +23,6 @@ from chainfolio.tables import (
     VALIDATOR_REWARDS,
     VALIDATORS,
     WITHDRAWALS,
-    Table,
-    bucket,
 )
 
 Wanted = Callable[[int], bool]

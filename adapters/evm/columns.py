@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from chainfolio.tables import Table
+from chainfolio.table import Table
 
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]

@@ -12,7 +12,8 @@ from adapters.solana.datasets import STANDARDS
 from adapters.solana.layouts import SYSTEM
 from adapters.solana.transactions import Change, moved
 from chainfolio.blocks import Block
-from chainfolio.tables import BLOCKS, TRANSACTIONS, TRANSFERS, Table
+from chainfolio.table import Table
+from chainfolio.tables import BLOCKS, TRANSACTIONS, TRANSFERS
 
 NO_RAW: Final = bytes(32)
 NATIVE, TOKEN = STANDARDS["native"], STANDARDS["transfers"]

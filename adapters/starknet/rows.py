@@ -16,7 +16,8 @@ from adapters.starknet.forms import Done, Whole
 from adapters.starknet.transactions import nonce, parties, version
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer
-from chainfolio.tables import BLOCKS, TRANSACTIONS, TRANSFERS, Table
+from chainfolio.table import Table
+from chainfolio.tables import BLOCKS, TRANSACTIONS, TRANSFERS
 
 PAID: Final = (
     "height", "time", "tx_index", "hash", "sender", "recipient", "created", "nonce", "type", "status", "fee",

@@ -13,7 +13,8 @@ from adapters.beacon.chain import BeaconChain, build
 from adapters.beacon.settings import BeaconSettings
 from chainfolio.seams import Seams
 from chainfolio.settings import Settings, load
-from chainfolio.tables import BEACON, Table
+from chainfolio.table import Table
+from chainfolio.tables import BEACON
 from cli.main import main
 from engine.rows import in_tail
 from indexer.wiring import System

@@ -144,7 +144,8 @@ def test_a_package_that_cannot_be_used_is_named(install: Install, tmp_path: Path
 DATASETS = """
 from dataclasses import replace
 from chainfolio.datasets import AccountRows, Dataset
-from chainfolio.tables import ACCOUNT_EVENTS, BLOCKS, LOGS, TRANSFERS, Table
+from chainfolio.table import Table
+from chainfolio.tables import ACCOUNT_EVENTS, BLOCKS, LOGS, TRANSFERS
 """
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfolio import tables
-from chainfolio.tables import BUCKETS, TABLES, Table, bucket
+from chainfolio.table import BUCKETS, Table, bucket
+from chainfolio.tables import TABLES
 
 TYPES = {
     "text": pa.string(), "int": pa.int32(), "long": pa.int64(), "bool": pa.bool_(),

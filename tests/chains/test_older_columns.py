@@ -16,7 +16,8 @@ from deltalake import DeltaTable
 from chainfolio.blocks import Span
 from chainfolio.chains import Collected
 from chainfolio.datasets import Dataset
-from chainfolio.tables import ACCOUNT_TRANSACTIONS, BLOCKS, TABLES, TRANSACTIONS, Table
+from chainfolio.table import Table
+from chainfolio.tables import ACCOUNT_TRANSACTIONS, BLOCKS, TABLES, TRANSACTIONS
 from indexer import arrow_ipc, migration
 from indexer.scrub import checked, listed
 from storage.deltalog import schema_of

@@ -10,7 +10,7 @@ import pytest
 from chainfolio.amounts import raw_from_bytes
 from chainfolio.blocks import Span
 from chainfolio.chains import Capability
-from chainfolio.tables import bucket
+from chainfolio.table import bucket
 from indexer import materialise, reprocess
 from tests.chains.index import FETCHED, AnyIndex, in_order, index
 from tests.chains.subject import ChainUnderTest

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from chainfolio.amounts import MAX_DEC38, MAX_RAW
 from chainfolio.errors import BadRequest, Missing
-from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TABLES, TRANSFERS, Table, bucket
+from chainfolio.table import Table, bucket
+from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TABLES, TRANSFERS
 from cli.sql import Sources, ask, sources
 from storage import sandbox
 from storage.lake import Lake

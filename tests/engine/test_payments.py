@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from chainfolio.settings import Settings
-from chainfolio.tables import VALIDATORS, WITHDRAWALS, Table, bucket
+from chainfolio.table import Table, bucket
+from chainfolio.tables import VALIDATORS, WITHDRAWALS
 from engine.reconcile import Reconciler
 from engine.stakes import Stakes
 from indexer.registry import Protocol

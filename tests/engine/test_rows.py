@@ -17,14 +17,8 @@ from polars.testing import assert_frame_equal
 
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.errors import NotFound
-from chainfolio.tables import (
-    ACCOUNT_APPROVALS,
-    ACCOUNT_EVENTS,
-    ACCOUNT_TRANSACTIONS,
-    ACCOUNT_TRANSFERS,
-    TRANSFERS,
-    Table,
-)
+from chainfolio.table import Table
+from chainfolio.tables import ACCOUNT_APPROVALS, ACCOUNT_EVENTS, ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, TRANSFERS
 from engine.activities import missing
 from engine.rows import rows_at, rows_of
 from indexer import arrow_ipc

@@ -15,7 +15,8 @@ import pytest
 from adapters.evm.kind import KIND
 from chainfolio.errors import NodeBehind, NotFound, NotIndexed
 from chainfolio.settings import Settings
-from chainfolio.tables import ACCOUNT_TRANSFERS, Table
+from chainfolio.table import Table
+from chainfolio.tables import ACCOUNT_TRANSFERS
 from engine.answers import Reached, TransactionFilter
 from engine.functions import load
 from engine.snapshot import Snapshotter

@@ -17,7 +17,8 @@ import pytest
 
 from chainfolio.blocks import Span
 from chainfolio.errors import StaleTable, StoreError
-from chainfolio.tables import TABLES, Column, Table
+from chainfolio.table import Column, Table
+from chainfolio.tables import TABLES
 from indexer import materialise, migration
 from storage.lake import Lake
 from tests.chains.evm import KEY, EvmSubject, evm

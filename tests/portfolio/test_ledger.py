@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from chainfolio import tables
 from chainfolio.amounts import MAX_DEC38, MAX_RAW
 from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.table import Table, bucket
 from portfolio import ledger
 
 ACCOUNTS = [f"0x{n:040x}" for n in (0, 1, 2, 0xABC)]
@@ -42,7 +43,7 @@ TRANSFERS = st.lists(
 )
 
 
-def frame(table: tables.Table, rows: list[dict[str, Any]]) -> pl.DataFrame:
+def frame(table: Table, rows: list[dict[str, Any]]) -> pl.DataFrame:
     """Rows of a table with everything that a test does not speak of filled in."""
     fill: dict[str, Any] = {"text": "x", "int": 0, "long": 0, "bool": None, "time": 0, "bytes": b"", "raw": None}
     columns: dict[str, list[Any]] = {name: [] for name in table.names}
@@ -163,7 +164,7 @@ def test_allowances_are_what_the_last_approval_said(rows: list[dict[str, Any]], 
 def test_every_transfer_is_once_in_the_history_of_either_side(rows: list[dict[str, Any]]) -> None:
     result = ledger.in_buckets(tables.ACCOUNT_TRANSFERS, frame(tables.TRANSFERS, rows).reverse())
     wanted = sorted(
-        (tables.bucket(account), account, row["height"], row["tx_index"], index, 0, direction, other)
+        (bucket(account), account, row["height"], row["tx_index"], index, 0, direction, other)
         for index, row in enumerate(rows)
         for account, other, direction in (
             (row["recipient"], row["sender"], "in"),

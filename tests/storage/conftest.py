@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from chainfolio.amounts import MAX_DEC38, MAX_RAW
-from chainfolio.tables import Table, bucket
+from chainfolio.table import Table, bucket
 from storage.lake import Lake
 
 Maker = Callable[..., pa.Table]

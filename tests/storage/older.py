@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from chainfolio.tables import Table
+from chainfolio.table import Table
 from storage.lake import Lake
 
 

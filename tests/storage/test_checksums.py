@@ -13,7 +13,8 @@ import pytest
 
 from chainfolio.blocks import Span
 from chainfolio.errors import Damaged, StoreError
-from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TRANSFERS, Table
+from chainfolio.table import Table
+from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TRANSFERS
 from storage.checksums import BLOCK, digest_in
 from storage.lake import Lake
 from storage.parquet import Folder, examined

@@ -20,7 +20,8 @@ import pytest
 from chainfolio.amounts import MAX_DEC38
 from chainfolio.blocks import Span
 from chainfolio.errors import StaleTable, StorageFull, StoreError
-from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, LOGS, TABLES, TRANSFERS, Column, Table, bucket
+from chainfolio.table import Column, Table, bucket
+from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, LOGS, TABLES, TRANSFERS
 from storage.history import Footers
 from storage.lake import Lake
 from storage.parquet import Folder

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from chainfolio.blocks import Span
-from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, Table
+from chainfolio.table import Table
+from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS
 from storage.lake import Lake
 from tests.storage.conftest import make, stored
 

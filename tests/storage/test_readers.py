@@ -15,7 +15,8 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
-from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TABLES, TRANSFERS, Table
+from chainfolio.table import Table
+from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TABLES, TRANSFERS
 from storage import deltalog
 from storage import lake as lake_module
 from storage.lake import Lake

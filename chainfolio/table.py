@@ -1,0 +1,76 @@
+"""What a table is: columns, key, partitions, sort order, and the revision of whoever fills it.
+
+A type is one of `text` (VARCHAR, canonical form), `int` (INTEGER 32), `long` (INTEGER 64), `bool`, `time` (UTC
+microseconds), `bytes` (BINARY), `raw` (exactly 32 bytes big-endian: exact for all 256 bits, and it sorts). Frames and
+SQL views show a `<name>_dec` DECIMAL(38,0) beside each raw, null where it does not fit; it is computed, not stored.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BUCKETS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: what it is called, what it holds, whether it may be unknown."""
+
+    name: str
+    type: str
+    about: str
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table. `key` identifies a row for ever, `order` is how rows lie in a file, `revision` is their decoder's.
+
+    `group_rows` is how many rows of a bucket are read together, where that is not for accounts with a few hundred rows.
+    """
+
+    name: str
+    about: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    order: tuple[str, ...]
+    partitions: tuple[str, ...] = ("chain",)
+    revision: int = 1
+    derived_from: str = ""
+    group_rows: int = 0
+
+    def __hash__(self) -> int:
+        # Of all columns it would take longer than what is looked up by it.
+        return hash((self.name, self.revision))
+
+    @property
+    def names(self) -> list[str]:
+        """Column names as they stand in files."""
+        return [column.name for column in self.columns]
+
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the files."""
+        return _schema(self)
+
+
+@cache
+def _schema(table: Table) -> pa.Schema:
+    import pyarrow as pa
+
+    types: dict[str, Any] = {
+        "text": pa.string(), "int": pa.int32(), "long": pa.int64(), "bool": pa.bool_(),
+        "time": pa.timestamp("us", tz="UTC"), "bytes": pa.binary(), "raw": pa.binary(),
+    }  # fmt: skip
+    return pa.schema([pa.field(column.name, types[column.type], column.nullable) for column in table.columns])
+
+
+def bucket(account: str | int) -> int:
+    """The bucket of an account: CRC-32 of its canonical text, modulo 64; of a validator its index, modulo 64. Stable
+    for ever: it is in file paths."""
+    return account % BUCKETS if isinstance(account, int) else zlib.crc32(account.encode()) % BUCKETS
