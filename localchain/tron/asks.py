@@ -1,0 +1,126 @@
+"""What a Tron node does when it is asked to do something: takes transactions, and answers what contracts would say."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sha3 import keccak_256
+
+from localchain.tron.answers import View
+from localchain.tron.codec import TYPE_URL, decode, encode
+from localchain.tron.forms import base58check, inner, sha256
+
+if TYPE_CHECKING:
+    from localchain.tron.node import TronNode
+
+Json = dict[str, Any]
+NOBODY = "41" + "00" * 20
+
+
+def called(body: Json) -> str:
+    """The data of a call, from `data` or from a function's name and its encoded arguments."""
+    if body.get("data"):
+        return str(body["data"]).removeprefix("0x")
+    selector = str(body.get("function_selector", ""))
+    return (keccak_256(selector.encode()).hexdigest()[:8] if selector else "") + str(body.get("parameter") or "")
+
+
+def constant(view: View, body: Json) -> Json:
+    """triggerconstantcontract: a call that changes nothing."""
+    owner = inner(body.get("owner_address") or NOBODY, view.visible and bool(body.get("owner_address")))
+    contract, data = inner(body.get("contract_address"), view.visible), called(body)
+    if contract not in view.state.contracts:
+        said = "Smart contract is not exist."
+        return {"result": {"code": "CONTRACT_VALIDATE_ERROR", "message": said.encode().hex()}}
+    done = view.node.machine.ask(owner, contract, data, int(body.get("call_value", 0)))
+    failed = done.result != "SUCCESS"
+    result: Json = {"result": True, **({"message": b"REVERT opcode executed".hex()} if failed else {})}
+    transaction = trigger(view, owner, contract, data)
+    transaction["ret"] = [{"ret": "FAILED"} if failed else {}]
+    return {
+        "result": result, "energy_used": done.energy, "constant_result": [done.output], "transaction": transaction,
+    }  # fmt: skip
+
+
+def trigger(view: View, owner: str, contract: str, data: str, value: int = 0, fee_limit: int = 0) -> Json:
+    """A call as a transaction that nobody has signed."""
+    body = {"owner_address": owner, "contract_address": contract, "data": data, "call_value": value}
+    return _unsigned(view, "TriggerSmartContract", {k: v for k, v in body.items() if v}, fee_limit)
+
+
+def _unsigned(view: View, kind: str, value: Json, fee_limit: int = 0) -> Json:
+    said = {"contract": [{"type": kind, "parameter": {"value": value, "type_url": TYPE_URL + kind}}]}
+    raw = encode("raw", {**said, **view.node.reference(), **({"fee_limit": fee_limit} if fee_limit else {})})
+    return {
+        "visible": view.visible, "txID": sha256(raw).hex(), "raw_data": decode("raw", raw, view.visible),
+        "raw_data_hex": raw.hex(),
+    }  # fmt: skip
+
+
+def _trigger(view: View, body: Json) -> Json:
+    owner, contract = (inner(body.get(name), view.visible) for name in ("owner_address", "contract_address"))
+    if contract not in view.state.contracts:
+        said = "Contract validate error : No contract or not a valid smart contract"
+        return {"result": {"code": "CONTRACT_VALIDATE_ERROR", "message": said.encode().hex()}}
+    made = trigger(view, owner, contract, called(body), int(body.get("call_value", 0)), int(body.get("fee_limit", 0)))
+    return {"result": {"result": True}, "transaction": made}
+
+
+def _transfer(view: View, body: Json) -> Json:
+    ends = {name: inner(body.get(name), view.visible) for name in ("owner_address", "to_address")}
+    return _unsigned(view, "TransferContract", {**ends, "amount": int(body.get("amount", 0))})
+
+
+def _broadcast(node: "TronNode", signed: Json, visible: bool) -> Json:
+    from localchain.tron.node import Rejected, read
+
+    try:
+        transaction = read(signed, visible)
+    except Rejected as error:
+        return {"Error": error.message}
+    try:
+        return {"result": True, "txid": node.take(transaction)}
+    except Rejected as error:
+        words = error.message if visible else error.message.encode().hex()
+        return {"code": error.code, "txid": transaction.txid, "message": words}
+
+
+def _broadcast_hex(view: View, body: Json) -> Json:
+    whole = decode("Transaction", bytes.fromhex(body["transaction"]))
+    said = _broadcast(view.node, {"raw_data_hex": whole["raw_data"], "signature": whole.get("signature", [])}, False)
+    if "code" in said:
+        said["message"] = bytes.fromhex(said["message"]).decode()
+    return {**said, "transaction": body["transaction"]}
+
+
+def _sign_weight(view: View, body: Json) -> Json:
+    from localchain.tron.node import read
+
+    transaction = read(body, view.visible)
+    raw = {"txID": transaction.txid, "raw_data_hex": transaction.raw.hex()}
+    account = view.state.accounts.get(transaction.owner)
+    owner = base58check(transaction.owner) if view.visible else transaction.owner
+    own = {"permission_name": "owner", "threshold": 1, "keys": [{"address": owner, "weight": 1}]}
+    return {
+        "result": {"code": "NOT_ENOUGH_PERMISSION"}, **({"permission": own} if account else {}),
+        "transaction": {"result": {"result": True}, "txid": transaction.txid, "transaction": raw},
+    }  # fmt: skip
+
+
+def _validate(view: View, body: Json) -> Json:
+    address = str(body.get("address", ""))
+    try:
+        inner(address, address.startswith("T"))
+    except ValueError:
+        return {"result": False, "message": "Invalid address"}
+    return {"result": True, "message": "Base58check format" if address.startswith("T") else "Hex string format"}
+
+
+ASKS: dict[str, Callable[[View, Json], Any]] = {
+    "triggerconstantcontract": constant,
+    "triggersmartcontract": _trigger,
+    "createtransaction": _transfer,
+    "broadcasttransaction": lambda view, body: _broadcast(view.node, body, view.visible),
+    "broadcasthex": _broadcast_hex,
+    "getsignweight": _sign_weight,
+    "validateaddress": _validate,
+}

@@ -1,0 +1,64 @@
+"""Tron's addresses in their two spellings, and its hashes. Inside, an address is hex that begins with 41."""
+
+import hashlib
+import re
+
+import base58
+from eth_keys.datatypes import Signature
+from eth_keys.exceptions import BadSignature
+from sha3 import keccak_256
+
+HEX = re.compile(r"41[0-9a-f]{40}")
+
+
+class BadAddress(ValueError):
+    """Text that is no address in the spelling that was asked for."""
+
+
+def base58check(address: str) -> str:
+    """An address as people see it, `T…`."""
+    return base58.b58encode_check(bytes.fromhex(address)).decode()
+
+
+def inner(text: object, visible: bool = False) -> str:
+    """An address as it is kept, of base58 where the request is `visible`, and of hex where it is not."""
+    try:
+        found = base58.b58decode_check(text).hex() if visible and isinstance(text, str) else str(text).lower()
+    except ValueError as error:
+        raise BadAddress(f"INVALID base58 String, {text}") from error
+    if not HEX.fullmatch(found):
+        raise BadAddress(f"INVALID hex String, {text}")
+    return found
+
+
+def evm(address: str) -> str:
+    """The same address in the virtual machine: 20 bytes."""
+    return "0x" + address[2:]
+
+
+def tron(address: str) -> str:
+    """An address of the virtual machine, as Tron's."""
+    return "41" + address.removeprefix("0x").lower()
+
+
+def sha256(content: bytes) -> bytes:
+    """What Tron's transactions and blocks are named by."""
+    return hashlib.sha256(content).digest()
+
+
+def contract_address(transaction: str, owner: str) -> str:
+    """Where the contract of a transaction will lie."""
+    digest: str = keccak_256(bytes.fromhex(transaction + owner)).hexdigest()
+    return "41" + digest[24:]
+
+
+def signer(transaction: str, signature: str) -> str | None:
+    """Whose signature it is; None where it is nobody's."""
+    raw = bytes.fromhex(signature)
+    if len(raw) != 65:
+        return None
+    try:
+        key = Signature(raw[:64] + bytes([raw[64] % 27])).recover_public_key_from_msg_hash(bytes.fromhex(transaction))
+    except BadSignature:
+        return None
+    return tron(key.to_address())

@@ -1,0 +1,164 @@
+"""The part of Ethereum's JSON-RPC that java-tron has at /jsonrpc, with its refusals."""
+
+from typing import TYPE_CHECKING, Any
+
+from localchain.errors import RpcError
+from localchain.tron.forms import BadAddress, evm, tron
+
+if TYPE_CHECKING:
+    from localchain.tron.node import Block, TronNode
+
+Json = dict[str, Any]
+TAGS = ("earliest", "pending", "finalized", "safe")
+MOST_BLOCKS = 5_000
+WORD = "0x" + "00" * 32
+
+
+class Invalid(Exception):
+    """Parameters that java-tron does not take."""
+
+    def __init__(self, message: str, code: int = -32602) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def rpc(node: "TronNode", request: Any) -> Json:
+    """The answer to one request."""
+    said: Json = {"jsonrpc": "2.0", "id": request.get("id") if isinstance(request, dict) else None}
+    try:
+        return {**said, "result": _result(node, request["method"], request.get("params") or [])}
+    except Invalid as error:
+        return {**said, "error": {"code": error.code, "message": str(error), "data": "{}"}}
+    except RpcError as error:
+        return {**said, "error": {"code": -32000, "message": "REVERT opcode executed", "data": error.data or "{}"}}
+    except (KeyError, IndexError, TypeError, ValueError, BadAddress) as error:
+        return {**said, "error": {"code": -32602, "message": f"invalid params: {error}", "data": "{}"}}
+
+
+def _result(node: "TronNode", method: str, params: list[Any]) -> Any:
+    machine = node.machine.node
+    if method in ("eth_call", "eth_getBalance", "eth_getCode", "eth_getStorageAt"):
+        _newest_only(params[-1])
+        if method == "eth_getBalance":
+            account = node.state.accounts.get(tron(params[0]))
+            return hex(account.balance if account else 0)
+        return machine.rpc(method, *params[:-1], "latest")
+    if method == "eth_getLogs":
+        return logs(node, params[0])
+    if method in ("eth_getBlockByNumber", "eth_getBlockByHash"):
+        found = _named(node, params[0]) if method.endswith("Hash") else _numbered(node, params[0])
+        return block(node, found, bool(params[1])) if found else None
+    if method in ("eth_getTransactionReceipt", "eth_getTransactionByHash"):
+        return _transaction(node, params[0], method.endswith("Receipt"))
+    plain: dict[str, Any] = {
+        "eth_chainId": hex(node.chain_id), "net_version": hex(node.chain_id), "eth_gasPrice": hex(100),
+        "eth_blockNumber": hex(node.head.height), "web3_clientVersion": "TRON/v4.8.0/Linux/Java1.8/GreatVoyage",
+        "eth_syncing": False, "net_listening": False, "eth_protocolVersion": hex(31), "eth_accounts": [],
+    }  # fmt: skip
+    if method in plain:
+        return plain[method]
+    raise Invalid(f"the method {method} does not exist/is not available", -32601)
+
+
+def _newest_only(tag: Any) -> None:
+    if tag in TAGS:
+        raise Invalid("TAG [earliest | pending | finalized] not supported")
+    if tag != "latest":
+        int(str(tag), 16)
+        raise Invalid("QUANTITY not supported, just support TAG as latest")
+
+
+def _numbered(node: "TronNode", tag: str) -> "Block | None":
+    if tag == "pending":
+        raise Invalid("TAG pending not supported")
+    heights = {"latest": node.head.height, "earliest": 0, "finalized": node.solid}
+    height = heights[tag] if tag in heights else int(tag, 16)
+    return node.blocks[height] if 0 <= height <= node.head.height else None
+
+
+def _named(node: "TronNode", name: str) -> "Block | None":
+    return next((each for each in node.blocks if each.id == name.removeprefix("0x")), None)
+
+
+def block(node: "TronNode", found: "Block", whole: bool) -> Json:
+    """A block in Ethereum's names."""
+    names: list[Any] = [f"0x{each.txid}" for each in found.transactions]
+    if whole:
+        names = [_transaction(node, name, receipt=False) for name in names]
+    return {
+        "number": hex(found.height), "hash": f"0x{found.id}", "parentHash": "0x" + found.header["parentHash"],
+        "timestamp": hex(found.time_ms // 1000), "transactions": names, "miner": evm(found.header["witness_address"]),
+        "transactionsRoot": "0x" + found.header["txTrieRoot"], "stateRoot": "0x", "receiptsRoot": WORD,
+        "logsBloom": "0x" + "00" * 256, "gasLimit": hex(10**8), "gasUsed": "0x0", "difficulty": "0x0",
+        "totalDifficulty": "0x0", "size": "0x0", "extraData": "0x", "mixHash": WORD, "nonce": "0x0000000000000000",
+        "sha3Uncles": WORD, "uncles": [], "baseFeePerGas": "0x0",
+    }  # fmt: skip
+
+
+def _transaction(node: "TronNode", name: str, receipt: bool) -> Json | None:
+    txid = name.removeprefix("0x")
+    if txid not in node.heights:
+        return None
+    found = node.blocks[node.heights[txid]]
+    number = [each.txid for each in found.transactions].index(txid)
+    transaction, info = found.transactions[number], found.infos[number]
+    to = transaction.value.get("contract_address") or transaction.value.get("to_address")
+    place = {
+        "transactionIndex": hex(number), "blockHash": f"0x{found.id}", "blockNumber": hex(found.height),
+        "from": evm(transaction.owner), "to": evm(to) if to else None,
+    }  # fmt: skip
+    if receipt:
+        used = info["receipt"].get("energy_usage_total", 0)
+        mine = [log for log in _all(found) if log["transactionHash"] == f"0x{txid}"]
+        return {
+            **place, "transactionHash": f"0x{txid}", "status": hex(found.results[number] == "SUCCESS"),
+            "gasUsed": hex(used), "cumulativeGasUsed": hex(used), "effectiveGasPrice": hex(100), "logs": mine,
+            "logsBloom": "0x" + "00" * 256, "type": "0x0", "contractAddress": None,
+        }  # fmt: skip
+    return {
+        **place, "hash": f"0x{txid}", "input": "0x" + transaction.value.get("data", ""), "gas": "0x0",
+        "value": hex(transaction.value.get("amount", transaction.value.get("call_value", 0))), "gasPrice": hex(100),
+        "nonce": "0x0000000000000000", "type": "0x0", "r": WORD, "s": WORD, "v": "0x1b",
+    }  # fmt: skip
+
+
+def _all(found: "Block") -> list[Json]:
+    """Every log of a block."""
+    logs: list[Json] = []
+    for number, info in enumerate(found.infos):
+        for log in info.get("log", ()):
+            logs.append({
+                "address": "0x" + log["address"], "topics": ["0x" + topic for topic in log.get("topics", ())],
+                "data": "0x" + log.get("data", ""), "blockNumber": hex(found.height), "blockHash": f"0x{found.id}",
+                "transactionHash": f"0x{info['id']}", "transactionIndex": hex(number), "logIndex": hex(len(logs)),
+                "removed": False,
+            })  # fmt: skip
+    return logs
+
+
+def logs(node: "TronNode", wanted: Json) -> list[Json]:
+    """The logs of a range of blocks, or of one block."""
+    if "blockHash" in wanted:
+        one = _named(node, wanted["blockHash"])
+        if one is None:
+            raise Invalid("resource not found", -32000)
+        span = [one]
+    else:
+        first, last = (_numbered(node, wanted.get(end, "latest")) for end in ("fromBlock", "toBlock"))
+        start, end = first.height if first else node.head.height + 1, last.height if last else node.head.height
+        if end - start > MOST_BLOCKS:
+            raise Invalid(f"exceed max block range: {MOST_BLOCKS}")
+        span = node.blocks[start : end + 1]
+    return [log for each in span for log in _all(each) if _matches(log, wanted)]
+
+
+def _matches(log: Json, wanted: Json) -> bool:
+    addresses = wanted.get("address") or []
+    addresses = [addresses] if isinstance(addresses, str) else addresses
+    if addresses and log["address"] not in {address.lower() for address in addresses}:
+        return False
+    topics = wanted.get("topics") or []
+    if len(topics) > len(log["topics"]):
+        return False
+    pairs = zip(topics, log["topics"], strict=False)
+    return all(not any_of or topic in ([any_of] if isinstance(any_of, str) else any_of) for any_of, topic in pairs)

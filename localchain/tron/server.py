@@ -1,0 +1,101 @@
+"""The node's HTTP: which path is answered by what, and java-tron's way to say that something went wrong."""
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+from localchain.tron.answers import READS, View
+from localchain.tron.asks import ASKS, constant
+from localchain.tron.grid import grid
+from localchain.tron.jsonrpc import rpc
+
+if TYPE_CHECKING:
+    from localchain.tron.node import TronNode
+
+SOLID = {**READS, "triggerconstantcontract": constant}
+
+
+class Server:
+    """Serves a node on a free loopback port, in threads."""
+
+    def __init__(self, node: "TronNode") -> None:
+        self._node = node
+        self._http: ThreadingHTTPServer | None = None
+
+    @property
+    def url(self) -> str:
+        """Where."""
+        assert self._http is not None, "it is not running"
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    def start(self) -> None:
+        """Begins to answer."""
+        node = self._node
+
+        class Handler(_Handler):
+            served = node
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
+
+    def stop(self) -> None:
+        """Ends; does nothing where it is not running."""
+        http, self._http = self._http, None
+        if http is not None:
+            http.shutdown()
+            http.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    served: "TronNode"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing."""
+
+    def do_GET(self) -> None:
+        """A question in the address."""
+        self._answer(dict(parse_qsl(urlsplit(self.path).query)))
+
+    def do_POST(self) -> None:
+        """A question in the body."""
+        content = self.rfile.read(int(self.headers.get("content-length", 0)))
+        try:
+            self._answer(json.loads(content) if content else {})
+        except json.JSONDecodeError as error:
+            self._say(200, {"Error": f"class com.alibaba.fastjson.JSONException : {error}"})
+
+    def _answer(self, body: Any) -> None:
+        path = urlsplit(self.path).path
+        with self.served.turn:
+            try:
+                status, said = answered(self.served, path, body)
+            except (KeyError, TypeError, ValueError) as error:  # java-tron says its exceptions, with status 200
+                status, said = 200, {"Error": f"class java.lang.IllegalArgumentException : {error}"}
+        self._say(status, said)
+
+    def _say(self, status: int, said: Any) -> None:
+        content = json.dumps(said, separators=(",", ":")).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+def answered(node: "TronNode", path: str, body: Any) -> tuple[int, Any]:
+    """The status and the answer to a request."""
+    if path == "/jsonrpc":
+        return 200, [rpc(node, each) for each in body] if isinstance(body, list) else rpc(node, body)
+    part, _, name = path.strip("/").partition("/")
+    if part == "v1" and node.grid:
+        return grid(node, name, body)
+    visible = body.get("visible") in (True, "true")
+    if part == "wallet" and name in READS | ASKS:
+        return 200, (READS | ASKS)[name](View(node, node.head.height, visible), body)
+    if part == "walletsolidity" and name in SOLID:
+        return 200, SOLID[name](View(node, node.solid, visible), body)
+    return 404, {"Error": "not found"}

@@ -1,0 +1,140 @@
+"""Smart contracts of the Tron chain: an EVM node that makes one block for each of Tron's. One wei there is one sun."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from localchain.errors import RpcError
+from localchain.node import LocalNode
+from localchain.tron.forms import evm, tron
+
+MOST_ENERGY = 100_000_000
+BLOCK_GAS = 10**15
+CODE_BYTE_ENERGY = 200
+FAR = 10**18  # sun that the sender of a question has
+
+
+@dataclass(frozen=True)
+class Call:
+    """A transaction of a smart contract; `code` where it brings the contract into being."""
+
+    owner: str
+    contract: str
+    data: str  # hex
+    value: int
+    energy: int
+    code: bool = False
+
+    @property
+    def intrinsic(self) -> int:
+        """What the machine takes before it begins, which is no energy of Tron's."""
+        content = b"" if self.code else bytes.fromhex(self.data)
+        return 21_000 + sum(16 if byte else 4 for byte in content)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of it."""
+
+    result: str  # SUCCESS, REVERT, OUT_OF_ENERGY or another of java-tron's
+    energy: int
+    output: str  # hex
+    logs: list[dict[str, Any]] = field(default_factory=list)
+    internal: list[tuple[str, str, int, bool]] = field(default_factory=list)  # from, to, sun, whether it failed
+
+
+class Machine:
+    """The EVM node behind."""
+
+    def __init__(self, genesis_s: int) -> None:
+        self.node = LocalNode(
+            timestamp=genesis_s, no_mining=True,
+            extra_args=("--base-fee", "0", "--gas-price", "0", "--auto-impersonate", "--disable-code-size-limit"),
+        )  # fmt: skip
+        self.code: dict[str, tuple[int, str]] = {}  # contract -> since which block, its code
+
+    def start(self) -> None:
+        """Starts it, at block 0."""
+        self.node.start()
+        self.node.rpc("anvil_setBlockGasLimit", hex(BLOCK_GAS))
+
+    def stop(self) -> None:
+        """Ends it."""
+        self.node.stop()
+
+    def hold(self, address: str, sun: int) -> None:
+        """Says what an account has before a block is made."""
+        self.node.rpc("anvil_setBalance", evm(address), hex(sun))
+
+    def hand_in(self, call: Call) -> str:
+        """Puts a call into the next block; its hash there."""
+        gas = min(call.energy, MOST_ENERGY) + call.intrinsic
+        if call.code:
+            self.node.rpc("anvil_setCode", evm(call.contract), "0x" + call.data)
+        data = "0x" if call.code else "0x" + call.data
+        request = {"from": evm(call.owner), "to": evm(call.contract), "data": data, "value": hex(call.value)}
+        handed: str = self.node.rpc("eth_sendTransaction", {**request, "gas": hex(gas), "gasPrice": "0x0"})
+        return handed
+
+    def make(self, time_s: int) -> None:
+        """Makes a block of what was handed in."""
+        self.node.rpc("evm_setNextBlockTimestamp", time_s)
+        self.node.rpc("evm_mine")
+
+    def done(self, call: Call, handed: str, height: int) -> Done:
+        """What came of a call of the newest block."""
+        receipt = self.node.rpc("eth_getTransactionReceipt", handed)
+        trace = self.node.rpc("debug_traceTransaction", handed, {"tracer": "callTracer"})
+        energy = max(0, int(receipt["gasUsed"], 16) - call.intrinsic)
+        output, failed = trace.get("output", "0x")[2:], receipt["status"] != "0x1"
+        if call.code:
+            self._install(call, "" if failed else output, height)
+            energy = min(energy + len(output) // 2 * CODE_BYTE_ENERGY, call.energy)
+        logs = [
+            {"address": log["address"][2:], "topics": [topic[2:] for topic in log["topics"]], "data": log["data"][2:]}
+            for log in receipt["logs"]
+        ]
+        result = "SUCCESS"
+        if failed:
+            spent = int(receipt["gasUsed"], 16) >= call.energy + call.intrinsic
+            result = "OUT_OF_ENERGY" if spent else "REVERT"
+        inside = [part for frame in trace.get("calls", ()) for part in _flows(frame, failed)]
+        return Done(result, energy, output, [_bare(log) for log in logs], inside)
+
+    def _install(self, call: Call, code: str, height: int) -> None:
+        self.node.rpc("anvil_setCode", evm(call.contract), "0x" + code)
+        if code:
+            self.code[call.contract] = (height, code)
+
+    def ask(self, owner: str, contract: str, data: str, value: int = 0) -> Done:
+        """What a call would do at the newest block."""
+        request = {"from": evm(owner), "to": evm(contract), "data": "0x" + data, "value": hex(value), "gasPrice": "0x0"}
+        rich = {evm(owner): {"balance": hex(FAR)}} if value else {}
+        try:
+            output = self.node.rpc("eth_call", {**request, "gas": hex(MOST_ENERGY)}, "latest", rich)
+        except RpcError as error:
+            given = error.data if isinstance(error.data, str) else "0x"
+            return Done("REVERT", 0, given[2:])
+        return Done("SUCCESS", len(data) // 2 * 16, output[2:])
+
+    def forget(self, depth: int, height: int) -> None:
+        """Takes back blocks."""
+        self.node.rpc("anvil_rollback", depth)
+        for contract, (since, code) in list(self.code.items()):
+            if since > height:
+                del self.code[contract]
+            else:  # it was put there after its block was made, which the node does not take for a part of the block
+                self.node.rpc("anvil_setCode", evm(contract), "0x" + code)
+
+
+def _bare(log: dict[str, Any]) -> dict[str, Any]:
+    """Without what java-tron leaves out."""
+    return {name: value for name, value in log.items() if value}
+
+
+def _flows(frame: dict[str, Any], failed: bool) -> list[tuple[str, str, int, bool]]:
+    """The calls within a call, as Tron's internal transactions."""
+    failed = failed or "error" in frame
+    found = []
+    if frame["type"] in ("CALL", "CREATE", "CREATE2"):
+        found = [(tron(frame["from"]), tron(frame["to"]), int(frame.get("value", "0x0"), 16), failed)]
+    return found + [part for inner in frame.get("calls", ()) for part in _flows(inner, failed)]

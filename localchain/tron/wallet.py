@@ -1,0 +1,112 @@
+"""People who use a Tron chain: the official client builds and signs for them, in a process of its own."""
+
+import json
+import subprocess
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Any, Self
+
+from localchain import install
+from localchain.artifacts import artifact
+from localchain.errors import NodeFailed
+from localchain.tron.forms import base58check, contract_address
+from localchain.tron.node import TronNode
+
+HERE = Path(__file__).parent
+PATIENCE_S = 300.0
+FEE_LIMIT = 1_000_000_000  # sun
+
+
+class TronWeb:
+    """The official client for JavaScript (npm `tronweb`)."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._turn = Lock()
+
+    def __enter__(self) -> Self:
+        where = install.packages(HERE / "package.json", install.home() / "tron", PATIENCE_S)
+        self._process = subprocess.Popen(
+            ["node", str(HERE / "wallet.cjs")],
+            env={"NODE_PATH": str(where / "node_modules"), "PATH": "/usr/local/bin:/usr/bin:/bin"},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            start_new_session=True,  # Ctrl-C is for us to hear first
+        )  # fmt: skip
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.communicate()  # closes its input, which ends it
+
+    def do(self, what: str, **request: Any) -> Any:
+        """One request to the process; NodeFailed with the client's words where it refuses."""
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with self._turn:
+            process.stdin.write(json.dumps({"do": what, **request}) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        if not line:
+            raise NodeFailed("the client of Tron ended")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise NodeFailed(f"the client of Tron: {answer['error']}")
+        return answer["result"]
+
+    def ask(self, node: TronNode, part: str, method: str, *args: Any, key: str = "") -> Any:
+        """What the client answers about a node, asked as any application asks it: ask(node, "trx", "getBalance", a)."""
+        return self.do("client", url=node.url, path=[part, method], args=list(args), key=key)
+
+
+class Person:
+    """Somebody with a key, on a chain; made of a number, so that runs are alike."""
+
+    def __init__(self, node: TronNode, web: TronWeb, number: int) -> None:
+        self.node, self.web = node, web
+        self.key = f"{number + 1000:064x}"
+        self.hex: str = web.do("address", key=self.key)["hex"]
+
+    @property
+    def address(self) -> str:
+        """As people see it."""
+        return base58check(self.hex)
+
+    def sign(
+        self, method: str, *args: Any, memo: str = "", permission: int = 0, more: list[str] | None = None,
+        expires_ms: int = 60_000, **options: Any,
+    ) -> dict[str, Any]:  # fmt: skip
+        """A signed transaction of one of the client's builders, such as `sendTrx`."""
+        signed: dict[str, Any] = self.web.do(
+            "build", key=self.key, method=method, args=list(args), options=options, memo=memo, permission=permission,
+            reference=self.node.reference(expires_ms), more=more,
+        )  # fmt: skip
+        return signed
+
+    def send(self, method: str, *args: Any, **options: Any) -> str:
+        """Signs and hands in; the transaction's id."""
+        return self.node.send(self.sign(method, *args, **options))
+
+    def pay(self, to: str, sun: int, **options: Any) -> str:
+        """Sends coins."""
+        return self.send("sendTrx", to, sun, self.hex, **options)
+
+    def call(self, contract: str, function: str, *args: tuple[str, Any], sun: int = 0, limit: int = FEE_LIMIT) -> str:
+        """Calls a contract: call(token, "transfer(address,uint256)", ("address", to), ("uint256", 5))."""
+        parameters = [{"type": kind, "value": str(value) if kind.startswith("uint") else value} for kind, value in args]
+        return self.send("triggerSmartContract", contract, function, parameters, feeLimit=limit, callValue=sun)
+
+    def deploy(self, name: str, *args: Any, libraries: dict[str, str] | None = None) -> str:
+        """Brings a published contract into being and returns where it will lie, in hex."""
+        made = artifact(name)
+        wanted = {
+            "abi": made.abi, "bytecode": made.creation(libraries=libraries)[2:], "parameters": list(args),
+            "feeLimit": 15 * FEE_LIMIT, "name": name, "userFeePercentage": 100,
+        }  # fmt: skip
+        signed = self.sign("createSmartContract", wanted)
+        return contract_address(self.node.send(signed), self.hex)
