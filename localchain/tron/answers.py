@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from localchain.tron.chain import Block, Chain, Transaction
 from localchain.tron.codec import decode
 from localchain.tron.forms import base58check, inner, tron
 from localchain.tron.state import (
@@ -17,9 +18,6 @@ from localchain.tron.state import (
     State,
 )  # fmt: skip
 
-if TYPE_CHECKING:
-    from localchain.tron.node import Block, Transaction, TronNode
-
 FACTOR = 100  # blocks that one request may ask for
 Json = dict[str, Any]
 
@@ -28,7 +26,7 @@ Json = dict[str, Any]
 class View:
     """A node as of one of its blocks, for one request."""
 
-    node: "TronNode"
+    node: Chain
     height: int
     visible: bool = False
 
@@ -54,7 +52,7 @@ class View:
         """The account that a request names."""
         return self.state.accounts.get(inner(body.get(name), self.visible))
 
-    def place(self, body: Mapping[str, Any]) -> tuple["Block", int] | None:
+    def place(self, body: Mapping[str, Any]) -> tuple[Block, int] | None:
         """The block and number of the transaction that a request names."""
         height = self.node.heights.get(str(body.get("value", "")).lower())
         if height is None or height > self.height:
@@ -72,7 +70,7 @@ def kept(**fields: Any) -> Json:
 # --- blocks and transactions ----------------------------------------------------------------------------------------
 
 
-def block_json(view: View, block: "Block") -> Json:
+def block_json(view: View, block: Block) -> Json:
     """A block with its transactions."""
     header = {**block.header, "witness_address": view.shown(block.header["witness_address"])}
     found: Json = {
@@ -84,7 +82,7 @@ def block_json(view: View, block: "Block") -> Json:
     return found
 
 
-def transaction_json(view: View, transaction: "Transaction", result: str) -> Json:
+def transaction_json(view: View, transaction: Transaction, result: str) -> Json:
     """A transaction of a block."""
     return {
         "ret": [{"contractRet": result}], "signature": list(transaction.signatures), "txID": transaction.txid,

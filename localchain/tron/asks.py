@@ -1,16 +1,14 @@
 """What a Tron node does when it is asked to do something: takes transactions, and answers what contracts would say."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sha3 import keccak_256
 
 from localchain.tron.answers import View
+from localchain.tron.chain import Chain, Rejected, read
 from localchain.tron.codec import TYPE_URL, decode, encode
 from localchain.tron.forms import base58check, inner, sha256
-
-if TYPE_CHECKING:
-    from localchain.tron.node import TronNode
 
 Json = dict[str, Any]
 NOBODY = "41" + "00" * 20
@@ -70,9 +68,7 @@ def _transfer(view: View, body: Json) -> Json:
     return _unsigned(view, "TransferContract", {**ends, "amount": int(body.get("amount", 0))})
 
 
-def _broadcast(node: "TronNode", signed: Json, visible: bool) -> Json:
-    from localchain.tron.node import Rejected, read
-
+def _broadcast(node: Chain, signed: Json, visible: bool) -> Json:
     try:
         transaction = read(signed, visible)
     except Rejected as error:
@@ -93,8 +89,6 @@ def _broadcast_hex(view: View, body: Json) -> Json:
 
 
 def _sign_weight(view: View, body: Json) -> Json:
-    from localchain.tron.node import read
-
     transaction = read(body, view.visible)
     raw = {"txID": transaction.txid, "raw_data_hex": transaction.raw.hex()}
     account = view.state.accounts.get(transaction.owner)

@@ -2,20 +2,18 @@
 
 import base64
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from localchain.tron.answers import View, account_json, asset_json, transaction_json
+from localchain.tron.chain import Block, Chain
 from localchain.tron.forms import base58check, inner, tron
-
-if TYPE_CHECKING:
-    from localchain.tron.node import Block, TronNode
 
 Json = dict[str, Any]
 MOST = 200
 TRANSFER = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 
 
-def grid(node: "TronNode", path: str, wanted: Json) -> tuple[int, Any]:
+def grid(node: Chain, path: str, wanted: Json) -> tuple[int, Any]:
     """The status and the answer to a request for a path under /v1."""
     parts = path.split("/")
     try:
@@ -30,11 +28,11 @@ def grid(node: "TronNode", path: str, wanted: Json) -> tuple[int, Any]:
     return 404, {"success": False, "error": "not found", "statusCode": 404}
 
 
-def _asset(node: "TronNode", number: str) -> Json:
+def _asset(node: Chain, number: str) -> Json:
     return asset_json(View(node, node.head.height, visible=True), number)
 
 
-def _account(node: "TronNode", address: str, what: str, wanted: Json) -> Json:
+def _account(node: Chain, address: str, what: str, wanted: Json) -> Json:
     view = View(node, node.solid if wanted.get("only_confirmed") == "true" else node.head.height)
     if not what:
         account = view.state.accounts.get(address)
@@ -44,14 +42,14 @@ def _account(node: "TronNode", address: str, what: str, wanted: Json) -> Json:
     return _page(node, found, wanted)
 
 
-def _blocks(view: View, wanted: Json) -> list["Block"]:
+def _blocks(view: View, wanted: Json) -> list[Block]:
     first_ms = int(wanted.get("min_timestamp") or wanted.get("min_block_timestamp") or 0)
     last_ms = int(wanted.get("max_timestamp") or wanted.get("max_block_timestamp") or 1 << 62)
     found = [each for each in view.node.blocks[: view.height + 1] if first_ms <= each.time_ms <= last_ms]
     return found if str(wanted.get("order_by", "")).endswith("asc") else found[::-1]
 
 
-def _page(node: "TronNode", found: list[Json], wanted: Json) -> Json:
+def _page(node: Chain, found: list[Json], wanted: Json) -> Json:
     """A page of a list, and where the next one begins."""
     limit = min(MOST, int(wanted.get("limit") or 20))
     start = int(base64.b64decode(wanted["fingerprint"])) if wanted.get("fingerprint") else 0
@@ -62,7 +60,7 @@ def _page(node: "TronNode", found: list[Json], wanted: Json) -> Json:
     return {"data": page, "success": True, "meta": meta}
 
 
-def _transactions(view: View, block: "Block", address: str, wanted: Json) -> Iterator[Json]:
+def _transactions(view: View, block: Block, address: str, wanted: Json) -> Iterator[Json]:
     """The transactions that an account signed, or that name it; not those of tokens that it only receives."""
     for transaction, result, info in zip(block.transactions, block.results, block.infos, strict=True):
         ends = {value for name, value in transaction.value.items() if name.endswith("address")}
@@ -79,7 +77,7 @@ def _transactions(view: View, block: "Block", address: str, wanted: Json) -> Ite
             }  # fmt: skip
 
 
-def _tokens(view: View, block: "Block", address: str, wanted: Json) -> Iterator[Json]:
+def _tokens(view: View, block: Block, address: str, wanted: Json) -> Iterator[Json]:
     """Transfers of TRC-20 tokens from or to an account."""
     for info in block.infos:
         for log in info.get("log", ()):

@@ -1,12 +1,10 @@
 """The part of Ethereum's JSON-RPC that java-tron has at /jsonrpc, with its refusals."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from localchain.errors import RpcError
+from localchain.tron.chain import Block, Chain
 from localchain.tron.forms import BadAddress, evm, tron
-
-if TYPE_CHECKING:
-    from localchain.tron.node import Block, TronNode
 
 Json = dict[str, Any]
 TAGS = ("earliest", "pending", "finalized", "safe")
@@ -22,7 +20,7 @@ class Invalid(Exception):
         super().__init__(message)
 
 
-def rpc(node: "TronNode", request: Any) -> Json:
+def rpc(node: Chain, request: Any) -> Json:
     """The answer to one request."""
     said: Json = {"jsonrpc": "2.0", "id": request.get("id") if isinstance(request, dict) else None}
     try:
@@ -35,7 +33,7 @@ def rpc(node: "TronNode", request: Any) -> Json:
         return {**said, "error": {"code": -32602, "message": f"invalid params: {error}", "data": "{}"}}
 
 
-def _result(node: "TronNode", method: str, params: list[Any]) -> Any:
+def _result(node: Chain, method: str, params: list[Any]) -> Any:
     machine = node.machine.node
     if method in ("eth_call", "eth_getBalance", "eth_getCode", "eth_getStorageAt"):
         _newest_only(params[-1])
@@ -68,7 +66,7 @@ def _newest_only(tag: Any) -> None:
         raise Invalid("QUANTITY not supported, just support TAG as latest")
 
 
-def _numbered(node: "TronNode", tag: str) -> "Block | None":
+def _numbered(node: Chain, tag: str) -> Block | None:
     if tag == "pending":
         raise Invalid("TAG pending not supported")
     heights = {"latest": node.head.height, "earliest": 0, "finalized": node.solid}
@@ -76,11 +74,11 @@ def _numbered(node: "TronNode", tag: str) -> "Block | None":
     return node.blocks[height] if 0 <= height <= node.head.height else None
 
 
-def _named(node: "TronNode", name: str) -> "Block | None":
+def _named(node: Chain, name: str) -> Block | None:
     return next((each for each in node.blocks if each.id == name.removeprefix("0x")), None)
 
 
-def block(node: "TronNode", found: "Block", whole: bool) -> Json:
+def block(node: Chain, found: Block, whole: bool) -> Json:
     """A block in Ethereum's names."""
     names: list[Any] = [f"0x{each.txid}" for each in found.transactions]
     if whole:
@@ -95,7 +93,7 @@ def block(node: "TronNode", found: "Block", whole: bool) -> Json:
     }  # fmt: skip
 
 
-def _transaction(node: "TronNode", name: str, receipt: bool) -> Json | None:
+def _transaction(node: Chain, name: str, receipt: bool) -> Json | None:
     txid = name.removeprefix("0x")
     if txid not in node.heights:
         return None
@@ -122,7 +120,7 @@ def _transaction(node: "TronNode", name: str, receipt: bool) -> Json | None:
     }  # fmt: skip
 
 
-def _all(found: "Block") -> list[Json]:
+def _all(found: Block) -> list[Json]:
     """Every log of a block."""
     logs: list[Json] = []
     for number, info in enumerate(found.infos):
@@ -136,7 +134,7 @@ def _all(found: "Block") -> list[Json]:
     return logs
 
 
-def logs(node: "TronNode", wanted: Json) -> list[Json]:
+def logs(node: Chain, wanted: Json) -> list[Json]:
     """The logs of a range of blocks, or of one block."""
     if "blockHash" in wanted:
         one = _named(node, wanted["blockHash"])

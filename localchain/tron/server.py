@@ -3,16 +3,14 @@
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from localchain.tron.answers import READS, View
 from localchain.tron.asks import ASKS, constant
+from localchain.tron.chain import Chain
 from localchain.tron.grid import grid
 from localchain.tron.jsonrpc import rpc
-
-if TYPE_CHECKING:
-    from localchain.tron.node import TronNode
 
 SOLID = {**READS, "triggerconstantcontract": constant}
 
@@ -20,7 +18,7 @@ SOLID = {**READS, "triggerconstantcontract": constant}
 class Server:
     """Serves a node on a free loopback port, in threads."""
 
-    def __init__(self, node: "TronNode") -> None:
+    def __init__(self, node: Chain) -> None:
         self._node = node
         self._http: ThreadingHTTPServer | None = None
 
@@ -51,7 +49,7 @@ class Server:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    served: "TronNode"
+    served: Chain
 
     def log_message(self, format: str, *args: Any) -> None:
         """Says nothing."""
@@ -86,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
 
-def answered(node: "TronNode", path: str, body: Any) -> tuple[int, Any]:
+def answered(node: Chain, path: str, body: Any) -> tuple[int, Any]:
     """The status and the answer to a request."""
     if path == "/jsonrpc":
         return 200, [rpc(node, each) for each in body] if isinstance(body, list) else rpc(node, body)

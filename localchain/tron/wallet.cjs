@@ -5,16 +5,17 @@ const readline = require("node:readline");
 
 const NOWHERE = "http://127.0.0.1:1"; // whatever is built here is built without asking anybody
 
+// Most builders take their options last; some take them first, or among the others.
+async function unsigned(builder, method, args, header) {
+  if (method === "createSmartContract" || method === "createToken") return builder[method]({ ...args[0], ...header });
+  if (method !== "triggerSmartContract") return builder[method](...args, header);
+  return (await builder[method](args[0], args[1], { ...header, txLocal: true }, args[2])).transaction;
+}
+
 async function build({ key, method, args, options, reference, memo, permission, more }) {
   const web = new TronWeb({ fullHost: NOWHERE, privateKey: key });
   const header = { blockHeader: reference, ...(permission ? { permissionId: permission } : {}), ...options };
-  const made = method === "triggerSmartContract"
-    ? (await web.transactionBuilder.triggerSmartContract(args[0], args[1], { ...header, txLocal: true }, args[2])).transaction
-    : method === "createSmartContract"
-      ? await web.transactionBuilder.createSmartContract({ ...args[0], ...header })
-      : method === "createToken"
-        ? await web.transactionBuilder.createToken({ ...args[0], ...header })
-        : await web.transactionBuilder[method](...args, header);
+  const made = await unsigned(web.transactionBuilder, method, args, header);
   const whole = memo ? await web.transactionBuilder.addUpdateData(made, memo, "utf8", { txLocal: true }) : made;
   if (!permission && !more) return web.trx.sign(whole);
   let signed = whole;

@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 from localchain import install
+from localchain.tron.chain import Rejected
 from localchain.tron.codec import decode, encode
 from localchain.tron.forms import base58check, sha256, signer
-from localchain.tron.node import Rejected, TronNode
+from localchain.tron.node import TronNode
 from localchain.tron.state import TRX, Legacy
 from localchain.tron.wallet import Person, TronWeb
 from tests.tron.conftest import RICH

@@ -1,0 +1,445 @@
+"""The chain itself: transactions are checked, put into blocks, kept, and taken back where the chain forks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import Any
+
+from eth_keys.datatypes import PrivateKey
+
+from localchain.node import GENESIS_TIME
+from localchain.tron.actions import ACTIONS, Act, Refused, creates_account, do
+from localchain.tron.codec import CONTRACTS, BadMessage, decode, encode
+from localchain.tron.fees import (
+    MANY_SIGNERS,
+    MEMO,
+    Poor,
+    energy_limit,
+    pay_bandwidth,
+    pay_energy,
+)  # fmt: skip
+from localchain.tron.forms import contract_address, sha256, signer, tron
+from localchain.tron.state import SLOT_MS, TRX, Account, Legacy, Permission, State, Witness
+from localchain.tron.vm import Call, Done, Machine
+
+MOST_BYTES = 500 * 1024
+LONGEST_MS = 86_400_000  # a transaction may not expire later than that
+TAPOS = 65_536  # blocks back that a transaction may refer to
+VOTERS_SUN = 128 * TRX  # a block's reward for all who voted
+MAINTENANCE = 7_200  # blocks of a cycle
+VERSION = 31
+SMART = {"TriggerSmartContract", "CreateSmartContract"}
+WITNESSES = tuple(PrivateKey(bytes([number + 1]) * 32) for number in range(3))
+
+
+class Rejected(Exception):
+    """A transaction that the node does not take, with java-tron's code and words."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code, self.message = code, message
+        super().__init__(f"{code}: {message}")
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """A signed transaction, read."""
+
+    txid: str
+    raw: bytes
+    signatures: tuple[str, ...]
+    content: Mapping[str, Any]  # the JSON of `raw`, addresses in hex
+
+    @property
+    def kind(self) -> str:
+        """Its contract's name."""
+        return str(self.content["contract"][0]["type"])
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """What its contract says."""
+        found: dict[str, Any] = self.content["contract"][0]["parameter"]["value"]
+        return found
+
+    @property
+    def owner(self) -> str:
+        """Whose it is."""
+        return str(self.value.get("owner_address", ""))
+
+    @property
+    def serialized(self) -> bytes:
+        """With its signatures, as it goes into a block."""
+        return encode("Transaction", {"raw_data": self.raw.hex(), "signature": self.signatures})
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block and what its transactions did."""
+
+    height: int
+    id: str
+    header: Mapping[str, Any]  # the header's content, as JSON
+    signature: str
+    transactions: tuple[Transaction, ...] = ()
+    results: tuple[str, ...] = ()
+    infos: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def time_ms(self) -> int:
+        """Its time."""
+        return int(self.header["timestamp"])
+
+
+@dataclass
+class _Open:
+    """A transaction of the block that is being made."""
+
+    transaction: Transaction
+    info: dict[str, Any]
+    call: Call | None = None
+    handed: str = ""
+
+
+@dataclass
+class Chain:
+    """A Tron chain. Blocks are made when it is told to; `lag` of them are not solidified, `maintenance` are a cycle.
+
+    `grid`: it is served with `/v1`, as TronGrid does. `balances`: it tells balances at a block, as few nodes do.
+    """
+
+    grid: bool = False
+    balances: bool = False
+    lag: int = 19
+    maintenance: int = MAINTENANCE
+    genesis_s: int = GENESIS_TIME - GENESIS_TIME % 3
+    machine: Machine = field(init=False)
+    blocks: list[Block] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    pool: list[Transaction] = field(default_factory=list)
+    heights: dict[str, int] = field(default_factory=dict)  # of transactions
+    turn: RLock = field(default_factory=RLock)
+
+    def __post_init__(self) -> None:
+        self.machine = Machine(self.genesis_s)
+        self._clock_ms = self.genesis_s * 1000
+        self._pending = State()
+
+    def begin(self) -> None:
+        """Starts the machine behind, and makes the first block."""
+        self.machine.start()
+        state = State()
+        for number, key in enumerate(WITNESSES):
+            address = tron(key.public_key.to_address())
+            state.accounts[address] = Account(address, self._clock_ms)
+            state.witnesses[address] = Witness(address, f"http://witness{number}.test", 1_000_000_000)
+        self.states.append(state)
+        self._pending = state.copy()
+        self.blocks.append(_sealed(0, "00" * 32, self._clock_ms, (), (), ()))
+
+    # --- what it knows -----------------------------------------------------------------------------------------------
+
+    @property
+    def head(self) -> Block:
+        """The newest block."""
+        return self.blocks[-1]
+
+    @property
+    def state(self) -> State:
+        """What is so at the newest block."""
+        return self.states[-1]
+
+    @property
+    def solid(self) -> int:
+        """The newest block that is final."""
+        return max(0, self.head.height - self.lag)
+
+    @property
+    def chain_id(self) -> int:
+        """As /jsonrpc says it: the end of the first block's id."""
+        return int(self.blocks[0].id[-8:], 16)
+
+    def reference(self, expires_ms: int = 60_000) -> dict[str, Any]:
+        """What a transaction says of the chain it is for: `blockHeader` for the official client."""
+        block = self.head
+        return {
+            "ref_block_bytes": f"{block.height % TAPOS:04x}", "ref_block_hash": block.id[16:32],
+            "expiration": self._clock_ms + expires_ms, "timestamp": self._clock_ms,
+        }  # fmt: skip
+
+    # --- what a test may do that nobody else can --------------------------------------------------------------------
+
+    def endow(self, address: str, sun: int, legacy: Mapping[str, Legacy] | None = None) -> None:
+        """What an account has in the first block; stakes of the first kind too, which nobody can make any more."""
+        with self.turn:
+            assert not self.head.height, "later, coins come from somebody"
+            self.state.accounts[address] = Account(address, self._clock_ms, balance=sun, legacy=legacy or {})
+            self._pending = self.state.copy()
+
+    def wait(self, seconds: int) -> None:
+        """Lets time pass in which nobody makes a block."""
+        self._clock_ms += seconds * 1000 // SLOT_MS * SLOT_MS
+
+    def advance(self, blocks: int = 1) -> Block:
+        """Makes blocks; the first takes what was handed in."""
+        with self.turn:
+            for _ in range(blocks):
+                self._make()
+            return self.head
+
+    def fork(self, height: int) -> None:
+        """Takes back every block from a height on; what was in them is gone."""
+        with self.turn:
+            assert 0 < height <= self.head.height
+            assert height > self.solid, "solidified blocks stay"
+            self.machine.forget(self.head.height - height + 1, height - 1)
+            del self.blocks[height:], self.states[height:]
+            self.heights = {txid: at for txid, at in self.heights.items() if at < height}
+            self.pool.clear()
+            self._pending = self.state.copy()
+            self._clock_ms += SLOT_MS  # the other branch was made later, so it has other ids
+
+    # --- transactions -----------------------------------------------------------------------------------------------
+
+    def send(self, signed: Mapping[str, Any], visible: bool = False) -> str:
+        """Takes a signed transaction as clients write it, and returns its id; Rejected says why it does not."""
+        return self.take(read(signed, visible))
+
+    def take(self, transaction: Transaction) -> str:
+        """Checks a transaction and keeps it for the next block."""
+        with self.turn:
+            self._check_form(transaction)
+            self._check_signatures(transaction)
+            trial = self._pending.copy()
+            try:
+                self._do(trial, transaction, self._clock_ms + SLOT_MS)
+            except Refused as error:
+                raise Rejected("CONTRACT_VALIDATE_ERROR", f"Contract validate error : {error}") from error
+            except Poor as error:
+                raise Rejected("BANDWITH_ERROR", f"Account resource insufficient error. {error}") from error
+            self._pending = trial
+            self.pool.append(transaction)
+            return transaction.txid
+
+    def _check_form(self, transaction: Transaction) -> None:
+        content = transaction.content
+        if transaction.txid in self.heights or any(each.txid == transaction.txid for each in self.pool):
+            raise Rejected("DUP_TRANSACTION_ERROR", "Dup transaction.")
+        if len(transaction.serialized) > MOST_BYTES:
+            raise Rejected("TOO_BIG_TRANSACTION_ERROR", "Transaction size is too big.")
+        expires_ms = content.get("expiration", 0)
+        if not self.head.time_ms < expires_ms <= self._clock_ms + LONGEST_MS:
+            raise Rejected("TRANSACTION_EXPIRATION_ERROR", "Transaction expired")
+        referred = int(content.get("ref_block_bytes", "0") or "0", 16)
+        height = self.head.height - (self.head.height - referred) % TAPOS
+        if height < 0 or self.blocks[height].id[16:32] != content.get("ref_block_hash"):
+            raise Rejected("TAPOS_ERROR", "Tapos check error.")
+
+    def _check_signatures(self, transaction: Transaction) -> None:
+        account = self._pending.accounts.get(transaction.owner)
+        if not transaction.signatures:
+            raise Rejected("SIGERROR", "Validate signature error: miss sig or contract")
+        number = transaction.content["contract"][0].get("Permission_id", 0)
+        permission = _permission(account, transaction.owner, number)
+        if permission is None:
+            raise Rejected("SIGERROR", "Validate signature error: permission isn't exit")
+        types = {name: at for at, name in CONTRACTS.items()}
+        if number and not permission.allows(types[transaction.kind]):
+            raise Rejected("SIGERROR", "Validate signature error: permission denied")
+        signers = [signer(transaction.txid, signature) for signature in transaction.signatures]
+        if len(set(signers)) < len(signers):
+            raise Rejected("SIGERROR", "Validate signature error: has signed twice!")
+        for each in signers:
+            if each not in permission.keys:
+                why = f"{transaction.signatures[0]} is signed by {each} but it is not contained of permission."
+                raise Rejected("SIGERROR", f"Validate signature error: {why}")
+        if sum(permission.keys[str(each)] for each in signers) < permission.threshold:
+            raise Rejected("SIGERROR", "Validate signature error: Signature count is not enough")
+
+    def _do(self, state: State, transaction: Transaction, now_ms: int) -> _Open:
+        """Does to the state what a transaction does; calls of contracts are handed in later and settled at the end."""
+        owner, value = transaction.owner, transaction.value
+        if owner not in state.accounts:
+            raise Refused(f"account [{owner}] does not exist")
+        new = creates_account(state, transaction.kind, value)
+        net = pay_bandwidth(state, owner, len(transaction.serialized), new, self.slot(now_ms), now_ms)
+        act = Act(state, now_ms, owner, value)
+        for due, sun in ((transaction.content.get("data"), MEMO), (len(transaction.signatures) > 1, MANY_SIGNERS)):
+            if due:
+                act.burn(sun)
+        call = None
+        if transaction.kind in SMART:
+            call = self._call(act, transaction)
+        elif transaction.kind in ACTIONS:
+            do(act, transaction.kind)
+        else:
+            raise Refused(f"Not support contract type {transaction.kind}")
+        info = {
+            "id": transaction.txid,
+            "fee": act.fee + net.fee,
+            "blockTimeStamp": now_ms,
+            "receipt": net.receipt(),
+            **act.said,
+        }
+        return _Open(transaction, info, call)
+
+    def _call(self, act: Act, transaction: Transaction) -> Call:
+        """What the machine is to do, the caller's means being checked and the value taken."""
+        if transaction.kind == "CreateSmartContract":
+            new = act.value["new_contract"]
+            contract, data, sun = (
+                contract_address(transaction.txid, act.owner),
+                new["bytecode"],
+                new.get("call_value", 0),
+            )
+            act.state.contracts[contract] = {**new, "contract_address": contract, "origin_address": act.owner}
+            act.state.accounts[contract] = Account(contract, act.now_ms, kind="Contract", name=new.get("name", ""))
+        else:
+            contract, data = act.value["contract_address"], act.value.get("data", "")
+            sun = act.value.get("call_value", 0)
+            act.need(contract in act.state.contracts, "No contract or not a valid smart contract")
+        act.need(act.account.balance >= sun >= 0, "Validate InternalTransfer error, balance is not sufficient.")
+        limit = transaction.content.get("fee_limit", 0)
+        energy = energy_limit(act.state, act.owner, sun, limit, self.slot(act.now_ms))
+        return Call(act.owner, contract, data, sun, energy, code=transaction.kind == "CreateSmartContract")
+
+    def slot(self, now_ms: int) -> int:
+        """Which of the chain's slots a time is."""
+        return (now_ms - self.genesis_s * 1000) // SLOT_MS
+
+    # --- blocks -----------------------------------------------------------------------------------------------------
+
+    def _make(self) -> None:
+        self._clock_ms += SLOT_MS
+        height, state = self.head.height + 1, self.state.copy()
+        opened: list[_Open] = []
+        later: list[Transaction] = []
+        for transaction in self.pool:
+            # What a call costs is known when the block is made: until then its sender does nothing else.
+            if any(each.call and each.call.owner == transaction.owner for each in opened):
+                later.append(transaction)
+                continue
+            attempt = state.copy()
+            try:
+                opened.append(self._do(attempt, transaction, self._clock_ms))
+            except (Refused, Poor):
+                continue  # it is no longer valid, and no block takes it
+            state = attempt
+            self._hand_in(opened[-1], state)
+        self.machine.make(self._clock_ms // 1000)
+        results = [self._settle(each, state, height) for each in opened]
+        state.pay_voters(VOTERS_SUN)
+        if height % self.maintenance == 0:
+            state.maintain()
+        for each in opened:
+            each.info["blockNumber"] = height
+            self.heights[each.transaction.txid] = height
+        transactions = tuple(each.transaction for each in opened)
+        infos = tuple(_tidy(each.info) for each in opened)
+        self.blocks.append(_sealed(height, self.head.id, self._clock_ms, transactions, tuple(results), infos))
+        self.states.append(state)
+        self.pool[:] = later
+        self._pending = state.copy()
+
+    def _hand_in(self, each: _Open, state: State) -> None:
+        if each.call is not None:
+            self.machine.hold(each.call.owner, state.accounts[each.call.owner].balance)
+            each.handed = self.machine.hand_in(each.call)
+
+    def _settle(self, each: _Open, state: State, height: int) -> str:
+        """What a contract did becomes part of the state and of the record; the result in one word."""
+        call, info = each.call, each.info
+        if call is None:
+            info["contractResult"] = [""]
+            return "SUCCESS"
+        done = self.machine.done(call, each.handed, height)
+        if done.result == "SUCCESS":
+            self._flow(state, call, done)
+        elif call.code:
+            del state.contracts[call.contract], state.accounts[call.contract]
+        contract = None if call.code else state.contracts[call.contract]
+        receipt = pay_energy(state, call.owner, done.energy, contract, self.slot(self._clock_ms))
+        info["fee"] += receipt.get("energy_fee", 0)
+        info["receipt"] = {**receipt, **info["receipt"], "result": done.result}
+        info["contractResult"] = [done.output]
+        info["contract_address"] = call.contract
+        info["log"] = done.logs
+        info["internal_transactions"] = [
+            _internal(each.transaction.txid, number, part) for number, part in enumerate(done.internal)
+        ]
+        if done.result != "SUCCESS":
+            words = "REVERT opcode executed" if done.result == "REVERT" else "Not enough energy for operation"
+            info |= {"result": "FAILED", "resMessage": words.encode().hex()}
+        return done.result
+
+    def _flow(self, state: State, call: Call, done: Done) -> None:
+        """Moves the coins of a call and of the calls within it."""
+        flows = [(call.owner, call.contract, call.value, False), *done.internal]
+        for source, to, sun, failed in flows:
+            if to not in state.accounts and not failed:
+                state.accounts[to] = Account(to, self._clock_ms)
+            if sun and not failed:
+                state.give(source, -sun)
+                state.give(to, sun)
+
+
+def read(signed: Mapping[str, Any], visible: bool = False) -> Transaction:
+    """A transaction of a client's JSON; Rejected where it is none."""
+    try:
+        if "raw_data_hex" in signed:
+            raw = bytes.fromhex(signed["raw_data_hex"])
+        else:
+            raw = encode("raw", signed["raw_data"], visible)
+        content = decode("raw", raw)
+        if len(content["contract"]) != 1:
+            raise BadMessage("a transaction has one contract")
+    except (KeyError, TypeError, ValueError) as error:
+        raise Rejected("OTHER_ERROR", f"Error: {error}") from error
+    return Transaction(sha256(raw).hex(), raw, tuple(signed.get("signature") or ()), content)
+
+
+def _permission(account: Account | None, owner: str, number: int) -> Permission | None:
+    """Who may sign; an account that set nothing is signed for by its own key."""
+    if account is None or not account.permissions:
+        return Permission(number, "owner", 1, {owner: 1}) if number in (0, 2) else None
+    return next((each for each in account.permissions if each.number == number), None)
+
+
+def _internal(txid: str, number: int, part: tuple[str, str, int, bool]) -> dict[str, Any]:
+    source, to, sun, failed = part
+    said = {
+        "hash": sha256(bytes.fromhex(txid) + number.to_bytes(4, "big")).hex(), "caller_address": source,
+        "transferTo_address": to, "callValueInfo": [{"callValue": sun} if sun else {}], "note": b"call".hex(),
+    }  # fmt: skip
+    return {**said, "rejected": True} if failed else said
+
+
+def _tidy(info: Mapping[str, Any]) -> dict[str, Any]:
+    """A record as java-tron writes it: what is zero or empty is left out."""
+    return {name: value for name, value in info.items() if value or name in ("receipt", "contractResult")}
+
+
+def _sealed(
+    height: int, parent: str, time_ms: int, transactions: Sequence[Transaction], results: tuple[str, ...],
+    infos: tuple[Mapping[str, Any], ...],
+) -> Block:  # fmt: skip
+    """A block with its id and its witness's signature."""
+    key = WITNESSES[height % len(WITNESSES)]
+    header = {
+        "number": height, "txTrieRoot": _root([sha256(each.serialized) for each in transactions]).hex(),
+        "witness_address": tron(key.public_key.to_address()), "parentHash": parent, "version": VERSION,
+        "timestamp": time_ms,
+    }  # fmt: skip
+    if not height:
+        del header["number"], header["version"]
+    name = sha256(encode("Header", header))
+    signature = key.sign_msg_hash(name).to_bytes().hex()
+    return Block(height, f"{height:016x}{name.hex()[16:]}", header, signature, tuple(transactions), results, infos)
+
+
+def _root(leaves: Sequence[bytes]) -> bytes:
+    """The root of java-tron's tree, in which what has no neighbour goes up alone."""
+    if not leaves:
+        return bytes(32)
+    while len(leaves) > 1:
+        pairs = [leaves[at : at + 2] for at in range(0, len(leaves), 2)]
+        leaves = [sha256(b"".join(pair)) if len(pair) == 2 else pair[0] for pair in pairs]
+    return leaves[0]
