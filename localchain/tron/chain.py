@@ -133,7 +133,7 @@ class Chain:
             state.witnesses[address] = Witness(address, f"http://witness{number}.test", 1_000_000_000)
         self.states.append(state)
         self._pending = state.copy()
-        self.blocks.append(_sealed(0, "00" * 32, self._clock_ms, (), (), ()))
+        self.blocks.append(sealed(0, "00" * 32, self._clock_ms, (), (), ()))
 
     # --- what it knows -----------------------------------------------------------------------------------------------
 
@@ -334,7 +334,7 @@ class Chain:
             self.heights[each.transaction.txid] = height
         transactions = tuple(each.transaction for each in opened)
         infos = tuple(_tidy(each.info) for each in opened)
-        self.blocks.append(_sealed(height, self.head.id, self._clock_ms, transactions, tuple(results), infos))
+        self.blocks.append(sealed(height, self.head.id, self._clock_ms, transactions, tuple(results), infos))
         self.states.append(state)
         self.pool[:] = later
         self._pending = state.copy()
@@ -417,7 +417,7 @@ def _tidy(info: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in info.items() if value or name in ("receipt", "contractResult")}
 
 
-def _sealed(
+def sealed(
     height: int, parent: str, time_ms: int, transactions: Sequence[Transaction], results: tuple[str, ...],
     infos: tuple[Mapping[str, Any], ...],
 ) -> Block:  # fmt: skip

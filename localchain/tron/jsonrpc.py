@@ -40,6 +40,8 @@ def _result(node: Chain, method: str, params: list[Any]) -> Any:
         if method == "eth_getBalance":
             account = node.state.accounts.get(tron(params[0]))
             return hex(account.balance if account else 0)
+        if method == "eth_call" and tron(params[0]["to"]) not in node.state.contracts:
+            raise Invalid("Smart contract is not exist.", -32600)
         return machine.rpc(method, *params[:-1], "latest")
     if method == "eth_getLogs":
         return logs(node, params[0])

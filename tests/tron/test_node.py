@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
+from bench.tron_blocks import generated
 from localchain import install
-from localchain.tron.chain import Rejected
+from localchain.tron.chain import Rejected, read
 from localchain.tron.codec import decode, encode
 from localchain.tron.forms import base58check, sha256, signer
 from localchain.tron.node import TronNode
@@ -457,7 +458,8 @@ def test_real_contracts_run_log_and_pay_out(node: TronNode, people: People, web:
     assert rpc(node, "eth_call", {"to": "0x" + token[2:], "data": data}, "0x1")["message"] == (
         "QUANTITY not supported, just support TAG as latest"
     )
-    assert rpc(node, "eth_getLogs", {"fromBlock": "0x0", "toBlock": "0xffffff"}) == found
+    absent = rpc(node, "eth_call", {"to": "0x" + bob.hex[2:], "data": data}, "latest")
+    assert absent["message"] == "Smart contract is not exist."
 
 
 def test_a_second_call_of_the_same_sender_waits_for_the_next_block(node: TronNode, people: People) -> None:
@@ -565,3 +567,21 @@ def test_histories_come_page_by_page(node: TronNode, people: People) -> None:
     (moved,) = page("transactions/trc20")["data"]
     assert (moved["transaction_id"], moved["value"], moved["from"]) == (sent, "3", bob.address)
     assert page("transactions/trc20?only_confirmed=true")["data"] == []
+
+
+# --- blocks in bulk ---------------------------------------------------------------------------------------------------
+
+
+def test_made_up_blocks_are_right_where_it_can_be_checked() -> None:
+    """What the benchmark reads: ids follow from headers, hashes from bytes, signers from signatures."""
+    parent = "00" * 32
+    for block, records in generated(3, 12, tokens=5, wallet="41" + "11" * 20):
+        said, infos = json.loads(block), json.loads(records)
+        header = said["block_header"]["raw_data"]
+        assert said["blockID"][16:] == sha256(encode("Header", header)).hex()[16:]
+        assert header["parentHash"] == parent
+        parent = said["blockID"]
+        for transaction, record in zip(said["transactions"], infos, strict=True):
+            found = read(transaction)
+            assert found.txid == transaction["txID"] == record["id"]
+            assert signer(found.txid, transaction["signature"][0]) == found.owner
