@@ -100,19 +100,24 @@ class Pyth:
 
 
 def _seen(raw: msgspec.Raw) -> Told | Unknown:
-    """A price and the half of its interval; unknown where the interval is too wide to be a price."""
+    """What Hermes says of a feed."""
     try:
         said = decoded(raw, _Price)
-        if abs(said.expo) > MAX_EXPONENT:
-            raise ValueError(f"an exponent of {said.expo}")
-        usd = amounts.EXACT.scaleb(_whole(said.price), said.expo)
-        interval = amounts.EXACT.scaleb(_whole(said.conf), said.expo)
+        return told(_whole(said.price), _whole(said.conf), said.expo, said.publish_time)
     except ValueError as error:
         return Unknown(f"Pyth's answer has no price: {error!s:.200}", "contract")
+
+
+def told(price: Decimal, half: Decimal, exponent: int, time_s: int) -> Told | Unknown:
+    """A price and the half of its interval, both times 10^exponent; unknown where the interval is too wide to be a
+    price. ValueError for an exponent that no price has."""
+    if abs(exponent) > MAX_EXPONENT:
+        raise ValueError(f"an exponent of {exponent}")
+    usd, interval = amounts.EXACT.scaleb(price, exponent), amounts.EXACT.scaleb(half, exponent)
     if usd > 0 and not 0 <= interval <= usd * WIDEST:
         return Unknown(f"Pyth is not sure of it: {usd} ± {interval} USD, at most ± {WIDEST:%} are allowed", "contract")
     unsure = (interval / usd).quantize(PLACES) if usd > 0 else Decimal(0)
-    return Told(usd, said.publish_time, 1 - unsure)
+    return Told(usd, time_s, 1 - unsure)
 
 
 def _whole(written: str) -> Decimal:

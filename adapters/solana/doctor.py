@@ -24,5 +24,5 @@ async def examine(chain: SolanaChain) -> list[dict[str, Any]]:
 
 async def _abilities(node: Node, heads: Heads) -> dict[str, Any]:
     """Whether a node lists token accounts, and stake accounts."""
-    read = await wallets(node, [SYSTEM], heads.latest, with_stakes=True)
+    read, _ = await wallets(node, [SYSTEM], [], heads.latest, with_stakes=True)
     return {"stakeAccounts": not any(note.is_partial for note in read[SYSTEM].notes)}

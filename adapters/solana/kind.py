@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adapters.solana.settings import SolanaSettings
 from chainfolio.addresses import SOLANA, AddressRules
 from chainfolio.kinds import EndpointMemory
 
 if TYPE_CHECKING:
+    from adapters.solana.account_reads import AccountRead
     from adapters.solana.chain import SolanaChain
     from chainfolio.datasets import Dataset
     from chainfolio.seams import Seams
@@ -51,6 +52,12 @@ class SolanaKind:
         from adapters.solana.functions import selector
 
         return selector(function)
+
+    def call(self, contract: str, function: str, args: tuple[Any, ...] = ()) -> AccountRead:
+        """The read of an account of a program by its layout; `args` are its address, or the seeds of it."""
+        from adapters.solana.account_reads import AccountRead
+
+        return AccountRead(contract, function, args)
 
 
 KIND = SolanaKind()

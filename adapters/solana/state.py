@@ -10,10 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from adapters.solana.account_reads import AccountRead
 from adapters.solana.forms import Plain
 from adapters.solana.layouts import CLOCK, METADATA, STAKE, SYSTEM, TOKEN_PROGRAMS, BadLayout, Mint, metadata, mint
 from adapters.solana.node import Node, ask_each
@@ -28,6 +29,8 @@ from transport.wire import Request, typed
 PAGE: Final = 100  # accounts that one request may name
 TRIES: Final = 8
 PAUSE_S: Final = 0.1
+NOW_SLOTS: Final = 150  # about a minute: a block that is not older is now
+PAST: Final = "nodes of Solana keep no old state: what this account said at that block is not known"
 CLOCK_SIZE: Final = 40
 STAKE_SIZE: Final = 200
 WITHDRAWER_AT: Final = 44
@@ -73,21 +76,28 @@ class _Together:
         return [each for each in wanted if each not in self.found or self.found[each].last < newest]
 
 
-async def wallets(node: Node, accounts: Sequence[str], block: Block, *, with_stakes: bool) -> dict[str, Wallet]:
-    """What some accounts have, all at one slot: that of `block`, or a newer one."""
-    return await node.with_any(lambda endpoint: _wallets(node, endpoint, accounts, block, with_stakes), kind="state")
+async def wallets(
+    node: Node, accounts: Sequence[str], beside: Sequence[AccountRead], block: Block, *, with_stakes: bool
+) -> tuple[dict[str, Wallet], dict[AccountRead, Any]]:
+    """What some accounts have, and what accounts of programs say, all at one slot: that of `block`, or a newer one."""
+    return await node.with_any(
+        lambda endpoint: _wallets(node, endpoint, accounts, beside, block, with_stakes), kind="state"
+    )
 
 
 async def _wallets(
-    node: Node, endpoint: Endpoint, accounts: Sequence[str], block: Block, with_stakes: bool
-) -> dict[str, Wallet]:
-    read = _Together(list(_requests(accounts, with_stakes)))
+    node: Node, endpoint: Endpoint, accounts: Sequence[str], beside: Sequence[AccountRead], block: Block,
+    with_stakes: bool,
+) -> tuple[dict[str, Wallet], dict[AccountRead, Any]]:  # fmt: skip
+    pages = [_contents(page) for page in _pages(list(dict.fromkeys(each.address for each in beside)))]
+    read = _Together([*_requests(accounts, with_stakes), *pages])
     slot = await _come_together(node, endpoint, read, block.height)
     lamports: dict[str, Plain | None] = {}
     for page in _pages(accounts):
         lamports |= zip(page, read.found[_lamports(page)].content, strict=True)
     epoch, read_at = await _block(node, endpoint, block, slot, read.clocks)
-    return {account: _wallet(endpoint.name, account, lamports[account], read, read_at, epoch) for account in accounts}
+    own = {account: _wallet(endpoint.name, account, lamports[account], read, read_at, epoch) for account in accounts}
+    return own, _said(endpoint.name, beside, ((page.params[0][:-1], read.found[page].content) for page in pages))
 
 
 def _wallet(
@@ -140,6 +150,10 @@ def _pages(accounts: Sequence[str], size: int = PAGE - 1) -> Iterator[tuple[str,
 
 def _lamports(page: tuple[str, ...]) -> Request:
     return Request("getMultipleAccounts", ((*page, CLOCK), _Options("base64", size=CLOCK_SIZE)))
+
+
+def _contents(page: tuple[str, ...]) -> Request:
+    return Request("getMultipleAccounts", ((*page, CLOCK), _Options("base64")))
 
 
 def _tokens(account: str, program: str) -> Request:
@@ -249,6 +263,42 @@ async def _block(
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
+# --- accounts of programs ---------------------------------------------------------------------------------------------
+
+
+async def contents(node: Node, reads: Sequence[AccountRead], block: Block) -> dict[AccountRead, Any]:
+    """What some accounts of programs say now, a hundred at one slot. Unknown of a block that is not of now."""
+    if node.finalized - block.height > NOW_SLOTS:
+        return dict.fromkeys(reads, Unknown(PAST, "absent"))
+    return await node.with_any(lambda endpoint: _read_pages(node, endpoint, reads, block), kind="state")
+
+
+async def _read_pages(
+    node: Node, endpoint: Endpoint, reads: Sequence[AccountRead], block: Block
+) -> dict[AccountRead, Any]:
+    pages = list(_pages(list(dict.fromkeys(each.address for each in reads)), PAGE))
+    options = _Options("base64").at(node.commitment, block.height)
+    asked = [Request("getMultipleAccounts", (list(page), options)) for page in pages]
+    found: list[tuple[Sequence[str], Sequence[Plain | None]]] = []
+    for page, answer in zip(pages, await ask_each(endpoint, asked, height=block.height), strict=True):
+        if isinstance(answer, SourceError):
+            raise answer
+        slot, content = slot_and_content(endpoint.name, answer)
+        if slot - block.height > NOW_SLOTS:
+            return dict.fromkeys(reads, Unknown(PAST, "absent"))
+        found.append((page, _listed(endpoint.name, content, len(page))))
+    return _said(endpoint.name, reads, found)
+
+
+def _said(
+    source: str, reads: Sequence[AccountRead], pages: Iterable[tuple[Sequence[str], Sequence[Plain | None]]]
+) -> dict[AccountRead, Any]:
+    """What accounts say by their layouts."""
+    accounts = {address: each for page, several in pages for address, each in zip(page, several, strict=True)}
+    contents = {address: decoded(source, each) if each else b"" for address, each in accounts.items()}
+    return {each: each.result(accounts[each.address], contents[each.address]) for each in reads}
+
+
 # --- mints -----------------------------------------------------------------------------------------------------------
 
 
@@ -320,13 +370,29 @@ async def answer(node: Node, reads: Sequence[Any], block: Block, *, with_stakes:
     """The results of some reads, in their order."""
     accounts = [each.account for each in reads if isinstance(each, WalletRead)]
     addresses = [each.mint for each in reads if isinstance(each, MintRead)]
-    own = await wallets(node, accounts, block, with_stakes=with_stakes) if accounts else {}
+    placed = [each for each in reads if isinstance(each, AccountRead)]
+    own: Mapping[str, Wallet] = {}
+    said: Mapping[AccountRead, Any] = {}
+    if accounts:
+        try:
+            own, said = await wallets(node, accounts, placed, block, with_stakes=with_stakes)
+        except Unavailable as error:  # pools that change with every slot, on more pages than one
+            if not placed:
+                raise
+            own, _ = await wallets(node, accounts, [], block, with_stakes=with_stakes)
+            said = dict.fromkeys(placed, Unknown(error.reason))
+    elif placed:
+        said = await contents(node, placed, block)
     issued = await mints(node, addresses, block.height) if addresses else {}
-    return [_result(each, own, issued) for each in reads]
+    return [_result(each, own, issued, said) for each in reads]
 
 
-def _result(read: Any, own: Mapping[str, Wallet], issued: Mapping[str, Mint | Unknown]) -> Any:
+def _result(
+    read: Any, own: Mapping[str, Wallet], issued: Mapping[str, Mint | Unknown], said: Mapping[AccountRead, Any]
+) -> Any:
     match read:
+        case AccountRead():
+            return said[read]
         case WalletRead(account):
             return own[account]
         case MintRead(address):

@@ -1,0 +1,58 @@
+"""Reads of single accounts of programs as values: whose account it is, how its bytes are read, and where it lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from adapters.solana.account_layouts import KNOWN, read
+from adapters.solana.forms import Plain
+from adapters.solana.layouts import BadLayout
+from chainfolio.plans import Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRead:
+    """What an account says by its layout, now: no node keeps what it said before. Answered with the fields of the
+    layout, or Unknown.
+
+    `at` is its address, or the seeds from which its program derives it: a text is an address, the rest are bytes.
+    """
+
+    program: str
+    layout: str
+    at: tuple[str | bytes, ...]
+
+    def __post_init__(self) -> None:
+        assert self.layout in KNOWN, f"no layout is called {self.layout}"
+
+    @property
+    def address(self) -> str:
+        """Where it lies."""
+        if len(self.at) == 1 and isinstance(self.at[0], str):
+            return self.at[0]
+        return derived(self.program, self.at)
+
+    @property
+    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
+        """How answers name it."""
+        return "getMultipleAccounts", self.address, self.layout, ()
+
+    def result(self, account: Plain | None, content: bytes) -> Any:
+        """What the account says."""
+        if account is None:
+            return Unknown(f"there is no account {self.address}", "absent")
+        try:
+            return read(self.layout, content, account.owner, self.program)
+        except BadLayout as error:
+            return Unknown(f"the account {self.address} is no {self.layout.replace('_', ' ')}: {error}", "contract")
+
+
+@lru_cache(65_536)
+def derived(program: str, seeds: tuple[str | bytes, ...]) -> str:
+    """The address that a program derives from seeds."""
+    from solders.pubkey import Pubkey
+
+    parts = [bytes(Pubkey.from_string(each)) if isinstance(each, str) else each for each in seeds]
+    return str(Pubkey.find_program_address(parts, Pubkey.from_string(program))[0])

@@ -1,0 +1,91 @@
+// Reads a list of jobs as JSON, does each with the SDK of the protocol's vendor, and prints what they gave as JSON.
+// Whole numbers are texts that end in n, in both directions; bytes are {"hex": "…"}.
+const path = require("path");
+const home = process.argv[2];
+const from = (name) => require(path.join(home, "node_modules", name));
+const { BorshAccountsCoder } = from("@coral-xyz/anchor");
+const { PublicKey } = from("@solana/web3.js");
+const BN = from("bn.js");
+const core = from("@orca-so/whirlpools-core/dist/nodejs/orca_whirlpools_core_js_bindings.js");
+const raydium = from("@raydium-io/raydium-sdk-v2");
+
+const given = (value) => {
+  if (typeof value === "string") return /^-?[0-9]+n$/.test(value) ? BigInt(value.slice(0, -1)) : value;
+  if (Array.isArray(value)) return value.map(given);
+  if (value && typeof value === "object")
+    return "hex" in value ? new Uint8Array(Buffer.from(value.hex, "hex"))
+      : Object.fromEntries(Object.entries(value).map(([key, each]) => [key, given(each)]));
+  return value;
+};
+const told = (value) => {
+  if (typeof value === "bigint") return `${value}n`;
+  if (BN.isBN(value)) return `${value}n`;
+  if (value instanceof Uint8Array) return { hex: Buffer.from(value).toString("hex") };
+  if (value instanceof PublicKey) return value.toBase58();
+  if (Array.isArray(value)) return value.map(told);
+  if (value && typeof value === "object")
+    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, told(each)]));
+  return value;
+};
+// What older SDKs want: keys and big numbers as objects of their own.
+const older = (value) => {
+  if (typeof value === "bigint") return new BN(value.toString());
+  if (typeof value === "string") return new PublicKey(value);
+  if (value instanceof Uint8Array) return [...value];
+  if (Array.isArray(value)) return value.map(older);
+  if (value && typeof value === "object")
+    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, older(each)]));
+  return value;
+};
+const written = (layout, size, fields) => {
+  const bytes = Buffer.alloc(size);
+  layout.encode(fields, bytes);
+  return new Uint8Array(bytes);
+};
+
+const jobs = {
+  pyth_price: async (fields) => {
+    const { IDL } = from("@pythnetwork/pyth-solana-receiver/dist/cjs/idl/pyth_solana_receiver.cjs");
+    return new Uint8Array(await new BorshAccountsCoder(IDL).encode("priceUpdateV2", older(fields)));
+  },
+  pyth_address: async ({ receiver, feed, shard }) => {
+    const seeds = [Buffer.from([shard & 255, shard >> 8]), Buffer.from(feed)];
+    return PublicKey.findProgramAddressSync(seeds, new PublicKey(receiver))[0];
+  },
+  stake_pool: async (fields) => {
+    const { StakePoolLayout } = from("@solana/spl-stake-pool");
+    return written(StakePoolLayout, 611, older(fields));
+  },
+  marinade: async (fields) => {
+    const { IDL } = from("@marinade.finance/marinade-ts-sdk/dist/src/programs/idl/types/marinade_finance.js");
+    return new Uint8Array(await new BorshAccountsCoder(IDL).encode("state", older(fields)));
+  },
+  orca: async ({ encoder, fields }) => {
+    const client = await import(path.join(home, "node_modules/@orca-so/whirlpools-client/dist/index.js"));
+    return client[encoder]().encode(fields);
+  },
+  orca_address: async ({ of, arguments: parts }) => {
+    const client = await import(path.join(home, "node_modules/@orca-so/whirlpools-client/dist/index.js"));
+    return (await client[of](...parts))[0];
+  },
+  orca_core: async ({ of, arguments: parts }) => core[of](...parts),
+  orca_roots: async ({ ticks }) => ticks.map((tick) => core.tickIndexToSqrtPrice(tick)),
+  raydium: async ({ layout, fields }) => written(raydium[layout], raydium[layout].span, older(fields)),
+  raydium_address: async ({ of, arguments: parts }) => {
+    const keys = parts.map((each) => (typeof each === "string" ? new PublicKey(each) : each));
+    return raydium[of](...keys).publicKey;
+  },
+  raydium_roots: async ({ ticks }) => ticks.map((tick) => raydium.TickUtil.getSqrtPriceAtTick(tick)),
+  raydium_amounts: async ({ root, lower, upper, liquidity }) => {
+    const wide = (value) => new BN(value.toString());
+    const at = (tick) => raydium.TickUtil.getSqrtPriceAtTick(tick);
+    return raydium.LiquidityMathUtil.getAmountsForLiquidity(wide(root), at(lower), at(upper), wide(liquidity), false);
+  },
+};
+
+(async () => {
+  const asked = JSON.parse(require("fs").readFileSync(0, "utf8"));
+  const answers = [];
+  for (const [name, fields] of asked) answers.push(told(await jobs[name](given(fields))));
+  process.stdout.write(JSON.stringify(answers));
+})().catch((error) => { console.error(error); process.exit(1); });
